@@ -1,0 +1,88 @@
+"""Small compiled pieces that the compiled bandits share."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+COMPILED = {
+    "cache": True,
+    "nogil": True,
+    "error_model": "numpy",
+    "fastmath": {"contract", "reassoc", "nnan", "nsz"},  # sums may be vectorised; infinities keep their meaning
+}
+_LOWEST = -700.0  # exp of less takes a slow path to 0
+
+
+@njit(**COMPILED)
+def dot(a, b):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for j in range(len(a)):
+        total += a[j] * b[j]
+    return total
+
+
+@njit(**COMPILED)
+def arm_scores(context, weights, scores):  # type: ignore[no-untyped-def]
+    """scores[k] = weights . x_k; returns the best."""
+    best = -np.inf
+    for k in range(len(context)):
+        total = 0.0
+        for j in range(len(weights)):
+            total += weights[j] * context[k, j]
+        scores[k] = total
+        best = max(best, total)
+    return best
+
+
+@njit(**COMPILED)
+def pick_best(scores, best, uniform):  # type: ignore[no-untyped-def]
+    """As `Decision.best`: the arm with the best score; tied arms are drawn alike."""
+    ties = 0.0
+    for k in range(len(scores)):
+        ties += 1.0 if scores[k] == best else 0.0
+    skip = int(uniform * ties)
+    k = 0
+    while scores[k] != best or skip > 0:
+        skip -= scores[k] == best
+        k += 1
+    return k
+
+
+@njit(**COMPILED)
+def pick_softmax(scores, best, temperature, uniform):  # type: ignore[no-untyped-def]
+    """An arm drawn in proportion to exp(score / temperature); `scores` are overwritten."""
+    total = 0.0
+    for k in range(len(scores)):
+        scores[k] = np.exp((scores[k] - best) / temperature)
+        total += scores[k]
+    return pick(scores, uniform * total)
+
+
+@njit(**COMPILED)
+def pick(p, wanted):  # type: ignore[no-untyped-def]
+    """The first place whose cumulative sum is above `wanted`."""
+    cumulative, last = 0.0, 0
+    for k in range(len(p)):
+        if p[k] > 0:
+            cumulative += p[k]
+            last = k
+            if cumulative > wanted:
+                break
+    return last
+
+
+@njit(**COMPILED)
+def normalise(log_w, w):  # type: ignore[no-untyped-def]
+    """Subtract log sum exp, and set `w` to exp of what is left."""
+    top = log_w[0]
+    for h in range(1, len(log_w)):
+        top = max(top, log_w[h])
+    total = 0.0
+    for h in range(len(log_w)):
+        w[h] = np.exp(log_w[h] - top) if log_w[h] - top > _LOWEST else 0.0
+        total += w[h]
+    shift = top + np.log(total)
+    for h in range(len(log_w)):
+        log_w[h] -= shift
+        w[h] /= total

@@ -1,0 +1,41 @@
+"""LinUCB for many users at once, compiled: the twin of its `choose` and `update`."""
+
+from __future__ import annotations
+
+import numpy as np
+from numba import njit
+
+from lcb.bandits._kernels_numba import COMPILED, pick_best
+
+
+@njit(**COMPILED)
+def serve_linucb(states, contexts, rewards, uniforms, arms, width, n_uniform):  # type: ignore[no-untyped-def]
+    """`states` (B, d (d + 1)) are updated in place, `arms` (B, T) receives what was played."""
+    n_users, n_steps, n_arms, d = contexts.shape
+    scores, products, w = np.empty(n_arms), np.empty((n_arms, d + 1)), np.empty(d + 1)
+    for u in range(n_users):
+        state = states[u].reshape(d, d + 1)
+        for t in range(n_steps):
+            context = contexts[u, t]
+            if t < n_uniform:
+                arm = int(uniforms[u, t] * n_arms)
+            else:
+                np.dot(context, state, products)
+                best = -np.inf
+                for k in range(n_arms):
+                    spread = 0.0
+                    for j in range(d):
+                        spread += products[k, j] * context[k, j]
+                    scores[k] = products[k, d] + width * np.sqrt(spread)
+                    best = max(best, scores[k])
+                arm = pick_best(scores, best, uniforms[u, t])
+            arms[u, t] = arm
+            np.dot(context[arm], state, w)
+            along = 1.0
+            for j in range(d):
+                along += w[j] * context[arm, j]
+            w[d] -= rewards[u, t, arm]
+            for i in range(d):
+                scaled = w[i] / along
+                for j in range(d + 1):
+                    state[i, j] -= scaled * w[j]

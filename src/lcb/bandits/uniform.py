@@ -1,0 +1,30 @@
+"""Every arm alike, whatever was seen: the yardstick, and the source of unbiased logs.
+
+    p_a = 1 / K
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lcb.bandits.bandit import Arms
+from lcb.events import Decision, Floats
+
+
+@dataclass(frozen=True)
+class Uniform:
+    """No settings; the state is empty."""
+
+    def start(self) -> Floats:
+        return np.empty(0)
+
+    def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        return Decision.uniform(context, rng.random())
+
+    def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
+        return state
+
+    def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
+        return (uniforms * contexts.shape[2]).astype(np.int64)

@@ -1,0 +1,45 @@
+"""What can go wrong, as a tree.
+
+    LCBError                the parent of all: the command line prints it in one line and exits with 2
+    ├── InputError          a value, row, file or option is not what was wanted
+    │   ├── EventError      one row of an event table; names the file, the row and the column
+    │   └── ModelError      a folder of models is damaged, truncated or of another shape
+    ├── OutputError         a place could not be written
+    └── MissingExtra        an optional package is not installed; carries the line that installs it
+    ConvergenceWarning      a learner stopped before it settled
+
+Every message says what came, what was wanted and what to do next.
+"""
+
+from __future__ import annotations
+
+
+class LCBError(Exception):
+    """The parent of every error `lcb` raises on purpose."""
+
+
+class InputError(LCBError, ValueError):
+    """A value, row, file or option is not what was wanted."""
+
+
+class EventError(InputError):
+    """One row of an event table is wrong."""
+
+
+class ModelError(InputError):
+    """A folder of models is damaged, truncated or of another shape."""
+
+
+class OutputError(LCBError):
+    """A place could not be written."""
+
+
+class MissingExtra(LCBError, ImportError):
+    """An optional package is not installed."""
+
+    def __init__(self, package: str, extra: str) -> None:
+        super().__init__(f"{package} is not installed; it comes with: pip install 'lcb[{extra}]'")
+
+
+class ConvergenceWarning(UserWarning):
+    """A learner stopped before it settled."""

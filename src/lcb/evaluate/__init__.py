@@ -1,0 +1,1 @@
+"""How well an algorithm does: in a world whose truth is known."""

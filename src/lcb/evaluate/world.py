@@ -1,0 +1,71 @@
+"""The generated world of the paper's section "Simulation".
+
+Users belong to latent classes; each step offers K arms with features drawn uniformly from [-1, 1]^d and scaled to
+length 1; the reward of an arm is N(beta_c . x, noise^2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lcb.errors import InputError
+from lcb.events import Floats
+from lcb.models import LatentModels
+
+
+def paper_classes(noise: float = 0.1, n_classes: int = 5, n_features: int = 10) -> LatentModels:
+    """Five classes of ten weights, four of them high: .5 on features 2h..2h+3, .1 elsewhere, scaled to norm 1.
+
+    >>> paper_classes().beta[0].round(3)
+    array([0.486, 0.486, 0.486, 0.486, 0.097, 0.097, 0.097, 0.097, 0.097, 0.097])
+    """
+    beta = np.full((n_classes, n_features), 0.1)
+    for h in range(n_classes):
+        beta[h, (2 * h + np.arange(4)) % n_features] = 0.5
+    beta /= np.linalg.norm(beta, axis=1, keepdims=True)
+    return LatentModels(np.full(n_classes, 1 / n_classes), beta, np.full(n_classes, noise**2))
+
+
+@dataclass(frozen=True, eq=False)
+class Users:
+    """Some users of the world, with all that could happen to them."""
+
+    label: NDArray[np.int64]  # (B,) the class of each
+    contexts: Floats = field(repr=False)  # (B, T, K, d)
+    means: Floats = field(repr=False)  # (B, T, K) expected reward of every arm
+    rewards: Floats = field(repr=False)  # (B, T, K) the reward every arm would give
+
+    def regret(self, arms: NDArray[np.int64]) -> Floats:
+        """Expected reward lost by each user against the best arm of every step, (B,)."""
+        taken = np.take_along_axis(self.means, arms[..., None], axis=2)[..., 0]
+        return np.asarray((self.means.max(axis=2) - taken).sum(axis=1))
+
+
+@dataclass(frozen=True)
+class World:
+    """The true classes and what a step offers.
+
+    >>> users = World(paper_classes(), n_arms=20).draw(3, n_steps=4, rng=np.random.default_rng(0))
+    >>> users.contexts.shape, users.rewards.shape
+    ((3, 4, 20, 10), (3, 4, 20))
+    """
+
+    models: LatentModels
+    n_arms: int = 20
+
+    def __post_init__(self) -> None:
+        if self.n_arms < 1:
+            raise InputError(f"n_arms={self.n_arms}; a step offers at least 1 arm")
+
+    def draw(self, n_users: int, n_steps: int, rng: np.random.Generator) -> Users:
+        """New users, each with `n_steps` steps."""
+        models = self.models
+        label = rng.choice(models.n_classes, size=n_users, p=models.pi)
+        contexts = rng.uniform(-1, 1, (n_users, n_steps, self.n_arms, models.n_features))
+        contexts /= np.sqrt(np.vecdot(contexts, contexts))[..., None]
+        means = np.matmul(contexts, models.beta[label][:, None, :, None])[..., 0]
+        noise = np.sqrt(models.sigma2[label])[:, None, None]
+        return Users(label, contexts, means, means + noise * rng.standard_normal(means.shape))

@@ -1,0 +1,113 @@
+"""What was decided and what came of it.
+
+A `Decision` carries all that its reward will need (the features of the arm taken and the probability with
+which it was taken), so a reward that comes an hour late, or out of order, is the ordinary case.
+An `Event` is what a learner needs of it: who, which features, which reward.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lcb.errors import EventError
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """One arm taken out of a context.
+
+    >>> context = np.array([[1.0, 0.0], [0.0, 1.0]])
+    >>> decision = Decision.best(np.array([0.2, 0.7]), context, uniform=0.9)
+    >>> decision.arm, float(decision.propensity), decision.x, decision.distribution
+    (1, 1.0, array([0., 1.]), array([0., 1.]))
+    """
+
+    arm: int
+    propensity: float  # the probability with which this arm was taken, P(a | context)
+    x: Floats  # (d,) features of the arm taken
+    distribution: Floats | None = None  # (K,) probability of every arm of the context
+
+    @classmethod
+    def best(cls, scores: Floats, context: Floats, uniform: float) -> Decision:
+        """The arm with the highest of `scores` (K,); `uniform`, in [0, 1), settles ties, all alike."""
+        arm = int(scores.argmax())
+        tied = scores == scores[arm]
+        n_tied = np.count_nonzero(tied)
+        if n_tied > 1:
+            arm = int(tied.nonzero()[0][int(uniform * n_tied)])
+            return cls(arm, 1 / n_tied, context[arm], tied / n_tied)
+        return cls(arm, 1.0, context[arm], tied.astype(float))
+
+    @classmethod
+    def uniform(cls, context: Floats, uniform: float) -> Decision:
+        """Any arm, all alike."""
+        n_arms = len(context)
+        arm = int(uniform * n_arms)
+        return cls(arm, 1 / n_arms, context[arm], np.full(n_arms, 1 / n_arms))
+
+    def with_uniform(self, share: float, context: Floats, uniform: float) -> Decision:
+        """The same, but a `share` of the decisions go to all arms alike: those with `uniform` below it."""
+        assert self.distribution is not None
+        distribution = (1 - share) * self.distribution + share / len(context)
+        arm = int(uniform / share * len(context)) if uniform < share else self.arm
+        return Decision(arm, distribution[arm], context[arm], distribution)
+
+
+def rescaled(uniform: float, share: float) -> float:
+    """A uniform number that is at least `share`, stretched back over [0, 1)."""
+    return max((uniform - share) / (1 - share), 0.0) if share < 1 else 0.0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Event:
+    """One row of the log: a user was given the arm with features `x` and the reward came."""
+
+    user: Hashable
+    x: Floats
+    reward: float
+
+
+def check_rows(
+    x: NDArray[Any],
+    reward: NDArray[Any],
+    *,
+    place: str = "rows",
+    first_row: int = 1,
+    features: Sequence[str] | None = None,
+    reward_range: tuple[float, float] | None = None,
+) -> None:
+    """Refuse rows (n, d) and rewards (n,) that no learner can use, naming the first that is wrong.
+
+    >>> check_rows(np.array([[1.0, np.nan]]), np.array([0.5]), place="clicks.csv", features=("age", "hour"))
+    Traceback (most recent call last):
+    lcb.errors.EventError: clicks.csv row 1: feature hour is nan; every feature must be a finite number, mend or drop the row
+    """
+    if not np.isfinite(x).all():
+        row, column = (int(i) for i in np.argwhere(~np.isfinite(x))[0])
+        name = features[column] if features else f"x[{column}]"
+        raise EventError(
+            f"{place} row {first_row + row}: feature {name} is {x[row, column]}; "
+            "every feature must be a finite number, mend or drop the row"
+        )
+    if not np.isfinite(reward).all():
+        row = int(np.argmax(~np.isfinite(reward)))
+        raise EventError(
+            f"{place} row {first_row + row}: reward is {reward[row]}; "
+            "every reward must be a finite number, mend or drop the row"
+        )
+    if reward_range is not None:
+        low, high = reward_range
+        outside = (reward < low) | (reward > high)
+        if outside.any():
+            row = int(np.argmax(outside))
+            raise EventError(
+                f"{place} row {first_row + row}: reward {reward[row]:g} is outside the declared range "
+                f"[{low:g}, {high:g}]; mend the row, or declare the range of your rewards"
+            )

@@ -1,0 +1,146 @@
+"""The latent models: what is known of each class, and how likely a user's rewards are under each.
+
+    pi (N,)  share of users      beta (N, d)  weights      sigma2 (N,)  variance of the noise
+    log p(rewards of u | class h) = -count/2 log(2 pi sigma2_h)
+                                    - (square_sum - 2 beta_h . moment + beta_h' gram beta_h) / (2 sigma2_h)
+
+which is linear in the user's statistics: one matrix product for all users and classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lcb.errors import InputError, ModelError
+from lcb.events import Floats
+from lcb.stats import UserStats, upper
+
+_LOG_2PI = float(np.log(2 * np.pi))
+
+
+@dataclass(frozen=True, eq=False)
+class LatentModels:
+    """The classes, checked when made.
+
+    >>> models = LatentModels(pi=[0.5, 0.5], beta=[[1.0, 0.0], [0.0, 1.0]], sigma2=[0.01, 0.01])
+    >>> models.n_classes, models.n_features, models.features
+    (2, 2, ('x0', 'x1'))
+    >>> models.log_density(np.array([1.0, 0.0]), reward=1.0).round(2)
+    array([  1.38, -48.62])
+    """
+
+    pi: Floats
+    beta: Floats
+    sigma2: Floats
+    features: tuple[str, ...] = ()
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # where the classes come from, as JSON knows it
+
+    def __post_init__(self) -> None:
+        pi, beta, sigma2 = (np.array(getattr(self, name), dtype=np.float64) for name in ("pi", "beta", "sigma2"))
+        if beta.ndim != 2 or beta.size == 0 or pi.shape != (len(beta),) or sigma2.shape != (len(beta),):
+            raise ModelError(
+                f"pi has shape {pi.shape}, beta {beta.shape}, sigma2 {sigma2.shape}; wanted (N,), (N, d) and (N,)"
+            )
+        for name, values in (("pi", pi), ("beta", beta), ("sigma2", sigma2)):
+            if not np.isfinite(values).all():
+                raise ModelError(f"{name} has {int((~np.isfinite(values)).sum())} values that are not finite numbers")
+        if (pi < 0).any() or abs(pi.sum() - 1) > 1e-6:
+            raise ModelError(f"pi sums to {pi.sum():g} with smallest {pi.min():g}; shares must be >= 0 and sum to 1")
+        if (sigma2 <= 0).any():
+            raise ModelError(f"sigma2 has {sigma2.min():g}; every variance must be above 0")
+        features = tuple(self.features) or tuple(f"x{j}" for j in range(beta.shape[1]))
+        if len(features) != beta.shape[1] or len(set(features)) != len(features):
+            raise ModelError(f"{len(set(features))} different feature names for {beta.shape[1]} weights per class")
+        pi /= pi.sum()
+        for values in (pi, beta, sigma2):
+            values.setflags(write=False)
+        object.__setattr__(self, "pi", pi)
+        object.__setattr__(self, "beta", beta)
+        object.__setattr__(self, "sigma2", sigma2)
+        object.__setattr__(self, "features", features)
+        object.__setattr__(self, "provenance", MappingProxyType(dict(self.provenance)))
+
+    def __reduce__(self) -> tuple[Any, ...]:  # between our own processes; a mapping proxy cannot travel
+        return LatentModels, (self.pi, self.beta, self.sigma2, self.features, dict(self.provenance))
+
+    @property
+    def n_classes(self) -> int:
+        return len(self.beta)
+
+    @property
+    def n_features(self) -> int:
+        return self.beta.shape[1]
+
+    @cached_property
+    def log_pi(self) -> Floats:
+        with np.errstate(divide="ignore"):
+            return np.asarray(np.log(self.pi))
+
+    @cached_property
+    def gaussian(self) -> tuple[Floats, Floats]:
+        """log N(r | m, sigma2) = first - second * (r - m)^2"""
+        return -0.5 * (_LOG_2PI + np.log(self.sigma2)), 0.5 / self.sigma2
+
+    def log_density(self, x: Floats, reward: float) -> Floats:
+        """Log density of one reward for features `x` (d,) under each class, (N,)."""
+        constant, slope = self.gaussian
+        miss = self.beta @ x
+        miss -= reward
+        miss *= miss
+        miss *= slope
+        return constant - miss
+
+    def packed(self) -> Floats:
+        """H (p, N) such that `H.T @ stats.packed` is the log likelihood of every user under every class."""
+        rows, columns = upper(self.n_features)
+        constant, slope = self.gaussian
+        products = self.beta[:, rows] * self.beta[:, columns] * np.where(rows == columns, 1.0, 2.0)
+        parts = (products * -slope[:, None], self.beta * (2 * slope[:, None]), -slope[:, None], constant[:, None])
+        return np.concatenate(parts, axis=1).T
+
+    def user_log_likelihood(self, stats: UserStats) -> Floats:
+        """Log likelihood of all rewards of each user under each class, (users, N)."""
+        self.check_features(stats)
+        return np.asarray(stats.packed.T.astype(np.float64, copy=False) @ self.packed())
+
+    def posterior(self, stats: UserStats) -> Floats:
+        """Probability of each class for each user, (users, N)."""
+        log_joint = self.user_log_likelihood(stats) + self.log_pi
+        return np.asarray(np.exp(log_joint - np.logaddexp.reduce(log_joint, axis=1, keepdims=True)))
+
+    def user_scores(self, stats: UserStats) -> Floats:
+        """Log predictive density of each user's rewards, the class unknown, (users,)."""
+        return np.asarray(np.logaddexp.reduce(self.user_log_likelihood(stats) + self.log_pi, axis=1))
+
+    def check_features(self, stats: UserStats) -> None:
+        if stats.n_features != self.n_features:
+            raise InputError(
+                f"the data has {stats.n_features} features, the models were learned from {self.n_features} "
+                f"({', '.join(self.features[:3])}{', ...' if self.n_features > 3 else ''}); send those, or relearn"
+            )
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """What a learner returns."""
+
+    models: LatentModels
+    trace: Floats  # log posterior after each step
+    converged: bool
+    held_out: Mapping[int, tuple[float, float]] = field(default_factory=dict)  # n_classes -> mean, se per user
+
+    @property
+    def n_steps(self) -> int:
+        return len(self.trace)
+
+
+def as_beta(rows: ArrayLike) -> Floats:
+    """Weights of given classes as (N, d)."""
+    return np.atleast_2d(np.asarray(rows, dtype=np.float64))

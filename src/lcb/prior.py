@@ -1,0 +1,130 @@
+"""The prior of one class, Normal-inverse-Gamma, and what it makes of a class's statistics.
+
+    sigma2 ~ InverseGamma(shape, rate)      beta ~ N(mean, sigma2 * precision^-1)
+
+With a class's summed statistics (gram, moment, square_sum, count) the posterior is of the same kind:
+
+    precision_n = precision + gram          mean_n = precision_n^-1 (precision mean + moment)
+    shape_n     = shape + count / 2
+    rate_n      = rate + (square_sum + mean' precision mean - mean_n' precision_n mean_n) / 2
+
+EM moves to its mode.  The scale of the prior decides how many classes a sampler finds and never lets a
+variance reach 0, so the default is scaled from the data.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.special import gammaln
+
+from lcb.errors import InputError
+from lcb.events import Floats
+from lcb.stats import UserStats
+
+_SAMPLE = 5_000  # users enough to scale a prior
+_TINY = 1e-9  # of a quantity's own scale: below this it is rounding
+
+
+@dataclass(frozen=True, eq=False)
+class Prior:
+    """`mean` (d,), `precision` (d, d), `shape`, `rate` of one class; `concentration` of the proportions.
+
+    A number stands for the same value in every place: `Prior(precision=1.0)` is the identity.
+    `concentration` is the weight, in users, of equal proportions.
+    """
+
+    mean: ArrayLike = 0.0
+    precision: ArrayLike = 1.0
+    shape: float = 1.0
+    rate: float = 1.0
+    concentration: float = 1.0
+
+    def __post_init__(self) -> None:
+        for name in ("shape", "rate", "concentration"):
+            if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0):
+                raise InputError(f"prior {name}={getattr(self, name)}; it must be a positive number")
+
+    @classmethod
+    def scaled(cls, stats: UserStats) -> Prior:
+        """A weak prior on the scale of the data: mean of one regression for all, spread as users differ.
+
+        The noise is what is left within users after a regression each (where they have rows enough), the
+        spread what one regression for all leaves beyond that noise, shared out over the features by their
+        size.  Nothing depends on the units of rewards or features.
+        """
+        if stats.n_users > _SAMPLE:
+            stats = stats.take(np.linspace(0, stats.n_users - 1, _SAMPLE).astype(np.intp))
+        total = stats.total.astype(np.float64)
+        count = total.count[0]
+        size = np.diag(total.gram[0]) / count  # mean square of each feature
+        size = np.where(size > 0, size, 1.0)
+        reward_size = max(total.square_sum[0] / count, np.finfo(float).tiny)
+        mean = _ridge(total.gram, total.moment, size)[0]
+        pooled = max(_residual(total, mean[None])[0] / count, _TINY * reward_size)
+
+        rich = stats.take(stats.count > stats.n_features).astype(np.float64)
+        noise = pooled / 2  # nobody has rows enough to tell noise from differences: half each
+        if rich.n_users:
+            own = _ridge(rich.gram, rich.moment, size)
+            within = np.maximum(_residual(rich, own), 0.0).sum() / (rich.count - stats.n_features).sum()
+            noise = min(max(within, _TINY * reward_size), pooled)
+        spread = max(pooled - noise, pooled / 20)
+        precision = np.diag(noise / spread * stats.n_features * size)
+        return cls(mean=mean, precision=precision, shape=1.0, rate=noise)
+
+    def arrays(self, n_features: int) -> tuple[Floats, Floats]:
+        """`mean` as (d,) and `precision` as (d, d)."""
+        mean = np.broadcast_to(np.asarray(self.mean, float), (n_features,))
+        precision = np.asarray(self.precision, float)
+        if precision.ndim < 2:
+            precision = np.diag(np.broadcast_to(precision, (n_features,)))
+        if precision.shape != (n_features, n_features):
+            raise InputError(f"prior precision has shape {precision.shape}, the data has {n_features} features")
+        return mean, precision
+
+    def mode(self, classes: UserStats, shared: bool) -> tuple[Floats, Floats]:
+        """The most probable (beta, sigma2) of each class given its statistics; one variance for all if `shared`."""
+        d = classes.n_features
+        mean, precision = self.arrays(d)
+        precision_n = precision + classes.gram
+        beta = np.linalg.solve(precision_n, (precision @ mean + classes.moment)[..., None])[..., 0]
+        offset = beta - mean
+        square = np.maximum(_residual(classes, beta), 0.0) + np.einsum("ni,ij,nj->n", offset, precision, offset)
+        if shared:
+            n = len(beta)
+            sigma2 = (square.sum() + 2 * self.rate) / (classes.count.sum() + n * d + 2 * self.shape + 2)
+            return beta, np.full(n, sigma2)
+        return beta, (square + 2 * self.rate) / (classes.count + d + 2 * self.shape + 2)
+
+    def log_density(self, pi: Floats, beta: Floats, sigma2: Floats, shared: bool) -> float:
+        """Log density of class parameters: Dirichlet for `pi`, Normal-inverse-Gamma for the rest."""
+        n, d = beta.shape
+        mean, precision = self.arrays(d)
+        offset = beta - mean
+        square = np.einsum("ni,ij,nj->n", offset, precision, offset)
+        normal = 0.5 * (np.linalg.slogdet(precision)[1] - d * np.log(2 * np.pi * sigma2) - square / sigma2)
+        variances = sigma2[:1] if shared else sigma2
+        gamma = (
+            self.shape * np.log(self.rate)
+            - gammaln(self.shape)
+            - (self.shape + 1) * np.log(variances)
+            - self.rate / variances
+        )
+        share = self.concentration / n
+        dirichlet = gammaln(n + self.concentration) - n * gammaln(1 + share) + share * np.log(pi).sum()
+        return float(normal.sum() + gamma.sum() + dirichlet)
+
+
+def _ridge(gram: Floats, moment: Floats, size: Floats) -> Floats:
+    """Regression coefficients of each user, (users, d), held by a ridge far below the data's own size."""
+    ridge = _TINY * np.maximum(np.trace(gram, axis1=1, axis2=2), size.sum())[:, None, None] * np.eye(len(size))
+    return np.linalg.solve(gram + ridge, moment[..., None])[..., 0]
+
+
+def _residual(stats: UserStats, beta: Floats) -> Floats:
+    """Sum of squared residuals of each user (or class) under its own row of `beta`."""
+    fitted = np.einsum("ni,nij,nj->n", beta, stats.gram, beta)
+    return stats.square_sum - 2 * np.einsum("ni,ni->n", beta, stats.moment) + fitted

@@ -1,0 +1,75 @@
+"""Progress for whatever a person waits for.
+
+A long function takes `progress`, a callable `progress(what, done, total)`, and calls it as it goes;
+`total` is None when the end is not known.  `bar` is one that draws on the terminal:
+
+    with lcb.progress.bar() as progress:
+        lcb.fit(stats, 30, rng=rng, progress=progress)
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+Progress = Callable[[str, int, int | None], None]
+_PLAIN_EVERY = 10.0  # seconds between lines where there is no terminal to draw on
+
+
+@contextmanager
+def bar(enabled: bool = True) -> Iterator[Progress]:
+    """Draw a bar with the time left on standard error; without a terminal, a line every 10 seconds."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress as Bars,
+        SpinnerColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    if not enabled:
+        yield silent
+        return
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _plain(console)
+        return
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=30),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    )
+    with Bars(*columns, console=console, transient=True) as bars:
+        tasks: dict[str, object] = {}
+
+        def progress(what: str, done: int, total: int | None) -> None:
+            if what not in tasks:
+                for task in tasks.values():
+                    bars.update(task, visible=False)  # type: ignore[arg-type]
+                tasks[what] = bars.add_task(what, total=total)
+            bars.update(tasks[what], completed=done, total=total, visible=True)  # type: ignore[arg-type]
+
+        yield progress
+
+
+def silent(what: str, done: int, total: int | None) -> None:
+    """Report nothing."""
+
+
+def _plain(console: object) -> Progress:
+    last = time.monotonic()
+
+    def progress(what: str, done: int, total: int | None) -> None:
+        nonlocal last
+        if time.monotonic() - last >= _PLAIN_EVERY:
+            last = time.monotonic()
+            console.print(f"{what}: {done}" + (f" of {total}" if total else ""))  # type: ignore[attr-defined]
+
+    return progress

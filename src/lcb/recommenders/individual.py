@@ -1,0 +1,43 @@
+"""One bandit per user, each from scratch: "Individual LinUCB" is `Individual(LinUCB(d))`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from lcb.bandits.bandit import Arms, Bandit, serve
+from lcb.events import Decision, Floats
+
+
+class Individual:
+    """A user's rewards move that user's state alone."""
+
+    def __init__(self, bandit: Bandit) -> None:
+        self.bandit = bandit
+        self.states: dict[Hashable, Floats] = {}
+
+    def start(self, user: Hashable) -> None:
+        self.states.setdefault(user, self.bandit.start())
+
+    def choose(self, user: Hashable, context: Floats, rng: np.random.Generator) -> Decision:
+        self.start(user)
+        return self.bandit.choose(self.states[user], context, rng)
+
+    def update(self, user: Hashable, decision: Decision, reward: float) -> None:
+        self.states[user] = self.bandit.update(self.states[user], decision, reward)
+
+    def serve(
+        self,
+        users: Sequence[Hashable],
+        contexts: Floats,
+        rewards: Floats,
+        rng: np.random.Generator,
+        n_uniform_steps: int = 0,
+    ) -> Arms:
+        for user in users:
+            self.start(user)
+        states = np.array([self.states[user] for user in users])
+        states, arms = serve(self.bandit, states, contexts, rewards, rng, n_uniform_steps)
+        self.states.update(zip(users, states, strict=True))
+        return arms

@@ -1,0 +1,204 @@
+"""Latent Contextual Bandits: Algorithm 1 of Zhou & Brunskill 2016.
+
+    phase 1   the first J users are served by LinUCB (one for all, or one each); what they took and what came of it
+              goes into D
+    phase 2   N latent models are learned from D, a policy is made of each, and every new user gets a bandit B over
+              these policies; D grows, and the models are relearned after every n users
+
+A user keeps the model version first met (the paper's footnote on interleaved users), so users may come and go in any
+order.  `n_uniform_steps` (the paper's tau) gives each user uniform first steps, `train_on="uniform"` learns from those
+alone.  Models given from elsewhere skip phase 1; with `retrain_every=None` they stay (the paper's LCB_GT).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from lcb.bandits.bandit import Arms, Bandit, serve
+from lcb.bandits.linucb import LinUCB
+from lcb.errors import InputError
+from lcb.events import Decision, Floats
+from lcb.models import LatentModels
+from lcb.recommenders.individual import Individual
+from lcb.recommenders.pooled import Pooled
+from lcb.stats import StatsBuilder, UserStats
+
+Learn = Callable[[UserStats, np.random.Generator, LatentModels | None], LatentModels]
+MakeBandit = Callable[[LatentModels], Bandit]
+_WARMUP = -1
+
+
+@dataclass(slots=True)
+class _User:
+    """What is kept of one user: the version met first, the steps taken, the bandit's state (None in phase 1)."""
+
+    version: int
+    n_steps: int
+    state: Floats | None
+
+
+class Latent:
+    """Settings, the model versions so far, the users and the statistics of all they did.
+
+    `learn(stats, rng, last_models)` is any learner, `make_bandit(models)` any bandit over class policies.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        make_bandit: MakeBandit,
+        learn: Learn | None = None,
+        *,
+        rng: np.random.Generator,
+        n_warmup_users: int = 50,
+        warmup: Literal["pooled", "individual"] = "pooled",
+        warmup_bandit: Bandit | None = None,
+        retrain_every: int | None = 50,
+        n_uniform_steps: int = 0,
+        train_on: Literal["all", "uniform"] = "all",
+        models: LatentModels | None = None,
+    ) -> None:
+        _check(n_warmup_users, warmup, retrain_every, n_uniform_steps, train_on, learn, models)
+        if models is not None and models.n_features != n_features:
+            raise InputError(f"models have {models.n_features} features, the context {n_features}; give models of both")
+        self.make_bandit, self.learn, self.rng = make_bandit, learn, rng
+        self.n_warmup_users = 0 if models is not None else n_warmup_users
+        self.retrain_every = retrain_every
+        self.n_uniform_steps, self.train_on = n_uniform_steps, train_on
+        self.warmup = {"pooled": Pooled, "individual": Individual}[warmup](warmup_bandit or LinUCB(n_features))
+        self.versions: list[LatentModels] = []
+        self._bandits: list[Bandit] = []
+        self._users: dict[Hashable, _User] = {}
+        self._data = StatsBuilder(n_features)
+        self._next_training = self.n_warmup_users  # users seen when the models are learned (again)
+        if models is not None:
+            self._add_version(models)
+            self._next_training = retrain_every or 0
+
+    @property
+    def n_users(self) -> int:
+        return len(self._users)
+
+    @property
+    def stats(self) -> UserStats:
+        """D, the statistics the next training will learn from."""
+        return self._data.stats()
+
+    def version_of(self, user: Hashable) -> int | None:
+        """The model version this user is pinned to; None in phase 1."""
+        version = self._users[user].version
+        return None if version == _WARMUP else version
+
+    def weights_of(self, user: Hashable) -> Floats | None:
+        """The bandit's state for this user; None in phase 1."""
+        return self._users[user].state
+
+    def start(self, user: Hashable) -> None:
+        if user in self._users:
+            return
+        self._train_if_due()
+        if self.n_users < self.n_warmup_users:
+            self.warmup.start(user)
+            self._users[user] = _User(_WARMUP, 0, None)
+        else:
+            self._users[user] = _User(len(self.versions) - 1, 0, self._bandits[-1].start())
+
+    def choose(self, user: Hashable, context: Floats, rng: np.random.Generator) -> Decision:
+        self.start(user)
+        known = self._users[user]
+        known.n_steps += 1
+        if known.n_steps <= self.n_uniform_steps:
+            return Decision.uniform(context, rng.random())
+        if known.state is None:
+            return self.warmup.choose(user, context, rng)
+        return self._bandits[known.version].choose(known.state, context, rng)
+
+    def update(self, user: Hashable, decision: Decision, reward: float) -> None:
+        known = self._users[user]
+        if known.state is None:
+            self.warmup.update(user, decision, reward)
+        else:
+            known.state = self._bandits[known.version].update(known.state, decision, reward)
+        if self.train_on == "all" or known.n_steps <= self.n_uniform_steps:
+            self._data.add([user], decision.x[None], np.array([reward], float))
+
+    def serve(
+        self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator
+    ) -> Arms:
+        """New users, one after another, each through all its steps; compiled where the bandit is."""
+        arms = np.empty(contexts.shape[:2], np.int64)
+        i = 0
+        while i < len(users):
+            self._train_if_due()
+            part = slice(i, i + min(len(users) - i, self._users_until_training()))
+            arms[part] = self._serve_version(users[part], contexts[part], rewards[part], rng)
+            i = part.stop
+        return arms
+
+    def _serve_version(
+        self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator
+    ) -> Arms:
+        """Users who all meet the same version."""
+        n_steps = contexts.shape[1]
+        if self.n_users < self.n_warmup_users:
+            arms = self.warmup.serve(users, contexts, rewards, rng, self.n_uniform_steps)
+            self._users.update((user, _User(_WARMUP, n_steps, None)) for user in users)
+        else:
+            states = np.tile(self._bandits[-1].start(), (len(users), 1))
+            states, arms = serve(self._bandits[-1], states, contexts, rewards, rng, self.n_uniform_steps)
+            version = len(self.versions) - 1
+            self._users.update(
+                (user, _User(version, n_steps, state)) for user, state in zip(users, states, strict=True)
+            )
+        n_kept = n_steps if self.train_on == "all" else min(self.n_uniform_steps, n_steps)
+        kept = arms[:, :n_kept, None]
+        taken = np.take_along_axis(contexts[:, :n_kept], kept[..., None], axis=2)[:, :, 0]
+        received = np.take_along_axis(rewards[:, :n_kept], kept, axis=2)[..., 0]
+        names = [user for user in users for _ in range(n_kept)]
+        self._data.add(names, taken.reshape(len(names), -1), received.ravel())
+        return arms
+
+    def _users_until_training(self) -> int:
+        if self.retrain_every is None and self.versions:
+            return len(self._users) + (1 << 62)
+        return self._next_training - self.n_users
+
+    def _train_if_due(self) -> None:
+        """Learn when the first user after phase 1, or after every `retrain_every` users, is at the door."""
+        due = self.n_users >= self._next_training
+        if not due or (self.versions and self.retrain_every is None):
+            return
+        assert self.learn is not None
+        self._add_version(self.learn(self.stats, self.rng, self.versions[-1] if self.versions else None))
+        self._next_training = self.n_users + (self.retrain_every or 0)
+
+    def _add_version(self, models: LatentModels) -> None:
+        self.versions.append(models)
+        self._bandits.append(self.make_bandit(models))
+
+
+def _check(
+    n_warmup_users: int,
+    warmup: str,
+    retrain_every: int | None,
+    n_uniform_steps: int,
+    train_on: str,
+    learn: Learn | None,
+    models: LatentModels | None,
+) -> None:
+    if warmup not in ("pooled", "individual"):
+        raise InputError(f"warmup={warmup!r}; it is 'pooled' (one LinUCB for all) or 'individual' (one each)")
+    if train_on not in ("all", "uniform"):
+        raise InputError(f"train_on={train_on!r}; it is 'all' or 'uniform' (the uniform first steps only)")
+    if n_uniform_steps < 0 or (train_on == "uniform" and n_uniform_steps == 0):
+        raise InputError(f"n_uniform_steps={n_uniform_steps} with train_on={train_on!r}; nothing to learn from")
+    if retrain_every is not None and retrain_every < 1:
+        raise InputError(f"retrain_every={retrain_every}; it is a number of users, or None for never")
+    if models is None and n_warmup_users < 1:
+        raise InputError(f"n_warmup_users={n_warmup_users}; without models there must be somebody to learn from")
+    if learn is None and (models is None or retrain_every is not None):
+        raise InputError("no learner; give `learn`, or models with retrain_every=None")

@@ -1,0 +1,47 @@
+"""One bandit for all users: "Population LinUCB" is `Pooled(LinUCB(d))`, "Random" is `Pooled(Uniform())`."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+
+import numpy as np
+
+from lcb.bandits.bandit import Arms, Bandit, serve
+from lcb.events import Decision, Floats
+
+
+class Pooled:
+    """Every reward of every user moves the one state."""
+
+    def __init__(self, bandit: Bandit) -> None:
+        self.bandit = bandit
+        self.state = bandit.start()
+
+    def start(self, user: Hashable) -> None:
+        """Nobody is new to it."""
+
+    def choose(self, user: Hashable, context: Floats, rng: np.random.Generator) -> Decision:
+        return self.bandit.choose(self.state, context, rng)
+
+    def update(self, user: Hashable, decision: Decision, reward: float) -> None:
+        self.state = self.bandit.update(self.state, decision, reward)
+
+    def serve(
+        self,
+        users: Sequence[Hashable],
+        contexts: Floats,
+        rewards: Floats,
+        rng: np.random.Generator,
+        n_uniform_steps: int = 0,
+    ) -> Arms:
+        n_users, n_steps, n_arms, d = contexts.shape
+        if n_uniform_steps == 0:  # one long sequence
+            contexts = contexts.reshape(1, n_users * n_steps, n_arms, d)
+            rewards = rewards.reshape(1, n_users * n_steps, n_arms)
+        arms = np.empty(contexts.shape[:2], np.int64)
+        for i in range(len(contexts)):
+            states, arms[i] = serve(
+                self.bandit, self.state[None], contexts[i : i + 1], rewards[i : i + 1], rng, n_uniform_steps
+            )
+            self.state = states[0]
+        return arms.reshape(n_users, n_steps)

@@ -1,0 +1,231 @@
+"""All that any learner needs of a user, as additive statistics.
+
+    gram = sum x x'    moment = sum r x    square_sum = sum r^2    count = number of rewards
+
+Flattened they are one column of p = d(d+1)/2 + d + 2 numbers per user (the upper triangle of `gram`, then
+the rest), so that the log likelihood of all of a user's rewards under one class is a dot product with a
+vector made of that class's parameters.  Columns lie feature-major, (p, users): a step of EM is then two
+matrix products that stream through memory.  A class is a user too: the sum of its users' columns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, DTypeLike, NDArray
+
+from lcb.errors import EventError, InputError
+from lcb.events import Event, Floats, check_rows
+
+Index = NDArray[np.intp]
+
+
+def n_packed(n_features: int) -> int:
+    """p, the numbers kept per user.
+
+    >>> n_packed(10)
+    67
+    """
+    return n_features * (n_features + 1) // 2 + n_features + 2
+
+
+@cache
+def upper(n_features: int) -> tuple[Index, Index]:
+    """Rows and columns of the upper triangle of a (d, d) matrix, in the order they are packed."""
+    rows, columns = np.triu_indices(n_features)
+    return rows, columns
+
+
+@dataclass(frozen=True, eq=False)
+class UserStats:
+    """The statistics of many users, one column each.
+
+    >>> stats = UserStats.from_rows(user=["ann", "ann", "bob"], x=[[1.0], [2.0], [3.0]], reward=[1, 0, 1])
+    >>> stats.users, stats.count, stats.gram[:, 0, 0], stats.moment[:, 0], stats.square_sum
+    (('ann', 'bob'), array([2., 1.]), array([5., 9.]), array([1., 3.]), array([1., 1.]))
+    >>> (stats + stats).count
+    array([4., 2.])
+    """
+
+    packed: NDArray[Any]  # (p, users), float64 or float32
+    n_features: int
+    users: tuple[Hashable, ...] = field(default=(), repr=False)  # () when nobody asked for names
+    features: tuple[str, ...] = ()
+
+    @classmethod
+    def from_rows(
+        cls,
+        user: ArrayLike,
+        x: ArrayLike,
+        reward: ArrayLike,
+        *,
+        features: Sequence[str] = (),
+        dtype: DTypeLike = np.float64,
+        reward_range: tuple[float, float] | None = None,
+    ) -> UserStats:
+        """Sum rows (n, d) and their rewards (n,) by user (n,); users keep the order of their first row."""
+        names = np.asarray(user)
+        try:
+            rows = np.asarray(x, dtype=np.float64)
+            rewards = np.asarray(reward, dtype=np.float64)
+        except (ValueError, TypeError) as error:
+            raise EventError(
+                f"features or rewards are ragged or not numbers ({error}); give x as (n, d) and reward as (n,)"
+            ) from None
+        if rows.ndim != 2 or names.shape != (len(rows),) or rewards.shape != (len(rows),):
+            raise EventError(
+                f"user has shape {names.shape}, x {rows.shape}, reward {rewards.shape}; wanted (n,), (n, d) and (n,)"
+            )
+        if rows.size == 0:
+            raise EventError(f"x has shape {rows.shape}: nothing to learn from; give at least one row and one feature")
+        check_rows(rows, rewards, features=features or None, reward_range=reward_range)
+        builder = StatsBuilder(rows.shape[1], features=features)
+        builder.add(names.tolist(), rows, rewards)
+        return builder.stats(dtype)
+
+    @classmethod
+    def from_events(cls, events: Iterable[Event], *, features: Sequence[str] = ()) -> UserStats:
+        """Sum events, one at a time or many, by user."""
+        rows = list(events)
+        return cls.from_rows(
+            np.array([event.user for event in rows], dtype=object),
+            [np.asarray(event.x) for event in rows],
+            [event.reward for event in rows],
+            features=features,
+        )
+
+    @property
+    def n_users(self) -> int:
+        return self.packed.shape[1]
+
+    @property
+    def n_events(self) -> int:
+        return int(self.count.sum(dtype=np.float64))
+
+    @property
+    def gram(self) -> Floats:
+        """(users, d, d)"""
+        d = self.n_features
+        rows, columns = upper(d)
+        gram = np.empty((self.n_users, d, d), self.packed.dtype)
+        gram[:, rows, columns] = self.packed[: len(rows)].T
+        gram[:, columns, rows] = gram[:, rows, columns]
+        return gram
+
+    @property
+    def moment(self) -> Floats:
+        """(users, d)"""
+        return self.packed[-self.n_features - 2 : -2].T
+
+    @property
+    def square_sum(self) -> Floats:
+        """(users,)"""
+        return self.packed[-2]
+
+    @property
+    def count(self) -> Floats:
+        """(users,)"""
+        return self.packed[-1]
+
+    @property
+    def total(self) -> UserStats:
+        """All users as one."""
+        return self._with(self.packed.sum(axis=1, keepdims=True, dtype=np.float64), ())
+
+    def take(self, index: ArrayLike) -> UserStats:
+        """The users at these positions."""
+        positions = np.asarray(index)
+        if positions.dtype == bool:
+            positions = np.flatnonzero(positions)
+        users = tuple(self.users[i] for i in positions.tolist()) if self.users else ()
+        return self._with(self.packed[:, positions], users)
+
+    def astype(self, dtype: DTypeLike) -> UserStats:
+        return self._with(self.packed.astype(dtype, copy=False), self.users)
+
+    def __add__(self, other: UserStats) -> UserStats:
+        """Users of both; one who is in both has the sum."""
+        return self._merged(other, +1.0)
+
+    def __sub__(self, other: UserStats) -> UserStats:
+        """Take back what `other` added; every user of `other` must be here."""
+        strangers = set(other.users) - set(self.users)
+        if strangers:
+            raise InputError(f"user {next(iter(strangers))!r} is not in the statistics it should be taken from")
+        return self._merged(other, -1.0)
+
+    def _merged(self, other: UserStats, sign: float) -> UserStats:
+        if other.n_features != self.n_features:
+            raise InputError(f"{other.n_features} features cannot be joined with {self.n_features}")
+        if not (self.users and other.users):
+            raise InputError("statistics without user names cannot be joined; build both with from_rows")
+        position = {user: i for i, user in enumerate(self.users)}
+        for user in other.users:
+            position.setdefault(user, len(position))
+        packed = np.zeros((len(self.packed), len(position)), self.packed.dtype)
+        packed[:, : self.n_users] = self.packed
+        packed[:, [position[user] for user in other.users]] += sign * other.packed
+        return self._with(packed, tuple(position))
+
+    def _with(self, packed: NDArray[Any], users: tuple[Hashable, ...]) -> UserStats:
+        return UserStats(packed, self.n_features, users, self.features)
+
+
+class StatsBuilder:
+    """Statistics that grow as rows arrive; memory grows with users, not with rows."""
+
+    def __init__(self, n_features: int, features: Sequence[str] = ()) -> None:
+        self.n_features = n_features
+        self.features = tuple(features)
+        self.position: dict[Hashable, int] = {}
+        self._rows = np.zeros((0, n_packed(n_features)))
+
+    @property
+    def n_users(self) -> int:
+        return len(self.position)
+
+    def add(self, users: Sequence[Hashable], x: Floats, reward: Floats) -> None:
+        """Add rows (n, d) and rewards (n,) of `users` (n names)."""
+        position = self.position
+        self.add_at(np.array([position.setdefault(user, len(position)) for user in users], np.intp), x, reward)
+
+    def add_coded(self, codes: Index, names: Sequence[Hashable], x: Floats, reward: Floats) -> None:
+        """The same with users as `codes` (n,) into a shorter list of `names`."""
+        position = self.position
+        positions = np.array([position.setdefault(name, len(position)) for name in names], np.intp)
+        self.add_at(positions[codes], x, reward)
+
+    def add_at(self, positions: Index, x: Floats, reward: Floats) -> None:
+        """The same with users already turned into positions (n,)."""
+        self._grow()
+        order = np.argsort(positions, kind="stable")
+        sorted_positions = positions[order]
+        firsts = np.flatnonzero(np.diff(sorted_positions, prepend=-1))
+        lifted = _lift(x[order], reward[order])
+        self._rows[sorted_positions[firsts]] += np.add.reduceat(lifted, firsts, axis=0)
+
+    def stats(self, dtype: DTypeLike = np.float64) -> UserStats:
+        """What has been added so far."""
+        packed = np.ascontiguousarray(self._rows[: self.n_users].T, dtype=dtype)
+        return UserStats(packed, self.n_features, tuple(self.position), self.features)
+
+    def _grow(self) -> None:
+        if self.n_users > len(self._rows):
+            rows = np.zeros((max(self.n_users, 2 * len(self._rows), 1024), self._rows.shape[1]))
+            rows[: len(self._rows)] = self._rows
+            self._rows = rows
+
+
+def _lift(x: Floats, reward: Floats) -> Floats:
+    """Each row's own statistics, (n, p)."""
+    rows, columns = upper(x.shape[1])
+    lifted = np.empty((len(x), n_packed(x.shape[1])))
+    np.multiply(x[:, rows], x[:, columns], out=lifted[:, : len(rows)])
+    np.multiply(x, reward[:, None], out=lifted[:, len(rows) : -2])
+    np.square(reward, out=lifted[:, -2])
+    lifted[:, -1] = 1.0
+    return lifted

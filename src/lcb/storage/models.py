@@ -1,0 +1,261 @@
+"""Latent models in a folder: numbers in safetensors, words in a manifest.
+
+    models-<sha12>.safetensors    pi (N,), beta (N, d), sigma2 (N,), float64
+    manifest.json                 format, format_version, n_classes, n_features, features, provenance,
+                                  sha256 (of the tensors file), lcb (version), manifest_sha256 (of the rest)
+
+The manifest names the tensors by their sha256, so renaming the new manifest over the old is the one instant
+of change: until then the old models load, from then on the new; the old tensors go last.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError
+from safetensors.numpy import load, save
+
+import lcb
+from lcb.errors import ModelError, OutputError
+from lcb.events import Floats
+from lcb.models import LatentModels
+
+_FORMAT = "lcb-models"
+_VERSION = 1
+_MANIFEST = "manifest.json"
+_KEYS = {"n_classes": int, "n_features": int, "features": list, "provenance": dict, "sha256": str, "lcb": str}
+_OURS = re.compile(r"models-[0-9a-f]{12}\.safetensors|(tensors|manifest)\.tmp")
+_AGAIN = "save the models again, or take them from a backup"
+
+
+def save_models(models: LatentModels, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+    """Write `models` into `folder`, made if need be; with `overwrite`, in place of the models there.
+
+    After a crash the folder holds the old models or the new; what else it left goes with the next save.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> models = LatentModels(pi=[1.0], beta=[[0.5, 2.0]], sigma2=[0.25], features=("age", "hour"))
+    >>> with TemporaryDirectory() as folder:
+    ...     save_models(models, f"{folder}/models")
+    ...     load_models(f"{folder}/models").beta
+    array([[0.5, 2. ]])
+    """
+    place = Path(folder)
+    tensors = save({name: np.ascontiguousarray(getattr(models, name)) for name in ("pi", "beta", "sigma2")})
+    manifest = _manifest(models, tensors)
+    try:
+        with _made(place), _locked(place):
+            _check_replaceable(place, overwrite)
+            _replace(place, tensors, manifest)
+    except OSError as error:
+        remedy = "make room, check its permissions, or give another folder"
+        raise OutputError(f"{folder} could not be written ({error.strerror or error}); {remedy}") from None
+
+
+def load_models(folder: str | os.PathLike[str]) -> LatentModels:
+    """Read the models of a folder; refuses anything but what `save_models` wrote, bit for bit."""
+    place = Path(folder)
+    manifest = _read_manifest(place)
+    try:
+        data = (place / _tensors_name(manifest["sha256"])).read_bytes()
+    except FileNotFoundError:
+        if _read_manifest(place) != manifest:  # replaced meanwhile
+            return load_models(folder)
+        raise ModelError(f"{folder} has lost its {_tensors_name(manifest['sha256'])}; {_AGAIN}") from None
+    except OSError as error:
+        raise ModelError(f"{folder} could not be read ({error.strerror}); check its permissions") from None
+    if _sha256(data) != manifest["sha256"]:
+        raise ModelError(
+            f"{folder} is damaged: its tensors have another sha256 than its manifest says; {_AGAIN}"
+        )
+    tensors = _tensors(data, manifest, folder)
+    try:
+        models = LatentModels(
+            **tensors, features=tuple(manifest["features"]), provenance=manifest["provenance"]
+        )
+    except ModelError as error:
+        raise ModelError(f"{folder} holds no models: {error}; {_AGAIN}") from None
+    return _with_pi(models, tensors["pi"])
+
+
+# Writing
+
+
+def _manifest(models: LatentModels, tensors: bytes) -> bytes:
+    provenance = dict(models.provenance)
+    try:
+        survives = json.loads(json.dumps(provenance, allow_nan=False)) == provenance
+    except (TypeError, ValueError, RecursionError):
+        survives = False
+    if not survives:
+        raise ModelError(
+            "provenance does not come back from JSON as it went; "
+            "keep to dicts with string keys, lists, strings, finite numbers, truth values and None"
+        )
+    manifest = {
+        "format": _FORMAT,
+        "format_version": _VERSION,
+        "n_classes": models.n_classes,
+        "n_features": models.n_features,
+        "features": list(models.features),
+        "provenance": provenance,
+        "sha256": _sha256(tensors),
+        "lcb": lcb.__version__,
+    }
+    return json.dumps(manifest | {"manifest_sha256": _seal(manifest)}, indent=2).encode()
+
+
+@contextmanager
+def _made(place: Path) -> Iterator[None]:
+    """The folder and those above it, taken away again if nothing came of it."""
+    if place.exists() and not place.is_dir():
+        raise OutputError(f"{place} is a file; give the path of a folder")
+    missing = [path for path in (place, *place.parents) if not path.exists()]
+    try:
+        place.mkdir(parents=True, exist_ok=True)
+        yield
+        for path in missing:
+            _sync(path.parent)
+    except BaseException:
+        for path in missing:
+            if path.is_dir() and not any(path.iterdir()):
+                path.rmdir()
+        raise
+
+
+@contextmanager
+def _locked(place: Path) -> Iterator[None]:
+    """One writer at a time."""
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _check_replaceable(place: Path, overwrite: bool) -> None:
+    names = sorted(path.name for path in place.iterdir())
+    path = place / _MANIFEST
+    says_so = path.is_file() and f'"{_FORMAT}"'.encode() in path.read_bytes()
+    if names and not says_so and not any(map(_OURS.fullmatch, names)):
+        raise OutputError(f"{place} holds {names[0]} and no models; give an empty or a new folder")
+    if _MANIFEST in names and not overwrite:
+        raise OutputError(f"{place} already holds models; give another folder, or allow overwriting")
+
+
+def _replace(place: Path, tensors: bytes, manifest: bytes) -> None:
+    name = _tensors_name(_sha256(tensors))
+    before = {path.name for path in place.iterdir()}
+    try:
+        _write(place / "tensors.tmp", tensors)
+        os.replace(place / "tensors.tmp", place / name)
+        _sync(place)
+        _write(place / "manifest.tmp", manifest)
+        os.replace(place / "manifest.tmp", place / _MANIFEST)
+        _sync(place)
+    finally:
+        replaced = (place / _MANIFEST).exists() and (place / _MANIFEST).read_bytes() == manifest
+        _sweep(place, kept={name} if replaced else before)
+
+
+def _write(path: Path, data: bytes) -> None:
+    with open(path, "wb") as file:
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _sync(place: Path) -> None:
+    descriptor = os.open(place, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sweep(place: Path, kept: set[str]) -> None:
+    """Take away all files of ours but those kept."""
+    for path in place.iterdir():
+        if _OURS.fullmatch(path.name) and path.name not in kept:
+            path.unlink()
+
+
+# Reading
+
+
+def _read_manifest(place: Path) -> dict[str, Any]:
+    path = place / _MANIFEST
+    try:
+        manifest = json.loads(path.read_bytes())
+    except (FileNotFoundError, NotADirectoryError):
+        raise ModelError(f"{path} is missing; give a folder that save_models or `lcb learn` wrote") from None
+    except OSError as error:
+        raise ModelError(f"{path} could not be read ({error.strerror}); check its permissions") from None
+    except (ValueError, RecursionError) as error:
+        raise ModelError(f"{path} is not JSON ({error}); {_AGAIN}") from None
+    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
+        raise ModelError(
+            f"{path} is not of format {_FORMAT}; give a folder that save_models or `lcb learn` wrote"
+        )
+    if manifest.get("format_version") != _VERSION:
+        came = manifest.get("format_version")
+        raise ModelError(
+            f"{path} has format_version {came!r}, wanted {_VERSION}; install the lcb that wrote it"
+        )
+    seal = manifest.pop("manifest_sha256", None)
+    for key, kind in _KEYS.items():
+        if not isinstance(manifest.get(key), kind):
+            raise ModelError(f"{path} has no {key} of type {kind.__name__}; {_AGAIN}")
+    if seal != _seal(manifest):
+        raise ModelError(f"{path} was changed after it was written; {_AGAIN}")
+    return manifest
+
+
+def _tensors(data: bytes, manifest: dict[str, Any], folder: str | os.PathLike[str]) -> dict[str, Floats]:
+    try:
+        tensors: dict[str, Floats] = load(data)
+    except (SafetensorError, KeyError) as error:
+        raise ModelError(f"{folder} has tensors that are not safetensors ({error}); {_AGAIN}") from None
+    n_classes, n_features = manifest["n_classes"], manifest["n_features"]
+    wanted = {"pi": (n_classes,), "beta": (n_classes, n_features), "sigma2": (n_classes,)}
+    shapes = {name: values.shape for name, values in tensors.items()}
+    if shapes != wanted:
+        raise ModelError(f"{folder} has tensors of shapes {shapes}, its manifest says {wanted}; {_AGAIN}")
+    for name, values in tensors.items():
+        if values.dtype != np.float64:
+            raise ModelError(f"{folder} has {name} as {values.dtype}, wanted float64; {_AGAIN}")
+    features = [name for name in manifest["features"] if isinstance(name, str)]
+    if len(features) != n_features:
+        raise ModelError(f"{folder} names {len(features)} features of {n_features}; {_AGAIN}")
+    return tensors
+
+
+def _with_pi(models: LatentModels, pi: Floats) -> LatentModels:
+    """`LatentModels` divides pi by its sum, which may move the last bit; put back what was saved."""
+    if np.allclose(models.pi, pi, rtol=1e-14, atol=0):
+        saved = np.array(pi)
+        saved.setflags(write=False)
+        object.__setattr__(models, "pi", saved)
+    return models
+
+
+def _tensors_name(sha256: str) -> str:
+    return f"models-{sha256[:12]}.safetensors"
+
+
+def _seal(manifest: dict[str, Any]) -> str:
+    return _sha256(json.dumps(manifest, sort_keys=True).encode())
+
+
+def _sha256(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
