@@ -74,7 +74,7 @@ def _named(path: str) -> Iterator[None]:
     """Turn what the reading library raises into one line that names the file."""
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         remedy = "write or download it again, or check its permissions"
         raise InputError(one_line(f"{path} could not be read ({error}); {remedy}")) from None
 
