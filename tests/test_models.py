@@ -72,3 +72,46 @@ def test_data_of_another_dimension_is_refused_by_name():
     stats = UserStats.from_rows([0], [[1.0, 2.0]], [1])
     with pytest.raises(InputError, match=r"2 features, the models were learned from 3 \(a, b, c\)"):
         MODELS.user_log_likelihood(stats)
+
+
+def test_features_in_another_order_are_refused():
+    stats = UserStats.from_rows([0], [[1.0, 2.0, 3.0]], [1], features=("a", "c", "b"))
+    with pytest.raises(InputError, match="feature c where the models have b"):
+        MODELS.posterior(stats)
+
+
+CLICKS = LatentModels(
+    pi=[0.5, 0.5], beta=[[0.8, 0.1], [0.2, 0.9]], sigma2=[0.2, 0.2], likelihood="bernoulli", levels=(0.0, 1.0)
+)
+
+
+def test_the_likelihood_of_clicks_is_the_product_of_their_probabilities():
+    from lcb.clicks import EventLog
+
+    user, x, reward = [0, 0, 0, 1], np.array([[1.0, 0], [0, 1], [1, 0], [0.5, 0.5]]), [1, 0, 0, 1]
+    log = EventLog.from_rows(user, x, reward)
+    p = x @ CLICKS.beta.T
+    rows = np.where(np.array(reward)[:, None] == 1, np.log(p), np.log(1 - p))
+    np.testing.assert_allclose(CLICKS.user_log_likelihood(log), [rows[:3].sum(axis=0), rows[3]])
+    np.testing.assert_allclose([CLICKS.log_density(a, r) for a, r in zip(x, reward, strict=True)], rows)
+
+
+def test_the_levels_of_clicks_shift_and_scale_their_probability():
+    shifted = LatentModels(pi=[1.0], beta=[[0.6, 0.02]], sigma2=[0.2], likelihood="bernoulli", levels=(-0.05, 0.95))
+    x = np.array([0.5, 0.5])
+    np.testing.assert_allclose(shifted.log_density(x, 0.95), np.log(0.31 + 0.05))
+    with pytest.raises(InputError, match=r"reward 2 is outside \[-0.05, 0.95\]"):
+        shifted.log_density(x, 2.0)
+
+
+def test_models_of_clicks_need_the_counts():
+    with pytest.raises(InputError, match="read_log"):
+        CLICKS.posterior(UserStats.from_rows([0], [[1.0, 0.0]], [1]))
+
+
+@pytest.mark.parametrize(
+    ("likelihood", "levels"), [("poisson", None), ("bernoulli", None), ("gaussian", (0, 1)), ("bernoulli", (1, 0))]
+)
+def test_impossible_likelihoods_are_refused(likelihood, levels):
+    with pytest.raises(ModelError):
+        LatentModels(pi=[1.0], beta=[[1.0]], sigma2=[1.0], likelihood=likelihood, levels=levels)

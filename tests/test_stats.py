@@ -91,7 +91,7 @@ def test_the_total_is_one_user_with_everything():
         ([0, 1], [[1.0], [np.nan]], [1, 1], r"row 2: feature x\[0\] is nan"),
         ([0, 1], [[1.0], [2.0]], [1, np.inf], "row 2: reward is inf"),
         ([0], [[1e200]], [1], "at most 1e"),
-        ([0, 1], [[1.0], [2.0]], [1], "wanted"),
+        ([0, 1], [[1.0], [2.0]], [1], "2 users, x of shape"),
         ([0], [1.0], [1], "wanted"),
         ([], np.empty((0, 3)), [], "nothing to learn from"),
         ([0], np.empty((1, 0)), [1], "nothing to learn from"),
@@ -113,3 +113,23 @@ def test_a_stranger_cannot_be_taken_away():
         ann - bob
     with pytest.raises(InputError, match="features"):
         ann + UserStats.from_rows(["bob"], [[1.0, 2.0]], [1])
+
+
+def test_a_number_and_its_text_are_two_users():
+    assert UserStats.from_rows([1, "1", 2], np.ones((3, 1)), np.ones(3)).users == (1, "1", 2)
+
+
+def test_every_column_needs_a_name_and_names_must_agree():
+    with pytest.raises(EventError, match="1 feature names for 2 columns"):
+        UserStats.from_rows([0], [[1.0, 2.0]], [1], features=("only",))
+    one, other = (UserStats.from_rows([0], [[1.0]], [1], features=(name,)) for name in "ab")
+    with pytest.raises(InputError, match="cannot be joined"):
+        one + other
+
+
+def test_statistics_do_not_change_with_the_builder_they_came_from():
+    builder = StatsBuilder(1)
+    builder.add(["ann"], np.ones((1, 1)), np.ones(1))
+    before = builder.stats()
+    builder.add(["ann"], np.ones((1, 1)), np.ones(1))
+    assert before.count[0] == 1

@@ -64,7 +64,7 @@ class EventLog:
         UserStats.from_rows(user, x, reward, features=features)
         rows = np.asarray(x, dtype=np.float64)
         builder = LogBuilder(rows.shape[1], features)
-        names: list[Hashable] = np.asarray(user).tolist()
+        names: Sequence[Hashable] = user if isinstance(user, list | tuple) else np.asarray(user).tolist()
         builder.add(names, rows, np.asarray(reward, dtype=np.float64))
         return builder.log()
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lcb.errors import EventError
+from lcb.errors import EventError, InputError
 
 Floats = NDArray[np.floating[Any]]
 LARGEST = 1e100  # of a feature or a reward: squares and sums of these stay finite
@@ -34,6 +34,7 @@ class Decision:
     propensity: float  # the probability with which this arm was taken, P(a | context)
     x: Floats  # (d,) features of the arm taken
     distribution: Floats | None = None  # (K,) probability of every arm of the context
+    at_random: bool = False  # drawn from all arms alike on purpose, whatever is known
 
     @classmethod
     def best(cls, scores: Floats, context: Floats, uniform: float) -> Decision:
@@ -41,6 +42,8 @@ class Decision:
         arm = int(scores.argmax())
         tied = scores == scores[arm]
         n_tied = np.count_nonzero(tied)
+        if n_tied == 0:
+            raise InputError("the context or the state holds a NaN: no arm is best; give finite features and rewards")
         if n_tied > 1:
             arm = int(tied.nonzero()[0][int(uniform * n_tied)])
             return cls(arm, 1 / n_tied, context[arm], tied / n_tied)
@@ -51,7 +54,7 @@ class Decision:
         """Any arm, all alike."""
         n_arms = len(context)
         arm = int(uniform * n_arms)
-        return cls(arm, 1 / n_arms, context[arm], np.full(n_arms, 1 / n_arms))
+        return cls(arm, 1 / n_arms, context[arm], np.full(n_arms, 1 / n_arms), at_random=True)
 
     def with_uniform(self, share: float, context: Floats, uniform: float) -> Decision:
         """The same, but a `share` of the decisions go to all arms alike: those with `uniform` below it."""
@@ -73,6 +76,12 @@ class Event:
     user: Hashable
     x: Floats
     reward: float
+
+
+def check_reward(reward: float) -> None:
+    """Refuse a reward that would spoil a state for good."""
+    if not -LARGEST <= reward <= LARGEST:
+        raise InputError(f"reward is {reward}; it must be a finite number of at most {LARGEST:g} in size")
 
 
 def check_rows(

@@ -166,6 +166,12 @@ class LatentModels:
                 f"the data has {stats.n_features} features, the models were learned from {self.n_features} "
                 f"({', '.join(self.features[:3])}{', ...' if self.n_features > 3 else ''}); send those, or relearn"
             )
+        strange = [pair for pair in zip(stats.features, self.features, strict=False) if pair[0] != pair[1]]
+        if strange:
+            raise InputError(
+                f"the data has the feature {strange[0][0]} where the models have {strange[0][1]}; send the features in "
+                "the order of learning, or relearn"
+            )
 
 
 @dataclass(frozen=True, eq=False)

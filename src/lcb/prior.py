@@ -25,7 +25,7 @@ from lcb.events import Floats
 from lcb.stats import UserStats
 
 _SAMPLE = 5_000  # users enough to scale a prior
-_TINY = 1e-9  # of a quantity's own scale: below this it is rounding
+_TINY = 1e-13  # of a quantity's own scale: below this it is rounding
 
 
 @dataclass(frozen=True, eq=False)

@@ -68,7 +68,7 @@ class UserStats:
         reward_range: tuple[float, float] | None = None,
     ) -> UserStats:
         """Sum rows (n, d) and their rewards (n,) by user (n,); users keep the order of their first row."""
-        names = np.asarray(user)
+        names = user if isinstance(user, list | tuple) else np.asarray(user).tolist()  # 1 and "1" are two users
         try:
             rows = np.asarray(x, dtype=np.float64)
             rewards = np.asarray(reward, dtype=np.float64)
@@ -76,15 +76,17 @@ class UserStats:
             raise EventError(
                 f"features or rewards are ragged or not numbers ({error}); give x as (n, d) and reward as (n,)"
             ) from None
-        if rows.ndim != 2 or names.shape != (len(rows),) or rewards.shape != (len(rows),):
+        if rows.ndim != 2 or len(names) != len(rows) or rewards.shape != (len(rows),):
             raise EventError(
-                f"user has shape {names.shape}, x {rows.shape}, reward {rewards.shape}; wanted (n,), (n, d) and (n,)"
+                f"{len(names)} users, x of shape {rows.shape}, reward {rewards.shape}; wanted n, (n, d) and (n,)"
             )
+        if features and len(features) != rows.shape[1]:
+            raise EventError(f"{len(features)} feature names for {rows.shape[1]} columns of x; name every column")
         if rows.size == 0:
             raise EventError(f"x has shape {rows.shape}: nothing to learn from; give at least one row and one feature")
         check_rows(rows, rewards, features=features or None, reward_range=reward_range)
         builder = StatsBuilder(rows.shape[1], features=features)
-        builder.add(names.tolist(), rows, rewards)
+        builder.add(names, rows, rewards)
         return builder.stats(dtype)
 
     @classmethod
@@ -92,7 +94,7 @@ class UserStats:
         """Sum events, one at a time or many, by user."""
         rows = list(events)
         return cls.from_rows(
-            np.array([event.user for event in rows], dtype=object),
+            [event.user for event in rows],
             [np.asarray(event.x) for event in rows],
             [event.reward for event in rows],
             features=features,
@@ -161,6 +163,8 @@ class UserStats:
     def _merged(self, other: UserStats, sign: float) -> UserStats:
         if other.n_features != self.n_features:
             raise InputError(f"{other.n_features} features cannot be joined with {self.n_features}")
+        if self.features and other.features and self.features != other.features:
+            raise InputError(f"features {other.features} cannot be joined with {self.features}")
         if not (self.users and other.users):
             raise InputError("statistics without user names cannot be joined; build both with from_rows")
         position = {user: i for i, user in enumerate(self.users)}
@@ -211,7 +215,7 @@ class StatsBuilder:
 
     def stats(self, dtype: DTypeLike = np.float64) -> UserStats:
         """What has been added so far."""
-        packed = np.ascontiguousarray(self._rows[: self.n_users].T, dtype=dtype)
+        packed = self._rows[: self.n_users].T.astype(dtype, order="C", copy=True)
         return UserStats(packed, self.n_features, tuple(self.position), self.features)
 
     def _grow(self) -> None:

@@ -12,6 +12,7 @@ from lcb.bandits.linucb import LinUCB
 from lcb.bandits.posterior_mean import PosteriorMean
 from lcb.bandits.thompson import GeneralizedThompson
 from lcb.bandits.uniform import Uniform
+from lcb.errors import InputError
 from lcb.events import Decision
 from lcb.models import LatentModels
 from lcb.policies import Softmax
@@ -170,3 +171,24 @@ def test_a_million_rewards_leave_finite_numbers(bandit):
     assert ((arms >= 0) & (arms < 6)).all()
     decision = bandit.choose(state[0], x[0, 0], rng)
     assert np.isfinite(decision.distribution).all()
+
+
+LEARNING = [name for name in BANDITS if name != "uniform"]
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_a_reward_that_is_no_number_is_refused(name, rng):
+    bandit = BANDITS[name]
+    decision = bandit.choose(bandit.start(), contexts(rng, 1)[0], rng)
+    for reward in (float("nan"), float("inf"), 1e200):
+        with pytest.raises(InputError, match="reward"):
+            bandit.update(bandit.start(), decision, reward)
+
+
+@pytest.mark.parametrize("name", LEARNING)
+def test_a_context_that_is_no_numbers_is_refused(name, rng):
+    bandit = BANDITS[name]
+    context = contexts(rng, 1)[0]
+    context[2, 1] = np.nan
+    with pytest.raises(InputError, match="NaN"):
+        bandit.choose(bandit.start(), context, rng)

@@ -194,3 +194,25 @@ def test_settings_out_of_range_are_refused(setting, message):
     stats, _ = stats_of(THREE, 4, 5, seed=0)
     with pytest.raises(InputError, match=message):
         em.fit(stats, **{"n_classes": 2, "rng": np.random.default_rng(0), **setting})
+
+
+@pytest.mark.parametrize(("n_classes", "noise"), [(10, 0.3), (20, 0.2), (30, 0.2)])
+@pytest.mark.parametrize("seed", range(3))
+def test_many_classes_are_found_as_well_as_from_the_truth(n_classes, noise, seed):
+    beta = np.random.default_rng(seed + 100).standard_normal((n_classes, 8))
+    true = given_classes(beta / np.linalg.norm(beta, axis=1, keepdims=True), noise)
+    stats, _ = stats_of(true, 1500, 20, seed)
+    found = em.fit(stats, n_classes, rng=np.random.default_rng(seed))
+    from_truth = em.fit(stats, n_classes, rng=np.random.default_rng(seed), start=true, n_starts=1)
+    assert found.trace[-1] > from_truth.trace[-1] - 1
+
+
+@pytest.mark.parametrize("offset", [1e3, 1e5])
+def test_rewards_far_from_zero_are_learned_all_the_same(offset):
+    rng = np.random.default_rng(0)
+    user, x = np.repeat(np.arange(200), 20), np.column_stack([rng.standard_normal((4000, 2)), np.ones(4000)])
+    slopes = np.array([[0.7, 0.0], [0.0, 0.7]])[user % 2]
+    reward = offset + np.einsum("nd,nd->n", x[:, :2], slopes) + 0.1 * rng.standard_normal(4000)
+    found = em.fit(UserStats.from_rows(user, x, reward), 2, rng=rng).models
+    np.testing.assert_allclose(found.sigma2, 0.01, rtol=0.15)
+    np.testing.assert_allclose(sorted(found.pi), [0.5, 0.5], atol=0.02)

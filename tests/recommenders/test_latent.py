@@ -120,19 +120,19 @@ def test_interleaved_users_keep_the_version_they_first_met():
     assert recommender.version_of(4) == 0
     assert recommender.version_of(0) is None
     assert recommender.version_of(11) == 2
-    assert recommender.weights_of(4).shape == (2,)
+    assert recommender.state_of(4).shape == (2,)
 
 
 def test_late_rewards_reach_the_user_they_belong_to():
     recommender, rng = latent(models=paper_classes(), retrain_every=None, learn=None), np.random.default_rng(0)
     users = WORLD.draw(2, 3, rng)
     decisions = [(u, recommender.choose(u, users.contexts[u, t], rng)) for t in range(3) for u in range(2)]
-    before = [recommender.weights_of(u).copy() for u in range(2)]
+    before = [recommender.state_of(u).copy() for u in range(2)]
     for u, decision in reversed(decisions):
         if u == 1:
             recommender.update(u, decision, 0.5)
-    np.testing.assert_array_equal(recommender.weights_of(0), before[0])
-    assert not np.array_equal(recommender.weights_of(1), before[1])
+    np.testing.assert_array_equal(recommender.state_of(0), before[0])
+    assert not np.array_equal(recommender.state_of(1), before[1])
 
 
 @pytest.mark.parametrize(
@@ -151,3 +151,29 @@ def test_late_rewards_reach_the_user_they_belong_to():
 def test_settings_that_cannot_work_are_refused(settings, message):
     with pytest.raises(InputError, match=message):
         latent(**settings)
+
+
+def test_users_who_come_before_any_reward_stay_with_linucb():
+    recommender, rng = latent(n_warmup_users=3), np.random.default_rng(0)
+    users = WORLD.draw(8, 1, rng)
+    decisions = [recommender.choose(u, users.contexts[u, 0], rng) for u in range(5)]
+    assert [recommender.version_of(u) for u in range(5)] == [None] * 5
+    for u, decision in enumerate(decisions):
+        recommender.update(u, decision, 0.5)
+    recommender.choose(5, users.contexts[5, 0], rng)
+    assert recommender.version_of(5) == 0
+
+
+def test_a_late_reward_of_a_uniform_step_is_still_learned_from():
+    recommender, rng = latent(n_uniform_steps=1, train_on="uniform"), np.random.default_rng(0)
+    context = WORLD.draw(1, 1, rng).contexts[0, 0]
+    first, second = recommender.choose("ann", context, rng), recommender.choose("ann", context, rng)
+    recommender.update("ann", second, 0.5)
+    assert recommender.stats.n_users == 0
+    recommender.update("ann", first, 0.5)
+    assert recommender.stats.n_events == 1
+
+
+def test_an_unknown_user_is_refused_by_name():
+    with pytest.raises(InputError, match="'ann' has not started"):
+        latent().version_of("ann")

@@ -49,7 +49,7 @@ def pick_best(scores, best, uniform):  # type: ignore[no-untyped-def]
         ties += 1.0 if scores[k] == best else 0.0
     skip = int(uniform * ties)
     k = 0
-    while scores[k] != best or skip > 0:
+    while k < len(scores) - 1 and (scores[k] != best or skip > 0):
         skip -= scores[k] == best
         k += 1
     return k

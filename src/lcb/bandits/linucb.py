@@ -18,7 +18,7 @@ import numpy as np
 
 from lcb.bandits.bandit import Arms
 from lcb.errors import InputError
-from lcb.events import Decision, Floats
+from lcb.events import Decision, Floats, check_reward
 from lcb.stats import UserStats
 
 
@@ -73,6 +73,7 @@ class LinUCB:
         return Decision.best(scores, context, rng.random())
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
+        check_reward(reward)
         matrix, x = state.reshape(self.n_features, -1), decision.x
         product = x @ matrix
         w = product[:-1]

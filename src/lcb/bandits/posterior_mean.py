@@ -16,7 +16,7 @@ import numpy as np
 
 from lcb.bandits.bandit import Arms
 from lcb.errors import InputError
-from lcb.events import Decision, Floats, rescaled
+from lcb.events import Decision, Floats, check_reward, rescaled
 from lcb.models import LatentModels
 
 
@@ -51,6 +51,7 @@ class PosteriorMean:
         return decision.with_uniform(self.uniform, context, uniform) if self.uniform else decision
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
+        check_reward(reward)
         log_w = state + self.models.log_density(decision.x, reward)
         log_w -= np.logaddexp.reduce(log_w)
         return log_w

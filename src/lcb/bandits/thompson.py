@@ -21,7 +21,7 @@ import numpy as np
 
 from lcb.bandits.bandit import Arms
 from lcb.errors import InputError
-from lcb.events import Decision, Floats, rescaled
+from lcb.events import Decision, Floats, check_reward, rescaled
 from lcb.models import EDGE, LatentModels
 from lcb.policies import Greedy, Policy, Softmax
 
@@ -67,7 +67,10 @@ class GeneralizedThompson:
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
         weights, uniform = np.exp(state), rng.random()
-        policies = self.policy(self.models.beta @ context.T)
+        scores = self.models.beta @ context.T
+        if np.isnan(scores.min()):
+            raise InputError("the context holds a NaN: no arm is best; give finite features")
+        policies = self.policy(scores)
         h, rest = _draw(weights, rescaled(uniform, self.gamma))
         arm = _draw(policies[h], rest)[0]
         distribution = weights @ policies
@@ -75,6 +78,7 @@ class GeneralizedThompson:
         return decision.with_uniform(self.gamma, context, uniform) if self.gamma else decision
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
+        check_reward(reward)
         log_w = state - self.eta * self._losses(decision.x, reward)
         log_w -= np.logaddexp.reduce(log_w)  # ten times faster than scipy's on a short array
         return log_w

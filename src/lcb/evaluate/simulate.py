@@ -1,7 +1,8 @@
 """Many runs of many algorithms in a generated world, and their expected regret.
 
 Every run draws its own users; all algorithms of a run meet the same users, steps and rewards.  A run's numbers come
-from its own seed alone, so they are the same whatever the number of workers.  Regret uses means, not noisy rewards.
+from its own seed and the algorithm's name alone, so they are the same whatever the number of workers and the company
+an algorithm is in.  Regret uses means, not noisy rewards.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from zlib import crc32
 
 import numpy as np
 
@@ -132,11 +134,9 @@ class _Run:
 def _run(task: _Run) -> tuple[Floats, Floats]:
     """One run: regret (algorithms, users) and CPU seconds (algorithms,)."""
     _warm_up(task)
-    world_rng, *seeds = (
-        np.random.default_rng(seed)
-        for seed in np.random.SeedSequence((task.seed, task.run)).spawn(1 + 2 * len(task.algorithms))
-    )
-    recommenders = [ALGORITHMS[name].build(task.world, seeds[2 * i]) for i, name in enumerate(task.algorithms)]
+    world_rng = np.random.default_rng((task.seed, task.run))
+    seeds = [np.random.default_rng((task.seed, task.run, crc32(name.encode()))).spawn(2) for name in task.algorithms]
+    recommenders = [ALGORITHMS[name].build(task.world, seeds[i][0]) for i, name in enumerate(task.algorithms)]
     regret = np.empty((len(recommenders), task.n_users))
     cpu = np.zeros(len(recommenders))
     for start in range(0, task.n_users, _BLOCK):
@@ -144,7 +144,7 @@ def _run(task: _Run) -> tuple[Floats, Floats]:
         users = task.world.draw(len(names), task.n_steps, world_rng)
         for i, recommender in enumerate(recommenders):
             before = time.process_time()
-            arms = recommender.serve(names, users.contexts, users.rewards, seeds[2 * i + 1])
+            arms = recommender.serve(names, users.contexts, users.rewards, seeds[i][1])
             cpu[i] += time.process_time() - before
             regret[i, start : names.stop] = users.regret(arms)
     return regret, cpu

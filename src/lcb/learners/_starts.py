@@ -1,25 +1,26 @@
-"""Where EM starts: k-means++ on per-user ridge coefficients.
+"""Where EM starts: k-means on per-user ridge coefficients.
 
-Random starts find the right optimum in about half of the tries, these in nearly all.  Coefficients are compared
-by the reward they predict, |b1 - b2|^2 = (b1 - b2)' G (b1 - b2) with G the mean of x x', so units of features do
-not matter.
+Coefficients are compared by the reward they predict, |b1 - b2|^2 = (b1 - b2)' G (b1 - b2) with G the mean of x x', so
+units of features do not matter.  Seeds are k-means++; from ten classes on these often leave two classes in one cluster
+and one class in two, so clusters are then merged and split as long as that helps.
 """
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.cluster.vq import kmeans2
 
 from lcb.prior import Prior
 from lcb.stats import UserStats
 
 _MOST_USERS = 20_000  # on which starts are tried
 _CLUSTERED_USERS = 5_000  # on which k-means runs
+_TRIES = 3  # clusters tried for a split before a start is left as it is
+
+Points = NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,21 +46,14 @@ def kmeans_starts(
         yield Labels(np.zeros(stats.n_users, np.intp), 1)
         return
     points = _predictive_coordinates(stats, prior)
+    n_chosen = min(len(points), max(_CLUSTERED_USERS, 20 * n_classes))
     for _ in range(n_starts):
-        chosen = points
-        if len(points) > max(_CLUSTERED_USERS, 20 * n_classes):
-            chosen = points[rng.choice(len(points), max(_CLUSTERED_USERS, 20 * n_classes), replace=False)]
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # an empty cluster: EM falls back to the prior there
-            centres, label = kmeans2(chosen, _seeds(chosen, n_classes, rng), iter=10, minit="matrix")
-        if len(label) < len(points):
-            label = np.argmin(
-                np.square(centres).sum(axis=1)[:, None] - 2 * centres @ points.T, axis=0
-            )  # the centre nearest to each
-        yield Labels(label.astype(np.intp), n_classes)
+        chosen = points if n_chosen == len(points) else points[rng.choice(len(points), n_chosen, replace=False)]
+        centres = _improved(chosen, *_lloyd(chosen, _seeds(chosen, n_classes, rng), n_steps=10))
+        yield Labels(_nearest(points, centres)[0], n_classes)
 
 
-def _seeds(points: NDArray[np.float64], n_classes: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def _seeds(points: Points, n_classes: int, rng: np.random.Generator) -> Points:
     """k-means++: each next centre is drawn in proportion to the squared distance from those before it."""
     chosen = [points[rng.integers(len(points))]]
     distance = np.full(len(points), np.inf)
@@ -71,14 +65,75 @@ def _seeds(points: NDArray[np.float64], n_classes: int, rng: np.random.Generator
     return np.array(chosen)
 
 
-def _predictive_coordinates(stats: UserStats, prior: Prior) -> NDArray[np.float64]:
+def _lloyd(points: Points, centres: Points, n_steps: int) -> tuple[Points, NDArray[np.intp], float]:
+    """k-means from these centres: centres, labels, and the sum of squared distances."""
+    label, inertia = _nearest(points, centres)
+    for _ in range(n_steps):
+        member = (label[None, :] == np.arange(len(centres))[:, None]).astype(np.float64)
+        count = member.sum(axis=1, keepdims=True)
+        centres = np.where(count > 0, member @ points / np.maximum(count, 1), centres)
+        before, (label, inertia) = inertia, _nearest(points, centres)
+        if inertia >= before * (1 - 1e-6):
+            break
+    return centres, label, inertia
+
+
+def _nearest(points: Points, centres: Points) -> tuple[NDArray[np.intp], float]:
+    distance = np.square(centres).sum(axis=1) - 2 * points @ centres.T
+    label = distance.argmin(axis=1)
+    return label, float(np.square(points).sum() + distance[np.arange(len(points)), label].sum())
+
+
+def _improved(points: Points, centres: Points, label: NDArray[np.intp], inertia: float) -> Points:
+    """Merge the two clusters that lose least and split one of the widest, as long as it helps."""
+    n_classes = len(centres)
+    for _ in range(2 * n_classes if n_classes > 2 else 0):
+        for wide in _widest(points, label, n_classes)[:_TRIES]:
+            moved = _lloyd(points, _moved(points, centres, label, wide), n_steps=5)
+            if moved[2] < inertia * (1 - 1e-4):
+                centres, label, inertia = moved
+                break
+        else:
+            break
+    return centres
+
+
+def _widest(points: Points, label: NDArray[np.intp], n_classes: int) -> list[int]:
+    """Clusters by their sum of squares, the largest first."""
+    sums = np.zeros(n_classes)
+    for h in range(n_classes):
+        own = points[label == h]
+        if len(own) > 1:
+            sums[h] = np.linalg.eigvalsh(np.cov(own, rowvar=False).reshape(own.shape[1], -1))[-1] * len(own)
+    return np.argsort(-sums).tolist()
+
+
+def _moved(points: Points, centres: Points, label: NDArray[np.intp], wide: int) -> Points:
+    """Centres with `wide` split along its longest axis and the cheapest other pair merged."""
+    count = np.bincount(label, minlength=len(centres)).astype(np.float64)
+    gap = np.square(centres[:, None] - centres[None]).sum(axis=2)
+    cost = gap * np.outer(count, count) / np.maximum(count[:, None] + count[None], 1)
+    np.fill_diagonal(cost, np.inf)
+    cost[wide], cost[:, wide] = np.inf, np.inf
+    kept, freed = np.unravel_index(cost.argmin(), cost.shape)
+    new = centres.copy()
+    weight = count[[kept, freed]] + 1e-12
+    new[kept] = weight @ centres[[kept, freed]] / weight.sum()
+    own = points[label == wide]
+    if len(own) > 1:
+        values, axes = np.linalg.eigh(np.cov(own, rowvar=False).reshape(own.shape[1], -1))
+        offset = np.sqrt(max(values[-1], 0.0)) * axes[:, -1]
+        new[wide], new[freed] = centres[wide] - offset, centres[wide] + offset
+    return new
+
+
+def _predictive_coordinates(stats: UserStats, prior: Prior) -> Points:
     """Ridge coefficients of each user, turned so that plain distance is distance in predicted reward."""
     mean, precision = prior.arrays(stats.n_features)
     total = stats.total
     size = total.gram[0] / total.count[0]
     root = np.linalg.cholesky(size + 1e-9 * max(np.trace(size), 1e-300) * np.eye(len(size)))
     coefficients = np.linalg.solve(
-        precision + stats.gram.astype(np.float64),
-        (precision @ mean + stats.moment.astype(np.float64))[..., None],
+        precision + stats.gram.astype(np.float64), (precision @ mean + stats.moment.astype(np.float64))[..., None]
     )[..., 0]
     return np.asarray(coefficients @ root)

@@ -1,28 +1,29 @@
 """Latent classes of clicks: EM with a Bernoulli likelihood whose mean is linear in the features.
 
-User u belongs to one class h; a reward is `high` with probability P_h(x) = (beta_h . x - low) / (high - low), held inside
-(0, 1), else `low`.  Users enter through counts per arm, so a step costs O(pairs * N + A * N * d^2) for the different
-(user, arm) pairs and the A different arms, whatever the number of events.
+User u belongs to one class h; a reward is `high` with probability P_h(x) = (beta_h . x - low) / (high - low), held
+inside (0, 1), else `low`.  Users enter through counts per arm, so a step costs O(pairs * N + A * N * d^2) for the
+different (user, arm) pairs and the A different arms, whatever the number of events.
 
     E   resp_uh = softmax_h( log pi_h + clicked_u . log P_h + passed_u . log(1 - P_h) )
     M   C = clicked' resp, D = passed' resp                                            both (A, N)
         beta_h climbs  C_h . log P_h + D_h . log(1 - P_h) - (beta_h - w)' V (beta_h - w) / (2 noise)
-        by one step of Fisher scoring, halved until the value does not fall
+        by one step of Fisher scoring, halved as long as the log posterior falls
 
-Every step raises the log posterior.  A Gaussian is biased here: with few rewards per user it mistakes the spread of a
+and every second step leaps on in the direction of the last two where that is better: the log posterior never falls.  A Gaussian is biased here: with few rewards per user it mistakes the spread of a
 click for differences between users.  EM on the statistics, with one shared variance, gives the start.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from scipy.special import gammaln
 
+from lcb import parallel
 from lcb.clicks import Clicks, EventLog
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.events import Floats
@@ -33,7 +34,9 @@ from lcb.progress import Progress, silent
 from lcb.stats import upper
 
 _HALVINGS = 12
-_BLOCK = 65_536  # arms whose products are formed at a time
+_BLOCK = 4096  # arms whose probabilities under all classes stay in the cache together
+
+Map = Callable[[Callable[[slice], Any], Sequence[slice]], list[Any]]
 
 
 def fit(
@@ -44,7 +47,7 @@ def fit(
     prior: Prior | None = None,
     start: LatentModels | None = None,
     n_starts: int = 4,
-    tol: float = 1e-5,
+    tol: float = 1e-6,
     max_steps: int = 300,
     n_threads: int | None = None,
     progress: Progress = silent,
@@ -58,30 +61,29 @@ def fit(
     clicks = _checked(log)
     prior = prior or Prior.scaled(log.stats)
     if start is None:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # it is a start
-            start = em.fit(
-                log.stats, n_classes, rng=rng, prior=prior, variance="shared", n_starts=n_starts, n_threads=n_threads,
-                max_steps=100, progress=progress,
-            ).models  # fmt: skip
-    elif start.n_classes != n_classes:
+        start = _gaussian_start(log, n_classes, prior, n_starts, rng, n_threads, progress)
+    if start.n_classes != n_classes:
         raise InputError(f"start has {start.n_classes} classes, n_classes={n_classes}; ask for the same number")
-    problem = _Problem(clicks, prior, log.stats.n_features)
     models = replace(start, likelihood="bernoulli", levels=(clicks.low, clicks.high))
-    trace: list[float] = []
-    while True:
-        resp, value = problem.expect(log, models)
-        trace.append(value)
-        progress("EM steps on clicks", len(trace), None)
-        if len(trace) > max_steps or _settled(trace, tol, log.n_users):
-            break
-        models = problem.maximise(models, resp)
+    with parallel.threads(n_threads) as map_blocks:
+        problem = _Problem(clicks, prior, map_blocks)
+        resp, value = problem.expect(models)
+        trace = [value]
+        path = [models]
+        while len(trace) <= max_steps and not _settled(trace, tol, log.n_users):
+            progress("EM steps on clicks", len(trace), None)
+            models, resp, value = problem.climb(models, resp, value)
+            path.append(models)
+            if len(path) == 3:
+                models, resp, value = problem.leap(path, resp, value)
+                path = [models]
+            trace.append(value)
     converged = _settled(trace, tol, log.n_users)
     if not converged:
+        gain = (trace[-1] - trace[-2]) / log.n_users
         warnings.warn(
-            f"EM on clicks stopped at {max_steps} steps, last gain "
-            f"{(trace[-1] - trace[-2]) / log.n_users:.2g} per user (tol {tol:g}); raise max_steps, or ask for fewer "
-            "classes",
+            f"EM on clicks stopped at {max_steps} steps, last gain {gain:.2g} per user (tol {tol:g}); "
+            "raise max_steps, or ask for fewer classes",
             ConvergenceWarning,
             stacklevel=2,
         )
@@ -95,6 +97,23 @@ def _checked(log: EventLog) -> Clicks:
     return log.clicks
 
 
+def _gaussian_start(
+    log: EventLog,
+    n_classes: int,
+    prior: Prior,
+    n_starts: int,
+    rng: np.random.Generator,
+    n_threads: int | None,
+    progress: Progress,
+) -> LatentModels:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # it is a start
+        return em.fit(
+            log.stats, n_classes, rng=rng, prior=prior, variance="shared", n_starts=n_starts, n_threads=n_threads,
+            max_steps=100, progress=progress,
+        ).models  # fmt: skip
+
+
 def _settled(trace: Sequence[float], tol: float, n_users: int) -> bool:
     return len(trace) > 1 and (trace[-1] - trace[-2]) / n_users <= tol
 
@@ -102,76 +121,89 @@ def _settled(trace: Sequence[float], tol: float, n_users: int) -> bool:
 class _Problem:
     """The counts and the prior, in the form the steps want them."""
 
-    def __init__(self, clicks: Clicks, prior: Prior, n_features: int) -> None:
-        self.clicks, self.concentration = clicks, prior.concentration
-        self.mean, precision = prior.arrays(n_features)
+    def __init__(self, clicks: Clicks, prior: Prior, map_blocks: Map) -> None:
+        self.clicks, self.concentration, self.map = clicks, prior.concentration, map_blocks
+        self.n_arms, self.d = clicks.arms.shape
+        self.mean, precision = prior.arrays(self.d)
         self.precision = precision / prior.rate * prior.shape  # in units of the noise the prior expects
         self.span = clicks.high - clicks.low
+        self.clicked_of_arm, self.passed_of_arm = clicks.clicked.T.tocsr(), clicks.passed.T.tocsr()
+        self.blocks = [slice(i, min(i + _BLOCK, self.n_arms)) for i in range(0, self.n_arms, _BLOCK)]
 
-    def expect(self, log: EventLog, models: LatentModels) -> tuple[Floats, float]:
+    def expect(self, models: LatentModels) -> tuple[Floats, float]:
         """Responsibilities (users, N) and the log posterior."""
-        log_joint = models.user_log_likelihood(log) + models.log_pi
-        evidence = np.logaddexp.reduce(log_joint, axis=1)
-        value = float(evidence.sum() + self._log_prior(models.pi, models.beta))
-        return np.exp(log_joint - evidence[:, None]), value
+        log_p, log_q = np.empty((self.n_arms, models.n_classes)), np.empty((self.n_arms, models.n_classes))
 
-    def maximise(self, models: LatentModels, resp: Floats) -> LatentModels:
-        clicked, passed = self.clicks.clicked.T @ resp, self.clicks.passed.T @ resp  # (A, N)
-        beta = self._scored(models.beta, clicked, passed)
+        def logs(block: slice) -> None:
+            p = self._probability(models.beta, block)[0]
+            np.log(p, out=log_p[block])
+            np.log(np.subtract(1, p, out=p), out=log_q[block])
+
+        self.map(logs, self.blocks)
+        log_joint = self.clicks.clicked @ log_p
+        log_joint += self.clicks.passed @ log_q
+        log_joint += models.log_pi
+        evidence = np.logaddexp.reduce(log_joint, axis=1)
+        log_joint -= evidence[:, None]
+        return np.exp(log_joint, out=log_joint), float(evidence.sum()) + self._log_prior(models)
+
+    def climb(self, models: LatentModels, resp: Floats, value: float) -> tuple[LatentModels, Floats, float]:
+        """The next models, their responsibilities and log posterior, which is at least `value`."""
+        gradient, curvature, sigma2 = self._scores(models.beta, resp)
+        step = np.linalg.solve(curvature, gradient[..., None])[..., 0]
         mass = resp.sum(axis=0)
         pi = (mass + self.concentration / len(mass)) / (mass.sum() + self.concentration)
-        p = self._probability(beta)
-        rows = clicked + passed
-        sigma2 = self.span**2 * ((rows * p * (1 - p)).sum(axis=0) + EDGE) / (rows.sum(axis=0) + 1)
-        return replace(models, pi=pi, beta=beta, sigma2=sigma2)
+        for halving in range(_HALVINGS):
+            beta = models.beta + 0.5**halving * step
+            stepped = replace(models, pi=pi, beta=beta, sigma2=sigma2)
+            stepped_resp, stepped_value = self.expect(stepped)
+            if stepped_value >= value:
+                return stepped, stepped_resp, stepped_value
+        return models, resp, value
 
-    def _scored(self, beta: Floats, clicked: Floats, passed: Floats) -> Floats:
-        """One step of Fisher scoring for every class, each halved until its value does not fall."""
-        raw = (self.clicks.arms @ beta.T - self.clicks.low) / self.span
-        p = np.clip(raw, EDGE, 1 - EDGE)
-        pull = clicked / p - passed / (1 - p)
-        inside = ~(((raw <= EDGE) & (pull < 0)) | ((raw >= 1 - EDGE) & (pull > 0)))  # outside the value is flat
-        gradient = (pull * inside).T @ self.clicks.arms / self.span - (beta - self.mean) @ self.precision
-        weight = (clicked + passed) / (p * (1 - p)) * inside / self.span**2
-        curvature = self._weighted_grams(weight) + self.precision
-        step = np.linalg.solve(curvature, gradient[..., None])[..., 0]
-        before, size = self._values(beta, clicked, passed), np.ones(len(beta))
-        for _ in range(_HALVINGS):
-            fell = self._values(beta + size[:, None] * step, clicked, passed) < before
-            if not fell.any():
-                break
-            size = np.where(fell, size / 2, size)
-        else:
-            size = np.where(fell, 0.0, size)
-        return beta + size[:, None] * step
+    def leap(self, path: list[LatentModels], resp: Floats, value: float) -> tuple[LatentModels, Floats, float]:
+        """Go on in the direction of the last two steps (SQUAREM, Varadhan & Roland 2008) where that is better."""
+        before, middle, after = (np.column_stack([models.beta, models.log_pi]) for models in path)
+        first, change = middle - before, after - 2 * middle + before
+        length = -np.linalg.norm(first) / max(float(np.linalg.norm(change)), 1e-300)
+        if length >= -1:
+            return path[-1], resp, value
+        target = before - 2 * length * first + length**2 * change
+        log_pi = target[:, -1] - np.logaddexp.reduce(target[:, -1])
+        leapt = replace(path[-1], beta=target[:, :-1], pi=np.exp(log_pi))
+        leapt_resp, leapt_value = self.expect(leapt)
+        return (leapt, leapt_resp, leapt_value) if leapt_value > value else (path[-1], resp, value)
 
-    def _values(self, beta: Floats, clicked: Floats, passed: Floats) -> Floats:
-        """What the M step climbs, for every class."""
-        p = self._probability(beta)
-        offset = beta - self.mean
-        fit = (clicked * np.log(p) + passed * np.log(1 - p)).sum(axis=0)
-        return fit - 0.5 * np.einsum("ni,ij,nj->n", offset, self.precision, offset)
+    def _scores(self, beta: Floats, resp: Floats) -> tuple[Floats, Floats, Floats]:
+        """Gradient (N, d) and expected curvature (N, d, d) of what the M step climbs, and the variance of clicks."""
+        rows, columns = upper(self.d)
 
-    def _probability(self, beta: Floats) -> Floats:
-        """P(click) of every arm under every class, (A, N)."""
-        return np.clip((self.clicks.arms @ beta.T - self.clicks.low) / self.span, EDGE, 1 - EDGE)
+        def part(block: slice) -> tuple[Floats, Floats, Floats, Floats]:
+            p, raw = self._probability(beta, block)
+            clicked, passed = self.clicked_of_arm[block] @ resp, self.passed_of_arm[block] @ resp
+            n, variance, x = clicked + passed, p * (1 - p), self.clicks.arms[block]
+            pull = clicked / p - passed / (1 - p)
+            inside = ~(((raw <= EDGE) & (pull < 0)) | ((raw >= 1 - EDGE) & (pull > 0)))  # elsewhere the value is flat
+            packed = (x[:, rows] * x[:, columns]).T @ (n / variance * inside)
+            return (pull * inside).T @ x, packed, (n * variance).sum(axis=0), n.sum(axis=0)
 
-    def _weighted_grams(self, weight: Floats) -> Floats:
-        """sum over arms of weight x x' for every class, (N, d, d)."""
-        n_arms, d = self.clicks.arms.shape
-        rows, columns = upper(d)
-        packed = np.zeros((len(rows), weight.shape[1]))
-        for i in range(0, n_arms, _BLOCK):
-            x = self.clicks.arms[i : i + _BLOCK]
-            packed += (x[:, rows] * x[:, columns]).T @ weight[i : i + _BLOCK]
-        grams = np.empty((weight.shape[1], d, d))
-        grams[:, rows, columns] = packed.T
-        grams[:, columns, rows] = packed.T
-        return grams
+        gradient, packed, variance, n = (sum(parts) for parts in zip(*self.map(part, self.blocks), strict=True))
+        curvature = np.empty((len(beta), self.d, self.d))
+        curvature[:, rows, columns] = packed.T
+        curvature[:, columns, rows] = packed.T
+        return (
+            gradient / self.span - (beta - self.mean) @ self.precision,
+            curvature / self.span**2 + self.precision,
+            self.span**2 * (variance + EDGE) / (n + 1),
+        )
 
-    def _log_prior(self, pi: Floats, beta: Floats) -> Any:
-        n = len(pi)
-        offset = beta - self.mean
-        share = self.concentration / n
-        dirichlet = gammaln(n + self.concentration) - n * gammaln(1 + share) + share * np.log(pi).sum()
-        return dirichlet - 0.5 * np.einsum("ni,ij,nj->", offset, self.precision, offset)
+    def _probability(self, beta: Floats, block: slice) -> tuple[Floats, Floats]:
+        """P(click) of some arms under every class, and the same before it is held inside (0, 1)."""
+        raw = (self.clicks.arms[block] @ beta.T - self.clicks.low) / self.span
+        return np.clip(raw, EDGE, 1 - EDGE), raw
+
+    def _log_prior(self, models: LatentModels) -> float:
+        n, share = models.n_classes, self.concentration / models.n_classes
+        offset = models.beta - self.mean
+        dirichlet = gammaln(n + self.concentration) - n * gammaln(1 + share) + share * models.log_pi.sum()
+        return float(dirichlet - 0.5 * np.einsum("ni,ij,nj->", offset, self.precision, offset))

@@ -103,7 +103,7 @@ def _check(stats: UserStats, n_classes: int, variance: str, n_starts: int, max_s
     if n_classes < 1:
         raise InputError(f"n_classes={n_classes}; ask for at least 1")
     if stats.n_users < n_classes:
-        raise InputError(f"n_classes={n_classes}, but only {stats.n_users} users to learn from")
+        raise InputError(f"n_classes={n_classes}, but only {stats.n_users} users to learn from; ask for fewer")
     if variance not in ("class", "shared"):
         raise InputError(f"variance={variance!r}; it is 'class' (one per class) or 'shared' (one for all)")
     if n_starts < 1 or max_steps < 1:
@@ -111,7 +111,8 @@ def _check(stats: UserStats, n_classes: int, variance: str, n_starts: int, max_s
     if not tol > 0:
         raise InputError(f"tol={tol}; it must be a positive number")
     if not np.isfinite(stats.packed).all():
-        raise InputError("the statistics hold numbers that are not finite; check the rows they were made of")
+        kind = stats.packed.dtype.name
+        raise InputError(f"the sums of features and rewards are too large for {kind}; scale them down, or use float64")
 
 
 def _climb(

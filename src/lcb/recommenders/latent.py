@@ -90,18 +90,18 @@ class Latent:
 
     def version_of(self, user: Hashable) -> int | None:
         """The model version this user is pinned to; None in phase 1."""
-        version = self._users[user].version
+        version = self._known(user).version
         return None if version == _WARMUP else version
 
-    def weights_of(self, user: Hashable) -> Floats | None:
+    def state_of(self, user: Hashable) -> Floats | None:
         """The bandit's state for this user; None in phase 1."""
-        return self._users[user].state
+        return self._known(user).state
 
     def start(self, user: Hashable) -> None:
         if user in self._users:
             return
         self._train_if_due()
-        if self.n_users < self.n_warmup_users:
+        if not self.versions:
             self.warmup.start(user)
             self._users[user] = _User(_WARMUP, 0, None)
         else:
@@ -118,12 +118,12 @@ class Latent:
         return self._bandits[known.version].choose(known.state, context, rng)
 
     def update(self, user: Hashable, decision: Decision, reward: float) -> None:
-        known = self._users[user]
+        known = self._known(user)
         if known.state is None:
             self.warmup.update(user, decision, reward)
         else:
             known.state = self._bandits[known.version].update(known.state, decision, reward)
-        if self.train_on == "all" or known.n_steps <= self.n_uniform_steps:
+        if self.train_on == "all" or decision.at_random:
             self._data.add([user], decision.x[None], np.array([reward], float))
 
     def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
@@ -142,7 +142,7 @@ class Latent:
     ) -> Arms:
         """Users who all meet the same version."""
         n_steps = contexts.shape[1]
-        if self.n_users < self.n_warmup_users:
+        if not self.versions:
             arms = self.warmup.serve(users, contexts, rewards, rng, self.n_uniform_steps)
             self._users.update((user, _User(_WARMUP, n_steps, None)) for user in users)
         else:
@@ -160,14 +160,22 @@ class Latent:
         self._data.add(names, taken.reshape(len(names), -1), received.ravel())
         return arms
 
+    def _known(self, user: Hashable) -> _User:
+        if user not in self._users:
+            raise InputError(f"user {user!r} has not started; choose for them first")
+        return self._users[user]
+
     def _users_until_training(self) -> int:
         if self.retrain_every is None and self.versions:
-            return len(self._users) + (1 << 62)
-        return self._next_training - self.n_users
+            return 1 << 62
+        return max(1, self._next_training - self.n_users)
 
     def _train_if_due(self) -> None:
-        """Learn when the first user after phase 1, or after every `retrain_every` users, is at the door."""
-        due = self.n_users >= self._next_training
+        """Learn when the first user after phase 1, or after every `retrain_every` users, is at the door.
+
+        Phase 1 goes on while fewer than J of its users have given a reward.
+        """
+        due = self.n_users >= self._next_training and self._data.n_users >= self.n_warmup_users
         if not due or (self.versions and self.retrain_every is None):
             return
         assert self.learn is not None
