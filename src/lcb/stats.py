@@ -59,7 +59,7 @@ class UserStats:
     @classmethod
     def from_rows(
         cls,
-        user: ArrayLike,
+        user: ArrayLike | Sequence[Hashable],
         x: ArrayLike,
         reward: ArrayLike,
         *,

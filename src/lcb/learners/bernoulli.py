@@ -9,8 +9,9 @@ different (user, arm) pairs and the A different arms, whatever the number of eve
         beta_h climbs  C_h . log P_h + D_h . log(1 - P_h) - (beta_h - w)' V (beta_h - w) / (2 noise)
         by one step of Fisher scoring, halved as long as the log posterior falls
 
-and every second step leaps on in the direction of the last two where that is better: the log posterior never falls.  A Gaussian is biased here: with few rewards per user it mistakes the spread of a
-click for differences between users.  EM on the statistics, with one shared variance, gives the start.
+Every second step leaps on in the direction of the last two where that is better; the log posterior never falls.
+A Gaussian is biased here: with few rewards per user it mistakes the spread of a click for differences between users.
+EM on the statistics, with one shared variance, gives the start.
 """
 
 from __future__ import annotations
