@@ -45,7 +45,7 @@ def scale(moments: Moments, n_classes: int) -> ScaledMoments:
             f"independent weights, so at most {rank} classes; use em or gibbs, or more features"
         )
     size = float(np.sqrt(total.square_sum[0] / n))
-    if size < np.finfo(float).tiny ** 0.25:
+    if size == 0:
         raise InputError("all rewards are 0: there is nothing to tell classes apart by")
     count = stats.count
     grams, rights = [np.eye(rank)], [turn.T @ total.moment[0] / n / size]

@@ -34,6 +34,7 @@ Form = Literal["pooled", "grouped"]
 
 _BLOCK_BYTES = 16 << 20  # of the widest array of a block of rows
 _MOST_BYTES = 512 << 20
+_SMALLEST = 1e-45  # its sixth power is a number still
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,10 +70,11 @@ class Moments:
                 place = {name: i for i, name in enumerate(stats.users)}
                 owner = np.array([place[name] for name in np.asarray(user).tolist()], np.intp)
                 sums = _grouped(columns, rewards, owner, stats)
-        if not all(np.isfinite(part).all() for part in sums):
+        sizes = np.append(np.abs(columns).max(axis=1), np.abs(rewards).max())
+        if not all(np.isfinite(part).all() for part in sums) or ((sizes > 0) & (sizes < _SMALLEST)).any():
             raise InputError(
-                f"products of six features (up to {np.abs(columns).max():g}) and three rewards (up to "
-                f"{np.abs(rewards).max():g}) overflow; divide features and rewards by their size first"
+                f"features and rewards have sizes from {sizes[sizes > 0].min():g} to {sizes.max():g}, and products of "
+                "six features or three rewards leave the range of numbers; divide each by its size first"
             )
         return cls(form, stats, *sums, values=_different(rewards))
 

@@ -116,7 +116,7 @@ def _check(moments: Moments, n_classes: int, sigma2: float | None, penalty: floa
         )
     if moments.form == "pooled" and moments.two_valued:
         raise InputError(
-            f"rewards take the values {' and '.join(f'{value:g}' for value in moments.values)} only, so that their "
+            f"rewards are {' or '.join(f'{value:g}' for value in moments.values)} and nothing else, so that their "
             "squares and cubes say nothing new and pooled moments cannot tell classes apart, whatever the number of "
             "rows; use grouped moments"
         )
@@ -142,8 +142,8 @@ def _decompose(
     n_positive = int((values > _TINY * max(values[0], _TINY)).sum())
     if n_positive < n_classes:
         raise InputError(
-            f"n_classes={n_classes}, but the second moments have {n_positive} positive eigenvalues; ask for at most "
-            f"{max(n_positive, 1)} classes, lower the penalty, or learn from more rows"
+            f"n_classes={n_classes}, but the second moments have rank {n_positive}: they show no more classes than "
+            "that; ask for fewer, lower the penalty, or learn from more rows"
         )
     third = unpack(low_rank(scaled.grams[2], scaled.moments[2], penalty, d, 3), d, 3)
     white, back = whitening(second, n_classes)
