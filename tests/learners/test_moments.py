@@ -124,7 +124,7 @@ def test_sizes_beyond_the_range_of_numbers_are_refused(x, r):
 
 
 def test_an_unknown_form_is_refused():
-    with pytest.raises(InputError, match="'pooled' .* or 'grouped'"):
+    with pytest.raises(InputError, match=r"'pooled' .* or 'grouped'"):
         Moments.from_rows(*rows(0), form="mixed")
 
 

@@ -211,8 +211,14 @@ def test_classes_the_third_moments_do_not_show_are_warned_of():
     rng = np.random.default_rng(0)
     moments = population(np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]), np.array([0.5, 0.5]), "grouped", 0.1, False)
     flat = replace(moments, moment3=np.zeros_like(moments.moment3))
-    with pytest.warns(ConvergenceWarning, match="fewer than 2 classes"):
+    with pytest.warns(ConvergenceWarning, match="too noisy for 2 classes"):
         assert not spectral.fit(flat, 2, rng=rng, matching=False).converged
+
+
+def test_far_too_few_rows_are_warned_of():
+    user, x, reward, _ = simulation(0, 50)
+    with pytest.warns(ConvergenceWarning, match=r"moments of 1000 rows are too noisy .* smallest class has 0"):
+        assert not fitted(user, x, reward, 5, "pooled").converged
 
 
 def unit(rng, n):

@@ -81,20 +81,23 @@ def fit(
     pi, beta = pi[order], beta[order]
     if noise is None:
         noise = 1.0 - float(pi @ np.square(beta).sum(axis=1))  # what M2 leaves of the mean square reward
+    n_smallest = float(pi.min() * moments.stats.n_users)
+    sound = weakest >= _WEAK and n_smallest >= 1
     beta = scaled.reward_size * beta @ scaled.turn.T
     models = _with_variances(moments.stats, pi, beta, noise * scaled.reward_size**2, scaled.reward_size**2)
     prior = prior or Prior.scaled(moments.stats)
     if polish:
         return em.fit(moments.stats, n_classes, rng=rng, prior=prior, start=models, n_starts=0, progress=progress)
     value = prior.log_density(models.pi, models.beta, models.sigma2, False) + models.user_scores(moments.stats).sum()
-    if weakest < _WEAK:
+    if not sound:
         warnings.warn(
-            f"the third moments tell fewer than {n_classes} classes apart (smallest eigenvalue {weakest:.2g}, at "
-            f"least 1 expected) in {moments.stats.n_events} rows; ask for fewer classes, or learn from more rows",
+            f"the moments of {moments.stats.n_events} rows are too noisy for {n_classes} classes (smallest eigenvalue "
+            f"{weakest:.2g}, at least 1 expected; the smallest class has {n_smallest:.2g} users); ask for fewer "
+            "classes, learn from more rows, or by em",
             ConvergenceWarning,
             stacklevel=2,
         )
-    return Fit(models, np.array([value]), weakest >= _WEAK)
+    return Fit(models, np.array([value]), sound)
 
 
 def _check(moments: Moments, n_classes: int, sigma2: float | None, penalty: float, polish: bool) -> None:
