@@ -44,10 +44,10 @@ def _em(rows: Rows, rng: np.random.Generator) -> LatentModels:
 
 
 LEARNERS: dict[str, Learner] = {
-    "pooled, as published": _spectral("pooled", matching=False),
+    "pooled, as published": _spectral("pooled", centred=False, matching=False),
     "pooled": _spectral("pooled"),
     "pooled + polish": _spectral("pooled", polish=True),
-    "grouped, no matching": _spectral("grouped", matching=False),
+    "grouped, plain": _spectral("grouped", centred=False, matching=False),
     "grouped": _spectral("grouped"),
     "grouped + polish": _spectral("grouped", polish=True),
     "EM": _em,
@@ -55,13 +55,13 @@ LEARNERS: dict[str, Learner] = {
 
 # workload, users, rewards per user, learner, target
 CASES: list[tuple[str, int, int, str, float | None]] = [
-    ("simulation", 1_000, 20, "grouped, no matching", 0.2),
+    ("simulation", 1_000, 20, "grouped, plain", 0.2),
     ("simulation", 1_000, 20, "grouped", 0.2),
     ("simulation", 1_000, 20, "grouped + polish", 0.03),
     ("simulation", 7_500, 20, "pooled, as published", None),
     ("simulation", 7_500, 20, "pooled", 0.2),
     ("simulation", 7_500, 20, "pooled + polish", 0.03),
-    ("clicks", 100_000, 5, "grouped, no matching", None),
+    ("clicks", 100_000, 5, "grouped, plain", None),
     ("clicks", 100_000, 5, "grouped", 0.1),
     ("clicks", 100_000, 5, "EM", None),
 ]

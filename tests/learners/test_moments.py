@@ -50,6 +50,17 @@ def test_grouped_moments_are_those_of_all_pairs_and_triples(seed, d):
         np.testing.assert_allclose(getattr(moments, f"moment{degree}"), moment, atol=1e-9)
 
 
+def test_a_reward_less_a_regression_is_a_change_of_coordinates():
+    user, x, reward = rows(4)
+    b = np.array([0.3, -1.0, 2.0])
+    change = np.eye(4)
+    change[:3, 3] = -b
+    for form in ("pooled", "grouped"):
+        raw, less = Moments.from_rows(user, x, reward, form=form), Moments.from_rows(user, x, reward - x @ b, form=form)
+        np.testing.assert_allclose(raw.second @ lifted_map(change, 2), less.second, atol=1e-10)
+        np.testing.assert_allclose(raw.third @ lifted_map(change, 3), less.third, atol=1e-10)
+
+
 def test_pooled_moments_are_those_of_the_powers_of_each_row():
     user, x, reward = rows(0)
     moments = Moments.from_rows(user, x, reward, form="pooled")

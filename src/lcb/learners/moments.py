@@ -3,17 +3,21 @@
     pooled    every row alone                     r^2 on x (x) x           r^3 on x (x) x (x) x
     grouped   different rows of one user          r1 r2 on x1 (x) x2       r1 r2 r3 on x1 (x) x2 (x) x3
 
-Both are least squares for a symmetric tensor, so all that is kept are their normal equations: `gram2` (q2, q2),
-`moment2` (q2,), `gram3` (q3, q3), `moment3` (q3,) with q2 = d(d+1)/2, q3 = d(d+1)(d+2)/6, beside the statistics
-of the users.  One pass over the rows, in blocks; nothing that is fitted afterwards depends on their number.
+Both are least squares for a symmetric tensor.  With y = (x, r), a row and its reward, all their sums are in
 
-Pairs and triples of different rows are not enumerated.  With A = sum x x', B = sum xx' (x) xx', C = sum of three,
-all over one user's rows, the sum over different rows is A (x) A for pairs less B, and for triples
+    second   sum of x (x) x against y (x) y                     (q2, Q2)    q2 = d(d+1)/2,       Q2 the same for d + 1
+    third    sum of x (x) x (x) x against y (x) y (x) y         (q3, Q3)    q3 = d(d+1)(d+2)/6
+
+so that rewards less a regression, r - b.x, and features in other coordinates are a matrix product away.  One pass
+over the rows, in blocks; nothing that is fitted afterwards depends on their number.
+
+Pairs and triples of different rows are not enumerated.  With A = sum y y', B = sum yy' (x) yy', C = sum of three,
+all over one user's rows, the sum over different rows is A (x) A - B for pairs, and for triples
 
     A (x) A (x) A  -  (the three places of) B (x) A  +  2 C
 
-and likewise for rewards.  A user with T rows has total weight T (weight 1 / (T - 1) a pair, 1 / ((T - 1)(T - 2)) a
-triple), so that one user with very many rows does not outweigh all others.
+A user with T rows has total weight T (weight 1 / (T - 1) a pair, 1 / ((T - 1)(T - 2)) a triple), so that one user
+with very many rows does not outweigh all others.
 """
 
 from __future__ import annotations
@@ -23,7 +27,7 @@ from itertools import permutations
 from typing import Literal
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from lcb.errors import InputError
 from lcb.events import Floats
@@ -39,7 +43,7 @@ _SMALLEST = 1e-45  # its sixth power is a number still
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Normal equations of the two regressions, additive over rows (pooled) or users (grouped).
+    """The sums above beside the statistics of the users; additive over rows (pooled) or users (grouped).
 
     >>> moments = Moments.from_rows([0, 0, 0], x=[[1.0], [1.0], [2.0]], reward=[3.0, 4.0, 5.0])
     >>> moments.moment2  # (3*4*1 + 3*5*2 + 4*5*2) * 2 ordered pairs * weight 1/2
@@ -48,10 +52,8 @@ class Moments:
 
     form: Form
     stats: UserStats = field(repr=False)
-    gram2: Floats = field(repr=False)
-    moment2: Floats = field(repr=False)
-    gram3: Floats = field(repr=False)
-    moment3: Floats = field(repr=False)
+    second: Floats = field(repr=False)
+    third: Floats = field(repr=False)
     values: tuple[float, ...] = ()  # the different rewards, up to three of them
 
     @classmethod
@@ -61,22 +63,41 @@ class Moments:
             raise InputError(f"form={form!r}; it is 'pooled' (rows alone) or 'grouped' (different rows of one user)")
         stats = UserStats.from_rows(user, x, reward)
         check_memory(stats.n_features)
-        columns = np.ascontiguousarray(np.asarray(x, dtype=np.float64).T)
         rewards = np.asarray(reward, dtype=np.float64)
+        columns = np.vstack([np.asarray(x, dtype=np.float64).T, rewards])
         with np.errstate(over="ignore", invalid="ignore"):
             if form == "pooled":
-                sums = _pooled(columns, rewards)
+                second, third = _pooled(columns)
             else:
                 place = {name: i for i, name in enumerate(stats.users)}
                 owner = np.array([place[name] for name in np.asarray(user).tolist()], np.intp)
-                sums = _grouped(columns, rewards, owner, stats)
-        sizes = np.append(np.abs(columns).max(axis=1), np.abs(rewards).max())
-        if not all(np.isfinite(part).all() for part in sums) or ((sizes > 0) & (sizes < _SMALLEST)).any():
+                second, third = _grouped(columns, owner, stats)
+        sizes = np.abs(columns).max(axis=1)
+        finite = np.isfinite(second).all() and np.isfinite(third).all()
+        if not finite or ((sizes > 0) & (sizes < _SMALLEST)).any():
             raise InputError(
                 f"features and rewards have sizes from {sizes[sizes > 0].min():g} to {sizes.max():g}, and products of "
-                "six features or three rewards leave the range of numbers; divide each by its size first"
+                "six of them leave the range of numbers; divide each by its size first"
             )
-        return cls(form, stats, *sums, values=_different(rewards))
+        return cls(form, stats, second, third, _different(rewards))
+
+    @property
+    def gram2(self) -> Floats:
+        """Of the regression for the second moments, (q2, q2)."""
+        return self.second[:, features_only(self.n_features, 2)]
+
+    @property
+    def moment2(self) -> Floats:
+        return self.second[:, -1]
+
+    @property
+    def gram3(self) -> Floats:
+        """Of the regression for the third moments, (q3, q3)."""
+        return self.third[:, features_only(self.n_features, 3)]
+
+    @property
+    def moment3(self) -> Floats:
+        return self.third[:, -1]
 
     @property
     def n_features(self) -> int:
@@ -96,15 +117,13 @@ class Moments:
                 f"user {next(iter(shared))!r} has rows in both; grouped moments need all rows of a user together"
             )
         stats = self.stats + other.stats
-        return Moments(
-            self.form,
-            stats,
-            self.gram2 + other.gram2,
-            self.moment2 + other.moment2,
-            self.gram3 + other.gram3,
-            self.moment3 + other.moment3,
-            _different(np.array(self.values + other.values)),
-        )
+        values = _different(np.array(self.values + other.values))
+        return Moments(self.form, stats, self.second + other.second, self.third + other.third, values)
+
+
+def features_only(n_features: int, degree: int) -> NDArray[np.bool_]:
+    """Which entries of a tensor over (x, r) have no reward in them; the last entry is the reward's power."""
+    return np.asarray((entries(n_features + 1, degree) < n_features).all(axis=0))
 
 
 def check_memory(n_features: int) -> None:
@@ -119,8 +138,8 @@ def check_memory(n_features: int) -> None:
 
 
 def _bytes(d: int) -> int:
-    q2, q3, q4 = (n_entries(d, degree) for degree in (2, 3, 4))
-    return 8 * (2 * q2**3 + 8 * q3**2 + 2 * d**3 * q3 + q2 * q4) + 2 * _BLOCK_BYTES
+    q2, q3, q4 = (n_entries(d + 1, degree) for degree in (2, 3, 4))
+    return 8 * (2 * q2**3 + 8 * q3**2 + 2 * (d + 1) ** 3 * q3 + q2 * q4) + 2 * _BLOCK_BYTES
 
 
 def _different(rewards: Floats) -> tuple[float, ...]:
@@ -134,80 +153,74 @@ def _blocks(n: int, width: int) -> list[slice]:
     return [slice(i, min(i + size, n)) for i in range(0, n, size)]
 
 
-def _pooled(columns: Floats, rewards: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-    d, n = columns.shape
-    q2, q3 = n_entries(d, 2), n_entries(d, 3)
-    gram2, moment2, gram3, moment3 = np.zeros((q2, q2)), np.zeros(q2), np.zeros((q3, q3)), np.zeros(q3)
-    for block in _blocks(n, q3):
-        r = rewards[block]
+def _pooled(columns: Floats) -> tuple[Floats, Floats]:
+    d, n = len(columns) - 1, columns.shape[1]
+    x2, x3 = features_only(d, 2), features_only(d, 3)
+    second, third = np.zeros((x2.sum(), len(x2))), np.zeros((x3.sum(), len(x3)))
+    for block in _blocks(n, len(x3)):
         two, three = monomials(columns[:, block], 2), monomials(columns[:, block], 3)
-        gram2 += two @ two.T
-        moment2 += two @ r**2
-        gram3 += three @ three.T
-        moment3 += three @ r**3
-    w2, w3 = weights(d, 2), weights(d, 3)
-    return gram2 * np.outer(w2, w2), moment2 * w2, gram3 * np.outer(w3, w3), moment3 * w3
+        second += two[x2] @ two.T
+        third += three[x3] @ three.T
+    return _weighted(second, d, 2), _weighted(third, d, 3)
 
 
-def _grouped(columns: Floats, rewards: Floats, owner: Index, stats: UserStats) -> tuple[Floats, Floats, Floats, Floats]:
-    d, n = columns.shape
-    q2, q3, q4 = (n_entries(d, degree) for degree in (2, 3, 4))
+def _grouped(columns: Floats, owner: Index, stats: UserStats) -> tuple[Floats, Floats]:
+    d, n = len(columns) - 1, columns.shape[1]
+    x2, x3 = features_only(d, 2), features_only(d, 3)
+    q2, q4 = len(x2), n_entries(d + 1, 4)
     count = stats.count
     pair = np.where(count >= 2, 1 / np.maximum(count - 1, 1), 0.0)
     triple = np.where(count >= 3, pair / np.maximum(count - 2, 1), 0.0)
-    gram, moment = stats.packed[:q2], stats.moment.T  # (q2, users), (d, users)
+    user_sums = _user_sums(stats)  # A, (q2, users)
 
-    aa, mm = np.zeros((q2, q2)), np.zeros(q2)  # sums over users, for pairs
-    aaa, mmm = np.zeros((q2, n_entries(q2, 2))), np.zeros(q3)  # for triples
+    aa, aaa = np.zeros((q2, q2)), np.zeros((q2, n_entries(q2, 2)))
     for block in _blocks(stats.n_users, n_entries(q2, 2)):
-        a, m = gram[:, block], moment[:, block]
+        a = user_sums[:, block]
         aa += (a * pair[block]) @ a.T
-        mm += monomials(m, 2) @ pair[block]
         aaa += (a * triple[block]) @ monomials(a, 2).T
-        mmm += monomials(m, 3) @ triple[block]
 
-    b, bb = np.zeros((q2, q2)), np.zeros(q2)  # sums over rows, for pairs
-    ba, bm, c, cc = np.zeros((q4, q2)), np.zeros((q2, d)), np.zeros((q3, q3)), np.zeros(q3)  # for triples
+    b, c, ba = np.zeros((x2.sum(), q2)), np.zeros((x3.sum(), len(x3))), np.zeros((q4, q2))
     for block in _blocks(n, q4):
-        mine, x, r = owner[block], columns[:, block], rewards[block]
-        two, three, four = (monomials(x, degree) for degree in (2, 3, 4))
-        b += (two * pair[mine]) @ two.T
-        bb += two @ (pair[mine] * r**2)
-        weight = triple[mine]
-        ba += four @ (gram[:, mine] * weight).T
-        bm += (two * (weight * r**2)) @ moment[:, mine].T
-        c += (three * weight) @ three.T
-        cc += three @ (weight * r**3)
+        mine = owner[block]
+        two, three, four = (monomials(columns[:, block], degree) for degree in (2, 3, 4))
+        b += (two[x2] * pair[mine]) @ two.T
+        c += (three[x3] * triple[mine]) @ three.T
+        ba += four @ (user_sums[:, mine] * triple[mine]).T
+    return _weighted(_pair_gram(aa, b, d), d, 2), _weighted(_triple_gram(aaa, ba, c, d), d, 3)
 
-    w2, w3 = weights(d, 2), weights(d, 3)
-    gram2, gram3 = _pair_gram(aa, b, d), _triple_gram(aaa, ba, c, d)
-    moment3 = mmm - _reward_pairs(bm, d) + 2 * cc
-    return gram2 * np.outer(w2, w2), (mm - bb) * w2, gram3 * np.outer(w3, w3), moment3 * w3
+
+def _user_sums(stats: UserStats) -> Floats:
+    """sum y y' of each user, each different entry once, (Q2, users)."""
+    d, at = stats.n_features, position(stats.n_features + 1, 2)
+    sums = np.empty((n_entries(d + 1, 2), stats.n_users))
+    sums[features_only(d, 2)] = stats.packed[: -d - 2]
+    sums[at[:d, d]] = stats.moment.T
+    sums[at[d, d]] = stats.square_sum
+    return sums
+
+
+def _weighted(sums: Floats, d: int, degree: int) -> Floats:
+    weight = weights(d + 1, degree)
+    return np.asarray(sums * np.outer(weight[features_only(d, degree)], weight))
 
 
 def _pair_gram(aa: Floats, b: Floats, d: int) -> Floats:
-    """Entry (ij, ab) of the sum over pairs of different rows, made symmetric in a, b."""
-    at = position(d, 2)
+    """Entry (ij, ef) of the sum over pairs of different rows, made symmetric in e, f."""
+    at = position(d + 1, 2)
     i, j = (index[:, None] for index in entries(d, 2))
-    a, b_ = (index[None, :] for index in entries(d, 2))
-    return np.asarray((aa[at[i, a], at[j, b_]] + aa[at[i, b_], at[j, a]]) / 2 - b)
+    e, f = (index[None, :] for index in entries(d + 1, 2))
+    return np.asarray((aa[at[i, e], at[j, f]] + aa[at[i, f], at[j, e]]) / 2 - b)
 
 
 def _triple_gram(aaa: Floats, ba: Floats, c: Floats, d: int) -> Floats:
-    """Entry (ijk, abc) of the sum over triples of different rows, made symmetric in a, b, c."""
-    at2, at4 = position(d, 2), position(d, 4)
-    couple = position(n_entries(d, 2), 2)
+    """Entry (ijk, efg) of the sum over triples of different rows, made symmetric in e, f, g."""
+    at2, at4 = position(d + 1, 2), position(d + 1, 4)
+    couple = position(n_entries(d + 1, 2), 2)
     i, j, k = (index[:, None] for index in entries(d, 3))
     total = np.zeros_like(c)
     for order in permutations(range(3)):
-        e, f, g = (index[None, :] for index in entries(d, 3)[list(order)])
+        e, f, g = (index[None, :] for index in entries(d + 1, 3)[list(order)])
         ie, jf, kg = at2[i, e], at2[j, f], at2[k, g]
         total += aaa[ie, couple[jf, kg]]
         total -= ba[at4[i, e, j, f], kg] + ba[at4[i, e, k, g], jf] + ba[at4[j, f, k, g], ie]
     return total / 6 + 2 * c
-
-
-def _reward_pairs(bm: Floats, d: int) -> Floats:
-    at = position(d, 2)
-    i, j, k = entries(d, 3)
-    return np.asarray(bm[at[i, j], k] + bm[at[i, k], j] + bm[at[j, k], i])
