@@ -55,7 +55,7 @@ LEARNERS: dict[str, Learner] = {
 
 # workload, users, rewards per user, learner, target
 CASES: list[tuple[str, int, int, str, float | None]] = [
-    ("simulation", 1_000, 20, "grouped, plain", 0.2),
+    ("simulation", 1_000, 20, "grouped, plain", None),
     ("simulation", 1_000, 20, "grouped", 0.2),
     ("simulation", 1_000, 20, "grouped + polish", 0.03),
     ("simulation", 7_500, 20, "pooled, as published", None),

@@ -189,6 +189,14 @@ def test_one_class_and_one_feature_are_enough():
         assert error(fitted(user, x, reward, 1, form).models, beta) < 0.05
 
 
+@pytest.mark.parametrize("form", FORMS)
+def test_one_class_is_one_regression_for_all(form):
+    user, x, reward, _ = small()
+    regression = np.linalg.lstsq(x, reward, rcond=None)[0]
+    for centred in (True, False):
+        np.testing.assert_allclose(fitted(user, x, reward, 1, form, centred=centred).models.beta[0], regression)
+
+
 @pytest.mark.filterwarnings("ignore::lcb.errors.ConvergenceWarning")
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("seed", range(5))

@@ -76,7 +76,7 @@ def fit(
         scaled, noise = without_noise(scaled, n_classes, None if sigma2 is None else sigma2 / scaled.reward_size**2)
     strength = penalty / np.sqrt(moments.stats.n_events)
     pi, beta, weakest = _decompose(scaled, n_classes, strength, rng, n_starts, n_iterations)
-    if matching:
+    if matching and n_classes > 1:
         progress("matching moments", 0, None)
         pi, offset = match_moments(scaled.grams, scaled.moments, pi, beta - scaled.mean)
         beta = offset + scaled.mean
@@ -143,6 +143,8 @@ def _decompose(
 ) -> tuple[Floats, Floats, float]:
     """`pi`, `beta` in the scaled features, and the smallest eigenvalue of the whitened tensor."""
     d = scaled.rank
+    if n_classes == 1:
+        return np.ones(1), (scaled.mean + scaled.moments[0])[None], 1.0  # one regression for all
     centred2, centred3 = (
         unpack(low_rank(scaled.grams[k - 1], scaled.moments[k - 1], penalty, d, k), d, k) for k in (2, 3)
     )
