@@ -240,7 +240,7 @@ REFUSED = {
     "3 features that span 2 dim": (small(features=flat), 3, "both", {}),
     "3 features of constant length.* give sigma2": (small(features=unit), 3, "pooled", {}),
     "0 or 1 and nothing else.*use grouped": ((*small()[:2], np.tile([0, 1], 3000)), 2, "pooled", {}),
-    "about three times worse": ((*small()[:2], np.tile([0, 1], 3000)), 2, "grouped", {"polish": True}),
+    "several times worse": ((*small()[:2], np.tile([0, 1], 3000)), 2, "grouped", {"polish": True}),
     r"no user has 3 rewards \(the most is 2\)": (small(n_steps=2), 2, "grouped", {}),
     "but only 1 users": ((np.zeros(6000), *small()[1:3]), 2, "both", {}),
     "n_classes=0": (small(), 0, "both", {}),

@@ -36,6 +36,13 @@ def test_orthogonal_tensors_are_taken_apart_exactly(seed, k):
 
 
 @pytest.mark.parametrize("seed", range(10))
+def test_fewer_components_than_there_are_are_the_largest(seed):
+    rng = np.random.default_rng(seed)
+    tensor, values, _ = orthogonal_tensor(6, 6, rng)
+    np.testing.assert_allclose(tensor_power(tensor, rng, n_components=2)[0], np.sort(values)[:-3:-1], rtol=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(10))
 def test_noise_moves_a_component_no_further_than_its_size(seed):  # Theorem 5.1: 5 |E| for values, 8 |E| / lambda
     rng = np.random.default_rng(seed)
     tensor, values, vectors = orthogonal_tensor(5, 5, rng)

@@ -129,7 +129,7 @@ def _check(moments: Moments, n_classes: int, sigma2: float | None, penalty: floa
     if polish and moments.two_valued:
         raise InputError(
             "polish goes on with a Gaussian likelihood, which is biased on rewards of two values and makes the grouped "
-            "estimate about three times worse; leave polish out"
+            "estimate several times worse; leave polish out"
         )
 
 
