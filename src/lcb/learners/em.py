@@ -54,14 +54,17 @@ def fit(
 ) -> Fit:
     """Learn `n_classes` latent models from the statistics of past users.
 
-    `start` joins the starts (last week's models, say); `tol` is the smallest gain of the log posterior per
-    user that is worth another step; statistics in float32 take half the memory and time.
+    `start` joins the starts (last week's models, say), and is the only one with `n_starts=0`; `tol` is the
+    smallest gain of the log posterior per user that is worth another step; statistics in float32 take half the
+    memory and time.
 
     >>> stats = UserStats.from_rows(user=[0, 1], x=[[1.0], [1.0]], reward=[0.9, 0.1])
     >>> fit(stats, 1, rng=np.random.default_rng(0), prior=Prior(precision=1e-9)).models.beta.round(3)
     array([[0.5]])
     """
     _check(stats, n_classes, variance, n_starts, max_steps, tol)
+    if n_starts == 0 and start is None:
+        raise InputError("n_starts=0 without a start; give one, or at least 1 of n_starts")
     prior = prior or Prior.scaled(stats)
     shared = variance == "shared"
     if start is not None:
@@ -73,7 +76,9 @@ def fit(
         sample = sample_users(stats, rng)
         best: LatentModels | None = None
         trace: list[float] = []
-        trials: list[LatentModels | Labels] = [*kmeans_starts(sample, n_classes, prior, n_starts, rng)]
+        trials: list[LatentModels | Labels] = []
+        if n_starts:
+            trials += kmeans_starts(sample, n_classes, prior, n_starts, rng)
         if start is not None:
             trials.append(start)
         for done, trial in enumerate(trials):
@@ -106,8 +111,8 @@ def _check(stats: UserStats, n_classes: int, variance: str, n_starts: int, max_s
         raise InputError(f"n_classes={n_classes}, but only {stats.n_users} users to learn from; ask for fewer")
     if variance not in ("class", "shared"):
         raise InputError(f"variance={variance!r}; it is 'class' (one per class) or 'shared' (one for all)")
-    if n_starts < 1 or max_steps < 1:
-        raise InputError(f"n_starts={n_starts}, max_steps={max_steps}; both must be at least 1")
+    if n_starts < 0 or max_steps < 1:
+        raise InputError(f"n_starts={n_starts}, max_steps={max_steps}; wanted at least 0 and at least 1")
     if not tol > 0:
         raise InputError(f"tol={tol}; it must be a positive number")
     if not np.isfinite(stats.packed).all():

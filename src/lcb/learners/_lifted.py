@@ -1,0 +1,91 @@
+"""Symmetric tensors of degree 2, 3, 4 as vectors, each different entry once.
+
+    monomials(x, 2) = x_i x_j for i <= j        weights(d, 2) = sqrt(how often the entry occurs in the tensor)
+
+A tensor M is packed as v = weight * entry, so that |v| = |M| and <M, x (x) x> = v . (weights * monomials).
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from itertools import combinations_with_replacement, permutations
+from math import comb, factorial
+
+import numpy as np
+
+from lcb.events import Floats
+from lcb.stats import Index
+
+
+def n_entries(n_features: int, degree: int) -> int:
+    """Different entries of a symmetric tensor.
+
+    >>> n_entries(10, 2), n_entries(10, 3)
+    (55, 220)
+    """
+    return comb(n_features + degree - 1, degree)
+
+
+@cache
+def entries(n_features: int, degree: int) -> Index:
+    """The sorted index tuples (degree, q) in the order they are packed."""
+    return np.array(list(combinations_with_replacement(range(n_features), degree)), dtype=np.intp).T
+
+
+@cache
+def position(n_features: int, degree: int) -> Index:
+    """Where the entry of any index tuple is packed, (d, ..., d)."""
+    places = np.empty((n_features,) * degree, np.intp)
+    index = entries(n_features, degree)
+    for order in permutations(range(degree)):
+        places[tuple(index[list(order)])] = np.arange(index.shape[1])
+    return places
+
+
+@cache
+def weights(n_features: int, degree: int) -> Floats:
+    """Root of how often each packed entry occurs in the whole tensor, (q,).
+
+    >>> weights(2, 2)
+    array([1.        , 1.41421356, 1.        ])
+    """
+    index = entries(n_features, degree)
+    counts = (index[None] == np.arange(n_features)[:, None, None]).sum(axis=1)  # (d, q)
+    repeats = np.prod(np.array([factorial(n) for n in range(degree + 1)])[counts], axis=0)
+    return np.asarray(np.sqrt(factorial(degree) / repeats))
+
+
+def monomials(columns: Floats, degree: int) -> Floats:
+    """The products of `degree` features, feature-major: (d, n) -> (q, n)."""
+    index = entries(len(columns), degree)
+    products = columns[index[0]]
+    for rows in index[1:]:
+        products = products * columns[rows]
+    return np.asarray(products)
+
+
+def pack(tensor: Floats) -> Floats:
+    """A symmetric tensor (d, ..., d) as (q,); one that is not is made symmetric first."""
+    d, degree = len(tensor), tensor.ndim
+    orders = list(permutations(range(degree)))
+    mean = np.asarray(sum(tensor.transpose(order) for order in orders) / len(orders))
+    return np.asarray(weights(d, degree) * mean[tuple(entries(d, degree))])
+
+
+def unpack(packed: Floats, n_features: int, degree: int) -> Floats:
+    """The whole tensor of a packed one."""
+    return np.asarray((packed / weights(n_features, degree))[position(n_features, degree)])
+
+
+def lifted_map(matrix: Floats, degree: int) -> Floats:
+    """L (q, q') such that lifted(matrix' x) = L' lifted(x), for a `matrix` (d, d')."""
+    d, new = matrix.shape
+    whole = np.ones((1, 1))
+    index = entries(new, degree)
+    for rows in index:  # the column of each new entry is an outer product of columns of `matrix`
+        whole = (whole[:, None, :] * matrix[None, :, rows]).reshape(-1, index.shape[1])
+    columns = whole.reshape((d,) * degree + (-1,))
+    orders = list(permutations(range(degree)))
+    mean = np.asarray(sum(columns.transpose(*order, degree) for order in orders) / len(orders))
+    packed = mean[tuple(entries(d, degree))]
+    return np.asarray(weights(d, degree)[:, None] * packed * weights(new, degree))
