@@ -76,7 +76,8 @@ def scale(moments: Moments, n_classes: int, centred: bool) -> ScaledMoments:
 
     change = np.zeros((d + 1, rank + 1))  # (x, r) to (z, c)
     change[:d, :rank], change[:d, rank], change[d, rank] = turn, -turn @ mean / size, 1 / size
-    grams, rights = [np.eye(rank)], [first / size]
+    grams: list[Floats] = [np.eye(rank)]
+    rights: list[Floats] = [first / size]
     for degree, sums in ((2, moments.second), (3, moments.third)):
         rows = n if moments.form == "pooled" else float(stats.count[stats.count >= degree].sum())
         changed = lifted_map(turn, degree).T @ (sums / rows) @ lifted_map(change, degree)
