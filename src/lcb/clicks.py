@@ -57,13 +57,14 @@ class EventLog:
     stats: UserStats
     clicks: Clicks | None = None
     two_valued: bool = False  # true with `clicks` None: too many different (user, arm) pairs to count
+    rows: tuple[Index, Floats, Floats] | None = field(default=None, repr=False)  # user (n,), x (n, d), reward (n,)
 
     @classmethod
     def from_rows(cls, user: ArrayLike, x: ArrayLike, reward: ArrayLike, *, features: Sequence[str] = ()) -> EventLog:
         """Rows (n, d) and their rewards (n,) by user (n,), checked as `UserStats.from_rows` does."""
         UserStats.from_rows(user, x, reward, features=features)
         rows = np.asarray(x, dtype=np.float64)
-        builder = LogBuilder(rows.shape[1], features)
+        builder = LogBuilder(rows.shape[1], features, keep_rows=True)
         names: Sequence[Hashable] = user if isinstance(user, list | tuple) else np.asarray(user).tolist()
         builder.add(names, rows, np.asarray(reward, dtype=np.float64))
         return builder.log()
@@ -77,17 +78,28 @@ class EventLog:
         positions = np.asarray(index)
         if positions.dtype == bool:
             positions = np.flatnonzero(positions)
-        return EventLog(
-            self.stats.take(positions), self.clicks.take(positions) if self.clicks else None, self.two_valued
-        )
+        clicks = self.clicks.take(positions) if self.clicks else None
+        return EventLog(self.stats.take(positions), clicks, self.two_valued, self._rows_of(positions))
+
+    def _rows_of(self, positions: Index) -> tuple[Index, Floats, Floats] | None:
+        if self.rows is None:
+            return None
+        owner, x, reward = self.rows
+        new = np.full(self.n_users, -1, np.intp)
+        new[positions] = np.arange(len(positions))
+        kept = new[owner] >= 0
+        return new[owner][kept], x[kept], reward[kept]
 
 
 class LogBuilder:
     """Statistics and counts that grow as rows arrive; counting ends with the third different reward."""
 
-    def __init__(self, n_features: int, features: Sequence[str] = (), *, count: bool = True) -> None:
+    def __init__(
+        self, n_features: int, features: Sequence[str] = (), *, count: bool = True, keep_rows: bool = False
+    ) -> None:
         self._stats = StatsBuilder(n_features, features)
         self._counting = count
+        self._kept: list[tuple[Index, Floats, Floats]] | None = [] if keep_rows else None
         self._values: list[float] = []  # the different rewards, as they came
         self._arm_of: dict[bytes, int] = {}
         self._arms: list[Floats] = []
@@ -105,6 +117,8 @@ class LogBuilder:
     def add_at(self, positions: Index, x: Floats, reward: Floats) -> None:
         """The same with users already turned into positions (n,)."""
         self._stats.add_at(positions, x, reward)
+        if self._kept is not None:
+            self._kept.append((positions, x, reward))
         if self._counting:
             self._values += [value for value in np.unique(reward).tolist() if value not in self._values]
             if len(self._values) > 2:
@@ -115,7 +129,11 @@ class LogBuilder:
     def log(self, dtype: Any = np.float64) -> EventLog:
         """What has been added so far."""
         stats, two_valued = self._stats.stats(dtype), len(self._values) == 2
-        return EventLog(stats, self._clicks() if two_valued and self._counting else None, two_valued)
+        rows = None
+        if self._kept is not None:
+            owner, x, reward = (np.concatenate(part) for part in zip(*self._kept, strict=True))
+            rows = owner, x, reward
+        return EventLog(stats, self._clicks() if two_valued and self._counting else None, two_valued, rows)
 
     def _stop(self) -> None:
         self._counting = False

@@ -182,6 +182,7 @@ class Fit:
     trace: Floats  # log posterior after each step
     converged: bool
     held_out: Mapping[int, tuple[float, float]] = field(default_factory=dict)  # n_classes -> mean, se per user
+    why: tuple[str, ...] = ()  # what was chosen for the user, in words
 
     @property
     def n_steps(self) -> int:

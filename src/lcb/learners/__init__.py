@@ -1,35 +1,50 @@
-"""From the statistics of past users to latent classes.  `fit` is the one door; each learner has its own file."""
+"""From the log of past users to latent classes.  `fit` is the one door; each learner has its own file.
+
+    em         EM on statistics; Gaussian rewards, or clicks (Bernoulli) where the log has counted them
+    gibbs      collapsed Gibbs sampling over a Dirichlet process
+    blocked    blocked Gibbs sampling, users in parallel
+    spectral   Spectral Experts, from moments of rows
+"""
 
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, InputError
-from lcb.learners import em
+from lcb.learners import bernoulli, blocked, em, gibbs, spectral
+from lcb.learners.moments import Form, Moments
 from lcb.learners.n_classes import choose_n_classes
-from lcb.models import Fit, LatentModels
+from lcb.models import Fit, LatentModels, Likelihood
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
 
-LEARNERS = {"em": em.fit}
+Learner = Literal["em", "gibbs", "blocked", "spectral"]
+LEARNERS = ("em", "gibbs", "blocked", "spectral")
+_FINDS_THE_NUMBER = ("gibbs", "blocked")
+_TRIAL_STEPS = 200
 
 
 def fit(
-    stats: UserStats,
+    data: UserStats | EventLog,
     n_classes: int | None = None,
     *,
     rng: np.random.Generator,
-    learner: str = "em",
+    learner: Learner = "em",
+    likelihood: Likelihood | None = None,
     progress: Progress = silent,
     **settings: Any,
 ) -> Fit:
-    """Learn the classes; without `n_classes`, as many as predict held-out users best.
+    """Learn the classes; without `n_classes`, as many as predict held-out users best, or as the sampler finds.
 
-    `settings` go to the learner (see `lcb.learners.em.fit`).
+    `likelihood` is chosen when not given: Bernoulli where the log holds counts of two-valued rewards and the learner
+    is EM, else Gaussian.  `settings` go to the learner (see `em.fit`, `bernoulli.fit`, `gibbs.fit`, `blocked.fit`,
+    `spectral.fit`; for spectral also `form`).  `Fit.why` says in words what was chosen.
 
     >>> stats = UserStats.from_rows(user=[0, 0, 1, 1], x=np.ones((4, 1)), reward=[0.9, 0.9, 0.1, 0.1])
     >>> fit(stats, 2, rng=np.random.default_rng(0)).models.n_classes
@@ -37,24 +52,81 @@ def fit(
     """
     if learner not in LEARNERS:
         raise InputError(f"learner={learner!r}; there are: {', '.join(LEARNERS)}")
-    learn = LEARNERS[learner]
+    log = data if isinstance(data, EventLog) else EventLog(data)
+    likelihood, why = _likelihood(log, learner, likelihood)
+    learn = _learn(learner, likelihood, log, settings)
     held_out: dict[int, tuple[float, float]] = {}
-    if n_classes is None:
+    chosen = n_classes is None
+    if n_classes is None and learner not in _FINDS_THE_NUMBER:
 
-        def trial(part: UserStats, n: int) -> LatentModels:
+        def trial(part: EventLog, n: int) -> LatentModels:
+            steps = {} if learner == "spectral" else {"max_steps": min(_TRIAL_STEPS, settings.get("max_steps", 10**9))}
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # a trial need not settle to be compared
-                return learn(part, n, rng=rng, **{"max_steps": 200, **settings}).models
+                return learn(part, n, rng=rng, progress=silent, **steps).models
 
-        n_classes, held_out = choose_n_classes(stats, trial, rng=rng, progress=progress)
-    result = learn(stats, n_classes, rng=rng, progress=progress, **settings)
+        most = log.stats.n_features if learner == "spectral" else None
+        n_classes, held_out = choose_n_classes(log, trial, rng=rng, most=most, progress=progress)
+    result = learn(log, n_classes, rng=rng, progress=progress)
+    by = ("held-out users" if held_out else "the sampler") if chosen else None
     provenance = {
         "learner": learner,
-        "n_users": stats.n_users,
-        "n_events": stats.n_events,
+        "likelihood": likelihood,
+        "n_users": log.n_users,
+        "n_events": log.stats.n_events,
         "n_steps": result.n_steps,
         "converged": result.converged,
-        **({"n_classes_chosen_by": "held-out users"} if held_out else {}),
+        **({"n_classes_chosen_by": by} if by else {}),
         **{name: value for name, value in settings.items() if isinstance(value, str | int | float)},
     }
-    return replace(result, models=result.models.with_provenance(provenance), held_out=held_out)
+    models = result.models.with_provenance(provenance)
+    reasons = (why, *_why_so_many(models.n_classes, by, held_out))
+    return replace(result, models=models, held_out=held_out, why=reasons)
+
+
+def _likelihood(log: EventLog, learner: str, wanted: Likelihood | None) -> tuple[Likelihood, str]:
+    """Which likelihood, and why."""
+    counted = log.clicks is not None
+    if wanted == "bernoulli" and learner != "em":
+        raise InputError(f"learner {learner} models Gaussian rewards only; for a Bernoulli likelihood use em")
+    if wanted is not None:
+        return wanted, f"{wanted} rewards, learned by {learner}, as asked"
+    if counted and learner == "em":
+        return "bernoulli", "the rewards take two values: modelled as clicks (Bernoulli), learned by em"
+    if log.two_valued:
+        reason = "the learner" if counted else "more (user, arm) pairs than can be counted"
+        return "gaussian", f"the rewards take two values, but {reason} calls for Gaussian rewards, learned by {learner}"
+    return "gaussian", f"the rewards take many values: modelled as Gaussian, learned by {learner}"
+
+
+def _learn(learner: str, likelihood: str, log: EventLog, settings: dict[str, Any]) -> Callable[..., Fit]:
+    """The learner as a function of (log, n_classes); on two-valued rewards one shared variance is the default."""
+    settings = dict(settings)
+    if learner == "spectral":
+        form: Form = settings.pop("form", "grouped")
+        return lambda part, n, **more: spectral.fit(_moments(part, form), n, **{**settings, **more})
+    if likelihood == "bernoulli":
+        return lambda part, n, **more: bernoulli.fit(part, n, **{**settings, **more})
+    if log.two_valued:
+        settings.setdefault("variance", "shared")
+    run: Callable[..., Fit] = {"em": em.fit, "gibbs": gibbs.fit, "blocked": blocked.fit}[learner]
+    return lambda part, n, **more: run(part.stats, n, **{**settings, **more})
+
+
+def _moments(log: EventLog, form: Form) -> Moments:
+    if log.rows is None:
+        raise InputError("Spectral Experts learns from rows; give EventLog.from_rows, or read_log with keep_rows=True")
+    owner, x, reward = log.rows
+    return Moments.from_rows(owner, x, reward, form=form)
+
+
+def _why_so_many(n_classes: int, by: str | None, held_out: dict[int, tuple[float, float]]) -> tuple[str, ...]:
+    if by is None:
+        return ()
+    if not held_out:
+        return (f"{n_classes} classes, as the sampler found",)
+    mean, error = held_out[n_classes]
+    return (
+        f"{n_classes} classes: the fewest within one standard error of the best held-out log likelihood per user "
+        f"({mean:.3f} ± {error:.3f}; tried {', '.join(map(str, held_out))})",
+    )

@@ -12,20 +12,20 @@ from collections.abc import Callable
 
 import numpy as np
 
+from lcb.clicks import EventLog
 from lcb.errors import InputError
 from lcb.models import LatentModels
 from lcb.progress import Progress, silent
-from lcb.stats import UserStats
 
 _HELD_OUT = 0.3  # share of the users
 _MOST_USERS = 50_000  # enough to choose by
 
-Learn = Callable[[UserStats, int], LatentModels]
+Learn = Callable[[EventLog, int], LatentModels]
 Scores = dict[int, tuple[float, float]]
 
 
 def choose_n_classes(
-    stats: UserStats,
+    log: EventLog,
     learn: Learn,
     *,
     rng: np.random.Generator,
@@ -33,13 +33,13 @@ def choose_n_classes(
     progress: Progress = silent,
 ) -> tuple[int, Scores]:
     """The number of classes, and for each number tried the mean held-out score per user with its standard error."""
-    if stats.n_users < 4:
+    if log.n_users < 4:
         raise InputError(
-            f"only {stats.n_users} users, too few to choose the number of classes by holding some out; say n_classes"
+            f"only {log.n_users} users, too few to choose the number of classes by holding some out; say n_classes"
         )
-    order = rng.permutation(stats.n_users)[:_MOST_USERS]
+    order = rng.permutation(log.n_users)[:_MOST_USERS]
     n_held_out = max(2, round(_HELD_OUT * len(order)))
-    held_out, learning = stats.take(order[:n_held_out]), stats.take(order[n_held_out:])
+    held_out, learning = log.take(order[:n_held_out]), log.take(order[n_held_out:])
     most = min(most or 64, learning.n_users)
 
     scores: dict[int, np.ndarray] = {}
@@ -47,7 +47,7 @@ def choose_n_classes(
     def score(n_classes: int) -> float:
         if n_classes not in scores:
             progress("choosing the number of classes", len(scores), None)
-            scores[n_classes] = learn(learning, n_classes).user_scores(held_out.astype(np.float64))
+            scores[n_classes] = learn(learning, n_classes).user_scores(held_out)
         return float(scores[n_classes].mean())
 
     best, n, misses = 1, 2, 0

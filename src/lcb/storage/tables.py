@@ -56,7 +56,7 @@ def read_stats(
     >>> stats.users, stats.count, stats.features
     (('ann', 'bob'), array([2., 1.]), ('age', 'hour'))
     """
-    return _read(path, columns, user_columns, reward_range, progress, count=False).log(dtype).stats
+    return _read(path, columns, user_columns, reward_range, progress, False, False).log(dtype).stats
 
 
 def read_log(
@@ -66,10 +66,11 @@ def read_log(
     user_columns: Sequence[str] = (),
     reward_range: tuple[float, float] | None = None,
     dtype: DTypeLike = np.float64,
+    keep_rows: bool = False,
     progress: Progress | None = None,
 ) -> EventLog:
-    """The same, with the counts of clicks where rewards take exactly two values."""
-    return _read(path, columns, user_columns, reward_range, progress, count=True).log(dtype)
+    """The same, with the counts of clicks where rewards take exactly two values, and with the rows if asked."""
+    return _read(path, columns, user_columns, reward_range, progress, True, keep_rows).log(dtype)
 
 
 def _read(
@@ -79,10 +80,11 @@ def _read(
     reward_range: tuple[float, float] | None,
     progress: Progress | None,
     count: bool,
+    keep_rows: bool,
 ) -> LogBuilder:
     name = os.fspath(path)
     table = open_table(name, columns, user_columns)
-    sums = _Sums(name, table, reward_range, count)
+    sums = _Sums(name, table, reward_range, {"count": count, "keep_rows": keep_rows})
     report = progress or silent
     for batch in table.batches:
         sums.add(batch)
@@ -95,11 +97,11 @@ def _read(
 class _Sums:
     """The statistics so far; the first row says how long the lists of all rows are."""
 
-    def __init__(self, path: str, table: Table, reward_range: tuple[float, float] | None, count: bool) -> None:
+    def __init__(self, path: str, table: Table, reward_range: tuple[float, float] | None, keep: dict[str, bool]) -> None:
         self.path = path
         self.table = table
         self.reward_range = reward_range
-        self.count = count
+        self.keep = keep
         self.n_rows = 0
         self.arm: tuple[str, ...] = ()
         self.user: tuple[str, ...] = ()
@@ -134,7 +136,7 @@ class _Sums:
         self.arm = _feature_names(batch, self.table.arm, place)
         self.user = _feature_names(batch, self.table.user, place)
         features = cross_names(self.arm, self.user) if self.user else self.arm
-        self.builder = LogBuilder(len(features), features, count=self.count)
+        self.builder = LogBuilder(len(features), features, **self.keep)
         return self.builder
 
 
