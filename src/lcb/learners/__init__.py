@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from lcb.errors import ConvergenceWarning, InputError
-from lcb.learners import em
+from lcb.learners import em, gibbs
 from lcb.learners.n_classes import choose_n_classes
 from lcb.models import Fit, LatentModels
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
 
-LEARNERS = {"em": em.fit}
+LEARNERS: dict[str, Callable[..., Fit]] = {"em": em.fit, "gibbs": gibbs.fit}
+SAMPLERS = ("gibbs",)  # they find the number of classes themselves
 
 
 def fit(
@@ -27,9 +29,9 @@ def fit(
     progress: Progress = silent,
     **settings: Any,
 ) -> Fit:
-    """Learn the classes; without `n_classes`, as many as predict held-out users best.
+    """Learn the classes; without `n_classes`, as many as predict held-out users best or a sampler finds.
 
-    `settings` go to the learner (see `lcb.learners.em.fit`).
+    `settings` go to the learner (see `lcb.learners.em.fit`, `lcb.learners.gibbs.fit`).
 
     >>> stats = UserStats.from_rows(user=[0, 0, 1, 1], x=np.ones((4, 1)), reward=[0.9, 0.9, 0.1, 0.1])
     >>> fit(stats, 2, rng=np.random.default_rng(0)).models.n_classes
@@ -39,7 +41,7 @@ def fit(
         raise InputError(f"learner={learner!r}; there are: {', '.join(LEARNERS)}")
     learn = LEARNERS[learner]
     held_out: dict[int, tuple[float, float]] = {}
-    if n_classes is None:
+    if n_classes is None and learner not in SAMPLERS:
 
         def trial(part: UserStats, n: int) -> LatentModels:
             with warnings.catch_warnings():
