@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from lcb.errors import EventError
 
-Floats = NDArray[np.float64]
+Floats = NDArray[np.floating[Any]]
+LARGEST = 1e100  # of a feature or a reward: squares and sums of these stay finite
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -87,20 +88,22 @@ def check_rows(
 
     >>> check_rows(np.array([[1.0, np.nan]]), np.array([0.5]), place="clicks.csv", features=("age", "hour"))
     Traceback (most recent call last):
-    lcb.errors.EventError: clicks.csv row 1: feature hour is nan; every feature must be a finite number, mend or drop the row
+    lcb.errors.EventError: clicks.csv row 1: feature hour is nan; every feature must be a finite number, ...
     """
-    if not np.isfinite(x).all():
-        row, column = (int(i) for i in np.argwhere(~np.isfinite(x))[0])
+    wrong = ~(np.abs(x) <= LARGEST)
+    if wrong.any():
+        row, column = (int(i) for i in np.argwhere(wrong)[0])
         name = features[column] if features else f"x[{column}]"
         raise EventError(
             f"{place} row {first_row + row}: feature {name} is {x[row, column]}; "
-            "every feature must be a finite number, mend or drop the row"
+            f"every feature must be {_wanted(x[row, column])}, mend or drop the row"
         )
-    if not np.isfinite(reward).all():
-        row = int(np.argmax(~np.isfinite(reward)))
+    wrong = ~(np.abs(reward) <= LARGEST)
+    if wrong.any():
+        row = int(np.argmax(wrong))
         raise EventError(
             f"{place} row {first_row + row}: reward is {reward[row]}; "
-            "every reward must be a finite number, mend or drop the row"
+            f"every reward must be {_wanted(reward[row])}, mend or drop the row"
         )
     if reward_range is not None:
         low, high = reward_range
@@ -111,3 +114,7 @@ def check_rows(
                 f"{place} row {first_row + row}: reward {reward[row]:g} is outside the declared range "
                 f"[{low:g}, {high:g}]; mend the row, or declare the range of your rewards"
             )
+
+
+def _wanted(value: float) -> str:
+    return f"at most {LARGEST:g} in size" if np.isfinite(value) else "a finite number"

@@ -16,7 +16,6 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from lcb.errors import InputError, ModelError
 from lcb.events import Floats
@@ -58,7 +57,8 @@ class LatentModels:
         features = tuple(self.features) or tuple(f"x{j}" for j in range(beta.shape[1]))
         if len(features) != beta.shape[1] or len(set(features)) != len(features):
             raise ModelError(f"{len(set(features))} different feature names for {beta.shape[1]} weights per class")
-        pi /= pi.sum()
+        if abs(pi.sum() - 1) > 1e-12:  # once normalised, the bits stay
+            pi /= pi.sum()
         for values in (pi, beta, sigma2):
             values.setflags(write=False)
         object.__setattr__(self, "pi", pi)
@@ -69,6 +69,10 @@ class LatentModels:
 
     def __reduce__(self) -> tuple[Any, ...]:  # between our own processes; a mapping proxy cannot travel
         return LatentModels, (self.pi, self.beta, self.sigma2, self.features, dict(self.provenance))
+
+    def with_provenance(self, provenance: Mapping[str, Any]) -> LatentModels:
+        """The same classes with another story."""
+        return LatentModels(self.pi, self.beta, self.sigma2, self.features, provenance)
 
     @property
     def n_classes(self) -> int:
@@ -102,7 +106,12 @@ class LatentModels:
         rows, columns = upper(self.n_features)
         constant, slope = self.gaussian
         products = self.beta[:, rows] * self.beta[:, columns] * np.where(rows == columns, 1.0, 2.0)
-        parts = (products * -slope[:, None], self.beta * (2 * slope[:, None]), -slope[:, None], constant[:, None])
+        parts = (
+            products * -slope[:, None],
+            self.beta * (2 * slope[:, None]),
+            -slope[:, None],
+            constant[:, None],
+        )
         return np.concatenate(parts, axis=1).T
 
     def user_log_likelihood(self, stats: UserStats) -> Floats:
@@ -139,8 +148,3 @@ class Fit:
     @property
     def n_steps(self) -> int:
         return len(self.trace)
-
-
-def as_beta(rows: ArrayLike) -> Floats:
-    """Weights of given classes as (N, d)."""
-    return np.atleast_2d(np.asarray(rows, dtype=np.float64))

@@ -41,8 +41,8 @@ def threads(n_threads: int | None) -> Iterator[Callable[[Callable[[T], R], Seque
             yield lambda work, items: [work(item) for item in items]
             return
         with ThreadPoolExecutor(n_threads) as pool:
-            yield lambda work, items: (
-                list(pool.map(work, items)) if len(items) > 1 else [work(item) for item in items]
+            yield (
+                lambda work, items: list(pool.map(work, items)) if len(items) > 1 else [work(item) for item in items]
             )
 
 

@@ -61,14 +61,14 @@ class Prior:
         count = total.count[0]
         size = np.diag(total.gram[0]) / count  # mean square of each feature
         size = np.where(size > 0, size, 1.0)
-        reward_size = max(total.square_sum[0] / count, np.finfo(float).tiny)
-        mean = _ridge(total.gram, total.moment, size)[0]
+        reward_size = total.square_sum[0] / count or 1.0  # rewards that are all 0 have no size
+        mean = _ridge(total, size)[0]
         pooled = max(_residual(total, mean[None])[0] / count, _TINY * reward_size)
 
         rich = stats.take(stats.count > stats.n_features).astype(np.float64)
         noise = pooled / 2  # nobody has rows enough to tell noise from differences: half each
         if rich.n_users:
-            own = _ridge(rich.gram, rich.moment, size)
+            own = _ridge(rich, size)
             within = np.maximum(_residual(rich, own), 0.0).sum() / (rich.count - stats.n_features).sum()
             noise = min(max(within, _TINY * reward_size), pooled)
         spread = max(pooled - noise, pooled / 20)
@@ -148,10 +148,10 @@ class Prior:
         return float(normal.sum() + gamma.sum() + dirichlet)
 
 
-def _ridge(gram: Floats, moment: Floats, size: Floats) -> Floats:
+def _ridge(stats: UserStats, size: Floats) -> Floats:
     """Regression coefficients of each user, (users, d), held by a ridge far below the data's own size."""
-    ridge = _TINY * np.maximum(np.trace(gram, axis1=1, axis2=2), size.sum())[:, None, None] * np.eye(len(size))
-    return np.linalg.solve(gram + ridge, moment[..., None])[..., 0]
+    ridge = _TINY * stats.count[:, None, None] * np.diag(size)
+    return np.linalg.solve(stats.gram + ridge, stats.moment[..., None])[..., 0]
 
 
 def _residual(stats: UserStats, beta: Floats) -> Floats:

@@ -201,12 +201,15 @@ class StatsBuilder:
 
     def add_at(self, positions: Index, x: Floats, reward: Floats) -> None:
         """The same with users already turned into positions (n,)."""
+        from lcb._stats_numba import accumulate
+
         self._grow()
-        order = np.argsort(positions, kind="stable")
-        sorted_positions = positions[order]
-        firsts = np.flatnonzero(np.diff(sorted_positions, prepend=-1))
-        lifted = _lift(x[order], reward[order])
-        self._rows[sorted_positions[firsts]] += np.add.reduceat(lifted, firsts, axis=0)
+        accumulate(
+            self._rows,
+            positions,
+            np.ascontiguousarray(x, np.float64),
+            np.ascontiguousarray(reward, np.float64),
+        )
 
     def stats(self, dtype: DTypeLike = np.float64) -> UserStats:
         """What has been added so far."""
@@ -218,14 +221,3 @@ class StatsBuilder:
             rows = np.zeros((max(self.n_users, 2 * len(self._rows), 1024), self._rows.shape[1]))
             rows[: len(self._rows)] = self._rows
             self._rows = rows
-
-
-def _lift(x: Floats, reward: Floats) -> Floats:
-    """Each row's own statistics, (n, p)."""
-    rows, columns = upper(x.shape[1])
-    lifted = np.empty((len(x), n_packed(x.shape[1])))
-    np.multiply(x[:, rows], x[:, columns], out=lifted[:, : len(rows)])
-    np.multiply(x, reward[:, None], out=lifted[:, len(rows) : -2])
-    np.square(reward, out=lifted[:, -2])
-    lifted[:, -1] = 1.0
-    return lifted

@@ -32,10 +32,7 @@ def events(n, n_users=7, seed=0):
 
 def write(path, columns):
     """Write columns (name -> list) in the format of the suffix."""
-    columns = {
-        name: values.tolist() if isinstance(values, np.ndarray) else values
-        for name, values in columns.items()
-    }
+    columns = {name: values.tolist() if isinstance(values, np.ndarray) else values for name, values in columns.items()}
     if path.suffix in (".parquet", ".pq"):
         pq.write_table(pa.table(columns), path)
         return path
@@ -123,9 +120,7 @@ def test_named_user_columns_are_crossed_with_the_arms(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", LIST_SUFFIXES)
 def test_the_list_user_x_is_crossed_with_the_arms(tmp_path, suffix):
     user, x, reward = events(300)
-    path = write(
-        tmp_path / f"events{suffix}", {"user": user, "reward": reward, "x": x[:, :1], "user_x": x[:, 1:]}
-    )
+    path = write(tmp_path / f"events{suffix}", {"user": user, "reward": reward, "x": x[:, :1], "user_x": x[:, 1:]})
     expected = cross(x[:, :1], x[:, 1:])
     names = ("x0", "x0*user_x0", "x0*user_x1")
     assert_same(read_stats(path), UserStats.from_rows(user, expected, reward, features=names))
@@ -237,9 +232,7 @@ def test_users_spread_over_many_batches_are_summed(tmp_path, monkeypatch, suffix
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    n=st.integers(1, 60), n_bytes=st.integers(1, 300), blank=st.sampled_from(["\n", "\r\n", "\n\n", "\n \n"])
-)
+@given(n=st.integers(1, 60), n_bytes=st.integers(1, 300), blank=st.sampled_from(["\n", "\r\n", "\n\n", "\n \n"]))
 def test_json_blocks_of_any_size_hold_the_same_rows(tmp_path, monkeypatch, n, n_bytes, blank):
     monkeypatch.setattr(_batches, "_JSON_BYTES", n_bytes)
     user, x, reward = events(n)
@@ -255,13 +248,10 @@ def test_a_bad_row_beyond_the_first_batch_has_its_own_number(tmp_path, monkeypat
     small_batches(monkeypatch)
     user, x, reward = events(1000)
     x[bad_row - 1, 1] = np.nan
-    columns = {"user": [f"u{u}" for u in user], "reward": reward} | {
-        name: x[:, j] for j, name in enumerate(NAMES)
-    }
+    columns = {"user": [f"u{u}" for u in user], "reward": reward} | {name: x[:, j] for j, name in enumerate(NAMES)}
     path = write(tmp_path / f"events{suffix}", columns)
     assert refusal(path, EventError, columns=NAMES) == (
-        f"FILE row {bad_row}: feature hour is nan; "
-        "every feature must be a finite number, mend or drop the row"
+        f"FILE row {bad_row}: feature hour is nan; every feature must be a finite number, mend or drop the row"
     )
 
 
@@ -364,9 +354,7 @@ def test_an_unknown_suffix_is_refused_with_the_known_ones(tmp_path):
 
 
 def test_a_file_that_is_not_parquet_or_cut_off_anywhere_is_refused(tmp_path):
-    whole = write(
-        tmp_path / "whole.parquet", {"user": [1] * 50, "reward": [0.5] * 50, "x": [[1.0]] * 50}
-    ).read_bytes()
+    whole = write(tmp_path / "whole.parquet", {"user": [1] * 50, "reward": [0.5] * 50, "x": [[1.0]] * 50}).read_bytes()
     for content in (b"user,reward,a\n1,1,1\n", b"PAR1", *(whole[:n] for n in range(1, len(whole), 97))):
         said = refusal(text_file(tmp_path / "events.parquet", content))
         assert said.startswith("FILE could not be read (")
@@ -408,9 +396,7 @@ def test_a_missing_column_is_named_with_those_there_are(tmp_path, suffix, name):
 
 @pytest.mark.parametrize("suffix", COLUMN_SUFFIXES)
 def test_a_table_without_features_named_proposes_its_numeric_columns(tmp_path, suffix):
-    path = write(
-        tmp_path / f"events{suffix}", {"user": ["u"], "a": [2.5], "reward": [1], "title": ["t"], "b": [3]}
-    )
+    path = write(tmp_path / f"events{suffix}", {"user": ["u"], "a": [2.5], "reward": [1], "title": ["t"], "b": [3]})
     said = refusal(path)
     assert said == "FILE has no list column x; name the feature columns, for example --columns a,b"
 
@@ -532,8 +518,7 @@ def test_a_reward_outside_the_declared_range_is_refused(tmp_path, suffix):
     path = write(tmp_path / f"events{suffix}", {"user": ["u", "u"], "reward": [1.0, 7.0], "a": [2.0, 2.0]})
     said = refusal(path, EventError, columns=["a"], reward_range=(0, 1))
     assert said == (
-        "FILE row 2: reward 7 is outside the declared range [0, 1]; "
-        "mend the row, or declare the range of your rewards"
+        "FILE row 2: reward 7 is outside the declared range [0, 1]; mend the row, or declare the range of your rewards"
     )
     assert read_stats(path, columns=["a"], reward_range=(0, 7)).n_events == 2
 
@@ -585,6 +570,7 @@ def test_a_header_that_is_not_utf_8_is_refused(tmp_path):
             '{"user": 1, "reward": 1, "x": [1]}{"user": 1, "reward": 1, "x": [1]}',
             "is not one whole JSON object (",
         ),
+        ('{"user": 1, "reward": 1, "reward": 0, "x": [1]}', "is not one whole JSON object (a name stands"),
         ('{"user": 1,\n"reward": 1, "x": [1]}', "is not one whole JSON object ("),
         ("garbage", "is not one whole JSON object ("),
         ("[" * 100_000, "is not one whole JSON object ("),
@@ -659,6 +645,29 @@ def test_a_first_json_user_that_is_neither_integer_nor_string_is_refused(tmp_pat
     said = refusal(path, EventError)
     assert said.startswith("FILE row 1: user is ")
     assert said.endswith("; an integer or a string is wanted, mend or drop the row")
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    suffix=st.sampled_from([".csv", ".jsonl"]),
+    start=st.floats(0, 1),
+    n_lost=st.integers(0, 30),
+    added=st.lists(st.sampled_from(b'\n\r",{}[]: 1-t\xff\x00'), max_size=4),
+)
+def test_a_damaged_text_file_is_refused_or_read_without_losing_rows(tmp_path, suffix, start, n_lost, added):
+    n = 20
+    columns = {"user": ["u", "v"] * (n // 2), "reward": [1, 0.5] * (n // 2), "age": [2, 3] * (n // 2)}
+    path = write(tmp_path / f"events{suffix}", columns | {"title": ["a long title of thirty letters"] * n})
+    data = path.read_bytes()
+    cut = int(start * len(data))
+    text_file(path, data[:cut] + bytes(added) + data[cut + n_lost :])
+    n_read, message = 0, ""
+    try:
+        n_read = read_stats(path, columns=["age"]).n_events
+    except InputError as error:
+        message = str(error)
+    assert "\n" not in message
+    assert message or n_read >= n - 1
 
 
 def test_one_endless_json_line_is_refused_without_reading_it_whole(tmp_path, monkeypatch):

@@ -9,7 +9,12 @@ COMPILED = {
     "cache": True,
     "nogil": True,
     "error_model": "numpy",
-    "fastmath": {"contract", "reassoc", "nnan", "nsz"},  # sums may be vectorised; infinities keep their meaning
+    "fastmath": {
+        "contract",
+        "reassoc",
+        "nnan",
+        "nsz",
+    },  # sums may be vectorised; infinities keep their meaning
 }
 _LOWEST = -700.0  # exp of less takes a slow path to 0
 

@@ -15,7 +15,20 @@ _GAUSSIAN, _SQUARE = 0, 1
 
 @njit(**COMPILED)
 def serve_thompson(  # type: ignore[no-untyped-def]
-    states, contexts, rewards, uniforms, arms, beta, constant, slope, n_uniform, eta, gamma, loss, edge, temperature
+    states,
+    contexts,
+    rewards,
+    uniforms,
+    arms,
+    beta,
+    constant,
+    slope,
+    n_uniform,
+    eta,
+    gamma,
+    loss,
+    edge,
+    temperature,
 ):
     """`states` (B, N) are updated in place, `arms` (B, T) receives what was played; temperature 0 is greedy."""
     n_users, n_steps, n_arms, _ = contexts.shape

@@ -30,7 +30,12 @@ class Bandit(Protocol):
 
 
 def serve(
-    bandit: Bandit, states: Floats, contexts: Floats, rewards: Floats, rng: np.random.Generator, n_uniform: int = 0
+    bandit: Bandit,
+    states: Floats,
+    contexts: Floats,
+    rewards: Floats,
+    rng: np.random.Generator,
+    n_uniform: int = 0,
 ) -> tuple[Floats, Arms]:
     """Play users side by side: `states` (B, S), `contexts` (B, T, K, d), `rewards` (B, T, K) of every arm.
 
@@ -45,7 +50,12 @@ def serve(
 
 
 def serve_step_by_step(
-    bandit: Bandit, states: Floats, contexts: Floats, rewards: Floats, rng: np.random.Generator, n_uniform: int = 0
+    bandit: Bandit,
+    states: Floats,
+    contexts: Floats,
+    rewards: Floats,
+    rng: np.random.Generator,
+    n_uniform: int = 0,
 ) -> tuple[Floats, Arms]:
     """The same with the three verbs alone."""
     states = states.copy()
@@ -58,4 +68,3 @@ def serve_step_by_step(
             state = bandit.update(state, decision, user_rewards[t, decision.arm])
         states[u] = state
     return states, arms
-

@@ -19,6 +19,7 @@ import numpy as np
 from lcb.bandits.bandit import Arms
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
+from lcb.stats import UserStats
 
 
 @dataclass(frozen=True)
@@ -48,6 +49,12 @@ class LinUCB:
 
     def start(self) -> Floats:
         return np.eye(self.n_features, self.n_features + 1).ravel() / self.ridge
+
+    def trained(self, stats: UserStats) -> Floats:
+        """The state after all rewards of a log."""
+        total = stats.total
+        inverse = np.linalg.inv(self.ridge * np.eye(self.n_features) + total.gram[0])
+        return np.concatenate([inverse, (inverse @ total.moment[0])[:, None]], axis=1).ravel()
 
     def theta(self, state: Floats) -> Floats:
         """The weights, (d,)."""

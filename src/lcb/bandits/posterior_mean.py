@@ -62,6 +62,15 @@ class PosteriorMean:
         arms = np.empty(uniforms.shape, np.int64)
         constant, slope = self.models.gaussian
         serve_posterior_mean(
-            states, contexts, rewards, uniforms, arms, self.models.beta, constant, slope, n_uniform, self.uniform
+            states,
+            contexts,
+            rewards,
+            uniforms,
+            arms,
+            self.models.beta,
+            constant,
+            slope,
+            n_uniform,
+            self.uniform,
         )
         return arms

@@ -1,6 +1,6 @@
 """Every arm alike, whatever was seen: the yardstick, and the source of unbiased logs.
 
-    p_a = 1 / K
+p_a = 1 / K
 """
 
 from __future__ import annotations

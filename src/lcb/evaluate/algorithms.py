@@ -33,13 +33,15 @@ class Algorithm:
     build: Callable[[World, np.random.Generator], Recommender]
 
 
-def _latent(make_bandit: Callable[[LatentModels], Bandit]) -> Callable[[World, np.random.Generator], Recommender]:
+def _latent(
+    make_bandit: Callable[[LatentModels], Bandit],
+) -> Callable[[World, np.random.Generator], Recommender]:
     def build(world: World, rng: np.random.Generator) -> Recommender:
         def learn(stats: UserStats, rng: np.random.Generator, last: LatentModels | None) -> LatentModels:
             n_classes = min(world.models.n_classes, stats.n_users)
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # the next training goes on from here
-                return em.fit(stats, n_classes, rng=rng, start=last, n_threads=1).models
+                return em.fit(stats, n_classes, rng=rng, start=_of_size(last, n_classes), n_threads=1).models
 
         d = world.models.n_features
         return Latent(d, make_bandit, learn, rng=rng, warmup_bandit=LinUCB(d, width=WIDTH))
@@ -47,7 +49,14 @@ def _latent(make_bandit: Callable[[LatentModels], Bandit]) -> Callable[[World, n
     return build
 
 
-def _true(make_bandit: Callable[[LatentModels], Bandit]) -> Callable[[World, np.random.Generator], Recommender]:
+def _of_size(models: LatentModels | None, n_classes: int) -> LatentModels | None:
+    """The last models, unless there were too few users then to ask for all classes."""
+    return models if models is not None and models.n_classes == n_classes else None
+
+
+def _true(
+    make_bandit: Callable[[LatentModels], Bandit],
+) -> Callable[[World, np.random.Generator], Recommender]:
     def build(world: World, rng: np.random.Generator) -> Recommender:
         return Latent(world.models.n_features, make_bandit, rng=rng, models=world.models, retrain_every=None)
 

@@ -136,9 +136,7 @@ def _run(task: _Run) -> tuple[Floats, Floats]:
         np.random.default_rng(seed)
         for seed in np.random.SeedSequence((task.seed, task.run)).spawn(1 + 2 * len(task.algorithms))
     )
-    recommenders = [
-        ALGORITHMS[name].build(task.world, seeds[2 * i]) for i, name in enumerate(task.algorithms)
-    ]
+    recommenders = [ALGORITHMS[name].build(task.world, seeds[2 * i]) for i, name in enumerate(task.algorithms)]
     regret = np.empty((len(recommenders), task.n_users))
     cpu = np.zeros(len(recommenders))
     for start in range(0, task.n_users, _BLOCK):

@@ -25,7 +25,12 @@ def paper_classes(noise: float = 0.1, n_classes: int = 5, n_features: int = 10) 
     beta = np.full((n_classes, n_features), 0.1)
     for h in range(n_classes):
         beta[h, (2 * h + np.arange(4)) % n_features] = 0.5
-    beta /= np.linalg.norm(beta, axis=1, keepdims=True)
+    return given_classes(beta / np.linalg.norm(beta, axis=1, keepdims=True), noise)
+
+
+def given_classes(beta: Floats, noise: float = 0.1) -> LatentModels:
+    """Classes with these weights (N, d), equally common and equally noisy."""
+    n_classes = len(beta)
     return LatentModels(np.full(n_classes, 1 / n_classes), beta, np.full(n_classes, noise**2))
 
 

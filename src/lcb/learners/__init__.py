@@ -59,4 +59,4 @@ def fit(
         **({"n_classes_chosen_by": "held-out users"} if held_out else {}),
         **{name: value for name, value in settings.items() if isinstance(value, str | int | float)},
     }
-    return replace(result, models=replace(result.models, provenance=provenance), held_out=held_out)
+    return replace(result, models=result.models.with_provenance(provenance), held_out=held_out)

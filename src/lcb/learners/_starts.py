@@ -51,12 +51,24 @@ def kmeans_starts(
             chosen = points[rng.choice(len(points), max(_CLUSTERED_USERS, 20 * n_classes), replace=False)]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # an empty cluster: EM falls back to the prior there
-            centres, label = kmeans2(chosen, n_classes, iter=10, minit="++", rng=rng)
+            centres, label = kmeans2(chosen, _seeds(chosen, n_classes, rng), iter=10, minit="matrix")
         if len(label) < len(points):
             label = np.argmin(
                 np.square(centres).sum(axis=1)[:, None] - 2 * centres @ points.T, axis=0
             )  # the centre nearest to each
         yield Labels(label.astype(np.intp), n_classes)
+
+
+def _seeds(points: NDArray[np.float64], n_classes: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """k-means++: each next centre is drawn in proportion to the squared distance from those before it."""
+    chosen = [points[rng.integers(len(points))]]
+    distance = np.full(len(points), np.inf)
+    for _ in range(n_classes - 1):
+        distance = np.minimum(distance, np.square(points - chosen[-1]).sum(axis=1))
+        total = distance.sum()
+        place = rng.choice(len(points), p=distance / total) if total > 0 else rng.integers(len(points))
+        chosen.append(points[place])
+    return np.array(chosen)
 
 
 def _predictive_coordinates(stats: UserStats, prior: Prior) -> NDArray[np.float64]:
@@ -66,6 +78,7 @@ def _predictive_coordinates(stats: UserStats, prior: Prior) -> NDArray[np.float6
     size = total.gram[0] / total.count[0]
     root = np.linalg.cholesky(size + 1e-9 * max(np.trace(size), 1e-300) * np.eye(len(size)))
     coefficients = np.linalg.solve(
-        precision + stats.gram.astype(np.float64), (precision @ mean + stats.moment.astype(np.float64))[..., None]
+        precision + stats.gram.astype(np.float64),
+        (precision @ mean + stats.moment.astype(np.float64))[..., None],
     )[..., 0]
     return np.asarray(coefficients @ root)

@@ -64,8 +64,10 @@ def fit(
     _check(stats, n_classes, variance, n_starts, max_steps, tol)
     prior = prior or Prior.scaled(stats)
     shared = variance == "shared"
-    if start is not None and start.n_classes != n_classes:
-        raise InputError(f"start has {start.n_classes} classes, n_classes={n_classes}; ask for the same number")
+    if start is not None:
+        start.check_features(stats)
+        if start.n_classes != n_classes:
+            raise InputError(f"start has {start.n_classes} classes, n_classes={n_classes}; ask for the same number")
 
     with parallel.threads(n_threads) as map_spans:
         sample = sample_users(stats, rng)
@@ -161,7 +163,7 @@ def _expected_sums(
     spans = [slice(i, min(i + SPAN, stats.n_users)) for i in range(0, stats.n_users, SPAN)]
     parts = map_spans(lambda span: _span_sums(stats.packed, weights, log_pi, span), spans)
     if len(parts) == 1:
-        return parts[0]  # type: ignore[no-any-return]
+        return parts[0]
     return sum(part[0] for part in parts), sum(part[1] for part in parts), sum(part[2] for part in parts)
 
 

@@ -69,7 +69,7 @@ class Latent:
         self.n_warmup_users = 0 if models is not None else n_warmup_users
         self.retrain_every = retrain_every
         self.n_uniform_steps, self.train_on = n_uniform_steps, train_on
-        self.warmup = {"pooled": Pooled, "individual": Individual}[warmup](warmup_bandit or LinUCB(n_features))
+        self.warmup = (Pooled if warmup == "pooled" else Individual)(warmup_bandit or LinUCB(n_features))
         self.versions: list[LatentModels] = []
         self._bandits: list[Bandit] = []
         self._users: dict[Hashable, _User] = {}
@@ -126,9 +126,7 @@ class Latent:
         if self.train_on == "all" or known.n_steps <= self.n_uniform_steps:
             self._data.add([user], decision.x[None], np.array([reward], float))
 
-    def serve(
-        self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator
-    ) -> Arms:
+    def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
         """New users, one after another, each through all its steps; compiled where the bandit is."""
         arms = np.empty(contexts.shape[:2], np.int64)
         i = 0

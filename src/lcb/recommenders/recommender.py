@@ -25,9 +25,7 @@ class Recommender(Protocol):
 
     def update(self, user: Hashable, decision: Decision, reward: float) -> None: ...
 
-    def serve(
-        self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator
-    ) -> Arms: ...
+    def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms: ...
 
 
 def serve_step_by_step(

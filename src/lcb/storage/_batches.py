@@ -123,9 +123,7 @@ def _value_type(kind: Any) -> Any:
 
 def _is_number(kind: Any) -> bool:
     is_a = pa.types
-    return bool(
-        is_a.is_integer(kind) or is_a.is_floating(kind) or is_a.is_decimal(kind) or is_a.is_boolean(kind)
-    )
+    return bool(is_a.is_integer(kind) or is_a.is_floating(kind) or is_a.is_decimal(kind) or is_a.is_boolean(kind))
 
 
 def _is_string(kind: Any) -> bool:

@@ -78,7 +78,7 @@ def check_csv_cells(path: str, n_cells: int) -> None:
 def json_record(line: bytes, place: Place, index: int) -> dict[str, Any]:
     """One line as a JSON object."""
     try:
-        record = json.loads(line.decode("utf-8-sig"))
+        record = json.loads(line.decode("utf-8-sig"), object_pairs_hook=_without_doubles)
     except UnicodeDecodeError:
         raise place.error(index, "is not UTF-8 text; save the file as UTF-8") from None
     except (ValueError, RecursionError) as error:
@@ -112,6 +112,13 @@ def json_batch(lines: Sequence[bytes], schema: Any, place: Place) -> Any:
                 came = short(record[name])
                 raise place.error(index, f"{name} is {came}; {wanted}, {MEND}") from None
     return pa.record_batch({field.name: pa.array(columns[field.name], _patient(field)) for field in schema})
+
+
+def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        raise ValueError("a name stands in it twice")
+    return record
 
 
 class _Unfit(Exception):

@@ -18,9 +18,7 @@ class Header:
     numeric: Sequence[str]  # those that look like numbers, to be proposed
     lists: Sequence[str] = ()
 
-    def choose(
-        self, columns: Sequence[str], user_columns: Sequence[str]
-    ) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    def choose(self, columns: Sequence[str], user_columns: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
         """The columns of the arm's features and of the user's: those named, or else the lists."""
         self._check("user", "reward")
         arm = tuple(columns) or (("x",) if "x" in self.lists else ())
@@ -28,9 +26,7 @@ class Header:
         if not arm:
             raise InputError(self._propose())
         if not user and "user_x" in self.names:
-            raise InputError(
-                f"{self.path} column user_x holds no lists; rename it, or use --user-columns user_x"
-            )
+            raise InputError(f"{self.path} column user_x holds no lists; rename it, or use --user-columns user_x")
         self._check(*arm, *user)
         self._check_features("columns", columns)
         self._check_features("user_columns", user_columns)
@@ -51,17 +47,13 @@ class Header:
             if name in ("user", "reward"):
                 raise InputError(f"{option} has {name}, which is no feature of {self.path}; leave it out")
             if name in self.lists:
-                raise InputError(
-                    f"{self.path} column {name} holds lists; leave it out of {option}, x is read unasked"
-                )
+                raise InputError(f"{self.path} column {name} holds lists; leave it out of {option}, x is read unasked")
             if list(columns).count(name) > 1:
                 raise InputError(f"{option} has {name} more than once in {self.path}; name each column once")
 
     def _propose(self) -> str:
         names = [name for name in self.numeric if name not in ("user", "reward")][:20]
         if not names:
-            return one_line(
-                f"{self.path} has no list column x and no numeric column to name; add features to it"
-            )
+            return one_line(f"{self.path} has no list column x and no numeric column to name; add features to it")
         example = f"name the feature columns, for example --columns {','.join(names)}"
         return one_line(f"{self.path} has no list column x; {example}")

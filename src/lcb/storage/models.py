@@ -24,10 +24,10 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-import lcb
 from lcb.errors import ModelError, OutputError
 from lcb.events import Floats
 from lcb.models import LatentModels
+from lcb.version import __version__
 
 _FORMAT = "lcb-models"
 _VERSION = 1
@@ -61,6 +61,18 @@ def save_models(models: LatentModels, folder: str | os.PathLike[str], *, overwri
         raise OutputError(f"{folder} could not be written ({error.strerror or error}); {remedy}") from None
 
 
+def check_models_folder(folder: str | os.PathLike[str]) -> None:
+    """Refuse a folder that `save_models` could not write, before work is spent on what should go there."""
+    place = Path(folder)
+    if place.is_dir():
+        _check_replaceable(place, overwrite=True)
+    elif place.exists():
+        raise OutputError(f"{place} is a file; give the path of a folder")
+    nearest = next(path for path in (place.absolute(), *place.absolute().parents) if path.exists())
+    if not (nearest.is_dir() and os.access(nearest, os.W_OK)):
+        raise OutputError(f"{folder} cannot be made under {nearest}; check its permissions, or give another folder")
+
+
 def load_models(folder: str | os.PathLike[str]) -> LatentModels:
     """Read the models of a folder; refuses anything but what `save_models` wrote, bit for bit."""
     place = Path(folder)
@@ -74,17 +86,12 @@ def load_models(folder: str | os.PathLike[str]) -> LatentModels:
     except OSError as error:
         raise ModelError(f"{folder} could not be read ({error.strerror}); check its permissions") from None
     if _sha256(data) != manifest["sha256"]:
-        raise ModelError(
-            f"{folder} is damaged: its tensors have another sha256 than its manifest says; {_AGAIN}"
-        )
+        raise ModelError(f"{folder} is damaged: its tensors have another sha256 than its manifest says; {_AGAIN}")
     tensors = _tensors(data, manifest, folder)
     try:
-        models = LatentModels(
-            **tensors, features=tuple(manifest["features"]), provenance=manifest["provenance"]
-        )
+        return LatentModels(**tensors, features=tuple(manifest["features"]), provenance=manifest["provenance"])
     except ModelError as error:
         raise ModelError(f"{folder} holds no models: {error}; {_AGAIN}") from None
-    return _with_pi(models, tensors["pi"])
 
 
 # Writing
@@ -109,7 +116,7 @@ def _manifest(models: LatentModels, tensors: bytes) -> bytes:
         "features": list(models.features),
         "provenance": provenance,
         "sha256": _sha256(tensors),
-        "lcb": lcb.__version__,
+        "lcb": __version__,
     }
     return json.dumps(manifest | {"manifest_sha256": _seal(manifest)}, indent=2).encode()
 
@@ -204,14 +211,10 @@ def _read_manifest(place: Path) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not JSON ({error}); {_AGAIN}") from None
     if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
-        raise ModelError(
-            f"{path} is not of format {_FORMAT}; give a folder that save_models or `lcb learn` wrote"
-        )
+        raise ModelError(f"{path} is not of format {_FORMAT}; give a folder that save_models or `lcb learn` wrote")
     if manifest.get("format_version") != _VERSION:
         came = manifest.get("format_version")
-        raise ModelError(
-            f"{path} has format_version {came!r}, wanted {_VERSION}; install the lcb that wrote it"
-        )
+        raise ModelError(f"{path} has format_version {came!r}, wanted {_VERSION}; install the lcb that wrote it")
     seal = manifest.pop("manifest_sha256", None)
     for key, kind in _KEYS.items():
         if not isinstance(manifest.get(key), kind):
@@ -238,15 +241,6 @@ def _tensors(data: bytes, manifest: dict[str, Any], folder: str | os.PathLike[st
     if len(features) != n_features:
         raise ModelError(f"{folder} names {len(features)} features of {n_features}; {_AGAIN}")
     return tensors
-
-
-def _with_pi(models: LatentModels, pi: Floats) -> LatentModels:
-    """`LatentModels` divides pi by its sum, which may move the last bit; put back what was saved."""
-    if np.allclose(models.pi, pi, rtol=1e-14, atol=0):
-        saved = np.array(pi)
-        saved.setflags(write=False)
-        object.__setattr__(models, "pi", saved)
-    return models
 
 
 def _tensors_name(sha256: str) -> str:

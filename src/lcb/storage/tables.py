@@ -8,8 +8,8 @@ Each row is one event:
     x         a list of numbers, the features of the arm taken; or, with `columns`, one column each
     user_x    a list of numbers, the features of the user, if any; or, with `user_columns`, one column each
 
-The user's features are crossed with the arm's (`lcb.features.cross`).  Rows are read about 65,536 at a time:
-memory grows with users, never with events.
+The user's features are crossed with the arm's (`lcb.features.cross`).  Rows are read in batches, 65,536 of
+Parquet or a few megabytes of text: memory grows with users, never with events.
 """
 
 from __future__ import annotations
@@ -95,8 +95,14 @@ class _Sums:
         self.n_rows += batch.num_rows
 
     def _check(self, x: Floats, features: Sequence[str], reward: Floats, place: Place) -> None:
-        where = {"place": place.path, "first_row": place.first_row}
-        check_rows(x, reward, features=features, reward_range=self.reward_range, **where)  # type: ignore[arg-type]
+        check_rows(
+            x,
+            reward,
+            place=place.path,
+            first_row=place.first_row,
+            features=features,
+            reward_range=self.reward_range,
+        )
 
     def _start(self, batch: Any, place: Place) -> StatsBuilder:
         self.arm = _feature_names(batch, self.table.arm, place)
@@ -118,9 +124,8 @@ def _users(column: Any, place: Place) -> tuple[Index, list[int | str]]:
         row = int(np.argmax(codes == first_failing(coded.dictionary, _decodes)))
         raise place.error(row, "user is not UTF-8 text; save the file as UTF-8") from None
     if "" in users:
-        raise place.error(
-            int(np.argmax(codes == users.index(""))), f"user is empty; every row needs one, {MEND}"
-        )
+        row = int(np.argmax(codes == users.index("")))
+        raise place.error(row, f"user is empty; every row needs one, {MEND}")
     return codes, users
 
 
@@ -164,15 +169,15 @@ def _numbers(column: Any, name: str, place: Place) -> Floats:
     """One column of numbers, truth values or, in a CSV, text."""
     column = _plain(column)
     _check_present(column, name, place)
-    if pa.types.is_string(column.type):
-        if not _parses(column):
-            row = first_failing(column, _parses)
-            cell = column[row].as_buffer().to_pybytes().decode(errors="replace").strip()
-            raise place.error(
-                row, f"{name} is {short(cell) if cell else 'empty'}; a number is wanted, {MEND}"
-            )
-        column = _parsed(column)
-    return _as_floats(column)
+    if not pa.types.is_string(column.type):
+        return _as_floats(column)
+    try:
+        return _as_floats(_parsed(column))
+    except pa.ArrowInvalid:
+        row = first_failing(column, _parses)
+        cell = column[row].as_buffer().to_pybytes().decode(errors="replace").strip()
+        came = short(cell) if cell else "empty"
+        raise place.error(row, f"{name} is {came}; a number is wanted, {MEND}") from None
 
 
 def _parsed(text: Any) -> Any:

@@ -1,0 +1,30 @@
+"""Every picture: a figure in a report and a live chart are the same function.
+
+    heat_map(models)            the classes: a row each, a column per feature
+    regret_by_users(curves)     regret per user as users come, with a band of +- 2 standard errors
+    regret_by_steps(curves)     the same against the number of interactions per user
+    bars(rows, x_title)         a comparison, the value printed at each bar
+    posterior_path(posterior)   how sure one can be of a new user's class, reward by reward
+    save(chart, "regret.png")   as .png, .svg, .html that works offline, or .json (Vega-Lite)
+
+Altair and vl-convert come with the extra `plots` and are loaded when a chart is drawn, not before.
+"""
+
+from __future__ import annotations
+
+from lcb.charts.bars import bars
+from lcb.charts.classes import heat_map, posterior_path
+from lcb.charts.curve import Curve
+from lcb.charts.regret import regret_by_steps, regret_by_users
+from lcb.charts.save import require, save
+
+__all__ = [
+    "Curve",
+    "bars",
+    "heat_map",
+    "posterior_path",
+    "regret_by_steps",
+    "regret_by_users",
+    "require",
+    "save",
+]

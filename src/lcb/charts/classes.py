@@ -1,0 +1,128 @@
+"""The latent classes: what each one likes, and which one a new user turns out to be of."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lcb.charts.axes import ladder
+from lcb.charts.formats import number, number_format, percent
+from lcb.charts.labels import LINE, apart, check_names, end_labels
+from lcb.charts.style import AREAS, DIVERGING, GREY, SEQUENTIAL, dressed, inline, load_altair
+from lcb.errors import InputError
+from lcb.events import Floats
+from lcb.models import LatentModels
+
+if TYPE_CHECKING:
+    import altair as alt
+
+
+def heat_map(models: LatentModels, title: str | None = None) -> alt.LayerChart:
+    """The classes as a heat map: a row per class with its share and noise, a column per feature.
+
+    The colours diverge around 0 when signs are mixed; up to 25 features the weight is printed in its cell.
+    """
+    alt = load_altair()
+    largest = float(np.abs(models.beta).max()) or 1.0
+    low, colours = (-largest, DIVERGING) if models.beta.min() < 0 else (0.0, SEQUENTIAL)
+    printed = models.n_features <= 25
+    step = 8 + max(36, 7 * len(number(-largest, largest))) if printed else 15
+    data = inline(
+        name=np.repeat(_class_labels(models), models.n_features),
+        feature=models.features * models.n_classes,
+        weight=models.beta.ravel(),
+        text=[number(weight, largest) for weight in models.beta.ravel().tolist()],
+        ink=_ink((models.beta.ravel() - low) / (largest - low), colours),
+    )
+    angle = 0 if 7 * max(map(len, models.features)) <= step else -45 if printed else -90
+    x, y = (alt.X("feature:N", sort=None, title=None), alt.Y("name:N", sort=None, title=None))
+    x = x.axis(labelAngle=angle, labelLimit=240, labelOverlap=False, domain=False)
+    base = alt.Chart(data).encode(x=x, y=y.axis(domain=False))
+    length = float(np.clip(28 * models.n_classes - 18, 50, 200))
+    colour = alt.Color("weight:Q").scale(domain=[low, largest], range=colours)
+    colour = colour.legend(gradientLength=length, values=sorted({low, 0.0, largest}), format=number_format(largest))
+    hints = ["name:N", "feature:N", "weight:Q"]
+    layers = [base.mark_rect(stroke="white").encode(color=colour, tooltip=hints)]
+    if printed:
+        layers.append(base.mark_text(fontSize=11).encode(text="text:N", color=alt.Color("ink:N", scale=None)))
+    chart = alt.layer(*layers).resolve_scale(color="independent")
+    return dressed(chart, title, width=alt.Step(step), height=alt.Step(28))
+
+
+def posterior_path(
+    posterior: ArrayLike, title: str | None = None, labels: Sequence[str] | None = None
+) -> alt.LayerChart:
+    """How the class probabilities (steps + 1, N) of one new user move: row t holds once t rewards are seen.
+
+    The eight classes that ever were most probable have a band each; the others share a grey one.
+    """
+    alt = load_altair()
+    paths, names = _bands(np.asarray(posterior, dtype=np.float64), labels)
+    width, height, steps = 460, max(260, LINE * len(names)), len(paths)
+    stride = int(ladder(max(steps / 12, 1), 10 * steps)[0])  # ticks only where a row begins
+    paths = np.vstack([paths, paths[-1:]])  # so that the last row, too, has a width
+    tops = 1 - np.cumsum(paths, axis=1) + paths
+    data = inline(
+        name=names * len(paths),
+        seen=np.repeat(np.arange(len(paths)), len(names)),
+        probability=paths.ravel(),
+        low=(tops - paths).clip(0).ravel(),
+        high=tops.ravel(),
+    )
+    colour = alt.Color("name:N", legend=None).scale(domain=names, range=[*AREAS, GREY][: len(names)])
+    x = alt.X("seen:Q", title="rewards seen from this user").scale(domain=[0, steps], nice=False)
+    y = alt.Y("low:Q", title="probability of each class").scale(domain=[0, 1])
+    area = alt.Chart(data).mark_area(interpolate="step-after", stroke="white", strokeWidth=0.7)
+    area = area.encode(
+        x=x.axis(values=list(range(0, steps, stride)), format=",d", grid=False),
+        y=y.axis(values=[0, 0.25, 0.5, 0.75, 1], labelExpr="100 * datum.value + ' %'"),
+        y2="high:Q",
+        color=colour,
+        tooltip=["name:N", "seen:Q", alt.Tooltip("probability:Q", format=".3f")],
+    )
+    texts = [f"{name} · {percent(p)}" for name, p in zip(names, paths[-1], strict=True)]
+    middles = np.minimum.accumulate((tops - paths / 2)[-1])[::-1]  # from the bottom up, as labels are placed
+    places = apart(middles, (0.0, 1.0), False, height)
+    columns = {"name": names[::-1], "text": texts[::-1], "value": middles, "place": places}
+    texts_layer = end_labels(steps / width, colour, [float(steps)] * len(names), **columns)
+    return dressed(alt.layer(area, *texts_layer), title, width=width, height=height)
+
+
+def _class_labels(models: LatentModels) -> list[str]:
+    noise = np.sqrt(models.sigma2)
+    rows = zip(models.pi, noise, strict=True)
+    texts = (f"{percent(share)} · noise {number(sd, noise.max())}" for share, sd in rows)
+    return [f"class {h} · {text}" for h, text in enumerate(texts, start=1)]
+
+
+def _ink(places: Floats, colours: Sequence[str]) -> list[str]:
+    """White where it can be read on the colour at that place in [0, 1] of the scale, elsewhere black."""
+    stops = np.array([[int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)] for colour in colours])
+    channels = [np.interp(places * (len(stops) - 1), range(len(stops)), stop) ** 2.2 for stop in stops.T]
+    luminance = np.array([0.2126, 0.7152, 0.0722]) @ channels
+    return ["#ffffff" if 1.05 / (value + 0.05) > 3.5 else "#000000" for value in luminance]
+
+
+def _bands(posterior: Floats, labels: Sequence[str] | None) -> tuple[Floats, list[str]]:
+    """The classes with a band (steps + 1, at most 9) and their names."""
+    if posterior.ndim != 2 or not posterior.size:
+        raise InputError(f"the posterior has shape {posterior.shape}; send (steps + 1, N), a row per step")
+    wrong = ~(np.isclose(posterior.sum(axis=1), 1, atol=1e-6) & (posterior >= 0).all(axis=1))
+    if wrong.any():
+        row = posterior[np.argmax(wrong)]
+        came = f"row {np.argmax(wrong)} of the posterior sums to {row.sum():g}, with smallest {row.min():g}"
+        raise InputError(f"{came}; send probabilities, which are >= 0 and sum to 1")
+    n_classes = posterior.shape[1]
+    names = [f"class {h + 1}" for h in range(n_classes)] if labels is None else list(labels)
+    if len(names) != n_classes:
+        raise InputError(f"{len(names)} labels for {n_classes} classes; send one per class")
+    check_names(names, "classes")
+    if n_classes <= len(AREAS):
+        return posterior, names
+    kept = np.sort(np.argsort(-posterior.max(axis=0), kind="stable")[: len(AREAS)])
+    rest = 1 - posterior[:, kept].sum(axis=1, keepdims=True)
+    names = [*(names[h] for h in kept), f"{n_classes - len(kept)} others"]
+    return np.hstack([posterior[:, kept], rest.clip(0)]), names

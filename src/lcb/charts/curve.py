@@ -1,0 +1,40 @@
+"""What a regret chart draws: one algorithm, its mean regret and how sure one is of it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from lcb.errors import InputError
+from lcb.events import Floats
+
+
+@dataclass(frozen=True, eq=False)
+class Curve:
+    """The regret of one algorithm: its mean and standard error `at` each number of users or steps.
+
+    A single run has no standard error: send NaN at every place, and the line has no band.
+
+    >>> Curve("lcb", at=[50, 100], mean=[4.1, 2.8], se=[0.1, 0.1]).algorithm
+    'lcb'
+    """
+
+    algorithm: str
+    at: Sequence[float] | Floats
+    mean: Sequence[float] | Floats
+    se: Sequence[float] | Floats
+
+    def __post_init__(self) -> None:
+        n, n_means, n_errors = len(self.at), len(self.mean), len(self.se)
+        if n == 0 or n_means != n or n_errors != n:
+            came = f"curve {self.algorithm} has {n} places, {n_means} means and {n_errors} standard errors"
+            raise InputError(f"{came}; send as many of each, and at least one")
+        se = np.asarray(self.se, dtype=np.float64)
+        known = (np.isfinite(se) & (se >= 0)).all()
+        if not np.isfinite([*self.at, *self.mean]).all() or not (known or np.isnan(se).all()):
+            raise InputError(
+                f"curve {self.algorithm} has a value that is not finite, or a standard error below 0; "
+                "drop such places, and for a single run send a standard error of NaN at every place"
+            )

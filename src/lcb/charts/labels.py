@@ -1,0 +1,53 @@
+"""Names beside what they name, in place of a legend: each its own, and none over another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lcb.charts.style import INK, inline, load_altair
+from lcb.errors import InputError
+from lcb.events import Floats
+
+LINE = 16  # pixels from one label to the next
+
+
+def check_names(names: Sequence[str], what: str) -> None:
+    if not names:
+        raise InputError(f"there are no {what} to draw; send at least one")
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise InputError(f"two {what} are named {twice}; give each a name of its own")
+
+
+def apart(values: Floats, ends: tuple[float, float], log: bool, pixels: int) -> Floats:
+    """The values moved as little as can be, in the same order, so that labels there do not overlap.
+
+    >>> apart(np.array([10.0, 11.0, 60.0]), (0.0, 64.0), log=False, pixels=320)  # labels take 16 pixels
+    array([ 8.9, 12.1, 60. ])
+    """
+    from scipy.optimize import isotonic_regression
+
+    to, back = (np.log, np.exp) if log else (np.asarray, np.asarray)
+    low, high = to(ends)
+    order = np.argsort(values, kind="stable")
+    room = min(LINE / pixels, 1 / max(len(values) - 1, 1)) * np.arange(len(values))
+    level = isotonic_regression((to(values)[order] - low) / (high - low) - room).x
+    places = np.empty(len(values))
+    places[order] = np.clip(level, 0, 1 - room[-1]) + room
+    return np.asarray(back(low + (high - low) * places))
+
+
+def end_labels(pixel: float, colour: Any, end: Sequence[float], **columns: Any) -> list[Any]:
+    """Each `text` at its `place` right of the plot, with a line to the `end` and `value` of what it names."""
+    alt = load_altair()
+    near, beyond = ([max(end) + n * pixel] * len(end) for n in (16, 21))
+    data = inline(end=end, near=near, beyond=beyond, **columns)
+    leader = alt.Chart(data).mark_rule(strokeWidth=1.5)
+    text = alt.Chart(data).mark_text(align="left", baseline="middle", fontSize=12, color=INK)
+    return [
+        leader.encode(x="end:Q", x2="near:Q", y="value:Q", y2="place:Q", color=colour),
+        text.encode(x="beyond:Q", y="place:Q", text="text:N"),
+    ]

@@ -1,0 +1,68 @@
+"""Regret per user as lines with bands of +- 2 standard errors, each named at its end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lcb.charts.axes import axis_and_scale, axis_ends
+from lcb.charts.curve import Curve
+from lcb.charts.formats import number
+from lcb.charts.labels import LINE, apart, check_names, end_labels
+from lcb.charts.style import dressed, inline, line_styles, load_altair
+
+if TYPE_CHECKING:
+    import altair as alt
+
+
+def regret_by_users(curves: Sequence[Curve], title: str | None = None) -> alt.LayerChart:
+    """Averaged per-user regret against the number of users (Figure 2a of the paper)."""
+    return _regret(curves, "number of users", title, points=False)
+
+
+def regret_by_steps(curves: Sequence[Curve], title: str | None = None) -> alt.LayerChart:
+    """Averaged per-user regret against the interactions per user, T_u (Figure 2b of the paper)."""
+    return _regret(curves, "interactions per user", title, points=True)
+
+
+def _regret(curves: Sequence[Curve], x_title: str, title: str | None, points: bool) -> Any:
+    """A line, band and label per curve; a log axis when the largest mean is over 5 times the smallest."""
+    alt = load_altair()
+    names = [curve.algorithm for curve in curves]
+    check_names(names, "curves")
+    series = ([curve.at, curve.mean, curve.se] for curve in curves)
+    at, mean, se = np.concatenate([np.asarray(column, dtype=np.float64) for column in series], axis=1)
+    log = bool(mean.min() > 0 and mean.max() > 5 * mean.min())
+    width, height, right = 460, max(320, LINE * len(curves)), float(at.max()) or 1.0
+    banded, half = ~np.isnan(se), 2 * np.nan_to_num(se)  # a single run has no standard error
+    low, high = mean - half, mean + half
+    ends = axis_ends(np.concatenate([mean if log else low, high]), log)
+    low = np.maximum(low, ends[0])  # a log axis has no room for a band that reaches 0
+    owner = np.repeat(names, [len(curve.at) for curve in curves])
+    colours, dashes = line_styles(names)
+    colour = alt.Color("name:N", legend=None).scale(domain=names, range=colours)
+    dash = alt.StrokeDash("name:N", legend=None).scale(domain=names, range=dashes)
+    x = alt.X("at:Q", title=x_title).scale(domain=[0, right], nice=False)
+    y = {"title": "averaged per-user regret", **axis_and_scale(ends, log)}
+    band = {
+        "low": np.where(banded, low, None),
+        "high": np.where(banded, high, None),
+    }  # null: nothing is drawn
+    base = alt.Chart(inline(name=owner, at=at, mean=mean, **band))
+    base = base.encode(x=x.axis(grid=False, tickCount=6, tickMinStep=1), color=colour)
+    line = base.mark_line(strokeWidth=2).encode(y=alt.Y("mean:Q", **y), strokeDash=dash)
+    area = base.mark_area(opacity=0.16).encode(y=alt.Y("low:Q", **y), y2="high:Q")
+    layers = [area, line] if banded.any() else [line]
+    if points or any(len(curve.at) == 1 for curve in curves):  # one place alone draws no line
+        point = base.mark_point(filled=True, size=36, opacity=1)
+        layers.append(point.encode(y=alt.Y("mean:Q", **y), tooltip=["name:N", "at:Q", "mean:Q"]))
+    last = [max(zip(curve.at, curve.mean, strict=True)) for curve in curves]
+    values = np.array([value for _, value in last], dtype=np.float64)
+    texts = [f"{name} · {number(value, value)}" for name, value in zip(names, values, strict=True)]
+    places = apart(values, ends, log, height)
+    labels = {"name": names, "text": texts, "value": values, "place": places}
+    layers += end_labels(right / width, colour, [float(end) for end, _ in last], **labels)
+    note = ", ".join(["log scale"] * log + ["bands of ± 2 standard errors"] * bool(half.any()))
+    return dressed(alt.layer(*layers), title, note, width=width, height=height)

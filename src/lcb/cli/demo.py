@@ -1,0 +1,100 @@
+"""`lcb demo`: the whole idea in the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lcb.cli.output import console, make_folder
+from lcb.cli.show import class_table
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.console import Console
+
+    from lcb.evaluate.readers import Readers
+    from lcb.models import LatentModels
+
+_READERS_SHOWN = 2
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the figures.")] = Path("demo"),
+    readers: Annotated[int, typer.Option(help="New readers in the comparison.")] = 1000,
+    seed: Annotated[int, typer.Option(help="Seed of the generated world.")] = 0,
+) -> None:
+    """Learn from generated readers, serve new ones in the terminal, draw what happened.
+
+    \b
+    Example:
+      lcb demo --out demo
+    """
+    import numpy as np
+
+    from lcb import charts
+    from lcb.experiments import demo as story
+    from lcb.progress import bar
+    from lcb.storage.models import save_models
+
+    charts.require()
+    make_folder(out)
+    rng, terminal = np.random.default_rng(seed), console()
+    world = story.world(rng)
+    with bar() as progress:
+        stats = story.past_log(world, story.N_PAST, rng)
+        models = story.learn(stats, rng, progress).models
+    save_models(models, out / "models", overwrite=True)
+    charts.save(charts.heat_map(models, title="What kinds of readers there are"), out / "classes.png")
+    terminal.print(
+        f"{models.n_classes} classes learned from {stats.n_events:,} clicks and passes of {stats.n_users:,} readers"
+    )
+    terminal.print(class_table(models, terminal.width))
+    for _ in range(_READERS_SHOWN):
+        posterior = _serve_one(world, models, rng, terminal)
+    charts.save(charts.posterior_path(posterior, title="What is believed of one new reader"), out / "new-reader.png")
+    rates = story.clicks_per_reader(world, models, stats, readers, rng)
+    _compare(rates, terminal)
+    rows = [(name, float(rate.mean())) for name, rate in rates.items()]
+    title = f"Clicks per offer, {readers:,} new readers of {story.N_STEPS} steps"
+    charts.save(charts.bars(rows, "click-through rate", title=title), out / "clicks.png")
+    terminal.print(f"figures and models in {out}: classes.png, new-reader.png, clicks.png, models/")
+
+
+def _serve_one(world: Readers, models: LatentModels, rng: np.random.Generator, terminal: Console) -> np.ndarray:
+    import numpy as np
+
+    from lcb.evaluate.readers import KINDS
+    from lcb.experiments import demo as story
+
+    label, steps = story.serve_reader(world, models, rng)
+    terminal.print(f"\na new reader comes; secretly of the kind “{list(KINDS)[label]}”\n")
+    posterior = [models.pi]
+    for t, step in enumerate(steps, start=1):
+        posterior.append(step.posterior)
+        believed = int(step.posterior.argmax())
+        filled = round(20 * float(step.posterior[believed]))
+        terminal.print(
+            f"{t:3}  {', '.join(step.categories):34} {'opened' if step.clicked else '  -   '}"
+            f"   class {believed + 1} {'█' * filled}{'░' * (20 - filled)} {step.posterior[believed]:4.0%}",
+            soft_wrap=True,
+        )
+    return np.array(posterior)
+
+
+def _compare(rates: dict[str, np.ndarray], terminal: Console) -> None:
+    import numpy as np
+    from rich import box
+    from rich.table import Table
+
+    base = rates["linucb-population"]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="\nclicks per offer, the same new readers for all")
+    for title in ("recommender", "clicks", "± se", "against linucb-population (95 %)"):
+        table.add_column(title, justify="left" if title == "recommender" else "right", no_wrap=True)
+    for name, rate in rates.items():
+        difference = rate - base
+        half = 1.96 * difference.std(ddof=1) / np.sqrt(len(rate))
+        against = "" if rate is base else f"{difference.mean() / base.mean():+.0%} ± {half / base.mean():.0%}"
+        table.add_row(name, f"{rate.mean():.3f}", f"{rate.std(ddof=1) / np.sqrt(len(rate)):.3f}", against)
+    terminal.print(table)

@@ -1,0 +1,60 @@
+"""Figure 2b: averaged per-user regret against the number of interactions per user.
+
+1000 users, T_u from 10 to 100.  The paper reports that Individual LinUCB overtakes Population LinUCB beyond T_u = 40
+and that LCB stays far below both.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lcb import charts
+from lcb.evaluate.simulate import Simulation, simulate
+from lcb.evaluate.world import World, paper_classes
+from lcb.progress import Progress, silent
+
+N_USERS, N_ARMS = 1000, 20
+STEPS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
+
+
+def run(n_runs: int = 10, seed: int = 0, progress: Progress = silent) -> list[Simulation]:
+    world = World(paper_classes(), n_arms=N_ARMS)
+    simulations = []
+    for done, n_steps in enumerate(STEPS):
+        progress("numbers of steps", done, len(STEPS))
+        simulations.append(simulate(world, n_users=N_USERS, n_steps=n_steps, n_runs=n_runs, seed=seed, progress=silent))
+    return simulations
+
+
+def draw(simulations: list[Simulation]) -> Any:
+    steps = [simulation.settings["steps"] for simulation in simulations]
+    curves = []
+    for results in zip(*(simulation.results for simulation in simulations), strict=True):
+        means, errors = [result.regret_per_user for result in results], [result.se for result in results]
+        curves.append(charts.Curve(results[0].algorithm, steps, means, errors))
+    runs = simulations[0].settings["runs"]
+    return charts.regret_by_steps(curves, title=f"Averaged per-user regret by steps per user ({runs} runs)")
+
+
+def to_json(simulations: list[Simulation]) -> dict[str, Any]:
+    return {"steps": [simulation.to_json() for simulation in simulations]}
+
+
+def summary(simulations: list[Simulation]) -> list[str]:
+    """One row per algorithm, and where Individual overtakes Population."""
+    steps = [simulation.settings["steps"] for simulation in simulations]
+    lines = ["T_u               " + "".join(f"{n:8}" for n in steps)]
+    for results in zip(*(simulation.results for simulation in simulations), strict=True):
+        lines.append(f"{results[0].algorithm:18}" + "".join(f"{result.regret_per_user:8.2f}" for result in results))
+    overtaken = [simulation.settings["steps"] for simulation in simulations if _individual_leads(simulation)]
+    lines.append(
+        f"linucb-individual is below linucb-population from T_u = {overtaken[0]} (the paper: beyond 40)"
+        if overtaken
+        else "linucb-individual stays above linucb-population (the paper: below it beyond T_u = 40)"
+    )
+    return lines
+
+
+def _individual_leads(simulation: Simulation) -> bool:
+    regret = {result.algorithm: result.regret_per_user for result in simulation.results}
+    return regret["linucb-individual"] < regret["linucb-population"]

@@ -1,0 +1,40 @@
+"""Weights of given classes in a CSV: one row per class, one number per feature, no header."""
+
+from __future__ import annotations
+
+import csv
+import os
+
+import numpy as np
+
+from lcb.errors import InputError
+from lcb.events import Floats
+
+
+def read_weights(path: str | os.PathLike[str]) -> Floats:
+    """The weights as (N, d)."""
+    try:
+        with open(path, newline="", encoding="utf-8") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} could not be read ({error}); give a CSV with one row of weights per class") from None
+    if not rows:
+        raise InputError(f"{path} is empty; give one row of weights per class")
+    for number, row in enumerate(rows, start=1):
+        if len(row) != len(rows[0]):
+            raise InputError(
+                f"{path} row {number} has {len(row)} weights, row 1 has {len(rows[0])}; give every class all features"
+            )
+        for column, cell in enumerate(row, start=1):
+            if not _is_finite(cell):
+                raise InputError(
+                    f"{path} row {number} column {column} is {cell!r}; every weight must be a finite number (no header)"
+                )
+    return np.array(rows, dtype=np.float64)
+
+
+def _is_finite(cell: str) -> bool:
+    try:
+        return bool(np.isfinite(float(cell)))
+    except ValueError:
+        return False

@@ -1,0 +1,33 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+COMMANDS = ("learn", "show", "simulate", "reproduce", "demo")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_shows_an_example(lcb, command):
+    outcome = lcb(command, "--help")
+    assert outcome.code == 0
+    assert "Example:" in outcome.out
+    assert f"lcb {command}" in outcome.out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_page_of_commands_says_what_help_says(lcb, command, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
+    page = (ROOT / "docs" / "cli.md").read_text()
+    assert f"```text\n{lcb(command, '--help').out.strip()}\n```" in page, "rewrite it with: scripts/write-cli-page"
+
+
+def test_the_version_is_printed(lcb):
+    from lcb import __version__
+
+    assert lcb("--version").out == f"lcb {__version__}\n"
+
+
+def test_an_unknown_command_is_refused(lcb):
+    assert lcb("fly").code == 2

@@ -1,0 +1,138 @@
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import lcb as library
+from conftest import largest_error
+from lcb.evaluate.world import paper_classes
+
+
+def test_a_log_becomes_classes_that_can_be_shown(lcb, events, tmp_path):
+    learned = lcb("learn", events, "--classes", 5, "--out", "models")
+    assert learned.code == 0
+    assert "5 classes from 4,000 events of 200 users" in learned.out
+    shown = lcb("show", "models", "--json", "-")
+    written = json.loads(shown.out)
+    assert written.keys() >= {"pi", "beta", "sigma2", "features"}
+    assert largest_error(np.array(written["beta"]), paper_classes().beta) < 0.08
+    assert sum(written["pi"]) == pytest.approx(1)
+    table = lcb("show", "models", "--png", "classes.png")
+    assert table.code == 0
+    assert "share" in table.out
+    assert (tmp_path / "classes.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_without_a_number_of_classes_one_is_chosen_and_said(lcb, events):
+    learned = lcb("learn", events, "--out", "models", "--json", "-")
+    summary = json.loads(learned.out)
+    assert summary["classes"] == 5
+    assert summary["held_out"]["5"]["mean"] > summary["held_out"]["1"]["mean"]
+    assert "chose 5 classes" in lcb("learn", events, "--out", "models").out
+
+
+def test_learning_into_a_folder_of_models_replaces_them(lcb, events):
+    lcb("learn", events, "--classes", 2, "--out", "models")
+    assert lcb("learn", events, "--classes", 3, "--out", "models").code == 0
+    assert library.load_models("models").n_classes == 3
+
+
+def test_columns_name_the_features_and_user_columns_are_crossed(lcb, clicks):
+    assert lcb("learn", clicks, "--columns", "sport,arts", "--classes", 2, "--out", "plain").code == 0
+    assert library.load_models("plain").features == ("sport", "arts")
+    crossed = ["--columns", "sport,arts", "--user-columns", "age", "--classes", 2, "--out", "crossed"]
+    assert lcb("learn", clicks, *crossed).code == 0
+    assert library.load_models("crossed").features == ("sport", "arts", "sport*age", "arts*age")
+
+
+def test_the_same_seed_learns_the_same_models(lcb, events):
+    for out in ("one", "two"):
+        lcb("learn", events, "--classes", 4, "--seed", 3, "--out", out)
+    np.testing.assert_array_equal(library.load_models("one").beta, library.load_models("two").beta)
+
+
+def test_a_learner_that_did_not_settle_says_so(lcb, clicks):
+    learned = lcb("learn", clicks, "--columns", "sport,arts", "--classes", 6, "--max-steps", 2, "--out", "models")
+    assert learned.code == 0
+    assert "warning: EM stopped at 2 steps" in learned.err
+
+
+BAD = {
+    "user,reward,a\nx,1,abc\n": "clicks.csv row 1",
+    "user,reward,a\nx,1,0.5\ny,nan,0.5\n": "clicks.csv row 2",
+    "user,a\nx,1\n": "reward",
+    "reward,a\n1,1\n": "user",
+    "user,reward,b\nx,1,1\n": "column",
+    "user,reward,a\n": "clicks.csv",
+    "": "clicks.csv",
+    "user,reward,a\nx,1,0.5\n": "n_classes=2, but only 1 users to learn from",
+    "user,reward,a\nx,7,0.5\ny,1,0.5\n": r"outside the declared range",
+}
+
+
+@pytest.mark.parametrize("text", BAD)
+def test_bad_tables_are_one_line_exit_2_and_nothing_written(lcb, tmp_path, text):
+    (tmp_path / "clicks.csv").write_text(text)
+    outcome = lcb("learn", "clicks.csv", "--columns", "a", "--classes", 2, "--reward-range", "0,1", "--out", "models")
+    assert outcome.code == 2
+    assert BAD[text] in outcome.err
+    assert outcome.err.startswith("lcb: ")
+    assert outcome.err.count("\n") == 1
+    assert not (tmp_path / "models").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["missing.csv", "--columns", "a", "--out", "models"], "missing.csv"),
+        (["clicks.csv", "--out", "models"], "--columns"),
+        (["clicks.csv", "--columns", "sport,,arts", "--out", "models"], "empty name"),
+        (["clicks.csv", "--columns", "sport,nope", "--out", "models"], "nope"),
+        (["clicks.csv", "--columns", "sport", "--reward-range", "0", "--out", "models"], "two numbers"),
+        (["clicks.csv", "--columns", "sport", "--reward-range", "1,0", "--out", "models"], "smaller"),
+        (["clicks.csv", "--columns", "sport", "--variance", "none", "--out", "models"], "variance='none'"),
+        (["clicks.csv", "--columns", "sport", "--out", "clicks.csv"], "is a file"),
+        (["clicks.csv", "--columns", "sport", "--out", "."], "no models"),
+        (["clicks.csv", "--columns", "sport", "--out", "models", "--json", "nowhere/x.json"], "nowhere"),
+    ],
+)
+def test_bad_options_are_one_line_exit_2_and_nothing_written(lcb, clicks, tmp_path, words, message):
+    before = sorted(path.name for path in tmp_path.iterdir())
+    outcome = lcb("learn", *words)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
+
+
+def test_a_damaged_folder_is_refused(lcb, events, tmp_path):
+    lcb("learn", events, "--classes", 2, "--out", "models")
+    tensors = next((tmp_path / "models").glob("*.safetensors"))
+    data = bytearray(tensors.read_bytes())
+    data[-1] ^= 1
+    tensors.write_bytes(data)
+    outcome = lcb("show", "models")
+    assert outcome.code == 2
+    assert "damaged" in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_a_missing_folder_is_refused(lcb):
+    outcome = lcb("show", "nowhere")
+    assert outcome.code == 2
+    assert "nowhere" in outcome.err
+
+
+def test_an_interrupted_learning_leaves_nothing(lcb, events, tmp_path, monkeypatch):
+    from lcb.learners import em
+
+    def interrupt(*args, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(em, "_climb", interrupt)
+    before = sorted(tmp_path.iterdir())
+    outcome = lcb("learn", events, "--classes", 2, "--out", "models")
+    assert outcome.code == 130
+    assert sorted(tmp_path.iterdir()) == before

@@ -1,0 +1,93 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+def test_simulate_writes_the_promised_json(lcb, tmp_path):
+    outcome = lcb(
+        "simulate", "--algorithms", "lcb,linucb-population,random", "--users", 60, "--steps", 5, "--arms", 7,
+        "--noise", 0.2, "--runs", 2, "--seed", 3, "--workers", 1, "--json", "out.json",
+    )  # fmt: skip
+    assert outcome.code == 0
+    assert "linucb-population" in outcome.out
+    written = json.loads((tmp_path / "out.json").read_text())
+    settings = {"users": 60, "steps": 5, "arms": 7, "noise": 0.2, "runs": 2, "seed": 3}
+    assert {key: pytest.approx(value) for key, value in settings.items()}.items() <= written["settings"].items()
+    assert [row["algorithm"] for row in written["results"]] == ["lcb", "linucb-population", "random"]
+
+
+def test_a_csv_gives_the_true_classes(lcb, tmp_path):
+    (tmp_path / "classes.csv").write_text("1,0,0\n0,1,0\n")
+    words = ["--algorithms", "lcb-gt", "--users", 20, "--steps", 3, "--runs", 1, "--workers", 1, "--json", "-"]
+    settings = json.loads(lcb("simulate", "--models", "classes.csv", *words).out)["settings"]
+    assert (settings["classes"], settings["features"], settings["noise"]) == (2, 3, pytest.approx(0.1))
+
+
+def test_a_folder_of_models_gives_the_true_classes_with_their_own_noise(lcb, events):
+    lcb("learn", events, "--classes", 3, "--out", "models")
+    words = ["--algorithms", "lcb-gt", "--users", 20, "--steps", 3, "--runs", 1, "--workers", 1, "--json", "-"]
+    own = json.loads(lcb("simulate", "--models", "models", *words).out)["settings"]
+    assert own["classes"] == 3
+    assert own["noise"] != pytest.approx(0.1, abs=1e-6)
+    given = json.loads(lcb("simulate", "--models", "models", "--noise", "0.5", *words).out)["settings"]
+    assert given["noise"] == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--algorithms", "magic"], "no algorithm is called 'magic'"),
+        (["--users", "0"], "n_users=0"),
+        (["--noise", "0"], "--noise 0"),
+        (["--noise", "nan"], "--noise nan"),
+        (["--models", "nowhere.csv"], "nowhere.csv"),
+        (["--models", "header.csv"], "header.csv row 1 column 1 is 'a'"),
+        (["--models", "ragged.csv"], "ragged.csv row 2 has 1 weights"),
+        (["--models", "empty.csv"], "empty.csv is empty"),
+        (["--json", "nowhere/x.json"], "nowhere"),
+    ],
+)
+def test_bad_options_are_one_line_and_exit_2(lcb, tmp_path, words, message):
+    (tmp_path / "header.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "ragged.csv").write_text("1,2\n1\n")
+    (tmp_path / "empty.csv").write_text("")
+    outcome = lcb("simulate", *words)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_figure_1_is_drawn(lcb, tmp_path):
+    outcome = lcb("reproduce", "fig-1", "--out", "figures", "--json", "fig-1.json")
+    assert outcome.code == 0
+    assert (tmp_path / "figures" / "fig-1.png").read_bytes()[:4] == b"\x89PNG"
+    assert len(json.loads((tmp_path / "fig-1.json").read_text())["beta"]) == 5
+
+
+@pytest.mark.parametrize("figure", ["fig-2a", "fig-2b"])
+def test_figures_2_are_drawn_from_a_run(lcb, tmp_path, monkeypatch, figure):
+    from lcb.experiments import fig_2a, fig_2b
+
+    monkeypatch.setattr(fig_2a, "N_USERS", 120)
+    monkeypatch.setattr(fig_2b, "N_USERS", 60)
+    monkeypatch.setattr(fig_2b, "STEPS", (3, 6))
+    outcome = lcb("reproduce", figure, "--runs", 1, "--json", "out.json")
+    assert outcome.code == 0
+    assert "figure in figures" in outcome.out
+    assert (tmp_path / "figures" / f"{figure}.png").stat().st_size > 10_000
+    json.loads((tmp_path / "out.json").read_text())
+
+
+def test_an_unknown_figure_is_refused(lcb):
+    assert lcb("reproduce", "fig-9").code == 2
+
+
+def test_the_demo_tells_its_story(lcb, tmp_path):
+    outcome = lcb("demo", "--readers", 200, "--out", "demo")
+    assert outcome.code == 0
+    assert "a new reader comes" in outcome.out
+    assert "against linucb-population" in outcome.out
+    made = {path.name for path in (tmp_path / "demo").iterdir()}
+    assert made == {"classes.png", "new-reader.png", "clicks.png", "models"}

@@ -1,0 +1,168 @@
+"""What every bandit must obey, tried at settings that are not the defaults too."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from lcb.bandits.bandit import serve, serve_step_by_step
+from lcb.bandits.linucb import LinUCB
+from lcb.bandits.posterior_mean import PosteriorMean
+from lcb.bandits.thompson import GeneralizedThompson
+from lcb.bandits.uniform import Uniform
+from lcb.events import Decision
+from lcb.models import LatentModels
+from lcb.policies import Softmax
+
+D = 4
+MODELS = LatentModels(
+    pi=[0.5, 0.2, 0.3],
+    beta=[[0.9, 0.1, 0.0, 0.2], [0.1, 0.8, 0.1, 0.1], [0.2, 0.1, 0.1, 0.9]],
+    sigma2=[0.04, 0.09, 0.01],
+)
+BANDITS = {
+    "thompson": GeneralizedThompson(MODELS),
+    "thompson-gamma": GeneralizedThompson(MODELS, eta=0.5, gamma=0.2),
+    "thompson-square": GeneralizedThompson(MODELS, eta=3.0, loss="square"),
+    "thompson-log": GeneralizedThompson(MODELS, eta=2.0, gamma=0.05, loss="log"),
+    "thompson-softmax": GeneralizedThompson(MODELS, policy=Softmax(temperature=0.2)),
+    "thompson-softmax-gamma": GeneralizedThompson(MODELS, gamma=0.3, policy=Softmax(temperature=0.1)),
+    "posterior-mean": PosteriorMean(MODELS),
+    "posterior-mean-uniform": PosteriorMean(MODELS, uniform=0.25),
+    "linucb": LinUCB(D),
+    "linucb-ridge": LinUCB(D, width=1.5, ridge=7.0),
+    "uniform": Uniform(),
+}
+
+
+@pytest.fixture(params=BANDITS, ids=list(BANDITS))
+def bandit(request):
+    return BANDITS[request.param]
+
+
+def contexts(rng, n, n_arms=6):
+    """Arms of different lengths: on unit arms LinUCB's first choice is a tie that rounding decides."""
+    return rng.uniform(-0.5, 0.5, (n, n_arms, D))
+
+
+def reward_of(decision, rng):
+    return float(np.clip(MODELS.beta[1] @ decision.x + 0.1 * rng.standard_normal(), 0, 1))
+
+
+def after_some_steps(bandit, rng, n=3):
+    state = bandit.start()
+    for context in contexts(rng, n):
+        decision = bandit.choose(state, context, rng)
+        state = bandit.update(state, decision, reward_of(decision, rng))
+    return state
+
+
+def test_propensity_is_in_the_distribution_which_sums_to_one(bandit, rng):
+    state = after_some_steps(bandit, rng)
+    for context in contexts(rng, 50):
+        decision = bandit.choose(state, context, rng)
+        assert decision.distribution.shape == (6,)
+        assert abs(decision.distribution.sum() - 1) < 1e-12
+        assert (decision.distribution >= 0).all()
+        assert 0 < decision.propensity <= 1 + 1e-12
+        assert decision.propensity == decision.distribution[decision.arm]
+        np.testing.assert_array_equal(decision.x, context[decision.arm])
+
+
+def test_propensity_is_the_frequency(bandit, rng):  # 4.5 sd: one false alarm in 150,000 per arm
+    state, context, n = after_some_steps(bandit, rng, n=1), contexts(rng, 1)[0], 20_000
+    p = bandit.choose(state, context, rng).distribution
+    arms = [bandit.choose(state, context, rng).arm for _ in range(n)]
+    frequency = np.bincount(arms, minlength=len(p)) / n
+    assert (np.abs(frequency - p) <= 4.5 * np.sqrt(p * (1 - p) / n) + 1e-12).all()
+
+
+def test_tied_arms_are_played_alike(bandit, rng):
+    state, one = after_some_steps(bandit, rng, n=1), contexts(rng, 1)[0]
+    context = one[[0, 1, 2, 0, 1, 2, 3, 0, 4, 5, 2]]
+    p = bandit.choose(state, context, rng).distribution
+    np.testing.assert_allclose(p[[0, 3, 7]], p[0], atol=1e-12)
+    np.testing.assert_allclose(p[[1, 4]], p[1], atol=1e-12)
+    np.testing.assert_allclose(p[[2, 5, 10]], p[2], atol=1e-12)
+
+
+def test_renaming_arms_renames_the_distribution(bandit, rng):
+    state, context = after_some_steps(bandit, rng), contexts(rng, 1)[0]
+    order = rng.permutation(len(context))
+    p = bandit.choose(state, context, np.random.default_rng(1)).distribution
+    renamed = bandit.choose(state, context[order], np.random.default_rng(1)).distribution
+    np.testing.assert_allclose(renamed, p[order], atol=1e-12)
+
+
+def test_update_and_choose_leave_their_input_untouched(bandit, rng):
+    state, context = after_some_steps(bandit, rng), contexts(rng, 1)[0]
+    state_before, context_before = state.copy(), context.copy()
+    decision = bandit.choose(state, context, rng)
+    x_before, p_before = decision.x.copy(), decision.distribution.copy()
+    bandit.update(state, decision, 0.7)
+    np.testing.assert_array_equal(state, state_before)
+    np.testing.assert_array_equal(context, context_before)
+    np.testing.assert_array_equal(decision.x, x_before)
+    np.testing.assert_array_equal(decision.distribution, p_before)
+
+
+def test_rewards_in_any_order_give_the_same_state(bandit, rng):
+    pairs = [
+        (Decision(0, 1.0, context[0]), float(reward))
+        for context, reward in zip(contexts(rng, 12), rng.random(12), strict=True)
+    ]
+    states = []
+    for order in (range(12), rng.permutation(12)):
+        state = bandit.start()
+        for i in order:
+            state = bandit.update(state, *pairs[i])
+        states.append(state)
+    np.testing.assert_allclose(states[0], states[1], atol=1e-9)
+
+
+def test_the_state_survives_a_database(bandit, rng):
+    state = after_some_steps(bandit, rng)
+    assert state.ndim == 1
+    from_bytes = np.frombuffer(state.tobytes(), dtype=np.float64)
+    from_json = np.array(json.loads(json.dumps(state.tolist())))
+    for loaded in (from_bytes, from_json):
+        decision, again = (
+            bandit.choose(s, contexts(np.random.default_rng(5), 1)[0], np.random.default_rng(5))
+            for s in (state, loaded)
+        )
+        assert decision.arm == again.arm
+        np.testing.assert_array_equal(decision.distribution, again.distribution)
+
+
+def test_one_arm_is_always_played(bandit, rng):
+    decision = bandit.choose(bandit.start(), contexts(rng, 1, n_arms=1)[0], rng)
+    assert decision.arm == 0
+    assert decision.propensity == pytest.approx(1)
+
+
+@pytest.mark.parametrize("n_uniform", [0, 2])
+def test_serve_plays_as_the_three_verbs_do(bandit, n_uniform):
+    rng = np.random.default_rng(7)
+    x = contexts(rng, 8 * 9).reshape(8, 9, 6, D)
+    rewards = rng.random((8, 9, 6))
+    states = np.tile(bandit.start(), (8, 1))
+    fast_states, fast = serve(bandit, states, x, rewards, np.random.default_rng(3), n_uniform)
+    slow_states, slow = serve_step_by_step(bandit, states, x, rewards, np.random.default_rng(3), n_uniform)
+    np.testing.assert_array_equal(fast, slow)
+    np.testing.assert_allclose(fast_states, slow_states, atol=1e-10)
+    np.testing.assert_array_equal(states, np.tile(bandit.start(), (8, 1)))
+
+
+def test_a_million_rewards_leave_finite_numbers(bandit):
+    rng = np.random.default_rng(0)
+    x = contexts(rng, 1000).reshape(1, 1000, 6, D)
+    rewards = rng.random((1, 1000, 6))
+    state = bandit.start()[None]
+    for _ in range(1000):
+        state, arms = serve(bandit, state, x, rewards, rng)
+    assert np.isfinite(state).all()
+    assert ((arms >= 0) & (arms < 6)).all()
+    decision = bandit.choose(state[0], x[0, 0], rng)
+    assert np.isfinite(decision.distribution).all()

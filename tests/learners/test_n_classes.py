@@ -1,0 +1,38 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from conftest import stats_of
+from lcb.errors import InputError
+from lcb.evaluate.world import given_classes, paper_classes
+from lcb.learners import fit
+
+
+@pytest.mark.parametrize("n_classes", [1, 2, 3, 5])
+def test_as_many_classes_are_chosen_as_there_are(n_classes):
+    beta = paper_classes().beta[:n_classes]
+    stats, _ = stats_of(given_classes(beta), 600, 20, seed=n_classes)
+    found = fit(stats, rng=np.random.default_rng(0))
+    assert found.models.n_classes == n_classes
+    assert n_classes in found.held_out
+    assert found.models.provenance["n_classes_chosen_by"] == "held-out users"
+
+
+def test_more_classes_than_a_power_of_two_are_found():
+    rng = np.random.default_rng(0)
+    beta = rng.standard_normal((11, 6))
+    stats, _ = stats_of(given_classes(beta / np.linalg.norm(beta, axis=1, keepdims=True)), 2000, 20, seed=0)
+    assert fit(stats, rng=np.random.default_rng(0)).models.n_classes == pytest.approx(11, abs=1)
+
+
+def test_too_few_users_to_hold_out_are_refused():
+    stats, _ = stats_of(paper_classes(), 3, 5, seed=0)
+    with pytest.raises(InputError, match="only 3 users"):
+        fit(stats, rng=np.random.default_rng(0))
+
+
+def test_an_unknown_learner_is_refused():
+    stats, _ = stats_of(paper_classes(), 10, 5, seed=0)
+    with pytest.raises(InputError, match="learner='guess'; there are: em"):
+        fit(stats, 2, rng=np.random.default_rng(0), learner="guess")

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+import pickle
+
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from conftest import rows_of
+from lcb.errors import InputError, ModelError
+from lcb.models import LatentModels
+from lcb.stats import UserStats
+
+MODELS = LatentModels(
+    pi=[0.2, 0.8], beta=[[0.5, -0.1, 0.3], [0.0, 0.4, 0.9]], sigma2=[0.04, 0.3], features=("a", "b", "c")
+)
+
+
+def test_log_likelihood_is_the_sum_of_the_log_densities():
+    user, x, reward, _ = rows_of(MODELS, 5, 4, seed=1)
+    stats = UserStats.from_rows(user, x, reward)
+    by_row = norm.logpdf(reward[:, None], x @ MODELS.beta.T, np.sqrt(MODELS.sigma2))
+    by_user = np.array([by_row[user == name].sum(axis=0) for name in stats.users])
+    np.testing.assert_allclose(MODELS.user_log_likelihood(stats), by_user, atol=1e-10)
+    np.testing.assert_allclose([MODELS.log_density(row, r) for row, r in zip(x, reward, strict=True)], by_row)
+
+
+def test_posterior_is_bayes_rule():
+    user, x, reward, _ = rows_of(MODELS, 5, 4, seed=2)
+    stats = UserStats.from_rows(user, x, reward)
+    joint = np.exp(MODELS.user_log_likelihood(stats)) * MODELS.pi
+    np.testing.assert_allclose(MODELS.posterior(stats), joint / joint.sum(axis=1, keepdims=True))
+    np.testing.assert_allclose(MODELS.user_scores(stats), np.log(joint.sum(axis=1)))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"pi": [0.5, 0.6]}, "sums to 1.1"),
+        ({"pi": [1.5, -0.5]}, "smallest -0.5"),
+        ({"pi": [1.0]}, "shape"),
+        ({"beta": [[np.nan, 0, 0], [0, 0, 0]]}, "beta has 1 values that are not finite"),
+        ({"beta": np.empty((0, 3))}, "shape"),
+        ({"sigma2": [0.0, 1.0]}, "above 0"),
+        ({"sigma2": [np.inf, 1.0]}, "not finite"),
+        ({"features": ("a", "b")}, "2 different feature names for 3"),
+        ({"features": ("a", "b", "b")}, "2 different feature names for 3"),
+    ],
+)
+def test_impossible_models_are_refused(change, message):
+    parts = {"pi": MODELS.pi, "beta": MODELS.beta, "sigma2": MODELS.sigma2, "features": MODELS.features, **change}
+    with pytest.raises(ModelError, match=message):
+        LatentModels(**parts)
+
+
+def test_models_cannot_be_changed_by_accident():
+    beta = np.ones((1, 2))
+    models = LatentModels(pi=[1.0], beta=beta, sigma2=[1.0])
+    beta[:] = 7
+    assert models.beta[0, 0] == 1
+    with pytest.raises(ValueError, match="read-only"):
+        models.beta[0, 0] = 2
+
+
+def test_models_travel_between_processes_bit_for_bit():
+    models = LatentModels(pi=np.random.default_rng(0).dirichlet(np.ones(7)), beta=np.ones((7, 2)), sigma2=np.ones(7))
+    there = pickle.loads(pickle.dumps(models))
+    np.testing.assert_array_equal(there.pi, models.pi)
+
+
+def test_data_of_another_dimension_is_refused_by_name():
+    stats = UserStats.from_rows([0], [[1.0, 2.0]], [1])
+    with pytest.raises(InputError, match=r"2 features, the models were learned from 3 \(a, b, c\)"):
+        MODELS.user_log_likelihood(stats)
