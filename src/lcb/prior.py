@@ -94,18 +94,19 @@ class Prior:
             return beta, np.full(n, sigma2)
         return beta, (square + 2 * self.rate) / (classes.count + d + 2 * self.shape + 2)
 
-    def draw(self, classes: UserStats, shared: bool, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """A draw of each class's (beta, sigma2) given its statistics; one variance for all if `shared`."""
-        precision_n, mean_n, square = self._regressed(classes)
-        n, d = mean_n.shape
-        count = classes.count
-        if shared:
-            square, count = np.full(n, square.sum()), np.full(n, count.sum())
-        gamma = rng.standard_gamma(self.shape + 0.5 * (count[:1] if shared else count))
-        sigma2 = np.broadcast_to((self.rate + 0.5 * square) / np.maximum(gamma, 1e-300), (n,))
+    def draw(self, classes: UserStats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """A draw of each class's (beta, sigma2) given its statistics."""
+        _, _, square = self._regressed(classes)
+        gamma = rng.standard_gamma(self.shape + 0.5 * classes.count)
+        sigma2 = (self.rate + 0.5 * square) / np.maximum(gamma, np.finfo(float).tiny)
+        return self.draw_beta(classes, sigma2, rng), sigma2
+
+    def draw_beta(self, classes: UserStats, sigma2: Floats, rng: np.random.Generator) -> Floats:
+        """A draw of each class's beta given its statistics and variance."""
+        precision_n, mean_n, _ = self._regressed(classes)
         root = np.linalg.cholesky(precision_n)
-        noise = np.linalg.solve(np.swapaxes(root, 1, 2), rng.standard_normal((n, d, 1)))[..., 0]
-        return mean_n + np.sqrt(sigma2)[:, None] * noise, sigma2
+        noise = np.linalg.solve(np.swapaxes(root, 1, 2), rng.standard_normal((*mean_n.shape, 1)))[..., 0]
+        return np.asarray(mean_n + np.sqrt(sigma2)[:, None] * noise)
 
     def log_evidence(self, classes: UserStats, sigma2: float | None = None) -> Floats:
         """Log density of each class's rewards with its beta (and its sigma2, unless given) integrated out, (N,)."""

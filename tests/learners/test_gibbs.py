@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import sampling
+from learners import sampling
 from hypothesis import given, settings
 from hypothesis.strategies import integers
-from sampling import BOUND, PRIOR, X
+from learners.sampling import BOUND, PRIOR, X
 from scipy.special import gammaln
 
 import lcb.learners

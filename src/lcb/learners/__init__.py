@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 
 from lcb.errors import ConvergenceWarning, InputError
-from lcb.learners import em, gibbs
+from lcb.learners import blocked, em, gibbs
 from lcb.learners.n_classes import choose_n_classes
 from lcb.models import Fit, LatentModels
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
 
-LEARNERS: dict[str, Callable[..., Fit]] = {"em": em.fit, "gibbs": gibbs.fit}
-SAMPLERS = ("gibbs",)  # they find the number of classes themselves
+LEARNERS: dict[str, Callable[..., Fit]] = {"em": em.fit, "gibbs": gibbs.fit, "blocked": blocked.fit}
+SAMPLERS = ("gibbs", "blocked")  # they find the number of classes themselves
 
 
 def fit(
@@ -41,6 +41,7 @@ def fit(
         raise InputError(f"learner={learner!r}; there are: {', '.join(LEARNERS)}")
     learn = LEARNERS[learner]
     held_out: dict[int, tuple[float, float]] = {}
+    chosen = n_classes is None
     if n_classes is None and learner not in SAMPLERS:
 
         def trial(part: UserStats, n: int) -> LatentModels:
@@ -56,7 +57,7 @@ def fit(
         "n_events": stats.n_events,
         "n_steps": result.n_steps,
         "converged": result.converged,
-        **({"n_classes_chosen_by": "held-out users"} if held_out else {}),
+        **({"n_classes_chosen_by": "held-out users" if held_out else "the sampler"} if chosen else {}),
         **{name: value for name, value in settings.items() if isinstance(value, str | int | float)},
     }
     return replace(result, models=result.models.with_provenance(provenance), held_out=held_out)

@@ -108,6 +108,14 @@ class Partition:
         kernels.add_rows(self.design.rows, self.label, self.sums, self.size)
         self.refresh()
 
+    def adopt(self, label: Labels, sums: Floats, size: Floats) -> None:
+        """Take new classes of a given number, already summed."""
+        self.label = label
+        self._clear(len(size) + 1)
+        self.sums[:, : len(size)] += sums
+        self.size[: len(size)] = size
+        self.refresh()
+
     def refresh(self) -> None:
         """Log evidence of all classes after the variance changed."""
         self.log_evidence = kernels.evidence_of(self.sums, self.design.floor, self.hyper)

@@ -34,21 +34,21 @@ def ess(draws: ArrayLike) -> float:
     True
     """
     halves = _normal_scores(_halves(draws))
-    n_chains, n = halves.shape
+    n = halves.shape[1]
     if np.ptp(halves) == 0:
         return float(halves.size)
     centred = halves - halves.mean(axis=1, keepdims=True)
     spectrum = np.fft.rfft(centred, 2 * n, axis=1)
     covariance = np.fft.irfft(np.abs(spectrum) ** 2, axis=1)[:, :n].mean(axis=0) / n
     within = covariance[0] * n / (n - 1)
-    total = within * (n - 1) / n + (halves.mean(axis=1).var(ddof=1) if n_chains > 1 else 0.0)
-    correlation = 1 - (within - covariance * n / (n - 1)) / total
+    total = covariance[0] + halves.mean(axis=1).var(ddof=1)
+    correlation = 1 - (within - covariance) / total
     correlation[0] = 1.0
-    pairs = correlation[: n - n % 2].reshape(-1, 2).sum(axis=1)
-    negative = np.flatnonzero(pairs < 0)
-    pairs = np.minimum.accumulate(pairs[: negative[0]] if len(negative) else pairs)
-    tau = max(2 * pairs.sum() - 1, 1 / np.log10(halves.size))
-    return float(halves.size / tau)
+    pairs = correlation[: n - n % 2].reshape(-1, 2)
+    sums = pairs.sum(axis=1)
+    end = int(np.argmax(sums < 0)) if (sums < 0).any() else len(sums) - 1
+    tau = 2 * np.minimum.accumulate(sums[:end]).sum() - 1 + max(pairs[end, 0], 0.0)
+    return float(halves.size / max(tau, 1 / np.log10(halves.size)))
 
 
 def _halves(draws: ArrayLike) -> Floats:

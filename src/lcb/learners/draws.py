@@ -29,8 +29,10 @@ _MIXED = 1.1  # the largest R-hat of chains that agree
 class Chain:
     """The record of one chain."""
 
-    def __init__(self, n_sweeps: int, n_burn: int, watch: NDArray[np.intp], keep_every: int) -> None:
-        self.n_burn, self.watch, self.keep_every = n_burn, watch, keep_every
+    def __init__(
+        self, n_sweeps: int, n_burn: int, watch: NDArray[np.intp], keep_every: int, drop_empty: bool = False
+    ) -> None:
+        self.n_burn, self.watch, self.keep_every, self.drop_empty = n_burn, watch, keep_every, drop_empty
         self.n_classes = np.zeros(n_sweeps, np.int64)
         self.log_joint, self.concentration, self.sigma2 = np.zeros((3, n_sweeps))
         self.watched = np.zeros((n_sweeps - n_burn, len(watch)), np.int32)
@@ -43,7 +45,9 @@ class Chain:
         if sweep >= self.n_burn:
             self.watched[sweep - self.n_burn] = state.label[self.watch]
             if (sweep - self.n_burn) % self.keep_every == 0:
-                self.kept.append(state.classes())
+                sums, size = state.classes()
+                some = size > 0 if self.drop_empty else np.ones(len(size), bool)
+                self.kept.append((sums[:, some], size[some]))
 
 
 @dataclass(frozen=True, eq=False)

@@ -66,9 +66,7 @@ def fit(
     """
     n_burn = n_sweeps // 2 if n_burn is None else n_burn
     check(stats, n_classes, variance, concentration, n_sweeps, n_burn, n_chains)
-    watched = np.atleast_1d(np.asarray(watch, dtype=np.intp))
-    if watched.size and not (0 <= watched.min() and watched.max() < stats.n_users):
-        raise InputError(f"watch holds a position outside 0..{stats.n_users - 1}")
+    watched = watched_users(watch, stats.n_users)
     progress("compiling", 0, None)
     from lcb.learners._collapsed import Design, Partition, log_prior, step
 
@@ -117,6 +115,13 @@ def check(
         raise InputError("no rewards to learn from; give at least one user with one reward")
     if not np.isfinite(stats.packed).all():
         raise InputError("the statistics hold numbers that are not finite; check the rows they were made of")
+
+
+def watched_users(watch: ArrayLike, n_users: int) -> NDArray[np.intp]:
+    watched = np.atleast_1d(np.asarray(watch, dtype=np.intp))
+    if watched.size and not (0 <= watched.min() and watched.max() < n_users):
+        raise InputError(f"watch holds a position outside 0..{n_users - 1}; it takes positions of users")
+    return watched
 
 
 def start_labels(
