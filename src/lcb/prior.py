@@ -8,8 +8,8 @@ With a class's summed statistics (gram, moment, square_sum, count) the posterior
     shape_n     = shape + count / 2
     rate_n      = rate + (square_sum + mean' precision mean - mean_n' precision_n mean_n) / 2
 
-EM moves to its mode, a sampler draws from it.  The scale of the prior decides how many classes a sampler finds and never lets a
-variance reach 0, so the default is scaled from the data.
+EM moves to its mode, a sampler draws from it.  The scale of the prior decides how many classes a sampler finds and
+never lets a variance reach 0, so the default is scaled from the data.
 """
 
 from __future__ import annotations

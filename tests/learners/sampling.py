@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +16,67 @@ BOUND = 4.5  # standard errors: with 40 batches about one false alarm in 17,000 
 PRIOR = Prior(mean=[0.3, -0.2], precision=[[1.0, 0.3], [0.3, 0.6]], shape=3.0, rate=1.5)
 ALPHA = (2.0, 0.7)
 X = np.random.default_rng(11).normal(size=(5, 3, 2))  # 5 users, 3 rows, 2 features
+
+
+def one_by_one(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    return [work(item) for item in items]
+
+
+def planted(
+    seed: int, n_users: int = 60, n_rows: int = 10, n_classes: int = 3, noise: float = 0.1
+) -> tuple[UserStats, np.ndarray]:
+    """Users of clearly different classes, and who is of which."""
+    rng = np.random.default_rng(seed)
+    label = rng.permutation(np.arange(n_users) % n_classes)
+    beta = 2.0 * np.eye(max(n_classes, 3))[:n_classes]
+    x = rng.normal(size=(n_users, n_rows, beta.shape[1]))
+    reward = np.einsum("utd,ud->ut", x, beta[label]) + noise * rng.normal(size=(n_users, n_rows))
+    return stats_of(x, reward), label
+
+
+def same_partition(a: np.ndarray, b: np.ndarray) -> bool:
+    return canonical(a) == canonical(b)
+
+
+def odd(name: str) -> UserStats:
+    """Data that a careless learner turns into nan."""
+    rng, n = np.random.default_rng(0), 40
+    x, reward, user = rng.normal(size=(n * 6, 3)), rng.normal(size=n * 6), np.repeat(np.arange(n), 6)
+    if name == "constant features":
+        x[:] = 2.5
+    elif name == "zero features":
+        x[:] = 0.0
+    elif name == "collinear features":
+        x[:, 2] = x[:, 0] + x[:, 1]
+        reward = x @ [1.0, 2.0, 0.0]
+    elif name == "one reward each":
+        x, reward, user = x[:n], reward[:n], np.arange(n)
+    elif name == "one user":
+        user[:] = 0
+    elif name == "one user, one reward":
+        x, reward, user = x[:1], reward[:1], user[:1]
+    elif name == "equal rewards":
+        reward[:] = 0.7
+    elif name == "zero rewards":
+        reward[:] = 0.0
+    elif name == "duplicated users":
+        x, reward = np.tile(x[:6], (n, 1)), np.tile(reward[:6], n)
+    elif name == "large weights":
+        reward = 1e6 * (x @ [1.0, 2.0, 0.0] + 0.1 * reward)
+    elif name == "small weights":
+        reward = 1e-6 * (x @ [1.0, 2.0, 0.0] + 0.1 * reward)
+    elif name == "features of many sizes":
+        x *= [1e-6, 1.0, 1e6]
+    elif name == "float32":
+        return UserStats.from_rows(user, x, reward, dtype=np.float32)
+    return UserStats.from_rows(user, x, reward)
+
+
+ODD = [
+    "constant features", "zero features", "collinear features", "one reward each", "one user", "one user, one reward",
+    "equal rewards", "zero rewards", "duplicated users", "large weights", "small weights", "features of many sizes",
+    "float32",
+]  # fmt: skip
 
 
 def stats_of(x: np.ndarray, reward: np.ndarray) -> UserStats:
@@ -58,7 +120,7 @@ def exact_posterior(
             value += np.log(np.arange(n_classes - k + 1, n_classes + 1)).sum()
         classes = UserStats(sums, stats.n_features)
         if shared:  # sigma2 integrated on a grid
-            grid = np.exp(np.linspace(-6, 6, 400))
+            grid = np.exp(np.linspace(-5, 5, 100))
             log_prior = -(PRIOR.shape + 1) * np.log(grid) - PRIOR.rate / grid + np.log(grid)
             log_like = np.array([PRIOR.log_evidence(classes, sigma2).sum() for sigma2 in grid])
             value += np.logaddexp.reduce(log_prior + log_like)
@@ -98,12 +160,21 @@ def summary(label: np.ndarray, alpha: float, reward: np.ndarray) -> list[float]:
     between = float(np.tanh(np.var(reward.mean(axis=1))))
     same = float(label[0] == label[1])
     near = float(np.tanh(abs(reward[0].mean() - reward[1].mean())))
-    return [k, k * np.log(alpha), float(np.square(sizes).sum()), np.log(alpha), alpha, spread, between, same, near, same * near]
+    return [
+        k,
+        k * np.log(alpha),
+        float(np.square(sizes).sum()),
+        np.log(alpha),
+        alpha,
+        spread,
+        between,
+        same,
+        near,
+        same * near,
+    ]
 
 
-def draw_rewards(
-    label: np.ndarray, sigma2: float, rng: np.random.Generator, x: np.ndarray = X
-) -> np.ndarray:
+def draw_rewards(label: np.ndarray, sigma2: float, rng: np.random.Generator, x: np.ndarray = X) -> np.ndarray:
     """Rewards given the classes of users, (beta, sigma2) of each class from the prior; `sigma2` 0: one per class."""
     k = int(label.max()) + 1
     variance = np.full(k, sigma2) if sigma2 else PRIOR.rate / rng.standard_gamma(PRIOR.shape, k)

@@ -1,4 +1,4 @@
-"""Collapsed Gibbs: exact where partitions can be counted, calibrated, the same whatever the threads, sound on odd data."""
+"""Collapsed Gibbs: exact where partitions can be counted, calibrated, independent of threads, sound on odd data."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from learners import sampling
 from hypothesis import given, settings
 from hypothesis.strategies import integers
-from learners.sampling import BOUND, PRIOR, X
 from scipy.special import gammaln
 
 import lcb.learners
@@ -21,30 +19,16 @@ from lcb.learners._partition import Design, Partition, log_partition
 from lcb.learners._vector_numba import fast_exp, fast_log, fast_log_gamma, stirling
 from lcb.prior import Prior
 from lcb.stats import UserStats
+from learners import sampling
+from learners.sampling import BOUND, ODD, PRIOR, X, odd, planted, same_partition
 
 SMALL = sampling.stats_of(X, sampling.draw_rewards(np.array([0, 0, 1, 1, 2]), 0.3, np.random.default_rng(5)))
-
-
-def planted(
-    seed: int, n_users: int = 60, n_rows: int = 10, n_classes: int = 3, noise: float = 0.1, **kinds: Any
-) -> tuple[UserStats, np.ndarray]:
-    """Users of clearly different classes."""
-    rng = np.random.default_rng(seed)
-    label = rng.permutation(np.arange(n_users) % n_classes)
-    beta = 2.0 * np.eye(max(n_classes, 3))[:n_classes]
-    x = rng.normal(size=(n_users, n_rows, beta.shape[1]))
-    reward = np.einsum("utd,ud->ut", x, beta[label]) + noise * rng.normal(size=(n_users, n_rows))
-    return sampling.stats_of(x, reward), label
 
 
 def quiet_fit(stats: UserStats, n_classes: int | None = None, **kinds: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         return gibbs.fit(stats, n_classes, **{"rng": np.random.default_rng(0), **kinds})
-
-
-def same_partition(a: np.ndarray, b: np.ndarray) -> bool:
-    return sampling.canonical(a) == sampling.canonical(b)
 
 
 @pytest.mark.parametrize("moves", ["sweep", "split_merge", "urn"])
@@ -235,47 +219,6 @@ def test_chains_that_disagree_are_reported() -> None:
     with pytest.warns(ConvergenceWarning, match="R-hat"):
         found = gibbs.fit(stats, rng=np.random.default_rng(1), n_sweeps=5, n_burn=0)
     assert not found.converged
-
-
-def odd(name: str) -> UserStats:
-    rng = np.random.default_rng(0)
-    n = 40
-    x, reward, user = rng.normal(size=(n * 6, 3)), rng.normal(size=n * 6), np.repeat(np.arange(n), 6)
-    if name == "constant features":
-        x[:] = 2.5
-    elif name == "zero features":
-        x[:] = 0.0
-    elif name == "collinear features":
-        x[:, 2] = x[:, 0] + x[:, 1]
-        reward = x @ [1.0, 2.0, 0.0]
-    elif name == "one reward each":
-        x, reward, user = x[:n], reward[:n], np.arange(n)
-    elif name == "one user":
-        user[:] = 0
-    elif name == "one user, one reward":
-        x, reward, user = x[:1], reward[:1], user[:1]
-    elif name == "equal rewards":
-        reward[:] = 0.7
-    elif name == "zero rewards":
-        reward[:] = 0.0
-    elif name == "duplicated users":
-        x, reward = np.tile(x[:6], (n, 1)), np.tile(reward[:6], n)
-    elif name == "large weights":
-        reward = 1e6 * (x @ [1.0, 2.0, 0.0] + 0.1 * reward)
-    elif name == "small weights":
-        reward = 1e-6 * (x @ [1.0, 2.0, 0.0] + 0.1 * reward)
-    elif name == "features of many sizes":
-        x *= [1e-6, 1.0, 1e6]
-    elif name == "float32":
-        return UserStats.from_rows(user, x, reward, dtype=np.float32)
-    return UserStats.from_rows(user, x, reward)
-
-
-ODD = [
-    "constant features", "zero features", "collinear features", "one reward each", "one user", "one user, one reward",
-    "equal rewards", "zero rewards", "duplicated users", "large weights", "small weights", "features of many sizes",
-    "float32",
-]  # fmt: skip
 
 
 @pytest.mark.parametrize("variance", ["class", "shared"])

@@ -59,7 +59,7 @@ def assign(state: Partition, models: Floats, log_pi: Floats, map_spans: Map, rng
     """Draw every user's class given the models; users are independent, so spans of them go to threads."""
     design = state.design
     n_users, p = design.rows.shape
-    uniform, label = rng.random(n_users), np.empty(n_users, np.int32)
+    uniform, label = rng.random((n_users,)), np.empty(n_users, np.int32)
 
     def work(span: slice) -> tuple[Floats, Floats]:
         for first in range(span.start, span.stop, BLOCK):
@@ -71,4 +71,4 @@ def assign(state: Partition, models: Floats, log_pi: Floats, map_spans: Map, rng
 
     spans = [slice(i, min(i + SPAN, n_users)) for i in range(0, n_users, SPAN)]
     parts = map_spans(work, spans)
-    state.adopt(label, sum(part[0] for part in parts), sum(part[1] for part in parts))
+    state.adopt(label, np.sum([part[0] for part in parts], axis=0), np.sum([part[1] for part in parts], axis=0))

@@ -145,8 +145,20 @@ def alone(rows, precision, floor, log_det, unexplained):  # type: ignore[no-unty
 
 @njit(**COMPILED)
 def sweep(  # type: ignore[no-untyped-def]
-    rows, alone_log_det, alone_unexplained, label, sums, size, log_evidence, floor, hyper,
-    share, log_new, uniform, first, n_slots
+    rows,
+    alone_log_det,
+    alone_unexplained,
+    label,
+    sums,
+    size,
+    log_evidence,
+    floor,
+    hyper,
+    share,
+    log_new,
+    uniform,
+    first,
+    n_slots,
 ):
     """Draw the class of every user from `first` on, given all others.
 
@@ -158,7 +170,7 @@ def sweep(  # type: ignore[no-untyped-def]
     last = capacity - 1
     work, extra = np.empty((p, capacity)), np.empty((N_EXTRA, capacity))
     moved, weight, log_size = np.empty(capacity), np.empty(capacity), np.empty(capacity)
-    own, new = np.empty(1), np.empty(1)
+    new = np.empty(1)
     own_log_det, own_unexplained, own_count = np.empty(1), np.empty(1), np.empty(1)
     for h in range(capacity):
         log_size[h] = np.log(size[h] + share)

@@ -30,28 +30,32 @@ def split_merge(state: Partition, rng: np.random.Generator, n_scans: int = 4) ->
     i, j, a, b = _pair(state, rng)
     if a == b and _is_full(state):
         return False
+    log_uniform = float(np.log(rng.random()))
+    if a != b and not log_uniform < _log_merge(state, a, b):
+        return False  # not even with q = 1
     members = rng.permutation(_others(state, i, j, a, b))
     two = _Two(state, i, j, members)
     for _ in range(n_scans + 1):
         two.scan(rng.random(len(members)))
     if a == b:
         log_q = two.scan(rng.random(len(members)))
-        return _try_split(state, i, a, two, log_q, rng)
+        return _try_split(state, i, a, two, log_q, log_uniform, rng)
     log_q = two.scan(_NOTHING, forced=(state.label[members] == b).astype(np.int8))
-    return _try_merge(state, a, b, log_q, rng)
+    return _try_merge(state, a, b, log_q, log_uniform)
 
 
 def urn_split_merge(state: Partition, rng: np.random.Generator) -> bool:
     """Try one move with an urn; True when it was accepted."""
     i, j, a, b = _pair(state, rng)
+    log_uniform = float(np.log(rng.random()))
     if a != b:
-        return _try_merge(state, a, b, _log_urn(state.size[a] - 1, state.size[b] - 1), rng)
+        return _try_merge(state, a, b, _log_urn(state.size[a] - 1, state.size[b] - 1), log_uniform)
     if _is_full(state):
         return False
     members = _others(state, i, j, a, b)
     two = _Two(state, i, j, members)
     two.seat((rng.random(len(members)) < rng.random()).astype(np.int8))
-    return _try_split(state, i, a, two, _log_urn(two.size[0] - 1, two.size[1] - 1), rng)
+    return _try_split(state, i, a, two, _log_urn(two.size[0] - 1, two.size[1] - 1), log_uniform, rng)
 
 
 class _Two:
@@ -122,9 +126,21 @@ def _n_empty(state: Partition) -> int:
     return (state.n_classes or 0) - len(state.occupied)
 
 
-def _try_split(state: Partition, i: int, a: int, two: _Two, log_q: float, rng: np.random.Generator) -> bool:
-    log_ratio = _log_split(state, two.size, two.log_evidence, float(state.log_evidence[a]), _n_empty(state)) - log_q
-    if not np.log(rng.random()) < log_ratio:
+def _log_merge(state: Partition, a: int, b: int) -> float:
+    """Log p(merged) - log p(split) of two classes."""
+    merged = float(_evidence(state, _joined(state, a, b)[:, None])[0])
+    return -_log_split(state, state.size[[a, b]], state.log_evidence[[a, b]], merged, _n_empty(state) + 1)
+
+
+def _joined(state: Partition, a: int, b: int) -> Floats:
+    return state.sums[:, a] + state.sums[:, b] - state.design.precision
+
+
+def _try_split(
+    state: Partition, i: int, a: int, two: _Two, log_q: float, log_uniform: float, rng: np.random.Generator
+) -> bool:
+    merged = float(state.log_evidence[a])
+    if not log_uniform < _log_split(state, two.size, two.log_evidence, merged, _n_empty(state)) - log_q:
         return False
     new = state.free_slot(rng)
     state.label[i] = new
@@ -135,17 +151,13 @@ def _try_split(state: Partition, i: int, a: int, two: _Two, log_q: float, rng: n
     return True
 
 
-def _try_merge(state: Partition, a: int, b: int, log_q: float, rng: np.random.Generator) -> bool:
-    sums = state.sums[:, a] + state.sums[:, b] - state.design.precision
-    merged = float(_evidence(state, sums[:, None])[0])
-    log_ratio = log_q - _log_split(
-        state, state.size[[a, b]], state.log_evidence[[a, b]], merged, _n_empty(state) + 1
-    )
-    if not np.log(rng.random()) < log_ratio:
+def _try_merge(state: Partition, a: int, b: int, log_q: float, log_uniform: float) -> bool:
+    if not log_uniform < _log_merge(state, a, b) + log_q:
         return False
+    joined = _joined(state, a, b)
     state.label[state.label == a] = b
-    state.sums[:, b], state.sums[:, a] = sums, state.design.precision
+    state.sums[:, b], state.sums[:, a] = joined, state.design.precision
     state.size[b] += state.size[a]
     state.size[a] = 0.0
-    state.log_evidence[b], state.log_evidence[a] = merged, 0.0
+    state.log_evidence[b], state.log_evidence[a] = _evidence(state, joined[:, None])[0], 0.0
     return True

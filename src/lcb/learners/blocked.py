@@ -47,14 +47,15 @@ def fit(
     n_burn: int | None = None,
     n_chains: int = 2,
     n_split_merge: int = 3,
-    n_scans: int = 4,
+    n_scans: int = 2,
     watch: ArrayLike = (),
     n_threads: int | None = None,
     progress: Progress = silent,
 ) -> GibbsFit:
     """Sample the classes, their parameters and their users; settings as in `lcb.learners.gibbs.fit`.
 
-    >>> stats = UserStats.from_rows(user=np.repeat(range(8), 5), x=np.ones((40, 1)), reward=[0.9, 1] * 10 + [0.1, 0] * 10)
+    >>> rewards = [0.9, 1.0] * 10 + [0.1, 0.0] * 10
+    >>> stats = UserStats.from_rows(user=np.repeat(range(8), 5), x=np.ones((40, 1)), reward=rewards)
     >>> found = fit(stats, rng=np.random.default_rng(0), n_sweeps=200)
     >>> found.models.n_classes, sorted(np.bincount(found.label).tolist())
     (2, [4, 4])

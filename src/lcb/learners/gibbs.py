@@ -24,8 +24,10 @@ from numpy.typing import ArrayLike, NDArray
 
 from lcb import parallel
 from lcb.errors import InputError
-from lcb.learners._starts import kmeans_starts
+from lcb.learners._consensus import most_probable
+from lcb.learners._starts import kmeans_starts, sample_users
 from lcb.learners.draws import Chain, Concentration, GibbsFit, summarise
+from lcb.models import LatentModels
 from lcb.prior import Prior
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
@@ -48,7 +50,7 @@ def fit(
     n_burn: int | None = None,
     n_chains: int = 2,
     n_split_merge: int = 3,
-    n_scans: int = 4,
+    n_scans: int = 2,
     watch: ArrayLike = (),
     n_threads: int | None = None,
     progress: Progress = silent,
@@ -59,7 +61,8 @@ def fit(
     likely), "one" (all users in one) or a class for each user.  The first `n_burn` sweeps (half, if not given) of
     each chain are dropped.  `watch` are positions of users whose classes are kept at every draw, for `co_assignment`.
 
-    >>> stats = UserStats.from_rows(user=np.repeat(range(8), 5), x=np.ones((40, 1)), reward=[0.9, 1.0] * 10 + [0.1, 0] * 10)
+    >>> rewards = [0.9, 1.0] * 10 + [0.1, 0.0] * 10
+    >>> stats = UserStats.from_rows(user=np.repeat(range(8), 5), x=np.ones((40, 1)), reward=rewards)
     >>> found = fit(stats, rng=np.random.default_rng(0), n_sweeps=100)
     >>> found.models.n_classes, found.label.tolist()
     (2, [0, 0, 0, 0, 1, 1, 1, 1])
@@ -110,7 +113,9 @@ def check(
     if not all(np.isfinite(value) and value > 0 for value in np.atleast_1d(concentration)):
         raise InputError(f"concentration={concentration}; it is a positive number, or the (shape, rate) of a Gamma")
     if n_chains < 1 or not 0 <= n_burn < n_sweeps or n_sweeps - n_burn < 4:
-        raise InputError(f"n_chains={n_chains}, n_sweeps={n_sweeps}, n_burn={n_burn}; keep at least 4 sweeps of a chain")
+        raise InputError(
+            f"n_chains={n_chains}, n_sweeps={n_sweeps}, n_burn={n_burn}; keep at least 4 sweeps of a chain"
+        )
     if stats.n_users < 1 or not stats.n_events:
         raise InputError("no rewards to learn from; give at least one user with one reward")
     if not np.isfinite(stats.packed).all():
@@ -119,7 +124,7 @@ def check(
 
 def watched_users(watch: ArrayLike, n_users: int) -> NDArray[np.intp]:
     watched = np.atleast_1d(np.asarray(watch, dtype=np.intp))
-    if watched.size and not (0 <= watched.min() and watched.max() < n_users):
+    if watched.size and not (watched.min() >= 0 and watched.max() < n_users):
         raise InputError(f"watch holds a position outside 0..{n_users - 1}; it takes positions of users")
     return watched
 
@@ -133,8 +138,14 @@ def start_labels(
             return np.zeros(stats.n_users, np.intp)
         if start != "split":
             raise InputError(f"start={start!r}; it is 'split', 'one' or a class for each user")
+        sample = sample_users(stats, rng)
         n = min(n_classes or _SPLIT_INTO, stats.n_users)
-        return next(kmeans_starts(stats, n, prior, 1, rng)).label
+        label = next(kmeans_starts(sample, n, prior, 1, rng)).label
+        if sample is stats:
+            return label
+        sums = np.stack([sample.packed[:, label == h].sum(axis=1, dtype=np.float64) for h in range(n)], axis=1)
+        beta, sigma2 = prior.mode(UserStats(sums, stats.n_features), shared=False)
+        return most_probable(LatentModels(np.full(n, 1 / n), beta, sigma2, stats.features), stats)
     label = np.asarray(start)
     if label.shape != (stats.n_users,) or label.dtype.kind not in "iu":
         raise InputError(f"start has shape {label.shape} of {label.dtype}; wanted a whole number for each user")
