@@ -1,6 +1,7 @@
 """Gibbs: users per CPU second of a sweep; 200,000 users; memory; the classes found on S and M from every start.
 
 python benchmarks/gibbs.py [--json FILE]
+python benchmarks/gibbs.py --figure FILE     the traces on M: a chain from an over-split start, one from one class
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import numpy as np
 from timing import in_turns
 from workloads import Workload, largest_error, make
 
-from lcb import parallel
+from lcb import charts, parallel
+from lcb.charts.sampler import traces
 from lcb.errors import ConvergenceWarning
 from lcb.learners import blocked, gibbs
 from lcb.learners._blocked import assign, draw_models
@@ -111,6 +113,12 @@ def large(stats: UserStats) -> list[Row]:
     return rows
 
 
+def figure(path: Path) -> None:
+    found, _, _ = timed(gibbs.fit, make("M", 20_000).stats(), variance="shared", start=("split", "one"), n_sweeps=600)
+    charts.save(traces(found, "20,000 users of 30 classes, clicks, one variance"), path)
+    print("  ".join(f"R-hat of {name} {value:.2f}" for name, value in found.rhat.items()))
+
+
 def show(title: str, rows: list[Row]) -> None:
     print(f"\n{title}")
     names = list(rows[0])
@@ -123,7 +131,11 @@ def show(title: str, rows: list[Row]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", type=Path)
+    parser.add_argument("--figure", type=Path)
     options = parser.parse_args()
+    if options.figure:
+        figure(options.figure)
+        return
     before = time.monotonic()
     timed(gibbs.fit, make("S", 20).stats(), n_sweeps=8)
     timed(blocked.fit, make("S", 20).stats(), n_sweeps=8)

@@ -143,6 +143,14 @@ def test_planted_classes_are_found_from_every_start(start: str, variance: str) -
     assert max(found.n_classes_posterior, key=found.n_classes_posterior.get) == 3
 
 
+def test_chains_may_start_differently() -> None:
+    stats, label = planted(2)
+    found = quiet_fit(stats, start=("split", "one"), n_sweeps=60)
+    assert found.n_classes[0, 0] > 3 >= found.n_classes[1, 0]
+    assert found.converged
+    assert same_partition(found.label, label)
+
+
 def test_a_given_number_of_classes_is_kept() -> None:
     stats, label = planted(2)
     found = lcb.learners.fit(stats, 5, rng=np.random.default_rng(0), learner="gibbs", n_sweeps=40, n_chains=1)

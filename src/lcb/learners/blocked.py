@@ -75,7 +75,7 @@ def fit(
     n, chains = n_classes or min(most, stats.n_users), []
     with parallel.threads(n_threads) as map_spans:
         for number, chain_rng in enumerate(rng.spawn(n_chains)):
-            label = start_labels(stats, prior, n, start, chain_rng)
+            label = start_labels(stats, prior, n, start, number, chain_rng)
             state = Partition(design, label, n, variance == "shared")
             state.concentration = 1.0 if isinstance(concentration, tuple) else float(concentration)
             chain = Chain(n_sweeps, n_burn, watched, max(1, (n_sweeps - n_burn) // _N_KEPT), n_classes is None)

@@ -32,7 +32,7 @@ from lcb.prior import Prior
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
 
-Start = Literal["split", "one"] | ArrayLike
+Start = Literal["split", "one"] | tuple[Literal["split", "one"], ...] | ArrayLike
 _SPLIT_INTO = 40  # classes of an over-split start
 _N_KEPT = 50  # draws of a chain whose classes are kept, at most
 
@@ -58,8 +58,9 @@ def fit(
     """Sample the users' classes; without `n_classes` their number is sampled too.
 
     `concentration` is alpha, or the (shape, rate) of its Gamma prior.  `start` is "split" (more classes than are
-    likely), "one" (all users in one) or a class for each user.  The first `n_burn` sweeps (half, if not given) of
-    each chain are dropped.  `watch` are positions of users whose classes are kept at every draw, for `co_assignment`.
+    likely), "one" (all users in one), several of these in turn for the chains, or a class for each user.  The first
+    `n_burn` sweeps (half, if not given) of each chain are dropped.  `watch` are positions of users whose classes are
+    kept at every draw, for `co_assignment`.
 
     >>> rewards = [0.9, 1.0] * 10 + [0.1, 0.0] * 10
     >>> stats = UserStats.from_rows(user=np.repeat(range(8), 5), x=np.ones((40, 1)), reward=rewards)
@@ -77,9 +78,10 @@ def fit(
     design = Design.make(stats, prior)
     lock, done = threading.Lock(), 0
 
-    def run(chain_rng: np.random.Generator) -> Chain:
+    def run(task: tuple[int, np.random.Generator]) -> Chain:
         nonlocal done
-        label = start_labels(stats, prior, n_classes, start, chain_rng)
+        number, chain_rng = task
+        label = start_labels(stats, prior, n_classes, start, number, chain_rng)
         state = Partition(design, label, n_classes, variance == "shared")
         state.concentration = 1.0 if isinstance(concentration, tuple) else float(concentration)
         chain = Chain(n_sweeps, n_burn, watched, keep_every=max(1, (n_sweeps - n_burn) // _N_KEPT))
@@ -92,7 +94,7 @@ def fit(
         return chain
 
     with parallel.threads(n_threads) as map_chains:
-        chains = map_chains(run, rng.spawn(n_chains))
+        chains = map_chains(run, list(enumerate(rng.spawn(n_chains))))
     return summarise(stats, prior, design, chains, variance == "shared")
 
 
@@ -130,9 +132,11 @@ def watched_users(watch: ArrayLike, n_users: int) -> NDArray[np.intp]:
 
 
 def start_labels(
-    stats: UserStats, prior: Prior, n_classes: int | None, start: Start, rng: np.random.Generator
+    stats: UserStats, prior: Prior, n_classes: int | None, start: Start, chain: int, rng: np.random.Generator
 ) -> NDArray[np.intp]:
-    """Every user's class to begin with."""
+    """Every user's class for this chain to begin with."""
+    if isinstance(start, tuple) and start and all(isinstance(one, str) for one in start):
+        start = start[chain % len(start)]
     if isinstance(start, str):
         if start == "one":
             return np.zeros(stats.n_users, np.intp)
