@@ -6,11 +6,10 @@ import numpy as np
 from scipy.special import gammaln
 
 from lcb.learners._concentration import escobar_west, slice_finite
-from lcb.learners._partition import Design, Partition
+from lcb.learners._partition import Partition
 from lcb.learners._split_merge import split_merge, urn_split_merge
 from lcb.learners.draws import Concentration
 
-__all__ = ["Design", "Partition", "draw_concentration", "log_prior", "step"]
 _URN_MOVES = 8  # blind split-merge moves for each careful one
 
 

@@ -72,7 +72,8 @@ def fit(
     check(stats, n_classes, variance, concentration, n_sweeps, n_burn, n_chains)
     watched = watched_users(watch, stats.n_users)
     progress("compiling", 0, None)
-    from lcb.learners._collapsed import Design, Partition, log_prior, step
+    from lcb.learners._collapsed import log_prior, step
+    from lcb.learners._partition import Design, Partition
 
     prior = prior or Prior.scaled(stats)
     design = Design.make(stats, prior)
@@ -112,7 +113,8 @@ def check(
         raise InputError(f"n_classes={n_classes}; ask for at least 1, or leave it out")
     if variance not in ("class", "shared"):
         raise InputError(f"variance={variance!r}; it is 'class' (one per class) or 'shared' (one for all)")
-    if not all(np.isfinite(value) and value > 0 for value in np.atleast_1d(concentration)):
+    values = concentration if isinstance(concentration, tuple) and len(concentration) == 2 else (concentration,)
+    if not all(isinstance(value, int | float) and np.isfinite(value) and value > 0 for value in values):
         raise InputError(f"concentration={concentration}; it is a positive number, or the (shape, rate) of a Gamma")
     if n_chains < 1 or not 0 <= n_burn < n_sweeps or n_sweeps - n_burn < 4:
         raise InputError(
