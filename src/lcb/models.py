@@ -4,24 +4,32 @@
     log p(rewards of u | class h) = -count/2 log(2 pi sigma2_h)
                                     - (square_sum - 2 beta_h . moment + beta_h' gram beta_h) / (2 sigma2_h)
 
-which is linear in the user's statistics: one matrix product for all users and classes.
+which is linear in the user's statistics: one matrix product for all users and classes.  Rewards of two values are
+clicks with P(high) = (beta_h . x - low) / (high - low), held inside (0, 1):
+
+    log p(rewards of u | class h) = sum over arms  clicked_ua log P_ha + passed_ua log(1 - P_ha)
+
+linear in the user's counts.  Either way the expected reward is beta_h . x.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from lcb.clicks import EventLog
 from lcb.errors import InputError, ModelError
 from lcb.events import Floats
 from lcb.stats import UserStats, upper
 
 _LOG_2PI = float(np.log(2 * np.pi))
+EDGE = 1e-3  # probabilities of clicks are held this far from 0 and 1
+Likelihood = Literal["gaussian", "bernoulli"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +48,8 @@ class LatentModels:
     sigma2: Floats
     features: tuple[str, ...] = ()
     provenance: Mapping[str, Any] = field(default_factory=dict)  # where the classes come from, as JSON knows it
+    likelihood: Likelihood = "gaussian"
+    levels: tuple[float, float] | None = None  # the two rewards of a Bernoulli likelihood, the lower first
 
     def __post_init__(self) -> None:
         pi, beta, sigma2 = (np.array(getattr(self, name), dtype=np.float64) for name in ("pi", "beta", "sigma2"))
@@ -54,6 +64,7 @@ class LatentModels:
             raise ModelError(f"pi sums to {pi.sum():g} with smallest {pi.min():g}; shares must be >= 0 and sum to 1")
         if (sigma2 <= 0).any():
             raise ModelError(f"sigma2 has {sigma2.min():g}; every variance must be above 0")
+        _check_likelihood(self.likelihood, self.levels)
         features = tuple(self.features) or tuple(f"x{j}" for j in range(beta.shape[1]))
         if len(features) != beta.shape[1] or len(set(features)) != len(features):
             raise ModelError(f"{len(set(features))} different feature names for {beta.shape[1]} weights per class")
@@ -68,11 +79,13 @@ class LatentModels:
         object.__setattr__(self, "provenance", MappingProxyType(dict(self.provenance)))
 
     def __reduce__(self) -> tuple[Any, ...]:  # between our own processes; a mapping proxy cannot travel
-        return LatentModels, (self.pi, self.beta, self.sigma2, self.features, dict(self.provenance))
+        return LatentModels, (
+            self.pi, self.beta, self.sigma2, self.features, dict(self.provenance), self.likelihood, self.levels
+        )  # fmt: skip
 
     def with_provenance(self, provenance: Mapping[str, Any]) -> LatentModels:
         """The same classes with another story."""
-        return LatentModels(self.pi, self.beta, self.sigma2, self.features, provenance)
+        return replace(self, provenance=provenance)
 
     @property
     def n_classes(self) -> int:
@@ -94,12 +107,24 @@ class LatentModels:
 
     def log_density(self, x: Floats, reward: float) -> Floats:
         """Log density of one reward for features `x` (d,) under each class, (N,)."""
+        if self.levels is not None:
+            low, high = self.levels
+            if not low <= reward <= high:
+                raise InputError(f"reward {reward:g} is outside [{low:g}, {high:g}], the rewards the models know")
+            p, click = self.click_probability(self.beta @ x), (reward - low) / (high - low)
+            return click * np.log(p) + (1 - click) * np.log(1 - p)
         constant, slope = self.gaussian
         miss = self.beta @ x
         miss -= reward
         miss *= miss
         miss *= slope
         return constant - miss
+
+    def click_probability(self, expected: Floats) -> Floats:
+        """P(high) where the expected reward is `expected`."""
+        assert self.levels is not None
+        low, high = self.levels
+        return np.clip((expected - low) / (high - low), EDGE, 1 - EDGE)
 
     def packed(self) -> Floats:
         """H (p, N) such that `H.T @ stats.packed` is the log likelihood of every user under every class."""
@@ -114,19 +139,26 @@ class LatentModels:
         )
         return np.concatenate(parts, axis=1).T
 
-    def user_log_likelihood(self, stats: UserStats) -> Floats:
+    def user_log_likelihood(self, data: UserStats | EventLog) -> Floats:
         """Log likelihood of all rewards of each user under each class, (users, N)."""
+        stats = data.stats if isinstance(data, EventLog) else data
         self.check_features(stats)
-        return np.asarray(stats.packed.T.astype(np.float64, copy=False) @ self.packed())
+        if self.levels is None:
+            return stats.packed.T.astype(np.float64, copy=False) @ self.packed()
+        clicks = data.clicks if isinstance(data, EventLog) else None
+        if clicks is None or (clicks.low, clicks.high) != self.levels:
+            raise InputError(f"models of rewards {self.levels} need a log of these rewards with its counts: read_log")
+        p = self.click_probability(clicks.arms @ self.beta.T)
+        return clicks.clicked @ np.log(p) + clicks.passed @ np.log(1 - p)
 
-    def posterior(self, stats: UserStats) -> Floats:
+    def posterior(self, data: UserStats | EventLog) -> Floats:
         """Probability of each class for each user, (users, N)."""
-        log_joint = self.user_log_likelihood(stats) + self.log_pi
-        return np.asarray(np.exp(log_joint - np.logaddexp.reduce(log_joint, axis=1, keepdims=True)))
+        log_joint = self.user_log_likelihood(data) + self.log_pi
+        return np.exp(log_joint - np.logaddexp.reduce(log_joint, axis=1, keepdims=True))
 
-    def user_scores(self, stats: UserStats) -> Floats:
+    def user_scores(self, data: UserStats | EventLog) -> Floats:
         """Log predictive density of each user's rewards, the class unknown, (users,)."""
-        return np.asarray(np.logaddexp.reduce(self.user_log_likelihood(stats) + self.log_pi, axis=1))
+        return np.logaddexp.reduce(self.user_log_likelihood(data) + self.log_pi, axis=1)
 
     def check_features(self, stats: UserStats) -> None:
         if stats.n_features != self.n_features:
@@ -148,3 +180,14 @@ class Fit:
     @property
     def n_steps(self) -> int:
         return len(self.trace)
+
+
+def _check_likelihood(likelihood: str, levels: tuple[float, float] | None) -> None:
+    if likelihood not in ("gaussian", "bernoulli"):
+        raise ModelError(f"likelihood={likelihood!r}; it is 'gaussian' or 'bernoulli'")
+    if (likelihood == "bernoulli") != (levels is not None):
+        raise ModelError(
+            f"likelihood={likelihood!r} with levels {levels}; a Bernoulli likelihood, and only it, has two"
+        )
+    if levels is not None and not (len(levels) == 2 and np.isfinite(levels).all() and levels[0] < levels[1]):
+        raise ModelError(f"levels {levels}; give the two rewards, the lower first")

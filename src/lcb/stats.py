@@ -188,16 +188,14 @@ class StatsBuilder:
     def n_users(self) -> int:
         return len(self.position)
 
+    def positions(self, users: Sequence[Hashable]) -> Index:
+        """Where each of these users stands; new ones are put at the end."""
+        position = self.position
+        return np.array([position.setdefault(user, len(position)) for user in users], np.intp)
+
     def add(self, users: Sequence[Hashable], x: Floats, reward: Floats) -> None:
         """Add rows (n, d) and rewards (n,) of `users` (n names)."""
-        position = self.position
-        self.add_at(np.array([position.setdefault(user, len(position)) for user in users], np.intp), x, reward)
-
-    def add_coded(self, codes: Index, names: Sequence[Hashable], x: Floats, reward: Floats) -> None:
-        """The same with users as `codes` (n,) into a shorter list of `names`."""
-        position = self.position
-        positions = np.array([position.setdefault(name, len(position)) for name in names], np.intp)
-        self.add_at(positions[codes], x, reward)
+        self.add_at(self.positions(users), x, reward)
 
     def add_at(self, positions: Index, x: Floats, reward: Floats) -> None:
         """The same with users already turned into positions (n,)."""

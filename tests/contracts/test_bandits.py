@@ -22,7 +22,11 @@ MODELS = LatentModels(
     beta=[[0.9, 0.1, 0.0, 0.2], [0.1, 0.8, 0.1, 0.1], [0.2, 0.1, 0.1, 0.9]],
     sigma2=[0.04, 0.09, 0.01],
 )
+CLICKS = LatentModels(pi=MODELS.pi, beta=MODELS.beta, sigma2=MODELS.sigma2, likelihood="bernoulli", levels=(0.0, 1.0))
 BANDITS = {
+    "thompson-clicks": GeneralizedThompson(CLICKS, eta=0.8, gamma=0.1),
+    "thompson-gaussian-on-clicks": GeneralizedThompson(CLICKS, loss="gaussian"),
+    "posterior-mean-clicks": PosteriorMean(CLICKS, uniform=0.1),
     "thompson": GeneralizedThompson(MODELS),
     "thompson-gamma": GeneralizedThompson(MODELS, eta=0.5, gamma=0.2),
     "thompson-square": GeneralizedThompson(MODELS, eta=3.0, loss="square"),

@@ -16,6 +16,7 @@ COMPILED = {
         "nsz",
     },  # sums may be vectorised; infinities keep their meaning
 }
+GAUSSIAN, BERNOULLI, SQUARE = 0, 1, 2  # what moves the weights of classes
 _LOWEST = -700.0  # exp of less takes a slow path to 0
 
 
@@ -91,3 +92,13 @@ def normalise(log_w, w):  # type: ignore[no-untyped-def]
     for h in range(len(log_w)):
         log_w[h] -= shift
         w[h] /= total
+
+
+@njit(**COMPILED)
+def log_density(kind, expected, reward, constant, slope, low, high, edge):  # type: ignore[no-untyped-def]
+    """As `LatentModels.log_density`, for one class whose expected reward is `expected`."""
+    if kind == GAUSSIAN:
+        return constant - slope * (reward - expected) ** 2
+    p = min(max((expected - low) / (high - low), edge), 1 - edge)
+    click = (reward - low) / (high - low)
+    return click * np.log(p) + (1 - click) * np.log(1 - p)

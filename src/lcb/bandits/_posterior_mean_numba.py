@@ -5,15 +5,16 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from lcb.bandits._kernels_numba import COMPILED, arm_scores, dot, normalise, pick_best
+from lcb.bandits._kernels_numba import COMPILED, arm_scores, dot, log_density, normalise, pick_best
 
 
 @njit(**COMPILED)
 def serve_posterior_mean(  # type: ignore[no-untyped-def]
-    states, contexts, rewards, uniforms, arms, beta, constant, slope, n_uniform, uniform_share
+    states, contexts, rewards, uniforms, arms, beta, density, n_uniform, uniform_share
 ):
     """`states` (B, N) are updated in place, `arms` (B, T) receives what was played."""
     n_users, n_steps, n_arms, d = contexts.shape
+    kind, constant, slope, low, high, edge = density
     scores, mean, w = np.empty(n_arms), np.empty(d), np.empty(len(beta))
     for u in range(n_users):
         log_w = states[u]
@@ -31,6 +32,6 @@ def serve_posterior_mean(  # type: ignore[no-untyped-def]
                 arm = pick_best(scores, best, (uniforms[u, t] - share) / (1 - share))
             arms[u, t] = arm
             for h in range(len(beta)):
-                miss = rewards[u, t, arm] - dot(beta[h], contexts[u, t, arm])
-                log_w[h] += constant[h] - slope[h] * miss**2
+                expected = dot(beta[h], contexts[u, t, arm])
+                log_w[h] += log_density(kind, expected, rewards[u, t, arm], constant[h], slope[h], low, high, edge)
             normalise(log_w, w)

@@ -8,31 +8,27 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from lcb.bandits._kernels_numba import COMPILED, arm_scores, dot, normalise, pick, pick_best, pick_softmax
-
-_GAUSSIAN, _SQUARE = 0, 1
+from lcb.bandits._kernels_numba import (
+    COMPILED,
+    SQUARE,
+    arm_scores,
+    dot,
+    log_density,
+    normalise,
+    pick,
+    pick_best,
+    pick_softmax,
+)
 
 
 @njit(**COMPILED)
 def serve_thompson(  # type: ignore[no-untyped-def]
-    states,
-    contexts,
-    rewards,
-    uniforms,
-    arms,
-    beta,
-    constant,
-    slope,
-    n_uniform,
-    eta,
-    gamma,
-    loss,
-    edge,
-    temperature,
+    states, contexts, rewards, uniforms, arms, beta, density, n_uniform, eta, gamma, temperature
 ):
     """`states` (B, N) are updated in place, `arms` (B, T) receives what was played; temperature 0 is greedy."""
     n_users, n_steps, n_arms, _ = contexts.shape
     scores, w = np.empty(n_arms), np.empty(len(beta))
+    kind, constant, slope, low, high, edge = density
     for u in range(n_users):
         log_w = states[u]
         normalise(log_w, w)
@@ -55,11 +51,8 @@ def serve_thompson(  # type: ignore[no-untyped-def]
             reward = rewards[u, t, arm]
             for h in range(len(beta)):
                 expected = dot(beta[h], contexts[u, t, arm])
-                if loss == _GAUSSIAN:
-                    log_w[h] += eta * (constant[h] - slope[h] * (reward - expected) ** 2)
-                elif loss == _SQUARE:
+                if kind == SQUARE:
                     log_w[h] -= eta * (reward - expected) ** 2
                 else:
-                    expected = min(max(expected, edge), 1 - edge)
-                    log_w[h] += eta * (reward * np.log(expected) + (1 - reward) * np.log(1 - expected))
+                    log_w[h] += eta * log_density(kind, expected, reward, constant[h], slope[h], low, high, edge)
             normalise(log_w, w)

@@ -1,7 +1,7 @@
 """Posterior mean: the arm that is best on average over the classes a user may belong to.
 
     p_a      = (1 - uniform) [a = argmax_b sum_h w_h beta_h . x_b] + uniform / K      tied arms share equally
-    log w_h += log N(r | beta_h . x, sigma2_h)
+    log w_h += log p(r | x, class h)                          the models' own likelihood
 
 It explores nothing on purpose, and over a few dozen steps that costs less than drawing a class.  Its propensity is
 1 without a uniform slice: keep one when the log must support off-policy estimates.
@@ -57,20 +57,12 @@ class PosteriorMean:
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
         """Many users at once, compiled; `states` (B, N) are updated in place."""
+        from lcb.bandits._density import own_density
         from lcb.bandits._posterior_mean_numba import serve_posterior_mean
 
         arms = np.empty(uniforms.shape, np.int64)
-        constant, slope = self.models.gaussian
+        density = own_density(self.models, rewards)
         serve_posterior_mean(
-            states,
-            contexts,
-            rewards,
-            uniforms,
-            arms,
-            self.models.beta,
-            constant,
-            slope,
-            n_uniform,
-            self.uniform,
+            states, contexts, rewards, uniforms, arms, self.models.beta, density, n_uniform, self.uniform
         )
         return arms

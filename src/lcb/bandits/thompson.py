@@ -3,9 +3,11 @@
     p_a      = (1 - gamma) sum_h w_h policy_h(a) + gamma / K
     log w_h -= eta * loss(beta_h . x, r)
 
-loss:  gaussian   -log N(r | beta_h . x, sigma2_h); with eta = 1 the weights w are the exact posterior over classes
-       square     (r - beta_h . x)^2
-       log        -r log f - (1 - r) log(1 - f), f = beta_h . x held inside (0, 1); rewards in [0, 1]
+loss:  likelihood   -log p(r | x, class h) as the models were learned (Gaussian, or Bernoulli for clicks); with eta = 1
+                    the weights w are the exact posterior over classes
+       gaussian     -log N(r | beta_h . x, sigma2_h)
+       square       (r - beta_h . x)^2
+       log          -r log f - (1 - r) log(1 - f), f = beta_h . x held inside (0, 1); rewards in [0, 1]
 
 A decision costs O(N K d), an update O(N d).
 """
@@ -20,12 +22,11 @@ import numpy as np
 from lcb.bandits.bandit import Arms
 from lcb.errors import InputError
 from lcb.events import Decision, Floats, rescaled
-from lcb.models import LatentModels
+from lcb.models import EDGE, LatentModels
 from lcb.policies import Greedy, Policy, Softmax
 
-LOSSES = ("gaussian", "square", "log")
+LOSSES = ("likelihood", "gaussian", "square", "log")
 _BELOW_ONE = 1 - 2.0**-53
-EDGE = 1e-3  # the log loss holds its predictions this far from 0 and 1
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class GeneralizedThompson:
     models: LatentModels = field(repr=False)
     eta: float = 1.0
     gamma: float = 0.0
-    loss: Literal["gaussian", "square", "log"] = "gaussian"
+    loss: Literal["likelihood", "gaussian", "square", "log"] = "likelihood"
     policy: Policy = Greedy()  # noqa: RUF009 (frozen)
 
     def __post_init__(self) -> None:
@@ -79,9 +80,12 @@ class GeneralizedThompson:
         return log_w
 
     def _losses(self, x: Floats, reward: float) -> Floats:
-        if self.loss == "gaussian":
+        if self.loss == "likelihood":
             return -self.models.log_density(x, reward)
         expected = self.models.beta @ x
+        if self.loss == "gaussian":
+            constant, slope = self.models.gaussian
+            return slope * (reward - expected) ** 2 - constant
         if self.loss == "square":
             return (reward - expected) ** 2
         if not 0 <= reward <= 1:
@@ -91,16 +95,20 @@ class GeneralizedThompson:
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
         """Many users at once, compiled; `states` (B, N) are updated in place."""
+        from lcb.bandits._density import gaussian_density, log_loss, own_density, square_loss
         from lcb.bandits._thompson_numba import serve_thompson
 
-        if self.loss == "log" and not ((rewards >= 0) & (rewards <= 1)).all():
-            raise InputError("rewards outside [0, 1], which the log loss needs; scale them, or use square")
+        density = {
+            "likelihood": lambda: own_density(self.models, rewards),
+            "gaussian": lambda: gaussian_density(self.models),
+            "square": lambda: square_loss(self.models),
+            "log": lambda: log_loss(self.models, rewards),
+        }[self.loss]()
         arms = np.empty(uniforms.shape, np.int64)
         temperature = self.policy.temperature if isinstance(self.policy, Softmax) else 0.0
-        constant, slope = self.models.gaussian
         serve_thompson(
-            states, contexts, rewards, uniforms, arms, self.models.beta, constant, slope, n_uniform,
-            self.eta, self.gamma, LOSSES.index(self.loss), EDGE, temperature,
+            states, contexts, rewards, uniforms, arms, self.models.beta, density, n_uniform,
+            self.eta, self.gamma, temperature,
         )  # fmt: skip
         return arms
 

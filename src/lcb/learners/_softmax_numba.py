@@ -2,7 +2,7 @@
 
 NumPy needs five passes over the block for what this does in two, and its scalar twin in Numba calls libm per
 element: here exp is a polynomial on [-ln2/2, ln2/2] times a power of two written as bits, so that the compiler
-makes vector code of every loop.  Largest error: 2 units in the last place (float64), 3 (float32).
+makes vector code of every loop.  Relative error below 1e-14 (float64) and 3e-7 (float32).
 """
 
 from __future__ import annotations
@@ -28,21 +28,20 @@ def softmax(
     top: NDArray[Any],
     total: NDArray[Any],
     bits: NDArray[Any],
+    power: NDArray[Any],
     mass: NDArray[np.float64],
 ) -> None:
     """Turn (N, users) log likelihoods into responsibilities in place, adding each class's sum to `mass` (N,).
 
-    `top` + log `total`, (users,), is then the log evidence of each user.  `bits` (users,) is room to work in:
-    whole numbers as wide as the block's.
+    `top` + log `total`, (users,), is then the log evidence of each user.  `bits` and `power` are room to work in,
+    one memory seen twice: as whole numbers and as numbers like the block's, at least one per user.
     """
     run = _softmax64 if block.dtype == np.float64 else _softmax32
-    power = bits.view(block.dtype)
-    run(block, log_pi, top, total, bits, power)
-    _divide(block, total, power, mass)
+    run(block, log_pi, top, total, bits, power, mass)
 
 
 @njit(**_COMPILED)
-def _softmax64(block, log_pi, top, total, bits, power):  # type: ignore[no-untyped-def]
+def _softmax64(block, log_pi, top, total, bits, power, mass):  # type: ignore[no-untyped-def]
     n_classes, n = block.shape
     _largest(block, log_pi, top)
     total[:] = 0.0
@@ -53,8 +52,7 @@ def _softmax64(block, log_pi, top, total, bits, power):  # type: ignore[no-untyp
             power[j] = shifted
             k = shifted - 6755399441055744.0
             r = x - k * 6.93147180369123816490e-01 - k * 1.90821492927058770002e-10
-            q = r * (1 / 479001600) + 1 / 39916800
-            q = q * r + 1 / 3628800
+            q = r * (1 / 39916800) + 1 / 3628800
             q = q * r + 1 / 362880
             q = q * r + 1 / 40320
             q = q * r + 1 / 5040
@@ -71,10 +69,11 @@ def _softmax64(block, log_pi, top, total, bits, power):  # type: ignore[no-untyp
             value = block[h, j] * power[j]
             block[h, j] = value
             total[j] += value
+    _divide(block, total, power, mass)
 
 
 @njit(**_COMPILED)
-def _softmax32(block, log_pi, top, total, bits, power):  # type: ignore[no-untyped-def]
+def _softmax32(block, log_pi, top, total, bits, power, mass):  # type: ignore[no-untyped-def]
     n_classes, n = block.shape
     _largest(block, log_pi, top)
     total[:] = np.float32(0.0)
@@ -85,8 +84,7 @@ def _softmax32(block, log_pi, top, total, bits, power):  # type: ignore[no-untyp
             power[j] = shifted
             k = shifted - np.float32(12582912.0)
             r = x - k * np.float32(0.693359375) - k * np.float32(-2.12194440e-4)
-            q = r * np.float32(1 / 5040) + np.float32(1 / 720)
-            q = q * r + np.float32(1 / 120)
+            q = r * np.float32(1 / 720) + np.float32(1 / 120)
             q = q * r + np.float32(1 / 24)
             q = q * r + np.float32(1 / 6)
             q = q * r + np.float32(0.5)
@@ -98,6 +96,7 @@ def _softmax32(block, log_pi, top, total, bits, power):  # type: ignore[no-untyp
             value = block[h, j] * power[j]
             block[h, j] = value
             total[j] += value
+    _divide(block, total, power, mass)
 
 
 @njit(**_COMPILED)

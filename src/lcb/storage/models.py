@@ -1,7 +1,7 @@
 """Latent models in a folder: numbers in safetensors, words in a manifest.
 
     models-<sha12>.safetensors    pi (N,), beta (N, d), sigma2 (N,), float64
-    manifest.json                 format, format_version, n_classes, n_features, features, provenance,
+    manifest.json                 format, format_version, n_classes, n_features, features, likelihood, provenance,
                                   sha256 (of the tensors file), lcb (version), manifest_sha256 (of the rest)
 
 The manifest names the tensors by their sha256, so renaming the new manifest over the old is the one instant
@@ -32,7 +32,15 @@ from lcb.version import __version__
 _FORMAT = "lcb-models"
 _VERSION = 1
 _MANIFEST = "manifest.json"
-_KEYS = {"n_classes": int, "n_features": int, "features": list, "provenance": dict, "sha256": str, "lcb": str}
+_KEYS = {
+    "n_classes": int,
+    "n_features": int,
+    "features": list,
+    "likelihood": str,
+    "provenance": dict,
+    "sha256": str,
+    "lcb": str,
+}
 _OURS = re.compile(r"models-[0-9a-f]{12}\.safetensors|(tensors|manifest)\.tmp")
 _AGAIN = "save the models again, or take them from a backup"
 
@@ -89,7 +97,15 @@ def load_models(folder: str | os.PathLike[str]) -> LatentModels:
         raise ModelError(f"{folder} is damaged: its tensors have another sha256 than its manifest says; {_AGAIN}")
     tensors = _tensors(data, manifest, folder)
     try:
-        return LatentModels(**tensors, features=tuple(manifest["features"]), provenance=manifest["provenance"])
+        return LatentModels(
+            tensors["pi"],
+            tensors["beta"],
+            tensors["sigma2"],
+            features=tuple(manifest["features"]),
+            provenance=manifest["provenance"],
+            likelihood=manifest["likelihood"],
+            levels=manifest["levels"] and tuple(manifest["levels"]),
+        )
     except ModelError as error:
         raise ModelError(f"{folder} holds no models: {error}; {_AGAIN}") from None
 
@@ -114,6 +130,8 @@ def _manifest(models: LatentModels, tensors: bytes) -> bytes:
         "n_classes": models.n_classes,
         "n_features": models.n_features,
         "features": list(models.features),
+        "likelihood": models.likelihood,
+        "levels": models.levels and list(models.levels),
         "provenance": provenance,
         "sha256": _sha256(tensors),
         "lcb": __version__,

@@ -24,11 +24,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import DTypeLike
 
+from lcb.clicks import EventLog, LogBuilder
 from lcb.errors import InputError
 from lcb.events import Floats, check_rows
 from lcb.features import cross, cross_names
 from lcb.progress import Progress, silent
-from lcb.stats import Index, StatsBuilder, UserStats
+from lcb.stats import Index, UserStats
 from lcb.storage._batches import Table, open_table
 from lcb.storage._diagnose import MEND, Place, first_failing
 
@@ -55,29 +56,54 @@ def read_stats(
     >>> stats.users, stats.count, stats.features
     (('ann', 'bob'), array([2., 1.]), ('age', 'hour'))
     """
+    return _read(path, columns, user_columns, reward_range, progress, count=False).log(dtype).stats
+
+
+def read_log(
+    path: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] = (),
+    user_columns: Sequence[str] = (),
+    reward_range: tuple[float, float] | None = None,
+    dtype: DTypeLike = np.float64,
+    progress: Progress | None = None,
+) -> EventLog:
+    """The same, with the counts of clicks where rewards take exactly two values."""
+    return _read(path, columns, user_columns, reward_range, progress, count=True).log(dtype)
+
+
+def _read(
+    path: str | os.PathLike[str],
+    columns: Sequence[str],
+    user_columns: Sequence[str],
+    reward_range: tuple[float, float] | None,
+    progress: Progress | None,
+    count: bool,
+) -> LogBuilder:
     name = os.fspath(path)
     table = open_table(name, columns, user_columns)
-    sums = _Sums(name, table, reward_range)
+    sums = _Sums(name, table, reward_range, count)
     report = progress or silent
     for batch in table.batches:
         sums.add(batch)
         report(f"reading {os.path.basename(name)}", sums.n_rows, table.n_rows)
     if sums.builder is None:
         raise InputError(f"{name} has no rows; give a table with at least one event")
-    return sums.builder.stats(dtype)
+    return sums.builder
 
 
 class _Sums:
     """The statistics so far; the first row says how long the lists of all rows are."""
 
-    def __init__(self, path: str, table: Table, reward_range: tuple[float, float] | None) -> None:
+    def __init__(self, path: str, table: Table, reward_range: tuple[float, float] | None, count: bool) -> None:
         self.path = path
         self.table = table
         self.reward_range = reward_range
+        self.count = count
         self.n_rows = 0
         self.arm: tuple[str, ...] = ()
         self.user: tuple[str, ...] = ()
-        self.builder: StatsBuilder | None = None
+        self.builder: LogBuilder | None = None
 
     def add(self, batch: Any) -> None:
         if batch.num_rows == 0:
@@ -104,11 +130,11 @@ class _Sums:
             reward_range=self.reward_range,
         )
 
-    def _start(self, batch: Any, place: Place) -> StatsBuilder:
+    def _start(self, batch: Any, place: Place) -> LogBuilder:
         self.arm = _feature_names(batch, self.table.arm, place)
         self.user = _feature_names(batch, self.table.user, place)
         features = cross_names(self.arm, self.user) if self.user else self.arm
-        self.builder = StatsBuilder(len(features), features)
+        self.builder = LogBuilder(len(features), features, count=self.count)
         return self.builder
 
 

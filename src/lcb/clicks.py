@@ -1,0 +1,176 @@
+"""Rewards of two values, counted: how often each user took each arm, and how often the higher reward came.
+
+For 0/1 rewards the sums of squares that `UserStats` keeps say nothing new, and a Gaussian is the wrong noise.  What
+the Bernoulli likelihood needs is, for every user, the number of clicks and passes at every different feature vector.
+With arms from a fixed set that is a small table; where every row has features of its own it is the rows themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lcb.events import Floats
+from lcb.stats import Index, StatsBuilder, UserStats
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
+MOST_PAIRS = 20_000_000  # different (user, arm) pairs kept: about 1 GB
+Whole = NDArray[np.int64]
+_PENDING = 2_000_000  # rows kept before they are counted
+
+
+@dataclass(frozen=True, eq=False)
+class Clicks:
+    """Counts per user and arm; a click is the higher of the two rewards.
+
+    >>> log = EventLog.from_rows(user=["ann", "ann", "bob"], x=[[1.0], [1.0], [2.0]], reward=[1, 0, 1])
+    >>> log.clicks.arms, log.clicks.clicked.toarray(), log.clicks.passed.toarray()
+    (array([[1.],
+           [2.]]), array([[1., 0.],
+           [0., 1.]]), array([[1., 0.],
+           [0., 0.]]))
+    """
+
+    arms: Floats  # (A, d) the different feature vectors
+    clicked: csr_array = field(repr=False)  # (users, A)
+    passed: csr_array = field(repr=False)  # (users, A)
+    low: float  # the reward of a pass
+    high: float  # the reward of a click
+
+    def take(self, index: Index) -> Clicks:
+        """The users at these positions, with the arms they took."""
+        clicked, passed = self.clicked[index], self.passed[index]
+        used = np.union1d(clicked.indices, passed.indices)
+        return Clicks(self.arms[used], clicked[:, used], passed[:, used], self.low, self.high)
+
+
+@dataclass(frozen=True, eq=False)
+class EventLog:
+    """What learners need of a log: the statistics of every user and, for rewards of two values, the counts."""
+
+    stats: UserStats
+    clicks: Clicks | None = None
+    two_valued: bool = False  # true with `clicks` None: too many different (user, arm) pairs to count
+
+    @classmethod
+    def from_rows(cls, user: ArrayLike, x: ArrayLike, reward: ArrayLike, *, features: Sequence[str] = ()) -> EventLog:
+        """Rows (n, d) and their rewards (n,) by user (n,), checked as `UserStats.from_rows` does."""
+        UserStats.from_rows(user, x, reward, features=features)
+        rows = np.asarray(x, dtype=np.float64)
+        builder = LogBuilder(rows.shape[1], features)
+        names: list[Hashable] = np.asarray(user).tolist()
+        builder.add(names, rows, np.asarray(reward, dtype=np.float64))
+        return builder.log()
+
+    @property
+    def n_users(self) -> int:
+        return self.stats.n_users
+
+    def take(self, index: ArrayLike) -> EventLog:
+        """The users at these positions."""
+        positions = np.asarray(index)
+        if positions.dtype == bool:
+            positions = np.flatnonzero(positions)
+        return EventLog(
+            self.stats.take(positions), self.clicks.take(positions) if self.clicks else None, self.two_valued
+        )
+
+
+class LogBuilder:
+    """Statistics and counts that grow as rows arrive; counting ends with the third different reward."""
+
+    def __init__(self, n_features: int, features: Sequence[str] = (), *, count: bool = True) -> None:
+        self._stats = StatsBuilder(n_features, features)
+        self._counting = count
+        self._values: list[float] = []  # the different rewards, as they came
+        self._arm_of: dict[bytes, int] = {}
+        self._arms: list[Floats] = []
+        self._pairs: list[tuple[Whole, Whole, Whole]] = []  # (user, arm) as one key; rows; rows of the second value
+        self._n_pending = 0
+
+    def add(self, users: Sequence[Hashable], x: Floats, reward: Floats) -> None:
+        """Add rows (n, d) and rewards (n,) of `users` (n names)."""
+        self.add_at(self._stats.positions(users), x, reward)
+
+    def add_coded(self, codes: Index, names: Sequence[Hashable], x: Floats, reward: Floats) -> None:
+        """The same with users as `codes` (n,) into a shorter list of `names`."""
+        self.add_at(self._stats.positions(names)[codes], x, reward)
+
+    def add_at(self, positions: Index, x: Floats, reward: Floats) -> None:
+        """The same with users already turned into positions (n,)."""
+        self._stats.add_at(positions, x, reward)
+        if self._counting:
+            self._values += [value for value in np.unique(reward).tolist() if value not in self._values]
+            if len(self._values) > 2:
+                self._stop()
+            else:
+                self._count(positions, x, reward)
+
+    def log(self, dtype: Any = np.float64) -> EventLog:
+        """What has been added so far."""
+        stats, two_valued = self._stats.stats(dtype), len(self._values) == 2
+        return EventLog(stats, self._clicks() if two_valued and self._counting else None, two_valued)
+
+    def _stop(self) -> None:
+        self._counting = False
+        self._arm_of, self._arms, self._pairs = {}, [], []
+
+    def _count(self, positions: Index, x: Floats, reward: Floats) -> None:
+        keys = (positions.astype(np.int64) << 32) | self._arms_at(np.ascontiguousarray(x + 0.0))  # -0.0 is 0.0
+        second = reward != self._values[0]
+        self._pairs.append((keys, np.ones(len(keys), np.int64), second.astype(np.int64)))
+        self._n_pending += len(keys)
+        if self._n_pending > _PENDING:
+            self._merge()
+            if len(self._pairs[0][0]) > MOST_PAIRS:
+                self._stop()
+
+    def _arms_at(self, x: Floats) -> Whole:
+        """The number of each row's feature vector, (n,)."""
+        first, inverse = _different_rows(x)
+        numbers = np.empty(len(first), np.int64)
+        for i, place in enumerate(first.tolist()):
+            row = x[place]
+            numbers[i] = self._arm_of.setdefault(row.tobytes(), len(self._arms))
+            if numbers[i] == len(self._arms):
+                self._arms.append(row.copy())
+        return numbers[inverse]
+
+    def _merge(self) -> None:
+        """Add up what is known of each pair."""
+        keys, n_rows, n_second = (np.concatenate(part) for part in zip(*self._pairs, strict=True))
+        different, inverse = np.unique(keys, return_inverse=True)
+        n_rows, n_second = (np.bincount(inverse, part).astype(np.int64) for part in (n_rows, n_second))
+        self._pairs = [(different, n_rows, n_second)]
+        self._n_pending = 0
+
+    def _clicks(self) -> Clicks:
+        from scipy.sparse import csr_array
+
+        self._merge()
+        keys, n_rows, n_second = self._pairs[0]
+        low, high = sorted(self._values)
+        n_clicks = n_second if self._values[1] == high else n_rows - n_second
+        shape, places = (self._stats.n_users, len(self._arms)), (keys >> 32, keys & 0xFFFFFFFF)
+        clicked = csr_array((n_clicks.astype(np.float64), places), shape)
+        passed = csr_array(((n_rows - n_clicks).astype(np.float64), places), shape)
+        clicked.eliminate_zeros()
+        passed.eliminate_zeros()
+        return Clicks(np.array(self._arms), clicked, passed, low, high)
+
+
+def _different_rows(x: Floats) -> tuple[Index, Index]:
+    """Where each different row first stands, and which of them each row is; rows are told apart by a projection."""
+    for seed in range(100):
+        _, first, inverse = np.unique(
+            x @ np.random.default_rng(seed).standard_normal(x.shape[1]), return_index=True, return_inverse=True
+        )
+        if np.array_equal(x, x[first][inverse]):
+            return first, inverse
+    return np.arange(len(x)), np.arange(len(x))
