@@ -63,6 +63,16 @@ def test_evidence_of_the_kernel_is_that_of_the_prior() -> None:
     np.testing.assert_allclose(state.log_evidence[:3], prior.log_evidence(classes, state.sigma2), rtol=1e-11)
 
 
+@pytest.mark.parametrize("d", [1, 8, 9, 25])
+def test_evidence_of_the_kernel_is_that_of_the_prior_for_any_number_of_features(d: int) -> None:
+    rng = np.random.default_rng(d)
+    stats = sampling.stats_of(rng.normal(size=(30, 6, d)), rng.normal(size=(30, 6)))
+    prior, label = Prior(mean=0.2, precision=0.5, shape=1.5, rate=0.4), np.arange(30) % 4
+    state = Partition(Design.make(stats, prior), label, None, shared=False)
+    classes = UserStats(np.stack([stats.packed[:, label == h].sum(axis=1) for h in range(4)], axis=1), d)
+    np.testing.assert_allclose(state.log_evidence[:4], prior.log_evidence(classes), rtol=1e-10)
+
+
 def test_evidence_is_the_density_of_a_multivariate_t() -> None:  # one reward, one feature: Student's t
     from scipy.stats import t
 
