@@ -25,7 +25,7 @@ from numpy.typing import ArrayLike, NDArray
 from lcb import parallel
 from lcb.errors import InputError
 from lcb.learners._consensus import most_probable
-from lcb.learners._starts import kmeans_starts, sample_users
+from lcb.learners._starts import kmeans_starts
 from lcb.learners.draws import Chain, Concentration, GibbsFit, summarise
 from lcb.models import LatentModels
 from lcb.prior import Prior
@@ -34,6 +34,7 @@ from lcb.stats import UserStats
 
 Start = Literal["split", "one"] | tuple[Literal["split", "one"], ...] | ArrayLike
 _SPLIT_INTO = 40  # classes of an over-split start
+_START_USERS = 5_000  # whose clusters an over-split start is made of
 _N_KEPT = 50  # draws of a chain whose classes are kept, at most
 
 
@@ -144,7 +145,9 @@ def start_labels(
             return np.zeros(stats.n_users, np.intp)
         if start != "split":
             raise InputError(f"start={start!r}; it is 'split', 'one' or a class for each user")
-        sample = sample_users(stats, rng)
+        sample = stats
+        if stats.n_users > _START_USERS:
+            sample = stats.take(np.sort(rng.choice(stats.n_users, _START_USERS, replace=False)))
         n = min(n_classes or _SPLIT_INTO, stats.n_users)
         label = next(kmeans_starts(sample, n, prior, 1, rng)).label
         if sample is stats:
