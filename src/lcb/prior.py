@@ -8,8 +8,8 @@ With a class's summed statistics (gram, moment, square_sum, count) the posterior
     shape_n     = shape + count / 2
     rate_n      = rate + (square_sum + mean' precision mean - mean_n' precision_n mean_n) / 2
 
-EM moves to its mode.  The scale of the prior decides how many classes a sampler finds and never lets a
-variance reach 0, so the default is scaled from the data.
+EM moves to its mode, a sampler draws from it.  The scale of the prior decides how many classes a sampler finds and
+never lets a variance reach 0, so the default is scaled from the data.
 """
 
 from __future__ import annotations
@@ -87,17 +87,48 @@ class Prior:
 
     def mode(self, classes: UserStats, shared: bool) -> tuple[Floats, Floats]:
         """The most probable (beta, sigma2) of each class given its statistics; one variance for all if `shared`."""
-        d = classes.n_features
-        mean, precision = self.arrays(d)
+        _, beta, square = self._regressed(classes)
+        n, d = beta.shape
+        if shared:
+            sigma2 = (square.sum() + 2 * self.rate) / (classes.count.sum() + n * d + 2 * self.shape + 2)
+            return beta, np.full(n, sigma2)
+        return beta, (square + 2 * self.rate) / (classes.count + d + 2 * self.shape + 2)
+
+    def draw(self, classes: UserStats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+        """A draw of each class's (beta, sigma2) given its statistics."""
+        _, _, square = self._regressed(classes)
+        gamma = rng.standard_gamma(self.shape + 0.5 * classes.count)
+        sigma2 = (self.rate + 0.5 * square) / np.maximum(gamma, np.finfo(float).tiny)
+        return self.draw_beta(classes, sigma2, rng), sigma2
+
+    def draw_beta(self, classes: UserStats, sigma2: Floats, rng: np.random.Generator) -> Floats:
+        """A draw of each class's beta given its statistics and variance."""
+        precision_n, mean_n, _ = self._regressed(classes)
+        root = np.linalg.cholesky(precision_n)
+        noise = np.linalg.solve(np.swapaxes(root, 1, 2), rng.standard_normal((*mean_n.shape, 1)))[..., 0]
+        return np.asarray(mean_n + np.sqrt(sigma2)[:, None] * noise)
+
+    def log_evidence(self, classes: UserStats, sigma2: float | None = None) -> Floats:
+        """Log density of each class's rewards with its beta (and its sigma2, unless given) integrated out, (N,)."""
+        precision_n, _, square = self._regressed(classes)
+        _, precision = self.arrays(classes.n_features)
+        count = classes.count
+        value = 0.5 * (np.linalg.slogdet(precision)[1] - np.linalg.slogdet(precision_n)[1])
+        value = value - 0.5 * count * np.log(2 * np.pi)
+        if sigma2 is not None:
+            return np.asarray(value - 0.5 * count * np.log(sigma2) - 0.5 * square / sigma2)
+        shape_n, rate_n = self.shape + 0.5 * count, self.rate + 0.5 * square
+        value += self.shape * np.log(self.rate) - gammaln(self.shape)
+        return np.asarray(value + gammaln(shape_n) - shape_n * np.log(rate_n))
+
+    def _regressed(self, classes: UserStats) -> tuple[Floats, Floats, Floats]:
+        """`precision_n` (N, d, d), `mean_n` (N, d) and 2 (`rate_n` - rate) (N,) of each class."""
+        mean, precision = self.arrays(classes.n_features)
         precision_n = precision + classes.gram
         beta = np.linalg.solve(precision_n, (precision @ mean + classes.moment)[..., None])[..., 0]
         offset = beta - mean
         square = np.maximum(_residual(classes, beta), 0.0) + np.einsum("ni,ij,nj->n", offset, precision, offset)
-        if shared:
-            n = len(beta)
-            sigma2 = (square.sum() + 2 * self.rate) / (classes.count.sum() + n * d + 2 * self.shape + 2)
-            return beta, np.full(n, sigma2)
-        return beta, (square + 2 * self.rate) / (classes.count + d + 2 * self.shape + 2)
+        return precision_n, beta, square
 
     def log_density(self, pi: Floats, beta: Floats, sigma2: Floats, shared: bool) -> float:
         """Log density of class parameters: Dirichlet for `pi`, Normal-inverse-Gamma for the rest."""
