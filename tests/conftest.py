@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from hypothesis import settings
 
 from lcb.evaluate.world import World, paper_classes
 from lcb.models import LatentModels
 from lcb.stats import UserStats
+
+settings.register_profile("no deadline: machines are noisy", deadline=None)
+settings.load_profile("no deadline: machines are noisy")
 
 
 def rows_of(models: LatentModels, n_users: int, n_rows: int, seed: int):

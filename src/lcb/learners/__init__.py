@@ -1,9 +1,9 @@
 """From the log of past users to latent classes.  `fit` is the one door; each learner has its own file.
 
-    em         EM on statistics; Gaussian rewards, or clicks (Bernoulli) where the log has counted them
-    gibbs      collapsed Gibbs sampling over a Dirichlet process
-    blocked    blocked Gibbs sampling, users in parallel
-    spectral   Spectral Experts, from moments of rows
+em         EM on statistics; Gaussian rewards, or clicks (Bernoulli) where the log has counted them
+gibbs      collapsed Gibbs sampling over a Dirichlet process
+blocked    blocked Gibbs sampling, users in parallel
+spectral   Spectral Experts, from moments of rows
 """
 
 from __future__ import annotations
@@ -109,7 +109,8 @@ def _learn(learner: str, likelihood: str, log: EventLog, settings: dict[str, Any
         return lambda part, n, **more: bernoulli.fit(part, n, **{**settings, **more})
     if log.two_valued:
         settings.setdefault("variance", "shared")
-    run: Callable[..., Fit] = {"em": em.fit, "gibbs": gibbs.fit, "blocked": blocked.fit}[learner]
+    runs: dict[str, Callable[..., Fit]] = {"em": em.fit, "gibbs": gibbs.fit, "blocked": blocked.fit}
+    run = runs[learner]
     return lambda part, n, **more: run(part.stats, n, **{**settings, **more})
 
 

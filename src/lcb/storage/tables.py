@@ -97,7 +97,9 @@ def _read(
 class _Sums:
     """The statistics so far; the first row says how long the lists of all rows are."""
 
-    def __init__(self, path: str, table: Table, reward_range: tuple[float, float] | None, keep: dict[str, bool]) -> None:
+    def __init__(
+        self, path: str, table: Table, reward_range: tuple[float, float] | None, keep: dict[str, bool]
+    ) -> None:
         self.path = path
         self.table = table
         self.reward_range = reward_range

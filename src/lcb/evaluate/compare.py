@@ -1,0 +1,129 @@
+"""Every learner on the same log: how well each predicts users it has not seen, at what cost.
+
+Users are split 70 : 30.  Each learner runs in a process of its own, so that its memory can be told, and is scored by
+the log likelihood of the held-out users' rewards, their classes unknown: Bernoulli for two-valued rewards, whatever the
+learner itself assumed, else Gaussian.  Differences are taken user by user against the best.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+import warnings
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from multiprocessing import get_context
+from typing import Any
+
+import numpy as np
+
+from lcb.clicks import EventLog
+from lcb.errors import ConvergenceWarning, InputError
+from lcb.events import Floats
+from lcb.learners import Learner, fit
+from lcb.models import LatentModels
+from lcb.progress import Progress, silent
+
+_HELD_OUT = 0.3
+
+
+@dataclass(frozen=True)
+class Contender:
+    """A learner with its settings."""
+
+    name: str
+    learner: Learner
+    settings: dict[str, Any] = field(default_factory=dict)
+
+
+CONTENDERS = (
+    Contender("em", "em", {"likelihood": "gaussian", "variance": "class"}),
+    Contender("em-shared", "em", {"likelihood": "gaussian", "variance": "shared"}),
+    Contender("em-clicks", "em", {"likelihood": "bernoulli"}),
+    Contender("gibbs", "gibbs"),
+    Contender("blocked", "blocked"),
+    Contender("spectral-grouped", "spectral", {"form": "grouped"}),
+    Contender("spectral-pooled", "spectral", {"form": "pooled"}),
+    Contender("spectral-polished", "spectral", {"form": "grouped", "polish": True}),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    """What became of one learner."""
+
+    name: str
+    n_classes: int = 0
+    scores: Floats = field(default_factory=lambda: np.empty(0), repr=False)  # (held-out users,)
+    seconds: float = 0.0
+    megabytes: float = 0.0  # more than before it began
+    note: str = ""  # why it does not apply, or what it warned of
+
+    @property
+    def score(self) -> float:
+        return float(self.scores.mean())
+
+    @property
+    def se(self) -> float:
+        return float(self.scores.std(ddof=1) / np.sqrt(len(self.scores)))
+
+
+def compare_learners(
+    log: EventLog, n_classes: int | None = None, *, seed: int = 0, progress: Progress = silent
+) -> list[Outcome]:
+    """All learners on the same users, the best first; those that do not apply last, with the reason."""
+    if log.n_users < 10:
+        raise InputError(f"only {log.n_users} users, too few to hold some out; give at least 10")
+    if log.rows is None:
+        raise InputError("comparing learners needs the rows; read_log with keep_rows=True")
+    order = np.random.default_rng(seed).permutation(log.n_users)
+    n_held_out = round(_HELD_OUT * log.n_users)
+    parts = log.take(order[n_held_out:]), log.take(order[:n_held_out])
+    contenders = [c for c in CONTENDERS if log.two_valued or c.name != "em-clicks"]
+    outcomes = []
+    for done, contender in enumerate(contenders):
+        progress(f"learning by {contender.name}", done, len(contenders))
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+            outcomes.append(pool.submit(_run, contender, *parts, n_classes, seed).result())
+    progress("learned", len(contenders), len(contenders))
+    return sorted(outcomes, key=lambda outcome: -outcome.score if len(outcome.scores) else np.inf)
+
+
+def gap_to_best(outcomes: Sequence[Outcome]) -> dict[str, tuple[float, float]]:
+    """How far each learner is behind the best, per held-out user, with the standard error of the difference."""
+    found = [outcome for outcome in outcomes if len(outcome.scores)]
+    best = max(found, key=lambda outcome: outcome.score)
+    gaps = {}
+    for outcome in found:
+        behind = best.scores - outcome.scores
+        gaps[outcome.name] = float(behind.mean()), float(behind.std(ddof=1) / np.sqrt(len(behind)))
+    return gaps
+
+
+def _run(contender: Contender, learning: EventLog, held_out: EventLog, n_classes: int | None, seed: int) -> Outcome:
+    """In a process of its own."""
+    before, began = _megabytes(), time.monotonic()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
+        try:
+            rng = np.random.default_rng(seed)
+            result = fit(learning, n_classes, rng=rng, learner=contender.learner, **contender.settings)
+        except InputError as error:
+            return Outcome(contender.name, note=str(error))
+    seconds, note = time.monotonic() - began, "; ".join(str(warning.message) for warning in caught[:1])
+    scores = _as_scored(result.models, held_out).user_scores(held_out)
+    return Outcome(contender.name, result.models.n_classes, scores, seconds, _megabytes() - before, note)
+
+
+def _as_scored(models: LatentModels, held_out: EventLog) -> LatentModels:
+    """Models of any learner, in the likelihood all are scored by."""
+    if held_out.clicks is None:
+        return models
+    return replace(models, likelihood="bernoulli", levels=(held_out.clicks.low, held_out.clicks.high))
+
+
+def _megabytes() -> float:
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10

@@ -1,0 +1,90 @@
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lcb import clicks
+from lcb.clicks import EventLog, LogBuilder
+
+
+def some_clicks(seed=0, n=300, n_users=9, n_arms=4, levels=(0.0, 1.0)):
+    rng = np.random.default_rng(seed)
+    arms = rng.standard_normal((n_arms, 3))
+    chosen = rng.integers(n_arms, size=n)
+    return rng.integers(n_users, size=n), arms[chosen], rng.choice(levels, n), chosen, arms
+
+
+@given(seed=st.integers(0, 1000), levels=st.sampled_from([(0.0, 1.0), (1.0, 0.0), (-0.05, 0.95), (5.0, 1.0)]))
+def test_counts_are_the_clicks_and_passes_of_each_user_at_each_arm(seed, levels):
+    user, x, reward, _, _ = some_clicks(seed, levels=levels)
+    log = EventLog.from_rows(user, x, reward)
+    found = log.clicks
+    assert (found.low, found.high) == (min(levels), max(levels))
+    for i, name in enumerate(log.stats.users):
+        for a, arm in enumerate(found.arms):
+            here = (user == name) & (x == arm).all(axis=1)
+            assert found.clicked[i, a] == (reward[here] == max(levels)).sum()
+            assert found.passed[i, a] == (reward[here] == min(levels)).sum()
+
+
+def test_the_same_arms_are_counted_together_and_different_ones_apart():
+    user, x, reward, chosen, _ = some_clicks()
+    assert len(EventLog.from_rows(user, x, reward).clicks.arms) == len(np.unique(chosen))
+    apart = x + 1e-9 * np.arange(len(x))[:, None]
+    assert len(EventLog.from_rows(user, apart, reward).clicks.arms) == len(x)
+
+
+def test_minus_zero_is_zero():
+    log = EventLog.from_rows([0, 0], [[0.0, 1.0], [-0.0, 1.0]], [0, 1])
+    assert len(log.clicks.arms) == 1
+
+
+def test_batches_change_nothing(monkeypatch):
+    user, x, reward, _, _ = some_clicks(n=2000)
+    whole = EventLog.from_rows(user, x, reward).clicks
+    monkeypatch.setattr(clicks, "_PENDING", 100)
+    builder = LogBuilder(3)
+    for i in range(0, 2000, 37):
+        builder.add(user[i : i + 37].tolist(), x[i : i + 37], reward[i : i + 37])
+    parts = builder.log().clicks
+    np.testing.assert_array_equal(parts.arms, whole.arms)
+    np.testing.assert_array_equal(parts.clicked.toarray(), whole.clicked.toarray())
+    np.testing.assert_array_equal(parts.passed.toarray(), whole.passed.toarray())
+
+
+@pytest.mark.parametrize("reward", [[0, 1, 2], [0.5, 0.5, 0.5]])
+def test_rewards_of_one_or_three_values_are_not_counted(reward):
+    log = EventLog.from_rows([0, 1, 2], np.ones((3, 1)), reward)
+    assert log.clicks is None
+    assert not log.two_valued
+
+
+def test_more_pairs_than_can_be_kept_are_said_and_not_counted(monkeypatch):
+    monkeypatch.setattr(clicks, "_PENDING", 10)
+    monkeypatch.setattr(clicks, "MOST_PAIRS", 50)
+    rng = np.random.default_rng(0)
+    builder = LogBuilder(2)
+    for _ in range(10):
+        builder.add(list(range(20)), rng.standard_normal((20, 2)), rng.integers(2, size=20).astype(float))
+    log = builder.log()
+    assert log.two_valued
+    assert log.clicks is None
+    assert log.stats.n_events == 200
+
+
+def test_some_users_of_a_log_are_a_log_of_their_own():
+    user, x, reward, _, _ = some_clicks()
+    log = EventLog.from_rows(user, x, reward)
+    chosen = np.array([4, 1])
+    part = log.take(chosen)
+    names = [log.stats.users[i] for i in chosen]
+    kept = np.isin(user, names)
+    alone = EventLog.from_rows(user[kept], x[kept], reward[kept])
+    order = [alone.stats.users.index(name) for name in names]
+    np.testing.assert_allclose(part.stats.packed, alone.stats.packed[:, order])
+    assert part.clicks.clicked.sum() == alone.clicks.clicked.sum()
+    owner, rows, _ = part.rows
+    np.testing.assert_array_equal(np.bincount(owner), part.stats.count)
+    assert len(rows) == kept.sum()
