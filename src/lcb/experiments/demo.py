@@ -15,7 +15,8 @@ from lcb.bandits.linucb import LinUCB
 from lcb.bandits.posterior_mean import PosteriorMean
 from lcb.bandits.thompson import GeneralizedThompson
 from lcb.bandits.uniform import Uniform
-from lcb.evaluate.readers import KINDS, Readers, articles
+from lcb.clicks import EventLog
+from lcb.evaluate.readers import Readers, articles
 from lcb.evaluate.world import Users
 from lcb.events import Floats
 from lcb.learners import fit
@@ -40,21 +41,19 @@ class Step:
     posterior: Floats = field(repr=False)
 
 
-def past_log(world: Readers, n_users: int, rng: np.random.Generator) -> UserStats:
-    """The statistics of past readers who were offered articles at random."""
+def past_log(world: Readers, n_users: int, rng: np.random.Generator) -> EventLog:
+    """The log of past readers who were offered articles at random."""
     users = world.draw(n_users, N_STEPS, rng)
     arms = rng.integers(world.n_arms, size=(n_users, N_STEPS, 1))
     x = np.take_along_axis(users.contexts, arms[..., None], axis=2)[:, :, 0]
     reward = np.take_along_axis(users.rewards, arms, axis=2)[..., 0]
     names = np.repeat(np.arange(n_users), N_STEPS)
-    return UserStats.from_rows(
-        names, x.reshape(len(names), -1), reward.ravel(), features=world.models.features, reward_range=(0, 1)
-    )
+    return EventLog.from_rows(names, x.reshape(len(names), -1), reward.ravel(), features=world.models.features)
 
 
-def learn(stats: UserStats, rng: np.random.Generator, progress: Progress = silent) -> Fit:
-    """As many classes as there are kinds; on clicks one shared variance gives the better classes."""
-    return fit(stats, len(KINDS), rng=rng, variance="shared", n_starts=8, progress=progress)
+def learn(log: EventLog, rng: np.random.Generator, progress: Progress = silent) -> Fit:
+    """Likelihood and number of classes are left to the learner."""
+    return fit(log, rng=rng, progress=progress)
 
 
 def serve_reader(world: Readers, models: LatentModels, rng: np.random.Generator) -> tuple[int, Iterator[Step]]:

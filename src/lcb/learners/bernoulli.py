@@ -72,7 +72,7 @@ def fit(
         trace = [value]
         path = [models]
         while len(trace) <= max_steps and not _settled(trace, tol, log.n_users):
-            progress("EM steps on clicks", len(trace), None)
+            progress("EM steps on clicks", len(trace), max_steps)
             models, resp, value = problem.climb(models, resp, value)
             path.append(models)
             if len(path) == 3:

@@ -136,7 +136,7 @@ def _climb(
     while True:
         stepped, value = _step(stats, models, prior, shared, map_spans)  # value belongs to `models`
         trace.append(value)
-        progress("EM steps", len(trace), None)
+        progress("EM steps", len(trace), max_steps)
         if len(trace) >= max_steps or _settled(trace, tol, stats.n_users):
             return models, trace
         models = stepped

@@ -18,6 +18,7 @@ from lcb.models import LatentModels
 from lcb.progress import Progress, silent
 
 _HELD_OUT = 0.3  # share of the users
+_USUAL_TRIALS = 12  # numbers of classes tried, for the time left
 _MOST_USERS = 50_000  # enough to choose by
 
 Learn = Callable[[EventLog, int], LatentModels]
@@ -46,7 +47,7 @@ def choose_n_classes(
 
     def score(n_classes: int) -> float:
         if n_classes not in scores:
-            progress("choosing the number of classes", len(scores), None)
+            progress("choosing the number of classes", len(scores), _USUAL_TRIALS)
             scores[n_classes] = learn(learning, n_classes).user_scores(held_out)
         return float(scores[n_classes].mean())
 

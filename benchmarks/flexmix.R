@@ -1,0 +1,10 @@
+# Rscript flexmix.R FILE ROWS FEATURES CLASSES STEPS: seconds per EM iteration of flexmix, rows grouped by user
+a <- commandArgs(TRUE)
+n <- as.integer(a[2]); d <- as.integer(a[3]); k <- as.integer(a[4]); steps <- as.integer(a[5])
+m <- matrix(readBin(a[1], "double", n * (d + 2)), ncol = d + 2)
+data <- data.frame(user = factor(m[, 1]), reward = m[, 2], m[, -(1:2)])
+suppressMessages(library(flexmix))
+set.seed(1)
+formula <- as.formula(paste("reward ~ 0 +", paste(names(data)[-(1:2)], collapse = "+"), "| user"))
+time <- system.time(fit <- flexmix(formula, data = data, k = k, control = list(minprior = 0, iter.max = steps, tolerance = 1e-12)))
+cat((time[["user.self"]] + time[["sys.self"]]) / fit@iter, "\n")
