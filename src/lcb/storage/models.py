@@ -27,6 +27,7 @@ from safetensors.numpy import load, save
 from lcb.errors import ModelError, OutputError
 from lcb.events import Floats
 from lcb.models import LatentModels
+from lcb.storage.files import made
 from lcb.version import __version__
 
 _FORMAT = "lcb-models"
@@ -141,20 +142,14 @@ def _manifest(models: LatentModels, tensors: bytes) -> bytes:
 
 @contextmanager
 def _made(place: Path) -> Iterator[None]:
-    """The folder and those above it, taken away again if nothing came of it."""
+    """The folder and those above it, there for good; taken away again if nothing came of it."""
     if place.exists() and not place.is_dir():
         raise OutputError(f"{place} is a file; give the path of a folder")
     missing = [path for path in (place, *place.parents) if not path.exists()]
-    try:
-        place.mkdir(parents=True, exist_ok=True)
+    with made(place):
         yield
         for path in missing:
             _sync(path.parent)
-    except BaseException:
-        for path in missing:
-            if path.is_dir() and not any(path.iterdir()):
-                path.rmdir()
-        raise
 
 
 @contextmanager

@@ -1,4 +1,7 @@
-"""Weights of given classes in a CSV: one row per class, one number per feature, no header."""
+"""Weights of given classes in a CSV: one row per class, one number per feature, no header.
+
+A byte order mark and blank lines, as spreadsheets write them, are passed over.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,15 @@ import numpy as np
 from lcb.errors import InputError
 from lcb.events import Floats
 
+_LARGEST = 1e6  # squares of more drown the noise in rounding
+
 
 def read_weights(path: str | os.PathLike[str]) -> Floats:
     """The weights as (N, d)."""
     try:
-        with open(path, newline="", encoding="utf-8") as file:
-            rows = [row for row in csv.reader(file) if row]
-    except (OSError, UnicodeDecodeError) as error:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = [row for row in csv.reader(file) if len(row) > 1 or "".join(row).strip()]
+    except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise InputError(f"{path} could not be read ({error}); give a CSV with one row of weights per class") from None
     if not rows:
         raise InputError(f"{path} is empty; give one row of weights per class")
@@ -30,7 +35,12 @@ def read_weights(path: str | os.PathLike[str]) -> Floats:
                 raise InputError(
                     f"{path} row {number} column {column} is {cell!r}; every weight must be a finite number (no header)"
                 )
-    return np.array(rows, dtype=np.float64)
+            if abs(float(cell)) > _LARGEST:
+                raise InputError(
+                    f"{path} row {number} column {column} is {cell}, larger than {_LARGEST:g} in size; "
+                    "scale features and rewards so that weights are smaller"
+                )
+    return np.array([[float(cell) for cell in row] for row in rows])
 
 
 def _is_finite(cell: str) -> bool:
