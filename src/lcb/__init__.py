@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from lcb.bandits.posterior_mean import PosteriorMean
     from lcb.bandits.thompson import GeneralizedThompson
     from lcb.bandits.uniform import Uniform
+    from lcb.clicks import EventLog
     from lcb.errors import LCBError
     from lcb.evaluate.simulate import simulate
     from lcb.evaluate.world import World, given_classes, paper_classes
@@ -34,11 +35,12 @@ if TYPE_CHECKING:
     from lcb.recommenders.pooled import Pooled
     from lcb.stats import UserStats
     from lcb.storage.models import load_models, save_models
-    from lcb.storage.tables import read_stats
+    from lcb.storage.tables import read_log, read_stats
 
 _HOME = {
     "Decision": "lcb.events",
     "Event": "lcb.events",
+    "EventLog": "lcb.clicks",
     "Fit": "lcb.models",
     "GeneralizedThompson": "lcb.bandits.thompson",
     "Greedy": "lcb.policies",
@@ -58,6 +60,7 @@ _HOME = {
     "given_classes": "lcb.evaluate.world",
     "load_models": "lcb.storage.models",
     "paper_classes": "lcb.evaluate.world",
+    "read_log": "lcb.storage.tables",
     "read_stats": "lcb.storage.tables",
     "save_models": "lcb.storage.models",
     "simulate": "lcb.evaluate.simulate",
@@ -67,6 +70,7 @@ _ROOMS = ("charts", "progress")
 __all__ = [
     "Decision",
     "Event",
+    "EventLog",
     "Fit",
     "GeneralizedThompson",
     "Greedy",
@@ -89,6 +93,7 @@ __all__ = [
     "load_models",
     "paper_classes",
     "progress",
+    "read_log",
     "read_stats",
     "save_models",
     "simulate",

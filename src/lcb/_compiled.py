@@ -26,14 +26,17 @@ def njit(**settings: Any) -> Callable[[Any], Any]:
         try:
             return numba.njit(**settings)(function)
         except RuntimeError:  # no place to keep it
-            pass
-        try:
-            return _kept_in(_private_folder(), settings, function)
-        except (OSError, RuntimeError):
-            _say_once()
-            return numba.njit(**settings | {"cache": False})(function)
+            return _kept_elsewhere(settings, function)
 
     return compiled
+
+
+def _kept_elsewhere(settings: dict[str, Any], function: Any) -> Any:
+    try:
+        return _kept_in(_private_folder(), settings, function)
+    except (OSError, RuntimeError):
+        _say_once()
+        return numba.njit(**settings | {"cache": False})(function)
 
 
 def _kept_in(folder: str, settings: dict[str, Any], function: Any) -> Any:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ("learn", "show", "simulate", "reproduce", "demo")
+COMMANDS = ("learn", "compare-learners", "show", "simulate", "reproduce", "demo")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -30,7 +30,7 @@ def test_without_a_number_of_classes_one_is_chosen_and_said(lcb, events):
     summary = json.loads(learned.out)
     assert summary["classes"] == 5
     assert summary["held_out"]["5"]["mean"] > summary["held_out"]["1"]["mean"]
-    assert "chose 5 classes" in lcb("learn", events, "--out", "models").out
+    assert "5 classes: the fewest" in lcb("learn", events, "--out", "models").out
 
 
 def test_learning_into_a_folder_of_models_replaces_them(lcb, events):
@@ -56,7 +56,7 @@ def test_the_same_seed_learns_the_same_models(lcb, events):
 def test_a_learner_that_did_not_settle_says_so(lcb, clicks):
     learned = lcb("learn", clicks, "--columns", "sport,arts", "--classes", 6, "--max-steps", 2, "--out", "models")
     assert learned.code == 0
-    assert "warning: EM stopped at 2 steps" in learned.err
+    assert "warning: EM on clicks stopped at 2 steps" in learned.err
 
 
 BAD = {
@@ -92,7 +92,7 @@ def test_bad_tables_are_one_line_exit_2_and_nothing_written(lcb, tmp_path, text)
         (["clicks.csv", "--columns", "sport,nope", "--out", "models"], "nope"),
         (["clicks.csv", "--columns", "sport", "--reward-range", "0", "--out", "models"], "two numbers"),
         (["clicks.csv", "--columns", "sport", "--reward-range", "1,0", "--out", "models"], "smaller"),
-        (["clicks.csv", "--columns", "sport", "--variance", "none", "--out", "models"], "variance='none'"),
+        (["clicks.csv", "--columns", "sport", "--variance", "none", "--out", "models"], "'none' is not one of"),
         (["clicks.csv", "--columns", "sport", "--out", "clicks.csv"], "is a file"),
         (["clicks.csv", "--columns", "sport", "--out", "."], "no models"),
         (["clicks.csv", "--columns", "sport", "--out", "models", "--json", "nowhere/x.json"], "nowhere"),
@@ -213,3 +213,72 @@ def test_features_are_drawn_whatever_their_names_are(lcb, tmp_path, suffix):
 
 def test_the_help_of_show_names_every_form_of_picture(lcb):
     assert ".png, .svg, .html or .json" in " ".join(lcb("show", "--help").out.split())
+
+
+@pytest.fixture
+def tastes(tmp_path):
+    """Clicks of two kinds of people on three fixed arms."""
+    rng = np.random.default_rng(0)
+    lines = ["user,reward,a,b,c"]
+    for u in range(150):
+        liked = (0.8, 0.1, 0.1) if u % 2 else (0.1, 0.1, 0.8)
+        for arm in rng.integers(3, size=20):
+            cells = ["1" if arm == j else "0" for j in range(3)]
+            lines.append(f"u{u},{int(rng.random() < liked[arm])},{','.join(cells)}")
+    path = tmp_path / "tastes.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_two_valued_rewards_are_learned_as_clicks_and_the_output_says_so(lcb, tastes):
+    learned = lcb("learn", tastes, "--columns", "a,b,c", "--out", "models")
+    assert learned.code == 0
+    first, second, *_ = learned.out.splitlines()
+    assert "two values" in first
+    assert "Bernoulli" in first
+    assert second.startswith("2 classes:")
+    models = library.load_models("models")
+    assert (models.likelihood, models.levels, models.n_classes) == ("bernoulli", (0.0, 1.0), 2)
+
+
+@pytest.mark.parametrize("learner", ["em", "gibbs", "blocked", "spectral"])
+def test_every_learner_finds_the_classes_of_the_log(lcb, events, learner):
+    words = {"gibbs": ["--sweeps", 60], "blocked": ["--sweeps", 60], "spectral": ["--classes", 5, "--polish"]}
+    learned = lcb("learn", events, "--learner", learner, *words.get(learner, []), "--out", "models")
+    assert learned.code == 0, learned.err
+    models = library.load_models("models")
+    assert models.provenance["learner"] == learner
+    assert largest_error(models.beta, paper_classes().beta) < 0.12
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--learner", "em", "--sweeps", "50"], "--sweeps is an option of gibbs and blocked, not of em"),
+        (["--learner", "gibbs", "--polish"], "--polish is an option of spectral"),
+        (["--learner", "spectral", "--threads", "1"], "--threads"),
+        (["--learner", "gibbs", "--likelihood", "bernoulli"], "use em"),
+        (["--likelihood", "bernoulli", "--variance", "shared"], "leave it out"),
+        (["--learner", "spectral", "--classes", "4"], "4"),
+        (["--learner", "spectral", "--classes", "2", "--form", "pooled"], "cannot tell classes apart"),
+    ],
+)
+def test_options_a_learner_does_not_have_are_refused(lcb, tastes, tmp_path, words, message):
+    outcome = lcb("learn", tastes, "--columns", "a,b,c", *words, "--out", "models")
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert not (tmp_path / "models").exists()
+
+
+def test_learners_are_compared_in_a_table_and_a_picture(lcb, tastes, tmp_path):
+    words = ["--columns", "a,b,c", "--classes", 2, "--png", "learners.png", "--json", "learners.json"]
+    outcome = lcb("compare-learners", tastes, *words)
+    assert outcome.code == 0, outcome.err
+    for name in ("em-clicks", "gibbs", "blocked", "spectral-grouped"):
+        assert name in outcome.out
+    rows = {row["learner"]: row for row in json.loads((tmp_path / "learners.json").read_text())["results"]}
+    assert rows["em-clicks"]["classes"] == 2
+    assert rows["em-clicks"]["behind_best"] < 1
+    assert "cannot tell classes apart" in rows["spectral-pooled"]["note"]
+    assert (tmp_path / "learners.png").read_bytes()[:4] == b"\x89PNG"

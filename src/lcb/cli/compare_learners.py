@@ -7,8 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from lcb.cli.output import JSON_HELP, check_json, console, split_names, write_json
-from lcb.storage.files import check_writable
+from lcb.cli.output import JSON_HELP, check_output, console, split_names, write_json
 
 
 def compare_learners(
@@ -38,12 +37,12 @@ def compare_learners(
     from lcb.progress import bar
     from lcb.storage.tables import read_log
 
-    check_json(json)
+    check_output("--json", json, files=[events, png])
+    check_output("--png", png, files=[events])
     if png is not None:
         from lcb import charts
 
         charts.require()
-        check_writable(png)
     with bar() as progress:
         log = read_log(
             events, columns=split_names(columns), user_columns=split_names(user_columns), keep_rows=True,
@@ -97,4 +96,4 @@ def _print(outcomes: list[Any], gaps: dict[str, tuple[float, float]]) -> None:
     terminal.print(table)
     for outcome in outcomes:
         if outcome.note:
-            terminal.print(f"{outcome.name}: {outcome.note}", markup=False, soft_wrap=True)
+            terminal.print(f"{outcome.name}: {outcome.note}", soft_wrap=True)

@@ -56,18 +56,20 @@ def _tell(out: Path, readers: int, seed: int) -> None:
     rng, terminal = np.random.default_rng(seed), console()
     world = story.world(rng)
     with bar() as progress:
-        stats = story.past_log(world, story.N_PAST, rng)
-        models = story.learn(stats, rng, progress).models
+        log = story.past_log(world, story.N_PAST, rng)
+        found = story.learn(log, rng, progress)
+    models = found.models
     save_models(models, out / "models", overwrite=True)
     charts.save(charts.heat_map(models, title="What kinds of readers there are"), classes)
-    terminal.print(
-        f"{models.n_classes} classes learned from {stats.n_events:,} clicks and passes of {stats.n_users:,} readers"
-    )
+    n_events, n_users = log.stats.n_events, log.n_users
+    terminal.print(f"{models.n_classes} classes learned from {n_events:,} clicks and passes of {n_users:,} readers")
+    for line in found.why:
+        terminal.print(line, soft_wrap=True)
     terminal.print(class_table(models, terminal.width))
     for _ in range(_READERS_SHOWN):
         posterior = _serve_one(world, models, rng, terminal)
     charts.save(charts.posterior_path(posterior, title="What is believed of one new reader"), new_reader)
-    rates = story.clicks_per_reader(world, models, stats, readers, rng)
+    rates = story.clicks_per_reader(world, models, log.stats, readers, rng)
     _compare(rates, terminal)
     rows = [(name, float(rate.mean())) for name, rate in rates.items()]
     title = f"Clicks per offer, {readers:,} new readers of {story.N_STEPS} steps"

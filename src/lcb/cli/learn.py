@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import time
 import warnings
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -13,11 +14,34 @@ from lcb.cli.output import JSON_HELP, check_output, split_names, write_json
 from lcb.errors import ConvergenceWarning, InputError
 
 
+class LearnerName(StrEnum):
+    em = "em"
+    gibbs = "gibbs"
+    blocked = "blocked"
+    spectral = "spectral"
+
+
+class LikelihoodName(StrEnum):
+    gaussian = "gaussian"
+    bernoulli = "bernoulli"
+
+
+class VarianceName(StrEnum):
+    per_class = "class"
+    shared = "shared"
+
+
+class FormName(StrEnum):
+    grouped = "grouped"
+    pooled = "pooled"
+
+
 def learn(
     events: Annotated[Path, typer.Argument(help="Event table: .parquet, .csv or .jsonl.", metavar="EVENTS")],
     out: Annotated[Path, typer.Option(help="Folder for the models; models already there are replaced.")],
     classes: Annotated[
-        int | None, typer.Option(min=1, help="Number of latent classes; chosen by held-out users when not given.")
+        int | None,
+        typer.Option(min=1, help="Number of latent classes; chosen by held-out users, or the sampler, when not given."),
     ] = None,
     columns: Annotated[
         str | None,
@@ -30,77 +54,131 @@ def learn(
     reward_range: Annotated[
         str | None, typer.Option(help="Refuse rewards outside this range.", metavar="LOW,HIGH")
     ] = None,
-    variance: Annotated[str, typer.Option(help="Noise: one variance per 'class', or one 'shared' by all.")] = "class",
-    starts: Annotated[int, typer.Option(min=1, help="Starts tried by EM; the best is kept.")] = 4,
-    max_steps: Annotated[int, typer.Option(min=1, help="Most EM steps.")] = 500,
-    tol: Annotated[float, typer.Option(help="Smallest gain per user worth another step.")] = 1e-6,
-    float32: Annotated[bool, typer.Option("--float32", help="Half the memory, a little less precision.")] = False,
-    threads: Annotated[int | None, typer.Option(min=1, help="Threads; all cores when not given.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the starts.")] = 0,
+    learner: Annotated[LearnerName, typer.Option(help="How the classes are learned.")] = LearnerName.em,
+    likelihood: Annotated[
+        LikelihoodName | None,
+        typer.Option(help="Of the rewards; bernoulli when they take exactly two values (em), else gaussian."),
+    ] = None,
+    variance: Annotated[
+        VarianceName | None,
+        typer.Option(help="One variance per class, or one shared by all; shared on two-valued rewards. Not spectral."),
+    ] = None,
+    starts: Annotated[int | None, typer.Option(min=1, help="Starts tried, the best is kept (em: 4).")] = None,
+    max_steps: Annotated[int | None, typer.Option(min=1, help="Most steps (em: 500, on clicks 300).")] = None,
+    tol: Annotated[float | None, typer.Option(help="Smallest gain per user worth another step (em: 1e-6).")] = None,
+    sweeps: Annotated[int | None, typer.Option(min=4, help="Sweeps of a chain (gibbs, blocked: 200).")] = None,
+    chains: Annotated[int | None, typer.Option(min=1, help="Chains (gibbs, blocked: 2).")] = None,
+    form: Annotated[FormName | None, typer.Option(help="Moments (spectral: grouped).")] = None,
+    polish: Annotated[bool, typer.Option("--polish", help="Go on with EM from the spectral estimate.")] = False,
+    float32: Annotated[
+        bool, typer.Option("--float32", help="Half the memory; for rewards not far from 0 in units of their noise.")
+    ] = False,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads; all cores when not given. Not spectral.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of starts and draws.")] = 0,
     json: Annotated[str | None, typer.Option(help=JSON_HELP, metavar="FILE")] = None,
 ) -> None:
     """Learn latent classes from the log of past users.
 
     An event table has the columns user, reward and the features of the arm taken: one list column x,
-    or the numeric columns named by --columns.  Events are streamed: memory grows with users only.
+    or the numeric columns named by --columns.  Events are streamed: memory grows with users only
+    (spectral keeps the rows; clicks on features without end keep one entry per row).
+
+    Without options likelihood and number of classes are chosen, and the choice is explained.
 
     \b
     Example:
       lcb learn events.csv --columns sport,arts,politics --classes 5 --out models
+      lcb learn events.parquet --learner gibbs --sweeps 500 --out models
     """
     import numpy as np
 
     from lcb.learners import fit
     from lcb.progress import bar
     from lcb.storage.models import check_models_folder, save_models
-    from lcb.storage.tables import read_stats
+    from lcb.storage.tables import read_log
 
     check_models_folder(out)
     check_output("--json", json, files=[events], folders=[out])
+    settings = _settings(
+        learner.value, likelihood and likelihood.value, variance=variance and variance.value, n_starts=starts,
+        max_steps=max_steps, tol=tol, n_sweeps=sweeps, n_chains=chains, form=form and form.value,
+        polish=polish or None, n_threads=threads,
+    )  # fmt: skip
     began = time.monotonic()
     with bar() as progress, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
-        stats = read_stats(
+        log = read_log(
             events,
             columns=split_names(columns),
             user_columns=split_names(user_columns),
             reward_range=_range(reward_range),
             dtype=np.float32 if float32 else np.float64,
+            keep_rows=learner is LearnerName.spectral,
             progress=progress,
         )
         result = fit(
-            stats, classes, rng=np.random.default_rng(seed), variance=variance, n_starts=starts,
-            max_steps=max_steps, tol=tol, n_threads=threads, progress=progress,
+            log, classes, rng=np.random.default_rng(seed), learner=learner.value,
+            likelihood=likelihood.value if likelihood else None, progress=progress, **settings,
         )  # fmt: skip
     provenance = {**result.models.provenance, "events": events.name, "seed": seed}
     save_models(result.models.with_provenance(provenance), out, overwrite=True)
     for warning in caught:
         typer.echo(f"warning: {warning.message}", err=True)
-    models = result.models
-    summary = {
-        "classes": models.n_classes,
-        "users": stats.n_users,
-        "events": stats.n_events,
-        "features": list(models.features),
-        "steps": result.n_steps,
-        "converged": result.converged,
-        "seconds": time.monotonic() - began,
-        "held_out": {str(n): {"mean": mean, "se": se} for n, (mean, se) in result.held_out.items()},
-    }
-    write_json(json, summary)
+    seconds = time.monotonic() - began
+    write_json(json, _summary(result, log, seconds))
     if json == "-":
         return
-    if result.held_out:
-        mean, se = result.held_out[models.n_classes]
-        typer.echo(
-            f"chose {models.n_classes} classes: the fewest within one standard error of the best held-out log "
-            f"likelihood per user ({mean:.3f} ± {se:.3f}; tried {', '.join(map(str, result.held_out))})"
-        )
+    for line in result.why:
+        typer.echo(line)
     typer.echo(
-        f"{models.n_classes} classes from {stats.n_events:,} events of {stats.n_users:,} users "
-        f"({result.n_steps} steps, {summary['seconds']:.1f} s)"
+        f"{result.models.n_classes} classes from {log.stats.n_events:,} events of {log.n_users:,} users "
+        f"({result.n_steps} steps, {seconds:.1f} s)"
     )
     typer.echo(f"saved in {out}; look at them with: lcb show {out}")
+
+
+_FITS = {
+    "variance": ("em", "gibbs", "blocked"),
+    "n_starts": ("em", "spectral"),
+    "max_steps": ("em",),
+    "tol": ("em",),
+    "n_sweeps": ("gibbs", "blocked"),
+    "n_chains": ("gibbs", "blocked"),
+    "form": ("spectral",),
+    "polish": ("spectral",),
+    "n_threads": ("em", "gibbs", "blocked"),
+}
+_OPTION = {"n_starts": "starts", "max_steps": "max-steps", "n_sweeps": "sweeps", "n_chains": "chains",
+           "n_threads": "threads"}  # fmt: skip
+
+
+def _settings(learner: str, likelihood: str | None, **given: Any) -> dict[str, Any]:
+    """What was asked for; an option the learner does not have is refused rather than dropped."""
+    settings = {name: value for name, value in given.items() if value is not None}
+    for name in settings:
+        if learner not in _FITS[name]:
+            wanted = " and ".join(_FITS[name])
+            raise InputError(f"--{_OPTION.get(name, name)} is an option of {wanted}, not of {learner}; leave it out")
+    if "variance" in settings and likelihood == "bernoulli":
+        raise InputError("--variance is of Gaussian rewards; leave it out, or say --likelihood gaussian")
+    return settings
+
+
+def _summary(result: Any, log: Any, seconds: float) -> dict[str, Any]:
+    models = result.models
+    return {
+        "classes": models.n_classes,
+        "users": log.n_users,
+        "events": log.stats.n_events,
+        "features": list(models.features),
+        "learner": models.provenance["learner"],
+        "likelihood": models.likelihood,
+        "why": list(result.why),
+        "steps": result.n_steps,
+        "converged": result.converged,
+        "seconds": seconds,
+        "held_out": {str(n): {"mean": mean, "se": se} for n, (mean, se) in result.held_out.items()},
+    }
 
 
 def _range(text: str | None) -> tuple[float, float] | None:

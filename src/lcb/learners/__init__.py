@@ -53,7 +53,7 @@ def fit(
     if learner not in LEARNERS:
         raise InputError(f"learner={learner!r}; there are: {', '.join(LEARNERS)}")
     log = data if isinstance(data, EventLog) else EventLog(data)
-    likelihood, why = _likelihood(log, learner, likelihood)
+    likelihood, why = _likelihood(log, learner, likelihood, settings)
     learn = _learn(learner, likelihood, log, settings)
     held_out: dict[int, tuple[float, float]] = {}
     chosen = n_classes is None
@@ -84,13 +84,17 @@ def fit(
     return replace(result, models=models, held_out=held_out, why=reasons)
 
 
-def _likelihood(log: EventLog, learner: str, wanted: Likelihood | None) -> tuple[Likelihood, str]:
+def _likelihood(
+    log: EventLog, learner: str, wanted: Likelihood | None, settings: dict[str, Any]
+) -> tuple[Likelihood, str]:
     """Which likelihood, and why."""
     counted = log.clicks is not None
     if wanted == "bernoulli" and learner != "em":
         raise InputError(f"learner {learner} models Gaussian rewards only; for a Bernoulli likelihood use em")
     if wanted is not None:
         return wanted, f"{wanted} rewards, learned by {learner}, as asked"
+    if "variance" in settings:
+        return "gaussian", f"a variance was asked for: Gaussian rewards, learned by {learner}"
     if counted and learner == "em":
         return "bernoulli", "the rewards take two values: modelled as clicks (Bernoulli), learned by em"
     if log.two_valued:
@@ -118,7 +122,8 @@ def _moments(log: EventLog, form: Form) -> Moments:
     if log.rows is None:
         raise InputError("Spectral Experts learns from rows; give EventLog.from_rows, or read_log with keep_rows=True")
     owner, x, reward = log.rows
-    return Moments.from_rows(owner, x, reward, form=form)
+    moments = Moments.from_rows(owner, x, reward, form=form)
+    return replace(moments, stats=replace(moments.stats, features=log.stats.features))
 
 
 def _why_so_many(n_classes: int, by: str | None, held_out: dict[int, tuple[float, float]]) -> tuple[str, ...]:

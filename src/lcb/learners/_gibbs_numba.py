@@ -9,8 +9,8 @@ precision alone, so rounding cannot make one negative: it is held there.
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from lcb._compiled import njit
 from lcb.learners._vector_numba import COMPILED, fast_exp, fast_log, fast_log_gamma, stirling
 
 LANES = 8  # columns are padded to a multiple of this

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from lcb._compiled import njit
 from lcb.learners._gibbs_numba import LOG_DET, N_EXTRA, eliminate, evidence
 from lcb.learners._vector_numba import COMPILED
 
