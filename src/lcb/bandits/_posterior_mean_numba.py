@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from lcb._compiled import njit
 from lcb.bandits._kernels_numba import COMPILED, arm_scores, dot, log_density, normalise, pick_best
 
 

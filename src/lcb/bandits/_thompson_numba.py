@@ -6,8 +6,8 @@ The arm is drawn by drawing a class, so only the drawn class's expected rewards 
 from __future__ import annotations
 
 import numpy as np
-from numba import njit
 
+from lcb._compiled import njit
 from lcb.bandits._kernels_numba import (
     COMPILED,
     SQUARE,

@@ -10,8 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
+
+from lcb._compiled import njit
 
 _COMPILED = {
     "nogil": True,
