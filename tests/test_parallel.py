@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from lcb import parallel
+from lcb.errors import InputError
+
+
+def is_deaf_to_ctrl_c(task: int) -> bool:
+    os.kill(os.getpid(), signal.SIGINT)
+    return signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_workers_do_not_hear_ctrl_c():
+    code = (
+        "from lcb import parallel; from test_parallel import is_deaf_to_ctrl_c\n"
+        "if __name__ == '__main__': print(parallel.processes(is_deaf_to_ctrl_c, [0, 1], 2))"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("[True, True]\n", "")
+
+
+def test_this_process_still_hears_ctrl_c_when_workers_have_started():
+    handler = signal.getsignal(signal.SIGINT)
+    assert parallel.processes(abs, [-1, -2], 2) == [1, 2]
+    assert signal.getsignal(signal.SIGINT) is handler
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_ctrl_c_while_workers_start_is_heard_when_they_have(monkeypatch):
+    def submit(pool, work, task):
+        os.kill(os.getpid(), signal.SIGINT)
+        return submit_as_ever(pool, work, task)
+
+    submit_as_ever = parallel.ProcessPoolExecutor.submit
+    monkeypatch.setattr(parallel.ProcessPoolExecutor, "submit", submit)
+    with pytest.raises(KeyboardInterrupt):
+        parallel.processes(abs, [-1, -2], 2)
+    assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+@pytest.mark.parametrize("n", [0, -1])
+def test_fewer_than_one_thread_or_worker_is_refused(n):
+    with pytest.raises(InputError, match=f"n_threads={n}; it must be at least 1"), parallel.threads(n):
+        pass
+    with pytest.raises(InputError, match=f"n_workers={n}; it must be at least 1"):
+        parallel.processes(abs, [1], n)
