@@ -101,9 +101,17 @@ def test_bands_of_the_posterior_are_as_thick_as_the_probabilities():
     posterior = np.random.default_rng(0).dirichlet(np.ones(4), size=6)
     data = rows(posterior_path(posterior), "probability")
     thickness = np.array([row["high"] - row["low"] for row in data]).reshape(-1, 4)
-    np.testing.assert_allclose(thickness, np.vstack([posterior, posterior[-1:]]), atol=1e-12)
+    np.testing.assert_allclose(thickness, posterior, atol=1e-12)
     assert max(row["high"] for row in data) == 1
     assert min(row["low"] for row in data) == pytest.approx(0, abs=1e-12)
+
+
+def test_the_posterior_ends_with_the_last_reward():
+    chart = posterior_path(np.full((21, 2), 0.5))
+    assert encodings(chart, "x")[0]["scale"]["domain"] == [0, 20]
+    assert {row["seen"] for row in rows(chart, "seen")} == set(range(21))
+    assert {row["end"] for row in rows(chart, "end")} == {20}
+    assert encodings(chart, "x")[0]["axis"]["values"][-1] == 20
 
 
 def test_labels_of_the_posterior_stand_in_the_order_of_the_bands():

@@ -57,13 +57,16 @@ def posterior_path(
 ) -> alt.LayerChart:
     """How the class probabilities (steps + 1, N) of one new user move: row t holds once t rewards are seen.
 
+    Row t is drawn from t - 1/2 to t + 1/2, cut off at 0 and at the last reward.
     The eight classes that ever were most probable have a band each; the others share a grey one.
     """
     alt = load_altair()
     paths, names = _bands(np.asarray(posterior, dtype=np.float64), labels)
-    width, height, steps = 460, max(260, LINE * len(names)), len(paths)
-    stride = int(ladder(max(steps / 12, 1), 10 * steps)[0])  # ticks only where a row begins
-    paths = np.vstack([paths, paths[-1:]])  # so that the last row, too, has a width
+    width, height, steps = 460, max(260, LINE * len(names)), max(len(paths) - 1, 1)
+    stride = int(ladder(max(steps / 12, 1), 10 * steps)[0])  # ticks only at whole rewards
+    ticks = list(range(0, len(paths), stride))
+    if len(paths) == 1:
+        paths = np.vstack([paths, paths])  # so that a user without rewards, too, has an area
     tops = 1 - np.cumsum(paths, axis=1) + paths
     data = inline(
         name=names * len(paths),
@@ -75,9 +78,9 @@ def posterior_path(
     colour = alt.Color("name:N", legend=None).scale(domain=names, range=[*AREAS, GREY][: len(names)])
     x = alt.X("seen:Q", title="rewards seen from this user").scale(domain=[0, steps], nice=False)
     y = alt.Y("low:Q", title="probability of each class").scale(domain=[0, 1])
-    area = alt.Chart(data).mark_area(interpolate="step-after", stroke="white", strokeWidth=0.7)
+    area = alt.Chart(data).mark_area(interpolate="step", stroke="white", strokeWidth=0.7)
     area = area.encode(
-        x=x.axis(values=list(range(0, steps, stride)), format=",d", grid=False),
+        x=x.axis(values=ticks, format=",d", grid=False),
         y=y.axis(values=[0, 0.25, 0.5, 0.75, 1], labelExpr="100 * datum.value + ' %'"),
         y2="high:Q",
         color=colour,

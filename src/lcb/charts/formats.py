@@ -1,8 +1,17 @@
-"""Numbers as text: with the digits that matter and a minus sign that is one."""
+"""Numbers as text, with the digits that matter and a minus sign that is one; names as text that can be shown."""
 
 from __future__ import annotations
 
 import numpy as np
+
+
+def printable(name: str) -> str:
+    """A name with its unprintable letters written out: a terminal would obey them, the renderer of charts abort.
+
+    >>> printable("café"), printable("a\\x1b[31m")
+    ('café', 'a\\\\x1b[31m')
+    """
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in name)
 
 
 def percent(share: float) -> str:

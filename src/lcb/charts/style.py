@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from lcb.charts.formats import printable
 from lcb.errors import MissingExtra
 
 INK, GREY = "#222222", "#dddddd"
@@ -44,7 +45,10 @@ def load_altair() -> Any:
 
 def inline(**columns: Any) -> Any:
     """Columns of equal length as the rows Vega-Lite wants."""
-    lists = [np.asarray(column).tolist() for column in columns.values()]
+    lists = [
+        [printable(value) if isinstance(value, str) else value for value in np.asarray(column).tolist()]
+        for column in columns.values()
+    ]
     return load_altair().InlineData([dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)])
 
 
