@@ -16,13 +16,18 @@ def loaded_by(statement: str) -> set[str]:
     return set(subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split())
 
 
-def test_importing_the_package_loads_numpy_alone():
-    ours = loaded_by("import lcb") - loaded_by("import numpy")
+def test_importing_the_package_loads_nothing_else():
+    ours = loaded_by("import lcb") - loaded_by("import importlib, typing")
+    assert ours == {"lcb", "__future__"}
+
+
+def test_the_door_of_the_command_line_loads_nothing_else():
+    ours = loaded_by("import lcb.cli") - loaded_by("import errno, importlib, io, typing")
     assert ours == {"lcb", "__future__"}
 
 
 def test_the_command_line_starts_without_the_numeric_libraries():
-    assert not loaded_by("import lcb.cli") & {"scipy", "numba", "pyarrow", "safetensors", "altair"}
+    assert not loaded_by("import lcb.cli.app") & {"scipy", "numba", "pyarrow", "safetensors", "altair"}
 
 
 @pytest.mark.parametrize("name", lcb.__all__)

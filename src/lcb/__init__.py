@@ -5,15 +5,13 @@
     bandit   = lcb.GeneralizedThompson(models)                     chooses for one new user
     decision = bandit.choose(state, context, rng)                  an arm, its propensity, the distribution
 
-Only NumPy is loaded by `import lcb`; each name loads what it needs when first used.
+Nothing else is loaded by `import lcb`; each name loads what it needs when first used.
 """
 
 from __future__ import annotations
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
-
-import numpy as np  # noqa: F401  (the one thing this import loads)
 
 from lcb.version import __version__
 

@@ -36,13 +36,13 @@ def bar(enabled: bool = True) -> Iterator[Progress]:
     if not enabled:
         yield silent
         return
-    console = Console(stderr=True)
+    console = Console(stderr=True, markup=False, emoji=False)
     if not console.is_terminal:
         yield _plain(console)
         return
     columns = (
         SpinnerColumn(),
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=30),
         MofNCompleteColumn(),
         TimeElapsedColumn(),

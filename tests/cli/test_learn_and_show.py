@@ -136,3 +136,80 @@ def test_an_interrupted_learning_leaves_nothing(lcb, events, tmp_path, monkeypat
     outcome = lcb("learn", events, "--classes", 2, "--out", "models")
     assert outcome.code == 130
     assert sorted(tmp_path.iterdir()) == before
+
+
+# What is written must not be what is read
+
+
+@pytest.mark.parametrize(
+    "target", ["clicks.csv", "./clicks.csv", "link.csv", "twin.csv", "old/manifest.json", "old/new.json"]
+)
+def test_learn_does_not_write_over_its_input_or_into_its_models(lcb, clicks, tmp_path, target):
+    (tmp_path / "link.csv").symlink_to(clicks)
+    (tmp_path / "twin.csv").hardlink_to(clicks)
+    library.save_models(paper_classes(), tmp_path / "old")
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    outcome = lcb("learn", clicks, "--columns", "sport", "--classes", 2, "--out", "old", "--json", target)
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"lcb: --json {target} ")
+    assert outcome.err.count("\n") == 1
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--json", "models/manifest.json"],
+        ["--json", "models/new.json"],
+        ["--json", "link/new.json"],
+        ["--png", "models/new.png"],
+        ["--json", "both.json", "--png", "both.json"],
+    ],
+)
+def test_show_does_not_write_into_the_models_it_shows_nor_two_things_into_one_file(lcb, tmp_path, words):
+    library.save_models(paper_classes(), tmp_path / "models")
+    (tmp_path / "link").symlink_to("models")
+    before = sorted(tmp_path.rglob("*"))
+    outcome = lcb("show", "models", *words)
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"lcb: {words[-2]} {words[-1]} ")
+    assert outcome.err.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+    library.load_models("models")
+
+
+def test_an_unknown_suffix_of_a_picture_is_refused_before_anything_is_written(lcb, tmp_path):
+    library.save_models(paper_classes(), tmp_path / "models")
+    outcome = lcb("show", "models", "--png", "classes.pdf", "--json", "classes.json")
+    assert outcome.code == 2
+    assert "classes.pdf ends in .pdf" in outcome.err
+    assert [path.name for path in tmp_path.iterdir()] == ["models"]
+
+
+ODD_NAMES = ("[/x]", "[bold]", "[red]a[/red]", ":smile:", "a\x1b[31mb", "\ud800")
+
+
+@pytest.mark.parametrize("n", [1, 20])  # as columns, and as each class's largest weights
+def test_features_are_shown_by_their_names_whatever_these_are(lcb, tmp_path, n):
+    names = (*ODD_NAMES, *(f"feature number {i}" for i in range(n)))
+    beta = np.linspace(2, 1, len(names))[None]
+    library.save_models(library.LatentModels([1.0], beta, [0.01], names), tmp_path / "models")
+    outcome = lcb("show", "models")
+    assert outcome.code == 0, outcome.err
+    shown = " ".join(outcome.out.split())
+    for name in ("[/x]", "[bold]", "[red]a[/red]", ":smile:", r"a\x1b[31mb", r"\ud800"):
+        assert name in shown
+    assert json.loads(lcb("show", "models", "--json", "-").out)["features"] == list(names)
+
+
+@pytest.mark.parametrize("suffix", ["png", "svg", "html", "json"])
+def test_features_are_drawn_whatever_their_names_are(lcb, tmp_path, suffix):
+    beta = np.ones((1, len(ODD_NAMES)))
+    library.save_models(library.LatentModels([1.0], beta, [0.01], ODD_NAMES), tmp_path / "models")
+    outcome = lcb("show", "models", "--png", f"classes.{suffix}")
+    assert outcome.code == 0, outcome.err
+    assert (tmp_path / f"classes.{suffix}").stat().st_size > 0
+
+
+def test_the_help_of_show_names_every_form_of_picture(lcb):
+    assert ".png, .svg, .html or .json" in " ".join(lcb("show", "--help").out.split())

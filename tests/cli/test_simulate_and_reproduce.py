@@ -39,7 +39,7 @@ def test_a_folder_of_models_gives_the_true_classes_with_their_own_noise(lcb, eve
     ("words", "message"),
     [
         (["--algorithms", "magic"], "no algorithm is called 'magic'"),
-        (["--users", "0"], "n_users=0"),
+        (["--users", "0"], "'--users'"),
         (["--noise", "0"], "--noise 0"),
         (["--noise", "nan"], "--noise nan"),
         (["--models", "nowhere.csv"], "nowhere.csv"),
@@ -91,3 +91,72 @@ def test_the_demo_tells_its_story(lcb, tmp_path):
     assert "against linucb-population" in outcome.out
     made = {path.name for path in (tmp_path / "demo").iterdir()}
     assert made == {"classes.png", "new-reader.png", "clicks.png", "models"}
+
+
+@pytest.mark.parametrize("target", ["classes.csv", "link.csv"])
+def test_simulate_does_not_write_over_its_classes(lcb, tmp_path, target):
+    (tmp_path / "classes.csv").write_text("1,0\n0,1\n")
+    (tmp_path / "link.csv").symlink_to("classes.csv")
+    outcome = lcb("simulate", "--models", "classes.csv", "--json", target)
+    assert outcome.code == 2
+    assert outcome.err.startswith(f"lcb: --json {target} ")
+    assert (tmp_path / "classes.csv").read_text() == "1,0\n0,1\n"
+
+
+@pytest.mark.parametrize("words", [["reproduce", "fig-1"], ["demo", "--readers", "200"]])
+def test_a_folder_that_cannot_be_written_is_refused_before_the_run(lcb, tmp_path, monkeypatch, words):
+    def refuse(**settings):
+        raise PermissionError(13, "Permission denied")
+
+    def run(*args, **settings):
+        raise AssertionError("the run has begun")
+
+    monkeypatch.setattr("lcb.storage.files.TemporaryFile", refuse)
+    monkeypatch.setattr("lcb.experiments.fig_1.run", run)
+    monkeypatch.setattr("lcb.experiments.demo.world", run)
+    outcome = lcb(*words, "--out", "a/b")
+    assert outcome.code == 2
+    assert "a/b" in outcome.err
+    assert outcome.err.count("\n") == 1
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("words", [["reproduce", "fig-1"], ["demo"]])
+def test_a_run_cut_short_leaves_no_empty_folder(lcb, tmp_path, monkeypatch, words):
+    def interrupt(*args, **settings):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("lcb.experiments.fig_1.run", interrupt)
+    monkeypatch.setattr("lcb.experiments.demo.world", interrupt)
+    outcome = lcb(*words, "--out", "a/b")
+    assert outcome.code == 130
+    assert outcome.err == "lcb: interrupted; nothing half-written is left behind\n"
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_demo_does_not_replace_what_is_not_models(lcb, tmp_path, monkeypatch):
+    monkeypatch.setattr("lcb.experiments.demo.world", None)
+    (tmp_path / "demo" / "models").mkdir(parents=True)
+    (tmp_path / "demo" / "models" / "diary.txt").touch()
+    outcome = lcb("demo")
+    assert outcome.code == 2
+    assert "diary.txt" in outcome.err
+
+
+def test_a_figure_and_its_numbers_are_not_one_file(lcb, tmp_path):
+    (tmp_path / "figures").mkdir()
+    outcome = lcb("reproduce", "fig-1", "--json", "figures/fig-1.png")
+    assert outcome.code == 2
+    assert outcome.err.startswith("lcb: --json figures/fig-1.png ")
+    assert list((tmp_path / "figures").iterdir()) == []
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_progress_names_files_whatever_their_names_are(monkeypatch, capsys, terminal):
+    from lcb import progress
+
+    monkeypatch.setattr(progress, "_PLAIN_EVERY", 0.0)
+    monkeypatch.setenv("FORCE_COLOR", "1" if terminal else "")
+    with progress.bar() as report:
+        report("reading [/x].csv", 1, None)
+    assert "[/x].csv" in capsys.readouterr().err

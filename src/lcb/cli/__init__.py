@@ -1,61 +1,61 @@
-"""The command line: parse, call one library function, print."""
+"""The command line: parse, call one library function, print.
+
+`main` is the door and loads the commands itself, so that Ctrl-C has its answer from the first moment.
+"""
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import sys
+from contextlib import suppress
 
-import typer
-
-from lcb.cli.demo import demo
-from lcb.cli.learn import learn
-from lcb.cli.reproduce import reproduce
-from lcb.cli.show import show
-from lcb.cli.simulate import simulate
 from lcb.errors import LCBError
-from lcb.version import __version__
 
-app = typer.Typer(
-    name="lcb",
-    help="Personal recommendations for people a system has never met: learn latent classes, serve new users.",
-    no_args_is_help=True,
-    add_completion=False,
-    rich_markup_mode=None,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
-)
-for command in (learn, show, simulate, reproduce, demo):
-    app.command()(command)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"lcb {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def _options(
-    version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version and leave."
-    ),
-) -> None: ...
+_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 def main() -> None:
-    """Run a command; an error we raised on purpose is one line and exit code 2."""
+    """Run a command: an error we raised on purpose is one line and exit code 2, Ctrl-C is one line and 130."""
     try:
-        app()
+        _open_output()
+        from lcb.cli.app import run
+
+        code = run(sys.argv[1:])
+        sys.stdout.flush()
     except LCBError as error:
         _leave(f"lcb: {error}", 2)
     except KeyboardInterrupt:
         _leave("lcb: interrupted; nothing half-written is left behind", 130)
     except BrokenPipeError:  # the reader of our output has left: so do we, without a word
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _close_output()
         sys.exit(141)
+    except OSError as error:  # of files and folders we speak as LCBError: this is standard output
+        if error.errno not in _NO_ROOM:
+            raise
+        _close_output()
+        _leave(f"lcb: the output could not be written ({error.strerror}); make room, or send it elsewhere", 2)
+    sys.exit(code)
+
+
+def _open_output() -> None:
+    """Let no character of a name be unprintable, and no command fail because nobody listens."""
+    if sys.stdout is None:  # closed by the caller
+        sys.stdout = open(os.devnull, "w")  # noqa: SIM115
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _close_output() -> None:
+    """Send what is still to be flushed nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _leave(line: str, code: int) -> None:
-    sys.stdout.flush()
-    typer.echo(line, err=True)
+    with suppress(OSError):
+        sys.stdout.flush()
+    with suppress(OSError):
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()
     sys.exit(code)

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lcb.cli.output import console, make_folder
+from lcb.cli.output import console
 from lcb.cli.show import class_table
+from lcb.storage.files import check_writable, made_folder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,12 +19,13 @@ if TYPE_CHECKING:
     from lcb.models import LatentModels
 
 _READERS_SHOWN = 2
+_FIGURES = ("classes.png", "new-reader.png", "clicks.png")
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the figures.")] = Path("demo"),
-    readers: Annotated[int, typer.Option(help="New readers in the comparison.")] = 1000,
-    seed: Annotated[int, typer.Option(help="Seed of the generated world.")] = 0,
+    readers: Annotated[int, typer.Option(min=2, help="New readers in the comparison.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the generated world.")] = 0,
 ) -> None:
     """Learn from generated readers, serve new ones in the terminal, draw what happened.
 
@@ -31,6 +33,18 @@ def demo(
     Example:
       lcb demo --out demo
     """
+    from lcb import charts
+    from lcb.storage.models import check_models_folder
+
+    charts.require()
+    with made_folder(out):
+        for name in _FIGURES:
+            check_writable(out / name)
+        check_models_folder(out / "models")
+        _tell(out, readers, seed)
+
+
+def _tell(out: Path, readers: int, seed: int) -> None:
     import numpy as np
 
     from lcb import charts
@@ -38,28 +52,27 @@ def demo(
     from lcb.progress import bar
     from lcb.storage.models import save_models
 
-    charts.require()
-    make_folder(out)
+    classes, new_reader, clicks = (out / name for name in _FIGURES)
     rng, terminal = np.random.default_rng(seed), console()
     world = story.world(rng)
     with bar() as progress:
         stats = story.past_log(world, story.N_PAST, rng)
         models = story.learn(stats, rng, progress).models
     save_models(models, out / "models", overwrite=True)
-    charts.save(charts.heat_map(models, title="What kinds of readers there are"), out / "classes.png")
+    charts.save(charts.heat_map(models, title="What kinds of readers there are"), classes)
     terminal.print(
         f"{models.n_classes} classes learned from {stats.n_events:,} clicks and passes of {stats.n_users:,} readers"
     )
     terminal.print(class_table(models, terminal.width))
     for _ in range(_READERS_SHOWN):
         posterior = _serve_one(world, models, rng, terminal)
-    charts.save(charts.posterior_path(posterior, title="What is believed of one new reader"), out / "new-reader.png")
+    charts.save(charts.posterior_path(posterior, title="What is believed of one new reader"), new_reader)
     rates = story.clicks_per_reader(world, models, stats, readers, rng)
     _compare(rates, terminal)
     rows = [(name, float(rate.mean())) for name, rate in rates.items()]
     title = f"Clicks per offer, {readers:,} new readers of {story.N_STEPS} steps"
-    charts.save(charts.bars(rows, "click-through rate", title=title), out / "clicks.png")
-    terminal.print(f"figures and models in {out}: classes.png, new-reader.png, clicks.png, models/")
+    charts.save(charts.bars(rows, "click-through rate", title=title), clicks)
+    terminal.print(f"figures and models in {out}: {', '.join(_FIGURES)}, models/")
 
 
 def _serve_one(world: Readers, models: LatentModels, rng: np.random.Generator, terminal: Console) -> np.ndarray:

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from lcb.cli.output import JSON_HELP, check_json, split_names, write_json
+from lcb.cli.output import JSON_HELP, check_output, split_names, write_json
 from lcb.errors import ConvergenceWarning, InputError
 
 
@@ -17,7 +17,7 @@ def learn(
     events: Annotated[Path, typer.Argument(help="Event table: .parquet, .csv or .jsonl.", metavar="EVENTS")],
     out: Annotated[Path, typer.Option(help="Folder for the models; models already there are replaced.")],
     classes: Annotated[
-        int | None, typer.Option(help="Number of latent classes; chosen by held-out users when not given.")
+        int | None, typer.Option(min=1, help="Number of latent classes; chosen by held-out users when not given.")
     ] = None,
     columns: Annotated[
         str | None,
@@ -31,12 +31,12 @@ def learn(
         str | None, typer.Option(help="Refuse rewards outside this range.", metavar="LOW,HIGH")
     ] = None,
     variance: Annotated[str, typer.Option(help="Noise: one variance per 'class', or one 'shared' by all.")] = "class",
-    starts: Annotated[int, typer.Option(help="Starts tried by EM; the best is kept.")] = 4,
-    max_steps: Annotated[int, typer.Option(help="Most EM steps.")] = 500,
+    starts: Annotated[int, typer.Option(min=1, help="Starts tried by EM; the best is kept.")] = 4,
+    max_steps: Annotated[int, typer.Option(min=1, help="Most EM steps.")] = 500,
     tol: Annotated[float, typer.Option(help="Smallest gain per user worth another step.")] = 1e-6,
     float32: Annotated[bool, typer.Option("--float32", help="Half the memory, a little less precision.")] = False,
-    threads: Annotated[int | None, typer.Option(help="Threads; all cores when not given.")] = None,
-    seed: Annotated[int, typer.Option(help="Seed of the starts.")] = 0,
+    threads: Annotated[int | None, typer.Option(min=1, help="Threads; all cores when not given.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the starts.")] = 0,
     json: Annotated[str | None, typer.Option(help=JSON_HELP, metavar="FILE")] = None,
 ) -> None:
     """Learn latent classes from the log of past users.
@@ -56,7 +56,7 @@ def learn(
     from lcb.storage.tables import read_stats
 
     check_models_folder(out)
-    check_json(json)
+    check_output("--json", json, files=[events], folders=[out])
     began = time.monotonic()
     with bar() as progress, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)

@@ -1,24 +1,39 @@
-"""What commands print: text for people, JSON for scripts."""
+"""What commands print: text for people, JSON for scripts; and where they write."""
 
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import typer
 from rich.console import Console
 
-from lcb.errors import InputError, OutputError
+from lcb.errors import InputError
 from lcb.storage.files import check_writable, write_whole
 
 JSON_HELP = "Write the result as JSON to this file; - prints it to standard output instead of the table."
 
 
-def check_json(target: str | None) -> None:
-    """Refuse an unwritable JSON file before any work."""
-    if target not in (None, "-"):
-        check_writable(target)
+def check_output(
+    option: str, target: str | Path | None, *, files: Iterable[Path | None] = (), folders: Iterable[Path | None] = ()
+) -> None:
+    """Refuse before any work an output that cannot be written, is one of these files or lies in one of these folders.
+
+    None stands for an option that was not given, `-` for standard output.
+    """
+    if target is None or str(target) == "-":
+        return
+    place = os.path.realpath(target)
+    for file in files:
+        if file is not None and (place == os.path.realpath(file) or _are_one(place, file)):
+            raise InputError(f"{option} {target} is also {file}, which must not be overwritten; give another file")
+    for folder in folders:
+        if folder is not None and Path(os.path.realpath(folder)) in (Path(place), *Path(place).parents):
+            raise InputError(f"{option} {target} lies in {folder}, which holds models only; give another place")
+    check_writable(target)
 
 
 def write_json(target: str | None, value: Any) -> None:
@@ -32,14 +47,6 @@ def write_json(target: str | None, value: Any) -> None:
         write_whole(target, text.encode())
 
 
-def make_folder(out: Path) -> None:
-    """The folder for figures, made if need be."""
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OutputError(f"{out} could not be made ({error.strerror}); give another folder") from None
-
-
 def split_names(text: str | None) -> tuple[str, ...]:
     """`a,b,c` as names."""
     if not text:
@@ -51,6 +58,16 @@ def split_names(text: str | None) -> tuple[str, ...]:
 
 
 def console() -> Console:
-    """Where tables go: standard output, as wide as the terminal, or 100 columns."""
-    found = Console(highlight=False)
-    return found if found.is_terminal else Console(highlight=False, width=100)
+    """Where tables go: standard output, as wide as the terminal, or 100 columns; text is printed as it is."""
+    found = _Terminal(highlight=False, markup=False, emoji=False)
+    return found if found.is_terminal else _Terminal(highlight=False, markup=False, emoji=False, width=100)
+
+
+class _Terminal(Console):
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError  # for `main` to answer
+
+
+def _are_one(one: str, other: Path) -> bool:
+    """Whether two paths lead to one file, by links of any kind."""
+    return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)

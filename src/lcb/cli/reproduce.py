@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from lcb.cli.output import JSON_HELP, check_json, make_folder, write_json
+from lcb.cli.output import JSON_HELP, check_output, write_json
+from lcb.storage.files import check_writable, made_folder
 
 
 class Figure(StrEnum):
@@ -19,9 +20,9 @@ class Figure(StrEnum):
 
 def reproduce(
     figure: Annotated[Figure, typer.Argument(help="Which figure of the paper.")],
-    runs: Annotated[int, typer.Option(help="Independent runs (fig-2a, fig-2b).")] = 10,
+    runs: Annotated[int, typer.Option(min=1, help="Independent runs (fig-2a, fig-2b).")] = 10,
     out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("figures"),
-    seed: Annotated[int, typer.Option(help="Seed of the runs.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the runs.")] = 0,
     json: Annotated[str | None, typer.Option(help=JSON_HELP, metavar="FILE")] = None,
 ) -> None:
     """Redraw a figure of Zhou & Brunskill 2016 from a new run.
@@ -39,14 +40,15 @@ def reproduce(
     from lcb.experiments import FIGURES
     from lcb.progress import bar
 
-    check_json(json)
+    target = out / f"{figure.value}.png"
+    check_output("--json", json, files=[target])
     charts.require()
     experiment = FIGURES[figure.value]
-    make_folder(out)
-    with bar() as progress:
-        outcome = experiment.run(n_runs=runs, seed=seed, progress=progress)
-    target = out / f"{figure.value}.png"
-    charts.save(experiment.draw(outcome), target)
+    with made_folder(out):
+        check_writable(target)
+        with bar() as progress:
+            outcome = experiment.run(n_runs=runs, seed=seed, progress=progress)
+        charts.save(experiment.draw(outcome), target)
     write_json(json, experiment.to_json(outcome))
     if json != "-":
         for line in experiment.summary(outcome):

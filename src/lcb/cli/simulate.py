@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lcb.cli.output import JSON_HELP, check_json, console, split_names, write_json
+from lcb.cli.output import JSON_HELP, check_output, console, split_names, write_json
 from lcb.errors import InputError
 
 if TYPE_CHECKING:
@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
     from lcb.evaluate.simulate import Simulation
     from lcb.models import LatentModels
+
+_NOISE = (1e-6, 1e6)  # beside weights of about 1; the square of either is a harmless number
 
 
 def simulate(
@@ -25,15 +27,15 @@ def simulate(
     algorithms: Annotated[
         str | None, typer.Option(help="Algorithms, as a,b,c; all when not given.", metavar="A,B,...")
     ] = None,
-    users: Annotated[int, typer.Option(help="Users, one after another.")] = 1000,
-    steps: Annotated[int, typer.Option(help="Steps per user, the paper's T_u.")] = 20,
-    arms: Annotated[int, typer.Option(help="Arms per step, the paper's K.")] = 20,
+    users: Annotated[int, typer.Option(min=1, help="Users, one after another.")] = 1000,
+    steps: Annotated[int, typer.Option(min=1, help="Steps per user, the paper's T_u.")] = 20,
+    arms: Annotated[int, typer.Option(min=1, help="Arms per step, the paper's K.")] = 20,
     noise: Annotated[
         float | None, typer.Option(help="Standard deviation of rewards; 0.1, or the folder's own.")
     ] = None,
-    runs: Annotated[int, typer.Option(help="Independent runs.")] = 10,
-    seed: Annotated[int, typer.Option(help="Seed; the same numbers whatever the number of workers.")] = 0,
-    workers: Annotated[int | None, typer.Option(help="Processes; one per core when not given.")] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Independent runs.")] = 10,
+    seed: Annotated[int, typer.Option(min=0, help="Seed; the same numbers whatever the number of workers.")] = 0,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; one per core when not given.")] = None,
     json: Annotated[str | None, typer.Option(help=JSON_HELP, metavar="FILE")] = None,
 ) -> None:
     """Run algorithms side by side in the paper's simulation and print their regret.
@@ -47,7 +49,8 @@ def simulate(
     from lcb.evaluate.world import World
     from lcb.progress import bar
 
-    check_json(json)
+    is_folder = models is not None and models.is_dir()
+    check_output("--json", json, files=[] if is_folder else [models], folders=[models] if is_folder else [])
     world = World(_true_classes(models, noise), n_arms=arms)
     with bar() as progress:
         simulation = run(
@@ -69,8 +72,9 @@ def _true_classes(source: Path | None, noise: float | None) -> LatentModels:
     from lcb.storage.models import load_models
     from lcb.storage.weights import read_weights
 
-    if noise is not None and not (np.isfinite(noise) and noise > 0):
-        raise InputError(f"--noise {noise}; it must be a positive number")
+    low, high = _NOISE
+    if noise is not None and not low <= noise <= high:
+        raise InputError(f"--noise {noise:g}; it must be a number from {low:g} to {high:g}")
     if source is None:
         return paper_classes(noise or 0.1)
     if source.is_dir():

@@ -1,0 +1,65 @@
+"""The commands, and how the words of a command line reach them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import typer
+from typer.main import get_command
+
+from lcb.cli.demo import demo
+from lcb.cli.learn import learn
+from lcb.cli.reproduce import reproduce
+from lcb.cli.show import show
+from lcb.cli.simulate import simulate
+from lcb.errors import InputError
+from lcb.version import __version__
+
+app = typer.Typer(
+    name="lcb",
+    help="Personal recommendations for people a system has never met: learn latent classes, serve new users.",
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+for command in (learn, show, simulate, reproduce, demo):
+    app.command()(command)
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # the parent of all; Typer exports this child only
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"lcb {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and leave."
+    ),
+) -> None: ...
+
+
+def run(words: Sequence[str]) -> int:
+    """Run the command these words name and return its exit code; without words, print the help.
+
+    These are the calls that `app()` makes, without its own answers to Ctrl-C, closed pipes and mistakes of usage.
+    """
+    group = get_command(app)
+    try:
+        with group.make_context("lcb", list(words) or ["--help"]) as context:
+            group.invoke(context)
+    except typer.Exit as left:
+        return left.exit_code
+    except _UsageError as error:
+        raise InputError(_said(error)) from None
+    return 0
+
+
+def _said(error: Exception) -> str:
+    """A mistake of usage in one line that ends with where to read more."""
+    message = " ".join(error.format_message().replace("Value error, ", "").split())  # type: ignore[attr-defined]
+    context = getattr(error, "ctx", None)
+    path = context.command_path if context else "lcb"
+    return f"{message[0].lower()}{message[1:].rstrip('.')}; see {path} --help"
