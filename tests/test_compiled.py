@@ -17,9 +17,9 @@ PACKAGE = Path(_compiled.__file__).parent
 ACCUMULATE = """
 import numpy as np
 from lcb._stats_numba import accumulate
-sums = np.zeros((1, 3))
+sums = np.zeros((1, 4))
 accumulate(sums, np.array([0]), np.array([[2.0]]), np.array([3.0]))
-assert sums[0, :2].tolist() == [4.0, 6.0], sums
+assert sums.tolist() == [[4.0, 6.0, 9.0, 1.0]], sums
 """
 
 
