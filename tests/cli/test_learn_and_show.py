@@ -282,3 +282,12 @@ def test_learners_are_compared_in_a_table_and_a_picture(lcb, tastes, tmp_path):
     assert rows["em-clicks"]["behind_best"] < 1
     assert "cannot tell classes apart" in rows["spectral-pooled"]["note"]
     assert (tmp_path / "learners.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_sampler_draws_its_traces(lcb, events, tmp_path):
+    words = ["--learner", "gibbs", "--sweeps", 20, "--chains", 1, "--out", "models"]
+    assert lcb("learn", events, *words, "--traces", "traces.png").code == 0
+    assert (tmp_path / "traces.png").read_bytes()[:4] == b"\x89PNG"
+    refused = lcb("learn", events, "--out", "other", "--traces", "traces.png")
+    assert refused.code == 2
+    assert "--traces is an option of gibbs and blocked" in refused.err

@@ -5,6 +5,7 @@
     regret_by_steps(curves)     the same against the number of interactions per user
     bars(rows, x_title)         a comparison, the value printed at each bar
     posterior_path(posterior)   how sure one can be of a new user's class, reward by reward
+    traces(fit)                 number of classes and log joint of a sampler, sweep by sweep
     save(chart, "regret.png")   as .png, .svg, .html that works offline, or .json (Vega-Lite)
 
 Altair and vl-convert come with the extra `plots` and are loaded when a chart is drawn, not before.
@@ -16,6 +17,7 @@ from lcb.charts.bars import bars
 from lcb.charts.classes import heat_map, posterior_path
 from lcb.charts.curve import Curve
 from lcb.charts.regret import regret_by_steps, regret_by_users
+from lcb.charts.sampler import traces
 from lcb.charts.save import require, save
 
 __all__ = [
@@ -27,4 +29,5 @@ __all__ = [
     "regret_by_users",
     "require",
     "save",
+    "traces",
 ]

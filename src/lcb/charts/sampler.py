@@ -9,10 +9,11 @@ from numpy.typing import NDArray
 
 from lcb.charts.style import AREAS, GREY, dressed, inline, load_altair
 from lcb.errors import InputError
-from lcb.learners.draws import GibbsFit
 
 if TYPE_CHECKING:
     import altair as alt
+
+    from lcb.learners.draws import GibbsFit
 
 _MOST_POINTS = 400  # of a line
 

@@ -68,6 +68,10 @@ def learn(
     tol: Annotated[float | None, typer.Option(help="Smallest gain per user worth another step (em: 1e-6).")] = None,
     sweeps: Annotated[int | None, typer.Option(min=4, help="Sweeps of a chain (gibbs, blocked: 200).")] = None,
     chains: Annotated[int | None, typer.Option(min=1, help="Chains (gibbs, blocked: 2).")] = None,
+    traces: Annotated[
+        Path | None,
+        typer.Option(help="Draw number of classes and log joint over sweeps (gibbs, blocked; .png, .svg or .html)."),
+    ] = None,
     form: Annotated[FormName | None, typer.Option(help="Moments (spectral: grouped).")] = None,
     polish: Annotated[bool, typer.Option("--polish", help="Go on with EM from the spectral estimate.")] = False,
     float32: Annotated[
@@ -98,7 +102,14 @@ def learn(
     from lcb.storage.tables import read_log
 
     check_models_folder(out)
-    check_output("--json", json, files=[events], folders=[out])
+    check_output("--json", json, files=[events, traces], folders=[out])
+    check_output("--traces", traces, files=[events], folders=[out])
+    if traces is not None:
+        from lcb import charts
+
+        if learner not in (LearnerName.gibbs, LearnerName.blocked):
+            raise InputError(f"--traces is an option of gibbs and blocked, not of {learner.value}; leave it out")
+        charts.require()
     settings = _settings(
         learner.value, likelihood and likelihood.value, variance=variance and variance.value, n_starts=starts,
         max_steps=max_steps, tol=tol, n_sweeps=sweeps, n_chains=chains, form=form and form.value,
@@ -122,6 +133,8 @@ def learn(
         )  # fmt: skip
     provenance = {**result.models.provenance, "events": events.name, "seed": seed}
     save_models(result.models.with_provenance(provenance), out, overwrite=True)
+    if traces is not None:
+        charts.save(charts.traces(result), traces)  # type: ignore[arg-type]
     for warning in caught:
         typer.echo(f"warning: {warning.message}", err=True)
     seconds = time.monotonic() - began

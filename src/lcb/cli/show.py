@@ -52,6 +52,8 @@ def to_json(models: LatentModels) -> dict[str, Any]:
         "beta": models.beta.tolist(),
         "sigma2": models.sigma2.tolist(),
         "features": list(models.features),
+        "likelihood": models.likelihood,
+        "levels": models.levels and list(models.levels),
         "provenance": dict(models.provenance),
     }
 

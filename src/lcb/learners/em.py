@@ -72,6 +72,7 @@ def fit(
         if start.n_classes != n_classes:
             raise InputError(f"start has {start.n_classes} classes, n_classes={n_classes}; ask for the same number")
 
+    progress("compiling, the first time", 0, None)
     with parallel.threads(n_threads) as map_spans:
         sample = sample_users(stats, rng)
         best: LatentModels | None = None
