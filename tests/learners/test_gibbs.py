@@ -209,7 +209,6 @@ def test_watched_users_share_classes_as_often_as_they_are_alike() -> None:
 
 
 def test_diagnostics_are_those_of_arviz() -> None:
-    pytest.importorskip("arviz", exc_type=ImportError)
     stats, _ = planted(3, noise=3.0)
     found = quiet_fit(stats, n_sweeps=100, variance="shared")
     with warnings.catch_warnings():

@@ -182,8 +182,6 @@ def _span_sums(
     n_classes, p = weights.shape
     n, dtype = span.stop - span.start, packed.dtype
     resp = np.empty((n_classes, min(BLOCK, n)), dtype)
-    bits = np.empty(min(BLOCK, n), np.int64 if dtype == np.float64 else np.int32)
-    power = bits.view(dtype)
     top, total = np.empty(n, dtype), np.empty(n, dtype)
     sums, mass = np.zeros((p, n_classes)), np.zeros(n_classes)
     for i in range(0, n, BLOCK):
@@ -191,7 +189,7 @@ def _span_sums(
         block = packed[:, span.start + here.start : span.start + here.stop]
         size = block.shape[1]
         block_resp = np.matmul(weights, block, out=resp[:, :size])
-        softmax(block_resp, log_pi, top[here], total[here], bits, power, mass)
+        softmax(block_resp, log_pi, top[here], total[here], mass)
         sums += block @ block_resp.T
     return sums, mass, float(np.log(total).sum(dtype=np.float64) + top.sum(dtype=np.float64))
 
