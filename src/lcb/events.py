@@ -40,14 +40,18 @@ class Decision:
     def best(cls, scores: Floats, context: Floats, uniform: float) -> Decision:
         """The arm with the highest of `scores` (K,); `uniform`, in [0, 1), settles ties, all alike."""
         arm = int(scores.argmax())
-        tied = scores == scores[arm]
-        n_tied = np.count_nonzero(tied)
-        if n_tied == 0:
+        best = scores[arm]
+        if best != best:
             raise InputError("the context or the state holds a NaN: no arm is best; give finite features and rewards")
-        if n_tied > 1:
-            arm = int(tied.nonzero()[0][int(uniform * n_tied)])
-            return cls(arm, 1 / n_tied, context[arm], tied / n_tied)
-        return cls(arm, 1.0, context[arm], tied.astype(float))
+        if len(scores) - 1 - int(scores[::-1].argmax()) != arm:  # the last of the best is another
+            tied = (scores == best).nonzero()[0]
+            arm = int(tied[int(uniform * len(tied))])
+            distribution = np.zeros(len(scores))
+            distribution[tied] = 1 / len(tied)
+            return cls(arm, 1 / len(tied), context[arm], distribution)
+        distribution = np.zeros(len(scores))
+        distribution[arm] = 1.0
+        return cls(arm, 1.0, context[arm], distribution)
 
     @classmethod
     def uniform(cls, context: Floats, uniform: float) -> Decision:

@@ -27,8 +27,10 @@ class Greedy:
     """
 
     def __call__(self, scores: Floats) -> Floats:
-        best = np.equal(scores, scores.max(-1, keepdims=True)).astype(np.float64)
-        ties = best.sum(-1, keepdims=True)
+        best = np.equal(scores, np.maximum.reduce(scores, -1, keepdims=True)).astype(np.float64)
+        ties = np.add.reduce(best, -1, keepdims=True)
+        if not ties.all():
+            raise InputError("a score is NaN: no arm is best; give finite features")
         best /= ties
         return best
 

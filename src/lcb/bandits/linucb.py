@@ -67,7 +67,7 @@ class LinUCB:
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
         products = context @ state.reshape(self.n_features, -1)
         scores = np.vecdot(products[:, :-1], context)
-        np.sqrt(scores, out=scores)
+        np.sqrt(scores, scores)
         scores *= self.width
         scores += products[:, -1]
         return Decision.best(scores, context, rng.random())
@@ -77,9 +77,10 @@ class LinUCB:
         matrix, x = state.reshape(self.n_features, -1), decision.x
         product = x @ matrix
         w = product[:-1]
-        step = (w / (1 + w @ x))[:, None]
+        step = w / (1 + w @ x)
         product[-1] -= reward
-        return (matrix - step * product).ravel()
+        change = step[:, None] * product
+        return np.subtract(matrix, change, change).ravel()
 
     def _matrix(self, state: Floats) -> Floats:
         return state.reshape(self.n_features, -1)

@@ -67,12 +67,12 @@ class GeneralizedThompson:
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
         weights, uniform = np.exp(state), rng.random()
-        scores = self.models.beta @ context.T
-        if np.isnan(scores.min()):
-            raise InputError("the context holds a NaN: no arm is best; give finite features")
-        policies = self.policy(scores)
-        h, rest = _draw(weights, rescaled(uniform, self.gamma))
-        arm = _draw(policies[h], rest)[0]
+        policies = self.policy(self.models.beta @ context.T)
+        h, rest = _draw(weights, rescaled(uniform, self.gamma) if self.gamma else uniform)
+        own = policies[h]
+        arm = int(own.argmax())
+        if own[arm] != 1:
+            arm = _draw(own, rest)[0]
         distribution = weights @ policies
         decision = Decision(arm, distribution[arm], context[arm], distribution)
         return decision.with_uniform(self.gamma, context, uniform) if self.gamma else decision
@@ -122,5 +122,7 @@ def _draw(p: Floats, uniform: float) -> tuple[int, float]:
     cumulative = p.cumsum()
     wanted = uniform * cumulative[-1]
     place = int(cumulative.searchsorted(wanted, side="right"))
+    if place == len(p):
+        raise InputError("the context or the state holds a NaN: nothing can be drawn; give finite features and rewards")
     rest = (wanted - cumulative[place] + p[place]) / p[place]
     return place, min(max(rest, 0.0), _BELOW_ONE)
