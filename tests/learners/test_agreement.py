@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from conftest import largest_error, rows_of
 
+from conftest import largest_error, rows_of
 from lcb.clicks import EventLog
 from lcb.evaluate.world import given_classes, paper_classes
 from lcb.learners import fit
