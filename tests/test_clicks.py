@@ -88,3 +88,36 @@ def test_some_users_of_a_log_are_a_log_of_their_own():
     owner, rows, _ = part.rows
     np.testing.assert_array_equal(np.bincount(owner), part.stats.count)
     assert len(rows) == kept.sum()
+
+
+def test_users_taken_twice_are_there_twice():
+    user, x, reward, _, _ = some_clicks()
+    part = EventLog.from_rows(user, x, reward).take([0, 0, 1])
+    owner, rows, _ = part.rows
+    assert len(rows) == part.stats.n_events == part.clicks.clicked.sum() + part.clicks.passed.sum()
+    np.testing.assert_array_equal(np.bincount(owner), part.stats.count)
+
+
+def test_a_third_value_is_noticed_even_where_nothing_is_counted(monkeypatch):
+    monkeypatch.setattr(clicks, "_PENDING", 5)
+    monkeypatch.setattr(clicks, "MOST_PAIRS", 5)
+    builder = LogBuilder(1)
+    for i in range(10):
+        builder.add([f"u{i}a", f"u{i}b"], np.array([[i + 0.1], [i + 0.2]]), np.array([0.0, 1.0]))
+    assert builder.log().two_valued
+    builder.add(["ann"], np.ones((1, 1)), np.array([7.0]))
+    assert not builder.log().two_valued
+
+
+def test_features_without_end_are_kept_as_rows(monkeypatch):
+    monkeypatch.setattr(clicks, "_FREE", 50)
+    rng = np.random.default_rng(0)
+    builder, rows = LogBuilder(2), []
+    for _ in range(10):
+        x, reward = rng.standard_normal((20, 2)), rng.integers(2, size=20).astype(float)
+        builder.add(list(range(20)), x, reward)
+        rows.append((x, reward))
+    found = builder.log().clicks
+    assert len(found.arms) == 200
+    np.testing.assert_array_equal(found.arms[-20:], rows[-1][0])
+    assert found.clicked.sum() == sum(reward.sum() for _, reward in rows)

@@ -85,3 +85,16 @@ def test_settings_out_of_range_are_refused(setting):
 def test_a_precision_of_another_dimension_is_refused():
     with pytest.raises(InputError, match="3 features"):
         Prior(precision=np.eye(2)).arrays(3)
+
+
+@pytest.mark.parametrize(
+    "setting", [{"mean": np.nan}, {"precision": np.nan}, {"precision": -np.eye(2)}, {"precision": 0}]
+)
+def test_a_prior_that_is_none_is_refused_by_name(setting):
+    with pytest.raises(InputError, match=f"prior {next(iter(setting))}"):
+        Prior(**setting)
+
+
+def test_a_mean_of_another_dimension_is_refused():
+    with pytest.raises(InputError, match="the data has 5 features"):
+        Prior(mean=[1.0, 2.0]).arrays(5)

@@ -20,7 +20,8 @@ from lcb.stats import Index, StatsBuilder, UserStats
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-MOST_PAIRS = 20_000_000  # different (user, arm) pairs kept: about 1 GB
+MOST_PAIRS = 5_000_000  # different (user, arm) pairs kept
+_FREE = 100_000  # different feature vectors from which on rows are not compared any more
 Whole = NDArray[np.int64]
 _PENDING = 2_000_000  # rows kept before they are counted
 
@@ -85,10 +86,11 @@ class EventLog:
         if self.rows is None:
             return None
         owner, x, reward = self.rows
-        new = np.full(self.n_users, -1, np.intp)
-        new[positions] = np.arange(len(positions))
-        kept = new[owner] >= 0
-        return new[owner][kept], x[kept], reward[kept]
+        order = np.argsort(owner, kind="stable")
+        ends = np.cumsum(np.bincount(owner, minlength=self.n_users))
+        parts = [order[ends[user - 1] if user else 0 : ends[user]] for user in positions.tolist()]
+        kept = np.concatenate(parts) if parts else order[:0]
+        return np.repeat(np.arange(len(parts)), [len(part) for part in parts]), x[kept], reward[kept]
 
 
 class LogBuilder:
@@ -98,11 +100,12 @@ class LogBuilder:
         self, n_features: int, features: Sequence[str] = (), *, count: bool = True, keep_rows: bool = False
     ) -> None:
         self._stats = StatsBuilder(n_features, features)
-        self._counting = count
+        self._watching = self._counting = count  # for a third value; pairs
         self._kept: list[tuple[Index, Floats, Floats]] | None = [] if keep_rows else None
         self._values: list[float] = []  # the different rewards, as they came
-        self._arm_of: dict[bytes, int] = {}
-        self._arms: list[Floats] = []
+        self._arm_of: dict[bytes, int] | None = {}  # None where nearly every row has features of its own
+        self._arms: list[Floats] = []  # blocks of rows
+        self._n_arms = self._n_rows = 0
         self._pairs: list[tuple[Whole, Whole, Whole]] = []  # (user, arm) as one key; rows; rows of the second value
         self._n_pending = 0
 
@@ -119,12 +122,13 @@ class LogBuilder:
         self._stats.add_at(positions, x, reward)
         if self._kept is not None:
             self._kept.append((positions, x, reward))
-        if self._counting:
+        if self._watching:
             self._values += [value for value in np.unique(reward).tolist() if value not in self._values]
             if len(self._values) > 2:
+                self._watching = False
                 self._stop()
-            else:
-                self._count(positions, x, reward)
+        if self._counting:
+            self._count(positions, x, reward)
 
     def log(self, dtype: Any = np.float64) -> EventLog:
         """What has been added so far."""
@@ -137,7 +141,7 @@ class LogBuilder:
 
     def _stop(self) -> None:
         self._counting = False
-        self._arm_of, self._arms, self._pairs = {}, [], []
+        self._arm_of, self._arms, self._pairs = None, [], []
 
     def _count(self, positions: Index, x: Floats, reward: Floats) -> None:
         keys = (positions.astype(np.int64) << 32) | self._arms_at(np.ascontiguousarray(x + 0.0))  # -0.0 is 0.0
@@ -151,14 +155,24 @@ class LogBuilder:
 
     def _arms_at(self, x: Floats) -> Whole:
         """The number of each row's feature vector, (n,)."""
+        self._n_rows += len(x)
+        if self._arm_of is None:
+            return self._new_arms(x)
         first, inverse = _different_rows(x)
-        numbers = np.empty(len(first), np.int64)
-        for i, place in enumerate(first.tolist()):
-            row = x[place]
-            numbers[i] = self._arm_of.setdefault(row.tobytes(), len(self._arms))
-            if numbers[i] == len(self._arms):
-                self._arms.append(row.copy())
-        return numbers[inverse]
+        names = [x[place].tobytes() for place in first.tolist()]
+        known = np.array([self._arm_of.get(name, -1) for name in names], np.int64)
+        new = known < 0
+        known[new] = self._new_arms(x[first[new]])
+        self._arm_of.update(zip(names, known.tolist(), strict=True))
+        if self._n_arms > max(_FREE, self._n_rows // 2):  # features without end: telling them apart is in vain
+            self._arm_of = None
+        return known[inverse]
+
+    def _new_arms(self, x: Floats) -> Whole:
+        numbers = np.arange(self._n_arms, self._n_arms + len(x))
+        self._arms.append(x)
+        self._n_arms += len(x)
+        return numbers
 
     def _merge(self) -> None:
         """Add up what is known of each pair."""
@@ -175,12 +189,12 @@ class LogBuilder:
         keys, n_rows, n_second = self._pairs[0]
         low, high = sorted(self._values)
         n_clicks = n_second if self._values[1] == high else n_rows - n_second
-        shape, places = (self._stats.n_users, len(self._arms)), (keys >> 32, keys & 0xFFFFFFFF)
+        shape, places = (self._stats.n_users, self._n_arms), (keys >> 32, keys & 0xFFFFFFFF)
         clicked = csr_array((n_clicks.astype(np.float64), places), shape)
         passed = csr_array(((n_rows - n_clicks).astype(np.float64), places), shape)
         clicked.eliminate_zeros()
         passed.eliminate_zeros()
-        return Clicks(np.array(self._arms), clicked, passed, low, high)
+        return Clicks(np.concatenate(self._arms), clicked, passed, low, high)
 
 
 def _different_rows(x: Floats) -> tuple[Index, Index]:

@@ -5,7 +5,7 @@
                                     - (square_sum - 2 beta_h . moment + beta_h' gram beta_h) / (2 sigma2_h)
 
 which is linear in the user's statistics: one matrix product for all users and classes.  Rewards of two values are
-clicks with P(high) = (beta_h . x - low) / (high - low), held inside (0, 1):
+clicks with P(high) = (beta_h . x - low) / (high - low), kept inside (0, 1) by slow tails:
 
     log p(rewards of u | class h) = sum over arms  clicked_ua log P_ha + passed_ua log(1 - P_ha)
 
@@ -28,7 +28,7 @@ from lcb.events import Floats
 from lcb.stats import UserStats, upper
 
 _LOG_2PI = float(np.log(2 * np.pi))
-EDGE = 1e-3  # probabilities of clicks are held this far from 0 and 1
+EDGE = 1e-3  # between this and 1 - this the probability of a click is linear
 Likelihood = Literal["gaussian", "bernoulli"]
 
 
@@ -124,7 +124,7 @@ class LatentModels:
         """P(high) where the expected reward is `expected`."""
         assert self.levels is not None
         low, high = self.levels
-        return np.clip((expected - low) / (high - low), EDGE, 1 - EDGE)
+        return squashed((expected - low) / (high - low))[0]
 
     def packed(self) -> Floats:
         """H (p, N) such that `H.T @ stats.packed` is the log likelihood of every user under every class."""
@@ -187,6 +187,21 @@ class Fit:
     @property
     def n_steps(self) -> int:
         return len(self.trace)
+
+
+def squashed(z: Floats) -> tuple[Floats, Floats]:
+    """z where it is a probability, kept inside (0, 1) by slow tails; and its slope.
+
+        p = z between e and 1 - e,   e^2 / (2 e - z) below,   1 - e^2 / (z - 1 + 2 e) above         e = EDGE
+
+    The tails are never flat, so a learner finds its way back, and they fall slowly, so one surprise is not the end.
+
+    >>> squashed(np.array([-0.3, 0.25, 1.0]))[0].round(7)
+    array([3.300e-06, 2.500e-01, 9.995e-01])
+    """
+    below, above = np.maximum(EDGE - z, 0.0), np.maximum(z - (1 - EDGE), 0.0)
+    low, high = EDGE / (EDGE + below), EDGE / (EDGE + above)
+    return np.clip(z, EDGE * low, 1 - EDGE * high), (low * high) ** 2
 
 
 def _check_likelihood(likelihood: str, levels: tuple[float, float] | None) -> None:

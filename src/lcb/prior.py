@@ -46,6 +46,11 @@ class Prior:
         for name in ("shape", "rate", "concentration"):
             if not (np.isfinite(getattr(self, name)) and getattr(self, name) > 0):
                 raise InputError(f"prior {name}={getattr(self, name)}; it must be a positive number")
+        mean, precision = np.asarray(self.mean, float), np.asarray(self.precision, float)
+        if not np.isfinite(mean).all():
+            raise InputError("prior mean has a value that is not a finite number")
+        if not np.isfinite(precision).all() or not _is_positive(precision):
+            raise InputError("prior precision is not positive: give positive numbers, or a positive definite matrix")
 
     @classmethod
     def scaled(cls, stats: UserStats) -> Prior:
@@ -77,12 +82,14 @@ class Prior:
 
     def arrays(self, n_features: int) -> tuple[Floats, Floats]:
         """`mean` as (d,) and `precision` as (d, d)."""
-        mean = np.broadcast_to(np.asarray(self.mean, float), (n_features,))
-        precision = np.asarray(self.precision, float)
-        if precision.ndim < 2:
+        mean, precision = np.asarray(self.mean, float), np.asarray(self.precision, float)
+        if mean.shape not in ((), (n_features,)):
+            raise InputError(f"prior mean has shape {mean.shape}, the data has {n_features} features")
+        if precision.shape in ((), (n_features,)):
             precision = np.diag(np.broadcast_to(precision, (n_features,)))
         if precision.shape != (n_features, n_features):
             raise InputError(f"prior precision has shape {precision.shape}, the data has {n_features} features")
+        mean = np.broadcast_to(mean, (n_features,))
         return mean, precision
 
     def mode(self, classes: UserStats, shared: bool) -> tuple[Floats, Floats]:
@@ -159,3 +166,9 @@ def _residual(stats: UserStats, beta: Floats) -> Floats:
     """Sum of squared residuals of each user (or class) under its own row of `beta`."""
     fitted = np.einsum("ni,nij,nj->n", beta, stats.gram, beta)
     return stats.square_sum - 2 * np.einsum("ni,ni->n", beta, stats.moment) + fitted
+
+
+def _is_positive(precision: Floats) -> bool:
+    if precision.ndim == 2 and precision.shape[0] == precision.shape[1]:
+        return bool(np.linalg.eigvalsh(precision)[0] > 0)
+    return bool((precision > 0).all())

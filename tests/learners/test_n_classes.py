@@ -36,3 +36,35 @@ def test_an_unknown_learner_is_refused():
     stats, _ = stats_of(paper_classes(), 10, 5, seed=0)
     with pytest.raises(InputError, match="learner='guess'; there are: em"):
         fit(stats, 2, rng=np.random.default_rng(0), learner="guess")
+
+
+def test_every_number_up_to_the_features_is_open_to_spectral_experts():
+    from lcb.clicks import EventLog
+
+    rng = np.random.default_rng(0)
+    user, x = np.repeat(np.arange(3000), 20), rng.standard_normal((60_000, 5))
+    reward = np.einsum("nd,nd->n", x, np.eye(5)[user % 5]) + 0.1 * rng.standard_normal(60_000)
+    log = EventLog.from_rows(user, x, reward)
+    assert fit(log, rng=np.random.default_rng(0), learner="spectral").models.n_classes == 5
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_clicks_of_three_kinds_of_people_are_three_classes(seed):
+    from lcb.clicks import EventLog
+
+    rng = np.random.default_rng(seed)
+    user, arm = np.repeat(np.arange(600), 12), rng.integers(3, size=7200)
+    liked = np.array([[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]])[user % 3]
+    log = EventLog.from_rows(user, np.eye(3)[arm], (rng.random(7200) < liked[np.arange(7200), arm]).astype(float))
+    assert fit(log, rng=np.random.default_rng(seed)).models.n_classes == 3
+
+
+@pytest.mark.parametrize("kind", ["equal rewards", "one click each"])
+def test_where_nothing_tells_people_apart_there_is_one_class(kind):
+    from lcb.clicks import EventLog
+
+    rng = np.random.default_rng(0)
+    user = np.arange(2000) if kind == "one click each" else np.repeat(np.arange(100), 20)
+    reward = (rng.random(2000) < 0.3).astype(float) if kind == "one click each" else np.ones(2000)
+    log = EventLog.from_rows(user, np.ones((2000, 1)), reward)
+    assert fit(log, rng=np.random.default_rng(0)).models.n_classes == 1

@@ -100,6 +100,11 @@ def log_density(kind, expected, reward, constant, slope, low, high, edge):  # ty
     """As `LatentModels.log_density`, for one class whose expected reward is `expected`."""
     if kind == GAUSSIAN:
         return constant - slope * (reward - expected) ** 2
-    p = min(max((expected - low) / (high - low), edge), 1 - edge)
+    z = (expected - low) / (high - low)
+    p = z
+    if z < edge:
+        p = edge**2 / (2 * edge - z)
+    elif z > 1 - edge:
+        p = 1 - edge**2 / (z - 1 + 2 * edge)
     click = (reward - low) / (high - low)
     return click * np.log(p) + (1 - click) * np.log(1 - p)

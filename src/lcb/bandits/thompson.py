@@ -7,7 +7,7 @@ loss:  likelihood   -log p(r | x, class h) as the models were learned (Gaussian,
                     the weights w are the exact posterior over classes
        gaussian     -log N(r | beta_h . x, sigma2_h)
        square       (r - beta_h . x)^2
-       log          -r log f - (1 - r) log(1 - f), f = beta_h . x held inside (0, 1); rewards in [0, 1]
+       log          -r log f - (1 - r) log(1 - f), f = beta_h . x kept inside (0, 1); rewards in [0, 1]
 
 A decision costs O(N K d), an update O(N d).
 """
@@ -22,7 +22,7 @@ import numpy as np
 from lcb.bandits.bandit import Arms
 from lcb.errors import InputError
 from lcb.events import Decision, Floats, check_reward, rescaled
-from lcb.models import EDGE, LatentModels
+from lcb.models import LatentModels, squashed
 from lcb.policies import Greedy, Policy, Softmax
 
 LOSSES = ("likelihood", "gaussian", "square", "log")
@@ -94,8 +94,8 @@ class GeneralizedThompson:
             return (reward - expected) ** 2
         if not 0 <= reward <= 1:
             raise InputError(f"reward {reward:g} is outside [0, 1], which the log loss needs; scale it, or use square")
-        expected = expected.clip(EDGE, 1 - EDGE)
-        return -reward * np.log(expected) - (1 - reward) * np.log(1 - expected)
+        p = squashed(expected)[0]
+        return -reward * np.log(p) - (1 - reward) * np.log(1 - p)
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
         """Many users at once, compiled; `states` (B, N) are updated in place."""

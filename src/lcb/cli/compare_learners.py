@@ -13,7 +13,7 @@ from lcb.cli.output import JSON_HELP, check_output, console, split_names, write_
 def compare_learners(
     events: Annotated[Path, typer.Argument(help="Event table: .parquet, .csv or .jsonl.", metavar="EVENTS")],
     classes: Annotated[
-        int | None, typer.Option(help="Number of latent classes; chosen by each when not given.")
+        int | None, typer.Option(min=1, help="Number of classes; chosen by each when not given.")
     ] = None,
     columns: Annotated[
         str | None, typer.Option(help="Feature columns, as a,b,c; without it the list column x.", metavar="A,B,...")
@@ -51,7 +51,7 @@ def compare_learners(
         outcomes = compare.compare_learners(log, classes, seed=seed, progress=progress)
     gaps = compare.gap_to_best(outcomes)
     if png is not None:
-        rows = [(f"{name}", gap) for name, (gap, _) in gaps.items()]
+        rows = [(f"{name} (± {error:.3f})", gap) for name, (gap, error) in gaps.items()]
         title = "Held-out log likelihood per user, behind the best (less is better)"
         charts.save(charts.bars(rows, "log likelihood per user behind the best", title=title), png)
     write_json(json, {"users": log.n_users, "events": log.stats.n_events, "results": [_row(o, gaps) for o in outcomes]})

@@ -63,10 +63,10 @@ def learn(
         VarianceName | None,
         typer.Option(help="One variance per class, or one shared by all; shared on two-valued rewards. Not spectral."),
     ] = None,
-    starts: Annotated[int | None, typer.Option(min=1, help="Starts tried, the best is kept (em: 4).")] = None,
+    starts: Annotated[int | None, typer.Option(min=1, help="Starts, the best is kept (em: 4, spectral: 50).")] = None,
     max_steps: Annotated[int | None, typer.Option(min=1, help="Most steps (em: 500, on clicks 300).")] = None,
     tol: Annotated[float | None, typer.Option(help="Smallest gain per user worth another step (em: 1e-6).")] = None,
-    sweeps: Annotated[int | None, typer.Option(min=4, help="Sweeps of a chain (gibbs, blocked: 200).")] = None,
+    sweeps: Annotated[int | None, typer.Option(min=8, help="Sweeps of a chain (gibbs, blocked: 200).")] = None,
     chains: Annotated[int | None, typer.Option(min=1, help="Chains (gibbs, blocked: 2).")] = None,
     traces: Annotated[
         Path | None,
@@ -101,6 +101,8 @@ def learn(
     from lcb.storage.models import check_models_folder, save_models
     from lcb.storage.tables import read_log
 
+    if tol is not None and not tol > 0:
+        raise InputError(f"--tol {tol}; it must be a positive number")
     check_models_folder(out)
     check_output("--json", json, files=[events, traces], folders=[out])
     check_output("--traces", traces, files=[events], folders=[out])

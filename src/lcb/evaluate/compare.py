@@ -2,7 +2,8 @@
 
 Users are split 70 : 30.  Each learner runs in a process of its own, so that its memory can be told, and is scored by
 the log likelihood of the held-out users' rewards, their classes unknown: Bernoulli for two-valued rewards, whatever the
-learner itself assumed, else Gaussian.  Differences are taken user by user against the best.
+learner itself assumed, else Gaussian.  Differences are taken user by user against the best.  As everywhere with
+processes in Python, a script that calls `compare_learners` does so under `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -94,6 +96,8 @@ def compare_learners(
 def gap_to_best(outcomes: Sequence[Outcome]) -> dict[str, tuple[float, float]]:
     """How far each learner is behind the best, per held-out user, with the standard error of the difference."""
     found = [outcome for outcome in outcomes if len(outcome.scores)]
+    if not found:
+        raise InputError(f"no learner applies to this log: {outcomes[0].note}")
     best = max(found, key=lambda outcome: outcome.score)
     gaps = {}
     for outcome in found:
@@ -125,5 +129,10 @@ def _as_scored(models: LatentModels, held_out: EventLog) -> LatentModels:
 
 
 def _megabytes() -> float:
+    """The most memory this process has had; Linux's getrusage would tell the parent's too."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
+        return int(line.split()[1]) / 2**10
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / 2**20 if sys.platform == "darwin" else peak / 2**10

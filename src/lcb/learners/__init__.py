@@ -52,6 +52,8 @@ def fit(
     """
     if learner not in LEARNERS:
         raise InputError(f"learner={learner!r}; there are: {', '.join(LEARNERS)}")
+    if likelihood not in (None, "gaussian", "bernoulli"):
+        raise InputError(f"likelihood={likelihood!r}; it is 'gaussian' or 'bernoulli', or left to be chosen")
     log = data if isinstance(data, EventLog) else EventLog(data)
     likelihood, why = _likelihood(log, learner, likelihood, settings)
     learn = _learn(learner, likelihood, log, settings)
@@ -77,7 +79,11 @@ def fit(
         "n_steps": result.n_steps,
         "converged": result.converged,
         **({"n_classes_chosen_by": by} if by else {}),
-        **{name: value for name, value in settings.items() if isinstance(value, str | int | float)},
+        **{
+            name: value
+            for name, value in settings.items()
+            if isinstance(value, str | int | float) and name != "n_threads"  # threads change nothing
+        },
     }
     models = result.models.with_provenance(provenance)
     reasons = (why, *_why_so_many(models.n_classes, by, held_out))
@@ -97,10 +103,12 @@ def _likelihood(
         return "gaussian", f"a variance was asked for: Gaussian rewards, learned by {learner}"
     if counted and learner == "em":
         return "bernoulli", "the rewards take two values: modelled as clicks (Bernoulli), learned by em"
+    if learner == "spectral":
+        return "gaussian", "learned by spectral from moments of the rewards; served as Gaussian"
     if log.two_valued:
-        reason = "the learner" if counted else "more (user, arm) pairs than can be counted"
-        return "gaussian", f"the rewards take two values, but {reason} calls for Gaussian rewards, learned by {learner}"
-    return "gaussian", f"the rewards take many values: modelled as Gaussian, learned by {learner}"
+        reason = f"{learner} models Gaussian rewards" if counted else "(user, arm) pairs are too many to count"
+        return "gaussian", f"the rewards take two values, but {reason}: Gaussian, learned by {learner}"
+    return "gaussian", f"the rewards are not counted as clicks: modelled as Gaussian, learned by {learner}"
 
 
 def _learn(learner: str, likelihood: str, log: EventLog, settings: dict[str, Any]) -> Callable[..., Fit]:

@@ -1,13 +1,13 @@
 """Latent classes of clicks: EM with a Bernoulli likelihood whose mean is linear in the features.
 
-User u belongs to one class h; a reward is `high` with probability P_h(x) = (beta_h . x - low) / (high - low), held
-inside (0, 1), else `low`.  Users enter through counts per arm, so a step costs O(pairs * N + A * N * d^2) for the
-different (user, arm) pairs and the A different arms, whatever the number of events.
+User u belongs to one class h; a reward is `high` with probability P_h(x) = (beta_h . x - low) / (high - low), kept
+inside (0, 1) by slow tails, else `low`.  Users enter through counts per arm, so a step costs
+O(pairs * N + A * N * d^2) for the different (user, arm) pairs and the A different arms, whatever the number of events.
 
     E   resp_uh = softmax_h( log pi_h + clicked_u . log P_h + passed_u . log(1 - P_h) )
     M   C = clicked' resp, D = passed' resp                                            both (A, N)
         beta_h climbs  C_h . log P_h + D_h . log(1 - P_h) - (beta_h - w)' V (beta_h - w) / (2 noise)
-        by one step of Fisher scoring, halved as long as the log posterior falls
+        by one step of Fisher scoring, halved as long as its value falls
 
 Every second step leaps on in the direction of the last two where that is better; the log posterior never falls.
 A Gaussian is biased here: with few rewards per user it mistakes the spread of a click for differences between users.
@@ -29,12 +29,13 @@ from lcb.clicks import Clicks, EventLog
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.events import Floats
 from lcb.learners import em
-from lcb.models import EDGE, Fit, LatentModels
+from lcb.models import EDGE, Fit, LatentModels, squashed
 from lcb.prior import Prior
 from lcb.progress import Progress, silent
 from lcb.stats import upper
 
 _HALVINGS = 12
+_SMALLEST_SHARE = 1e-9
 _BLOCK = 4096  # arms whose probabilities under all classes stay in the cache together
 
 Map = Callable[[Callable[[slice], Any], Sequence[slice]], list[Any]]
@@ -59,13 +60,15 @@ def fit(
     >>> fit(log, 1, rng=np.random.default_rng(0), prior=Prior(precision=1e-9)).models.beta.round(2)
     array([[0.75]])
     """
-    clicks = _checked(log)
+    clicks = _checked(log, tol, max_steps)
     prior = prior or Prior.scaled(log.stats)
     if start is None:
         start = _gaussian_start(log, n_classes, prior, n_starts, rng, n_threads, progress)
+    start.check_features(log.stats)
     if start.n_classes != n_classes:
         raise InputError(f"start has {start.n_classes} classes, n_classes={n_classes}; ask for the same number")
-    models = replace(start, likelihood="bernoulli", levels=(clicks.low, clicks.high))
+    pi = (start.pi + _SMALLEST_SHARE) / (1 + n_classes * _SMALLEST_SHARE)  # a class of no share would stay at none
+    models = replace(start, pi=pi, likelihood="bernoulli", levels=(clicks.low, clicks.high))
     with parallel.threads(n_threads) as map_blocks:
         problem = _Problem(clicks, prior, map_blocks)
         resp, value = problem.expect(models)
@@ -91,9 +94,11 @@ def fit(
     return Fit(models, np.array(trace), converged)
 
 
-def _checked(log: EventLog) -> Clicks:
+def _checked(log: EventLog, tol: float, max_steps: int) -> Clicks:
+    if not tol > 0 or max_steps < 1:
+        raise InputError(f"tol={tol}, max_steps={max_steps}; wanted a positive number and at least 1")
     if log.clicks is None:
-        reason = "there are too many different (user, arm) pairs to count" if log.two_valued else "they do not"
+        reason = "this log has too many (user, arm) pairs to count" if log.two_valued else "this log has no such counts"
         raise InputError(f"a Bernoulli likelihood needs rewards of exactly two values, counted; {reason}: use gaussian")
     return log.clicks
 
@@ -150,17 +155,28 @@ class _Problem:
 
     def climb(self, models: LatentModels, resp: Floats, value: float) -> tuple[LatentModels, Floats, float]:
         """The next models, their responsibilities and log posterior, which is at least `value`."""
-        gradient, curvature, sigma2 = self._scores(models.beta, resp)
-        step = np.linalg.solve(curvature, gradient[..., None])[..., 0]
+        beta, sigma2 = self._maximised(models.beta, resp)
         mass = resp.sum(axis=0)
         pi = (mass + self.concentration / len(mass)) / (mass.sum() + self.concentration)
-        for halving in range(_HALVINGS):
-            beta = models.beta + 0.5**halving * step
-            stepped = replace(models, pi=pi, beta=beta, sigma2=sigma2)
-            stepped_resp, stepped_value = self.expect(stepped)
-            if stepped_value >= value:
-                return stepped, stepped_resp, stepped_value
-        return models, resp, value
+        stepped = replace(models, pi=pi, beta=beta, sigma2=sigma2)
+        stepped_resp, stepped_value = self.expect(stepped)
+        if stepped_value < value:  # by rounding alone: every class's own value rose
+            return models, resp, value
+        return stepped, stepped_resp, stepped_value
+
+    def _maximised(self, beta: Floats, resp: Floats) -> tuple[Floats, Floats]:
+        """One step of Fisher scoring, halved for each class by itself until that class's value does not fall."""
+        gradient, curvature, sigma2, before = self._scores(beta, resp)
+        step = np.linalg.solve(curvature, gradient[..., None])[..., 0]
+        size = np.ones(len(beta))
+        for _ in range(_HALVINGS):
+            fell = self._values(beta + size[:, None] * step, resp) < before - 1e-12 * np.abs(before)
+            if not fell.any():
+                break
+            size = np.where(fell, size / 2, size)
+        else:
+            size = np.where(fell, 0.0, size)
+        return beta + size[:, None] * step, sigma2
 
     def leap(self, path: list[LatentModels], resp: Floats, value: float) -> tuple[LatentModels, Floats, float]:
         """Go on in the direction of the last two steps (SQUAREM, Varadhan & Roland 2008) where that is better."""
@@ -175,20 +191,20 @@ class _Problem:
         leapt_resp, leapt_value = self.expect(leapt)
         return (leapt, leapt_resp, leapt_value) if leapt_value > value else (path[-1], resp, value)
 
-    def _scores(self, beta: Floats, resp: Floats) -> tuple[Floats, Floats, Floats]:
-        """Gradient (N, d) and expected curvature (N, d, d) of what the M step climbs, and the variance of clicks."""
+    def _scores(self, beta: Floats, resp: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Gradient (N, d), expected curvature (N, d, d) and value (N,) of what the M step climbs; the variances."""
         rows, columns = upper(self.d)
 
-        def part(block: slice) -> tuple[Floats, Floats, Floats, Floats]:
-            p, raw = self._probability(beta, block)
+        def part(block: slice) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+            p, slope = self._probability(beta, block)
             clicked, passed = self.clicked_of_arm[block] @ resp, self.passed_of_arm[block] @ resp
             n, variance, x = clicked + passed, p * (1 - p), self.clicks.arms[block]
-            pull = clicked / p - passed / (1 - p)
-            inside = ~(((raw <= EDGE) & (pull < 0)) | ((raw >= 1 - EDGE) & (pull > 0)))  # elsewhere the value is flat
-            packed = (x[:, rows] * x[:, columns]).T @ (n / variance * inside)
-            return (pull * inside).T @ x, packed, (n * variance).sum(axis=0), n.sum(axis=0)
+            pull = (clicked / p - passed / (1 - p)) * slope
+            packed = (x[:, rows] * x[:, columns]).T @ (n * slope**2 / variance)
+            value = (clicked * np.log(p) + passed * np.log(1 - p)).sum(axis=0)
+            return pull.T @ x, packed, (n * variance).sum(axis=0), n.sum(axis=0), value
 
-        gradient, packed, variance, n = (sum(parts) for parts in zip(*self.map(part, self.blocks), strict=True))
+        gradient, packed, variance, n, value = (sum(parts) for parts in zip(*self.map(part, self.blocks), strict=True))
         curvature = np.empty((len(beta), self.d, self.d))
         curvature[:, rows, columns] = packed.T
         curvature[:, columns, rows] = packed.T
@@ -196,15 +212,29 @@ class _Problem:
             gradient / self.span - (beta - self.mean) @ self.precision,
             curvature / self.span**2 + self.precision,
             self.span**2 * (variance + EDGE) / (n + 1),
+            value - self._penalty(beta),
         )
 
+    def _values(self, beta: Floats, resp: Floats) -> Floats:
+        """What the M step climbs, (N,)."""
+
+        def part(block: slice) -> Floats:
+            p = self._probability(beta, block)[0]
+            clicked, passed = self.clicked_of_arm[block] @ resp, self.passed_of_arm[block] @ resp
+            return (clicked * np.log(p) + passed * np.log(1 - p)).sum(axis=0)
+
+        return sum(self.map(part, self.blocks)) - self._penalty(beta)
+
+    def _penalty(self, beta: Floats) -> Floats:
+        """Of each class's distance to the prior's mean, (N,)."""
+        offset = beta - self.mean
+        return 0.5 * np.einsum("ni,ij,nj->n", offset, self.precision, offset)
+
     def _probability(self, beta: Floats, block: slice) -> tuple[Floats, Floats]:
-        """P(click) of some arms under every class, and the same before it is held inside (0, 1)."""
-        raw = (self.clicks.arms[block] @ beta.T - self.clicks.low) / self.span
-        return np.clip(raw, EDGE, 1 - EDGE), raw
+        """P(click) of some arms under every class, and its slope."""
+        return squashed((self.clicks.arms[block] @ beta.T - self.clicks.low) / self.span)
 
     def _log_prior(self, models: LatentModels) -> float:
         n, share = models.n_classes, self.concentration / models.n_classes
-        offset = models.beta - self.mean
         dirichlet = gammaln(n + self.concentration) - n * gammaln(1 + share) + share * models.log_pi.sum()
-        return float(dirichlet - 0.5 * np.einsum("ni,ij,nj->", offset, self.precision, offset))
+        return float(dirichlet - self._penalty(models.beta).sum())

@@ -2,8 +2,8 @@
 
 Users are split into learning and held-out ones.  For each number of classes the log predictive density of a
 held-out user's rewards, its class unknown, is compared user by user; the answer is the smallest number that is
-within one standard error of the best.  Numbers are tried by doubling until two in a row do not help, then
-between the neighbours of the best.
+within one standard error of the best.  Numbers are tried by doubling until two in a row do not help by more than that
+error, then between the neighbours of the best, then downwards from the answer until fewer do not do.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from lcb.clicks import EventLog
 from lcb.errors import InputError
+from lcb.events import Floats
 from lcb.models import LatentModels
 from lcb.progress import Progress, silent
 
@@ -43,30 +44,37 @@ def choose_n_classes(
     held_out, learning = log.take(order[:n_held_out]), log.take(order[n_held_out:])
     most = min(most or 64, learning.n_users)
 
-    scores: dict[int, np.ndarray] = {}
+    scores: dict[int, Floats] = {}
 
-    def score(n_classes: int) -> float:
+    def score(n_classes: int) -> Floats:
         if n_classes not in scores:
             progress("choosing the number of classes", len(scores), _USUAL_TRIALS)
-            scores[n_classes] = learn(learning, n_classes).user_scores(held_out)
-        return float(scores[n_classes].mean())
+            try:
+                scores[n_classes] = learn(learning, n_classes).user_scores(held_out)
+            except InputError:
+                if n_classes == 1:
+                    raise
+                scores[n_classes] = np.full(held_out.n_users, -np.inf)  # not to be learned from these users
+        return scores[n_classes]
 
-    best, n, misses = 1, 2, 0
     score(1)
+    best, n, misses = 1, 2, 0
     while n <= most and misses < 2:
-        if score(n) > score(best):
+        if _helps(score(best), score(n)):
             best, misses = n, 0
         else:
             misses += 1
-        n *= 2
+        n = min(2 * n, most) if n < most else most + 1
     tried = sorted(scores)
     low = tried[max(0, tried.index(best) - 1)]
     high = tried[min(len(tried) - 1, tried.index(best) + 1)]
     _narrow(score, low, best, high)
-    return _smallest_within_one_error(scores), {n: _mean_and_error(scores[n]) for n in sorted(scores)}
+    return _fewest(score, scores), {
+        n: _mean_and_error(scores[n]) for n in sorted(scores) if np.isfinite(scores[n]).all()
+    }
 
 
-def _narrow(score: Callable[[int], float], low: int, best: int, high: int) -> None:
+def _narrow(score: Callable[[int], Floats], low: int, best: int, high: int) -> None:
     """Try numbers between the neighbours of the best until none is left, or ten have been tried."""
     for _ in range(10):
         left, right = (low + best) // 2, (best + high + 1) // 2
@@ -74,20 +82,37 @@ def _narrow(score: Callable[[int], float], low: int, best: int, high: int) -> No
         if not candidates:
             return
         for n in candidates:
-            if score(n) > score(best):
+            if score(n).mean() > score(best).mean():
                 low, best, high = (low, n, best) if n < best else (best, n, high)
                 break
             low, high = (n, high) if n < best else (low, n)
 
 
-def _smallest_within_one_error(scores: dict[int, np.ndarray]) -> int:
-    best = max(scores, key=lambda n: scores[n].mean())
-    for n in sorted(scores):
-        behind, error = _mean_and_error(scores[best] - scores[n])
-        if behind <= error:
-            return n
-    return best
+def _fewest(score: Callable[[int], Floats], scores: dict[int, Floats]) -> int:
+    """The smallest number within one error of the best, also of those not tried so far."""
+    chosen = _smallest_within_one_error(scores)
+    low = max((n for n in scores if n < chosen), default=chosen)
+    while chosen - low > 1:
+        middle = (low + chosen) // 2
+        score(middle)
+        chosen = _smallest_within_one_error(scores)
+        low = max((n for n in scores if n < chosen), default=chosen)
+    return chosen
 
 
-def _mean_and_error(values: np.ndarray) -> tuple[float, float]:
+def _helps(before: Floats, after: Floats) -> bool:
+    """Whether the scores rose by more than the standard error of the rise, and more than by rounding."""
+    if not np.isfinite(after).all():
+        return False
+    gain, error = _mean_and_error(after - before)
+    return gain > max(error, 1e-9 * abs(float(before.mean())))
+
+
+def _smallest_within_one_error(scores: dict[int, Floats]) -> int:
+    known = {n: values for n, values in scores.items() if np.isfinite(values).all()}
+    best = max(known, key=lambda n: known[n].mean())
+    return next(n for n in sorted(known) if n == best or not _helps(known[n], known[best]))
+
+
+def _mean_and_error(values: Floats) -> tuple[float, float]:
     return float(values.mean()), float(values.std(ddof=1) / np.sqrt(len(values)))
