@@ -88,7 +88,14 @@ def test_a_precision_of_another_dimension_is_refused():
 
 
 @pytest.mark.parametrize(
-    "setting", [{"mean": np.nan}, {"precision": np.nan}, {"precision": -np.eye(2)}, {"precision": 0}]
+    "setting",
+    [
+        {"mean": np.nan},
+        {"precision": np.nan},
+        {"precision": -np.eye(2)},
+        {"precision": 0},
+        {"precision": [[1, 2], [2, 1]]},
+    ],
 )
 def test_a_prior_that_is_none_is_refused_by_name(setting):
     with pytest.raises(InputError, match=f"prior {next(iter(setting))}"):

@@ -169,6 +169,8 @@ def _residual(stats: UserStats, beta: Floats) -> Floats:
 
 
 def _is_positive(precision: Floats) -> bool:
-    if precision.ndim == 2 and precision.shape[0] == precision.shape[1]:
-        return bool(np.linalg.eigvalsh(precision)[0] > 0)
-    return bool((precision > 0).all())
+    """Positive numbers, or a positive definite matrix, whatever the units of its features."""
+    if precision.ndim < 2 or precision.shape[0] != precision.shape[1]:
+        return bool((precision > 0).all())
+    size = np.diag(precision)
+    return bool((size > 0).all() and np.linalg.eigvalsh(precision / np.sqrt(np.outer(size, size)))[0] > 0)

@@ -269,8 +269,6 @@ def test_units_of_rewards_and_features_change_nothing(scale: float) -> None:
         ({"concentration": (1.0, 0.0)}, "concentration"),
         ({"concentration": (1.0, 1.0, 1.0)}, "concentration"),
         ({"concentration": [1.0, 1.0]}, "concentration"),
-        ({"prior": Prior(precision=0.0)}, "not positive definite"),
-        ({"prior": Prior(precision=[[1.0, 2.0, 0.0], [2.0, 1.0, 0.0], [0.0, 0.0, 1.0]])}, "not positive definite"),
         ({"n_sweeps": 5, "n_burn": 5}, "n_burn=5"),
         ({"n_chains": 0}, "n_chains=0"),
         ({"start": "middle"}, "start='middle'"),
