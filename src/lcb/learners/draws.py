@@ -125,7 +125,7 @@ def summarise(stats: UserStats, prior: Prior, design: Design, chains: Sequence[C
     if result.rhat[worst] <= _MIXED:
         return result
     warnings.warn(
-        f"the chains do not agree on {worst}: R-hat {result.rhat[worst]:.2f}, wanted {_MIXED} or less; "
+        f"the chains do not agree on {worst}: R-hat {result.rhat[worst]:.3g}, wanted {_MIXED} or less; "
         "raise n_sweeps, or take the number of classes as a rough one",
         ConvergenceWarning,
         stacklevel=3,

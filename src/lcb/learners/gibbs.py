@@ -115,7 +115,7 @@ def check(
     if variance not in ("class", "shared"):
         raise InputError(f"variance={variance!r}; it is 'class' (one per class) or 'shared' (one for all)")
     values = concentration if isinstance(concentration, tuple) and len(concentration) == 2 else (concentration,)
-    if not all(isinstance(value, int | float) and np.isfinite(value) and value > 0 for value in values):
+    if not all(isinstance(value, int | float | np.number) and np.isfinite(value) and value > 0 for value in values):
         raise InputError(f"concentration={concentration}; it is a positive number, or the (shape, rate) of a Gamma")
     if n_chains < 1 or not 0 <= n_burn < n_sweeps or n_sweeps - n_burn < 4:
         raise InputError(
