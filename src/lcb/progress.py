@@ -37,7 +37,7 @@ def bar(enabled: bool = True) -> Iterator[Progress]:
         yield silent
         return
     console = Console(stderr=True, markup=False, emoji=False)
-    if not console.is_terminal:
+    if not console.is_terminal or console.is_dumb_terminal:
         yield _plain(console)
         return
     columns = (

@@ -157,6 +157,7 @@ def test_progress_names_files_whatever_their_names_are(monkeypatch, capsys, term
 
     monkeypatch.setattr(progress, "_PLAIN_EVERY", 0.0)
     monkeypatch.setenv("FORCE_COLOR", "1" if terminal else "")
+    monkeypatch.setenv("TERM", "xterm")
     with progress.bar() as report:
         report("reading [/x].csv", 1, None)
     assert "[/x].csv" in capsys.readouterr().err
