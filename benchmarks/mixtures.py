@@ -53,7 +53,8 @@ _BNPY = """
 import inspect, json, sys, tempfile, os, time
 os.environ["BNPYOUTDIR"] = tempfile.mkdtemp()
 import numpy as np
-inspect.getargspec = lambda f: tuple(inspect.getfullargspec(f))[:4]
+inspect.getargspec = lambda f: tuple(inspect.getfullargspec(f))[:4]  # what bnpy 0.1.7 asks of older versions
+np.float, np.int, np.bool = float, int, bool
 import bnpy
 data = np.load(sys.argv[1])
 before = time.process_time()
