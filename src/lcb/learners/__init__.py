@@ -56,6 +56,8 @@ def fit(
         raise InputError(f"likelihood={likelihood!r}; it is 'gaussian' or 'bernoulli', or left to be chosen")
     log = data if isinstance(data, EventLog) else EventLog(data)
     likelihood, why = _likelihood(log, learner, likelihood, settings)
+    if log is not data and likelihood == "gaussian":
+        why = f"statistics do not tell clicks from other rewards: modelled as Gaussian, learned by {learner}"
     learn = _learn(learner, likelihood, log, settings)
     held_out: dict[int, tuple[float, float]] = {}
     chosen = n_classes is None
@@ -108,7 +110,7 @@ def _likelihood(
     if log.two_valued:
         reason = f"{learner} models Gaussian rewards" if counted else "(user, arm) pairs are too many to count"
         return "gaussian", f"the rewards take two values, but {reason}: Gaussian, learned by {learner}"
-    return "gaussian", f"the rewards are not counted as clicks: modelled as Gaussian, learned by {learner}"
+    return "gaussian", f"the rewards are not of two values: modelled as Gaussian, learned by {learner}"
 
 
 def _learn(learner: str, likelihood: str, log: EventLog, settings: dict[str, Any]) -> Callable[..., Fit]:
