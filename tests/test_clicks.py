@@ -121,3 +121,13 @@ def test_features_without_end_are_kept_as_rows(monkeypatch):
     assert len(found.arms) == 200
     np.testing.assert_array_equal(found.arms[-20:], rows[-1][0])
     assert found.clicked.sum() == sum(reward.sum() for _, reward in rows)
+
+
+@pytest.mark.parametrize("first", [0.0, 1.0])
+def test_it_does_not_matter_which_value_comes_first(first):
+    builder = LogBuilder(1)
+    builder.add(["ann"], np.ones((1, 1)), np.array([first]))
+    builder.add(["ann", "bob"], np.ones((2, 1)), np.array([1 - first, 1.0]))
+    found = builder.log().clicks
+    np.testing.assert_array_equal(found.clicked.toarray(), [[1.0], [1.0]])
+    np.testing.assert_array_equal(found.passed.toarray(), [[1.0], [0.0]])

@@ -115,3 +115,15 @@ def test_models_of_clicks_need_the_counts():
 def test_impossible_likelihoods_are_refused(likelihood, levels):
     with pytest.raises(ModelError):
         LatentModels(pi=[1.0], beta=[[1.0]], sigma2=[1.0], likelihood=likelihood, levels=levels)
+
+
+def test_the_probability_of_a_click_is_smooth_and_its_slope_is_its_slope():
+    from lcb.models import squashed
+
+    z = np.concatenate([np.linspace(-2, 3, 2001), [0.0, 1.0]])
+    p, slope = squashed(z)
+    assert ((p > 0) & (p < 1)).all()
+    inside = (z > 1e-3) & (z < 1 - 1e-3)
+    np.testing.assert_array_equal(p[inside], z[inside])
+    step = 1e-8
+    np.testing.assert_allclose((squashed(z + step)[0] - squashed(z - step)[0]) / (2 * step), slope, atol=1e-4)

@@ -68,3 +68,25 @@ def test_where_nothing_tells_people_apart_there_is_one_class(kind):
     reward = (rng.random(2000) < 0.3).astype(float) if kind == "one click each" else np.ones(2000)
     log = EventLog.from_rows(user, np.ones((2000, 1)), reward)
     assert fit(log, rng=np.random.default_rng(0)).models.n_classes == 1
+
+
+def test_fewer_classes_are_tried_downwards_until_they_do_not_do():
+    """Five do as well as eight, and doubling and narrowing try 4, 6, 7 and 8 only."""
+    from lcb.clicks import EventLog
+    from lcb.learners.n_classes import choose_n_classes
+
+    value = {1: -9.0, 2: -7.0, 3: -6.0, 4: -5.0, 5: -1.0, 6: -1.0, 7: -1.0, 8: -0.9}
+    noise = {n: np.random.default_rng(n).standard_normal(10_000) for n in range(65)}
+
+    class Known:
+        def __init__(self, n):
+            self.n = n
+
+        def user_scores(self, held_out):
+            spread = noise[self.n][: held_out.n_users]
+            return value.get(self.n, -1.5) + spread - spread.mean()
+
+    log = EventLog(stats_of(paper_classes(), 100, 2, seed=0)[0])
+    chosen, tried = choose_n_classes(log, lambda part, n: Known(n), rng=np.random.default_rng(0))
+    assert chosen == 5
+    assert 5 in tried

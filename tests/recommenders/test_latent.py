@@ -177,3 +177,19 @@ def test_a_late_reward_of_a_uniform_step_is_still_learned_from():
 def test_an_unknown_user_is_refused_by_name():
     with pytest.raises(InputError, match="'ann' has not started"):
         latent().version_of("ann")
+
+
+def test_a_pinned_user_is_served_and_updated_by_the_version_first_met():
+    recommender, rng = latent(n_warmup_users=4, retrain_every=3, make_bandit=PosteriorMean), np.random.default_rng(0)
+    users = WORLD.draw(12, 2, rng)
+    for u in range(12):
+        decision = recommender.choose(u, users.contexts[u, 0], rng)
+        recommender.update(u, decision, users.rewards[u, 0, decision.arm])
+    first, last = (PosteriorMean(recommender.versions[i]) for i in (0, -1))
+    own, probes = recommender.state_of(4), WORLD.draw(1, 300, rng).contexts[0]
+    wanted = [first.choose(own, context, rng).arm for context in probes]
+    assert wanted != [last.choose(own, context, rng).arm for context in probes]  # the versions do differ
+    assert [recommender.choose(4, context, rng).arm for context in probes] == wanted
+    decision = recommender.choose(4, probes[0], rng)
+    recommender.update(4, decision, 0.3)
+    np.testing.assert_allclose(recommender.state_of(4), first.update(own, decision, 0.3))
