@@ -1,7 +1,7 @@
 """What was decided and what came of it.
 
-A `Decision` carries all that its reward will need (the features of the arm taken and the probability with
-which it was taken), so a reward that comes an hour late, or out of order, is the ordinary case.
+A `Decision` carries all that its reward will need (the features of the arm taken, the probability with which it was
+taken, what the policies said of it), so a reward that comes an hour late, or out of order, is the ordinary case.
 An `Event` is what a learner needs of it: who, which features, which reward.
 """
 
@@ -35,6 +35,7 @@ class Decision:
     x: Floats  # (d,) features of the arm taken
     distribution: Floats | None = None  # (K,) probability of every arm of the context
     at_random: bool = False  # drawn from all arms alike on purpose, whatever is known
+    advice: Floats | None = None  # what each policy said of it, in the form its bandit's `update` needs; flat
 
     @classmethod
     def best(cls, scores: Floats, context: Floats, uniform: float) -> Decision:

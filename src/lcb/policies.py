@@ -5,16 +5,21 @@
 
 The paper's temperature is 1, nearly uniform when ||beta|| is about 1; it is a setting.
 Scores are (..., K) with arms last; so are the distributions.
+
+A bandit that knows nothing of classes takes any set of policies: a call from a context (K, d) to (N, K).
+`ClassPolicies(models)` is the set the paper means.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Protocol
 
 import numpy as np
 
 from lcb.errors import InputError
 from lcb.events import Floats
+from lcb.models import LatentModels
 
 
 @dataclass(frozen=True)
@@ -56,3 +61,33 @@ class Softmax:
 
 
 Policy = Greedy | Softmax
+
+
+class Policies(Protocol):
+    """A set of policies: each says, for every arm of a context, how likely it would take it."""
+
+    @property
+    def n_policies(self) -> int: ...
+
+    def __call__(self, context: Floats) -> Floats: ...
+
+
+@dataclass(frozen=True)
+class ClassPolicies:
+    """One policy per class.
+
+    >>> models = LatentModels(pi=[0.5, 0.5], beta=[[1.0, 0.0], [0.0, 1.0]], sigma2=[0.01, 0.01])
+    >>> ClassPolicies(models)(np.array([[0.3, 0.9], [0.8, 0.1]]))
+    array([[0., 1.],
+           [1., 0.]])
+    """
+
+    models: LatentModels = field(repr=False)
+    policy: Policy = Greedy()
+
+    @property
+    def n_policies(self) -> int:
+        return self.models.n_classes
+
+    def __call__(self, context: Floats) -> Floats:
+        return self.policy(self.models.beta @ context.T)

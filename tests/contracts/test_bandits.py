@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from lcb.bandits.bandit import serve, serve_step_by_step
+from lcb.bandits.bandit import choose_uniformly, decided, serve, serve_step_by_step
 from lcb.bandits.linucb import LinUCB
 from lcb.bandits.posterior_mean import PosteriorMean
 from lcb.bandits.thompson import GeneralizedThompson
@@ -60,7 +60,7 @@ def after_some_steps(bandit, rng, n=3):
     state = bandit.start()
     for context in contexts(rng, n):
         decision = bandit.choose(state, context, rng)
-        state = bandit.update(state, decision, reward_of(decision, rng))
+        state = bandit.update(decided(bandit, state, decision), decision, reward_of(decision, rng))
     return state
 
 
@@ -106,6 +106,7 @@ def test_update_and_choose_leave_their_input_untouched(bandit, rng):
     state_before, context_before = state.copy(), context.copy()
     decision = bandit.choose(state, context, rng)
     x_before, p_before = decision.x.copy(), decision.distribution.copy()
+    bandit.update(decided(bandit, state, decision), decision, 0.7)
     bandit.update(state, decision, 0.7)
     np.testing.assert_array_equal(state, state_before)
     np.testing.assert_array_equal(context, context_before)
@@ -114,17 +115,45 @@ def test_update_and_choose_leave_their_input_untouched(bandit, rng):
 
 
 def test_rewards_in_any_order_give_the_same_state(bandit, rng):
-    pairs = [
-        (Decision(0, 1.0, context[0]), float(reward))
-        for context, reward in zip(contexts(rng, 12), rng.random(12), strict=True)
-    ]
+    start, pairs = bandit.start(), []
+    for i, context in enumerate(contexts(rng, 12)):
+        if i % 3:
+            decision = bandit.choose(start, context, rng)
+        else:
+            decision = choose_uniformly(bandit, context, rng.random())
+        start = decided(bandit, start, decision)
+        pairs.append((decision, float(rng.random())))
     states = []
     for order in (range(12), rng.permutation(12)):
-        state = bandit.start()
+        state = start
         for i in order:
             state = bandit.update(state, *pairs[i])
         states.append(state)
     np.testing.assert_allclose(states[0], states[1], atol=1e-9)
+
+
+def test_a_decision_survives_a_database(bandit, rng):
+    state = after_some_steps(bandit, rng)
+    decision = bandit.choose(state, contexts(rng, 1)[0], rng)
+    kept = json.loads(
+        json.dumps(
+            {
+                "arm": decision.arm,
+                "propensity": float(decision.propensity),
+                "x": decision.x.tolist(),
+                "advice": None if decision.advice is None else decision.advice.tolist(),
+                "at_random": decision.at_random,
+            }
+        )
+    )
+    advice = None if kept["advice"] is None else np.array(kept["advice"])
+    loaded = Decision(kept["arm"], kept["propensity"], np.array(kept["x"]), None, kept["at_random"], advice)
+    for after in (bandit.update(state, loaded, 0.7), bandit.update(decided(bandit, state, loaded), loaded, 0.7)):
+        assert after.shape == state.shape
+    np.testing.assert_array_equal(
+        bandit.update(decided(bandit, state, loaded), loaded, 0.7),
+        bandit.update(decided(bandit, state, decision), decision, 0.7),
+    )
 
 
 def test_the_state_survives_a_database(bandit, rng):

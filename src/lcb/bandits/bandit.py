@@ -4,6 +4,10 @@
     decision = bandit.choose(state, context, rng)       context (K, d): the arms' features
     state    = bandit.update(state, decision, reward)
 
+Two more for the few that need them, both called through the functions of this file.  A schedule counts decisions, not
+rewards, so a bandit that has one is told of every decision: `decided(state, decision) -> state`.  A bandit that learns
+from what its policies said of the arm taken notes it on a decision that was not its own: `advised(decision, context)`.
+
 `serve` plays many users' whole sequences at once, as a simulation wants it.  A bandit with a compiled `serve`
 of its own says so by having the method; for the others `serve_step_by_step` does the same with the three verbs.
 Both spend exactly one uniform number per decision, in the same order, and so make the same choices.
@@ -27,6 +31,19 @@ class Bandit(Protocol):
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision: ...
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats: ...
+
+
+def decided(bandit: Bandit, state: Floats, decision: Decision) -> Floats:
+    """The state with one more decision counted; the same state for a bandit that does not count."""
+    count = getattr(bandit, "decided", None)
+    return state if count is None else count(state, decision)
+
+
+def choose_uniformly(bandit: Bandit, context: Floats, uniform: float) -> Decision:
+    """Any arm, all alike, in place of `bandit.choose`; the reward goes to `bandit.update` as for its own decisions."""
+    decision = Decision.uniform(context, uniform)
+    advised = getattr(bandit, "advised", None)
+    return decision if advised is None else advised(decision, context)
 
 
 def serve(
@@ -63,8 +80,11 @@ def serve_step_by_step(
     for u, (user_contexts, user_rewards) in enumerate(zip(contexts, rewards, strict=True)):
         state = states[u]
         for t, context in enumerate(user_contexts):
-            decision = Decision.uniform(context, rng.random()) if t < n_uniform else bandit.choose(state, context, rng)
+            if t < n_uniform:
+                decision = choose_uniformly(bandit, context, rng.random())
+            else:
+                decision = bandit.choose(state, context, rng)
             arms[u, t] = decision.arm
-            state = bandit.update(state, decision, user_rewards[t, decision.arm])
+            state = bandit.update(decided(bandit, state, decision), decision, user_rewards[t, decision.arm])
         states[u] = state
     return states, arms

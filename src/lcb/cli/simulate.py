@@ -25,7 +25,7 @@ def simulate(
         typer.Option(help="The true classes: a CSV (one row of weights per class, no header) or a folder of models."),
     ] = None,
     algorithms: Annotated[
-        str | None, typer.Option(help="Algorithms, as a,b,c; all when not given.", metavar="A,B,...")
+        str | None, typer.Option(help="Algorithms, as a,b,c, or all; the paper's when not given.", metavar="A,B,...")
     ] = None,
     users: Annotated[int, typer.Option(min=1, help="Users, one after another.")] = 1000,
     steps: Annotated[int, typer.Option(min=1, help="Steps per user, the paper's T_u.")] = 20,
@@ -44,7 +44,7 @@ def simulate(
     Example:
       lcb simulate --algorithms lcb,lcb-gt,linucb-population --runs 4
     """
-    from lcb.evaluate.algorithms import ALGORITHMS
+    from lcb.evaluate.algorithms import ALGORITHMS, PAPERS
     from lcb.evaluate.simulate import simulate as run
     from lcb.evaluate.world import World
     from lcb.progress import bar
@@ -55,7 +55,7 @@ def simulate(
     with bar() as progress:
         simulation = run(
             world,
-            split_names(algorithms) or tuple(ALGORITHMS),
+            tuple(ALGORITHMS) if algorithms == "all" else split_names(algorithms) or PAPERS,
             n_users=users, n_steps=steps, n_runs=runs, seed=seed, n_workers=workers, progress=progress,
         )  # fmt: skip
     write_json(json, simulation.to_json())

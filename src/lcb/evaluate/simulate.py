@@ -2,14 +2,15 @@
 
 Every run draws its own users; all algorithms of a run meet the same users, steps and rewards.  A run's numbers come
 from its own seed and the algorithm's name alone, so they are the same whatever the number of workers and the company
-an algorithm is in.  Regret uses means, not noisy rewards.
+an algorithm is in.  Regret uses means, not noisy rewards.  Some algorithms need rewards in a declared range: the world
+declares one, and the few rewards outside it are clipped, for all alike, and counted.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 from zlib import crc32
 
@@ -17,10 +18,19 @@ import numpy as np
 
 from lcb import parallel
 from lcb.errors import InputError
-from lcb.evaluate.algorithms import ALGORITHMS, algorithms_named
+from lcb.evaluate.algorithms import (
+    ALGORITHMS,
+    PAPERS,
+    Settings,
+    Task,
+    algorithms_named,
+    checked_settings,
+    tuned_settings,
+)
 from lcb.evaluate.world import World
 from lcb.events import Floats
 from lcb.progress import Progress, silent
+from lcb.recommenders.recommender import Recommender
 
 _BLOCK = 50  # users drawn at a time
 _MOST_POINTS = 1000  # on a curve
@@ -31,6 +41,7 @@ class Result:
     """One algorithm over all runs."""
 
     algorithm: str
+    settings: Settings
     regret: Floats = field(repr=False)  # (runs, users)
     cpu_seconds: float  # of all runs, without drawing the users
 
@@ -71,6 +82,7 @@ class Simulation:
             "results": [
                 {
                     "algorithm": result.algorithm,
+                    "settings": dict(result.settings),
                     "regret_per_user": result.regret_per_user,
                     "se": _number(result.se),
                     "regret_last_quarter": float(result.last_quarter.mean()),
@@ -85,8 +97,9 @@ class Simulation:
 
 def simulate(
     world: World,
-    algorithms: Sequence[str] = tuple(ALGORITHMS),
+    algorithms: Sequence[str] = PAPERS,
     *,
+    settings: Mapping[str, Settings] | None = None,
     n_users: int = 1000,
     n_steps: int = 20,
     n_runs: int = 10,
@@ -94,26 +107,37 @@ def simulate(
     n_workers: int | None = None,
     progress: Progress = silent,
 ) -> Simulation:
-    """Run every algorithm on the same users, `n_runs` times over, spread over the cores."""
+    """Run every algorithm on the same users, `n_runs` times over, spread over the cores.
+
+    `settings` are by algorithm, the tuned ones when not given.
+    """
     algorithms_named(algorithms)
     for name, value in (("n_users", n_users), ("n_steps", n_steps), ("n_runs", n_runs)):
         if value < 1:
             raise InputError(f"{name}={value}; it must be at least 1")
     if seed < 0:
         raise InputError(f"seed={seed}; it must be 0 or more")
-    tasks = [_Run(world, tuple(algorithms), n_users, n_steps, seed, run) for run in range(n_runs)]
+    chosen = checked_settings(tuned_settings() if settings is None else settings)
+    contenders = tuple((name, chosen.get(name, {})) for name in algorithms)
+    tasks = [_Run(world, contenders, n_users, n_steps, seed, run) for run in range(n_runs)]
     progress("runs", 0, n_runs)
     outcomes = parallel.processes(_run, tasks, n_workers, lambda done: progress("runs", done, n_runs))
-    settings = {
+    about = {
         "users": n_users, "steps": n_steps, "arms": world.n_arms, "runs": n_runs, "seed": seed,
         "classes": world.models.n_classes, "features": world.models.n_features,
-        "noise": float(np.sqrt(world.models.sigma2.mean())),
+        "noise": float(np.sqrt(world.models.sigma2.mean())), "reward_range": list(world.reward_range),
+        "clipped_rewards": sum(clipped for _, _, clipped in outcomes),
     }  # fmt: skip
     results = [
-        Result(name, np.array([regret[i] for regret, _ in outcomes]), float(sum(cpu[i] for _, cpu in outcomes)))
-        for i, name in enumerate(algorithms)
+        Result(
+            name,
+            {**ALGORITHMS[name].defaults, **own},
+            np.array([regret[i] for regret, _, _ in outcomes]),
+            float(sum(cpu[i] for _, cpu, _ in outcomes)),
+        )
+        for i, (name, own) in enumerate(contenders)
     ]
-    return Simulation(settings, results)
+    return Simulation(about, results)
 
 
 def curve_points(n_users: int) -> list[int]:
@@ -124,44 +148,61 @@ def curve_points(n_users: int) -> list[int]:
 @dataclass(frozen=True)
 class _Run:
     world: World
-    algorithms: tuple[str, ...]
+    contenders: tuple[tuple[str, Settings], ...]
     n_users: int
     n_steps: int
     seed: int
     run: int
 
+    def task(self) -> Task:
+        models = self.world.models
+        return Task(
+            models.n_features, self.world.n_arms, self.n_steps, self.n_users, models.n_classes,
+            self.world.reward_range, truth=models,
+        )  # fmt: skip
 
-def _run(task: _Run) -> tuple[Floats, Floats]:
-    """One run: regret (algorithms, users) and CPU seconds (algorithms,)."""
-    _warm_up(task)
-    world_rng = np.random.default_rng((task.seed, task.run))
-    seeds = [np.random.default_rng((task.seed, task.run, crc32(name.encode()))).spawn(2) for name in task.algorithms]
-    recommenders = [ALGORITHMS[name].build(task.world, seeds[i][0]) for i, name in enumerate(task.algorithms)]
-    regret = np.empty((len(recommenders), task.n_users))
-    cpu = np.zeros(len(recommenders))
-    for start in range(0, task.n_users, _BLOCK):
-        names = range(start, min(start + _BLOCK, task.n_users))
-        users = task.world.draw(len(names), task.n_steps, world_rng)
+
+def _run(run: _Run) -> tuple[Floats, Floats, int]:
+    """One run: regret (algorithms, users), CPU seconds (algorithms,), the number of rewards clipped."""
+    _warm_up(run)
+    world_rng = np.random.default_rng((run.seed, run.run))
+    n = len(run.contenders)
+    seeds = [np.random.default_rng((run.seed, run.run, crc32(name.encode()))).spawn(2) for name, _ in run.contenders]
+    recommenders = _recommenders(run, [own[0] for own in seeds])
+    regret, cpu, clipped = np.empty((n, run.n_users)), np.zeros(n), 0
+    for start in range(0, run.n_users, _BLOCK):
+        names = range(start, min(start + _BLOCK, run.n_users))
+        users = run.world.draw(len(names), run.n_steps, world_rng)
+        rewards = users.rewards.clip(*run.world.reward_range)
+        clipped += int((rewards != users.rewards).sum())
         for i, recommender in enumerate(recommenders):
             before = time.process_time()
-            arms = recommender.serve(names, users.contexts, users.rewards, seeds[i][1])
+            arms = recommender.serve(names, users.contexts, rewards, seeds[i][1])
             cpu[i] += time.process_time() - before
             regret[i, start : names.stop] = users.regret(arms)
-    return regret, cpu
+    return regret, cpu, clipped
 
 
-_warm: set[tuple[str, ...]] = set()
+def _recommenders(run: _Run, rngs: Sequence[np.random.Generator]) -> list[Recommender]:
+    task = run.task()
+    return [
+        ALGORITHMS[name].made_for(task, rng, settings)
+        for (name, settings), rng in zip(run.contenders, rngs, strict=True)
+    ]
 
 
-def _warm_up(task: _Run) -> None:
+_warm: set[str] = set()
+
+
+def _warm_up(run: _Run) -> None:
     """Compile, or load what was compiled before, so that it is not counted as an algorithm's time."""
-    if task.algorithms in _warm:
-        return
-    _warm.add(task.algorithms)
-    rng = np.random.default_rng(0)
-    users = task.world.draw(60, 2, rng)
-    for name in task.algorithms:
-        ALGORITHMS[name].build(task.world, rng).serve(range(60), users.contexts, users.rewards, rng)
+    new = tuple((name, settings) for name, settings in run.contenders if name not in _warm)
+    _warm.update(name for name, _ in new)
+    few = replace(run, contenders=new, n_users=60, n_steps=2)
+    users = run.world.draw(60, 2, np.random.default_rng(0))
+    rewards = users.rewards.clip(*run.world.reward_range)
+    for recommender in _recommenders(few, np.random.default_rng(0).spawn(len(new))):
+        recommender.serve(range(60), users.contexts, rewards, np.random.default_rng(0))
 
 
 def _error_over_runs(regret: Floats) -> float:

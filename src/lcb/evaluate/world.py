@@ -65,6 +65,12 @@ class World:
         if self.n_arms < 1:
             raise InputError(f"n_arms={self.n_arms}; a step offers at least 1 arm")
 
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Where rewards lie, but for a few in a hundred thousand: as far as a mean can be, and four deviations."""
+        bound = float(np.linalg.norm(self.models.beta, axis=1).max() + 4 * np.sqrt(self.models.sigma2.max()))
+        return -bound, bound
+
     def draw(self, n_users: int, n_steps: int, rng: np.random.Generator) -> Users:
         """New users, each with `n_steps` steps."""
         models = self.models

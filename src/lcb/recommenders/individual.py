@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from lcb.bandits.bandit import Arms, Bandit, serve
+from lcb.bandits.bandit import Arms, Bandit, decided, serve
 from lcb.events import Decision, Floats
 
 
@@ -22,7 +22,13 @@ class Individual:
 
     def choose(self, user: Hashable, context: Floats, rng: np.random.Generator) -> Decision:
         self.start(user)
-        return self.bandit.choose(self.states[user], context, rng)
+        decision = self.bandit.choose(self.states[user], context, rng)
+        self.decided(user, decision)
+        return decision
+
+    def decided(self, user: Hashable, decision: Decision) -> None:
+        """Count a decision; `choose` has counted its own."""
+        self.states[user] = decided(self.bandit, self.states[user], decision)
 
     def update(self, user: Hashable, decision: Decision, reward: float) -> None:
         self.states[user] = self.bandit.update(self.states[user], decision, reward)

@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from lcb.bandits.bandit import Arms, Bandit, serve
+from lcb.bandits.bandit import Arms, Bandit, choose_uniformly, decided, serve
 from lcb.bandits.linucb import LinUCB
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
@@ -111,11 +111,20 @@ class Latent:
         self.start(user)
         known = self._users[user]
         known.n_steps += 1
-        if known.n_steps <= self.n_uniform_steps:
-            return Decision.uniform(context, rng.random())
+        at_random = known.n_steps <= self.n_uniform_steps
         if known.state is None:
-            return self.warmup.choose(user, context, rng)
-        return self._bandits[known.version].choose(known.state, context, rng)
+            if not at_random:
+                return self.warmup.choose(user, context, rng)
+            decision = choose_uniformly(self.warmup.bandit, context, rng.random())
+            self.warmup.decided(user, decision)
+            return decision
+        bandit = self._bandits[known.version]
+        if at_random:
+            decision = choose_uniformly(bandit, context, rng.random())
+        else:
+            decision = bandit.choose(known.state, context, rng)
+        known.state = decided(bandit, known.state, decision)
+        return decision
 
     def update(self, user: Hashable, decision: Decision, reward: float) -> None:
         known = self._known(user)

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from lcb.bandits.bandit import Arms, Bandit, serve
+from lcb.bandits.bandit import Arms, Bandit, decided, serve
 from lcb.events import Decision, Floats
 
 
@@ -21,7 +21,13 @@ class Pooled:
         """Nobody is new to it."""
 
     def choose(self, user: Hashable, context: Floats, rng: np.random.Generator) -> Decision:
-        return self.bandit.choose(self.state, context, rng)
+        decision = self.bandit.choose(self.state, context, rng)
+        self.decided(user, decision)
+        return decision
+
+    def decided(self, user: Hashable, decision: Decision) -> None:
+        """Count a decision; `choose` has counted its own."""
+        self.state = decided(self.bandit, self.state, decision)
 
     def update(self, user: Hashable, decision: Decision, reward: float) -> None:
         self.state = self.bandit.update(self.state, decision, reward)
