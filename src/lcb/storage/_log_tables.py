@@ -229,8 +229,8 @@ def _known(column: Any, items: Items, path: str) -> NDArray[np.int32]:
     if found.null_count:
         unknown = pc.unique(ids.filter(found.is_null()))
         raise InputError(
-            f"{path} has {found.null_count:,} of {len(ids):,} events of {len(unknown):,} items that {items.path} has not, "
-            f"such as {_some(unknown[:3].to_pylist())}; add them, or leave the events out with: "
+            f"{path} has {found.null_count:,} of {len(ids):,} events of {len(unknown):,} items that {items.path} has "
+            f"not, such as {_some(unknown[:3].to_pylist())}; add them, or leave the events out with: "
             f"lcb import {path} --items {items.path} --on-error skip --out log"
         )
     return found.to_numpy()

@@ -6,8 +6,8 @@ A log on disk is a folder, written by `lcb import` or by hand:
     items.parquet      item, and where known: categories (indices into categories.json, or names), title
     categories.json    ["sport", "arts", ...]
 
-or one file `clicks.parquet` with `clicks.items.parquet` and `clicks.categories.json` beside it.  Only events are needed:
-without items.parquet the items are those of the events and have no categories.
+or one file `clicks.parquet` with `clicks.items.parquet` and `clicks.categories.json` beside it.  Only events are
+needed: without items.parquet the items are those of the events and have no categories.
 """
 
 from __future__ import annotations
@@ -32,7 +32,9 @@ Numbers = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Log:
-    """Events sorted by user, then order; users and items are coded 0, 1, ... in the order of their names.
+    """Events sorted by user, then order; users are coded 0, 1, ... in the order of their names.
+
+    Items are coded in the order of items.parquet, or of their names where there is no such table.
 
     An event costs 8 bytes, and 4 to 8 for each of `order`, `rating`, `reward`, `propensity` and each feature.
     Names are pyarrow arrays of int64 or strings: `log.users[3].as_py()`.
@@ -79,9 +81,7 @@ class Log:
         """(n_events,): 1 where the rating is at least `like`, else 0; without `like` the rewards of the log."""
         if like is None:
             if self.reward is None:
-                remedy = (
-                    "say from which rating on an item is liked" if self.rating is not None else "read it as choices"
-                )
+                remedy = "read it as choices" if self.rating is None else "say from which rating on an item is liked"
                 raise InputError(f"the log has no rewards; {remedy}")
             return self.reward
         if self.rating is None:
@@ -108,7 +108,7 @@ class Log:
         ends = np.cumsum(counts)
         rows = np.repeat(self.start[chosen] - ends + counts, counts) + np.arange(counts.sum())
         parts = {name: getattr(self, name) for name in ("item", "order", "rating", "reward", "propensity", "x")}
-        taken = {name: None if values is None else values[rows] for name, values in parts.items()}
+        taken: dict[str, Any] = {name: None if values is None else values[rows] for name, values in parts.items()}
         return replace(
             self, users=self.users.take(chosen), user=np.repeat(np.arange(len(chosen), dtype=np.int32), counts), **taken
         )
