@@ -86,7 +86,8 @@ def fit_features(
     if not found:
         raise InputError(f"features {spec!r}; give one-hot or pca:K, either with +1 for a constant, as pca:6+1")
     constant, n = found[3] is not None, len(categories)
-    mean, directions = np.zeros(n), np.eye(n)
+    mean: Floats = np.zeros(n)
+    directions: Floats = np.eye(n)
     if found[2]:
         k = int(found[2])
         if not 1 <= k <= n:

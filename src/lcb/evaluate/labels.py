@@ -75,7 +75,9 @@ class Labels:
         assert self.first is not None
         ends = self.first[users, -1] + self.count[users, -1]
         squares = np.array([(self.values[a:b] ** 2).sum() for a, b in zip(self.first[users, 0], ends, strict=True)])
-        return EventLog(UserStats.from_sums(x, self.count[users], self.total[users], squares, features=features))
+        return EventLog(
+            UserStats.from_sums(x, self.count[users].astype(np.float64), self.total[users], squares, features=features)
+        )
 
 
 def read_labels(log: Log, reading: Reading, like: float | None = None, most_arms: int = 100) -> Labels:

@@ -49,7 +49,7 @@ class Queue:
         j = self.n_taken[arm]
         self.n_taken[arm] += 1
         if self._levels:
-            is_high = self._uniform[arm, j] * self.left[arm] < self._high[arm]
+            is_high = bool(self._uniform[arm, j] * self.left[arm] < self._high[arm])
             self._high[arm] -= is_high
             self.left[arm] -= 1
             return self._levels[is_high]
@@ -75,7 +75,9 @@ def evaluate_queue(
     there on) where an empty one is taken.
     """
     if when_empty not in ("withhold", "end"):
-        raise InputError(f"when_empty={when_empty!r}; an empty queue is withheld ('withhold'), or ends the user ('end')")
+        raise InputError(
+            f"when_empty={when_empty!r}; an empty queue is 'withhold' (not offered) or 'end' (of the user)"
+        )
     rewards = np.full((len(users), n_steps), np.nan)
     everything = np.arange(len(x))
     for i, user in enumerate(users.tolist()):
@@ -110,11 +112,11 @@ def uniform_history(
     rows = np.arange(len(users))
     parts = None if labels.levels else [_shuffled(labels, user, rng) for user in users.tolist()]
     for _ in range(n_pulls):
-        open_arms = left > 0
-        able = open_arms.any(axis=1)
+        open_arms = np.greater(left, 0)
+        able = np.asarray(open_arms.any(axis=1))
         arm = (rng.random(left.shape) * open_arms).argmax(axis=1)
         if parts is None:
-            taken = (rng.random(len(users)) * left[rows, arm] < high[rows, arm]) & able
+            taken = np.less(rng.random(len(users)) * left[rows, arm], high[rows, arm]) & able
             high[rows, arm] -= taken
             value = taken.astype(np.float64)
         else:

@@ -85,7 +85,7 @@ class Latent:
 
     @property
     def stats(self) -> UserStats:
-        """D, the statistics the next training will learn from."""
+        """D, the statistics the next training will learn from; kept where there is a learner."""
         return self._data.stats()
 
     def version_of(self, user: Hashable) -> int | None:
@@ -132,7 +132,7 @@ class Latent:
             self.warmup.update(user, decision, reward)
         else:
             known.state = self._bandits[known.version].update(known.state, decision, reward)
-        if self.train_on == "all" or decision.at_random:
+        if self.learn is not None and (self.train_on == "all" or decision.at_random):
             self._data.add([user], decision.x[None], np.array([reward], float))
 
     def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
@@ -161,6 +161,8 @@ class Latent:
             self._users.update(
                 (user, _User(version, n_steps, state)) for user, state in zip(users, states, strict=True)
             )
+        if self.learn is None:
+            return arms
         n_kept = n_steps if self.train_on == "all" else min(self.n_uniform_steps, n_steps)
         kept = arms[:, :n_kept, None]
         taken = np.take_along_axis(contexts[:, :n_kept], kept[..., None], axis=2)[:, :, 0]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lcb.clicks import EventLog
 from lcb.models import LatentModels
 from lcb.recommenders.recommender import Recommender
-from lcb.stats import UserStats
 
 Value = float | int | str
 Settings = Mapping[str, Value]
@@ -27,7 +27,7 @@ class Task:
     reward_range: tuple[float, float]
     n_warmup_users: int = 50
     retrain_every: int = 50
-    history: UserStats | None = field(default=None, repr=False)  # of past users, to be trained on before the first
+    history: EventLog | None = field(default=None, repr=False)  # of past users, to be trained on before the first
     truth: LatentModels | None = field(default=None, repr=False)  # the true classes, for those that are given them
 
 
