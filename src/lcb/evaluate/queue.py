@@ -75,9 +75,7 @@ def evaluate_queue(
     there on) where an empty one is taken.
     """
     if when_empty not in ("withhold", "end"):
-        raise InputError(
-            f"when_empty={when_empty!r}; an empty queue is 'withhold' (not offered) or 'end' (of the user)"
-        )
+        raise InputError(f"when_empty={when_empty!r}; an empty queue is withheld ('withhold') or ends the user ('end')")
     rewards = np.full((len(users), n_steps), np.nan)
     everything = np.arange(len(x))
     for i, user in enumerate(users.tolist()):
