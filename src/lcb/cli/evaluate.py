@@ -14,7 +14,7 @@ from lcb.errors import InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from lcb.evaluate.labels import Labels
+    from lcb.evaluate.labels import Labels, Reading
     from lcb.evaluate.offline import Evaluation
     from lcb.storage.logs import Log
 
@@ -72,7 +72,7 @@ def evaluate(
     names = split_names(algorithms)
     with bar() as progress:
         log = open_log(path, progress=progress)
-        chosen = reading.value if reading else _reading(log, like)
+        chosen: Reading = reading.value if reading else _reading(log, like)
         labels = read_labels(log, chosen, like)
         n_test, n_train = _sizes(labels, steps, test_users, train_users)
         plan = Plan(n_train, n_test, steps, classes, features, train_on)
@@ -85,7 +85,7 @@ def evaluate(
         console().print(outcome_table(evaluation, chosen))
 
 
-def _reading(log: Log, like: float | None) -> str:
+def _reading(log: Log, like: float | None) -> Reading:
     """Labels where the log has them, else choices."""
     if like is not None or log.reward is not None:
         return "labels"

@@ -18,7 +18,7 @@ from typing import Literal
 
 import numpy as np
 
-from lcb.bandits.bandit import Arms, Bandit, choose_uniformly, decided, serve
+from lcb.bandits.bandit import Arms, Bandit, advised, choose_uniformly, decided, serve
 from lcb.bandits.linucb import LinUCB
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
@@ -125,6 +125,10 @@ class Latent:
             decision = bandit.choose(known.state, context, rng)
         known.state = decided(bandit, known.state, decision)
         return decision
+
+    def advised(self, user: Hashable, decision: Decision, context: Floats) -> Decision:
+        known = self._known(user)
+        return advised(self.warmup.bandit if known.state is None else self._bandits[known.version], decision, context)
 
     def update(self, user: Hashable, decision: Decision, reward: float) -> None:
         known = self._known(user)
