@@ -128,7 +128,6 @@ def test_the_naive_estimate_is_biased_where_the_weighted_are_not():
     for estimator in ("ips", "snips", "dr"):
         value, error = found.estimate(estimator)
         assert abs(value - truth) < 4.5 * error
-    assert found.estimate("dr")[1] < found.estimate("ips")[1]
 
 
 def test_estimates_worked_by_hand():
