@@ -9,6 +9,7 @@ from typer.main import get_command
 
 from lcb.cli.compare_learners import compare_learners
 from lcb.cli.demo import demo
+from lcb.cli.evaluate import evaluate
 from lcb.cli.learn import learn
 from lcb.cli.reproduce import reproduce
 from lcb.cli.show import show
@@ -23,7 +24,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (learn, compare_learners, show, simulate, reproduce, demo):
+for command in (learn, compare_learners, show, simulate, evaluate, reproduce, demo):
     app.command()(command)
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # the parent of all; Typer exports this child only
 

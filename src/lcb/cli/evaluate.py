@@ -14,12 +14,21 @@ from lcb.errors import InputError
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from lcb.evaluate.labels import Labels, Reading
+    from lcb.evaluate.labels import Reading
     from lcb.evaluate.offline import Evaluation
+    from lcb.evaluate.sources import Source
     from lcb.storage.logs import Log
 
 _DEFAULT = "lcb,lcb-mean,linucb-population,linucb-individual,random"
 _MOST_TESTED = 10_000
+
+
+class MethodName(StrEnum):
+    queue = "queue"
+    replay = "replay"
+    ips = "ips"
+    snips = "snips"
+    dr = "dr"
 
 
 class ReadingName(StrEnum):
@@ -47,6 +56,10 @@ def evaluate(
     features: Annotated[
         str, typer.Option(help="one-hot or pca:K, either with +1 for a constant.", metavar="SPEC")
     ] = "one-hot",
+    method: Annotated[
+        MethodName,
+        typer.Option(help="How the log answers; replay works event by event, ips, snips, dr by propensities."),
+    ] = MethodName.queue,
     train_on: Annotated[
         str, typer.Option(help="all (whole histories) or uniform:N (N random pulls per training user).", metavar="ROWS")
     ] = "all",
@@ -63,8 +76,8 @@ def evaluate(
     Example:
       lcb evaluate goodbooks --like 5 --algorithms lcb,lcb-mean --classes 30 --features pca:6+1
     """
-    from lcb.evaluate.labels import read_labels
     from lcb.evaluate.offline import Plan, evaluate_log
+    from lcb.evaluate.sources import source_of
     from lcb.progress import bar
     from lcb.storage.logs import open_log
 
@@ -73,10 +86,10 @@ def evaluate(
     with bar() as progress:
         log = open_log(path, progress=progress)
         chosen: Reading = reading.value if reading else _reading(log, like)
-        labels = read_labels(log, chosen, like)
-        n_test, n_train = _sizes(labels, steps, test_users, train_users)
+        source = source_of(log, method.value, chosen, like)
+        n_test, n_train = _sizes(source, steps, test_users, train_users)
         plan = Plan(n_train, n_test, steps, classes, features, train_on)
-        evaluation = evaluate_log(labels, names, plan, n_seeds=seeds, seed=seed, n_workers=workers, progress=progress)
+        evaluation = evaluate_log(source, names, plan, n_seeds=seeds, seed=seed, n_workers=workers, progress=progress)
     settings = {"path": str(path), "reading": chosen, "like": like, **evaluation.settings}
     write_json(json, {**evaluation.to_json(), "settings": settings})
     if json != "-":
@@ -94,8 +107,8 @@ def _reading(log: Log, like: float | None) -> Reading:
     return "choices"
 
 
-def _sizes(labels: Labels, steps: int, test_users: int | None, train_users: int | None) -> tuple[int, int]:
-    n_able, n_any = int((labels.n_events >= steps).sum()), int((labels.n_events > 0).sum())
+def _sizes(source: Source, steps: int, test_users: int | None, train_users: int | None) -> tuple[int, int]:
+    n_able, n_any = int((source.n_events >= steps).sum()), int((source.n_events > 0).sum())
     n_test = test_users if test_users is not None else max(1, min(n_able // 4, _MOST_TESTED))
     return n_test, train_users if train_users is not None else max(1, n_any - n_test)
 

@@ -2,7 +2,8 @@
 
 Each seed splits the users anew: test users are drawn from those with enough events for the steps asked, the others are
 trained on (those with enough events first).  Features are fitted on training users.  Every algorithm gets the same
-training rows and meets the same test users, in the same order, with the same queues.
+training rows and meets the same test users, in the same order, with the same queues.  A user's gain is the difference
+to Population LinUCB on the same user.
 """
 
 from __future__ import annotations
@@ -20,10 +21,9 @@ from lcb.clicks import EventLog
 from lcb.errors import InputError
 from lcb.evaluate._memory import peak_megabytes, reset_peak
 from lcb.evaluate.algorithms import ALGORITHMS, Settings, Task, algorithms_named, checked_settings
-from lcb.evaluate.labels import Labels
-from lcb.evaluate.queue import WhenEmpty, evaluate_queue, uniform_history
+from lcb.evaluate.sources import Source
 from lcb.events import Floats
-from lcb.features import FeatureMap, fit_features
+from lcb.features import FeatureMap
 from lcb.progress import Progress, silent
 from lcb.recommenders.recommender import Recommender
 from lcb.stats import Index
@@ -42,7 +42,6 @@ class Plan:
     n_classes: int = 30
     features: str = "one-hot"
     train_on: str = "all"  # or uniform:n, n pulls of each training user from all queues alike
-    when_empty: WhenEmpty = "withhold"
 
     def __post_init__(self) -> None:
         for name in ("n_train_users", "n_test_users", "n_steps", "n_classes"):
@@ -94,8 +93,11 @@ class Outcome:
     def gain_over(self, other: Outcome) -> tuple[float, float]:
         """Percent more than `other` on the same users, and its paired standard error (users or seeds, the larger)."""
         base = float(np.nanmean(other.rate))
-        difference = 100 * (self.rate - other.rate) / base
-        return float(np.nanmean(difference)), larger_error(difference)
+        gain = 100 * (float(np.nanmean(self.rate)) / base - 1)
+        if np.isfinite(self.rate).all() and np.isfinite(other.rate).all():
+            return gain, larger_error(100 * (self.rate - other.rate) / base)
+        own, others = (larger_error(100 * outcome.rate / base) for outcome in (self, other))  # some users say nothing
+        return gain, float(np.hypot(own, others))
 
 
 def larger_error(values: Floats) -> float:
@@ -136,7 +138,7 @@ class Evaluation:
 
 
 def evaluate_log(
-    labels: Labels,
+    source: Source,
     algorithms: Sequence[str],
     plan: Plan,
     *,
@@ -152,13 +154,13 @@ def evaluate_log(
     algorithms_named(names)
     if n_seeds < 1 or seed < 0:
         raise InputError(f"n_seeds={n_seeds}, seed={seed}; wanted at least 1 and 0 or more")
-    splits = [split_users(labels, plan, seed + i) for i in range(n_seeds)]
+    splits = [split_users(source, plan, seed + i) for i in range(n_seeds)]
     runs = [
-        _Run(labels, plan, splits[i], seed + i, name, chosen.get(name, {})) for i in range(n_seeds) for name in names
+        _Run(source, plan, splits[i], seed + i, name, chosen.get(name, {})) for i in range(n_seeds) for name in names
     ]
     progress("algorithms and seeds", 0, len(runs))
     done = parallel.processes(_run, runs, n_workers, lambda n: progress("algorithms and seeds", n, len(runs)))
-    logged = np.array([labels.logged_rate(split.test) for split in splits])
+    logged = np.array([source.logged_rate(split.test, plan.n_steps) for split in splits])
     outcomes = []
     for j, name in enumerate(names):
         own = done[j :: len(names)]
@@ -174,19 +176,20 @@ def evaluate_log(
     about = {
         "train_users": len(splits[0].train), "test_users": len(splits[0].test), "steps": plan.n_steps,
         "classes": plan.n_classes, "features": plan.features, "train_on": plan.train_on, "seeds": n_seeds,
-        "seed": seed, "arms": len(labels.arms), "logged_rate": float(logged.mean()),
+        "seed": seed, "method": source.method, "arms": source.n_arms, "logged_rate": float(logged.mean()),
     }  # fmt: skip
     return Evaluation(about, outcomes)
 
 
-def split_users(labels: Labels, plan: Plan, seed: int) -> Split:
+def split_users(source: Source, plan: Plan, seed: int) -> Split:
     """Test users are drawn from those with enough events; the rest train, those with enough events first."""
     rng = np.random.default_rng((seed, _SPLIT))
-    able = rng.permutation(np.flatnonzero(labels.n_events >= plan.n_steps))
-    others = rng.permutation(np.flatnonzero((labels.n_events > 0) & (labels.n_events < plan.n_steps)))
+    n_events = source.n_events
+    able = rng.permutation(np.flatnonzero(n_events >= plan.n_steps))
+    others = rng.permutation(np.flatnonzero((n_events > 0) & (n_events < plan.n_steps)))
     if len(able) < plan.n_test_users:
         raise InputError(
-            f"{plan.n_test_users:,} test users asked, but only {len(able):,} of {labels.n_users:,} users have the "
+            f"{plan.n_test_users:,} test users asked, but only {len(able):,} of {len(n_events):,} users have the "
             f"{plan.n_steps} labelled events a test takes; ask for fewer test users or fewer steps"
         )
     test, rest = able[: plan.n_test_users], np.concatenate([able[plan.n_test_users :], others])
@@ -208,16 +211,11 @@ class Prepared:
     task: Task
 
 
-def prepare(labels: Labels, plan: Plan, split: Split, seed: int) -> Prepared:
-    features = fit_features(plan.features, labels.arms, *labels.met(split.train))
-    x = features.arms
-    if plan.n_pulls is None:
-        history = labels.history(split.train, x, features.names)
-    else:
-        rng = np.random.default_rng((seed, _TRAINING))
-        history = uniform_history(labels, split.train, x, features.names, plan.n_pulls, rng)
+def prepare(source: Source, plan: Plan, split: Split, seed: int) -> Prepared:
+    features, x = source.features(plan.features, split.train)
+    history = source.history(split.train, x, features.names, plan.n_pulls, np.random.default_rng((seed, _TRAINING)))
     task = Task(
-        features.n_features, len(labels.arms), plan.n_steps, len(split.test), plan.n_classes, labels.reward_range,
+        features.n_features, source.n_arms, plan.n_steps, len(split.test), plan.n_classes, source.reward_range,
         history=history,
     )  # fmt: skip
     return Prepared(features, x, history, task)
@@ -225,7 +223,7 @@ def prepare(labels: Labels, plan: Plan, split: Split, seed: int) -> Prepared:
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    labels: Labels
+    source: Source
     plan: Plan
     split: Split
     seed: int
@@ -245,14 +243,13 @@ def _run(run: _Run) -> _Done:
     """One algorithm on one split, in a process that may have run others before."""
     reset_peak()
     before = peak_megabytes()
-    prepared = prepare(run.labels, run.plan, run.split, run.seed)
+    prepared = prepare(run.source, run.plan, run.split, run.seed)
     own, serving = np.random.default_rng((run.seed, crc32(run.algorithm.encode()))).spawn(2)
     began = time.process_time()
     recommender: Recommender = ALGORITHMS[run.algorithm].made_for(prepared.task, own, run.settings)
     trained = time.process_time()
-    rewards = evaluate_queue(
-        recommender, run.labels, run.split.test, prepared.x, run.plan.n_steps,
-        seed=run.seed, rng=serving, when_empty=run.plan.when_empty,
-    )  # fmt: skip
+    rate = run.source.rates(
+        recommender, run.split.test, prepared.x, run.plan.n_steps, prepared.history, run.seed, serving
+    )
     served = time.process_time()
-    return _Done(np.nanmean(rewards, axis=1), trained - began, served - trained, peak_megabytes() - before)
+    return _Done(rate, trained - began, served - trained, peak_megabytes() - before)
