@@ -1,8 +1,8 @@
 """The EXP family: over the learned classes, over a set of policies given beforehand, over all policies there are.
 
-The names that end in `-theory` take the publications' own settings, the others' are tuned.  The set given beforehand
-is the true classes' policies, the most favourable there is (those of classes learned from past users where nobody
-knows the truth).
+The names that end in `-theory` take the publications' own settings, the others have a grid to be tuned on.  The set
+given beforehand is the true classes' policies, the most favourable there is; where nobody knows the truth, those of
+classes learned from past users.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from lcb.recommenders.recommender import Recommender
 
 _AUER, _BEYGELZIMER = "Auer et al. 2002", "Beygelzimer et al. 2011"
 _THEORY = "theory"  # a setting's value: as its publication has it
-_RATES: dict[str, tuple[Value, ...]] = {"eta": (0.2, 0.1, 0.5, 1.0, _THEORY), "temperature": (0.0, 0.05, 0.1, 1.0)}
+_RATES: dict[str, tuple[Value, ...]] = {"eta": (0.2, 0.05, 0.5, _THEORY), "temperature": (0.0, 0.05, 0.1, 1.0)}
 _P_MIN: dict[str, tuple[Value, ...]] = {"p_min": (0.0005, 0.002, 0.01, _THEORY), **_RATES}
-_GAMMA: dict[str, tuple[Value, ...]] = {"gamma": (0.002, 0.01, 0.05, 0.2, _THEORY), **_RATES}
+_GAMMA: dict[str, tuple[Value, ...]] = {"gamma": (0.002, 0.05, 0.2, _THEORY), **_RATES}
 
 
 def _exp4p(
