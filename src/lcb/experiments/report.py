@@ -80,8 +80,8 @@ def page(sections: Sequence[Section], missing: Sequence[str]) -> str:
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Latent Contextual Bandits, reproduced</title><style>{_STYLE}</style></head><body><main>
 <h1>Latent Contextual Bandits, reproduced</h1>
-<p class="lead">The figures and tables of Zhou &amp; Brunskill (IJCAI 2016), run anew by <code>lcb</code> {__version__} on
-{date.today().isoformat()}. {len(held)} of {len(held) + len(failed)} statements of the paper hold in these runs.</p>
+<p class="lead">The figures and tables of Zhou &amp; Brunskill (IJCAI 2016), run anew by <code>lcb</code> {__version__}
+on {date.today().isoformat()}. {len(held)} of {len(held) + len(failed)} statements of the paper hold in these runs.</p>
 <nav><ol>{contents}</ol></nav>
 <h2>What does not agree</h2>{verdict}{body}{gaps}
 </main></body></html>
@@ -131,5 +131,7 @@ table { border-collapse: collapse; width: 100%; font-size: .9rem; margin: .75rem
 th, td { text-align: left; padding: .4rem .6rem; border-bottom: 1px solid #ddd; vertical-align: top; }
 th { color: #555; font-weight: normal; } .yes { color: #00694e; } .no { color: #a8320a; font-weight: bold; }
 pre { background: #f6f6f6; padding: .75rem; overflow-x: auto; } details { margin: .5rem 0; }
-@media print { main { max-width: none; padding: 0; } section { break-inside: avoid; } nav { display: none; } a { color: inherit; } }
+@media print {
+  main { max-width: none; padding: 0; } section { break-inside: avoid; } nav { display: none; } a { color: inherit; }
+}
 """
