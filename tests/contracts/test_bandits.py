@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from lcb.bandits.bandit import choose_uniformly, decided, serve, serve_step_by_step
+from lcb.bandits.epoch_greedy import EpochGreedy
+from lcb.bandits.iltcb import ILTCB
 from lcb.bandits.linucb import LinUCB
 from lcb.bandits.posterior_mean import PosteriorMean
 from lcb.bandits.thompson import GeneralizedThompson
@@ -15,7 +17,7 @@ from lcb.bandits.uniform import Uniform
 from lcb.errors import InputError
 from lcb.events import Decision
 from lcb.models import LatentModels
-from lcb.policies import Softmax
+from lcb.policies import ClassPolicies, Softmax
 
 D = 4
 MODELS = LatentModels(
@@ -39,6 +41,12 @@ BANDITS = {
     "linucb": LinUCB(D),
     "linucb-ridge": LinUCB(D, width=1.5, ridge=7.0),
     "uniform": Uniform(),
+    "epoch-greedy": EpochGreedy(ClassPolicies(MODELS)),
+    "epoch-greedy-c": EpochGreedy(ClassPolicies(MODELS), c=4.0, reward_range=(-0.5, 1.5)),
+    "epoch-greedy-bound": EpochGreedy(ClassPolicies(MODELS, Softmax(0.1)), "bound", c=3.0),
+    "iltcb": ILTCB(ClassPolicies(MODELS)),
+    "iltcb-mu": ILTCB(ClassPolicies(MODELS), mu=0.01, n_kept=5, reward_range=(-1.0, 2.0)),
+    "iltcb-epoch": ILTCB(ClassPolicies(MODELS), delta=0.5, mu=0.05, epoch=3, n_kept=40),
 }
 
 
