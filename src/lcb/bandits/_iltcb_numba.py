@@ -67,10 +67,10 @@ def settled(xi, codes):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def _wanted_alike(xi, a, b):  # type: ignore[no-untyped-def]
+    differ = 0
     for h in range(len(xi)):
-        if (xi[h, a] != 0.0) != (xi[h, b] != 0.0):
-            return False
-    return True
+        differ += (xi[h, a] != 0.0) != (xi[h, b] != 0.0)
+    return differ == 0
 
 
 @njit(**COMPILED)

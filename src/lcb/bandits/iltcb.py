@@ -49,8 +49,8 @@ _LEAST_MU = 1e-6
 class ILTCB:
     """Settings only; `mu` and `epoch` are the theory's and doubling when None.
 
-    The state is [decisions, decisions at the last epoch's end, most arms, mu, rewards, weights (N), sums of rewards (N),
-    kept contexts (n_kept, N)], flattened.
+    The state is [decisions, decisions at the last epoch's end, most arms, mu, rewards, weights (N), sums (N), kept
+    contexts (n_kept, N)], flattened: 670 numbers for 5 policies.
 
     >>> from lcb.models import LatentModels
     >>> from lcb.policies import ClassPolicies
