@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from lcb.bandits.bandit import choose_uniformly, decided, serve, serve_step_by_step
+from lcb.bandits.coarse_fine import CoarseFineUCB
+from lcb.bandits.lints import LinTS
 from lcb.bandits.linucb import LinUCB
 from lcb.bandits.posterior_mean import PosteriorMean
 from lcb.bandits.thompson import GeneralizedThompson
@@ -39,6 +41,10 @@ BANDITS = {
     "linucb": LinUCB(D),
     "linucb-ridge": LinUCB(D, width=1.5, ridge=7.0),
     "uniform": Uniform(),
+    "lints": LinTS(D),
+    "lints-points": LinTS(D, scale=1.5, ridge=7.0, n_points=64),
+    "coarse-fine": CoarseFineUCB(np.eye(D)[:, :2] + 0.1),
+    "coarse-fine-ridge": CoarseFineUCB(MODELS.beta.T, width=1.5, ridge=0.7, coarse_ridge=7.0),
 }
 
 

@@ -5,15 +5,18 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lcb.bandits.lints import LinTS
 from lcb.bandits.linucb import LinUCB
 from lcb.bandits.thompson import GeneralizedThompson
 from lcb.bandits.uniform import Uniform
 from lcb.evaluate.world import paper_classes
 from lcb.learners import em
+from lcb.recommenders.cofine import CofineUCB
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.latent import Latent
 from lcb.recommenders.pooled import Pooled
 from lcb.recommenders.recommender import serve_step_by_step
+from lcb.stats import UserStats
 
 D = 4
 
@@ -25,6 +28,11 @@ def latent(**settings):
     return Latent(D, GeneralizedThompson, learn, rng=np.random.default_rng(0), **settings)
 
 
+def past_users():
+    rng = np.random.default_rng(5)
+    return UserStats.from_rows(np.arange(60) % 10, rng.uniform(-0.5, 0.5, (60, D)), rng.random(60))
+
+
 RECOMMENDERS = {
     "population": lambda: Pooled(LinUCB(D, width=0.3, ridge=2.0)),
     "individual": lambda: Individual(LinUCB(D)),
@@ -34,7 +42,15 @@ RECOMMENDERS = {
     "latent-given": lambda: Latent(
         D, GeneralizedThompson, rng=np.random.default_rng(0), models=paper_classes(n_features=D), retrain_every=None
     ),
-}
+    "lints-population": lambda: Pooled(LinTS(D, scale=0.3, ridge=2.0), state=LinTS(D, ridge=2.0).trained(past_users())),
+    "lints-individual": lambda: Individual(LinTS(D)),
+    "cofine": lambda: CofineUCB(D, 2, n_warmup_users=4, retrain_every=3),
+    "cofine-individual": lambda: CofineUCB(
+        D, 3, width=0.5, ridge=0.5, coarse_ridge=2.0, profile_ridge=0.3, n_warmup_users=3, warmup="individual",
+        warmup_bandit=LinUCB(D, 0.1), retrain_every=None,
+    ),
+    "cofine-history": lambda: CofineUCB(D, 2, history=past_users(), retrain_every=5),
+}  # fmt: skip
 
 
 @pytest.fixture(params=RECOMMENDERS, ids=list(RECOMMENDERS))
