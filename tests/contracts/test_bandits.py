@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 
 from lcb.bandits.bandit import choose_uniformly, decided, serve, serve_step_by_step
+from lcb.bandits.coarse_fine import CoarseFineUCB
 from lcb.bandits.epoch_greedy import EpochGreedy
 from lcb.bandits.exp3 import EXP3
 from lcb.bandits.exp4 import EXP4
 from lcb.bandits.exp4p import EXP4P
 from lcb.bandits.iltcb import ILTCB
+from lcb.bandits.lints import LinTS
 from lcb.bandits.linucb import LinUCB
 from lcb.bandits.posterior_mean import PosteriorMean
 from lcb.bandits.thompson import GeneralizedThompson
@@ -58,6 +60,10 @@ BANDITS = {
     "iltcb": ILTCB(ClassPolicies(MODELS)),
     "iltcb-mu": ILTCB(ClassPolicies(MODELS), mu=0.01, n_kept=5, reward_range=(-1.0, 2.0)),
     "iltcb-epoch": ILTCB(ClassPolicies(MODELS), delta=0.5, mu=0.05, epoch=3, n_kept=40),
+    "lints": LinTS(D),
+    "lints-points": LinTS(D, scale=1.5, ridge=7.0, n_points=64),
+    "coarse-fine": CoarseFineUCB(np.eye(D)[:, :2] + 0.1),
+    "coarse-fine-ridge": CoarseFineUCB(MODELS.beta.T, width=1.5, ridge=0.7, coarse_ridge=7.0),
 }
 
 

@@ -7,16 +7,19 @@ import pytest
 
 from lcb.bandits.exp3 import EXP3
 from lcb.bandits.exp4p import EXP4P
+from lcb.bandits.lints import LinTS
 from lcb.bandits.linucb import LinUCB
 from lcb.bandits.thompson import GeneralizedThompson
 from lcb.bandits.uniform import Uniform
 from lcb.evaluate.world import paper_classes
 from lcb.learners import em
 from lcb.policies import ClassPolicies, Softmax
+from lcb.recommenders.cofine import CofineUCB
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.latent import Latent
 from lcb.recommenders.pooled import Pooled
 from lcb.recommenders.recommender import serve_step_by_step
+from lcb.stats import UserStats
 
 D = 4
 
@@ -26,6 +29,11 @@ def latent(make_bandit=GeneralizedThompson, **settings):
         return em.fit(stats, 2, rng=rng, start=last, n_threads=1, tol=1e-3).models
 
     return Latent(D, make_bandit, learn, rng=np.random.default_rng(0), **settings)
+
+
+def past_users():
+    rng = np.random.default_rng(5)
+    return UserStats.from_rows(np.arange(60) % 10, rng.uniform(-0.5, 0.5, (60, D)), rng.random(60))
 
 
 RECOMMENDERS = {
@@ -43,6 +51,15 @@ RECOMMENDERS = {
         lambda models: EXP3(ClassPolicies(models, Softmax(0.2)), gamma=0.3), n_warmup_users=4, n_uniform_steps=2
     ),
 }
+    "lints-population": lambda: Pooled(LinTS(D, scale=0.3, ridge=2.0), state=LinTS(D, ridge=2.0).trained(past_users())),
+    "lints-individual": lambda: Individual(LinTS(D)),
+    "cofine": lambda: CofineUCB(D, 2, n_warmup_users=4, retrain_every=3),
+    "cofine-individual": lambda: CofineUCB(
+        D, 3, width=0.5, ridge=0.5, coarse_ridge=2.0, profile_ridge=0.3, n_warmup_users=3, warmup="individual",
+        warmup_bandit=LinUCB(D, 0.1), retrain_every=None,
+    ),
+    "cofine-history": lambda: CofineUCB(D, 2, history=past_users(), retrain_every=5),
+}  # fmt: skip
 
 
 @pytest.fixture(params=RECOMMENDERS, ids=list(RECOMMENDERS))

@@ -11,11 +11,11 @@ from lcb.events import Decision, Floats
 
 
 class Pooled:
-    """Every reward of every user moves the one state."""
+    """Every reward of every user moves the one state; `state` is where it begins, when others came before."""
 
-    def __init__(self, bandit: Bandit) -> None:
+    def __init__(self, bandit: Bandit, *, state: Floats | None = None) -> None:
         self.bandit = bandit
-        self.state = bandit.start()
+        self.state = bandit.start() if state is None else state
 
     def start(self, user: Hashable) -> None:
         """Nobody is new to it."""
