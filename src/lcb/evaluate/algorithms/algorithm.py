@@ -29,6 +29,7 @@ class Task:
     retrain_every: int = 50
     history: UserStats | None = field(default=None, repr=False)  # of past users, to be trained on before the first
     truth: LatentModels | None = field(default=None, repr=False)  # the true classes, for those that are given them
+    keep_learning: bool = False  # with a history: relearn the classes every `retrain_every` users even so
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 
 import numpy as np
@@ -11,11 +10,12 @@ from lcb.bandits.bandit import Bandit
 from lcb.bandits.linucb import LinUCB
 from lcb.bandits.posterior_mean import PosteriorMean
 from lcb.bandits.thompson import GeneralizedThompson
-from lcb.errors import ConvergenceWarning, InputError
+from lcb.errors import InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
-from lcb.learners import em
+from lcb.evaluate.algorithms.learning import learn_by_em, learn_by_sampling, learn_by_spectral
+from lcb.learners import blocked, gibbs
 from lcb.models import LatentModels
-from lcb.recommenders.latent import Latent, Learn
+from lcb.recommenders.latent import FromRows, Latent, Learn
 from lcb.recommenders.recommender import Recommender
 from lcb.stats import UserStats
 
@@ -24,36 +24,50 @@ PAPER, OURS = "Zhou & Brunskill 2016", "ours"
 MakeBandit = Callable[..., Bandit]  # (models, task, **settings)
 
 
-def learn_by_em(task: Task) -> Learn:
-    def learn(stats: UserStats, rng: np.random.Generator, last: LatentModels | None) -> LatentModels:
-        n_classes = min(task.n_classes, stats.n_users)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the next training goes on from here
-            return em.fit(stats, n_classes, rng=rng, start=_of_size(last, n_classes), n_threads=1).models
+def learned(
+    make_bandit: MakeBandit, make_learn: Callable[[Task], Learn | FromRows] = learn_by_em
+) -> Callable[..., Recommender]:
+    """Algorithm 1: `make_bandit(models, task, **settings)` over the classes that `make_learn(task)` learns.
 
-    return learn
-
-
-def _of_size(models: LatentModels | None, n_classes: int) -> LatentModels | None:
-    """The last models, unless there were too few users then to ask for all classes."""
-    return models if models is not None and models.n_classes == n_classes else None
-
-
-def learned(make_bandit: MakeBandit, make_learn: Callable[[Task], Learn] = learn_by_em) -> Callable[..., Recommender]:
-    """Algorithm 1: `make_bandit(models, task, **settings)` over the classes that `make_learn(task)` learns."""
+    Past users, where the task has them, are learned from at the start and take the place of phase 1; these classes
+    stay, unless the task says to keep learning: then from the past users and the new ones together.
+    """
 
     def build(task: Task, rng: np.random.Generator, **settings: Value) -> Recommender:
+        learn, models = make_learn(task), None
+        retrain_every: int | None = task.retrain_every
+        if task.history is not None:
+            learn = _with_history(learn, task.history)
+            models = learn(_nobody(task.history), rng, None)
+            retrain_every = task.retrain_every if task.keep_learning else None
         return Latent(
             task.n_features,
             lambda models: make_bandit(models, task, **settings),
-            make_learn(task),
+            learn,
             rng=rng,
             n_warmup_users=task.n_warmup_users,
-            retrain_every=task.retrain_every,
+            retrain_every=retrain_every,
             warmup_bandit=LinUCB(task.n_features, width=_WARMUP_WIDTH),
+            models=models,
         )
 
     return build
+
+
+def _with_history(learn: Learn | FromRows, history: UserStats) -> Learn:
+    """A learner that has the past users before it with those it is given."""
+    if isinstance(learn, FromRows):
+        raise InputError("this algorithm learns from rows, and of past users there are statistics only; leave it out")
+
+    def learn_from_both(stats: UserStats, rng: np.random.Generator, last: LatentModels | None) -> LatentModels | None:
+        packed = np.hstack([history.packed, stats.packed])
+        return learn(UserStats(packed, history.n_features, features=history.features), rng, last)
+
+    return learn_from_both
+
+
+def _nobody(like: UserStats) -> UserStats:
+    return UserStats(like.packed[:, :0], like.n_features)
 
 
 def given(make_bandit: MakeBandit) -> Callable[..., Recommender]:
@@ -84,15 +98,53 @@ def _mean(models: LatentModels, task: Task) -> Bandit:
     return PosteriorMean(models)
 
 
+def _by_gibbs(task: Task) -> Learn:
+    return learn_by_sampling(task, gibbs)
+
+
+def _by_blocked(task: Task) -> Learn:
+    return learn_by_sampling(task, blocked)
+
+
+def _by_grouped_moments(task: Task) -> FromRows:
+    return learn_by_spectral(task, "grouped")
+
+
+def _published_spectral(task: Task, rng: np.random.Generator, penalty: float, **settings: Value) -> Recommender:
+    def learn(task: Task) -> FromRows:
+        return learn_by_spectral(task, "pooled", penalty=penalty, centred=False, matching=False)
+
+    return learned(_thompson, learn)(task, rng, **settings)
+
+
+_THOMPSON = {"eta": (1.0, 0.25, 0.5, 2.0), "gamma": (0.0, 0.01, 0.05)}
+
+
 LATENT = (
     Algorithm(
         "lcb", "classes learned by EM, Generalized Thompson Sampling over them", PAPER, "N K d",
-        learned(_thompson), {"eta": (1.0, 0.25, 0.5, 2.0), "gamma": (0.0, 0.01, 0.05)},
+        learned(_thompson), _THOMPSON,
     ),
     Algorithm("lcb-mean", "classes learned by EM, the arm best on average", OURS, "N d + K d", learned(_mean)),
     Algorithm(
         "lcb-gt", "the true classes given, Generalized Thompson Sampling over them", PAPER, "N K d",
-        given(_thompson), {"eta": (1.0, 0.25, 0.5, 2.0), "gamma": (0.0, 0.01, 0.05)},
+        given(_thompson), _THOMPSON,
     ),
     Algorithm("lcb-gt-mean", "the true classes given, the arm best on average", OURS, "N d + K d", given(_mean)),
+    Algorithm(
+        "lcb-gibbs", "classes learned by collapsed Gibbs sampling, Thompson over them", PAPER, "N K d",
+        learned(_thompson, _by_gibbs), _THOMPSON,
+    ),
+    Algorithm(
+        "lcb-blocked", "classes learned by blocked Gibbs sampling, Thompson over them", OURS, "N K d",
+        learned(_thompson, _by_blocked), _THOMPSON,
+    ),
+    Algorithm(
+        "lcb-spectral", "classes learned by Spectral Experts as published, Thompson over them", PAPER, "N K d",
+        _published_spectral, {**_THOMPSON, "penalty": (0.1, 0.0, 1.0)},
+    ),
+    Algorithm(
+        "lcb-spectral-grouped", "the same from products of one user's rewards, Thompson over them", OURS, "N K d",
+        learned(_thompson, _by_grouped_moments), _THOMPSON,
+    ),
 )  # fmt: skip
