@@ -81,6 +81,17 @@ class Tuning:
     def chosen(self) -> dict[str, Settings]:
         return {name: trial.settings for name, trial in self.best.items()}
 
+    @property
+    def at_ends(self) -> list[tuple[str, str, Value]]:
+        """Chosen numbers beyond which none was tried, but for 0: there may be better ones."""
+        found: list[tuple[str, str, Value]] = []
+        for name, settings in self.chosen.items():
+            for setting, value in settings.items():
+                numbers = [one for one in ALGORITHMS[name].grid[setting] if not isinstance(one, str)]
+                if value in numbers and len(numbers) > 1 and value and value in (min(numbers), max(numbers)):
+                    found.append((name, setting, value))
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """As `lcb tune` writes it and `lcb simulate --settings` reads it."""
         best = self.best

@@ -117,7 +117,7 @@ def _published_spectral(task: Task, rng: np.random.Generator, penalty: float, **
     return learned(_thompson, learn)(task, rng, **settings)
 
 
-_THOMPSON = {"eta": (1.0, 0.25, 0.5, 2.0), "gamma": (0.0, 0.01, 0.05)}
+_THOMPSON = {"eta": (1.0, 0.25, 0.5, 2.0, 4.0, 8.0), "gamma": (0.0, 0.01, 0.05)}
 
 
 LATENT = (
