@@ -100,7 +100,7 @@ def settings_table(tuning: Tuning) -> Table:
     about = tuning.settings
     table = Table(
         title=f"regret per user over {about['steps']} steps: {about['users']:,} users, {about['runs']} runs",
-        title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False,
+        title_justify="left", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0),
     )  # fmt: skip
     for title in ("algorithm", "tried", "as good", "defaults", "chosen", "± se"):
         table.add_column(title, justify="left" if title == "algorithm" else "right", no_wrap=True)

@@ -3,7 +3,7 @@
     tried     every combination of a grid's values; where there are more than `most`, all values of one setting after
               another, the others held at the best so far, from the defaults, until a round changes nothing or `most`
               combinations are tried
-    chosen    the least mean regret; of equals the first in the grid, whose first values are the defaults
+    chosen    the least mean regret; of equals the first tried, the defaults before all others
 
 Every combination of every algorithm meets the same users, steps, rewards and random numbers, so that differences are
 paired: a combination is as good as the chosen one, for all that can be told, when it is `behind` by less than two
