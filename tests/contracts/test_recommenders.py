@@ -11,9 +11,10 @@ from lcb.bandits.uniform import Uniform
 from lcb.evaluate.world import paper_classes
 from lcb.learners import em
 from lcb.recommenders.individual import Individual
-from lcb.recommenders.latent import Latent
+from lcb.recommenders.latent import FromRows, Latent
 from lcb.recommenders.pooled import Pooled
 from lcb.recommenders.recommender import serve_step_by_step
+from lcb.stats import UserStats
 
 D = 4
 
@@ -25,6 +26,26 @@ def latent(**settings):
     return Latent(D, GeneralizedThompson, learn, rng=np.random.default_rng(0), **settings)
 
 
+def late_latent(**settings):
+    """Its learner cannot learn from fewer than 6 users."""
+
+    def learn(stats, rng, last):
+        return None if stats.n_users < 6 else em.fit(stats, 2, rng=rng, start=last, n_threads=1, tol=1e-3).models
+
+    return Latent(D, GeneralizedThompson, learn, rng=np.random.default_rng(0), **settings)
+
+
+def latent_from_rows(**settings):
+    """Its learner is handed rows."""
+
+    def learn(log, rng, last):
+        owner, x, reward = log.rows
+        stats = UserStats.from_rows(owner, x, reward)
+        return em.fit(stats, 2, rng=rng, start=last, n_threads=1, tol=1e-3).models
+
+    return Latent(D, GeneralizedThompson, FromRows(learn), rng=np.random.default_rng(0), **settings)
+
+
 RECOMMENDERS = {
     "population": lambda: Pooled(LinUCB(D, width=0.3, ridge=2.0)),
     "individual": lambda: Individual(LinUCB(D)),
@@ -34,6 +55,8 @@ RECOMMENDERS = {
     "latent-given": lambda: Latent(
         D, GeneralizedThompson, rng=np.random.default_rng(0), models=paper_classes(n_features=D), retrain_every=None
     ),
+    "latent-late": lambda: late_latent(n_warmup_users=3, retrain_every=2),
+    "latent-rows": lambda: latent_from_rows(n_warmup_users=4, retrain_every=3),
 }
 
 

@@ -54,10 +54,10 @@ def tune(
     from lcb.evaluate.world import World
     from lcb.progress import bar
 
-    written = [out, png] if json in (None, "-") else [out, png, Path(json)]
     is_folder = models is not None and models.is_dir()
-    for option, target in (("--out", out), ("--png", png), ("--json", json)):
-        others = [path for path in written if path is not None and str(path) != str(target)]
+    targets = {"--out": out, "--png": png, "--json": None if json in (None, "-") else Path(json)}
+    for option, target in targets.items():
+        others = [other for name, other in targets.items() if name != option]
         check_output(option, target, files=[*others, None if is_folder else models], folders=[models] * is_folder)
     if png is not None:
         from lcb import charts

@@ -112,7 +112,7 @@ def _check_span(gram: Floats, degree: int, form: str, n_rows: float) -> None:
         remedy = "one-hot and 0/1 features do that; use grouped moments, more rows, or em"
     else:
         remedy = "too few users have that many different rows; learn from more rows, or by em"
-    few = n_rows < len(values)  # else the features are of a kind whose products never span all
+    few = n_rows < 2 * len(values)  # else the features are of a kind whose products never span all
     raise (TooFewRows if few else InputError)(
         f"the products of {word} features span {spanned} of {len(values)} dimensions, so that the moments of degree "
         f"{degree} cannot be found: {remedy}"
