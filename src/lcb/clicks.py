@@ -132,6 +132,10 @@ class LogBuilder:
         self._pairs: list[tuple[Whole, Whole, Whole]] = []  # (user, arm) as one key; rows; rows of the second value
         self._n_pending = 0
 
+    @property
+    def n_users(self) -> int:
+        return self._stats.n_users
+
     def add(self, users: Sequence[Hashable], x: Floats, reward: Floats) -> None:
         """Add rows (n, d) and rewards (n,) of `users` (n names)."""
         self.add_at(self._stats.positions(users), x, reward)
@@ -158,7 +162,8 @@ class LogBuilder:
         stats, two_valued = self._stats.stats(dtype), len(self._values) == 2
         rows = None
         if self._kept is not None:
-            owner, x, reward = (np.concatenate(part) for part in zip(*self._kept, strict=True))
+            none = np.empty(0, np.intp), np.empty((0, stats.n_features)), np.empty(0)
+            owner, x, reward = (np.concatenate(part) for part in zip(none, *self._kept, strict=True))
             rows = owner, x, reward
         return EventLog(stats, self._clicks() if two_valued and self._counting else None, two_valued, rows)
 

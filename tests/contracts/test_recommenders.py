@@ -16,7 +16,7 @@ from lcb.learners import em
 from lcb.policies import ClassPolicies, Softmax
 from lcb.recommenders.cofine import CofineUCB
 from lcb.recommenders.individual import Individual
-from lcb.recommenders.latent import Latent
+from lcb.recommenders.latent import FromRows, Latent
 from lcb.recommenders.pooled import Pooled
 from lcb.recommenders.recommender import serve_step_by_step
 from lcb.stats import UserStats
@@ -36,6 +36,26 @@ def past_users():
     return UserStats.from_rows(np.arange(60) % 10, rng.uniform(-0.5, 0.5, (60, D)), rng.random(60))
 
 
+def late_latent(**settings):
+    """Its learner cannot learn from fewer than 6 users."""
+
+    def learn(stats, rng, last):
+        return None if stats.n_users < 6 else em.fit(stats, 2, rng=rng, start=last, n_threads=1, tol=1e-3).models
+
+    return Latent(D, GeneralizedThompson, learn, rng=np.random.default_rng(0), **settings)
+
+
+def latent_from_rows(**settings):
+    """Its learner is handed rows."""
+
+    def learn(log, rng, last):
+        owner, x, reward = log.rows
+        stats = UserStats.from_rows(owner, x, reward)
+        return em.fit(stats, 2, rng=rng, start=last, n_threads=1, tol=1e-3).models
+
+    return Latent(D, GeneralizedThompson, FromRows(learn), rng=np.random.default_rng(0), **settings)
+
+
 RECOMMENDERS = {
     "population": lambda: Pooled(LinUCB(D, width=0.3, ridge=2.0)),
     "individual": lambda: Individual(LinUCB(D)),
@@ -50,7 +70,8 @@ RECOMMENDERS = {
     "latent-exp3": lambda: latent(
         lambda models: EXP3(ClassPolicies(models, Softmax(0.2)), gamma=0.3), n_warmup_users=4, n_uniform_steps=2
     ),
-}
+    "latent-late": lambda: late_latent(n_warmup_users=3, retrain_every=2),
+    "latent-rows": lambda: latent_from_rows(n_warmup_users=4, retrain_every=3),
     "lints-population": lambda: Pooled(LinTS(D, scale=0.3, ridge=2.0), state=LinTS(D, ridge=2.0).trained(past_users())),
     "lints-individual": lambda: Individual(LinTS(D)),
     "cofine": lambda: CofineUCB(D, 2, n_warmup_users=4, retrain_every=3),

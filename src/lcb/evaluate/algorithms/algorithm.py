@@ -11,6 +11,7 @@ from lcb.clicks import EventLog
 from lcb.events import Floats
 from lcb.models import LatentModels
 from lcb.recommenders.recommender import Recommender
+from lcb.stats import UserStats
 
 Value = float | int | str
 Settings = Mapping[str, Value]
@@ -31,6 +32,11 @@ class Task:
     history: EventLog | None = field(default=None, repr=False)  # of past users, to be trained on before the first
     truth: LatentModels | None = field(default=None, repr=False)  # the true classes, for those that are given them
     contexts: Sequence[Floats] | None = field(default=None, repr=False)  # all there can be, where they can be listed
+
+    @property
+    def past(self) -> UserStats | None:
+        """The statistics of past users."""
+        return None if self.history is None else self.history.stats
 
 
 def _nothing_to_note(task: Task, **settings: Value) -> str | None:

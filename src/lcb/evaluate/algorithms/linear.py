@@ -20,7 +20,7 @@ _WARMUP_WIDTH = 0.25  # of the LinUCB that serves the first users where there is
 
 def _pooled(bandit: LinUCB | LinTS, task: Task) -> Recommender:
     """One for all, which has seen the history, if there is one."""
-    return Pooled(bandit, state=None if task.history is None else bandit.trained(task.history))
+    return Pooled(bandit, state=None if task.past is None else bandit.trained(task.past))
 
 
 def _population_linucb(task: Task, rng: np.random.Generator, width: float, ridge: float) -> Recommender:
@@ -44,7 +44,7 @@ def _cofine(
 ) -> Recommender:
     return CofineUCB(
         task.n_features, min(n_coarse, task.n_features), width=width, ridge=ridge, coarse_ridge=coarse_ridge,
-        n_warmup_users=task.n_warmup_users, retrain_every=task.retrain_every, history=task.history,
+        n_warmup_users=task.n_warmup_users, retrain_every=task.retrain_every, history=task.past,
         warmup_bandit=LinUCB(task.n_features, _WARMUP_WIDTH),
     )  # fmt: skip
 

@@ -18,7 +18,7 @@ from lcb.bandits.exp4 import EXP4
 from lcb.bandits.exp4p import EXP4P
 from lcb.errors import InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
-from lcb.evaluate.algorithms.latent import learn_by_em, learned, true_classes
+from lcb.evaluate.algorithms.latent import learned, learned_before, true_classes
 from lcb.evaluate.world import given_classes
 from lcb.models import LatentModels
 from lcb.policies import ClassPolicies, EnumeratedPolicies, Greedy, Softmax, in_words
@@ -73,7 +73,7 @@ def _tuned(value: Value) -> float | None:
 def _classes(task: Task, rng: np.random.Generator) -> LatentModels:
     """The classes whose policies are given beforehand."""
     if task.truth is None and task.history is not None:
-        return learn_by_em(task)(task.history.stats, rng, None)
+        return learned_before(task, rng)
     return true_classes(task)
 
 
