@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -58,7 +59,7 @@ def learned_before(
 ) -> LatentModels:
     """The classes of past users."""
     assert task.history is not None
-    settings = {"n_chains": 1} if learner in ("gibbs", "blocked") else {}
+    settings: dict[str, Any] = {"n_chains": 1} if learner in ("gibbs", "blocked") else {}
     n_classes = min(task.n_classes, task.history.n_users)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
