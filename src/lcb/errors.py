@@ -3,6 +3,7 @@
     LCBError                the parent of all: the command line prints it in one line and exits with 2
     ├── InputError          a value, row, file or option is not what was wanted
     │   ├── EventError      one row of an event table; names the file, the row and the column
+    │   ├── BadRows         some rows of a log to be imported; carries the first of them
     │   └── ModelError      a folder of models is damaged, truncated or of another shape
     ├── OutputError         a place could not be written
     └── MissingExtra        an optional package is not installed; carries the line that installs it
@@ -24,6 +25,14 @@ class InputError(LCBError, ValueError):
 
 class EventError(InputError):
     """One row of an event table is wrong."""
+
+
+class BadRows(InputError):
+    """Some rows of a log to be imported are wrong; `listed` are the first of them."""
+
+    def __init__(self, message: str, listed: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.listed = listed
 
 
 class ModelError(InputError):
