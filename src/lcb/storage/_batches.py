@@ -77,7 +77,7 @@ def _named_batches(path: str, batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _open_parquet(path: str, columns: Sequence[str], user_columns: Sequence[str]) -> Table:
-    file = pq.ParquetFile(path, buffer_size=1 << 20, page_checksum_verification=True)
+    file = pq.ParquetFile(path, buffer_size=1 << 20, page_checksum_verification=True, pre_buffer=False)
     types = {field.name: _value_type(field.type) for field in file.schema_arrow}
     header = Header(
         path,

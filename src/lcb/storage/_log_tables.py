@@ -43,6 +43,15 @@ class Items:
         made.sum_duplicates()
         return made
 
+    def take(self, places: NDArray[np.int64]) -> Items:
+        """The items at these places alone; all categories stay."""
+        lengths = np.diff(self.start)[places]
+        ends = np.cumsum(lengths)
+        codes = self.codes[np.repeat(self.start[places] - ends + lengths, lengths) + np.arange(lengths.sum())]
+        start = np.concatenate([[0], ends]).astype(np.int64)
+        titles = None if self.titles is None else self.titles.take(pa.array(places))
+        return Items(self.path, self.names.take(pa.array(places)), self.categories, start, codes, titles)
+
     def notes(self, counts: NDArray[np.int64]) -> list[str]:
         """What is there and never used, what is used and has no category; counts (n,) are the events of each item."""
         n_categories, seen = len(self.categories), counts > 0

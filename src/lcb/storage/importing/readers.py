@@ -91,7 +91,7 @@ def open_raw(path: str | os.PathLike[str]) -> RawTable:
 
 
 def open_parquet(path: str) -> RawTable:
-    file = pq.ParquetFile(path, buffer_size=1 << 20, page_checksum_verification=True)
+    file = pq.ParquetFile(path, buffer_size=1 << 20, page_checksum_verification=True, pre_buffer=False)
 
     def read(columns: Mapping[str, str], problems: Problems) -> Batches:
         row = 1

@@ -69,7 +69,9 @@ class Reading:
         """The items, the place of each code among them, and how many have other categories in other rows."""
         known, names = self.source.items, self.items.names()
         if known is not None:
-            return known, _places(np.arange(len(known.names)), len(names)), 0
+            n_events = self.item_counts[: len(known.names)]
+            kept = np.flatnonzero(n_events) if self.source.only_met else np.arange(len(known.names))
+            return known.take(kept) if self.source.only_met else known, _places(kept, len(names)), 0
         met = np.flatnonzero(self.item_counts)
         order = met[pc.sort_indices(names.take(pa.array(met))).to_numpy()]
         items, n_differing = self.gathered.items(names, order, self.source.name)

@@ -44,6 +44,7 @@ class Source:
     names: Mapping[str, str] = field(default_factory=dict)  # role -> the column's own name, for messages
     n_rows: int | None = None
     items: Items | None = None  # None: the items are those of the events
+    only_met: bool = False  # leave out items without events, where the table has very many
     separator: str = "|"  # between the categories of a text cell
     whole: bool = False  # ids are whole numbers, also where they are text
     repeats: bool = False  # a user may do the same twice where no time is given

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -38,15 +38,13 @@ class Columns:
     categories: str | None = None
     features: tuple[str, ...] = ()
 
-    def found(self, table: RawTable, *, with_categories: bool) -> dict[str, str]:
+    def found(self, table: RawTable) -> dict[str, str]:
         """Role -> column; refused if a column is not there."""
         named = {role: getattr(self, role) for role in ROLES if getattr(self, role) is not None}
         roles = {role: named.get(role, role) for role in ROLES if role in named or role in table.names}
         if "order" not in roles and "time" in table.names:
             roles["order"] = "time"
         roles = {"user": "user", "item": "item"} | roles
-        if not with_categories:
-            roles.pop("categories", None)
         for name in self.features:
             if name in roles:
                 raise InputError(f"features has {name}, a word kept for a column of the log; rename it in {table.path}")
@@ -73,9 +71,26 @@ def table_source(
     if not separator:
         raise InputError("the separator is empty; give the letters between two categories, as in '|'")
     table = open_raw(path)
-    roles = columns.found(table, with_categories=items is None)
+    if items is None:
+        return raw_source(table, columns, files=(Path(path),), separator=separator)
+    known = _known(open_raw(items), columns, columns.item or "item", item_id, title, separator)
+    source = raw_source(table, replace(columns, categories=None), files=(Path(path), Path(items)), separator=separator)
+    return with_items(source, known)
+
+
+def raw_source(
+    table: RawTable,
+    columns: Columns,
+    items: Items | None = None,
+    *,
+    files: tuple[Path, ...],
+    separator: str = "|",
+    whole: bool = False,
+    repeats: bool = True,
+) -> Source:
+    """The log in a table that is open already."""
+    roles = columns.found(table)
     table.require(roles.values())
-    known = None if items is None else _known(open_raw(items), columns, roles["item"], item_id, title, separator)
     kinds = {name: _KINDS.get(role, "number") for role, name in reversed(roles.items())}
 
     def chunks(problems: Problems) -> Iterator[Chunk]:
@@ -83,16 +98,29 @@ def table_source(
             made = {role: batch.column(name) for role, name in roles.items()}
             yield Chunk(table.path, _spread(made, columns.features, table.path), rows)
 
-    return Source(
-        os.path.basename(table.path),
-        chunks,
-        tuple(Path(file) for file in (path, items) if file is not None),
-        roles,
-        table.n_rows,
-        known if known is None else _same_type(known, table, roles["item"], kinds),
-        separator,
-        repeats=True,
-    )
+    name = os.path.basename(table.path)
+    return Source(name, chunks, files, roles, table.n_rows, items, False, separator, whole, repeats)
+
+
+def with_items(source: Source, items: Items) -> Source:
+    """The source with its items known; ids become of the log's type, as 7 and "7" are one item in two files."""
+    chunk = next(source.chunks(Problems()), None)
+    if chunk is None:
+        return replace(source, items=items)
+    kind = chunk.columns["item"].type
+    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    names = items.names
+    if is_string(kind) and not is_string(names.type):
+        names = names.cast(pa.string())
+    elif not is_string(kind) and is_string(names.type):
+        names, failing = convertible(names, lambda part: part.cast(pa.int64()))
+        if len(failing):
+            example = items.names[int(failing[0])].as_py()
+            raise InputError(
+                f"{items.path} has {len(failing):,} items that are no whole numbers, such as {example!r}; "
+                f"those of {source.name} are, convert one"
+            )
+    return replace(source, items=replace(items, names=names))
 
 
 def _known(
@@ -103,31 +131,6 @@ def _known(
     categories = columns.categories or next((name for name in ("categories", "category") if name in table.names), None)
     titles = title or ("title" if "title" in table.names else None)
     return item_table(table, ids, categories, titles, separator)
-
-
-def _same_type(known: Items, table: RawTable, item: str, kinds: dict[str, str]) -> Items:
-    """Items whose ids are of the log's type: 7 and "7" are one item in two files."""
-    batch = next((batch for batch, _ in table.batches({item: kinds[item]}, Problems())), None)
-    if batch is None:
-        return known
-    kind = batch.column(item).type
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    if is_string(kind) == is_string(known.names.type):
-        return known
-    if is_string(kind):
-        return _renamed(known, known.names.cast(pa.string()))
-    names, failing = convertible(known.names, lambda part: part.cast(pa.int64()))
-    if len(failing):
-        example = known.names[int(failing[0])].as_py()
-        raise InputError(
-            f"{known.path} has {len(failing):,} items that are no whole numbers, such as {example!r}; "
-            f"those of {table.path} are, convert one"
-        )
-    return _renamed(known, names)
-
-
-def _renamed(known: Items, names: Any) -> Items:
-    return Items(known.path, names, known.categories, known.start, known.codes, known.titles)
 
 
 def _spread(columns: dict[str, Any], features: Sequence[str], path: str) -> dict[str, Any]:
