@@ -100,7 +100,7 @@ def read_items(files: LogFiles) -> Items:
     n_repeated = len(names) - len(pc.unique(names))
     if n_repeated:
         raise InputError(f"{path} has {n_repeated:,} items more than once; give every item one row")
-    titles = table["title"].combine_chunks() if "title" in table.column_names else None
+    titles = plain(table["title"]).cast(pa.string()) if "title" in table.column_names else None
     stamp = (table.schema.metadata or {}).get(STAMP)
     column = next((table[name] for name in ("categories", "category") if name in table.column_names), None)
     if column is None:
