@@ -11,6 +11,7 @@ from lcb.cli.algorithms import algorithms
 from lcb.cli.compare_learners import compare_learners
 from lcb.cli.demo import demo
 from lcb.cli.evaluate import evaluate
+from lcb.cli.import_log import import_log
 from lcb.cli.learn import learn
 from lcb.cli.reproduce import reproduce
 from lcb.cli.show import show
@@ -28,6 +29,7 @@ app = typer.Typer(
 )
 for command in (learn, compare_learners, show, simulate, algorithms, tune, evaluate, reproduce, demo):
     app.command()(command)
+app.command("import")(import_log)
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # the parent of all; Typer exports this child only
 
 

@@ -16,8 +16,8 @@ from scipy.sparse import csr_array
 
 from lcb.errors import InputError
 from lcb.progress import Progress
-from lcb.storage._diagnose import one_line
-from lcb.storage.log_files import FEATURES, STAMP, LogFiles, named_file
+from lcb.storage._diagnose import naming, one_line
+from lcb.storage.log_files import FEATURES, STAMP, LogFiles
 
 NUMBERS = ("rating", "reward", "propensity")
 
@@ -43,9 +43,18 @@ class Items:
         made.sum_duplicates()
         return made
 
-    def notes(self, item: NDArray[np.int32], n_items: int) -> list[str]:
-        """What is there and never used; what is used and has no category."""
-        n_categories, seen = len(self.categories), np.bincount(item, minlength=n_items) > 0
+    def take(self, places: NDArray[np.int64]) -> Items:
+        """The items at these places alone; all categories stay."""
+        lengths = np.diff(self.start)[places]
+        ends = np.cumsum(lengths)
+        codes = self.codes[np.repeat(self.start[places] - ends + lengths, lengths) + np.arange(lengths.sum())]
+        start = np.concatenate([[0], ends]).astype(np.int64)
+        titles = None if self.titles is None else self.titles.take(pa.array(places))
+        return Items(self.path, self.names.take(pa.array(places)), self.categories, start, codes, titles)
+
+    def notes(self, counts: NDArray[np.int64]) -> list[str]:
+        """What is there and never used, what is used and has no category; counts (n,) are the events of each item."""
+        n_categories, seen = len(self.categories), counts > 0
         if not n_categories:
             return []
         used = np.bincount(self.codes[np.repeat(seen, np.diff(self.start))], minlength=n_categories) > 0
@@ -55,8 +64,8 @@ class Items:
             names = _some([self.categories[j] for j in np.flatnonzero(~used)])
             notes.append(f"{np.sum(~used):,} of {n_categories:,} categories are those of no event: {names}")
         if bare.any():
-            n_events = int(np.sum(bare[item]))
-            notes.append(f"{bare.sum():,} items without a category, with {n_events:,} of {len(item):,} events")
+            n_events, n_all = int(np.sum(counts[bare])), int(np.sum(counts))
+            notes.append(f"{bare.sum():,} items have no category; {n_events:,} of {n_all:,} events are theirs")
         return notes
 
 
@@ -83,7 +92,7 @@ def read_items(files: LogFiles) -> Items:
     path = str(files.items)
     if not files.items.is_file():
         return Items(path)
-    with named_file(path):
+    with naming(path):
         table = pq.read_table(files.items)
     if "item" not in table.column_names:
         raise InputError(one_line(f"{path} has no column item; it has {_some(table.column_names)}: rename one"))
@@ -91,14 +100,14 @@ def read_items(files: LogFiles) -> Items:
     n_repeated = len(names) - len(pc.unique(names))
     if n_repeated:
         raise InputError(f"{path} has {n_repeated:,} items more than once; give every item one row")
-    titles = table["title"].combine_chunks() if "title" in table.column_names else None
+    titles = plain(table["title"]).cast(pa.string()) if "title" in table.column_names else None
     stamp = (table.schema.metadata or {}).get(STAMP)
     column = next((table[name] for name in ("categories", "category") if name in table.column_names), None)
     if column is None:
         return Items(path, names, (), np.zeros(len(names) + 1, np.int64), titles=titles, stamp=stamp)
     known = _category_names(files)
     start, values = flat_lists(column)
-    categories, codes = _category_codes(values, known, f"{path} column categories", str(files.categories))
+    categories, codes = category_codes(values, known, f"{path} column categories", str(files.categories))
     return Items(path, names, categories, start, codes, titles, stamp)
 
 
@@ -115,7 +124,7 @@ def flat_lists(column: Any) -> tuple[NDArray[np.int64], Any]:
 def _category_names(files: LogFiles) -> tuple[str, ...] | None:
     if not files.categories.is_file():
         return None
-    with named_file(files.categories):
+    with naming(files.categories):
         text = files.categories.read_text(encoding="utf-8-sig")
     try:
         names = json.loads(text)
@@ -129,7 +138,7 @@ def _category_names(files: LogFiles) -> tuple[str, ...] | None:
     return texts
 
 
-def _category_codes(
+def category_codes(
     values: Any, known: tuple[str, ...] | None, what: str, names_path: str
 ) -> tuple[tuple[str, ...], NDArray[np.int32]]:
     """The names of all categories, and the codes of those in `values`: indices, or names."""
@@ -167,7 +176,7 @@ def _category_codes(
 def read_events(files: LogFiles, items: Items, progress: Progress) -> Events:
     """The events with coded users and items."""
     path = str(files.events)
-    with named_file(path):
+    with naming(path):
         file = pq.ParquetFile(path, memory_map=True, page_checksum_verification=True)
         names = file.schema_arrow.names
         metadata = file.schema_arrow.metadata or {}
@@ -188,7 +197,7 @@ def read_events(files: LogFiles, items: Items, progress: Progress) -> Events:
 
     def column(name: str) -> Any:
         progress(f"opening {files.events.name}", columns.index(name), len(columns))
-        with named_file(path):
+        with naming(path):
             return file.read([name]).column(0)
 
     users, user = _coded(column("user"), f"{path} column user")

@@ -3,15 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
-
 from lcb.errors import InputError
-from lcb.storage._diagnose import one_line
 
 STAMP = b"lcb.import"  # in the metadata of events and items written together
 FEATURES = b"lcb.features"  # in the metadata of events: JSON, the names of the columns that are features
@@ -53,13 +48,3 @@ class LogFiles:
                 raise InputError(f"{path} is no log; make one of it with: lcb import {path} --out log")
             raise InputError(f"{path} has no {NAMES[0]}; make a log of it with: lcb import {path} --out log")
         return files
-
-
-@contextmanager
-def named_file(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn what the reading library raises into one line that names the file."""
-    try:
-        yield
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        remedy = "write or download it again, or check its permissions"
-        raise InputError(one_line(f"{path} could not be read ({error}); {remedy}")) from None

@@ -154,5 +154,5 @@ def open_log(path: str | os.PathLike[str], *, progress: Progress | None = None) 
         x=events.x,
         features=events.features,
         titles=items.titles,
-        notes=(*events.notes, *items.notes(events.item, len(events.items))),
+        notes=(*events.notes, *items.notes(np.bincount(events.item, minlength=len(events.items)))),
     )
