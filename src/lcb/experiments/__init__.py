@@ -2,6 +2,6 @@
 
 from types import ModuleType
 
-from lcb.experiments import fig_1, fig_2a, fig_2b
+from lcb.experiments import fig_1, fig_2a, fig_2b, table_1
 
-FIGURES: dict[str, ModuleType] = {"fig-1": fig_1, "fig-2a": fig_2a, "fig-2b": fig_2b}
+FIGURES: dict[str, ModuleType] = {"fig-1": fig_1, "fig-2a": fig_2a, "fig-2b": fig_2b, "table-1": table_1}
