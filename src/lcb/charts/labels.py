@@ -40,10 +40,13 @@ def apart(values: Floats, ends: tuple[float, float], log: bool, pixels: int) -> 
     return np.asarray(back(low + (high - low) * places))
 
 
-def end_labels(pixel: float, colour: Any, end: Sequence[float], **columns: Any) -> list[Any]:
-    """Each `text` at its `place` right of the plot, with a line to the `end` and `value` of what it names."""
+def end_labels(pixel: float, colour: Any, end: Sequence[float], log: bool = False, **columns: Any) -> list[Any]:
+    """Each `text` at its `place` right of the plot, with a line to the `end` and `value` of what it names.
+
+    `pixel` is a pixel's width in the units of x, of its logarithm on a log axis.
+    """
     alt = load_altair()
-    near, beyond = ([max(end) + n * pixel] * len(end) for n in (16, 21))
+    near, beyond = ([max(end) * np.exp(n * pixel) if log else max(end) + n * pixel] * len(end) for n in (16, 21))
     data = inline(end=end, near=near, beyond=beyond, **columns)
     leader = alt.Chart(data).mark_rule(strokeWidth=1.5)
     text = alt.Chart(data).mark_text(align="left", baseline="middle", fontSize=12, color=INK)
