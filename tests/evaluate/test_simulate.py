@@ -125,7 +125,9 @@ def test_a_step_without_arms_is_refused():
 
 def test_the_names_are_those_promised():
     assert list(ALGORITHMS) == [
-        "lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "linucb-population", "linucb-individual", "random"
+        "lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "linucb-population", "linucb-individual", "random",
+        "lcb-exp4p", "lcb-exp4p-theory", "lcb-exp4", "lcb-exp4-theory", "lcb-exp3", "lcb-exp3-theory",
+        "exp4p-population", "exp4p-population-theory", "exp4p-individual", "exp4p-individual-theory", "exp4p-enum",
     ]  # fmt: skip
 
 

@@ -55,7 +55,9 @@ def simulate(
     with bar() as progress:
         simulation = run(
             world,
-            tuple(ALGORITHMS) if algorithms == "all" else split_names(algorithms) or PAPERS,
+            [a.name for a in ALGORITHMS.values() if not a.needs]
+            if algorithms == "all"
+            else split_names(algorithms) or PAPERS,
             n_users=users, n_steps=steps, n_runs=runs, seed=seed, n_workers=workers, progress=progress,
         )  # fmt: skip
     write_json(json, simulation.to_json())

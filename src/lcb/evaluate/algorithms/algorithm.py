@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from lcb.events import Floats
 from lcb.models import LatentModels
 from lcb.recommenders.recommender import Recommender
 from lcb.stats import UserStats
@@ -29,6 +30,11 @@ class Task:
     retrain_every: int = 50
     history: UserStats | None = field(default=None, repr=False)  # of past users, to be trained on before the first
     truth: LatentModels | None = field(default=None, repr=False)  # the true classes, for those that are given them
+    contexts: Sequence[Floats] | None = field(default=None, repr=False)  # all there can be, where they can be listed
+
+
+def _nothing_to_note(task: Task, **settings: Value) -> str | None:
+    return None
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,7 @@ class Algorithm:
     """`build(task, rng, **settings)` makes a new recommender; `grid` names the settings and the values tried for each.
 
     The values used in experiments are the tuned ones; `grid`'s first values are the defaults before any tuning.
+    `note(task, **settings)` says in words what a reader of its numbers must know, if anything.
     """
 
     name: str
@@ -44,6 +51,8 @@ class Algorithm:
     cost: str  # of one decision
     build: Callable[..., Recommender] = field(repr=False)
     grid: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    note: Callable[..., str | None] = field(default=_nothing_to_note, repr=False)
+    needs: str = ""  # what not every task has; without it `build` raises an InputError
 
     @property
     def defaults(self) -> dict[str, Value]:
@@ -51,3 +60,6 @@ class Algorithm:
 
     def made_for(self, task: Task, rng: np.random.Generator, settings: Settings) -> Recommender:
         return self.build(task, rng, **{**self.defaults, **settings})
+
+    def note_for(self, task: Task, settings: Settings) -> str | None:
+        return self.note(task, **{**self.defaults, **settings})
