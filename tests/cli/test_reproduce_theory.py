@@ -29,3 +29,31 @@ def test_sizes_that_make_no_sense_are_refused_before_anything_is_written(lcb, tm
     assert outcome.code == 2
     assert message in outcome.err
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("learner", ["em", "spectral"])
+def test_the_command_runs_the_theorems(lcb, tmp_path, monkeypatch, learner):
+    from lcb.experiments import theory
+
+    asked = {}
+
+    def run(**settings):
+        asked.update(settings)
+        return real(**settings, n_workers=1)
+
+    real = theory.run
+    world = theory.World(theory.given_classes(theory.np.eye(2)), n_arms=3)
+    monkeypatch.setattr(theory, "SWEEPS", (theory.Sweep("a small world", world, "users", (2, 4), 9),))
+    monkeypatch.setattr(theory, "run", run)
+    outcome = lcb("reproduce", "theory", "--runs", 1, "--seed", 4, "--learner", learner, "--json", "out.json")
+    assert outcome.code == 0, outcome.err
+    assert (asked["n_runs"], asked["seed"], asked["learner"]) == (1, 4, learner)
+    assert "against users U, at T_u = 9; a small world" in outcome.out
+    assert json.loads((tmp_path / "out.json").read_text())["settings"]["learner"] == learner
+    assert (tmp_path / "figures" / "theory.png").stat().st_size > 10_000
+
+
+def test_a_learner_is_for_the_theorems_only(lcb, tmp_path):
+    outcome = lcb("reproduce", "table-1", "--learner", "em")
+    assert (outcome.code, list(tmp_path.iterdir())) == (2, [])
+    assert "--learner is a setting of theory" in outcome.err

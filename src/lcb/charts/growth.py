@@ -17,7 +17,7 @@ from lcb.errors import InputError
 if TYPE_CHECKING:
     import altair as alt
 
-_WIDTH, _HEIGHT = 360, 340
+_WIDTH, _HEIGHT = 440, 240
 _MOST_TICKS = 6
 
 
@@ -45,14 +45,14 @@ class GrowthPanel:
                 raise InputError(f"a value of {curve.algorithm} is not above 0, and log axes have no place for it")
 
 
-def growth(panels: Sequence[GrowthPanel], y_title: str, title: str | None = None) -> alt.HConcatChart:
-    """Panels side by side, each with its own axes; a theory's line starts at the first measured point."""
+def growth(panels: Sequence[GrowthPanel], y_title: str, title: str | None = None) -> alt.VConcatChart:
+    """Panels below each other, each with its own axes; a theory's line starts at the first measured point."""
     alt = load_altair()
     if not panels:
         raise InputError("there are no panels to draw; send at least one")
     drawn = [_panel(alt, panel, y_title) for panel in panels]
     note = "dashed: growth of the bound, from the first point; bars of ± 2 standard errors"
-    return dressed(alt.hconcat(*drawn, spacing=30), title, note)
+    return dressed(alt.vconcat(*drawn, spacing=24), title, note)
 
 
 def _panel(alt: Any, panel: GrowthPanel, y_title: str) -> Any:

@@ -24,6 +24,11 @@ class Figure(StrEnum):
     theory = "theory"
 
 
+class TheoryLearner(StrEnum):
+    em = "em"
+    spectral = "spectral"
+
+
 def _size(letter: str, what: str, default: str, least: int = 1) -> Any:
     help_text = f"table-1: {what}, the paper's {letter}; {default} when not given."
     return typer.Option(min=least, help=help_text)
@@ -35,6 +40,9 @@ def reproduce(
     out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("figures"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the runs.")] = 0,
     json: Annotated[str | None, typer.Option(help=JSON_HELP, metavar="FILE")] = None,
+    learner: Annotated[
+        TheoryLearner | None, typer.Option(help="theory: how the classes are learned; em when not given.")
+    ] = None,
     users: Annotated[int | None, _size("J + U", "users of both phases", "1000", 2)] = None,
     warmup_users: Annotated[int | None, _size("J", "users of phase 1", "50")] = None,
     steps: Annotated[int | None, _size("T_u", "steps per user", "20")] = None,
@@ -70,7 +78,11 @@ def reproduce(
     given = {name: value for name, value in sizes.items() if value is not None}
     if given and figure is not Figure.table_1:
         raise InputError(f"--{next(iter(given))} is a size of table-1; {figure.value} has its own, leave it out")
-    more = {"sizes": _table_sizes(given)} if figure is Figure.table_1 else {}
+    if learner is not None and figure is not Figure.theory:
+        raise InputError(f"--learner is a setting of theory; {figure.value} has none, leave it out")
+    more: dict[str, Any] = {"sizes": _table_sizes(given)} if figure is Figure.table_1 else {}
+    if learner is not None:
+        more["learner"] = learner.value
     target = out / f"{figure.value}.png"
     check_output("--json", json, files=[target])
     charts.require()

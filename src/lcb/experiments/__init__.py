@@ -1,4 +1,4 @@
-"""The paper's figures, tables and theorems, one file each: settings on top, then `run`, `draw`, `to_json`, `summary`."""
+"""The paper's figures, table and theorems, one file each: settings on top, then `run`, `draw`, `to_json`, `summary`."""
 
 from types import ModuleType
 

@@ -27,7 +27,7 @@ from lcb.progress import Progress, silent
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """A world, and the sizes regret is measured at: users U when all have `fixed` steps, or steps T_u of `fixed` users."""
+    """A world and the sizes of users U, who have `fixed` steps each, or of steps T_u, of `fixed` users."""
 
     where: str
     world: World = field(repr=False)
@@ -150,9 +150,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
 def summary(outcome: Outcome) -> list[str]:
     """Per sweep and bandit the slopes and the regret per user; per schedule its parts, tau and J."""
     about = outcome.settings
-    lines = [
-        f"regret of phase 2 against each user's true policy; {about['runs']} runs, classes learned by {about['learner']}"
-    ]
+    lines = [f"regret of phase 2 against each user's true policy; {about['runs']} runs, learned by {about['learner']}"]
     for sweep, growths in outcome.sweeps:
         heads = ("slope, 95 %", "bound", "last two", "bound")
         lines += ["", str(sweep), _row("regret per user", heads, [f"{n:,}" for n in sweep.at])]
