@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 
 from lcb.bandits.bandit import choose_uniformly, decided, serve, serve_step_by_step
+from lcb.bandits.epoch_greedy import EpochGreedy
 from lcb.bandits.exp3 import EXP3
 from lcb.bandits.exp4 import EXP4
 from lcb.bandits.exp4p import EXP4P
+from lcb.bandits.iltcb import ILTCB
 from lcb.bandits.linucb import LinUCB
 from lcb.bandits.posterior_mean import PosteriorMean
 from lcb.bandits.thompson import GeneralizedThompson
@@ -50,6 +52,12 @@ BANDITS = {
     "exp4-gamma": EXP4(ClassPolicies(MODELS, Softmax(0.2)), (-1.0, 2.0), gamma=0.3, eta=0.4),
     "exp3": EXP3(ClassPolicies(MODELS)),
     "exp3-gamma": EXP3(ClassPolicies(MODELS, Softmax(0.2)), (-1.0, 2.0), gamma=0.3, eta=0.4),
+    "epoch-greedy": EpochGreedy(ClassPolicies(MODELS)),
+    "epoch-greedy-c": EpochGreedy(ClassPolicies(MODELS), c=4.0, reward_range=(-0.5, 1.5)),
+    "epoch-greedy-bound": EpochGreedy(ClassPolicies(MODELS, Softmax(0.1)), "bound", c=3.0),
+    "iltcb": ILTCB(ClassPolicies(MODELS)),
+    "iltcb-mu": ILTCB(ClassPolicies(MODELS), mu=0.01, n_kept=5, reward_range=(-1.0, 2.0)),
+    "iltcb-epoch": ILTCB(ClassPolicies(MODELS), delta=0.5, mu=0.05, epoch=3, n_kept=40),
 }
 
 

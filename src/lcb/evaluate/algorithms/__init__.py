@@ -8,13 +8,16 @@ from importlib.resources import files
 
 from lcb.errors import InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Settings, Task
+from lcb.evaluate.algorithms.explorers import EXPLORERS
 from lcb.evaluate.algorithms.latent import LATENT
 from lcb.evaluate.algorithms.linear import LINEAR
 from lcb.evaluate.algorithms.policy_sets import POLICY_SETS
 
 __all__ = ["ALGORITHMS", "PAPERS", "Algorithm", "Settings", "Task", "algorithms_named", "tuned_settings"]
 
-ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (*LATENT, *LINEAR, *POLICY_SETS)}
+ALGORITHMS: dict[str, Algorithm] = {
+    algorithm.name: algorithm for algorithm in (*LATENT, *LINEAR, *POLICY_SETS, *EXPLORERS)
+}
 PAPERS = ("lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "linucb-population", "linucb-individual", "random")
 
 
