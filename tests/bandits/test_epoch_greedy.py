@@ -270,9 +270,7 @@ def test_settings_that_make_no_sense_are_refused(settings, match):
 def test_what_it_cannot_use_is_refused_with_what_to_do(rng):
     bandit = EpochGreedy(TWO, reward_range=(0.0, 2.0))
     decision = bandit.choose(bandit.start(), np.eye(2), rng)
-    with pytest.raises(
-        InputError, match=r"reward 2.5 is outside .* \[0, 2\] that EpochGreedy needs; declare the range"
-    ):
+    with pytest.raises(InputError, match=r"reward 2.5 is outside .* \[0, 2\] that EpochGreedy needs; declare the range"):
         bandit.update(bandit.start(), decision, 2.5)
     with pytest.raises(InputError, match="no arms"):
         bandit.choose(bandit.start(), np.empty((0, 2)), rng)

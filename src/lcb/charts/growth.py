@@ -85,7 +85,7 @@ def _panel(alt: Any, panel: GrowthPanel, y_title: str) -> Any:
     texts = [f"{name} · {text}" for name, text in zip(names, panel.texts, strict=True)]
     labels = {"name": names, "text": texts, "value": last, "place": apart(last, ends, True, _HEIGHT)}
     pixel = float(np.log(x_ends[1] / x_ends[0])) / _WIDTH
-    layers += end_labels(pixel, colour, [float(curve.at[-1]) for curve in panel.curves], log=True, **labels)
+    layers += end_labels(pixel, colour, [float(curve.at[-1]) for curve in panel.curves], True, **labels)
     title = {"text": panel.title, "fontSize": 12, "fontWeight": "normal"}
     return alt.layer(*layers).properties(width=_WIDTH, height=_HEIGHT, title=title)
 

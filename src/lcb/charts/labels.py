@@ -40,7 +40,7 @@ def apart(values: Floats, ends: tuple[float, float], log: bool, pixels: int) -> 
     return np.asarray(back(low + (high - low) * places))
 
 
-def end_labels(pixel: float, colour: Any, end: Sequence[float], log: bool = False, **columns: Any) -> list[Any]:
+def end_labels(pixel: float, colour: Any, end: Sequence[float], log: bool = False, /, **columns: Any) -> list[Any]:
     """Each `text` at its `place` right of the plot, with a line to the `end` and `value` of what it names.
 
     `pixel` is a pixel's width in the units of x, of its logarithm on a log axis.

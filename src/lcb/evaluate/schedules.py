@@ -34,7 +34,8 @@ from lcb.recommenders.latent import Latent, Learn
 from lcb.stats import UserStats
 from lcb.theory import Schedule, schedule_1, schedule_2
 
-BANDITS = ("exp4p", "exp3", "epoch-greedy")
+BanditName = Literal["exp4p", "exp3", "epoch-greedy"]
+BANDITS: tuple[BanditName, ...] = ("exp4p", "exp3", "epoch-greedy")
 Learner = Literal["em", "spectral"]
 
 _AT_ONCE = 20_000  # steps drawn at a time
@@ -65,10 +66,10 @@ class Play:
         if self.n_steps < 1 or min(self.users, default=0) < 1:
             raise InputError(f"n_steps={self.n_steps}, users={self.users}; there is at least one user, with one step")
 
-    def schedule(self, bandit: str) -> Schedule:
+    def schedule(self, bandit: BanditName) -> Schedule:
         """What the bandit's theorem sets, J no larger than can be run."""
         needed = self.needed_per_class * self.world.models.n_classes
-        if bandit == "exp4p" or bandit == "exp3":
+        if bandit != "epoch-greedy":
             return schedule_1(self.n_steps, None, needed, bandit)
         plan, most = schedule_2(self.n_steps, needed), self.most_warmup_users
         if plan.n_warmup_users <= most:

@@ -19,7 +19,7 @@ import numpy as np
 
 from lcb import charts, parallel, theory
 from lcb.evaluate.growth import Slope, mean_slope, slopes
-from lcb.evaluate.schedules import BANDITS, Learner, Play, play
+from lcb.evaluate.schedules import BANDITS, BanditName, Learner, Play, play
 from lcb.evaluate.world import World, given_classes, paper_classes
 from lcb.events import Floats
 from lcb.progress import Progress, silent
@@ -168,7 +168,7 @@ def summary(outcome: Outcome) -> list[str]:
     return [*lines, "", *(f"{mark} {_MARKS[mark]}" for mark in marks)]
 
 
-def _growth(sweep: Sweep, bandit: str, measured: Floats) -> Growth:
+def _growth(sweep: Sweep, bandit: BanditName, measured: Floats) -> Growth:
     """`measured` is (runs, 3, sizes)."""
     world, plans, bounds = sweep.world, [], []
     for n_users, n_steps in sweep.shapes():
