@@ -16,7 +16,7 @@ from lcb.evaluate.algorithms.policy_sets import POLICY_SETS
 
 __all__ = ["ALGORITHMS", "PAPERS", "Algorithm", "Settings", "Task", "algorithms_named", "tuned_settings"]
 
-_FAMILIES = (*LATENT, *LINEAR, *POLICY_SETS, *EXPLORERS)
+_FAMILIES = (*LATENT, *POLICY_SETS, *EXPLORERS, *LINEAR)
 ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in _FAMILIES}
 PAPERS = ("lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "linucb-population", "linucb-individual", "random")
 
