@@ -5,11 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lcb.bandits.epoch_greedy import EpochGreedy
+from lcb.bandits.iltcb import ILTCB
 from lcb.bandits.linucb import LinUCB
 from lcb.bandits.thompson import GeneralizedThompson
 from lcb.bandits.uniform import Uniform
 from lcb.evaluate.world import paper_classes
 from lcb.learners import em
+from lcb.policies import ClassPolicies
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.latent import Latent
 from lcb.recommenders.pooled import Pooled
@@ -18,11 +21,11 @@ from lcb.recommenders.recommender import serve_step_by_step
 D = 4
 
 
-def latent(**settings):
+def latent(make_bandit=GeneralizedThompson, **settings):
     def learn(stats, rng, last):
         return em.fit(stats, 2, rng=rng, start=last, n_threads=1, tol=1e-3).models
 
-    return Latent(D, GeneralizedThompson, learn, rng=np.random.default_rng(0), **settings)
+    return Latent(D, make_bandit, learn, rng=np.random.default_rng(0), **settings)
 
 
 RECOMMENDERS = {
@@ -33,6 +36,12 @@ RECOMMENDERS = {
     "latent-uniform": lambda: latent(n_warmup_users=3, retrain_every=4, n_uniform_steps=2, train_on="uniform"),
     "latent-given": lambda: Latent(
         D, GeneralizedThompson, rng=np.random.default_rng(0), models=paper_classes(n_features=D), retrain_every=None
+    ),
+    "latent-epoch-greedy": lambda: latent(
+        make_bandit=lambda models: EpochGreedy(ClassPolicies(models), c=4.0), n_warmup_users=3, n_uniform_steps=1
+    ),
+    "latent-iltcb": lambda: latent(
+        make_bandit=lambda models: ILTCB(ClassPolicies(models), mu=0.01), n_warmup_users=3, retrain_every=4
     ),
 }
 
