@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ("learn", "compare-learners", "show", "simulate", "reproduce", "demo")
+COMMANDS = ("learn", "compare-learners", "show", "simulate", "algorithms", "tune", "reproduce", "demo")
 
 
 @pytest.mark.parametrize("command", COMMANDS)

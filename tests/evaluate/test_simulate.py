@@ -111,6 +111,9 @@ def test_a_single_run_has_no_standard_error():
         ({"n_steps": 0}, "n_steps=0"),
         ({"n_runs": 0}, "n_runs=0"),
         ({"seed": -1}, "seed=-1"),
+        ({"seed": 2**64}, "below 2"),
+        ({"settings": {"lcb": {"width": 1.0}}}, "lcb has no setting 'width'; there are: eta, gamma"),
+        ({"algorithms": ["lcb-spectral-grouped"], "n_steps": 2, "n_workers": 1}, "lcb-spectral-grouped: no user has 3"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings, message):
@@ -124,9 +127,13 @@ def test_a_step_without_arms_is_refused():
 
 
 def test_the_names_are_those_promised():
-    assert list(ALGORITHMS) == [
-        "lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "linucb-population", "linucb-individual", "random"
-    ]  # fmt: skip
+    promised = {
+        "lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "linucb-population", "linucb-individual", "random",
+        "lcb-spectral", "lcb-spectral-grouped", "lcb-gibbs", "lcb-exp4p", "lcb-exp4", "lcb-exp3", "lcb-epoch-greedy",
+        "lcb-iltcb", "exp4p-population", "exp4p-individual", "exp4p-enum", "lints-population", "lints-individual",
+        "cofineucb", "club", "club-one-hop", "sclub", "mts", "mucb",
+    }  # fmt: skip
+    assert promised <= set(ALGORITHMS)
 
 
 def test_one_class_one_arm_and_one_feature_simply_work():

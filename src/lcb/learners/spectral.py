@@ -22,7 +22,7 @@ import warnings
 
 import numpy as np
 
-from lcb.errors import ConvergenceWarning, InputError
+from lcb.errors import ConvergenceWarning, InputError, TooFewRows
 from lcb.events import Floats
 from lcb.learners import em
 from lcb.learners._lifted import unpack
@@ -152,7 +152,7 @@ def _decompose(
     values = np.linalg.eigvalsh(second)[::-1]
     n_positive = int((values > _TINY * max(values[0], _TINY)).sum())
     if n_positive < n_classes:
-        raise InputError(
+        raise TooFewRows(
             f"n_classes={n_classes}, but the second moments have rank {n_positive}: they show no more classes than "
             "that; ask for fewer, lower the penalty, or learn from more rows"
         )

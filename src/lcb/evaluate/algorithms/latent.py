@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -13,39 +14,36 @@ from lcb.bandits.posterior_mean import PosteriorMean
 from lcb.bandits.thompson import GeneralizedThompson
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
-from lcb.learners import em
-from lcb.models import LatentModels
-from lcb.recommenders.latent import Latent, Learn
+from lcb.evaluate.algorithms.learning import learn_by_em, learn_by_sampling, learn_by_spectral
+from lcb.learners import Learner, blocked, fit, gibbs
+from lcb.models import LatentModels, Likelihood
+from lcb.recommenders.latent import FromRows, Latent, Learn
 from lcb.recommenders.recommender import Recommender
-from lcb.stats import UserStats
 
 _WARMUP_WIDTH = 0.25  # of phase 1's LinUCB; anything between .1 and .5 gives nearly the same regret
 PAPER, OURS = "Zhou & Brunskill 2016", "ours"
 MakeBandit = Callable[..., Bandit]  # (models, task, **settings)
 
 
-def learn_by_em(task: Task) -> Learn:
-    def learn(stats: UserStats, rng: np.random.Generator, last: LatentModels | None) -> LatentModels:
-        n_classes = min(task.n_classes, stats.n_users)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the next training goes on from here
-            return em.fit(stats, n_classes, rng=rng, start=_of_size(last, n_classes), n_threads=1).models
+def learned(
+    make_bandit: MakeBandit, make_learn: Callable[[Task], Learn | FromRows] = learn_by_em, learner: Learner = "em"
+) -> Callable[..., Recommender]:
+    """Algorithm 1: `make_bandit(models, task, **settings)` over the classes that `make_learn(task)` learns.
 
-    return learn
-
-
-def _of_size(models: LatentModels | None, n_classes: int) -> LatentModels | None:
-    """The last models, unless there were too few users then to ask for all classes."""
-    return models if models is not None and models.n_classes == n_classes else None
-
-
-def learned(make_bandit: MakeBandit, make_learn: Callable[[Task], Learn] = learn_by_em) -> Callable[..., Recommender]:
-    """Algorithm 1: `make_bandit(models, task, **settings)` over the classes that `make_learn(task)` learns."""
+    Past users, where the task has them, are learned from at the start by `learner` and take the place of phase 1; their
+    classes stay.
+    """
 
     def build(task: Task, rng: np.random.Generator, **settings: Value) -> Recommender:
+        def make(models: LatentModels) -> Bandit:
+            return make_bandit(models, task, **settings)
+
+        if task.history is not None:
+            models = learned_before(task, rng, learner)
+            return Latent(task.n_features, make, rng=rng, models=models, retrain_every=None)
         return Latent(
             task.n_features,
-            lambda models: make_bandit(models, task, **settings),
+            make,
             make_learn(task),
             rng=rng,
             n_warmup_users=task.n_warmup_users,
@@ -54,6 +52,20 @@ def learned(make_bandit: MakeBandit, make_learn: Callable[[Task], Learn] = learn
         )
 
     return build
+
+
+def learned_before(
+    task: Task, rng: np.random.Generator, learner: Learner = "em", likelihood: Likelihood | None = None
+) -> LatentModels:
+    """The classes of past users."""
+    assert task.history is not None
+    settings: dict[str, Any] = {"n_chains": 1} if learner in ("gibbs", "blocked") else {}
+    n_classes = min(task.n_classes, task.history.n_users)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return fit(
+            task.history, n_classes, rng=rng, learner=learner, likelihood=likelihood, n_threads=1, **settings
+        ).models
 
 
 def given(make_bandit: MakeBandit) -> Callable[..., Recommender]:
@@ -84,15 +96,53 @@ def _mean(models: LatentModels, task: Task) -> Bandit:
     return PosteriorMean(models)
 
 
+def _by_gibbs(task: Task) -> Learn:
+    return learn_by_sampling(task, gibbs)
+
+
+def _by_blocked(task: Task) -> Learn:
+    return learn_by_sampling(task, blocked)
+
+
+def _by_grouped_moments(task: Task) -> FromRows:
+    return learn_by_spectral(task, "grouped")
+
+
+def _published_spectral(task: Task, rng: np.random.Generator, penalty: float, **settings: Value) -> Recommender:
+    def learn(task: Task) -> FromRows:
+        return learn_by_spectral(task, "pooled", penalty=penalty, centred=False, matching=False)
+
+    return learned(_thompson, learn, "spectral")(task, rng, **settings)
+
+
+_THOMPSON = {"eta": (1.0, 0.25, 0.5, 2.0, 4.0, 8.0), "gamma": (0.0, 0.01, 0.05)}
+
+
 LATENT = (
     Algorithm(
         "lcb", "classes learned by EM, Generalized Thompson Sampling over them", PAPER, "N K d",
-        learned(_thompson), {"eta": (1.0, 0.25, 0.5, 2.0), "gamma": (0.0, 0.01, 0.05)},
+        learned(_thompson), _THOMPSON,
     ),
     Algorithm("lcb-mean", "classes learned by EM, the arm best on average", OURS, "N d + K d", learned(_mean)),
     Algorithm(
         "lcb-gt", "the true classes given, Generalized Thompson Sampling over them", PAPER, "N K d",
-        given(_thompson), {"eta": (1.0, 0.25, 0.5, 2.0), "gamma": (0.0, 0.01, 0.05)},
+        given(_thompson), _THOMPSON,
     ),
     Algorithm("lcb-gt-mean", "the true classes given, the arm best on average", OURS, "N d + K d", given(_mean)),
+    Algorithm(
+        "lcb-gibbs", "classes learned by collapsed Gibbs sampling, Thompson over them", PAPER, "N K d",
+        learned(_thompson, _by_gibbs, "gibbs"), _THOMPSON,
+    ),
+    Algorithm(
+        "lcb-blocked", "classes learned by blocked Gibbs sampling, Thompson over them", OURS, "N K d",
+        learned(_thompson, _by_blocked, "blocked"), _THOMPSON,
+    ),
+    Algorithm(
+        "lcb-spectral", "classes learned by Spectral Experts as published, Thompson over them", PAPER, "N K d",
+        _published_spectral, {**_THOMPSON, "penalty": (0.1, 0.0, 1.0)},
+    ),
+    Algorithm(
+        "lcb-spectral-grouped", "the same from products of one user's rewards, Thompson over them", OURS, "N K d",
+        learned(_thompson, _by_grouped_moments, "spectral"), _THOMPSON,
+    ),
 )  # fmt: skip

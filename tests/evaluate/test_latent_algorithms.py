@@ -1,0 +1,136 @@
+"""Algorithm 1 with each learner, and with past users."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lcb.errors import InputError
+from lcb.evaluate.algorithms import ALGORITHMS, Task
+from lcb.evaluate.algorithms.latent import learned
+from lcb.evaluate.algorithms.learning import learn_by_em
+from lcb.evaluate.simulate import simulate
+from lcb.evaluate.world import World, given_classes, paper_classes
+from lcb.recommenders.latent import Latent
+from lcb.stats import UserStats
+
+WORLD = World(paper_classes(), n_arms=6)
+TASK = Task(10, 6, 20, 1000, 5, WORLD.reward_range, truth=WORLD.models)
+
+
+def past(n_users=150, n_steps=20, seed=5):
+    users = WORLD.draw(n_users, n_steps, np.random.default_rng(seed))
+    names = np.repeat(np.arange(n_users), n_steps)  # the new users have the same names
+    return UserStats.from_rows(names, users.contexts[:, :, 0].reshape(-1, 10), users.rewards[:, :, 0].ravel())
+
+
+def served(recommender, n_users=70, seed=1) -> Latent:
+    users = WORLD.draw(n_users, 20, np.random.default_rng(seed))
+    recommender.serve(range(n_users), users.contexts, users.rewards, np.random.default_rng(0))
+    return recommender
+
+
+def test_every_learner_brings_algorithm_1_below_one_linucb_for_all_but_the_published_spectral():
+    names = ["lcb", "lcb-gibbs", "lcb-blocked", "lcb-spectral-grouped", "lcb-spectral", "linucb-population"]
+    found = simulate(World(paper_classes()), names, n_users=300, n_runs=2, n_workers=1)
+    late = {result.algorithm: result.last_quarter.mean() for result in found.results}
+    for name in ("lcb-gibbs", "lcb-blocked"):
+        assert late[name] < 1.15 * late["lcb"]
+    assert 1.2 * late["lcb"] < late["lcb-spectral-grouped"] < 0.6 * late["linucb-population"]
+    assert late["lcb-spectral"] > late["linucb-population"]
+
+
+@pytest.mark.parametrize("name", ["lcb-gibbs", "lcb-blocked", "lcb-spectral", "lcb-spectral-grouped"])
+def test_every_learner_is_asked_again_after_every_50_users(name):
+    recommender = served(ALGORITHMS[name].made_for(TASK, np.random.default_rng(0), {}), 170)
+    assert len(recommender.versions) == 3
+    assert [recommender.version_of(u) for u in (0, 49, 50, 99, 100, 150)] == [None, None, 0, 0, 1, 2]
+
+
+def test_with_too_few_rows_for_the_moments_phase_one_goes_on():
+    """Of 50 users of 3 steps there are 150 rows; third moments of 10 features have 220 entries."""
+    task = replace(TASK, n_steps=3)
+    recommender = ALGORITHMS["lcb-spectral"].made_for(task, np.random.default_rng(0), {})
+    users = WORLD.draw(120, 3, np.random.default_rng(1))
+    recommender.serve(range(120), users.contexts, users.rewards, np.random.default_rng(0))
+    assert [recommender.version_of(u) for u in (50, 99, 100)] == [None, None, 0]
+
+
+def test_what_more_rows_would_not_mend_is_an_error_with_the_name_of_the_algorithm():
+    world = World(given_classes(np.eye(3)[[0, 1, 2, 0]] + 0.1 * np.arange(4)[:, None]), n_arms=4)  # 4 classes in 3
+    for name in ("lcb-spectral", "lcb-spectral-grouped"):
+        with pytest.raises(InputError, match=f"{name}: n_classes=4, but 3 features"):
+            simulate(world, [name], n_users=60, n_steps=10, n_runs=1, n_workers=1)
+
+
+def test_the_setting_of_the_learner_and_those_of_the_bandit_reach_their_place(monkeypatch):
+    from lcb.learners import spectral
+
+    penalties = []
+    real = spectral.fit
+
+    def fit(moments, n_classes, **settings):
+        penalties.append((moments.form, settings["penalty"], settings["centred"], settings["matching"]))
+        return real(moments, n_classes, **settings)
+
+    monkeypatch.setattr(spectral, "fit", fit)
+    made = ALGORITHMS["lcb-spectral"].made_for(TASK, np.random.default_rng(0), {"penalty": 1.0, "eta": 0.5})
+    recommender = served(made)
+    assert penalties == [("pooled", 1.0, False, False)]
+    assert recommender.make_bandit(paper_classes()).eta == 0.5
+
+
+def test_fewer_users_than_classes_are_learned_as_so_many_classes():
+    task = replace(TASK, n_warmup_users=3, retrain_every=3)
+    for name in ("lcb", "lcb-gibbs", "lcb-blocked"):
+        recommender = served(ALGORITHMS[name].made_for(task, np.random.default_rng(0), {}), 10)
+        assert [models.n_classes for models in recommender.versions] == [3, 5, 5]
+
+
+# Past users
+
+
+@pytest.mark.parametrize("name", ["lcb", "lcb-mean", "lcb-gibbs", "lcb-blocked"])
+def test_past_users_are_learned_from_before_the_first_and_the_classes_stay(name):
+    task = replace(TASK, history=past())
+    recommender = served(ALGORITHMS[name].made_for(task, np.random.default_rng(0), {}), 120)
+    assert {recommender.version_of(u) for u in range(120)} == {0}
+    (models,) = recommender.versions
+    error = np.linalg.norm(models.beta[:, None] - WORLD.models.beta, axis=2).min(axis=0).max()
+    assert error < 0.15
+
+
+def test_a_task_that_keeps_learning_learns_from_past_and_new_users_together(monkeypatch):
+    seen = []
+
+    def make_learn(task):
+        learn = learn_by_em(task)
+
+        def watched(stats, rng, last):
+            seen.append((stats.n_users, stats.n_events, last))
+            return learn(stats, rng, last)
+
+        return watched
+
+    task = replace(TASK, history=past(), keep_learning=True, retrain_every=40)
+    build = learned(
+        lambda models, task: ALGORITHMS["lcb-mean"].build(TASK, np.random.default_rng(0)).make_bandit(models),
+        make_learn,
+    )
+    recommender = served(build(task, np.random.default_rng(0)), 100)
+    assert [(users, events) for users, events, _ in seen] == [(150, 3000), (190, 3800), (230, 4600)]
+    assert [last for _, _, last in seen] == [None, *recommender.versions[:2]]
+    assert [recommender.version_of(u) for u in (0, 39, 40, 80)] == [0, 0, 1, 2]
+
+
+@pytest.mark.parametrize("name", ["lcb-spectral", "lcb-spectral-grouped"])
+def test_statistics_of_past_users_are_not_enough_for_spectral_learning(name):
+    with pytest.raises(InputError, match="learns from rows"):
+        ALGORITHMS[name].made_for(replace(TASK, history=past()), np.random.default_rng(0), {})
+
+
+def test_the_true_classes_are_given_where_they_are_known_only():
+    with pytest.raises(InputError, match="leave it out"):
+        ALGORITHMS["lcb-gt"].made_for(replace(TASK, truth=None), np.random.default_rng(0), {})
