@@ -11,18 +11,18 @@ from hypothesis import strategies as st
 
 from bandits.exploring import TWO, Cyclic, Fixed, runs
 from lcb.bandits import _policy_set
-from lcb.bandits._iltcb_numba import WEIGHTS, descend, settled
+from lcb.bandits._iltcb_numba import descend, settled
 from lcb.bandits.bandit import choose_uniformly, decided, serve, serve_step_by_step
-from lcb.bandits.iltcb import ILTCB
+from lcb.bandits.iltcb import ILTCB, WEIGHTS
 from lcb.errors import InputError
 from lcb.events import Decision
 from lcb.models import LatentModels
 from lcb.policies import ClassPolicies, Greedy, Softmax
 
 
-def published_descent(advice, b, n_arms, mu):
+def published_descent(advice, b, n_arms, mu, start=0.0):
     """Algorithm 2, every policy a distribution: `advice` (contexts, N, K).  Returns Q and the number of steps."""
-    q, steps = np.zeros(len(b)), 0
+    q, steps = np.zeros(len(b)) + start, 0
     while True:
         if q @ (2 * n_arms + b) > 2 * n_arms:
             q = q * (2 * n_arms / (q @ (2 * n_arms + b)))
@@ -109,18 +109,22 @@ def ties(rng, n_policies, n_arms):
     n_arms=st.integers(1, 6),
     n_contexts=st.integers(1, 9),
     log_mu=st.floats(-9, 0),
+    share=st.sampled_from([0.0, 0.0, 0.5, 1.0]),
 )
-def test_the_descent_solves_the_optimisation_problem_as_published(seed, n_policies, n_arms, n_contexts, log_mu):
+def test_the_descent_solves_the_optimisation_problem_as_published(seed, n_policies, n_arms, n_contexts, log_mu, share):
+    """From 0, where it is as fast as Theorem 3 says, and from other weights, which (OP) may have to scale down."""
     rng, mu = np.random.default_rng(seed), math.exp(log_mu) / n_arms
     codes = np.empty((n_contexts, n_policies))
     advice = np.array([settled(ties(rng, n_policies, n_arms), codes[i]).copy() for i in range(n_contexts)])
     b = rng.exponential(size=n_policies) * rng.choice([0.1, 1.0, 30.0])
     b -= b.min()
-    q = descend(codes, b, n_arms, mu)
+    start = share * rng.dirichlet(np.ones(n_policies))
+    q = start.copy()
+    descend(codes, b, n_arms, mu, q)
     assert solves_op(q, advice, b, n_arms, mu)
-    naive, steps = published_descent(advice, b, n_arms, mu)
+    naive, steps = published_descent(advice, b, n_arms, mu, start)
     np.testing.assert_allclose(q, naive, atol=1e-12)
-    assert steps <= 4 * math.log(1 / (n_arms * mu)) / mu
+    assert share or steps <= 4 * math.log(1 / (n_arms * mu)) / mu
 
 
 def test_the_weights_played_solve_the_optimisation_problem():
@@ -201,7 +205,7 @@ def test_a_reward_that_comes_late_counts_from_the_next_epoch_on(rng):
 def test_only_the_last_contexts_are_kept():
     bandit = ILTCB(Cyclic(2), mu=0.1, n_kept=3)
     state = bandit.start()
-    for n_arms in (2, 1, 2, 1, 3):  # with one arm both policies agree
+    for n_arms in (3, 1, 2, 1, 2):  # with one arm both policies agree
         decision = bandit.choose(state, np.zeros((n_arms, 1)), Fixed(0.2))
         state = bandit.update(bandit.decided(state, decision), decision, 0.5)
     assert state[0] == 5
@@ -316,6 +320,8 @@ def test_the_note_says_for_how_long_half_is_uniform(rng):
     for t, capped in ((1024, True), (2048, False)):
         mu = math.sqrt(math.log(16 * t**2 * 5 / 0.05) / (20 * t))
         assert (mu >= 1 / 40) == capped
+    assert "half of the first 1800 decisions" in ILTCB(five, epoch=100).note(20)
+    assert ILTCB(five).note(1) is None
     assert ILTCB(five, mu=0.03).note(20) == "at K 20 mu=0.03 makes 60% of the decisions uniform"
     assert ILTCB(five, mu=0.001).note(20) is None
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lcb.bandits.epoch_greedy import EpochGreedy
 from lcb.bandits.exp3 import EXP3
 from lcb.bandits.exp4p import EXP4P
+from lcb.bandits.iltcb import ILTCB
 from lcb.bandits.lints import LinTS
 from lcb.bandits.linucb import LinUCB
 from lcb.bandits.thompson import GeneralizedThompson
@@ -80,6 +82,12 @@ RECOMMENDERS = {
         warmup_bandit=LinUCB(D, 0.1), retrain_every=None,
     ),
     "cofine-history": lambda: CofineUCB(D, 2, history=past_users(), retrain_every=5),
+    "latent-epoch-greedy": lambda: latent(
+        make_bandit=lambda models: EpochGreedy(ClassPolicies(models), c=4.0), n_warmup_users=3, n_uniform_steps=1
+    ),
+    "latent-iltcb": lambda: latent(
+        make_bandit=lambda models: ILTCB(ClassPolicies(models), mu=0.01), n_warmup_users=3, retrain_every=4
+    ),
 }  # fmt: skip
 
 

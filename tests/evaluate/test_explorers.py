@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lcb.errors import InputError
-from lcb.evaluate.algorithms import ALGORITHMS
+from lcb.evaluate.algorithms import ALGORITHMS, Task
 from lcb.evaluate.simulate import simulate
 from lcb.evaluate.world import World, paper_classes
 
@@ -42,3 +42,13 @@ def test_the_theory_is_one_of_the_values_mu_is_tuned_on():
 def test_a_mu_that_is_another_word_is_refused():
     with pytest.raises(InputError, match=r"mu='small'; .* 'theory'"):
         regrets(("lcb-iltcb",), **{"lcb-iltcb": {"mu": "small"}})
+
+
+def test_the_notes_say_what_the_theories_leave_to_chance():
+    task = Task(10, 20, n_steps=20, n_users=1000, n_classes=5, reward_range=(-1.0, 1.0))
+    notes = {name: ALGORITHMS[name].note_for(task, {}) for name in NAMES}
+    assert notes["lcb-iltcb-theory"].startswith("at K 20, N 5 the theory's mu makes half of the first 2048 decisions")
+    assert notes["lcb-epoch-greedy-theory"].startswith("at K 20, N 5 every other one of the first 2358 decisions")
+    assert notes["lcb-iltcb"] is None
+    assert notes["lcb-epoch-greedy"] is None
+    assert ALGORITHMS["lcb-iltcb"].note_for(task, {"mu": "theory"}) == notes["lcb-iltcb-theory"]

@@ -99,7 +99,7 @@ def _over_all_policies(task: Task) -> EXP4P:
     return EXP4P(EnumeratedPolicies(task.contexts), task.reward_range, task.n_steps)
 
 
-def _note(make_bandit: Callable[..., EXP3 | EXP4 | EXP4P]) -> Callable[..., str | None]:
+def note_of(make_bandit: Callable[..., Any]) -> Callable[..., str | None]:
     """What a bandit over as many classes as the task has would note."""
 
     def note(task: Task, **settings: Value) -> str | None:
@@ -116,42 +116,42 @@ def _note_on_enumerated(task: Task) -> str | None:
 POLICY_SETS = (
     Algorithm(
         "lcb-exp4p", "classes learned by EM, EXP4.P over them", _BEYGELZIMER, "N K d",
-        learned(_exp4p), _P_MIN, _note(_exp4p),
+        learned(_exp4p), _P_MIN, note_of(_exp4p),
     ),
     Algorithm(
         "lcb-exp4p-theory", "classes learned by EM, EXP4.P over them, p_min as published", _BEYGELZIMER, "N K d",
-        learned(_exp4p), note=_note(_exp4p),
+        learned(_exp4p), note=note_of(_exp4p),
     ),
     Algorithm(
-        "lcb-exp4", "classes learned by EM, EXP4 over them", _AUER, "N K d", learned(_exp4), _GAMMA, _note(_exp4)
+        "lcb-exp4", "classes learned by EM, EXP4 over them", _AUER, "N K d", learned(_exp4), _GAMMA, note_of(_exp4)
     ),
     Algorithm(
         "lcb-exp4-theory", "classes learned by EM, EXP4 over them, gamma as published", _AUER, "N K d",
-        learned(_exp4), note=_note(_exp4),
+        learned(_exp4), note=note_of(_exp4),
     ),
     Algorithm(
         "lcb-exp3", "classes learned by EM, EXP3 over them as its arms", _AUER, "N K d",
-        learned(_exp3), _GAMMA, _note(_exp3),
+        learned(_exp3), _GAMMA, note_of(_exp3),
     ),
     Algorithm(
         "lcb-exp3-theory", "classes learned by EM, EXP3 over them as its arms, gamma as published", _AUER, "N K d",
-        learned(_exp3), note=_note(_exp3),
+        learned(_exp3), note=note_of(_exp3),
     ),
     Algorithm(
         "exp4p-population", "one EXP4.P for all users over the true classes' policies", _BEYGELZIMER, "N K d",
-        _population, _P_MIN, _note(_exp4p_for_all),
+        _population, _P_MIN, note_of(_exp4p_for_all),
     ),
     Algorithm(
         "exp4p-population-theory", "the same, p_min as published", _BEYGELZIMER, "N K d",
-        _population, note=_note(_exp4p_for_all),
+        _population, note=note_of(_exp4p_for_all),
     ),
     Algorithm(
         "exp4p-individual", "one EXP4.P per user over the true classes' policies", _BEYGELZIMER, "N K d",
-        _individual, _P_MIN, _note(_exp4p),
+        _individual, _P_MIN, note_of(_exp4p),
     ),
     Algorithm(
         "exp4p-individual-theory", "the same, p_min as published", _BEYGELZIMER, "N K d",
-        _individual, note=_note(_exp4p),
+        _individual, note=note_of(_exp4p),
     ),
     Algorithm(
         "exp4p-enum", "one EXP4.P per user over every map from contexts to arms", _BEYGELZIMER, "K^C K",
