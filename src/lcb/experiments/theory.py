@@ -54,8 +54,8 @@ PAPERS = World(paper_classes(), n_arms=20)
 APART = World(given_classes(paper_classes().beta[0] * np.array([[1.0], [-1.0]])), n_arms=5)
 SWEEPS = (
     Sweep("the paper's 5 classes, 20 arms", PAPERS, "users", (50, 100, 200, 400, 800), 100),
-    Sweep("the paper's 5 classes, 20 arms", PAPERS, "steps", (100, 400, 1600, 6400, 25600, 102400), 4),
-    Sweep("2 opposite classes, 5 arms", APART, "steps", (100, 400, 1600, 6400, 25600), 4),
+    Sweep("the paper's 5 classes, 20 arms", PAPERS, "steps", (100, 400, 1600, 6400, 25600, 102400), 2),
+    Sweep("2 opposite classes, 5 arms", APART, "steps", (100, 400, 1600, 6400, 25600, 102400), 2),
 )
 
 
