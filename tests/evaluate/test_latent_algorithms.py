@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from dataclasses import replace
 
 import numpy as np
@@ -87,6 +88,23 @@ def test_fewer_users_than_classes_are_learned_as_so_many_classes():
     for name in ("lcb", "lcb-gibbs", "lcb-blocked"):
         recommender = served(ALGORITHMS[name].made_for(task, np.random.default_rng(0), {}), 10)
         assert [models.n_classes for models in recommender.versions] == [3, 5, 5]
+
+
+@pytest.mark.parametrize("name", ["gibbs", "blocked"])
+def test_a_chain_begins_at_the_classes_the_last_one_ended_with(monkeypatch, name):
+    sampler = importlib.import_module(f"lcb.learners.{name}")
+    starts, real = [], sampler.fit
+
+    def fit(stats, n_classes, *, start, **settings):
+        starts.append((stats, start))
+        return real(stats, n_classes, start=start, **settings)
+
+    monkeypatch.setattr(sampler, "fit", fit)
+    recommender = served(ALGORITHMS[f"lcb-{name}"].made_for(TASK, np.random.default_rng(0), {}), 101)
+    (_, first), (stats, second) = starts
+    assert first == "split"
+    np.testing.assert_array_equal(second, recommender.versions[0].posterior(stats).argmax(axis=1))
+    assert len(np.unique(second)) == 5
 
 
 # Past users

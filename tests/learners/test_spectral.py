@@ -282,7 +282,7 @@ def test_refusals_that_more_rows_may_mend_are_told_from_those_they_never_will(fo
 
 def test_many_users_of_three_rows_may_still_be_too_few_triples():
     user, x, reward, _ = small(n_users=8, n_steps=3)  # 24 rows, but 8 triples for 10 third moments
-    with pytest.raises(TooFewRows, match="three features span 8 of 10 .* too few users have"):
+    with pytest.raises(TooFewRows, match=r"three features span 8 of 10 .* too few users have"):
         fitted(user, x, reward, 2, "grouped")
 
 
