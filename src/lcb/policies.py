@@ -7,15 +7,21 @@ The paper's temperature is 1, nearly uniform when ||beta|| is about 1; it is a s
 Scores are (..., K) with arms last; so are the distributions.
 
 A bandit that knows nothing of classes takes any set of policies: a call from a context (K, d) to (N, K).
-`ClassPolicies(models)` is the set the paper means.
+`ClassPolicies(models)` is the set the paper means; `EnumeratedPolicies(contexts)` is every policy there can be, where
+the contexts can be listed.
 """
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lcb.errors import InputError
 from lcb.events import Floats
@@ -91,3 +97,82 @@ class ClassPolicies:
 
     def __call__(self, context: Floats) -> Floats:
         return self.policy(self.models.beta @ context.T)
+
+
+@dataclass(frozen=True, eq=False)
+class EnumeratedPolicies:
+    """Every map from the C contexts there can be to their arms: K^C policies, the first context's arm changing slowest.
+
+    This is the set of the paper's "EXP4.P enum-policies".  A context is recognised by its numbers, to the last bit.
+    More than `limit` policies are refused.  A call costs O(K^C K).
+
+    >>> first, second = np.array([[0.0], [1.0]]), np.array([[2.0], [3.0]])
+    >>> policies = EnumeratedPolicies([first, second])
+    >>> policies.n_policies
+    4
+    >>> policies(second)
+    array([[1., 0.],
+           [0., 1.],
+           [1., 0.],
+           [0., 1.]])
+    """
+
+    contexts: Sequence[Floats] = field(repr=False)
+    limit: int = 4096
+
+    def __post_init__(self) -> None:
+        if not len(self.contexts):
+            raise InputError("no contexts to enumerate; list those there can be, each an array (arms, features)")
+        for i, context in enumerate(self.contexts):
+            if np.ndim(context) != 2 or len(context) == 0 or not np.isfinite(context).all():
+                raise InputError(f"context {i} is no array (arms, features) of finite numbers with at least one arm")
+        if len(self._places) < len(self.contexts):
+            raise InputError("a context is listed more than once; list each once")
+        if math.fsum(map(math.log, self._n_arms)) > math.log(self.limit) + 1e-9:
+            raise InputError(
+                f"{len(self.contexts)} contexts ask for {in_words(self._n_arms)} policies, and the limit is "
+                f"{self.limit}; list fewer contexts, or learn classes instead"
+            )
+
+    @property
+    def n_policies(self) -> int:
+        return math.prod(self._n_arms)
+
+    def __call__(self, context: Floats) -> Floats:
+        place = self._places.get(_name(context))
+        if place is None:
+            raise InputError(
+                f"this context is none of the {len(self.contexts)} that were listed (a NaN is in none); "
+                "list every context there can be"
+            )
+        return np.eye(self._n_arms[place])[self._arms[place]]
+
+    @cached_property
+    def _n_arms(self) -> tuple[int, ...]:
+        return tuple(len(context) for context in self.contexts)
+
+    @cached_property
+    def _arms(self) -> tuple[NDArray[np.intp], ...]:
+        """By context, the arm each policy takes, (N,)."""
+        return np.unravel_index(np.arange(self.n_policies), self._n_arms)
+
+    @cached_property
+    def _places(self) -> dict[tuple[int, bytes], int]:
+        return {_name(context): i for i, context in enumerate(self.contexts)}
+
+
+def in_words(n_arms: Sequence[int]) -> str:
+    """The number of maps from contexts with these numbers of arms to arms.
+
+    >>> in_words([20] * 20), in_words([2, 3, 2])
+    ('20^20 (about 1e+26)', '2^2 * 3 (12)')
+    """
+    product = " * ".join(f"{k}^{times}" if times > 1 else f"{k}" for k, times in sorted(Counter(n_arms).items()))
+    digits = math.fsum(map(math.log10, n_arms))
+    return f"{product} ({math.prod(n_arms)})" if digits < 12 else f"{product} (about 1e+{round(digits)})"
+
+
+def _name(context: Floats) -> tuple[int, bytes]:
+    """What tells a context from all others: its shape and its numbers; 0 and -0 are the same number."""
+    numbers = np.asarray(context, np.float64) + 0.0
+    return len(numbers), numbers.tobytes()

@@ -8,6 +8,13 @@ import numpy as np
 import pytest
 
 from lcb.bandits.bandit import choose_uniformly, decided, serve, serve_step_by_step
+from lcb.bandits.coarse_fine import CoarseFineUCB
+from lcb.bandits.epoch_greedy import EpochGreedy
+from lcb.bandits.exp3 import EXP3
+from lcb.bandits.exp4 import EXP4
+from lcb.bandits.exp4p import EXP4P
+from lcb.bandits.iltcb import ILTCB
+from lcb.bandits.lints import LinTS
 from lcb.bandits.linucb import LinUCB
 from lcb.bandits.posterior_mean import PosteriorMean
 from lcb.bandits.thompson import GeneralizedThompson
@@ -15,7 +22,7 @@ from lcb.bandits.uniform import Uniform
 from lcb.errors import InputError
 from lcb.events import Decision
 from lcb.models import LatentModels
-from lcb.policies import Softmax
+from lcb.policies import ClassPolicies, Softmax
 
 D = 4
 MODELS = LatentModels(
@@ -39,6 +46,24 @@ BANDITS = {
     "linucb": LinUCB(D),
     "linucb-ridge": LinUCB(D, width=1.5, ridge=7.0),
     "uniform": Uniform(),
+    "exp4p": EXP4P(ClassPolicies(MODELS)),
+    "exp4p-p-min": EXP4P(
+        ClassPolicies(MODELS, Softmax(0.2)), (-1.0, 2.0), horizon=500, p_min=0.03, delta=0.01, eta=0.4
+    ),
+    "exp4": EXP4(ClassPolicies(MODELS)),
+    "exp4-gamma": EXP4(ClassPolicies(MODELS, Softmax(0.2)), (-1.0, 2.0), gamma=0.3, eta=0.4),
+    "exp3": EXP3(ClassPolicies(MODELS)),
+    "exp3-gamma": EXP3(ClassPolicies(MODELS, Softmax(0.2)), (-1.0, 2.0), gamma=0.3, eta=0.4),
+    "epoch-greedy": EpochGreedy(ClassPolicies(MODELS)),
+    "epoch-greedy-c": EpochGreedy(ClassPolicies(MODELS), c=4.0, reward_range=(-0.5, 1.5)),
+    "epoch-greedy-bound": EpochGreedy(ClassPolicies(MODELS, Softmax(0.1)), "bound", c=3.0),
+    "iltcb": ILTCB(ClassPolicies(MODELS)),
+    "iltcb-mu": ILTCB(ClassPolicies(MODELS), mu=0.01, n_kept=5, reward_range=(-1.0, 2.0)),
+    "iltcb-epoch": ILTCB(ClassPolicies(MODELS), delta=0.5, mu=0.05, epoch=3, n_kept=40),
+    "lints": LinTS(D),
+    "lints-points": LinTS(D, scale=1.5, ridge=7.0, n_points=64),
+    "coarse-fine": CoarseFineUCB(np.eye(D)[:, :2] + 0.1),
+    "coarse-fine-ridge": CoarseFineUCB(MODELS.beta.T, width=1.5, ridge=0.7, coarse_ridge=7.0),
 }
 
 
@@ -194,8 +219,15 @@ def test_a_million_rewards_leave_finite_numbers(bandit):
     x = contexts(rng, 1000).reshape(1, 1000, 6, D)
     rewards = rng.random((1, 1000, 6))
     state = bandit.start()[None]
-    for _ in range(1000):
-        state, arms = serve(bandit, state, x, rewards, rng)
+    if hasattr(bandit, "serve"):
+        for _ in range(1000):
+            state, arms = serve(bandit, state, x, rewards, rng)
+    else:  # a thousand decisions, a thousand times over
+        decisions = [bandit.choose(state[0], context, rng) for context in x[0]]
+        pairs, after = [(d, rewards[0, t, d.arm]) for t, d in enumerate(decisions)], state[0]
+        for decision, reward in pairs * 1000:
+            after = bandit.update(decided(bandit, after, decision), decision, reward)
+        state, arms = serve(bandit, after[None], x, rewards, rng)
     assert np.isfinite(state).all()
     assert ((arms >= 0) & (arms < 6)).all()
     decision = bandit.choose(state[0], x[0, 0], rng)

@@ -5,11 +5,16 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lcb.bandits.exp3 import EXP3
+from lcb.bandits.exp4p import EXP4P
+from lcb.bandits.lints import LinTS
 from lcb.bandits.linucb import LinUCB
 from lcb.bandits.thompson import GeneralizedThompson
 from lcb.bandits.uniform import Uniform
 from lcb.evaluate.world import paper_classes
 from lcb.learners import em
+from lcb.policies import ClassPolicies, Softmax
+from lcb.recommenders.cofine import CofineUCB
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.latent import FromRows, Latent
 from lcb.recommenders.pooled import Pooled
@@ -19,11 +24,16 @@ from lcb.stats import UserStats
 D = 4
 
 
-def latent(**settings):
+def latent(make_bandit=GeneralizedThompson, **settings):
     def learn(stats, rng, last):
         return em.fit(stats, 2, rng=rng, start=last, n_threads=1, tol=1e-3).models
 
-    return Latent(D, GeneralizedThompson, learn, rng=np.random.default_rng(0), **settings)
+    return Latent(D, make_bandit, learn, rng=np.random.default_rng(0), **settings)
+
+
+def past_users():
+    rng = np.random.default_rng(5)
+    return UserStats.from_rows(np.arange(60) % 10, rng.uniform(-0.5, 0.5, (60, D)), rng.random(60))
 
 
 def late_latent(**settings):
@@ -55,9 +65,22 @@ RECOMMENDERS = {
     "latent-given": lambda: Latent(
         D, GeneralizedThompson, rng=np.random.default_rng(0), models=paper_classes(n_features=D), retrain_every=None
     ),
+    "population-exp4p": lambda: Pooled(EXP4P(ClassPolicies(paper_classes(n_features=D)), horizon=66)),
+    "individual-exp4p": lambda: Individual(EXP4P(ClassPolicies(paper_classes(n_features=D)), p_min=0.02)),
+    "latent-exp3": lambda: latent(
+        lambda models: EXP3(ClassPolicies(models, Softmax(0.2)), gamma=0.3), n_warmup_users=4, n_uniform_steps=2
+    ),
     "latent-late": lambda: late_latent(n_warmup_users=3, retrain_every=2),
     "latent-rows": lambda: latent_from_rows(n_warmup_users=4, retrain_every=3),
-}
+    "lints-population": lambda: Pooled(LinTS(D, scale=0.3, ridge=2.0), state=LinTS(D, ridge=2.0).trained(past_users())),
+    "lints-individual": lambda: Individual(LinTS(D)),
+    "cofine": lambda: CofineUCB(D, 2, n_warmup_users=4, retrain_every=3),
+    "cofine-individual": lambda: CofineUCB(
+        D, 3, width=0.5, ridge=0.5, coarse_ridge=2.0, profile_ridge=0.3, n_warmup_users=3, warmup="individual",
+        warmup_bandit=LinUCB(D, 0.1), retrain_every=None,
+    ),
+    "cofine-history": lambda: CofineUCB(D, 2, history=past_users(), retrain_every=5),
+}  # fmt: skip
 
 
 @pytest.fixture(params=RECOMMENDERS, ids=list(RECOMMENDERS))

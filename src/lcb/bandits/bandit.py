@@ -20,9 +20,11 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lcb.errors import InputError
 from lcb.events import Decision, Floats
 
 Arms = NDArray[np.int64]
+_BELOW_ONE = 1 - 2.0**-53
 
 
 class Bandit(Protocol):
@@ -41,9 +43,24 @@ def decided(bandit: Bandit, state: Floats, decision: Decision) -> Floats:
 
 def choose_uniformly(bandit: Bandit, context: Floats, uniform: float) -> Decision:
     """Any arm, all alike, in place of `bandit.choose`; the reward goes to `bandit.update` as for its own decisions."""
-    decision = Decision.uniform(context, uniform)
-    advised = getattr(bandit, "advised", None)
-    return decision if advised is None else advised(decision, context)
+    return advised(bandit, Decision.uniform(context, uniform), context)
+
+
+def advised(bandit: Bandit, decision: Decision, context: Floats) -> Decision:
+    """A decision that was not the bandit's own, with what its `update` will need."""
+    note = getattr(bandit, "advised", None)
+    return decision if note is None else note(decision, context)
+
+
+def drawn(p: Floats, uniform: float) -> tuple[int, float]:
+    """A place drawn from `p` by one uniform number, and what is left of that number, uniform again."""
+    cumulative = p.cumsum()
+    wanted = uniform * cumulative[-1]
+    place = int(cumulative.searchsorted(wanted, side="right"))
+    if place == len(p):
+        raise InputError("the context or the state holds a NaN: nothing can be drawn; give finite features and rewards")
+    rest = (wanted - cumulative[place] + p[place]) / p[place]
+    return place, min(max(rest, 0.0), _BELOW_ONE)
 
 
 def serve(

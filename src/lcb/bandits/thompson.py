@@ -19,14 +19,13 @@ from typing import Literal
 
 import numpy as np
 
-from lcb.bandits.bandit import Arms
+from lcb.bandits.bandit import Arms, drawn
 from lcb.errors import InputError
 from lcb.events import Decision, Floats, check_reward, rescaled
 from lcb.models import LatentModels, squashed
 from lcb.policies import Greedy, Policy, Softmax
 
 LOSSES = ("likelihood", "gaussian", "square", "log")
-_BELOW_ONE = 1 - 2.0**-53
 
 
 @dataclass(frozen=True)
@@ -68,11 +67,11 @@ class GeneralizedThompson:
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
         weights, uniform = np.exp(state), rng.random()
         policies = self.policy(self.models.beta @ context.T)
-        h, rest = _draw(weights, rescaled(uniform, self.gamma) if self.gamma else uniform)
+        h, rest = drawn(weights, rescaled(uniform, self.gamma) if self.gamma else uniform)
         own = policies[h]
         arm = int(own.argmax())
         if own[arm] != 1:
-            arm = _draw(own, rest)[0]
+            arm = drawn(own, rest)[0]
         distribution = weights @ policies
         decision = Decision(arm, distribution[arm], context[arm], distribution)
         return decision.with_uniform(self.gamma, context, uniform) if self.gamma else decision
@@ -115,14 +114,3 @@ class GeneralizedThompson:
             self.eta, self.gamma, temperature,
         )  # fmt: skip
         return arms
-
-
-def _draw(p: Floats, uniform: float) -> tuple[int, float]:
-    """A place drawn from `p` by one uniform number, and what is left of that number, uniform again."""
-    cumulative = p.cumsum()
-    wanted = uniform * cumulative[-1]
-    place = int(cumulative.searchsorted(wanted, side="right"))
-    if place == len(p):
-        raise InputError("the context or the state holds a NaN: nothing can be drawn; give finite features and rewards")
-    rest = (wanted - cumulative[place] + p[place]) / p[place]
-    return place, min(max(rest, 0.0), _BELOW_ONE)

@@ -3,6 +3,7 @@
     heat_map(models)            the classes: a row each, a column per feature
     regret_by_users(curves)     regret per user as users come, with a band of +- 2 standard errors
     regret_by_steps(curves)     the same against the number of interactions per user
+    growth(panels, y_title)     what grows with a size, log-log, beside what a theory says of it
     bars(rows, x_title)         a comparison, the value printed at each bar
     grids(rows)                 what settings do to each algorithm's regret
     posterior_path(posterior)   how sure one can be of a new user's class, reward by reward
@@ -18,14 +19,17 @@ from lcb.charts.bars import bars
 from lcb.charts.classes import heat_map, posterior_path
 from lcb.charts.curve import Curve
 from lcb.charts.grids import grids
+from lcb.charts.growth import GrowthPanel, growth
 from lcb.charts.regret import regret_by_steps, regret_by_users
 from lcb.charts.sampler import traces
 from lcb.charts.save import require, save
 
 __all__ = [
     "Curve",
+    "GrowthPanel",
     "bars",
     "grids",
+    "growth",
     "heat_map",
     "posterior_path",
     "regret_by_steps",

@@ -38,7 +38,7 @@ def bars(
         ends = ends[0] - 0.14 * (ends[1] - ends[0]), ends[1]
     texts = [number(value, value) for value in values]
     data = inline(name=names, value=values, base=[ends[0] if log else 0.0] * len(rows), text=texts)
-    colours = [ALGORITHMS.get(plain(name), ("#6b8cae",))[0] for name in names]
+    colours = [_colour(plain(name)) for name in names]
     base = alt.Chart(data).encode(
         x=alt.X("value:Q", title=x_title, **axis_and_scale(ends, log)),
         y=alt.Y("name:N", sort=None, title=None),
@@ -54,3 +54,8 @@ def bars(
             text = base.transform_filter(side).mark_text(align=align, dx=dx, fontSize=12, **halo)
             layers.append(text.encode(text="text:N"))
     return dressed(alt.layer(*layers), title, width=420, height=alt.Step(28))
+
+
+def _colour(name: str) -> str:
+    """That of the algorithm or of its family, the name's first word."""
+    return ALGORITHMS.get(name, ALGORITHMS.get(name.split("-")[0], ("#6b8cae",)))[0]

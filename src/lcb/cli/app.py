@@ -10,6 +10,8 @@ from typer.main import get_command
 from lcb.cli.algorithms import algorithms
 from lcb.cli.compare_learners import compare_learners
 from lcb.cli.demo import demo
+from lcb.cli.evaluate import evaluate
+from lcb.cli.import_log import import_log
 from lcb.cli.learn import learn
 from lcb.cli.reproduce import reproduce
 from lcb.cli.show import show
@@ -25,8 +27,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (learn, compare_learners, show, simulate, algorithms, tune, reproduce, demo):
+for command in (learn, compare_learners, show, simulate, algorithms, tune, evaluate, reproduce, demo):
     app.command()(command)
+app.command("import")(import_log)
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # the parent of all; Typer exports this child only
 
 

@@ -81,10 +81,12 @@ def split_names(text: str | None) -> tuple[str, ...]:
 
 
 def algorithm_names(text: str | None, otherwise: tuple[str, ...]) -> tuple[str, ...]:
-    """`a,b,c` as names of algorithms, `all` as all there are."""
+    """`a,b,c` as names of algorithms, `all` as all that need nothing special."""
     from lcb.evaluate.algorithms import ALGORITHMS
 
-    return tuple(ALGORITHMS) if text == "all" else split_names(text) or otherwise
+    if text == "all":
+        return tuple(name for name, algorithm in ALGORITHMS.items() if not algorithm.needs)
+    return split_names(text) or otherwise
 
 
 def in_words(settings: Mapping[str, Any]) -> str:

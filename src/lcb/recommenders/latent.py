@@ -20,7 +20,7 @@ from typing import Literal
 
 import numpy as np
 
-from lcb.bandits.bandit import Arms, Bandit, choose_uniformly, decided, serve
+from lcb.bandits.bandit import Arms, Bandit, advised, choose_uniformly, decided, serve
 from lcb.bandits.linucb import LinUCB
 from lcb.clicks import EventLog, LogBuilder
 from lcb.errors import InputError
@@ -96,7 +96,7 @@ class Latent:
 
     @property
     def stats(self) -> UserStats:
-        """D, the statistics the next training will learn from."""
+        """D, the statistics the next training will learn from; kept where there is a learner."""
         return self._data.log().stats
 
     def version_of(self, user: Hashable) -> int | None:
@@ -137,13 +137,17 @@ class Latent:
         known.state = decided(bandit, known.state, decision)
         return decision
 
+    def advised(self, user: Hashable, decision: Decision, context: Floats) -> Decision:
+        known = self._known(user)
+        return advised(self.warmup.bandit if known.state is None else self._bandits[known.version], decision, context)
+
     def update(self, user: Hashable, decision: Decision, reward: float) -> None:
         known = self._known(user)
         if known.state is None:
             self.warmup.update(user, decision, reward)
         else:
             known.state = self._bandits[known.version].update(known.state, decision, reward)
-        if self.train_on == "all" or decision.at_random:
+        if self.learn is not None and (self.train_on == "all" or decision.at_random):
             self._data.add([user], np.array(decision.x, float)[None], np.array([reward], float))
 
     def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
@@ -172,6 +176,8 @@ class Latent:
             self._users.update(
                 (user, _User(version, n_steps, state)) for user, state in zip(users, states, strict=True)
             )
+        if self.learn is None:
+            return arms
         n_kept = n_steps if self.train_on == "all" else min(self.n_uniform_steps, n_steps)
         kept = arms[:, :n_kept, None]
         taken = np.take_along_axis(contexts[:, :n_kept], kept[..., None], axis=2)[:, :, 0]

@@ -6,7 +6,6 @@ import csv
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -23,7 +22,7 @@ from lcb.storage._diagnose import (
     json_batch,
     json_record,
     json_schema,
-    one_line,
+    naming,
     open_text,
 )
 from lcb.storage._header import Header
@@ -53,7 +52,7 @@ def open_table(path: str, columns: Sequence[str], user_columns: Sequence[str]) -
         raise InputError(f"{path} {what}; give the path of one event table")
     if os.path.getsize(path) == 0:
         raise InputError(f"{path} is empty; give a table with at least one event")
-    with _named(path):
+    with naming(path):
         return opener(path, columns, user_columns)
 
 
@@ -69,18 +68,8 @@ def _needed(arm: Sequence[str], user: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(("user", "reward", *arm, *user)))
 
 
-@contextmanager
-def _named(path: str) -> Iterator[None]:
-    """Turn what the reading library raises into one line that names the file."""
-    try:
-        yield
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        remedy = "write or download it again, or check its permissions"
-        raise InputError(one_line(f"{path} could not be read ({error}); {remedy}")) from None
-
-
 def _named_batches(path: str, batches: Iterable[Any]) -> Iterator[Any]:
-    with _named(path):
+    with naming(path):
         yield from batches
 
 
@@ -88,7 +77,7 @@ def _named_batches(path: str, batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _open_parquet(path: str, columns: Sequence[str], user_columns: Sequence[str]) -> Table:
-    file = pq.ParquetFile(path, buffer_size=1 << 20, page_checksum_verification=True)
+    file = pq.ParquetFile(path, buffer_size=1 << 20, page_checksum_verification=True, pre_buffer=False)
     types = {field.name: _value_type(field.type) for field in file.schema_arrow}
     header = Header(
         path,
@@ -189,7 +178,7 @@ def _looks_numeric(cell: str) -> bool:
 
 
 def _open_json_lines(path: str, columns: Sequence[str], user_columns: Sequence[str]) -> Table:
-    blocks = _blocks(path)
+    blocks = json_blocks(path)
     block = next(blocks, b"")
     if not block:
         raise InputError(f"{path} has no rows; give a table with at least one event")
@@ -220,7 +209,7 @@ def _json_batches(path: str, blocks: Iterable[bytes], schema: Any) -> Iterator[A
         row += batch.num_rows
 
 
-def _blocks(path: str) -> Iterator[bytes]:
+def json_blocks(path: str) -> Iterator[bytes]:
     """Whole lines but the blank ones, megabytes at a time; a line too long to be an event comes cut off."""
     rest = b""
     with pa.input_stream(path) as stream:

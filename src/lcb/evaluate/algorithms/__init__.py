@@ -9,12 +9,15 @@ from typing import Any
 
 from lcb.errors import InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Settings, Task, Value
+from lcb.evaluate.algorithms.explorers import EXPLORERS
 from lcb.evaluate.algorithms.latent import LATENT
 from lcb.evaluate.algorithms.linear import LINEAR
+from lcb.evaluate.algorithms.policy_sets import POLICY_SETS
 
 __all__ = ["ALGORITHMS", "PAPERS", "Algorithm", "Settings", "Task", "algorithms_named", "tuned_settings"]
 
-ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (*LATENT, *LINEAR)}
+_FAMILIES = (*LATENT, *POLICY_SETS, *EXPLORERS, *LINEAR)
+ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in _FAMILIES}
 PAPERS = ("lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "linucb-population", "linucb-individual", "random")
 
 _LARGEST = 1e300  # of a setting

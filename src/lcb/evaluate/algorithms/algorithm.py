@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+from lcb.clicks import EventLog
+from lcb.events import Floats
 from lcb.models import LatentModels
 from lcb.recommenders.recommender import Recommender
 from lcb.stats import UserStats
@@ -27,9 +29,18 @@ class Task:
     reward_range: tuple[float, float]
     n_warmup_users: int = 50
     retrain_every: int = 50
-    history: UserStats | None = field(default=None, repr=False)  # of past users, to be trained on before the first
+    history: EventLog | None = field(default=None, repr=False)  # of past users, to be trained on before the first
     truth: LatentModels | None = field(default=None, repr=False)  # the true classes, for those that are given them
-    keep_learning: bool = False  # with a history: relearn the classes every `retrain_every` users even so
+    contexts: Sequence[Floats] | None = field(default=None, repr=False)  # all there can be, where they can be listed
+
+    @property
+    def past(self) -> UserStats | None:
+        """The statistics of past users."""
+        return None if self.history is None else self.history.stats
+
+
+def _nothing_to_note(task: Task, **settings: Value) -> str | None:
+    return None
 
 
 @dataclass(frozen=True)
@@ -37,6 +48,7 @@ class Algorithm:
     """`build(task, rng, **settings)` makes a new recommender; `grid` names the settings and the values tried for each.
 
     The values used in experiments are the tuned ones; `grid`'s first values are the defaults before any tuning.
+    `note(task, **settings)` says in words what a reader of its numbers must know, if anything.
     """
 
     name: str
@@ -45,6 +57,8 @@ class Algorithm:
     cost: str  # of one decision
     build: Callable[..., Recommender] = field(repr=False)
     grid: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    note: Callable[..., str | None] = field(default=_nothing_to_note, repr=False)
+    needs: str = ""  # what not every task has; without it `build` raises an InputError
 
     @property
     def defaults(self) -> dict[str, Value]:
@@ -52,3 +66,6 @@ class Algorithm:
 
     def made_for(self, task: Task, rng: np.random.Generator, settings: Settings) -> Recommender:
         return self.build(task, rng, **{**self.defaults, **settings})
+
+    def note_for(self, task: Task, settings: Settings) -> str | None:
+        return self.note(task, **{**self.defaults, **settings})

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -10,14 +12,13 @@ from lcb.bandits.bandit import Bandit
 from lcb.bandits.linucb import LinUCB
 from lcb.bandits.posterior_mean import PosteriorMean
 from lcb.bandits.thompson import GeneralizedThompson
-from lcb.errors import InputError
+from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
 from lcb.evaluate.algorithms.learning import learn_by_em, learn_by_sampling, learn_by_spectral
-from lcb.learners import blocked, gibbs
-from lcb.models import LatentModels
+from lcb.learners import Learner, blocked, fit, gibbs
+from lcb.models import LatentModels, Likelihood
 from lcb.recommenders.latent import FromRows, Latent, Learn
 from lcb.recommenders.recommender import Recommender
-from lcb.stats import UserStats
 
 _WARMUP_WIDTH = 0.25  # of phase 1's LinUCB; anything between .1 and .5 gives nearly the same regret
 PAPER, OURS = "Zhou & Brunskill 2016", "ours"
@@ -25,49 +26,46 @@ MakeBandit = Callable[..., Bandit]  # (models, task, **settings)
 
 
 def learned(
-    make_bandit: MakeBandit, make_learn: Callable[[Task], Learn | FromRows] = learn_by_em
+    make_bandit: MakeBandit, make_learn: Callable[[Task], Learn | FromRows] = learn_by_em, learner: Learner = "em"
 ) -> Callable[..., Recommender]:
     """Algorithm 1: `make_bandit(models, task, **settings)` over the classes that `make_learn(task)` learns.
 
-    Past users, where the task has them, are learned from at the start and take the place of phase 1; these classes
-    stay, unless the task says to keep learning: then from the past users and the new ones together.
+    Past users, where the task has them, are learned from at the start by `learner` and take the place of phase 1; their
+    classes stay.
     """
 
     def build(task: Task, rng: np.random.Generator, **settings: Value) -> Recommender:
-        learn, models = make_learn(task), None
-        retrain_every: int | None = task.retrain_every
+        def make(models: LatentModels) -> Bandit:
+            return make_bandit(models, task, **settings)
+
         if task.history is not None:
-            learn = _with_history(learn, task.history)
-            models = learn(_nobody(task.history), rng, None)
-            retrain_every = task.retrain_every if task.keep_learning else None
+            models = learned_before(task, rng, learner)
+            return Latent(task.n_features, make, rng=rng, models=models, retrain_every=None)
         return Latent(
             task.n_features,
-            lambda models: make_bandit(models, task, **settings),
-            learn,
+            make,
+            make_learn(task),
             rng=rng,
             n_warmup_users=task.n_warmup_users,
-            retrain_every=retrain_every,
+            retrain_every=task.retrain_every,
             warmup_bandit=LinUCB(task.n_features, width=_WARMUP_WIDTH),
-            models=models,
         )
 
     return build
 
 
-def _with_history(learn: Learn | FromRows, history: UserStats) -> Learn:
-    """A learner that has the past users before it with those it is given."""
-    if isinstance(learn, FromRows):
-        raise InputError("this algorithm learns from rows, and of past users there are statistics only; leave it out")
-
-    def learn_from_both(stats: UserStats, rng: np.random.Generator, last: LatentModels | None) -> LatentModels | None:
-        packed = np.hstack([history.packed, stats.packed])
-        return learn(UserStats(packed, history.n_features, features=history.features), rng, last)
-
-    return learn_from_both
-
-
-def _nobody(like: UserStats) -> UserStats:
-    return UserStats(like.packed[:, :0], like.n_features)
+def learned_before(
+    task: Task, rng: np.random.Generator, learner: Learner = "em", likelihood: Likelihood | None = None
+) -> LatentModels:
+    """The classes of past users."""
+    assert task.history is not None
+    settings: dict[str, Any] = {"n_chains": 1} if learner in ("gibbs", "blocked") else {}
+    n_classes = min(task.n_classes, task.history.n_users)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return fit(
+            task.history, n_classes, rng=rng, learner=learner, likelihood=likelihood, n_threads=1, **settings
+        ).models
 
 
 def given(make_bandit: MakeBandit) -> Callable[..., Recommender]:
@@ -114,7 +112,7 @@ def _published_spectral(task: Task, rng: np.random.Generator, penalty: float, **
     def learn(task: Task) -> FromRows:
         return learn_by_spectral(task, "pooled", penalty=penalty, centred=False, matching=False)
 
-    return learned(_thompson, learn)(task, rng, **settings)
+    return learned(_thompson, learn, "spectral")(task, rng, **settings)
 
 
 _THOMPSON = {"eta": (1.0, 0.25, 0.5, 2.0, 4.0, 8.0), "gamma": (0.0, 0.01, 0.05)}
@@ -133,11 +131,11 @@ LATENT = (
     Algorithm("lcb-gt-mean", "the true classes given, the arm best on average", OURS, "N d + K d", given(_mean)),
     Algorithm(
         "lcb-gibbs", "classes learned by collapsed Gibbs sampling, Thompson over them", PAPER, "N K d",
-        learned(_thompson, _by_gibbs), _THOMPSON,
+        learned(_thompson, _by_gibbs, "gibbs"), _THOMPSON,
     ),
     Algorithm(
         "lcb-blocked", "classes learned by blocked Gibbs sampling, Thompson over them", OURS, "N K d",
-        learned(_thompson, _by_blocked), _THOMPSON,
+        learned(_thompson, _by_blocked, "blocked"), _THOMPSON,
     ),
     Algorithm(
         "lcb-spectral", "classes learned by Spectral Experts as published, Thompson over them", PAPER, "N K d",
@@ -145,6 +143,6 @@ LATENT = (
     ),
     Algorithm(
         "lcb-spectral-grouped", "the same from products of one user's rewards, Thompson over them", OURS, "N K d",
-        learned(_thompson, _by_grouped_moments), _THOMPSON,
+        learned(_thompson, _by_grouped_moments, "spectral"), _THOMPSON,
     ),
 )  # fmt: skip

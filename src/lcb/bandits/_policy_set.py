@@ -1,0 +1,90 @@
+"""What the bandits that explore a set of policies share: the doors they check, and advice on many contexts at once."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+
+from lcb.bandits.bandit import Arms
+from lcb.errors import InputError
+from lcb.events import Decision, Floats
+from lcb.policies import ClassPolicies, Policies
+
+_MOST_NUMBERS = 1 << 20  # of advice held at once, 8 MB
+
+
+def check_set(policies: Policies, reward_range: tuple[float, float]) -> None:
+    """Refuse a set without policies, and a range that is none."""
+    if policies.n_policies < 1:
+        raise InputError(f"n_policies={policies.n_policies}; there must be at least 1 policy to follow")
+    low, high = reward_range
+    if not (math.isfinite(low) and math.isfinite(high) and low < high):
+        raise InputError(f"reward_range=({low:g}, {high:g}); give the lowest and the highest reward there can be")
+
+
+def advice_on(policies: Policies, context: Floats) -> Floats:
+    """What every policy gives to every arm, (N, K)."""
+    if len(context) == 0:
+        raise InputError("the context has no arms; offer at least one")
+    return _checked(policies(context))
+
+
+def advice_of(decision: Decision, size: int, name: str) -> Floats:
+    """What was noted on a decision when it was made."""
+    if decision.advice is None or len(decision.advice) != size:
+        raise InputError(
+            f"the decision carries no advice of {size} numbers, which {name} learns from; "
+            "decide by this bandit's `choose`, or by `choose_uniformly`"
+        )
+    return decision.advice
+
+
+def scaled(reward: float, reward_range: tuple[float, float], name: str) -> float:
+    """The reward as a share of the declared range, in [0, 1]."""
+    low, high = reward_range
+    if not low <= reward <= high:
+        raise InputError(
+            f"reward {reward:g} is outside the declared range [{low:g}, {high:g}] that {name} needs; "
+            "declare the range of your rewards (reward_range)"
+        )
+    return (reward - low) / (high - low)
+
+
+def drawn(p: Floats, uniform: float) -> int:
+    """An arm drawn from `p` by one uniform number."""
+    cumulative = p.cumsum()
+    return int(cumulative.searchsorted(uniform * cumulative[-1], side="right"))
+
+
+def advice_in_parts(policies: Policies, contexts: Floats) -> Iterator[tuple[int, Floats]]:
+    """First step and advice (B, steps, N, K) of as many steps at a time as memory should hold."""
+    n_users, n_steps, n_arms, _ = contexts.shape
+    if n_arms == 0:
+        raise InputError("the contexts have no arms; offer at least one")
+    part = max(1, _MOST_NUMBERS // max(1, n_users * policies.n_policies * n_arms))
+    for start in range(0, n_steps, part):
+        yield start, _checked(_advice_on_all(policies, contexts[:, start : start + part]))
+
+
+def _advice_on_all(policies: Policies, contexts: Floats) -> Floats:
+    if isinstance(policies, ClassPolicies):
+        return policies.policy(policies.models.beta @ contexts.mT)
+    flat = contexts.reshape(-1, *contexts.shape[2:])
+    advice = np.array([policies(context) for context in flat], np.float64)
+    return advice.reshape(*contexts.shape[:2], *advice.shape[1:])
+
+
+def _checked(advice: Floats) -> Floats:
+    if math.isnan(np.add.reduce(advice, None)):
+        raise InputError("the policies' advice holds a NaN; give finite features")
+    return advice
+
+
+def check_taken(rewards: Floats, arms: Arms, reward_range: tuple[float, float], name: str) -> None:
+    """As `scaled`, for the rewards (B, T, K) of the arms taken (B, T)."""
+    taken = np.take_along_axis(rewards, arms[..., None], axis=2)
+    outside = ~((taken >= reward_range[0]) & (taken <= reward_range[1]))
+    if outside.any():
+        scaled(float(taken[outside][0]), reward_range, name)

@@ -1,0 +1,98 @@
+"""What grows with a size, in log-log panels: measured points with intervals, and dashed what a theory says of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lcb.charts.axes import axis_and_scale, axis_ends, ladder
+from lcb.charts.curve import Curve
+from lcb.charts.labels import apart, check_names, end_labels
+from lcb.charts.style import dressed, inline, line_styles, load_altair
+from lcb.errors import InputError
+
+if TYPE_CHECKING:
+    import altair as alt
+
+_WIDTH, _HEIGHT = 440, 240
+_MOST_TICKS = 6
+
+
+@dataclass(frozen=True, eq=False)
+class GrowthPanel:
+    """Curves, what a theory says of each (a value per place, of any scale), and a word on each for its label."""
+
+    title: str
+    x_title: str
+    curves: Sequence[Curve]
+    theory: Sequence[Sequence[float]]
+    texts: Sequence[str]
+
+    def __post_init__(self) -> None:
+        check_names([curve.algorithm for curve in self.curves], "curves")
+        n_curves, n_theory, n_texts = len(self.curves), len(self.theory), len(self.texts)
+        if n_theory != n_curves or n_texts != n_curves:
+            raise InputError(f"{n_curves} curves, {n_theory} of a theory, {n_texts} texts; send as many of each")
+        for curve, growth in zip(self.curves, self.theory, strict=True):
+            if len(growth) != len(curve.at):
+                raise InputError(
+                    f"{len(growth)} values of a theory for the {len(curve.at)} places of {curve.algorithm}"
+                )
+            if not (np.array([*curve.at, *curve.mean, *growth]) > 0).all():
+                raise InputError(f"a value of {curve.algorithm} is not above 0, and log axes have no place for it")
+
+
+def growth(panels: Sequence[GrowthPanel], y_title: str, title: str | None = None) -> alt.VConcatChart:
+    """Panels below each other, each with its own axes; a theory's line starts at the first measured point."""
+    alt = load_altair()
+    if not panels:
+        raise InputError("there are no panels to draw; send at least one")
+    drawn = [_panel(alt, panel, y_title) for panel in panels]
+    note = "dashed: growth of the bound, from the first point; bars of ± 2 standard errors"
+    return dressed(alt.vconcat(*drawn, spacing=24), title, note)
+
+
+def _panel(alt: Any, panel: GrowthPanel, y_title: str) -> Any:
+    names = [curve.algorithm for curve in panel.curves]
+    series = ([curve.at, curve.mean, curve.se] for curve in panel.curves)
+    at, mean, se = np.concatenate([np.asarray(column, dtype=np.float64) for column in series], axis=1)
+    scaled = [
+        np.asarray(said, np.float64) * curve.mean[0] / said[0]
+        for curve, said in zip(panel.curves, panel.theory, strict=True)
+    ]
+    half = 2 * np.nan_to_num(se)
+    ends = axis_ends(np.concatenate([mean, mean + half, *scaled]), log=True)
+    low = np.maximum(mean - half, ends[0])  # a log axis has no room for a bar that reaches 0
+    owner = np.repeat(names, [len(curve.at) for curve in panel.curves])
+    colour = alt.Color("name:N", legend=None).scale(domain=names, range=line_styles(names)[0])
+    x_ends = (float(at.min()), float(at.max()))
+    x = alt.X("at:Q", title=panel.x_title, **_size_axis(alt, at))
+    y = {"title": y_title, **axis_and_scale(ends, log=True)}
+    base = alt.Chart(inline(name=owner, at=at, mean=mean, low=low, high=mean + half)).encode(x=x, color=colour)
+    said = alt.Chart(inline(name=owner, at=at, said=np.concatenate(scaled))).encode(x=x, color=colour)
+    layers = [
+        said.mark_line(strokeWidth=1.5, strokeDash=[5, 4]).encode(y=alt.Y("said:Q", **y)),
+        base.mark_line(strokeWidth=2).encode(y=alt.Y("mean:Q", **y)),
+        base.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q", **y), y2="high:Q"),
+        base.mark_point(filled=True, size=40, opacity=1).encode(
+            y=alt.Y("mean:Q", **y), tooltip=["name:N", "at:Q", "mean:Q"]
+        ),
+    ]
+    last = np.array([curve.mean[-1] for curve in panel.curves], dtype=np.float64)
+    texts = [f"{name} · {text}" for name, text in zip(names, panel.texts, strict=True)]
+    labels = {"name": names, "text": texts, "value": last, "place": apart(last, ends, True, _HEIGHT)}
+    pixel = float(np.log(x_ends[1] / x_ends[0])) / _WIDTH
+    layers += end_labels(pixel, colour, [float(curve.at[-1]) for curve in panel.curves], log=True, **labels)
+    title = {"text": panel.title, "fontSize": 12, "fontWeight": "normal"}
+    return alt.layer(*layers).properties(width=_WIDTH, height=_HEIGHT, title=title)
+
+
+def _size_axis(alt: Any, at: Any) -> dict[str, Any]:
+    """A log axis with a tick at every size measured, or at round numbers where these are many."""
+    sizes = np.unique(at).tolist()
+    ticks = sizes if len(sizes) <= _MOST_TICKS else [n for n in ladder(sizes[0], sizes[-1]) if f"{n:e}".startswith("1")]
+    scale = alt.Scale(type="log", domain=[sizes[0], sizes[-1]], nice=False)
+    return {"scale": scale, "axis": alt.Axis(values=ticks, format=",~r", grid=False)}

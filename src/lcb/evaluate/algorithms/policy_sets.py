@@ -1,0 +1,160 @@
+"""The EXP family: over the learned classes, over a set of policies given beforehand, over all policies there are.
+
+The names that end in `-theory` take the publications' own settings, the others have a grid to be tuned on.  The set
+given beforehand is the true classes' policies, the most favourable there is; where nobody knows the truth, those of
+classes learned from past users.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from lcb.bandits.exp3 import EXP3
+from lcb.bandits.exp4 import EXP4
+from lcb.bandits.exp4p import EXP4P
+from lcb.errors import InputError
+from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
+from lcb.evaluate.algorithms.latent import learned, learned_before, true_classes
+from lcb.evaluate.world import given_classes
+from lcb.models import LatentModels
+from lcb.policies import ClassPolicies, EnumeratedPolicies, Greedy, Softmax, in_words
+from lcb.recommenders.individual import Individual
+from lcb.recommenders.pooled import Pooled
+from lcb.recommenders.recommender import Recommender
+
+_AUER, _BEYGELZIMER = "Auer et al. 2002", "Beygelzimer et al. 2011"
+_THEORY = "theory"  # a setting's value: as its publication has it
+_RATES: dict[str, tuple[Value, ...]] = {"eta": (0.2, 0.05, 0.5, _THEORY), "temperature": (0.0, 0.05, 0.1, 1.0)}
+_P_MIN: dict[str, tuple[Value, ...]] = {"p_min": (0.0005, 0.002, 0.01, _THEORY), **_RATES}
+_GAMMA: dict[str, tuple[Value, ...]] = {"gamma": (0.002, 0.05, 0.2, _THEORY), **_RATES}
+
+
+def _exp4p(
+    models: LatentModels, task: Task, p_min: Value = _THEORY, eta: Value = _THEORY, temperature: float = 0.0
+) -> EXP4P:
+    policies = _policies(models, temperature)
+    return EXP4P(policies, task.reward_range, task.n_steps, p_min=_tuned(p_min), eta=_tuned(eta))
+
+
+def _exp4p_for_all(models: LatentModels, task: Task, **settings: Any) -> EXP4P:
+    """Over all users' steps as if they were one user's."""
+    return _exp4p(models, replace(task, n_steps=task.n_users * task.n_steps), **settings)
+
+
+def _exp4(
+    models: LatentModels, task: Task, gamma: Value = _THEORY, eta: Value = _THEORY, temperature: float = 0.0
+) -> EXP4:
+    return EXP4(_policies(models, temperature), task.reward_range, task.n_steps, _tuned(gamma), _tuned(eta))
+
+
+def _exp3(
+    models: LatentModels, task: Task, gamma: Value = _THEORY, eta: Value = _THEORY, temperature: float = 0.0
+) -> EXP3:
+    return EXP3(_policies(models, temperature), task.reward_range, task.n_steps, _tuned(gamma), _tuned(eta))
+
+
+def _policies(models: LatentModels, temperature: float) -> ClassPolicies:
+    return ClassPolicies(models, Softmax(temperature) if temperature else Greedy())
+
+
+def _tuned(value: Value) -> float | None:
+    """None stands for the theory's own."""
+    if value == _THEORY:
+        return None
+    if isinstance(value, str):
+        raise InputError(f"setting {value!r}; it is a number, or {_THEORY!r} for the publication's own")
+    return float(value)
+
+
+def _classes(task: Task, rng: np.random.Generator) -> LatentModels:
+    """The classes whose policies are given beforehand."""
+    if task.truth is None and task.history is not None:
+        return learned_before(task, rng)
+    return true_classes(task)
+
+
+def _population(task: Task, rng: np.random.Generator, **settings: Value) -> Recommender:
+    return Pooled(_exp4p_for_all(_classes(task, rng), task, **settings))
+
+
+def _individual(task: Task, rng: np.random.Generator, **settings: Any) -> Recommender:
+    return Individual(_exp4p(_classes(task, rng), task, **settings))
+
+
+def _enumerated(task: Task, rng: np.random.Generator) -> Recommender:
+    return Individual(_over_all_policies(task))
+
+
+def _over_all_policies(task: Task) -> EXP4P:
+    if task.contexts is None:
+        would_need = in_words([task.n_arms] * task.n_steps)
+        raise InputError(
+            "exp4p-enum follows every map from contexts to arms, and the contexts of this task cannot be listed: "
+            f"the {task.n_steps} that a single user meets would already need {would_need} policies; leave it out"
+        )
+    return EXP4P(EnumeratedPolicies(task.contexts), task.reward_range, task.n_steps)
+
+
+def _note(make_bandit: Callable[..., EXP3 | EXP4 | EXP4P]) -> Callable[..., str | None]:
+    """What a bandit over as many classes as the task has would note."""
+
+    def note(task: Task, **settings: Value) -> str | None:
+        some_classes = given_classes(np.zeros((task.n_classes, task.n_features)))
+        return make_bandit(some_classes, task, **settings).note(task.n_arms)
+
+    return note
+
+
+def _note_on_enumerated(task: Task) -> str | None:
+    return _over_all_policies(task).note(task.n_arms)
+
+
+POLICY_SETS = (
+    Algorithm(
+        "lcb-exp4p", "classes learned by EM, EXP4.P over them", _BEYGELZIMER, "N K d",
+        learned(_exp4p), _P_MIN, _note(_exp4p),
+    ),
+    Algorithm(
+        "lcb-exp4p-theory", "classes learned by EM, EXP4.P over them, p_min as published", _BEYGELZIMER, "N K d",
+        learned(_exp4p), note=_note(_exp4p),
+    ),
+    Algorithm(
+        "lcb-exp4", "classes learned by EM, EXP4 over them", _AUER, "N K d", learned(_exp4), _GAMMA, _note(_exp4)
+    ),
+    Algorithm(
+        "lcb-exp4-theory", "classes learned by EM, EXP4 over them, gamma as published", _AUER, "N K d",
+        learned(_exp4), note=_note(_exp4),
+    ),
+    Algorithm(
+        "lcb-exp3", "classes learned by EM, EXP3 over them as its arms", _AUER, "N K d",
+        learned(_exp3), _GAMMA, _note(_exp3),
+    ),
+    Algorithm(
+        "lcb-exp3-theory", "classes learned by EM, EXP3 over them as its arms, gamma as published", _AUER, "N K d",
+        learned(_exp3), note=_note(_exp3),
+    ),
+    Algorithm(
+        "exp4p-population", "one EXP4.P for all users over the true classes' policies", _BEYGELZIMER, "N K d",
+        _population, _P_MIN, _note(_exp4p_for_all),
+    ),
+    Algorithm(
+        "exp4p-population-theory", "the same, p_min as published", _BEYGELZIMER, "N K d",
+        _population, note=_note(_exp4p_for_all),
+    ),
+    Algorithm(
+        "exp4p-individual", "one EXP4.P per user over the true classes' policies", _BEYGELZIMER, "N K d",
+        _individual, _P_MIN, _note(_exp4p),
+    ),
+    Algorithm(
+        "exp4p-individual-theory", "the same, p_min as published", _BEYGELZIMER, "N K d",
+        _individual, note=_note(_exp4p),
+    ),
+    Algorithm(
+        "exp4p-enum", "one EXP4.P per user over every map from contexts to arms", _BEYGELZIMER, "K^C K",
+        _enumerated, note=_note_on_enumerated, needs="contexts that can be listed",
+    ),
+)  # fmt: skip

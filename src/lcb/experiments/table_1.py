@@ -1,0 +1,132 @@
+"""Table 1: the expected regret bounds of LCB and its baselines, as numbers.
+
+The sizes are those of the paper's simulation unless others are given.  Constants inside O(.) are read as 1, so a number
+says how a bound grows, not what an algorithm loses: several exceed the number of interactions, which no regret of
+rewards in [0, 1] can.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lcb import charts
+from lcb.evaluate.world import paper_classes
+from lcb.progress import Progress, silent
+from lcb.theory import (
+    TABLE_1,
+    Bound,
+    Phases,
+    Schedule,
+    Sizes,
+    schedule_1,
+    schedule_2,
+    smallest_gap,
+    theorem_1,
+    theorem_1_margin,
+    theorem_2,
+)
+
+N_USERS, N_WARMUP_USERS, STEPS_PER_USER, N_ARMS = 1000, 50, 20, 20
+_SHORT = {
+    "best policy in pre-defined policy set": "best given policy",
+    "best average policy of all users": "best average policy",
+    "true policy of each user": "each user's true policy",
+}
+
+
+@dataclass(frozen=True)
+class Table:
+    sizes: Sizes
+    rows: tuple[tuple[Bound, float], ...]
+
+
+def paper_sizes() -> Sizes:
+    """1000 users of 20 steps, the first 50 in phase 1; contexts are continuous, so there is no end of them."""
+    classes = paper_classes()
+    return Sizes.of_equal_users(
+        n_users=N_USERS - N_WARMUP_USERS, n_warmup_users=N_WARMUP_USERS, steps_per_user=STEPS_PER_USER, n_arms=N_ARMS,
+        n_classes=classes.n_classes, n_features=classes.n_features, gap=smallest_gap(classes),
+    )  # fmt: skip
+
+
+def run(n_runs: int = 1, seed: int = 0, progress: Progress = silent, sizes: Sizes | None = None) -> Table:
+    """The eight rows at these sizes; nothing is random."""
+    sizes = paper_sizes() if sizes is None else sizes
+    return Table(sizes, tuple((bound, bound.growth(sizes)) for bound in TABLE_1))
+
+
+def draw(table: Table) -> Any:
+    """The finite rows that are above 0, on a log axis, with the number of interactions as a rule."""
+    drawn = [(bound.algorithm, value) for bound, value in table.rows if 0 < value < math.inf]
+    title, x_title = "Regret bounds of Table 1, constants read as 1", "growth of the bound (dashed: interactions, T~)"
+    return charts.bars(drawn, x_title, title=title, reference=float(table.sizes.all_steps), log=True)
+
+
+def to_json(table: Table) -> dict[str, Any]:
+    sizes = table.sizes
+    return {
+        "sizes": {**sizes.to_json(), "all_users": sizes.all_users, "all_steps": sizes.all_steps},
+        "rows": [
+            {
+                "algorithm": bound.algorithm, "growth": None if math.isinf(value) else value, "formula": bound.formula,
+                "against": bound.against, "type": bound.type, "notes": list(bound.notes),
+            }
+            for bound, value in table.rows
+        ],
+        "theorems": [
+            {
+                "theorem": theorem, "bandit": plan.bandit, "phase_1": phases.phase_1, "phase_2": phases.phase_2,
+                "margin": None if margin is None or math.isinf(margin) else margin,
+                "schedule": {**plan.settings(), "applied": plan.applied},
+            }
+            for theorem, plan, phases, margin in _theorems(sizes)
+        ],
+    }  # fmt: skip
+
+
+def summary(table: Table) -> list[str]:
+    sizes = table.sizes
+    contexts, gap = ("infinite" if math.isinf(x) else f"{x:,.4g}" for x in (sizes.n_contexts, sizes.gap))
+    lines = [
+        f"J = {sizes.n_warmup_users:,}  U = {sizes.n_users:,}  S = {sizes.n_warmup_steps:,}  T = {sizes.n_steps:,}  "
+        f"L = {sizes.longest:,}  K = {sizes.n_arms:,}  N = {sizes.n_classes:,}  d = {sizes.n_features:,}  "
+        f"C = {contexts}  gap = {gap}",
+        f"constants read as 1; a regret above T~ = {sizes.all_steps:,} cannot be",
+    ]
+    notes: list[str] = []
+    for kind in ("problem-independent", "problem-dependent"):
+        lines += ["", f"{kind + ' regret':28} {'growth':>12}  against"]
+        for bound, value in table.rows:
+            if bound.type != kind:
+                continue
+            notes += bound.notes
+            marks = "".join(f" [{len(notes) - len(bound.notes) + i}]" for i in range(1, len(bound.notes) + 1))
+            growth = "infinite" if math.isinf(value) else f"{value:,.0f}"
+            lines += [f"{bound.algorithm + marks:28} {growth:>12}  {_SHORT[bound.against]:24} {bound.formula}"]
+    lines += ["", *(f"[{i}] {note}" for i, note in enumerate(notes, start=1)), "", *_theorem_lines(sizes)]
+    return lines
+
+
+def _theorems(sizes: Sizes) -> Sequence[tuple[int, Schedule, Phases, float | None]]:
+    """Each theorem with each of its bandits: what it sets, its phases, and the margin of its condition."""
+    steps, needed = sizes.longest, sizes.n_classes
+    return (
+        (1, schedule_1(steps, None, needed, "exp4p"), theorem_1(sizes, "exp4p"), theorem_1_margin(sizes, "exp4p")),
+        (1, schedule_1(steps, None, needed, "exp3"), theorem_1(sizes, "exp3"), theorem_1_margin(sizes, "exp3")),
+        (2, schedule_2(steps, needed), theorem_2(sizes), None),
+    )
+
+
+def _theorem_lines(sizes: Sizes) -> list[str]:
+    lines = [f"{'theorem':28} {'phase 1':>12} {'phase 2':>12}  what it sets"]
+    for theorem, plan, phases, margin in _theorems(sizes):
+        name = f"Theorem {theorem}, {plan.bandit}"
+        sets = f"tau = {plan.n_uniform_steps}, {plan.applied}"
+        lines.append(f"{name:28} {phases.phase_1:12,.0f} {phases.phase_2:12,.0f}  {sets}")
+        if margin is not None:
+            width = "K" if plan.bandit == "exp4p" else "N"
+            lines.append(f"{'':28} {'':12} {'':12}  U T is {margin:,.4g} times max(1, d^2/{width}) J S; >> 1 wanted")
+    return lines

@@ -1,0 +1,240 @@
+"""Theorems 1 and 2, run: how regret grows with the users and with their interactions, beside the bounds' growth.
+
+The theorems' schedules with EXP4.P and EXP3 (Theorem 1) and Epoch-Greedy (Theorem 2): against U and against T_u in the
+paper's simulated world, and against T_u where two classes want the opposite of 5 arms, so that the bandits tell them
+apart sooner.  Regret is phase 2's, against each user's true policy.  A part of it is the models' error: what the best
+of the learned policies loses on that user.  Growth is the slope of a least-squares line through (log size, log
+regret), one per run.  The bounds' slopes are 1 in U, and in T_u 1/2 (Theorem 1) and about 0 (Theorem 2).
+
+The theorems assume Spectral Experts; EM, the default, is more exact at the same sizes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from lcb import charts, parallel, theory
+from lcb.evaluate.growth import Slope, mean_slope, slopes
+from lcb.evaluate.schedules import BANDITS, BanditName, Learner, Play, play
+from lcb.evaluate.world import World, given_classes, paper_classes
+from lcb.events import Floats
+from lcb.progress import Progress, silent
+
+
+@dataclass(frozen=True, eq=False)
+class Sweep:
+    """A world and the sizes of users U, who have `fixed` steps each, or of steps T_u, of `fixed` users."""
+
+    where: str
+    world: World = field(repr=False)
+    size: Literal["users", "steps"]
+    at: tuple[int, ...]
+    fixed: int
+
+    def shapes(self) -> list[tuple[int, int]]:
+        """(users, steps) at each size."""
+        return [(n, self.fixed) if self.size == "users" else (self.fixed, n) for n in self.at]
+
+    def plays(self, seed: int, run: int, learner: Learner) -> list[Play]:
+        """One for all numbers of users, one for each number of steps."""
+        if self.size == "users":
+            return [Play(self.world, self.fixed, self.at, seed, run, learner)]
+        return [Play(self.world, n_steps, (self.fixed,), seed, run, learner) for n_steps in self.at]
+
+    def __str__(self) -> str:
+        names = ("users U", "T_u") if self.size == "users" else ("steps per user T_u", "U")
+        return f"against {names[0]}, at {names[1]} = {self.fixed}; {self.where}"
+
+
+PAPERS = World(paper_classes(), n_arms=20)
+APART = World(given_classes(paper_classes().beta[0] * np.array([[1.0], [-1.0]])), n_arms=5)
+SWEEPS = (
+    Sweep("the paper's 5 classes, 20 arms", PAPERS, "users", (50, 100, 200, 400, 800), 100),
+    Sweep("the paper's 5 classes, 20 arms", PAPERS, "steps", (100, 400, 1600, 6400, 25600, 102400), 4),
+    Sweep("2 opposite classes, 5 arms", APART, "steps", (100, 400, 1600, 6400, 25600), 4),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class Growth:
+    """One bandit over growing sizes; what was measured is (runs, sizes)."""
+
+    bandit: str
+    at: tuple[int, ...]
+    regret: Floats = field(repr=False)  # of phase 2
+    models_error: Floats = field(repr=False)
+    phase_1: Floats = field(repr=False)
+    bound: Floats = field(repr=False)  # (sizes,) the growth of phase 2's bound
+    plans: tuple[theory.Schedule, ...]
+
+    @property
+    def slope(self) -> Slope:
+        return mean_slope(self.at, self.regret)
+
+    @property
+    def last_slope(self) -> Slope:
+        """Between the two largest sizes."""
+        return mean_slope(self.at[-2:], self.regret[:, -2:])
+
+    @property
+    def bound_slope(self) -> float:
+        return float(slopes(self.at, self.bound))
+
+    @property
+    def last_bound_slope(self) -> float:
+        return float(slopes(self.at[-2:], self.bound[-2:]))
+
+
+@dataclass(frozen=True, eq=False)
+class Outcome:
+    settings: dict[str, Any]
+    sweeps: tuple[tuple[Sweep, tuple[Growth, ...]], ...]
+
+
+def run(
+    n_runs: int = 10,
+    seed: int = 0,
+    progress: Progress = silent,
+    learner: Learner = "em",
+    n_workers: int | None = None,
+) -> Outcome:
+    """All sweeps and bandits, spread over the cores; the bandits of a run meet the same users of phase 2."""
+    plays = [play for sweep in SWEEPS for run in range(n_runs) for play in sweep.plays(seed, run, learner)]
+    order = sorted(range(len(plays)), key=lambda i: -plays[i].n_steps * max(plays[i].users))  # longest first
+    progress("simulations", 0, len(plays))
+    done = parallel.processes(
+        play, [plays[i] for i in order], n_workers, lambda n: progress("simulations", n, len(plays))
+    )
+    outcomes = iter([outcome for _, outcome in sorted(zip(order, done, strict=True), key=lambda pair: pair[0])])
+    found = []
+    for sweep in SWEEPS:
+        n_plays = len(sweep.plays(seed, 0, learner))
+        runs = [np.concatenate([next(outcomes) for _ in range(n_plays)], axis=2) for _ in range(n_runs)]
+        measured = np.array(runs)  # (runs, bandits, 3, sizes)
+        found.append((sweep, tuple(_growth(sweep, bandit, measured[:, i]) for i, bandit in enumerate(BANDITS))))
+    return Outcome({"runs": n_runs, "seed": seed, "learner": learner}, tuple(found))
+
+
+def draw(outcome: Outcome) -> Any:
+    panels = []
+    for sweep, growths in outcome.sweeps:
+        curves = [_curve(growth) for growth in growths]
+        bounds = [growth.bound.tolist() for growth in growths]
+        texts = [f"slope {growth.slope}" for growth in growths]
+        x_title = "users of phase 2, U" if sweep.size == "users" else "interactions per user, T_u"
+        fixed = f"T_u = {sweep.fixed}" if sweep.size == "users" else f"U = {sweep.fixed}"
+        panels.append(charts.GrowthPanel(f"{sweep.where}; {fixed}", x_title, curves, bounds, texts))
+    title = f"Regret under the schedules of Theorems 1 and 2 ({outcome.settings['runs']} runs)"
+    return charts.growth(panels, "regret of phase 2", title)
+
+
+def to_json(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "settings": outcome.settings,
+        "sweeps": [
+            {
+                "where": sweep.where, "against": sweep.size, "at": list(sweep.at), "fixed": sweep.fixed,
+                "arms": sweep.world.n_arms, "classes": sweep.world.models.n_classes,
+                "features": sweep.world.models.n_features, "gap": theory.smallest_gap(sweep.world.models),
+                "growth": [_growth_json(growth) for growth in growths],
+            }
+            for sweep, growths in outcome.sweeps
+        ],
+    }  # fmt: skip
+
+
+def summary(outcome: Outcome) -> list[str]:
+    """Per sweep and bandit the slopes and the regret per user; per schedule its parts, tau and J."""
+    about = outcome.settings
+    lines = [f"regret of phase 2 against each user's true policy; {about['runs']} runs, learned by {about['learner']}"]
+    for sweep, growths in outcome.sweeps:
+        heads = ("slope, 95 %", "bound", "last two", "bound")
+        lines += ["", str(sweep), _row("regret per user", heads, [f"{n:,}" for n in sweep.at])]
+        n_users = np.array([n for n, _ in sweep.shapes()])
+        for growth in growths:
+            ours, bounds = (growth.slope, growth.last_slope), (growth.bound_slope, growth.last_bound_slope)
+            slopes = (str(ours[0]), f"{bounds[0]:.2f}", str(ours[1]), f"{bounds[1]:.2f}")
+            lines.append(_row(growth.bandit, slopes, _numbers(growth.regret.mean(axis=0) / n_users)))
+        for growth in growths:
+            times = growth.regret.mean(axis=0) / growth.bound
+            lines.append(_row(f"{growth.bandit}: regret / bound, constants 1", (), _numbers(times)))
+        for alike in (growths[:2], growths[2:]):
+            lines += _parts(alike, n_users)
+    marks = [mark for mark in _MARKS if any(line.endswith(mark) or f"{mark} " in line for line in lines)]
+    return [*lines, "", *(f"{mark} {_MARKS[mark]}" for mark in marks)]
+
+
+def _growth(sweep: Sweep, bandit: BanditName, measured: Floats) -> Growth:
+    """`measured` is (runs, 3, sizes)."""
+    world, plans, bounds = sweep.world, [], []
+    for n_users, n_steps in sweep.shapes():
+        plan = Play(world, n_steps, (n_users,), 0, 0).schedule(bandit)
+        sizes = theory.Sizes.of_equal_users(
+            n_users=n_users, steps_per_user=n_steps, n_arms=world.n_arms, n_classes=world.models.n_classes,
+            n_features=world.models.n_features, gap=theory.smallest_gap(world.models),
+            n_warmup_users=plan.n_warmup_users,
+        )  # fmt: skip
+        phases = theory.theorem_2(sizes) if plan.bandit == "epoch-greedy" else theory.theorem_1(sizes, plan.bandit)
+        plans.append(plan)
+        bounds.append(phases.phase_2)
+    regret, models_error, phase_1 = np.moveaxis(measured, 1, 0)
+    return Growth(bandit, sweep.at, regret, models_error, phase_1, np.array(bounds), tuple(plans))
+
+
+def _curve(growth: Growth) -> charts.Curve:
+    runs = len(growth.regret)
+    error = growth.regret.std(axis=0, ddof=1) / np.sqrt(runs) if runs > 1 else np.full(len(growth.at), np.nan)
+    return charts.Curve(growth.bandit, growth.at, growth.regret.mean(axis=0), error)
+
+
+def _growth_json(growth: Growth) -> dict[str, Any]:
+    measured = {"regret": growth.regret, "models_error": growth.models_error, "phase_1": growth.phase_1}
+    return {
+        "bandit": growth.bandit,
+        **{name: values.tolist() for name, values in measured.items()},
+        "slope": _slope_json(growth.slope),
+        "last_slope": _slope_json(growth.last_slope),
+        "bound": growth.bound.tolist(),
+        "bound_slope": growth.bound_slope,
+        "last_bound_slope": growth.last_bound_slope,
+        "schedules": [{**plan.settings(), "applied": plan.applied} for plan in growth.plans],
+    }
+
+
+def _slope_json(slope: Slope) -> dict[str, float | None]:
+    return {"mean": slope.mean, "half": None if np.isnan(slope.half) else slope.half}
+
+
+def _row(name: str, slopes: Sequence[str], values: Sequence[str]) -> str:
+    head = "{:16} {:>12} {:>6} {:>13} {:>6}".format(name, *slopes) if slopes else f"{name:57}"
+    return head + "".join(f" {value:>9}" for value in values)
+
+
+def _numbers(values: Floats) -> list[str]:
+    return [f"{value:,.0f}" if value >= 100 else f"{value:,.1f}" if value >= 10 else f"{value:.2f}" for value in values]
+
+
+_MARKS = {
+    "*": "J is what the learner needs, above the theorem's",
+    "°": "J is the most that are run, below the theorem's",
+}
+
+
+def _parts(growths: Sequence[Growth], n_users: Floats) -> list[str]:
+    """Of bandits with one schedule: the models' error, phase 1, tau and J."""
+    names, plans = ", ".join(growth.bandit for growth in growths), growths[0].plans
+    n_warmup = np.array([plan.n_warmup_users for plan in plans])
+    error = np.mean([growth.models_error for growth in growths], axis=(0, 1)) / n_users
+    marks = [
+        "*" if "as the learner needs" in plan.applied else "°" if "the most" in plan.applied else "" for plan in plans
+    ]
+    return [
+        _row(f"{names}: of regret, the models' error", (), _numbers(error)),
+        _row(f"{names}: regret per user of phase 1", (), _numbers(growths[0].phase_1.mean(axis=0) / n_warmup)),
+        _row(f"{names}: tau", (), [f"{plan.n_uniform_steps:,}" for plan in plans]),
+        _row(f"{names}: J", (), [f"{n:,}{mark}" for n, mark in zip(n_warmup, marks, strict=True)]),
+    ]
