@@ -83,7 +83,7 @@ def _panel(alt: Any, panel: GrowthPanel, y_title: str) -> Any:
     ]
     last = np.array([curve.mean[-1] for curve in panel.curves], dtype=np.float64)
     texts = [f"{name} · {text}" for name, text in zip(names, panel.texts, strict=True)]
-    labels = {"name": names, "text": texts, "value": last, "place": apart(last, ends, True, _HEIGHT)}
+    labels: dict[str, Any] = {"name": names, "text": texts, "value": last, "place": apart(last, ends, True, _HEIGHT)}
     pixel = float(np.log(x_ends[1] / x_ends[0])) / _WIDTH
     layers += end_labels(pixel, colour, [float(curve.at[-1]) for curve in panel.curves], log=True, **labels)
     title = {"text": panel.title, "fontSize": 12, "fontWeight": "normal"}

@@ -74,7 +74,7 @@ def _regret(curves: Sequence[Curve], x_title: str, title: str | None, points: bo
     values = np.array([value for _, value in last], dtype=np.float64)
     texts = [f"{name} · {number(value, value)}" for name, value in zip(names, values, strict=True)]
     places = apart(values, ends, log, height)
-    labels = {"name": names, "text": texts, "value": values, "place": places}
+    labels: dict[str, Any] = {"name": names, "text": texts, "value": values, "place": places}
     layers += end_labels(right / width, colour, [float(end) for end, _ in last], weak=weak, **labels)
     note = ", ".join(["log scale"] * log + ["bands of ± 2 standard errors"] * bool(half.any()))
     return dressed(alt.layer(*layers), title, note, width=width, height=height)
