@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import importlib
+import warnings
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from lcb.errors import InputError
+from lcb.clicks import EventLog
+from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate.algorithms import ALGORITHMS, Task
-from lcb.evaluate.algorithms.latent import learned
-from lcb.evaluate.algorithms.learning import learn_by_em
 from lcb.evaluate.simulate import simulate
 from lcb.evaluate.world import World, given_classes, paper_classes
+from lcb.learners import spectral
+from lcb.learners.moments import Moments
 from lcb.recommenders.latent import Latent
-from lcb.stats import UserStats
 
 WORLD = World(paper_classes(), n_arms=6)
 TASK = Task(10, 6, 20, 1000, 5, WORLD.reward_range, truth=WORLD.models)
@@ -23,7 +25,7 @@ TASK = Task(10, 6, 20, 1000, 5, WORLD.reward_range, truth=WORLD.models)
 def past(n_users=150, n_steps=20, seed=5):
     users = WORLD.draw(n_users, n_steps, np.random.default_rng(seed))
     names = np.repeat(np.arange(n_users), n_steps)  # the new users have the same names
-    return UserStats.from_rows(names, users.contexts[:, :, 0].reshape(-1, 10), users.rewards[:, :, 0].ravel())
+    return EventLog.from_rows(names, users.contexts[:, :, 0].reshape(-1, 10), users.rewards[:, :, 0].ravel())
 
 
 def served(recommender, n_users=70, seed=1) -> Latent:
@@ -89,6 +91,23 @@ def test_fewer_users_than_classes_are_learned_as_so_many_classes():
         assert [models.n_classes for models in recommender.versions] == [3, 5, 5]
 
 
+@pytest.mark.parametrize("name", ["gibbs", "blocked"])
+def test_a_chain_begins_at_the_classes_the_last_one_ended_with(monkeypatch, name):
+    sampler = importlib.import_module(f"lcb.learners.{name}")
+    starts, real = [], sampler.fit
+
+    def fit(stats, n_classes, *, start, **settings):
+        starts.append((stats, start))
+        return real(stats, n_classes, start=start, **settings)
+
+    monkeypatch.setattr(sampler, "fit", fit)
+    recommender = served(ALGORITHMS[f"lcb-{name}"].made_for(TASK, np.random.default_rng(0), {}), 101)
+    (_, first), (stats, second) = starts
+    assert first == "split"
+    np.testing.assert_array_equal(second, recommender.versions[0].posterior(stats).argmax(axis=1))
+    assert len(np.unique(second)) == 5
+
+
 # Past users
 
 
@@ -102,33 +121,26 @@ def test_past_users_are_learned_from_before_the_first_and_the_classes_stay(name)
     assert error < 0.15
 
 
-def test_a_task_that_keeps_learning_learns_from_past_and_new_users_together(monkeypatch):
-    seen = []
-
-    def make_learn(task):
-        learn = learn_by_em(task)
-
-        def watched(stats, rng, last):
-            seen.append((stats.n_users, stats.n_events, last))
-            return learn(stats, rng, last)
-
-        return watched
-
-    task = replace(TASK, history=past(), keep_learning=True, retrain_every=40)
-    build = learned(
-        lambda models, task: ALGORITHMS["lcb-mean"].build(TASK, np.random.default_rng(0)).make_bandit(models),
-        make_learn,
-    )
-    recommender = served(build(task, np.random.default_rng(0)), 100)
-    assert [(users, events) for users, events, _ in seen] == [(150, 3000), (190, 3800), (230, 4600)]
-    assert [last for _, _, last in seen] == [None, *recommender.versions[:2]]
-    assert [recommender.version_of(u) for u in (0, 39, 40, 80)] == [0, 0, 1, 2]
+@pytest.mark.parametrize(("name", "form", "settings"), [
+    ("lcb-spectral", "pooled", {"centred": False, "matching": False, "penalty": 0.0}),
+    ("lcb-spectral-grouped", "grouped", {}),
+])  # fmt: skip
+def test_spectral_learning_of_past_users_has_its_own_form_and_settings(name, form, settings):
+    """As the learner called directly."""
+    history = past()
+    task, own = replace(TASK, history=history), {"penalty": 0.0} if name == "lcb-spectral" else {}
+    recommender = served(ALGORITHMS[name].made_for(task, np.random.default_rng(3), own), 60)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        direct = spectral.fit(Moments.from_rows(*history.rows, form=form), 5, rng=np.random.default_rng(3), **settings)
+    (models,) = recommender.versions
+    np.testing.assert_array_equal(models.beta, direct.models.beta)
 
 
-@pytest.mark.parametrize("name", ["lcb-spectral", "lcb-spectral-grouped"])
-def test_statistics_of_past_users_are_not_enough_for_spectral_learning(name):
+def test_statistics_of_past_users_are_not_enough_for_spectral_learning():
+    task = replace(TASK, history=replace(past(), rows=None))
     with pytest.raises(InputError, match="learns from rows"):
-        ALGORITHMS[name].made_for(replace(TASK, history=past()), np.random.default_rng(0), {})
+        ALGORITHMS["lcb-spectral"].made_for(task, np.random.default_rng(0), {})
 
 
 def test_the_true_classes_are_given_where_they_are_known_only():

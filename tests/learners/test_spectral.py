@@ -280,6 +280,21 @@ def test_refusals_that_more_rows_may_mend_are_told_from_those_they_never_will(fo
     assert not isinstance(never.value, TooFewRows)
 
 
+def test_many_users_of_three_rows_may_still_be_too_few_triples():
+    user, x, reward, _ = small(n_users=8, n_steps=3)  # 24 rows, but 8 triples for 10 third moments
+    with pytest.raises(TooFewRows, match=r"three features span 8 of 10 .* too few users have"):
+        fitted(user, x, reward, 2, "grouped")
+
+
+def test_one_class_is_one_regression_whatever_the_length_of_the_features():
+    user, x, _, _ = small(features=unit)
+    reward = x @ [1.0, -2.0, 0.5] + 0.1 * np.random.default_rng(1).standard_normal(len(x))
+    for form in FORMS:
+        models = fitted(user, x, reward, 1, form).models
+        np.testing.assert_allclose(models.beta, [[1.0, -2.0, 0.5]], atol=0.02)
+        assert models.sigma2[0] == pytest.approx(0.01, rel=0.1)
+
+
 def test_all_rewards_equal_are_one_class_of_a_constant():
     user, x, _, _ = small()
     models = fitted(user, np.column_stack([np.ones(len(x)), x]), np.full(len(x), 3.0), 1).models

@@ -49,7 +49,6 @@ def tune(
     Example:
       lcb tune --algorithms lcb,linucb-individual --out tuned.json
     """
-    from lcb.evaluate.algorithms import ALGORITHMS
     from lcb.evaluate.tune import tune as run
     from lcb.evaluate.world import World
     from lcb.progress import bar
@@ -66,7 +65,7 @@ def tune(
     world = World(true_classes(models, noise), n_arms=arms)
     with bar() as progress:
         tuning = run(
-            world, algorithm_names(algorithms, tuple(ALGORITHMS)),
+            world, algorithm_names(algorithms or "all", ()),
             n_users=users, n_steps=steps, n_runs=runs, seed=seed, most=most, n_workers=workers, progress=progress,
         )  # fmt: skip
     if png is not None:

@@ -72,7 +72,7 @@ def fit(
     progress("spectral moments", 0, None)
     scaled = scale(moments, n_classes, centred)
     noise = None
-    if moments.form == "pooled":
+    if moments.form == "pooled" and n_classes > 1:  # one class is one regression
         scaled, noise = without_noise(scaled, n_classes, None if sigma2 is None else sigma2 / scaled.reward_size**2)
     strength = penalty / np.sqrt(moments.stats.n_events)
     pi, beta, weakest = _decompose(scaled, n_classes, strength, rng, n_starts, n_iterations)

@@ -16,7 +16,7 @@ from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
 from lcb.evaluate.algorithms.learning import learn_by_em, learn_by_sampling, learn_by_spectral
 from lcb.learners import Learner, blocked, fit, gibbs
-from lcb.models import LatentModels, Likelihood
+from lcb.models import LatentModels
 from lcb.recommenders.latent import FromRows, Latent, Learn
 from lcb.recommenders.recommender import Recommender
 
@@ -26,12 +26,15 @@ MakeBandit = Callable[..., Bandit]  # (models, task, **settings)
 
 
 def learned(
-    make_bandit: MakeBandit, make_learn: Callable[[Task], Learn | FromRows] = learn_by_em, learner: Learner = "em"
+    make_bandit: MakeBandit,
+    make_learn: Callable[[Task], Learn | FromRows] = learn_by_em,
+    learner: Learner = "em",
+    **before: Any,
 ) -> Callable[..., Recommender]:
     """Algorithm 1: `make_bandit(models, task, **settings)` over the classes that `make_learn(task)` learns.
 
-    Past users, where the task has them, are learned from at the start by `learner` and take the place of phase 1; their
-    classes stay.
+    Past users, where the task has them, are learned from at the start by `learner` with its settings `before`, and
+    take the place of phase 1; their classes stay.
     """
 
     def build(task: Task, rng: np.random.Generator, **settings: Value) -> Recommender:
@@ -39,7 +42,7 @@ def learned(
             return make_bandit(models, task, **settings)
 
         if task.history is not None:
-            models = learned_before(task, rng, learner)
+            models = learned_before(task, rng, learner, **before)
             return Latent(task.n_features, make, rng=rng, models=models, retrain_every=None)
         return Latent(
             task.n_features,
@@ -54,18 +57,16 @@ def learned(
     return build
 
 
-def learned_before(
-    task: Task, rng: np.random.Generator, learner: Learner = "em", likelihood: Likelihood | None = None
-) -> LatentModels:
+def learned_before(task: Task, rng: np.random.Generator, learner: Learner = "em", **settings: Any) -> LatentModels:
     """The classes of past users."""
     assert task.history is not None
-    settings: dict[str, Any] = {"n_chains": 1} if learner in ("gibbs", "blocked") else {}
+    own: dict[str, Any] = {} if learner == "spectral" else {"n_threads": 1}
+    if learner in ("gibbs", "blocked"):
+        own["n_chains"] = 1
     n_classes = min(task.n_classes, task.history.n_users)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        return fit(
-            task.history, n_classes, rng=rng, learner=learner, likelihood=likelihood, n_threads=1, **settings
-        ).models
+        return fit(task.history, n_classes, rng=rng, learner=learner, **{**own, **settings}).models
 
 
 def given(make_bandit: MakeBandit) -> Callable[..., Recommender]:
@@ -109,10 +110,12 @@ def _by_grouped_moments(task: Task) -> FromRows:
 
 
 def _published_spectral(task: Task, rng: np.random.Generator, penalty: float, **settings: Value) -> Recommender:
-    def learn(task: Task) -> FromRows:
-        return learn_by_spectral(task, "pooled", penalty=penalty, centred=False, matching=False)
+    published: dict[str, Any] = {"form": "pooled", "penalty": penalty, "centred": False, "matching": False}
 
-    return learned(_thompson, learn, "spectral")(task, rng, **settings)
+    def learn(task: Task) -> FromRows:
+        return learn_by_spectral(task, **published)
+
+    return learned(_thompson, learn, "spectral", **published)(task, rng, **settings)
 
 
 _THOMPSON = {"eta": (1.0, 0.25, 0.5, 2.0, 4.0, 8.0), "gamma": (0.0, 0.01, 0.05)}
@@ -143,6 +146,6 @@ LATENT = (
     ),
     Algorithm(
         "lcb-spectral-grouped", "the same from products of one user's rewards, Thompson over them", OURS, "N K d",
-        learned(_thompson, _by_grouped_moments, "spectral"), _THOMPSON,
+        learned(_thompson, _by_grouped_moments, "spectral", form="grouped"), _THOMPSON,
     ),
 )  # fmt: skip
