@@ -65,7 +65,9 @@ def _source(folder: Path, part: str) -> Source:
     ratings, books, book_tags, tags = (open_csv(str(folder / name)) for name in _FILES)
     files = tuple(folder / name for name in _FILES)
     columns = Columns(user="user_id", item="book_id", rating="rating")
-    return raw_source(ratings, columns, _books(books, book_tags, tags), files=files, whole=True, repeats=False)
+    return raw_source(
+        ratings, columns, _books(books, book_tags, tags), files=files, whole=("user", "item"), repeats=False
+    )
 
 
 def _books(books: RawTable, book_tags: RawTable, tags: RawTable) -> Items:

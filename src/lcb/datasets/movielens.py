@@ -36,7 +36,7 @@ def _source(folder: Path, part: str) -> Source:
         "u.data": _with_tabs,
     }[ratings](folder / ratings, folder / movies)
     columns = Columns(user="userId", item="movieId", rating="rating", order="timestamp")
-    return raw_source(table, columns, items, files=(folder / ratings, folder / movies), whole=True)
+    return raw_source(table, columns, items, files=(folder / ratings, folder / movies), whole=("user", "item"))
 
 
 def _with_header(ratings: Path, movies: Path) -> tuple[RawTable, Items]:

@@ -49,7 +49,9 @@ def _source(folder: Path, part: str) -> Source:
             yield Chunk(table.path, columns, rows)
 
     notes = ("users are those with the same four features: the set has no ids of users",)
-    return Source(log.name, chunks, (log, folder / "item_context.csv"), _COLUMNS, items=items, notes=notes)
+    return Source(
+        log.name, chunks, (log, folder / "item_context.csv"), _COLUMNS, items=items, whole=("item",), notes=notes
+    )
 
 
 OPEN_BANDIT = Dataset(

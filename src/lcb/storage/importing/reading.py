@@ -35,8 +35,8 @@ class Reading:
         self.features: tuple[str, ...] = ()
         self.orders = Orders()
         self.gathered = Gathered(source.separator)
-        self.users = Ids(source.names.get("user", "user"), whole=source.whole)
-        self.items = Ids(source.names.get("item", "item"), whole=source.whole)
+        self.users = Ids(source.names.get("user", "user"), whole="user" in source.whole)
+        self.items = Ids(source.names.get("item", "item"), whole="item" in source.whole)
         self.user_counts = np.zeros(0, np.int64)
         self.item_counts = np.zeros(0, np.int64)
         if source.items is not None:

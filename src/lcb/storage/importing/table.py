@@ -85,7 +85,7 @@ def raw_source(
     *,
     files: tuple[Path, ...],
     separator: str = "|",
-    whole: bool = False,
+    whole: tuple[str, ...] = (),
     repeats: bool = True,
 ) -> Source:
     """The log in a table that is open already."""
