@@ -114,6 +114,11 @@ def test_categories_that_no_event_has_and_repeated_events_are_noted(tmp_path):
     )
 
 
+def test_a_column_without_any_value_is_as_good_as_none(tmp_path):
+    log = open_log(folder(tmp_path / "log", EVENTS | {"rating": pa.nulls(4, pa.int8()), "reward": pa.nulls(4)}))
+    assert log.rating is log.reward is None
+
+
 def test_labels_are_likes_or_rewards(tmp_path):
     log = open_log(folder(tmp_path / "log", EVENTS | {"reward": [1, 0, 1, 0]}))
     assert log.labels().tolist() == [1.0, 0.0, 1.0, 0.0]

@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lcb.storage._log_tables import Items
 from lcb.storage.importing.problems import Problems
+from lcb.storage.log_items import Items
 
 ROLES = ("user", "item", "order", "rating", "reward", "propensity", "categories")
 
