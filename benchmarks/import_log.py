@@ -85,7 +85,11 @@ def main() -> None:
         measure(settings.measure)
         return
     rows = []
-    for kind, n_events in (("integers", settings.events // 5), ("integers", settings.events), ("text", settings.events // 5)):
+    for kind, n_events in (
+        ("integers", settings.events // 5),
+        ("integers", settings.events),
+        ("text", settings.events // 5),
+    ):
         with TemporaryDirectory(dir=settings.folder) as folder:
             generate(Path(folder), n_events, settings.users, kind == "text")
             words = [sys.executable, __file__, "--measure", folder]

@@ -22,13 +22,13 @@ from numpy.typing import NDArray
 
 from lcb.datasets.dataset import Dataset
 from lcb.errors import InputError
-from lcb.storage._log_tables import Items
 from lcb.storage.importing.cells import whole_numbers
 from lcb.storage.importing.items import made_items
 from lcb.storage.importing.problems import Check, Problems
 from lcb.storage.importing.readers import RawTable, open_csv
 from lcb.storage.importing.source import Source
 from lcb.storage.importing.table import Columns, raw_source
+from lcb.storage.log_items import Items
 
 _FILES = ("ratings.csv", "books.csv", "book_tags.csv", "tags.csv")
 MOST_GENRES, LEAST_SHARE = 3, 0.25
@@ -65,7 +65,9 @@ def _source(folder: Path, part: str) -> Source:
     ratings, books, book_tags, tags = (open_csv(str(folder / name)) for name in _FILES)
     files = tuple(folder / name for name in _FILES)
     columns = Columns(user="user_id", item="book_id", rating="rating")
-    return raw_source(ratings, columns, _books(books, book_tags, tags), files=files, whole=True, repeats=False)
+    return raw_source(
+        ratings, columns, _books(books, book_tags, tags), files=files, whole=("user", "item"), repeats=False
+    )
 
 
 def _books(books: RawTable, book_tags: RawTable, tags: RawTable) -> Items:

@@ -44,7 +44,7 @@ def _source(folder: Path, part: str) -> Source:
 
     items = item_table(open_csv(str(videos)), "video_id", "tag", None, ",", whole=True)
     name = f"KuaiRand ({part})"
-    return Source(name, chunks, (*logs, videos), _COLUMNS, items=items, only_met=True, whole=True)
+    return Source(name, chunks, (*logs, videos), _COLUMNS, items=items, only_met=True, whole=("user", "item"))
 
 
 def _found(folder: Path, pattern: str) -> list[Path]:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lcb.datasets.dataset import Dataset
-from lcb.storage._log_tables import plain
+from lcb.storage.arrow import plain
 from lcb.storage.importing.items import item_table, made_items
 from lcb.storage.importing.problems import Problems, shown
 from lcb.storage.importing.readers import open_csv

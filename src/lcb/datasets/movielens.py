@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from lcb.datasets.dataset import Dataset
 from lcb.errors import InputError
-from lcb.storage._log_tables import Items
 from lcb.storage.importing.items import item_table, made_items
 from lcb.storage.importing.readers import RawTable, open_csv
 from lcb.storage.importing.source import Source
 from lcb.storage.importing.table import Columns, raw_source
+from lcb.storage.log_items import Items
 
 _NO_GENRE = ("(no genres listed)", "unknown")
 _GENRES = (
@@ -36,7 +36,7 @@ def _source(folder: Path, part: str) -> Source:
         "u.data": _with_tabs,
     }[ratings](folder / ratings, folder / movies)
     columns = Columns(user="userId", item="movieId", rating="rating", order="timestamp")
-    return raw_source(table, columns, items, files=(folder / ratings, folder / movies), whole=True)
+    return raw_source(table, columns, items, files=(folder / ratings, folder / movies), whole=("user", "item"))
 
 
 def _with_header(ratings: Path, movies: Path) -> tuple[RawTable, Items]:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from lcb.datasets.dataset import Dataset
-from lcb.storage._log_tables import plain
+from lcb.storage.arrow import plain
 from lcb.storage.importing.items import item_table, made_items
 from lcb.storage.importing.problems import Problems
 from lcb.storage.importing.readers import open_csv
@@ -49,7 +49,9 @@ def _source(folder: Path, part: str) -> Source:
             yield Chunk(table.path, columns, rows)
 
     notes = ("users are those with the same four features: the set has no ids of users",)
-    return Source(log.name, chunks, (log, folder / "item_context.csv"), _COLUMNS, items=items, notes=notes)
+    return Source(
+        log.name, chunks, (log, folder / "item_context.csv"), _COLUMNS, items=items, whole=("item",), notes=notes
+    )
 
 
 OPEN_BANDIT = Dataset(

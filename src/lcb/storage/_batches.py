@@ -26,6 +26,7 @@ from lcb.storage._diagnose import (
     open_text,
 )
 from lcb.storage._header import Header
+from lcb.storage.arrow import is_list, is_number, is_string, value_type
 
 BATCH_ROWS = 65_536
 _CSV_BYTES = 1 << 20  # at a time; the reader holds up to 32 times as many
@@ -78,12 +79,12 @@ def _named_batches(path: str, batches: Iterable[Any]) -> Iterator[Any]:
 
 def _open_parquet(path: str, columns: Sequence[str], user_columns: Sequence[str]) -> Table:
     file = pq.ParquetFile(path, buffer_size=1 << 20, page_checksum_verification=True, pre_buffer=False)
-    types = {field.name: _value_type(field.type) for field in file.schema_arrow}
+    types = {field.name: value_type(field.type) for field in file.schema_arrow}
     header = Header(
         path,
         file.schema_arrow.names,
-        numeric=[name for name, kind in types.items() if _is_number(kind)],
-        lists=[name for name, kind in types.items() if _is_list(kind)],
+        numeric=[name for name, kind in types.items() if is_number(kind)],
+        lists=[name for name, kind in types.items() if is_list(kind)],
     )
     arm, user = header.choose(columns, user_columns)
     _check_types(path, types, arm + user)
@@ -93,34 +94,17 @@ def _open_parquet(path: str, columns: Sequence[str], user_columns: Sequence[str]
 
 def _check_types(path: str, types: dict[str, Any], features: Sequence[str]) -> None:
     user = types["user"]
-    if not (pa.types.is_integer(user) or _is_string(user)):
+    if not (pa.types.is_integer(user) or is_string(user)):
         hint = " (one missing id turns integers into floats)" if pa.types.is_floating(user) else ""
         raise InputError(f"{path} column user holds {user}{hint}; integers or strings are wanted, convert it")
     numbers = {"reward": types["reward"]} | {name: _element_type(types[name]) for name in features}
     for name, kind in numbers.items():
-        if not _is_number(kind):
+        if not is_number(kind):
             raise InputError(f"{path} column {name} holds {types[name]}; numbers are wanted, convert it")
 
 
 def _element_type(kind: Any) -> Any:
-    return _value_type(kind.value_type) if _is_list(kind) else kind
-
-
-def _value_type(kind: Any) -> Any:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _is_number(kind: Any) -> bool:
-    is_a = pa.types
-    return bool(is_a.is_integer(kind) or is_a.is_floating(kind) or is_a.is_decimal(kind) or is_a.is_boolean(kind))
-
-
-def _is_string(kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _is_list(kind: Any) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+    return value_type(kind.value_type) if is_list(kind) else kind
 
 
 # CSV: every column as text, so that a cell that is no number can be shown

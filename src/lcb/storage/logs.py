@@ -23,8 +23,9 @@ from scipy.sparse import csr_array
 
 from lcb.errors import InputError
 from lcb.progress import Progress, silent
-from lcb.storage._log_tables import read_events, read_items
+from lcb.storage._log_events import read_events
 from lcb.storage.log_files import LogFiles
+from lcb.storage.log_items import read_items
 
 Codes = NDArray[np.int32]
 Numbers = NDArray[np.float32]

@@ -11,10 +11,9 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lcb.errors import InputError
-from lcb.storage._log_tables import is_string, plain
+from lcb.storage.arrow import is_number, is_string, parsed_numbers, plain
 from lcb.storage.importing.problems import Check, shown
 
-_WORDS = pa.array(["false", "true"])
 _ZONE = r"(Z|[+-]\d\d:?\d\d)\s*$"
 
 
@@ -23,8 +22,8 @@ def numbers(column: Any, name: str, check: Check) -> NDArray[np.float32]:
     column = plain(column)
     _refuse_missing(column, name, check)
     if is_string(column.type):
-        column = _converted(column, _parsed, f"{name} is no number", name, "a number is wanted", check)
-    elif not _is_number(column.type):
+        column = _converted(column, parsed_numbers, f"{name} is no number", name, "a number is wanted", check)
+    elif not is_number(column.type):
         raise InputError(f"column {name} of {check.path} holds {column.type}; numbers are wanted, convert it")
     values = _filled(column.cast(pa.float64(), safe=False))
     with np.errstate(over="ignore"):
@@ -129,17 +128,6 @@ def _filled(column: Any) -> NDArray[Any]:
 # How text is read
 
 
-def _parsed(text: Any) -> Any:
-    """Text as numbers: plain ones at once; blanks around them, true and false only where that fails."""
-    try:
-        return text.cast(pa.float64())
-    except pa.ArrowInvalid:
-        trimmed = pc.ascii_trim_whitespace(text)
-        words = pc.index_in(pc.ascii_lower(trimmed), value_set=_WORDS)
-        others = pc.if_else(words.is_valid(), pa.scalar(None, pa.string()), trimmed)
-        return pc.coalesce(words.cast(pa.float64()), others.cast(pa.float64()))
-
-
 def _integers(values: Any) -> Any:
     return values.cast(pa.int64())
 
@@ -177,8 +165,3 @@ def _kind_of(column: Any, name: str, check: Check) -> str:
         f"column {name} of {check.path} starts with {shown(first, 0)}; "
         "a number or a date such as 2024-05-01 12:30:00 is wanted"
     )
-
-
-def _is_number(kind: Any) -> bool:
-    is_a = pa.types
-    return bool(is_a.is_integer(kind) or is_a.is_floating(kind) or is_a.is_decimal(kind) or is_a.is_boolean(kind))

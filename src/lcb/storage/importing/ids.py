@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lcb.errors import InputError
-from lcb.storage._log_tables import is_string
+from lcb.storage.arrow import is_string, value_type
 from lcb.storage.importing.cells import convertible, whole_numbers
 from lcb.storage.importing.problems import Check, shown
 
@@ -47,9 +47,9 @@ class Ids:
     def codes(self, column: Any, check: Check) -> Codes:
         """Codes (n,); those of refused rows mean nothing."""
         column = _joined(column)
-        if self.whole or _value_type(column) in (pa.float64(), pa.float32(), pa.uint64()):
+        if self.whole or value_type(column.type) in (pa.float64(), pa.float32(), pa.uint64()):
             column = whole_numbers(column, self.name, check)
-        kind = _value_type(column)
+        kind = value_type(column.type)
         if pa.types.is_integer(kind):
             self._coder = self._coder or _Integers()
         elif is_string(kind):
@@ -141,10 +141,6 @@ def _checked_text(part: Any) -> Any:
 
 def _joined(column: Any) -> Any:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
-def _value_type(column: Any) -> Any:
-    return column.type.value_type if pa.types.is_dictionary(column.type) else column.type
 
 
 def _missing(column: Any) -> NDArray[np.bool_]:

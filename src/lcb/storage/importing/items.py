@@ -12,10 +12,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from lcb.errors import InputError
-from lcb.storage._log_tables import Items, category_codes, flat_lists, is_list, is_string, plain
+from lcb.storage.arrow import is_list, is_string, plain
 from lcb.storage.importing.ids import Ids
 from lcb.storage.importing.problems import Check, Problems
 from lcb.storage.importing.readers import RawTable
+from lcb.storage.log_items import Items, category_codes, flat_lists
 
 _JOINT = "\x1f"  # between the categories of a list that became text
 

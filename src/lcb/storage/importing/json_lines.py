@@ -29,11 +29,11 @@ def json_batches(path: str, columns: Mapping[str, tuple[str, Any]], problems: Pr
     for block in json_blocks(path):
         n_lines = block.count(b"\n") + 1
         try:
-            batch = pa.json.read_json(pa.BufferReader(block), parse_options=options).combine_chunks()
+            table = pa.json.read_json(pa.BufferReader(block), parse_options=options).combine_chunks()
         except pa.ArrowInvalid:
-            batch = None
-        if batch is not None and batch.num_rows == n_lines:
-            yield batch, np.arange(row, row + n_lines)
+            table = None
+        if table is not None and table.num_rows == n_lines:
+            yield table.to_batches()[0], np.arange(row, row + n_lines)
         else:
             yield _line_by_line(Place(path), block.split(b"\n"), schema, ids, row, problems)
         row += n_lines

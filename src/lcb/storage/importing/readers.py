@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from lcb.errors import EventError, InputError
 from lcb.storage._batches import json_blocks
 from lcb.storage._diagnose import Place, check_csv_cells, json_record, naming, one_line, open_text
-from lcb.storage._log_tables import plain
+from lcb.storage.arrow import plain
 from lcb.storage.importing.json_lines import json_batches
 from lcb.storage.importing.problems import Problems
 

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from lcb.errors import InputError
 from lcb.progress import Progress
-from lcb.storage._log_tables import Items
 from lcb.storage.importing.cells import Orders, numbers
 from lcb.storage.importing.ids import Ids
 from lcb.storage.importing.items import Gathered
 from lcb.storage.importing.problems import Check, Problems, shown
 from lcb.storage.importing.sorting import Arrays, Spill
 from lcb.storage.importing.source import ROLES, Chunk, Source, grouped
+from lcb.storage.log_items import Items
 
 _NUMBERS = ("rating", "reward", "propensity")
 _GROUP_ROWS = 1 << 18
@@ -35,8 +35,8 @@ class Reading:
         self.features: tuple[str, ...] = ()
         self.orders = Orders()
         self.gathered = Gathered(source.separator)
-        self.users = Ids(source.names.get("user", "user"), whole=source.whole)
-        self.items = Ids(source.names.get("item", "item"), whole=source.whole)
+        self.users = Ids(source.names.get("user", "user"), whole="user" in source.whole)
+        self.items = Ids(source.names.get("item", "item"), whole="item" in source.whole)
         self.user_counts = np.zeros(0, np.int64)
         self.item_counts = np.zeros(0, np.int64)
         if source.items is not None:

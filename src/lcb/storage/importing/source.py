@@ -19,8 +19,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lcb.storage._log_tables import Items
 from lcb.storage.importing.problems import Problems
+from lcb.storage.log_items import Items
 
 ROLES = ("user", "item", "order", "rating", "reward", "propensity", "categories")
 
@@ -46,7 +46,7 @@ class Source:
     items: Items | None = None  # None: the items are those of the events
     only_met: bool = False  # leave out items without events, where the table has very many
     separator: str = "|"  # between the categories of a text cell
-    whole: bool = False  # ids are whole numbers, also where they are text
+    whole: tuple[str, ...] = ()  # roles, user or item, whose ids are whole numbers also where they are text
     repeats: bool = False  # a user may do the same twice where no time is given
     notes: tuple[str, ...] = ()
 

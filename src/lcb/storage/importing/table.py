@@ -12,12 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lcb.errors import InputError
-from lcb.storage._log_tables import Items, is_list, is_string, plain
+from lcb.storage.arrow import is_list, is_string, plain, value_type
 from lcb.storage.importing.cells import convertible
 from lcb.storage.importing.items import item_table
 from lcb.storage.importing.problems import Problems
 from lcb.storage.importing.readers import RawTable, open_raw
 from lcb.storage.importing.source import ROLES, Chunk, Source
+from lcb.storage.log_items import Items
 
 _KINDS = {"user": "id", "item": "id", "order": "order", "categories": "text"}  # all else: numbers
 
@@ -85,7 +86,7 @@ def raw_source(
     *,
     files: tuple[Path, ...],
     separator: str = "|",
-    whole: bool = False,
+    whole: tuple[str, ...] = (),
     repeats: bool = True,
 ) -> Source:
     """The log in a table that is open already."""
@@ -107,8 +108,7 @@ def with_items(source: Source, items: Items) -> Source:
     chunk = next(source.chunks(Problems()), None)
     if chunk is None:
         return replace(source, items=items)
-    kind = chunk.columns["item"].type
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
+    kind = value_type(chunk.columns["item"].type)
     names = items.names
     if is_string(kind) and not is_string(names.type):
         names = names.cast(pa.string())

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lcb.errors import InputError, OutputError
-from lcb.storage._log_tables import Items
 from lcb.storage.files import check_writable
 from lcb.storage.importing.sorting import Arrays
 from lcb.storage.log_files import FEATURES, STAMP, LogFiles
+from lcb.storage.log_items import Items
 
 _GROUP_ROWS = 1 << 20
 
