@@ -42,7 +42,7 @@ def relative_ctr(curves: Sequence[Curve], x_title: str, title: str | None = None
 def _lines(
     curves: Sequence[Curve], x_title: str, y_title: str, title: str | None, points: bool, from_zero: bool = True
 ) -> Any:
-    """A line, band and label per curve; a log axis when it could be one and the largest mean is 5 times the smallest."""
+    """A line, band and label per curve; a log axis from_zero when the largest mean is over 5 times the smallest."""
     alt = load_altair()
     names = [curve.algorithm for curve in curves]
     check_names(names, "curves")
