@@ -9,6 +9,8 @@ import pytest
 
 from lcb.bandits.bandit import choose_uniformly, decided, serve, serve_step_by_step
 from lcb.bandits.linucb import LinUCB
+from lcb.bandits.mmts import MMTS
+from lcb.bandits.mucb import MUCB
 from lcb.bandits.posterior_mean import PosteriorMean
 from lcb.bandits.thompson import GeneralizedThompson
 from lcb.bandits.uniform import Uniform
@@ -24,6 +26,7 @@ MODELS = LatentModels(
     sigma2=[0.04, 0.09, 0.01],
 )
 CLICKS = LatentModels(pi=MODELS.pi, beta=MODELS.beta, sigma2=MODELS.sigma2, likelihood="bernoulli", levels=(0.0, 1.0))
+UNCERTAIN = MODELS.with_covariance(np.array([0.05, 0.1, 0.2])[:, None, None] * (np.eye(D) + 0.2))
 BANDITS = {
     "thompson-clicks": GeneralizedThompson(CLICKS, eta=0.8, gamma=0.1),
     "thompson-gaussian-on-clicks": GeneralizedThompson(CLICKS, loss="gaussian"),
@@ -39,6 +42,11 @@ BANDITS = {
     "linucb": LinUCB(D),
     "linucb-ridge": LinUCB(D, width=1.5, ridge=7.0),
     "uniform": Uniform(),
+    "mucb": MUCB(MODELS, n_steps=20),
+    "mucb-epsilon": MUCB(MODELS, n_steps=50, width=0.2, epsilon=0.05),
+    "mucb-clicks": MUCB(CLICKS, n_steps=20, width=0.5),
+    "mmts": MMTS(UNCERTAIN),
+    "mmts-few-points": MMTS(UNCERTAIN, n_points=8),
 }
 
 

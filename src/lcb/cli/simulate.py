@@ -44,7 +44,7 @@ def simulate(
     Example:
       lcb simulate --algorithms lcb,lcb-gt,linucb-population --runs 4
     """
-    from lcb.evaluate.algorithms import ALGORITHMS, PAPERS
+    from lcb.evaluate.algorithms import PAPERS
     from lcb.evaluate.simulate import simulate as run
     from lcb.evaluate.world import World
     from lcb.progress import bar
@@ -55,12 +55,19 @@ def simulate(
     with bar() as progress:
         simulation = run(
             world,
-            tuple(ALGORITHMS) if algorithms == "all" else split_names(algorithms) or PAPERS,
+            _all_here() if algorithms == "all" else split_names(algorithms) or PAPERS,
             n_users=users, n_steps=steps, n_runs=runs, seed=seed, n_workers=workers, progress=progress,
         )  # fmt: skip
     write_json(json, simulation.to_json())
     if json != "-":
         console().print(regret_table(simulation))
+
+
+def _all_here() -> tuple[str, ...]:
+    """Every algorithm that runs in a world whose arms have features."""
+    from lcb.evaluate.algorithms import ALGORITHMS
+
+    return tuple(name for name, algorithm in ALGORITHMS.items() if not algorithm.fixed_arms)
 
 
 def _true_classes(source: Path | None, noise: float | None) -> LatentModels:

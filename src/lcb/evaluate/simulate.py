@@ -27,6 +27,7 @@ from lcb.evaluate.algorithms import (
     checked_settings,
     tuned_settings,
 )
+from lcb.evaluate.fixed_arms import FixedArms
 from lcb.evaluate.world import World
 from lcb.events import Floats
 from lcb.progress import Progress, silent
@@ -96,7 +97,7 @@ class Simulation:
 
 
 def simulate(
-    world: World,
+    world: World | FixedArms,
     algorithms: Sequence[str] = PAPERS,
     *,
     settings: Mapping[str, Settings] | None = None,
@@ -147,7 +148,7 @@ def curve_points(n_users: int) -> list[int]:
 
 @dataclass(frozen=True)
 class _Run:
-    world: World
+    world: World | FixedArms
     contenders: tuple[tuple[str, Settings], ...]
     n_users: int
     n_steps: int
@@ -158,7 +159,7 @@ class _Run:
         models = self.world.models
         return Task(
             models.n_features, self.world.n_arms, self.n_steps, self.n_users, models.n_classes,
-            self.world.reward_range, truth=models,
+            self.world.reward_range, truth=models, fixed_arms=isinstance(self.world, FixedArms),
         )  # fmt: skip
 
 

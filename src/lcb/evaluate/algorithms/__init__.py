@@ -7,13 +7,15 @@ from collections.abc import Mapping, Sequence
 from importlib.resources import files
 
 from lcb.errors import InputError
+from lcb.evaluate.algorithms.after import AFTER
 from lcb.evaluate.algorithms.algorithm import Algorithm, Settings, Task
+from lcb.evaluate.algorithms.fixed_arms import FIXED_ARMS
 from lcb.evaluate.algorithms.latent import LATENT
 from lcb.evaluate.algorithms.linear import LINEAR
 
 __all__ = ["ALGORITHMS", "PAPERS", "Algorithm", "Settings", "Task", "algorithms_named", "tuned_settings"]
 
-ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (*LATENT, *LINEAR)}
+ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (*LATENT, *LINEAR, *AFTER, *FIXED_ARMS)}
 PAPERS = ("lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "linucb-population", "linucb-individual", "random")
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lcb.errors import InputError
 from lcb.models import LatentModels
 from lcb.recommenders.recommender import Recommender
 from lcb.stats import UserStats
@@ -29,6 +30,7 @@ class Task:
     retrain_every: int = 50
     history: UserStats | None = field(default=None, repr=False)  # of past users, to be trained on before the first
     truth: LatentModels | None = field(default=None, repr=False)  # the true classes, for those that are given them
+    fixed_arms: bool = False  # every step offers the same arms, without features: the rows of the identity
 
 
 @dataclass(frozen=True)
@@ -44,10 +46,13 @@ class Algorithm:
     cost: str  # of one decision
     build: Callable[..., Recommender] = field(repr=False)
     grid: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
+    fixed_arms: bool = False  # it needs arms without features
 
     @property
     def defaults(self) -> dict[str, Value]:
         return {name: values[0] for name, values in self.grid.items()}
 
     def made_for(self, task: Task, rng: np.random.Generator, settings: Settings) -> Recommender:
+        if self.fixed_arms and not task.fixed_arms:
+            raise InputError(f"{self.name} needs arms without features, the same at every step; run it in `FixedArms`")
         return self.build(task, rng, **{**self.defaults, **settings})
