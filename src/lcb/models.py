@@ -77,7 +77,7 @@ class LatentModels:
         if abs(pi.sum() - 1) > 1e-12:  # once normalised, the bits stay
             pi /= pi.sum()
         covariance = None if self.covariance is None else _checked_covariance(self.covariance, beta)
-        for values in (pi, beta, sigma2) if covariance is None else (pi, beta, sigma2, covariance):
+        for values in (pi, beta, sigma2):
             values.setflags(write=False)
         object.__setattr__(self, "pi", pi)
         object.__setattr__(self, "beta", beta)
@@ -260,6 +260,7 @@ def _checked_covariance(covariance: Floats, beta: Floats) -> Floats:
     root = np.sqrt(size)
     if np.linalg.eigvalsh(values / (root[:, :, None] * root[:, None, :])).min() <= 0:
         raise ModelError("covariance is not positive definite; weight_covariance makes one that is")
+    values.setflags(write=False)
     return values
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+
 from contracts import test_bandits as bandits
 from contracts import test_recommenders as recommenders
 from contracts.test_bandits import (  # noqa: F401
@@ -24,6 +25,9 @@ from contracts.test_recommenders import (  # noqa: F401
     test_serving_whole_users_makes_the_same_choices_as_step_by_step,
     test_the_input_is_left_untouched,
     test_users_may_have_any_names,
+)
+from contracts.test_recommenders import (
+    test_one_arm_is_always_played as test_one_arm_is_always_played_for_every_user,  # noqa: F401
 )
 from lcb.bandits.bandit import decided
 from lcb.bandits.multiple_k_ucb import MultipleKUCB
@@ -53,7 +57,15 @@ RECOMMENDERS = {
     "ucb1": lambda: Individual(UCB1(K)),
     "tucb": lambda: TUCB(K, 2, n_steps=6, rng=np.random.default_rng(0), n_warmup_users=4, n_first=1),
     "tucb-seldom": lambda: TUCB(
-        K, 1, n_steps=6, rng=np.random.default_rng(0), noise=0.3, margin=0.1, delta=0.1, n_warmup_users=2, retrain_every=3
+        K,
+        1,
+        n_steps=6,
+        rng=np.random.default_rng(0),
+        noise=0.3,
+        margin=0.1,
+        delta=0.1,
+        n_warmup_users=2,
+        retrain_every=3,
     ),
     "factorised": lambda: Factorised(np.eye(K), rng=np.random.default_rng(0), n_warmup_users=3, retrain_every=4),
     "factorised-few": lambda: Factorised(

@@ -6,10 +6,13 @@ import numpy as np
 import pytest
 
 from lcb.bandits.linucb import LinUCB
+from lcb.bandits.mmts import MMTS
+from lcb.bandits.mucb import MUCB
 from lcb.bandits.thompson import GeneralizedThompson
 from lcb.bandits.uniform import Uniform
 from lcb.evaluate.world import paper_classes
 from lcb.learners import em
+from lcb.models import weight_covariance
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.latent import Latent
 from lcb.recommenders.pooled import Pooled
@@ -18,11 +21,12 @@ from lcb.recommenders.recommender import serve_step_by_step
 D = 4
 
 
-def latent(**settings):
+def latent(make_bandit=GeneralizedThompson, **settings):
     def learn(stats, rng, last):
-        return em.fit(stats, 2, rng=rng, start=last, n_threads=1, tol=1e-3).models
+        models = em.fit(stats, 2, rng=rng, start=last, n_threads=1, tol=1e-3).models
+        return models.with_covariance(weight_covariance(models, stats)) if make_bandit is MMTS else models
 
-    return Latent(D, GeneralizedThompson, learn, rng=np.random.default_rng(0), **settings)
+    return Latent(D, make_bandit, learn, rng=np.random.default_rng(0), **settings)
 
 
 RECOMMENDERS = {
@@ -33,6 +37,10 @@ RECOMMENDERS = {
     "latent-uniform": lambda: latent(n_warmup_users=3, retrain_every=4, n_uniform_steps=2, train_on="uniform"),
     "latent-given": lambda: Latent(
         D, GeneralizedThompson, rng=np.random.default_rng(0), models=paper_classes(n_features=D), retrain_every=None
+    ),
+    "latent-mmts": lambda: latent(MMTS, n_warmup_users=4, retrain_every=3),
+    "latent-mucb": lambda: latent(
+        lambda models: MUCB(models, n_steps=6, width=0.3), n_warmup_users=3, retrain_every=4, n_uniform_steps=1
     ),
 }
 

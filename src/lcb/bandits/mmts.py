@@ -4,8 +4,9 @@ What was learned of a class is a distribution, not a point: beta_h ~ N(models.be
 rewards move it, exactly, by Bayes' rule for linear-Gaussian rewards (the publication's Algorithm 3 with the conjugate
 prior of its Algorithm 4):
 
-    precision_h = covariance_h^-1 + gram / sigma2_h        mean_h = precision_h^-1 (covariance_h^-1 beta_h + moment / sigma2_h)
-    w_h proportional to pi_h p(rewards | class h), the weights integrated out
+    precision_h = covariance_h^-1 + gram / sigma2_h
+    mean_h      = precision_h^-1 (covariance_h^-1 beta_h + moment / sigma2_h)
+    w_h         proportional to pi_h p(rewards | class h), the weights integrated out
     draw h from w, then beta from N(mean_h, precision_h^-1), play argmax_a beta . x_a
 
 The arm's probability under a Gaussian draw has no formula, so the draw is from `n_points` equally likely points that
@@ -99,6 +100,7 @@ class MMTS:
         log(2 pi sigma2) / 2 (N,).
         """
         models = self.models
+        assert models.covariance is not None
         precision = np.linalg.inv(models.covariance)
         constant = models.log_pi + 0.5 * np.linalg.slogdet(precision)[1]
         return precision, models.beta, 1 / models.sigma2, constant, -models.gaussian[0]

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lcb.bandits.bandit import Arms
 from lcb.errors import InputError
@@ -64,7 +65,7 @@ class MUCB:
     def start(self) -> Floats:
         return np.zeros(2 * self.models.n_classes)
 
-    def consistent(self, state: Floats) -> Floats:
+    def consistent(self, state: Floats) -> NDArray[np.bool_]:
         """(N,) which classes the rewards have not refuted; the least refuted one where all are"""
         count, gap = state.reshape(2, -1)
         excess = gap - self.bound * np.sqrt(count)
@@ -93,7 +94,7 @@ class MUCB:
         gap *= word
         return state + np.concatenate((word, gap))
 
-    def _with_word(self, decision: Decision, word: Floats) -> Decision:
+    def _with_word(self, decision: Decision, word: NDArray[np.bool_]) -> Decision:
         return Decision(
             decision.arm, decision.propensity, decision.x, decision.distribution, decision.at_random,
             word.astype(np.float64),

@@ -16,6 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lcb.bandits._fixed_arms import counted, estimates, items_of, received
 from lcb.errors import InputError
@@ -49,10 +50,12 @@ class MultipleKUCB:
     def start(self) -> Floats:
         return np.zeros(3 * self.models.n_features)
 
-    def admissible(self, state: Floats) -> Floats:
+    def admissible(self, state: Floats) -> NDArray[np.bool_]:
         """(N,) the classes that no arm's rewards have ruled out"""
         _, count, mean = estimates(state)
-        radius = self.width * self.models.noise.max() * np.sqrt(6 * np.log(max(count.sum(), 1.0)) / np.maximum(count, 1))
+        radius = (
+            self.width * self.models.noise.max() * np.sqrt(6 * np.log(max(count.sum(), 1.0)) / np.maximum(count, 1))
+        )
         return np.asarray(((np.abs(self.models.beta - mean) <= radius) | (count == 0)).all(axis=1))
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lcb.bandits._fixed_arms import counted, estimates, items_of, received
 from lcb.errors import InputError
@@ -59,7 +60,7 @@ class UMUCB:
     def start(self) -> Floats:
         return np.zeros(3 * self.models.n_features)
 
-    def allowed(self, state: Floats) -> Floats:
+    def allowed(self, state: Floats) -> NDArray[np.bool_]:
         """(N,) the models that no arm's rewards have ruled out"""
         return self._bounds(state)[0]
 
@@ -86,10 +87,10 @@ class UMUCB:
         rate = np.sqrt(2 * np.log(self.models.n_classes * self.n_steps**2 / delta))
         return np.asarray(self.width * rate * self.models.noise[:, None])
 
-    def _bounds(self, state: Floats) -> tuple[Floats, Floats]:
+    def _bounds(self, state: Floats) -> tuple[NDArray[np.bool_], Floats]:
         """`allowed` (N,) and mean_a + r_ha (N, K)."""
         _, count, mean = estimates(state)
         with np.errstate(divide="ignore"):
             radius = np.where(count > 0, self._radius / np.sqrt(count), np.inf)
         allowed = (np.abs(self.models.beta - mean) <= radius + self.epsilon).all(axis=1)
-        return allowed, mean + radius
+        return np.asarray(allowed), mean + radius

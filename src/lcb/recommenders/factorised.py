@@ -1,4 +1,4 @@
-"""Collaborative filtering over a fixed set of items: matrix factorisation (Koren, Bell & Volinsky 2009, IEEE Computer 42).
+"""Collaborative filtering of a fixed set of items by matrix factorisation (Koren, Bell & Volinsky 2009, IEEE Computer).
 
 The paper's introduction sets it against bandits: it predicts from a user's history, and recommends what it predicts
 best, without a thought for what there is to learn.
@@ -88,19 +88,19 @@ class Factorised:
         self.items, self.rng = np.array(items, float), rng
         self.n_factors, self.ridge, self.n_epochs, self.rate = n_factors, ridge, n_epochs, rate
         self.retrain_every = retrain_every
-        self.factors: Factors | None = None
         self._place = {_name(row): i for i, row in enumerate(self.items)}
         if len(self._place) < len(self.items):
             raise InputError(f"{len(self.items)} items with {len(self._place)} different rows; give each its own")
         self._rewards: dict[Hashable, _Rewards] = {}
         self._past = [] if history is None else self._of_history(history)
-        self._next_training = 0 if self._past else n_warmup_users
+        self._next_training = retrain_every if self._past else n_warmup_users  # users seen when items are learned again
+        self.factors = self._learned()
 
     def start(self, user: Hashable) -> None:
         if user in self._rewards:
             return
         if len(self._rewards) >= self._next_training:
-            self.factors = self._learned() or self.factors
+            self.factors = self._learned()
             self._next_training = len(self._rewards) + self.retrain_every
         self._rewards[user] = {}
 
@@ -129,7 +129,9 @@ class Factorised:
     def _place_of(self, row: Floats) -> int:
         place = self._place.get(_name(row))
         if place is None:
-            raise InputError(f"the row {row} of the context is none of the {len(self.items)} items; give rows of `items`")
+            raise InputError(
+                f"the row {row} of the context is none of the {len(self.items)} items; give rows of `items`"
+            )
         return place
 
     def _of_history(self, history: UserStats) -> list[_Rewards]:

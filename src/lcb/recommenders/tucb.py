@@ -1,4 +1,4 @@
-"""tUCB: users one after another over arms without features (Azar, Lazaric & Brunskill 2013, arXiv:1307.6887, Algorithm 2).
+"""tUCB: users in sequence over arms without features (Azar, Lazaric & Brunskill 2013, arXiv:1307.6887, Algorithm 2).
 
 Each user is served by umUCB over the classes estimated so far, and the classes are estimated anew from the users so
 far, by the method of moments.  A user's rewards of each arm are dealt to three sets; with their means m1, m2, m3 (K,):
@@ -53,7 +53,7 @@ class TUCB:
         n_steps: int,
         rng: np.random.Generator,
         noise: float = 0.5,
-        margin: float = 0.5,
+        margin: float = 0.3,
         width: float = 1.0,
         delta: float | None = None,
         n_first: int = _SETS,

@@ -41,7 +41,7 @@ def _mucb(models: LatentModels, task: Task, width: float, epsilon: float) -> Ban
 
 
 AFTER = (
-    Algorithm("mts", "classes learned by EM, one drawn from its posterior (lcb at eta 1)", _HONG, "N K d", learned(_mts)),
+    Algorithm("mts", "classes learned by EM, one drawn by its posterior: lcb at eta 1", _HONG, "N K d", learned(_mts)),
     Algorithm(
         "mmts", "classes learned by EM, a class and its weights drawn from their posterior", _HONG, "N K d^2",
         learned(_mmts, learn_with_covariance), {"n_points": (128, 32)},

@@ -62,7 +62,7 @@ FIXED_ARMS = (
     ),
     Algorithm(
         "tucb", "fixed arms: classes from moments of past users, umUCB over them", _AZAR, "N K",
-        _tucb, {"width": _WIDTHS, "margin": (0.1, 0.03, 0.3, 1.0)}, fixed_arms=True,
+        _tucb, {"width": (0.25, 1.0, 0.5, 0.1), "margin": (0.3, 0.1, 1.0)}, fixed_arms=True,
     ),
     Algorithm(
         "factorised", "fixed arms: matrix factorisation, the item it predicts best", "Koren et al. 2009", "K k + k^3",
