@@ -83,6 +83,17 @@ def test_the_distribution_is_close_to_that_of_gaussian_draws():
     assert np.abs(p - frequency).max() < 0.01  # the draws alone scatter by 0.0016
 
 
+def test_an_arm_that_is_offered_twice_is_played_half_the_time_in_each_place():  # 4.5 sd
+    bandit, rng, n = MMTS(MODELS, n_points=16), np.random.default_rng(0), 20_000
+    once = bandit.choose(bandit.start(), np.array([[0.5, 0.1], [0.1, 0.5]]), rng).distribution
+    twice = np.array([[0.5, 0.1], [0.1, 0.5], [0.5, 0.1]])
+    decisions = [bandit.choose(bandit.start(), twice, rng) for _ in range(n)]
+    p = decisions[0].distribution
+    np.testing.assert_allclose(p, [once[0] / 2, once[1], once[0] / 2], atol=1e-12)
+    frequency = np.bincount([decision.arm for decision in decisions], minlength=3) / n
+    assert (np.abs(frequency - p) < 4.5 * np.sqrt(p * (1 - p) / n)).all()
+
+
 def test_weights_that_are_nearly_certain_give_mts():
     certain = LatentModels(**PARTS, covariance=1e-12 * np.array(COVARIANCE))
     xs, rewards = rewards_seen(4)
