@@ -11,10 +11,13 @@ from lcb.bandits.exp4p import EXP4P
 from lcb.bandits.iltcb import ILTCB
 from lcb.bandits.lints import LinTS
 from lcb.bandits.linucb import LinUCB
+from lcb.bandits.mmts import MMTS
+from lcb.bandits.mucb import MUCB
 from lcb.bandits.thompson import GeneralizedThompson
 from lcb.bandits.uniform import Uniform
 from lcb.evaluate.world import paper_classes
 from lcb.learners import em
+from lcb.models import weight_covariance
 from lcb.policies import ClassPolicies, Softmax
 from lcb.recommenders.cofine import CofineUCB
 from lcb.recommenders.individual import Individual
@@ -28,7 +31,8 @@ D = 4
 
 def latent(make_bandit=GeneralizedThompson, **settings):
     def learn(stats, rng, last):
-        return em.fit(stats, 2, rng=rng, start=last, n_threads=1, tol=1e-3).models
+        models = em.fit(stats, 2, rng=rng, start=last, n_threads=1, tol=1e-3).models
+        return models.with_covariance(weight_covariance(models, stats)) if make_bandit is MMTS else models
 
     return Latent(D, make_bandit, learn, rng=np.random.default_rng(0), **settings)
 
@@ -78,8 +82,16 @@ RECOMMENDERS = {
     "lints-individual": lambda: Individual(LinTS(D)),
     "cofine": lambda: CofineUCB(D, 2, n_warmup_users=4, retrain_every=3),
     "cofine-individual": lambda: CofineUCB(
-        D, 3, width=0.5, ridge=0.5, coarse_ridge=2.0, profile_ridge=0.3, n_warmup_users=3, warmup="individual",
-        warmup_bandit=LinUCB(D, 0.1), retrain_every=None,
+        D,
+        3,
+        width=0.5,
+        ridge=0.5,
+        coarse_ridge=2.0,
+        profile_ridge=0.3,
+        n_warmup_users=3,
+        warmup="individual",
+        warmup_bandit=LinUCB(D, 0.1),
+        retrain_every=None,
     ),
     "cofine-history": lambda: CofineUCB(D, 2, history=past_users(), retrain_every=5),
     "latent-epoch-greedy": lambda: latent(
@@ -88,7 +100,11 @@ RECOMMENDERS = {
     "latent-iltcb": lambda: latent(
         make_bandit=lambda models: ILTCB(ClassPolicies(models), mu=0.01), n_warmup_users=3, retrain_every=4
     ),
-}  # fmt: skip
+    "latent-mmts": lambda: latent(MMTS, n_warmup_users=4, retrain_every=3),
+    "latent-mucb": lambda: latent(
+        lambda models: MUCB(models, n_steps=6, width=0.3), n_warmup_users=3, retrain_every=4, n_uniform_steps=1
+    ),
+}
 
 
 @pytest.fixture(params=RECOMMENDERS, ids=list(RECOMMENDERS))

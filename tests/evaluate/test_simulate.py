@@ -140,3 +140,13 @@ def test_one_class_one_arm_and_one_feature_simply_work():
     world = World(given_classes(np.array([[0.7]])), n_arms=1)
     for result in simulate(world, n_users=60, n_steps=2, n_runs=1, n_workers=1).results:
         assert np.abs(result.regret).max() == 0
+
+
+def test_the_bandits_that_came_after_the_paper_find_the_classes_too():
+    settings = {"n_users": 300, "n_runs": 2, "n_workers": 1, "settings": {"mucb": {"width": 0.25, "epsilon": 0.05}}}
+    names = ["lcb", "mts", "mmts", "mucb", "linucb-population"]
+    results = simulate(World(paper_classes()), names, **settings).results
+    late = {result.algorithm: result.last_quarter.mean() for result in results}
+    assert 0.8 < late["mts"] / late["lcb"] < 1.25  # the same algorithm, other random numbers
+    assert late["mmts"] < 1.2 * late["mts"]
+    assert late["mts"] < late["mucb"] < 0.7 * late["linucb-population"]

@@ -28,6 +28,7 @@ from lcb.evaluate.algorithms import (
     checked_settings,
     tuned_settings,
 )
+from lcb.evaluate.fixed_arms import FixedArms
 from lcb.evaluate.world import World
 from lcb.events import Floats
 from lcb.progress import Progress, silent
@@ -98,7 +99,7 @@ class Simulation:
 
 
 def simulate(
-    world: World,
+    world: World | FixedArms,
     algorithms: Sequence[str] = PAPERS,
     *,
     settings: Mapping[str, Settings] | None = None,
@@ -149,7 +150,7 @@ def check_sizes(n_users: int, n_steps: int, n_runs: int, seed: int) -> None:
         raise InputError(f"seed={seed}; it must be 0 or more, and below 2^64")
 
 
-def in_short(world: World, n_users: int, n_steps: int, n_runs: int, seed: int) -> dict[str, Any]:
+def in_short(world: World | FixedArms, n_users: int, n_steps: int, n_runs: int, seed: int) -> dict[str, Any]:
     """What was run, as it is written beside the numbers."""
     models = world.models
     return {
@@ -163,7 +164,7 @@ def in_short(world: World, n_users: int, n_steps: int, n_runs: int, seed: int) -
 class Run:
     """One run to be played: the same users for all contenders, who are algorithms with their settings."""
 
-    world: World
+    world: World | FixedArms
     contenders: tuple[tuple[str, Settings], ...]
     n_users: int
     n_steps: int
@@ -174,7 +175,7 @@ class Run:
         models = self.world.models
         return Task(
             models.n_features, self.world.n_arms, self.n_steps, self.n_users, models.n_classes,
-            self.world.reward_range, truth=models,
+            self.world.reward_range, truth=models, fixed_arms=isinstance(self.world, FixedArms),
         )  # fmt: skip
 
 

@@ -8,15 +8,17 @@ from importlib.resources import files
 from typing import Any
 
 from lcb.errors import InputError
+from lcb.evaluate.algorithms.after import AFTER
 from lcb.evaluate.algorithms.algorithm import Algorithm, Settings, Task, Value
 from lcb.evaluate.algorithms.explorers import EXPLORERS
+from lcb.evaluate.algorithms.fixed_arms import FIXED_ARMS
 from lcb.evaluate.algorithms.latent import LATENT
 from lcb.evaluate.algorithms.linear import LINEAR
 from lcb.evaluate.algorithms.policy_sets import POLICY_SETS
 
 __all__ = ["ALGORITHMS", "PAPERS", "Algorithm", "Settings", "Task", "algorithms_named", "tuned_settings"]
 
-_FAMILIES = (*LATENT, *POLICY_SETS, *EXPLORERS, *LINEAR)
+_FAMILIES = (*LATENT, *POLICY_SETS, *EXPLORERS, *AFTER, *LINEAR, *FIXED_ARMS)
 ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in _FAMILIES}
 PAPERS = ("lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "linucb-population", "linucb-individual", "random")
 
