@@ -1,4 +1,4 @@
-"""mmTS: posterior sampling of the class and of its uncertain weights (Hong et al. 2020, arXiv:2006.08714, Section 3.3).
+"""mmTS: posterior sampling of the class and of its uncertain weights (Hong et al. 2020, arXiv:2006.08714).
 
 What was learned of a class is a distribution, not a point: beta_h ~ N(models.beta_h, models.covariance_h).  A user's
 rewards move it, exactly, by Bayes' rule for linear-Gaussian rewards (the publication's Algorithm 3 with the conjugate
