@@ -40,7 +40,7 @@ def test_the_theory_is_one_of_the_values_mu_is_tuned_on():
 
 
 def test_a_mu_that_is_another_word_is_refused():
-    with pytest.raises(InputError, match=r"mu='small'; .* 'theory'"):
+    with pytest.raises(InputError, match=r"lcb-iltcb has mu 'small'; .* theory"):
         regrets(("lcb-iltcb",), **{"lcb-iltcb": {"mu": "small"}})
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from lcb.bandits.epoch_greedy import EpochGreedy
 from lcb.bandits.iltcb import ILTCB
-from lcb.errors import InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
 from lcb.evaluate.algorithms.latent import learned
 from lcb.evaluate.algorithms.policy_sets import note_of
@@ -27,8 +26,6 @@ def _epoch_greedy_theory(models: LatentModels, task: Task) -> EpochGreedy:
 
 
 def _iltcb(models: LatentModels, task: Task, mu: Value) -> ILTCB:
-    if isinstance(mu, str) and mu != _THEORY:
-        raise InputError(f"mu={mu!r}; it is an arm's least probability, or {_THEORY!r} for the publication's own")
     return ILTCB(ClassPolicies(models), mu=None if mu == _THEORY else float(mu), reward_range=task.reward_range)
 
 
