@@ -13,10 +13,11 @@ from lcb.errors import InputError
 from lcb.evaluate import schedules
 from lcb.evaluate.schedules import BANDITS, Play, play
 from lcb.evaluate.world import World, given_classes, paper_classes
+from lcb.models import Fit
 from lcb.recommenders.latent import Latent
 
 WORLD = World(given_classes(np.eye(4)[:3]), n_arms=6)
-SMALL = Play(WORLD, n_steps=16, users=(2, 5, 9), seed=1, run=0)
+SMALL = Play(WORLD, n_steps=16, users=(1, 5, 9), seed=1, run=0)
 REGRET, ERROR, PHASE_1 = 0, 1, 2
 
 
@@ -57,6 +58,37 @@ def test_a_phase_1_cut_short_says_so():
     assert replace(SMALL, n_steps=200).schedule("epoch-greedy").applied == (
         "J = 10000 users, the most that are run (L^2 would be 40000)"
     )
+
+
+def test_algorithm_1_is_set_up_as_the_schedule_says():
+    rng = np.random.default_rng(0)
+    for bandit in BANDITS:
+        plan = SMALL.schedule(bandit)
+        recommender = schedules._phase_2(SMALL, bandit, plan, WORLD.models, lambda *_: WORLD.models, rng)
+        kept = (recommender.n_uniform_steps, recommender.train_on, recommender.retrain_every)
+        assert kept == (plan.n_uniform_steps, "uniform", SMALL.retrain_every)
+        made = recommender.make_bandit(WORLD.models)
+        assert made.reward_range == WORLD.reward_range
+        assert made.policies.models is WORLD.models
+        if bandit == "epoch-greedy":
+            assert made.schedule == "bound"  # the one whose regret is logarithmic where there is a gap
+        else:
+            assert made.horizon == SMALL.n_steps
+
+
+def test_phase_2_learns_from_the_uniform_steps_of_both_phases(monkeypatch):
+    learned_from = []
+
+    def fit(stats, n_classes, *, start, **settings):
+        learned_from.append((stats.n_users, set(stats.count), start))
+        return Fit(WORLD.models, np.zeros(1), True)
+
+    monkeypatch.setattr(schedules.em, "fit", fit)
+    play(replace(SMALL, users=(120,)))
+    theorem_1, theorem_2 = learned_from[:2]
+    assert (theorem_1, theorem_2) == ((30, {4}, None), (256, {3}, None))
+    later = [(n_users, counts) for n_users, counts, start in learned_from[2:] if start is WORLD.models]
+    assert sorted(later) == [(80, {4}), (80, {4}), (130, {4}), (130, {4}), (306, {3}), (356, {3})]
 
 
 def test_phase_1_costs_what_it_costs_in_algorithm_1():

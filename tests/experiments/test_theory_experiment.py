@@ -49,11 +49,17 @@ def test_results_come_back_to_the_size_they_are_of(outcome, monkeypatch):
         )
 
     monkeypatch.setattr(theory, "play", fake)
-    by_users, by_steps = (growths for _, growths in theory.run(n_runs=2, n_workers=1).sweeps)
+    faked = theory.run(n_runs=2, n_workers=1)
+    by_users, by_steps = (growths for _, growths in faked.sweeps)
     assert asked == sorted(asked, reverse=True)
     for i in range(3):
         np.testing.assert_array_equal(by_users[i].regret, 1000 * i + np.array([[18, 36, 72], [118, 136, 172]]))
         np.testing.assert_array_equal(by_steps[i].regret, 1000 * i + np.array([[12, 48], [112, 148]]))
+    lines = theory.summary(faked)
+    (regret,) = [line for line in lines[:6] if line.startswith("exp4p ")]
+    assert regret.split()[-3:] == ["34.0", "21.5", "15.2"]  # (18 + 118) / 2 / 2 users, ...
+    (times,) = [line for line in lines[:9] if line.startswith("exp4p: regret / bound")]
+    assert [float(word) for word in times.split()[-3:]] == pytest.approx([68, 86, 122] / by_users[0].bound, rel=0.01)
 
 
 def test_the_bounds_are_phase_2_of_the_theorems_at_the_same_sizes(outcome):
