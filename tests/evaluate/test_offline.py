@@ -6,6 +6,7 @@ import pytest
 from lcb.errors import InputError
 from lcb.evaluate.offline import Outcome, Plan, evaluate_log, larger_error, prepare, split_users
 from lcb.evaluate.sources import source_of
+from lcb.evaluate.tune_log import inner_split, tune_on_training_users
 
 from .logs import make_log
 
@@ -134,3 +135,22 @@ def test_propensities_are_needed_where_they_are():
     log = make_log([0, 0, 1], [0, 1, 0], [[0], [1]], 2, reward=[1, 0, 1])
     with pytest.raises(InputError, match="ips needs the propensity of every event"):
         source_of(log, "ips", "labels")
+
+
+def test_tuning_looks_at_training_users_alone():
+    """Whatever the test users say, the settings are the same; and users held out are not trained on."""
+    log = clicks()
+    source = source_of(log, "queue", "labels")
+    split = split_users(source, PLAN, seed=0)
+    inner = inner_split(source, split, PLAN, seed=0)
+    assert set(inner.train) | set(inner.test) == set(split.train)
+    assert not set(inner.train) & set(inner.test)
+    assert (source.n_events[inner.test] >= PLAN.n_steps).all()
+    reward = log.reward.copy()
+    reward[np.isin(log.user, split.test)] = 1.0
+    other = source_of(make_log(log.user, log.item, [[0], [1], [2], [3]], 4, reward=reward), "queue", "labels")
+    names = ["linucb-individual", "random"]
+    settings = [tune_on_training_users(s, names, PLAN, most=4, n_workers=1) for s in (source, other)]
+    assert settings[0] == settings[1]
+    assert settings[0]["random"] == {}
+    assert set(settings[0]["linucb-individual"]) == {"width", "ridge"}
