@@ -156,10 +156,10 @@ def evaluate_log(
         raise InputError(f"n_seeds={n_seeds}, seed={seed}; wanted at least 1 and 0 or more")
     splits = [split_users(source, plan, seed + i) for i in range(n_seeds)]
     runs = [
-        _Run(source, plan, splits[i], seed + i, name, chosen.get(name, {})) for i in range(n_seeds) for name in names
+        Run(source, plan, splits[i], seed + i, name, chosen.get(name, {})) for i in range(n_seeds) for name in names
     ]
     progress("algorithms and seeds", 0, len(runs))
-    done = parallel.processes(_run, runs, n_workers, lambda n: progress("algorithms and seeds", n, len(runs)))
+    done = parallel.processes(play, runs, n_workers, lambda n: progress("algorithms and seeds", n, len(runs)))
     logged = np.array([source.logged_rate(split.test, plan.n_steps) for split in splits])
     outcomes = []
     for j, name in enumerate(names):
@@ -222,7 +222,9 @@ def prepare(source: Source, plan: Plan, split: Split, seed: int) -> Prepared:
 
 
 @dataclass(frozen=True, eq=False)
-class _Run:
+class Run:
+    """One algorithm with its settings, to be trained and tested on one split."""
+
     source: Source
     plan: Plan
     split: Split
@@ -232,14 +234,16 @@ class _Run:
 
 
 @dataclass(frozen=True, eq=False)
-class _Done:
+class Done:
+    """What came of it."""
+
     rate: Floats
     training_seconds: float
     serving_seconds: float
     megabytes: float
 
 
-def _run(run: _Run) -> _Done:
+def play(run: Run) -> Done:
     """One algorithm on one split, in a process that may have run others before."""
     reset_peak()
     before = peak_megabytes()
@@ -252,4 +256,4 @@ def _run(run: _Run) -> _Done:
         recommender, run.split.test, prepared.x, run.plan.n_steps, prepared.history, run.seed, serving
     )
     served = time.process_time()
-    return _Done(rate, trained - began, served - trained, peak_megabytes() - before)
+    return Done(rate, trained - began, served - trained, peak_megabytes() - before)

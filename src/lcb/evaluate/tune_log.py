@@ -6,7 +6,7 @@ is the highest mean reward, of equals the first tried.  Test users are never loo
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -43,9 +43,7 @@ def tune_on_training_users(
         (name, values) for name in algorithms for values in next_trials(ALGORITHMS[name].grid, loss[name], most)
     ]:
         runs = [Run(source, inner_plan, inner, seed + _INNER, name, _named(name, values)) for name, values in wanted]
-        done = parallel.processes(
-            play, runs, n_workers, lambda n, total=len(runs): progress("settings tried", n, total)
-        )
+        done = parallel.processes(play, runs, n_workers, _reporting(progress, len(runs)))
         for (name, values), one in zip(wanted, done, strict=True):
             loss[name][values] = -float(np.nanmean(one.rate))
     return {name: _named(name, min(tried, key=lambda one: tried[one])) for name, tried in loss.items()}
@@ -64,3 +62,7 @@ def inner_split(source: Source, split: Split, plan: Plan, seed: int) -> Split:
 
 def _named(algorithm: str, values: Values) -> Settings:
     return dict(zip(ALGORITHMS[algorithm].grid, values, strict=True))
+
+
+def _reporting(progress: Progress, total: int) -> Callable[[int], None]:
+    return lambda done: progress("settings tried", done, total)
