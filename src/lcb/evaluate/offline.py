@@ -216,7 +216,7 @@ def prepare(source: Source, plan: Plan, split: Split, seed: int) -> Prepared:
     history = source.history(split.train, x, features.names, plan.n_pulls, np.random.default_rng((seed, _TRAINING)))
     task = Task(
         features.n_features, source.n_arms, plan.n_steps, len(split.test), plan.n_classes, source.reward_range,
-        history=history,
+        history=history, two_valued=history.two_valued,
     )  # fmt: skip
     return Prepared(features, x, history, task)
 

@@ -31,6 +31,8 @@ class Task:
     reward_range: tuple[float, float]
     n_warmup_users: int = 50
     retrain_every: int = 50
+    n_uniform_steps: int = 0  # of every user, for learners that want arms drawn alike; they then learn from these alone
+    two_valued: bool = False  # rewards, as clicks are
     history: EventLog | None = field(default=None, repr=False)  # of past users, to be trained on before the first
     truth: LatentModels | None = field(default=None, repr=False)  # the true classes, for those that are given them
     contexts: Sequence[Floats] | None = field(default=None, repr=False)  # all there can be, where they can be listed

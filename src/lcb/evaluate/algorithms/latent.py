@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from lcb.bandits.bandit import Bandit
 from lcb.bandits.linucb import LinUCB
 from lcb.bandits.posterior_mean import PosteriorMean
 from lcb.bandits.thompson import GeneralizedThompson
+from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
 from lcb.evaluate.algorithms.learning import learn_by_em, learn_by_sampling, learn_by_spectral
@@ -52,21 +54,39 @@ def learned(
             n_warmup_users=task.n_warmup_users,
             retrain_every=task.retrain_every,
             warmup_bandit=LinUCB(task.n_features, width=_WARMUP_WIDTH),
+            n_uniform_steps=task.n_uniform_steps,
+            train_on="uniform" if task.n_uniform_steps else "all",
         )
 
     return build
 
 
 def learned_before(task: Task, rng: np.random.Generator, learner: Learner = "em", **settings: Any) -> LatentModels:
-    """The classes of past users."""
+    """The classes of past users; asked again for the same with the same numbers, as tuning does, they are at hand."""
     assert task.history is not None
-    own: dict[str, Any] = {} if learner == "spectral" else {"n_threads": 1}
-    if learner in ("gibbs", "blocked"):
-        own["n_chains"] = 1
-    n_classes = min(task.n_classes, task.history.n_users)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        return fit(task.history, n_classes, rng=rng, learner=learner, **{**own, **settings}).models
+    asked = _asked(task.history, task.n_classes, rng, learner, likelihood)
+    if asked not in _learned:
+        _learned.clear()
+        settings: dict[str, Any] = {"n_chains": 1} if learner in ("gibbs", "blocked") else {}
+        n_classes = min(task.n_classes, task.history.n_users)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found = fit(
+                task.history, n_classes, rng=rng, learner=learner, likelihood=likelihood, n_threads=1, **settings
+            )
+        _learned[asked] = found.models
+    return _learned[asked]
+
+
+_learned: dict[tuple[Any, ...], LatentModels] = {}  # the last one
+
+
+def _asked(history: EventLog, *rest: Any) -> tuple[Any, ...]:
+    """What decides the classes, in short."""
+    n_classes, rng, *how = rest
+    clicks = b"" if history.clicks is None else history.clicks.clicked.data.tobytes()
+    digest = sha256(history.stats.packed.tobytes() + clicks + repr(rng.bit_generator.state).encode())
+    return digest.hexdigest(), n_classes, *how
 
 
 def given(make_bandit: MakeBandit) -> Callable[..., Recommender]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -26,7 +26,9 @@ def learn_by_em(task: Task) -> Callable[[UserStats, np.random.Generator, LatentM
         n_classes = min(task.n_classes, stats.n_users)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)  # the next training goes on from here
-            return em.fit(stats, n_classes, rng=rng, start=_of_size(last, n_classes), n_threads=1).models
+            variance: Literal["class", "shared"] = "shared" if task.two_valued else "class"
+            start = _of_size(last, n_classes)
+            return em.fit(stats, n_classes, rng=rng, start=start, variance=variance, n_threads=1).models
 
     return learn
 
