@@ -64,16 +64,16 @@ def learned(
 def learned_before(task: Task, rng: np.random.Generator, learner: Learner = "em", **settings: Any) -> LatentModels:
     """The classes of past users; asked again for the same with the same numbers, as tuning does, they are at hand."""
     assert task.history is not None
-    asked = _asked(task.history, task.n_classes, rng, learner, likelihood)
+    asked = _asked(task.history, task.n_classes, rng, learner, *sorted(settings.items()))
     if asked not in _learned:
         _learned.clear()
-        settings: dict[str, Any] = {"n_chains": 1} if learner in ("gibbs", "blocked") else {}
+        own: dict[str, Any] = {} if learner == "spectral" else {"n_threads": 1}
+        if learner in ("gibbs", "blocked"):
+            own["n_chains"] = 1
         n_classes = min(task.n_classes, task.history.n_users)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            found = fit(
-                task.history, n_classes, rng=rng, learner=learner, likelihood=likelihood, n_threads=1, **settings
-            )
+            found = fit(task.history, n_classes, rng=rng, learner=learner, **{**own, **settings})
         _learned[asked] = found.models
     return _learned[asked]
 
