@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lcb.bandits.coarse_fine import CoarseFineUCB
 from lcb.bandits.linucb import LinUCB
 from lcb.errors import InputError
 from lcb.evaluate.world import World, given_classes
@@ -151,6 +152,9 @@ def test_a_user_keeps_the_subspace_first_met():
     assert [recommender.version_of(u) for u in range(12)] == [None] * 4 + [0] * 4 + [1] * 4
     assert recommender.state_of(0) is None
     before = recommender.state_of(5).copy()
+    own = CoarseFineUCB(recommender.subspaces[0])
+    for context in some_users(n_users=40, seed=8)[0][:, 0]:
+        assert recommender.choose(5, context, rng).arm == own.choose(before, context, rng).arm
     decision = recommender.choose(5, contexts[5, 0], rng)
     recommender.update(5, decision, 1.0)
     assert recommender.version_of(5) == 0

@@ -140,8 +140,7 @@ def _points(n_features: int, n_points: int) -> Floats:
     from scipy.stats import qmc
 
     uniform = qmc.Sobol(n_features, scramble=False).random(n_points) + 0.5 / n_points
-    z = ndtri(uniform).T
-    z -= z.mean(axis=1, keepdims=True)
+    z = ndtri(uniform).T  # each row has the same n_points quantiles, in its own order
     z = np.linalg.solve(np.linalg.cholesky(z @ z.T / n_points), z)
     points = np.concatenate([z, np.ones((1, n_points))])
     points.flags.writeable = False
