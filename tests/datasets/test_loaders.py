@@ -8,7 +8,6 @@ import pyarrow.parquet as pq
 import pytest
 
 from lcb.datasets import DATASETS, found_in
-from lcb.datasets.kuairand import N_POOL
 from lcb.errors import BadRows, InputError
 from lcb.storage.importing.run import import_log
 from lcb.storage.logs import open_log
@@ -224,7 +223,7 @@ def test_kuairand_gives_the_random_log_with_its_propensity(tmp_path, inside):
     name, found, log = loaded(tmp_path / "KuaiRand-Pure", tmp_path / "out")
     assert name == "kuairand"
     assert events_of(log, "reward", "order") == [(0, 12, 0.0, 1650485801300), (0, 10, 1.0, 1650485801301)]
-    assert log.propensity.tolist() == [np.float32(1 / N_POOL)] * 2
+    assert log.propensity.tolist() == [np.float32(1 / 7583)] * 2
     assert categories_of(log) == {10: {"12", "65"}, 12: set()}
     assert found.notes == (
         "1 of 3 categories are those of no event: 8",

@@ -60,8 +60,20 @@ def categories_of(log):
 
 
 def imported(source, out, **settings):
-    found = import_log(source, out, **settings)
-    return found, open_log(out)
+    """What was found, and the log; the file itself is sorted, and each user and item has one name."""
+    found, log = import_log(source, out, **settings), open_log(out)
+    table = pq.read_table(found.files.events)
+    assert table["user"].to_pylist() == [log.users[u].as_py() for u in log.user.tolist()]
+    assert table["order"].to_pylist() == log.order.tolist()
+    assert table["item"].to_pylist() == [log.items[i].as_py() for i in log.item.tolist()]
+    assert (found.n_events, found.n_users, found.n_items) == (log.n_events, log.n_users, log.n_items)
+    assert found.events_per_user == {
+        "median": np.median(log.counts),
+        "most": log.counts.max(),
+        "users_with_5": np.sum(log.counts >= 5),
+        "users_with_20": np.sum(log.counts >= 20),
+    }
+    return found, log
 
 
 def log_rows(n=200, n_users=9, seed=0):
@@ -118,8 +130,8 @@ def test_rows_are_spilled_in_several_batches_and_parts(tmp_path, monkeypatch):
     rows = log_rows(1000, 40)
     seen = []
     path = write(tmp_path / "log.parquet", rows)
-    import_log(table_source(path), tmp_path / "out", most_rows=100, progress=lambda *words: seen.append(words))
-    assert events_of(open_log(tmp_path / "out")) == expected_events(rows)
+    _, log = imported(table_source(path), tmp_path / "out", most_rows=100, progress=lambda *words: seen.append(words))
+    assert events_of(log) == expected_events(rows)
     assert {what for what, _, _ in seen} == {"reading log.parquet", "dividing", "sorting"}
     assert [done for what, done, _ in seen if what == "reading log.parquet"] == list(range(50, 1001, 50))
     assert sum(what == "sorting" for what, _, _ in seen) > 5
@@ -253,6 +265,14 @@ def test_time_going_backwards_is_counted_and_put_right(tmp_path):
         ("b", 0, "4"),
         ("b", 1, "2"),
     ]
+
+
+def test_times_may_be_as_far_apart_as_integers_go(tmp_path):
+    times = [2**62, -(2**62), 0, 2**63 - 1, -(2**63)]
+    rows = [{"user": u, "item": i, "time": t} for u in (2, 1) for i, t in enumerate(times)]
+    _, log = imported(table_source(write(tmp_path / "log.parquet", rows)), tmp_path / "out")
+    assert log.order.tolist() == sorted(times) * 2
+    assert log.item.tolist() == [4, 1, 2, 0, 3] * 2
 
 
 def test_equal_times_keep_the_order_of_the_file(tmp_path):
