@@ -13,6 +13,7 @@ from lcb.cli.demo import demo
 from lcb.cli.evaluate import evaluate
 from lcb.cli.import_log import import_log
 from lcb.cli.learn import learn
+from lcb.cli.report import report
 from lcb.cli.reproduce import reproduce
 from lcb.cli.show import show
 from lcb.cli.simulate import simulate
@@ -27,7 +28,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (learn, compare_learners, show, simulate, algorithms, tune, evaluate, reproduce, demo):
+for command in (learn, compare_learners, show, simulate, algorithms, tune, evaluate, reproduce, report, demo):
     app.command()(command)
 app.command("import")(import_log)
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # the parent of all; Typer exports this child only
