@@ -131,7 +131,12 @@ class LatentModels:
             low, high = self.levels
             if not low <= reward <= high:
                 raise InputError(f"reward {reward:g} is outside [{low:g}, {high:g}], the rewards the models know")
-            p, click = self.click_probability(self.beta @ x), (reward - low) / (high - low)
+            p = self.click_probability(self.beta @ x)
+            if reward == high:
+                return np.log(p, p)
+            if reward == low:
+                return np.log1p(np.negative(p, p), p)
+            click = (reward - low) / (high - low)
             return click * np.log(p) + (1 - click) * np.log(1 - p)
         constant, slope = self.gaussian
         miss = self.beta @ x
@@ -144,7 +149,11 @@ class LatentModels:
         """P(high) where the expected reward is `expected`."""
         assert self.levels is not None
         low, high = self.levels
-        return squashed((expected - low) / (high - low))[0]
+        z = expected - low
+        z /= high - low
+        if z.min() >= EDGE and z.max() <= 1 - EDGE:  # nothing to squash
+            return z
+        return squashed(z)[0]
 
     def packed(self) -> Floats:
         """H (p, N) such that `H.T @ stats.packed` is the log likelihood of every user under every class."""
