@@ -63,6 +63,9 @@ def evaluate(
     train_on: Annotated[
         str, typer.Option(help="all (whole histories) or uniform:N (N random pulls per training user).", metavar="ROWS")
     ] = "all",
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Search every algorithm's settings on training users first; takes long.")
+    ] = False,
     seeds: Annotated[int, typer.Option(min=1, help="Splits of the users, each trained and tested anew.")] = 3,
     seed: Annotated[int, typer.Option(min=0, help="The first of them.")] = 0,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; one per core when not given.")] = None,
@@ -76,8 +79,9 @@ def evaluate(
     Example:
       lcb evaluate goodbooks --like 5 --algorithms lcb,lcb-mean --classes 30 --features pca:6+1
     """
-    from lcb.evaluate.offline import Plan, evaluate_log
+    from lcb.evaluate.offline import POPULATION, Plan, evaluate_log
     from lcb.evaluate.sources import source_of
+    from lcb.evaluate.tune_log import tune_seeds
     from lcb.progress import bar
     from lcb.storage.logs import open_log
 
@@ -89,13 +93,38 @@ def evaluate(
         source = source_of(log, method.value, chosen, like)
         n_test, n_train = _sizes(source, steps, test_users, train_users)
         plan = Plan(n_train, n_test, steps, classes, features, train_on)
-        evaluation = evaluate_log(source, names, plan, n_seeds=seeds, seed=seed, n_workers=workers, progress=progress)
-    settings = {"path": str(path), "reading": chosen, "like": like, **evaluation.settings}
-    write_json(json, {**evaluation.to_json(), "settings": settings})
+        settings = (
+            tune_seeds(source, [*dict.fromkeys((*names, POPULATION))], plan, range(seed, seed + seeds), progress)
+            if tune
+            else None
+        )
+        evaluation = evaluate_log(
+            source, names, plan, settings=settings, n_seeds=seeds, seed=seed, n_workers=workers, progress=progress
+        )
+    about = {"path": str(path), "reading": chosen, "like": like, **evaluation.settings}
+    write_json(json, {**evaluation.to_json(), "settings": about})
     if json != "-":
         for note in log.notes:
             typer.echo(note)
         console().print(outcome_table(evaluation, chosen))
+        typer.echo(_in_a_sentence(evaluation))
+
+
+def _in_a_sentence(evaluation: Evaluation) -> str:
+    """The best of those asked for, against one model for everybody."""
+    from lcb.evaluate.offline import POPULATION
+
+    rows = [row for row in evaluation.to_json()["results"] if row["algorithm"] != POPULATION]
+    if not rows:
+        return "name another algorithm beside linucb-population to compare it with"
+    best = max(rows, key=lambda row: row["vs_population_percent"])
+    gain, half = best["vs_population_percent"], 1.96 * best["vs_se"]
+    more = "more" if gain >= 0 else "fewer"
+    low, high = sorted((abs(gain) - half, abs(gain) + half))
+    return (
+        f"{best['algorithm']} would have had {abs(gain):.1f} % (95 %: {low:.1f} to {high:.1f}) {more} clicks than one "
+        "model for everybody"
+    )
 
 
 def _reading(log: Log, like: float | None) -> Reading:

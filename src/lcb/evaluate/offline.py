@@ -142,21 +142,26 @@ def evaluate_log(
     algorithms: Sequence[str],
     plan: Plan,
     *,
-    settings: Mapping[str, Settings] | None = None,
+    settings: Mapping[int, Mapping[str, Settings]] | None = None,
     n_seeds: int = 3,
     seed: int = 0,
     n_workers: int | None = None,
     progress: Progress = silent,
 ) -> Evaluation:
-    """Run every algorithm, and Population LinUCB, on the same users of a log, once per seed."""
-    chosen = checked_settings(settings or {})
+    """Run every algorithm, and Population LinUCB, on the same users of a log, once per seed.
+
+    `settings` are by seed and algorithm, defaults where not given.
+    """
+    chosen = {one: checked_settings(own) for one, own in (settings or {}).items()}
     names = [*algorithms, *([] if POPULATION in algorithms else [POPULATION])]
     algorithms_named(names)
     if n_seeds < 1 or seed < 0:
         raise InputError(f"n_seeds={n_seeds}, seed={seed}; wanted at least 1 and 0 or more")
     splits = [split_users(source, plan, seed + i) for i in range(n_seeds)]
     runs = [
-        Run(source, plan, splits[i], seed + i, name, chosen.get(name, {})) for i in range(n_seeds) for name in names
+        Run(source, plan, splits[i], seed + i, name, chosen.get(seed + i, {}).get(name, {}))
+        for i in range(n_seeds)
+        for name in names
     ]
     progress("algorithms and seeds", 0, len(runs))
     done = parallel.processes(play, runs, n_workers, lambda n: progress("algorithms and seeds", n, len(runs)))
@@ -166,7 +171,7 @@ def evaluate_log(
         own = done[j :: len(names)]
         outcomes.append(
             Outcome(
-                name, {**ALGORITHMS[name].defaults, **chosen.get(name, {})},
+                name, {**ALGORITHMS[name].defaults, **chosen.get(seed, {}).get(name, {})},
                 np.array([result.rate for result in own]), logged,
                 float(np.mean([result.training_seconds for result in own])),
                 float(np.mean([result.serving_seconds for result in own])),

@@ -49,6 +49,13 @@ def tune_on_training_users(
     return {name: _named(name, min(tried, key=lambda one: tried[one])) for name, tried in loss.items()}
 
 
+def tune_seeds(
+    source: Source, algorithms: Sequence[str], plan: Plan, seeds: Sequence[int], progress: Progress = silent
+) -> dict[int, dict[str, Settings]]:
+    """By seed and algorithm, as `evaluate_log` takes them: each seed has test users, and so settings, of its own."""
+    return {seed: tune_on_training_users(source, algorithms, plan, seed=seed, progress=progress) for seed in seeds}
+
+
 def inner_split(source: Source, split: Split, plan: Plan, seed: int) -> Split:
     """Of the training users, some with enough events to be served, and the others."""
     rng = np.random.default_rng((seed, _INNER))

@@ -11,18 +11,18 @@ from typing import Any
 
 from lcb import charts
 from lcb.evaluate.offline import Outcome, Plan
+from lcb.evaluate.tune_log import tune_seeds
 from lcb.experiments.claims import Claim
 from lcb.experiments.real_data import (
     ALGORITHMS,
     N_CLASSES,
     N_STEPS,
     Data,
-    evaluate_seeds,
+    evaluate,
     gain,
     in_words,
     rows,
     sizes,
-    tuned,
 )
 from lcb.progress import Progress, silent
 
@@ -41,10 +41,10 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
     source = data.open(progress)
     n_test, n_train = sizes(source)
     plan = Plan(n_train, n_test, N_STEPS, N_CLASSES, data.features)
-    settings = tuned(source, ALGORITHMS, plan, range(seed, seed + n_runs), progress)
+    settings = tune_seeds(source, ALGORITHMS, plan, range(seed, seed + n_runs), progress)
     outcomes = {}
     for n in sorted({max(1, round(n_train * part)) for part in FRACTIONS}):
-        outcomes[n] = evaluate_seeds(source, ALGORITHMS, replace(plan, n_train_users=n), settings, progress)
+        outcomes[n] = evaluate(source, ALGORITHMS, replace(plan, n_train_users=n), settings, progress)
     return Result(data, n_test, n_runs, outcomes)
 
 

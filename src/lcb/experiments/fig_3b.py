@@ -10,18 +10,18 @@ from typing import Any
 
 from lcb import charts
 from lcb.evaluate.offline import Outcome, Plan
+from lcb.evaluate.tune_log import tune_seeds
 from lcb.experiments.claims import Claim
 from lcb.experiments.real_data import (
     ALGORITHMS,
     N_CLASSES,
     N_STEPS,
     Data,
-    evaluate_seeds,
+    evaluate,
     gain,
     in_words,
     rows,
     sizes,
-    tuned,
 )
 from lcb.progress import Progress, silent
 
@@ -43,11 +43,11 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
     source = data.open(progress)
     n_test, n_train = sizes(source)
     plan = Plan(n_train, n_test, N_STEPS, N_CLASSES, data.features)
-    settings = tuned(source, ALGORITHMS, plan, range(seed, seed + n_runs), progress)
-    others = evaluate_seeds(source, OTHERS, plan, settings, progress)
+    settings = tune_seeds(source, ALGORITHMS, plan, range(seed, seed + n_runs), progress)
+    others = evaluate(source, OTHERS, plan, settings, progress)
     outcomes = {}
     for n in CLASSES:
-        found = evaluate_seeds(source, OURS, replace(plan, n_classes=n), settings, progress)
+        found = evaluate(source, OURS, replace(plan, n_classes=n), settings, progress)
         outcomes[n] = [*found[: len(OURS)], *others]
     return Result(data, n_train, n_test, n_runs, outcomes)
 

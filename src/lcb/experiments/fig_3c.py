@@ -19,6 +19,7 @@ from lcb.evaluate.algorithms import ALGORITHMS as ALL
 from lcb.evaluate.algorithms import Settings, Task
 from lcb.evaluate.offline import Outcome, Plan
 from lcb.evaluate.sources import Source
+from lcb.evaluate.tune_log import tune_seeds
 from lcb.events import Floats
 from lcb.experiments.claims import Claim
 from lcb.experiments.real_data import (
@@ -30,7 +31,6 @@ from lcb.experiments.real_data import (
     in_words,
     rows,
     sizes,
-    tuned,
 )
 from lcb.progress import Progress, silent
 from lcb.stats import Index
@@ -68,7 +68,7 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
     source = data.open(progress)
     n_test, n_train = sizes(source)
     seeds = range(seed, seed + n_runs)
-    settings = tuned(source, ALGORITHMS, Plan(n_train, n_test, N_STEPS, N_CLASSES, data.features), seeds, progress)
+    settings = tune_seeds(source, ALGORITHMS, Plan(n_train, n_test, N_STEPS, N_CLASSES, data.features), seeds, progress)
     block = (n_test + n_train) // N_BLOCKS
     able = np.flatnonzero(source.n_events >= N_STEPS)
     orders = [np.random.default_rng((s, 0x3C)).permutation(able)[: block * N_BLOCKS] for s in seeds]

@@ -10,14 +10,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import Settings
 from lcb.evaluate.labels import Reading
-from lcb.evaluate.offline import Evaluation, Outcome, Plan, evaluate_log
+from lcb.evaluate.offline import Outcome, Plan, evaluate_log
 from lcb.evaluate.sources import Source, source_of
-from lcb.evaluate.tune_log import tune_on_training_users
 from lcb.progress import Progress, silent
 from lcb.storage.logs import open_log
 
@@ -52,39 +49,18 @@ def sizes(source: Source) -> tuple[int, int]:
     return n_test, able - n_test
 
 
-def tuned(
-    source: Source, algorithms: Sequence[str], plan: Plan, seeds: Sequence[int], progress: Progress
-) -> dict[int, dict[str, Settings]]:
-    """By seed, the settings of every algorithm, found on that seed's training users."""
-    return {seed: tune_on_training_users(source, algorithms, plan, seed=seed, progress=progress) for seed in seeds}
-
-
-def evaluate_seeds(
+def evaluate(
     source: Source,
     algorithms: Sequence[str],
     plan: Plan,
     settings: Mapping[int, Mapping[str, Settings]],
     progress: Progress = silent,
 ) -> list[Outcome]:
-    """One outcome per algorithm, over all seeds, each with its own settings."""
-    parts: list[Evaluation] = [
-        evaluate_log(source, algorithms, plan, settings=own, n_seeds=1, seed=seed, progress=progress)
-        for seed, own in settings.items()
-    ]
-    return [joined([part.outcomes[i] for part in parts]) for i in range(len(parts[0].outcomes))]
-
-
-def joined(parts: Sequence[Outcome]) -> Outcome:
-    """The same algorithm on several seeds as one outcome."""
-    return Outcome(
-        parts[0].algorithm,
-        parts[0].settings,
-        np.concatenate([part.rate for part in parts]),
-        np.concatenate([part.logged_rate for part in parts]),
-        float(np.mean([part.training_seconds for part in parts])),
-        float(np.mean([part.serving_seconds for part in parts])),
-        max(part.megabytes for part in parts),
-    )
+    """One outcome per algorithm over the seeds of `settings`, each seed with its own."""
+    seeds = sorted(settings)
+    return evaluate_log(
+        source, algorithms, plan, settings=settings, n_seeds=len(seeds), seed=seeds[0], progress=progress
+    ).outcomes
 
 
 def gain(outcomes: Sequence[Outcome], name: str, other: str) -> tuple[float, float]:
