@@ -275,6 +275,13 @@ def test_times_may_be_as_far_apart_as_integers_go(tmp_path):
     assert log.item.tolist() == [4, 1, 2, 0, 3] * 2
 
 
+def test_fractions_of_a_second_count(tmp_path):
+    rows = [{"user": u, "item": i, "time": t} for u in (2, 1) for i, t in enumerate([0.75, 0.25, 0.5, -3.5])]
+    _, log = imported(table_source(write(tmp_path / "log.parquet", rows)), tmp_path / "out")
+    assert log.order.tolist() == [-3.5, 0.25, 0.5, 0.75] * 2
+    assert log.item.tolist() == [3, 1, 2, 0] * 2
+
+
 def test_equal_times_keep_the_order_of_the_file(tmp_path):
     rows = [{"user": "a", "item": i, "time": 5} for i in "zyxw"]
     found, log = imported(table_source(write(tmp_path / "log.csv", rows)), tmp_path / "out")
