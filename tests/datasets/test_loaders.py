@@ -239,6 +239,15 @@ def test_kuairand_gives_the_standard_logs_without_propensity(tmp_path):
     assert events_of(log, "reward") == [(0, 11, 0.0), (0, 12, 0.0), (0, 10, 1.0), (3, 11, 1.0)]
 
 
+def test_a_bad_row_of_kuairand_is_named_with_its_own_file(tmp_path):
+    folder = kuairand(tmp_path / "data")
+    for path in sorted(folder.glob("log_*.csv")):
+        path.write_text(path.read_text().replace(",20220421,400,", ",20220421,400,x", 1))
+    _, found, _ = loaded(folder, tmp_path / "out", "all", on_error="skip")
+    names = ("log_random_4_22_to_5_08_pure", "log_standard_4_08_to_4_21_pure", "log_standard_4_22_to_5_08_pure")
+    assert [line.split(": time_ms")[0] for line in found.listed] == [f"{folder / name}.csv row 1" for name in names]
+
+
 # Open Bandit
 
 HEADER = (

@@ -275,6 +275,13 @@ def test_times_may_be_as_far_apart_as_integers_go(tmp_path):
     assert log.item.tolist() == [4, 1, 2, 0, 3] * 2
 
 
+def test_fractions_of_a_second_count(tmp_path):
+    rows = [{"user": u, "item": i, "time": t} for u in (2, 1) for i, t in enumerate([0.75, 0.25, 0.5, -3.5])]
+    _, log = imported(table_source(write(tmp_path / "log.parquet", rows)), tmp_path / "out")
+    assert log.order.tolist() == [-3.5, 0.25, 0.5, 0.75] * 2
+    assert log.item.tolist() == [3, 1, 2, 0] * 2
+
+
 def test_equal_times_keep_the_order_of_the_file(tmp_path):
     rows = [{"user": "a", "item": i, "time": 5} for i in "zyxw"]
     found, log = imported(table_source(write(tmp_path / "log.csv", rows)), tmp_path / "out")
@@ -426,7 +433,7 @@ BAD = {
     "time as text": (
         {"time": "noon"},
         "time is no time",
-        "time is 'noon'; a whole number is wanted, as in the first row",
+        "time is 'noon'; a whole number is wanted, as in most of the first rows",
     ),
     "zero propensity": (
         {"propensity": "0"},
@@ -686,6 +693,14 @@ def test_a_time_that_is_neither_number_nor_date_is_refused(tmp_path):
     path = write(tmp_path / "log.csv", [{"user": 1, "item": 1, "time": "noon"}])
     with pytest.raises(InputError, match=r"column time of .*log.csv starts with 'noon'; a number or a date"):
         import_log(table_source(path), tmp_path / "out")
+
+
+def test_the_first_time_may_be_the_wrong_one(tmp_path):
+    rows = [{"user": 1, "item": 1, "time": t} for t in ("noon", "3", "2.5", "never")]
+    found, log = imported(table_source(write(tmp_path / "log.csv", rows)), tmp_path / "out", on_error="skip")
+    assert found.bad_rows == {"time is no time": 2}
+    assert found.listed[0].endswith("row 1: time is 'noon'; a number is wanted, as in most of the first rows")
+    assert log.order.tolist() == [2.5, 3.0]
 
 
 def test_likes_need_ratings_and_no_rewards(tmp_path):

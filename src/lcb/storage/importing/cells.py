@@ -54,7 +54,7 @@ class Orders:
         _refuse_missing(column, name, check)
         self.kind = self.kind or _kind_of(column, name, check)
         if is_string(column.type):
-            said = f"a {self.kind} is wanted, as in the first row"
+            said = f"a {self.kind} is wanted, as in most of the first rows"
             column = _converted(column, _PARSERS[self.kind], f"{name} is no time", name, said, check)
         elif _kind_of(column, name, check) != self.kind:
             raise InputError(f"column {name} of {check.path} holds {column.type}; the files before do not, convert one")
@@ -149,7 +149,7 @@ _PARSERS = {"whole number": _integers, "number": _floats, "date": _dates}
 
 
 def _kind_of(column: Any, name: str, check: Check) -> str:
-    """Whether a column of times holds whole numbers, numbers or dates; of text, its first filled cell decides."""
+    """Whether a column of times holds whole numbers, numbers or dates; of text, its first 1,000 cells decide."""
     kind = column.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return "date"
@@ -157,10 +157,11 @@ def _kind_of(column: Any, name: str, check: Check) -> str:
         return "whole number" if pa.types.is_integer(kind) else "number"
     if not is_string(kind):
         raise InputError(f"column {name} of {check.path} holds {kind}; numbers or dates are wanted, convert it")
-    first = column.filter(pc.greater(pc.binary_length(column), 0))[:1]
-    for found, parse in _PARSERS.items():
-        if not len(convertible(first, parse)[1]):
-            return found
+    first = column.filter(pc.greater(pc.binary_length(column), 0))[:1000]
+    n_failing = {found: len(convertible(first, parse)[1]) for found, parse in _PARSERS.items()}
+    best = min(_PARSERS, key=lambda found: n_failing[found])
+    if n_failing[best] < len(first) or not len(first):
+        return best
     raise InputError(
         f"column {name} of {check.path} starts with {shown(first, 0)}; "
         "a number or a date such as 2024-05-01 12:30:00 is wanted"
