@@ -3,8 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lcb.clicks import EventLog
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS, Task
+from lcb.evaluate.algorithms.algorithm import NO_FEATURES
 from lcb.evaluate.fixed_arms import FixedArms
 from lcb.evaluate.simulate import simulate
 from lcb.evaluate.world import World, given_classes, paper_classes
@@ -61,7 +63,7 @@ def test_arms_with_features_are_refused(name):
 
 
 def test_only_these_need_fixed_arms():
-    assert [name for name, algorithm in ALGORITHMS.items() if algorithm.fixed_arms] == HERE_ONLY
+    assert [name for name, algorithm in ALGORITHMS.items() if algorithm.needs == NO_FEATURES] == HERE_ONLY
 
 
 def test_collaborative_filtering_is_trained_on_history():
@@ -69,6 +71,6 @@ def test_collaborative_filtering_is_trained_on_history():
     history = UserStats.from_rows(
         np.repeat(np.arange(40), 4), np.tile(np.eye(4), (40, 1)), np.tile([0, 0.2, 1, 0.1], 40)
     )
-    task = Task(4, 4, 5, 10, 2, (0.0, 1.0), history=history, fixed_arms=True)
+    task = Task(4, 4, 5, 10, 2, (0.0, 1.0), history=EventLog(history), fixed_arms=True)
     recommender = ALGORITHMS["factorised"].made_for(task, rng, {})
     assert recommender.choose("new", np.eye(4), rng).arm == 2

@@ -8,6 +8,7 @@ import pytest
 from conftest import stats_of
 from lcb.bandits.lints import LinTS
 from lcb.bandits.linucb import LinUCB
+from lcb.clicks import EventLog
 from lcb.evaluate.algorithms import ALGORITHMS, Task
 from lcb.evaluate.simulate import simulate
 from lcb.evaluate.world import World, paper_classes
@@ -24,7 +25,7 @@ def built(name, task=TASK, **settings):
 
 
 def test_one_bandit_for_all_has_seen_the_history():
-    task = replace(TASK, history=HISTORY)
+    task = replace(TASK, history=EventLog(HISTORY))
     np.testing.assert_array_equal(
         built("linucb-population", task, ridge=0.5).state, LinUCB(10, ridge=0.5).trained(HISTORY)
     )
@@ -37,14 +38,14 @@ def test_one_bandit_for_all_has_seen_the_history():
 
 @pytest.mark.parametrize("name", ["linucb-individual", "lints-individual"])
 def test_one_bandit_each_starts_from_scratch_whatever_the_history(name):
-    with_history, without = built(name, replace(TASK, history=HISTORY)), built(name)
+    with_history, without = built(name, replace(TASK, history=EventLog(HISTORY))), built(name)
     for recommender in (with_history, without):
         recommender.start("ann")
     np.testing.assert_array_equal(with_history.states["ann"], without.states["ann"])
 
 
 def test_cofineucb_learns_its_subspace_from_the_history():
-    recommender = built("cofineucb", replace(TASK, history=HISTORY), n_coarse=3)
+    recommender = built("cofineucb", replace(TASK, history=EventLog(HISTORY)), n_coarse=3)
     np.testing.assert_array_equal(recommender.subspaces[0], learn_subspace(profiles(HISTORY, 1.0), 3))
     without = built("cofineucb")
     assert without.subspaces == []
@@ -59,7 +60,7 @@ def test_cofineucb_has_no_more_dimensions_than_there_are_features():
 def test_every_setting_reaches_the_algorithm(name):
     """A value of the grid that is not the default changes what is played, but for dimensions the world has not."""
     users = World(MODELS, n_arms=20).draw(30, 10, np.random.default_rng(0))
-    task, algorithm = replace(TASK, history=HISTORY, n_warmup_users=5), ALGORITHMS[name]
+    task, algorithm = replace(TASK, history=EventLog(HISTORY), n_warmup_users=5), ALGORITHMS[name]
 
     def regret(**settings):
         arms = built(name, task, **settings).serve(range(30), users.contexts, users.rewards, np.random.default_rng(1))

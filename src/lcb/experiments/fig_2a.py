@@ -46,13 +46,15 @@ def claims(simulation: Simulation) -> list[Claim]:
             below, error = _below(results["lcb"], results[other])
             found.append(
                 Claim(
-                    f"regret of lcb below {words}", f"about {paper:.0%}", f"{below:.0%} ± {1.96 * error:.1%}",
+                    f"regret of lcb below {words}", f"about {100 * paper:.0f} %", f"{100 * below:.0f} % ± {196 * error:.1f} %",
                     below >= paper, "Both have settings tuned on seeds of their own.",
                 )
             )  # fmt: skip
     if {"lcb", "lcb-gt"} <= results.keys():
         late = results["lcb"].last_quarter.mean() / results["lcb-gt"].last_quarter.mean() - 1
-        found.append(Claim("last quarter of the users, lcb over lcb-gt", "near", f"{late:+.1%}", abs(late) < 0.1))
+        found.append(
+            Claim("last quarter of the users, lcb over lcb-gt", "near", f"{100 * late:+.1f} %", abs(late) < 0.1)
+        )
     return found
 
 

@@ -64,7 +64,12 @@ def claims(simulations: list[Simulation]) -> list[Claim]:
     if "lcb" in regret[0] and others:
         worst = max(row["lcb"] / min(row[name] for name in others) for row in regret)
         found.append(
-            Claim("lcb has the least regret at every T_u", "yes", f"at most {worst:.0%} of the best other", worst < 1)
+            Claim(
+                "lcb has the least regret at every T_u",
+                "yes",
+                f"at most {100 * worst:.0f} % of the best other",
+                worst < 1,
+            )
         )
     return found
 
