@@ -19,7 +19,7 @@ def test_simulate_writes_the_promised_json(lcb, tmp_path):
 
 
 def test_all_means_all_that_need_nothing_this_world_lacks(lcb):
-    words = ["--algorithms", "all", "--users", 2, "--steps", 2, "--runs", 1, "--workers", 1, "--json", "-"]
+    words = ["--algorithms", "all", "--users", 2, "--steps", 4, "--runs", 1, "--workers", 1, "--json", "-"]
     names = [row["algorithm"] for row in json.loads(lcb("simulate", *words).out)["results"]]
     assert {"lcb", "random", "lcb-exp4p", "exp4p-population"} <= set(names)
     assert "exp4p-enum" not in names

@@ -17,7 +17,7 @@ class Claim:
     why: str = ""  # it does not
 
     def to_json(self) -> dict[str, Any]:
-        return asdict(self)
+        return {**asdict(self), "holds": bool(self.holds)}
 
     def line(self) -> str:
         return f"{self.what}: {self.ours} (the paper: {self.paper}){'' if self.holds else ' - does not hold'}"

@@ -46,8 +46,9 @@ def claims(simulation: Simulation) -> list[Claim]:
             below, error = _below(results["lcb"], results[other])
             found.append(
                 Claim(
-                    f"regret of lcb below {words}", f"about {100 * paper:.0f} %", f"{100 * below:.0f} % ± {196 * error:.1f} %",
-                    below >= paper, "Both have settings tuned on seeds of their own.",
+                    f"regret of lcb below {words}", f"about {100 * paper:.0f} %",
+                    f"{100 * below:.0f} % ± {196 * error:.1f} %", below >= paper,
+                    "Both have settings tuned on seeds of their own.",
                 )
             )  # fmt: skip
     if {"lcb", "lcb-gt"} <= results.keys():
