@@ -45,13 +45,16 @@ class GrowthPanel:
                 raise InputError(f"a value of {curve.algorithm} is not above 0, and log axes have no place for it")
 
 
-def growth(panels: Sequence[GrowthPanel], y_title: str, title: str | None = None) -> alt.VConcatChart:
-    """Panels below each other, each with its own axes; a theory's line starts at the first measured point."""
+def growth(
+    panels: Sequence[GrowthPanel], y_title: str, title: str | None = None, said: str = "growth of the bound"
+) -> alt.VConcatChart:
+    """Panels below each other, each with its own axes; what is `said` of each starts at the first measured point."""
     alt = load_altair()
     if not panels:
         raise InputError("there are no panels to draw; send at least one")
     drawn = [_panel(alt, panel, y_title) for panel in panels]
-    note = "dashed: growth of the bound, from the first point; bars of ± 2 standard errors"
+    bars = any(np.nan_to_num(curve.se).any() for panel in panels for curve in panel.curves)
+    note = f"dashed: {said}, from the first point" + ("; bars of ± 2 standard errors" if bars else "")
     return dressed(alt.vconcat(*drawn, spacing=24), title, note)
 
 
