@@ -16,6 +16,7 @@ def test_every_algorithm_is_listed_with_its_line_reference_cost_and_settings(lcb
         assert f"{algorithm.name} {algorithm.line}" in words
         assert f"cost {algorithm.cost}; " in words
         assert algorithm.reference == "-" or algorithm.reference in words
+        assert not algorithm.needs or f"needs {algorithm.needs}" in words
     assert f"{len(ALGORITHMS)} algorithms" in words
 
 

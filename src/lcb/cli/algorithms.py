@@ -33,6 +33,7 @@ def _rows() -> list[dict[str, Any]]:
             "line": algorithm.line,
             "reference": algorithm.reference,
             "cost": algorithm.cost,
+            "needs": algorithm.needs,
             "settings": {**algorithm.defaults, **tuned.get(name, {})},
             "tuned": name in tuned,
             "grid": {setting: list(values) for setting, values in algorithm.grid.items()},
@@ -52,6 +53,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
         state = "tuned" if row["tuned"] else "defaults"
         settings = f"{in_words(row['settings'])} ({state})" if row["settings"] else "no settings"
         details = [row["reference"]] * (row["reference"] != "-") + [f"cost {row['cost']}", settings]
+        details += [f"needs {row['needs']}"] * bool(row["needs"])
         table.add_row(row["algorithm"], f"{row['line']}\n{'; '.join(details)}")
     terminal = console()
     terminal.print(table)
