@@ -10,10 +10,12 @@ from lcb.bandits.thompson import GeneralizedThompson
 from lcb.bandits.uniform import Uniform
 from lcb.evaluate.world import paper_classes
 from lcb.learners import em
+from lcb.recommenders.club import Club
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.latent import Latent
 from lcb.recommenders.pooled import Pooled
 from lcb.recommenders.recommender import serve_step_by_step
+from lcb.recommenders.sclub import Sclub
 
 D = 4
 
@@ -34,6 +36,13 @@ RECOMMENDERS = {
     "latent-given": lambda: Latent(
         D, GeneralizedThompson, rng=np.random.default_rng(0), models=paper_classes(n_features=D), retrain_every=None
     ),
+    "club": lambda: Club(D, 11),
+    "club-sparse": lambda: Club(
+        D, 12, graph="sparse", degree=4.0, threshold=0.2, width=0.7, ridge=0.5, rng=np.random.default_rng(0)
+    ),
+    "club-one-hop": lambda: Club(D, 11, one_hop=True, threshold=0.3, log_bonus=False),
+    "sclub": lambda: Sclub(D, 11),
+    "sclub-split": lambda: Sclub(D, 13, threshold=0.3, frequency=0.4, width=0.7, ridge=0.5),
 }
 
 

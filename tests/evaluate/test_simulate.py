@@ -125,7 +125,8 @@ def test_a_step_without_arms_is_refused():
 
 def test_the_names_are_those_promised():
     assert list(ALGORITHMS) == [
-        "lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "linucb-population", "linucb-individual", "random"
+        "lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "linucb-population", "linucb-individual", "random",
+        "club", "club-sparse", "club-one-hop", "sclub",
     ]  # fmt: skip
 
 

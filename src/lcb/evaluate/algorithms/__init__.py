@@ -8,12 +8,13 @@ from importlib.resources import files
 
 from lcb.errors import InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Settings, Task
+from lcb.evaluate.algorithms.clustering import CLUSTERING
 from lcb.evaluate.algorithms.latent import LATENT
 from lcb.evaluate.algorithms.linear import LINEAR
 
 __all__ = ["ALGORITHMS", "PAPERS", "Algorithm", "Settings", "Task", "algorithms_named", "tuned_settings"]
 
-ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (*LATENT, *LINEAR)}
+ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in (*LATENT, *LINEAR, *CLUSTERING)}
 PAPERS = ("lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "linucb-population", "linucb-individual", "random")
 
 
