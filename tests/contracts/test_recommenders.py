@@ -19,11 +19,13 @@ from lcb.evaluate.world import paper_classes
 from lcb.learners import em
 from lcb.models import weight_covariance
 from lcb.policies import ClassPolicies, Softmax
+from lcb.recommenders.club import Club
 from lcb.recommenders.cofine import CofineUCB
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.latent import FromRows, Latent
 from lcb.recommenders.pooled import Pooled
 from lcb.recommenders.recommender import serve_step_by_step
+from lcb.recommenders.sclub import Sclub
 from lcb.stats import UserStats
 
 D = 4
@@ -104,6 +106,13 @@ RECOMMENDERS = {
     "latent-mucb": lambda: latent(
         lambda models: MUCB(models, n_steps=6, width=0.3), n_warmup_users=3, retrain_every=4, n_uniform_steps=1
     ),
+    "club": lambda: Club(D, 11),
+    "club-sparse": lambda: Club(
+        D, 12, graph="sparse", degree=4.0, threshold=0.2, width=0.7, ridge=0.5, rng=np.random.default_rng(0)
+    ),
+    "club-one-hop": lambda: Club(D, 11, one_hop=True, threshold=0.3, log_bonus=False),
+    "sclub": lambda: Sclub(D, 11),
+    "sclub-split": lambda: Sclub(D, 13, threshold=0.3, frequency=0.4, width=0.7, ridge=0.5),
 }
 
 

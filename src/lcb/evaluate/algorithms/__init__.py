@@ -10,6 +10,7 @@ from typing import Any
 from lcb.errors import InputError
 from lcb.evaluate.algorithms.after import AFTER
 from lcb.evaluate.algorithms.algorithm import Algorithm, Settings, Task, Value
+from lcb.evaluate.algorithms.clustering import CLUSTERING
 from lcb.evaluate.algorithms.explorers import EXPLORERS
 from lcb.evaluate.algorithms.fixed_arms import FIXED_ARMS
 from lcb.evaluate.algorithms.latent import LATENT
@@ -18,9 +19,9 @@ from lcb.evaluate.algorithms.policy_sets import POLICY_SETS
 
 __all__ = ["ALGORITHMS", "PAPERS", "Algorithm", "Settings", "Task", "algorithms_named", "tuned_settings"]
 
-_FAMILIES = (*LATENT, *POLICY_SETS, *EXPLORERS, *AFTER, *LINEAR, *FIXED_ARMS)
+_FAMILIES = (*LATENT, *POLICY_SETS, *EXPLORERS, *AFTER, *CLUSTERING, *LINEAR, *FIXED_ARMS)
 ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in _FAMILIES}
-PAPERS = ("lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "linucb-population", "linucb-individual", "random")
+PAPERS = ("lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "club", "linucb-population", "linucb-individual", "random")
 
 _LARGEST = 1e300  # of a setting
 
