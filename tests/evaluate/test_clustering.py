@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from conftest import stats_of
+from lcb.clicks import EventLog
 from lcb.evaluate.algorithms import ALGORITHMS, Task
 from lcb.evaluate.simulate import simulate
 from lcb.evaluate.world import World, paper_classes
@@ -24,7 +25,7 @@ def test_past_users_help_though_new_ones_have_the_same_names(name):
         recommender = ALGORITHMS[name].made_for(task, np.random.default_rng(2), {})
         return users.regret(recommender.serve(range(10), users.contexts, users.rewards, np.random.default_rng(3)))
 
-    assert regret(replace(TASK, history=past)).mean() < 0.8 * regret(TASK).mean()
+    assert regret(replace(TASK, history=EventLog(past))).mean() < 0.8 * regret(TASK).mean()
 
 
 def test_the_graph_of_a_simulation_is_drawn_from_its_seed():

@@ -36,7 +36,7 @@ def _iltcb_theory(models: LatentModels, task: Task) -> ILTCB:
 EXPLORERS = (
     Algorithm(
         "lcb-epoch-greedy", "classes learned by EM, Epoch-Greedy over them", _LANGFORD, "N K d",
-        learned(_epoch_greedy), {"c": (100.0, 1.0, 10.0, 30.0, 300.0)}, note_of(_epoch_greedy),
+        learned(_epoch_greedy), {"c": (100.0, 1.0, 10.0, 300.0, 1000.0)}, note_of(_epoch_greedy),
     ),
     Algorithm(
         "lcb-epoch-greedy-theory", "classes learned by EM, Epoch-Greedy over them by its bound", _LANGFORD, "N K d",
@@ -44,7 +44,7 @@ EXPLORERS = (
     ),
     Algorithm(
         "lcb-iltcb", "classes learned by EM, ILOVETOCONBANDITS over them", _AGARWAL, "N K d",
-        learned(_iltcb), {"mu": (0.0005, 0.0001, 0.002, 0.01, _THEORY)}, note_of(_iltcb),
+        learned(_iltcb), {"mu": (0.0005, 0.00001, 0.0001, 0.002, _THEORY)}, note_of(_iltcb),
     ),
     Algorithm(
         "lcb-iltcb-theory", "classes learned by EM, ILOVETOCONBANDITS over them, mu as published", _AGARWAL, "N K d",

@@ -138,7 +138,7 @@ def _published_spectral(task: Task, rng: np.random.Generator, penalty: float, **
     return learned(_thompson, learn, "spectral", **published)(task, rng, **settings)
 
 
-_THOMPSON = {"eta": (1.0, 0.25, 0.5, 2.0, 4.0, 8.0), "gamma": (0.0, 0.01, 0.05)}
+_THOMPSON = {"eta": (1.0, 0.25, 0.5, 2.0, 4.0, 8.0, 16.0), "gamma": (0.0, 0.01, 0.05)}
 _FEWER = {"eta": (1.0, 0.25, 2.0, 8.0), "gamma": (0.0, 0.05)}  # a spectral training takes ten times as long as EM's
 
 
@@ -163,7 +163,7 @@ LATENT = (
     ),
     Algorithm(
         "lcb-spectral", "classes learned by Spectral Experts as published, Thompson over them", PAPER, "N K d",
-        _published_spectral, {**_FEWER, "penalty": (0.1, 0.0, 1.0)},
+        _published_spectral, {**_FEWER, "penalty": (0.1, 1.0, 10.0)},
     ),
     Algorithm(
         "lcb-spectral-grouped", "the same from products of one user's rewards, Thompson over them", OURS, "N K d",

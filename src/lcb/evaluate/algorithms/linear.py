@@ -14,7 +14,7 @@ from lcb.recommenders.pooled import Pooled
 from lcb.recommenders.recommender import Recommender
 
 _WIDTHS = {"width": (0.25, 0.0, 0.1, 0.5, 1.0), "ridge": (1.0, 0.1, 10.0)}
-_SCALES = {"scale": (0.025, 0.01, 0.05, 0.1, 0.25), "ridge": (1.0, 0.1, 10.0)}
+_SCALES = {"scale": (0.025, 0.0025, 0.01, 0.05, 0.1, 0.25), "ridge": (1.0, 0.1, 10.0)}
 _WARMUP_WIDTH = 0.25  # of the LinUCB that serves the first users where there is no history
 
 
@@ -83,7 +83,7 @@ LINEAR = (
         {
             "n_coarse": (5, 3, 8),
             "ridge": (3.0, 1.0, 10.0),
-            "coarse_ridge": (0.1, 0.3, 1.0),
+            "coarse_ridge": (0.1, 0.03, 0.3, 1.0),
             "width": (0.1, 0.05, 0.25),
         },
     ),

@@ -28,9 +28,9 @@ from lcb.recommenders.recommender import Recommender
 
 _AUER, _BEYGELZIMER = "Auer et al. 2002", "Beygelzimer et al. 2011"
 _THEORY = "theory"  # a setting's value: as its publication has it
-_RATES: dict[str, tuple[Value, ...]] = {"eta": (0.2, 0.05, 0.5, _THEORY), "temperature": (0.0, 0.05, 0.1, 1.0)}
-_P_MIN: dict[str, tuple[Value, ...]] = {"p_min": (0.0005, 0.002, 0.01, _THEORY), **_RATES}
-_GAMMA: dict[str, tuple[Value, ...]] = {"gamma": (0.002, 0.05, 0.2, _THEORY), **_RATES}
+_RATES: dict[str, tuple[Value, ...]] = {"eta": (0.2, 0.05, 0.5, 1.0, 2.0, _THEORY), "temperature": (0.0, 0.05, 1.0)}
+_P_MIN: dict[str, tuple[Value, ...]] = {"p_min": (0.0005, 0.00001, 0.0001, 0.002, _THEORY), **_RATES}
+_GAMMA: dict[str, tuple[Value, ...]] = {"gamma": (0.002, 0.0002, 0.05, _THEORY), **_RATES}
 
 
 def _exp4p(
