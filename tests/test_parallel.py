@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -67,7 +68,7 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
         f"if __name__ == '__main__': parallel.processes(tell_and_wait, [{str(file)!r}] * 2, 2)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
-    parent = subprocess.Popen([sys.executable, "-c", code], env=environment)
+    parent = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
     until = time.monotonic() + 60
     while not (file.exists() and len(file.read_text().split()) == 2):
         assert time.monotonic() < until
@@ -75,11 +76,14 @@ def test_workers_end_when_their_parent_is_killed(tmp_path):
     parent.kill()
     parent.wait()
     workers = [int(pid) for pid in file.read_text().split()]
-    while any(os.path.exists(f"/proc/{pid}") and _is_alive(pid) for pid in workers):
+    while any(map(_is_alive, workers)):
         assert time.monotonic() < until
         time.sleep(0.05)
 
 
 def _is_alive(pid: int) -> bool:
     """A zombie is not: nobody has waited for it yet, that is all."""
-    return open(f"/proc/{pid}/stat").read().rsplit(")", 1)[1].split()[0] != "Z"
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
