@@ -14,6 +14,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -63,6 +64,35 @@ class FeatureMap:
             x = np.concatenate([x, np.full((*x.shape[:-1], 1), 1 / self.scale)], axis=-1)
             return x * (self.scale * np.sqrt(0.5))
         return x * self.scale
+
+    def to_json(self) -> dict[str, Any]:
+        """As it is kept with models; numbers come back bit for bit."""
+        return {
+            "spec": self.spec, "categories": list(self.categories), "mean": self.mean.tolist(),
+            "directions": self.directions.tolist(), "scale": self.scale, "constant": self.constant,
+        }  # fmt: skip
+
+    @classmethod
+    def from_json(cls, kept: dict[str, Any]) -> FeatureMap:
+        """What `to_json` made.
+
+        >>> features = fit_features("pca:2+1", ["a", "b", "c"], [[1, 0, 0], [0, 1, 0], [0, 1, 1]])
+        >>> bool((FeatureMap.from_json(features.to_json()).arms == features.arms).all())
+        True
+        """
+        try:
+            categories, mean = tuple(map(str, kept["categories"])), np.array(kept["mean"], np.float64)
+            directions = np.array(kept["directions"], np.float64)
+            found = cls(str(kept["spec"]), categories, mean, directions, float(kept["scale"]), bool(kept["constant"]))
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(f"a map of features that cannot be read ({error}); fit and save it again") from None
+        n = len(categories)
+        if mean.shape != (n,) or directions.ndim != 2 or len(directions) != n or not np.isfinite(directions).all():
+            raise InputError(
+                f"a map of features over {n} categories with a mean of {mean.shape} and directions of "
+                f"{directions.shape}; fit and save it again"
+            )
+        return found
 
 
 def fit_features(

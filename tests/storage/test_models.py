@@ -17,10 +17,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from safetensors.numpy import save
 
-from lcb.errors import ModelError, OutputError
+from lcb.errors import InputError, ModelError, OutputError
+from lcb.features import FeatureMap, fit_features
 from lcb.models import LatentModels
 from lcb.storage import models as storage
-from lcb.storage.models import load_models, save_models
+from lcb.storage.models import load_feature_map, load_models, save_models
 
 
 def some_models(seed=0, n_classes=4, n_features=3):
@@ -460,3 +461,23 @@ def test_tensors_that_are_not_safetensors_or_of_a_type_numpy_has_not_are_refused
     for data in (b"garbage", b"", len(header).to_bytes(8, "little") + header + b"\0\0"):
         rewrite(folder, tensors=data)
         assert refusal(folder).startswith("FOLDER has tensors that are not safetensors (")
+
+
+def test_the_map_of_features_is_kept_with_the_models(tmp_path):
+    features = fit_features("pca:1+1", ["arts", "law", "film"], [[1, 0, 0], [0, 1, 0], [0, 1, 1]])
+    models = LatentModels(pi=[1.0], beta=[[0.5, 2.0]], sigma2=[0.25], features=features.names)
+    save_models(models, tmp_path / "with", feature_map=features)
+    save_models(models, tmp_path / "without")
+    np.testing.assert_array_equal(load_feature_map(tmp_path / "with").arms, features.arms)
+    assert load_feature_map(tmp_path / "with").names == ("pca1", "constant")
+    assert load_feature_map(tmp_path / "without") is None
+    np.testing.assert_array_equal(load_models(tmp_path / "with").beta, models.beta)
+    with pytest.raises(ModelError, match="models of 2 features with a map that makes 3"):
+        save_models(models, tmp_path / "x", feature_map=fit_features("one-hot", ["a", "b", "c"], []))
+
+
+def test_a_map_that_is_not_one_is_refused():
+    kept = fit_features("one-hot", ["a", "b"], []).to_json()
+    for broken in ({**kept, "mean": [0.0]}, {**kept, "directions": [["x"]]}, {"spec": "one-hot"}):
+        with pytest.raises(InputError, match="fit and save it again"):
+            FeatureMap.from_json(broken)

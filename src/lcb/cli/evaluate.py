@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lcb.cli.output import JSON_HELP, check_output, console, split_names, write_json
-from lcb.errors import InputError
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -17,7 +16,6 @@ if TYPE_CHECKING:
     from lcb.evaluate.labels import Reading
     from lcb.evaluate.offline import Evaluation
     from lcb.evaluate.sources import Source
-    from lcb.storage.logs import Log
 
 _DEFAULT = "lcb,lcb-mean,linucb-population,linucb-individual,random"
 _MOST_TESTED = 10_000
@@ -79,6 +77,7 @@ def evaluate(
     Example:
       lcb evaluate goodbooks --like 5 --algorithms lcb,lcb-mean --classes 30 --features pca:6+1
     """
+    from lcb.evaluate.labels import natural_reading
     from lcb.evaluate.offline import POPULATION, Plan, evaluate_log
     from lcb.evaluate.sources import source_of
     from lcb.evaluate.tune_log import tune_seeds
@@ -89,7 +88,7 @@ def evaluate(
     names = split_names(algorithms)
     with bar() as progress:
         log = open_log(path, progress=progress)
-        chosen: Reading = reading.value if reading else _reading(log, like)
+        chosen: Reading = reading.value if reading else natural_reading(log, like)
         source = source_of(log, method.value, chosen, like)
         n_test, n_train = _sizes(source, steps, test_users, train_users)
         plan = Plan(n_train, n_test, steps, classes, features, train_on)
@@ -125,15 +124,6 @@ def _in_a_sentence(evaluation: Evaluation) -> str:
         f"{best['algorithm']} would have had {abs(gain):.1f} % (95 %: {low:.1f} to {high:.1f}) {more} clicks than one "
         "model for everybody"
     )
-
-
-def _reading(log: Log, like: float | None) -> Reading:
-    """Labels where the log has them, else choices."""
-    if like is not None or log.reward is not None:
-        return "labels"
-    if log.rating is not None:
-        raise InputError("the log has ratings; say --like R (an item rated R or more is liked), or --reading choices")
-    return "choices"
 
 
 def _sizes(source: Source, steps: int, test_users: int | None, train_users: int | None) -> tuple[int, int]:

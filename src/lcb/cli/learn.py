@@ -6,12 +6,17 @@ import time
 import warnings
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from lcb.cli.output import JSON_HELP, check_output, split_names, write_json
 from lcb.errors import ConvergenceWarning, InputError
+
+if TYPE_CHECKING:
+    from lcb.clicks import EventLog
+    from lcb.features import FeatureMap
+    from lcb.progress import Progress
 
 
 class LearnerName(StrEnum):
@@ -31,13 +36,20 @@ class VarianceName(StrEnum):
     shared = "shared"
 
 
+class ReadingName(StrEnum):
+    labels = "labels"
+    choices = "choices"
+
+
 class FormName(StrEnum):
     grouped = "grouped"
     pooled = "pooled"
 
 
 def learn(
-    events: Annotated[Path, typer.Argument(help="Event table: .parquet, .csv or .jsonl.", metavar="EVENTS")],
+    events: Annotated[
+        Path, typer.Argument(help="Event table (.parquet, .csv, .jsonl), or an imported log.", metavar="EVENTS")
+    ],
     out: Annotated[Path, typer.Option(help="Folder for the models; models already there are replaced.")],
     classes: Annotated[
         int | None,
@@ -50,6 +62,14 @@ def learn(
     user_columns: Annotated[
         str | None,
         typer.Option(help="Columns with features of the user, crossed with the arm's.", metavar="A,B,..."),
+    ] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(help="Of an imported log: one-hot or pca:K, also with +1; kept with the models.", metavar="SPEC"),
+    ] = None,
+    reading: Annotated[ReadingName | None, typer.Option(help="Of an imported log: as in lcb evaluate.")] = None,
+    like: Annotated[
+        float | None, typer.Option(help="Of an imported log: the rating from which on an item is liked.")
     ] = None,
     reward_range: Annotated[
         str | None, typer.Option(help="Refuse rewards outside this range.", metavar="LOW,HIGH")
@@ -84,8 +104,11 @@ def learn(
     """Learn latent classes from the log of past users.
 
     An event table has the columns user, reward and the features of the arm taken: one list column x,
-    or the numeric columns named by --columns.  Events are streamed: memory grows with users only
-    (spectral keeps the rows; clicks on features without end keep one entry per row).
+    or the numeric columns named by --columns.  An imported log (lcb import) has items with categories; its
+    features are made of these by --features, and the models keep how.
+
+    Events are streamed: memory grows with users only (spectral keeps the rows; clicks on features without
+    end keep one entry per row).
 
     Without options likelihood and number of classes are chosen, and the choice is explained.
 
@@ -93,6 +116,7 @@ def learn(
     Example:
       lcb learn events.csv --columns sport,arts,politics --classes 5 --out models
       lcb learn events.parquet --learner gibbs --sweeps 500 --out models
+      lcb learn news --features pca:6+1 --classes 30 --out models
     """
     import numpy as np
 
@@ -120,21 +144,27 @@ def learn(
     began = time.monotonic()
     with bar() as progress, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
-        log = read_log(
-            events,
-            columns=split_names(columns),
-            user_columns=split_names(user_columns),
-            reward_range=_range(reward_range),
-            dtype=np.float32 if float32 else np.float64,
-            keep_rows=learner is LearnerName.spectral,
-            progress=progress,
-        )
+        feature_map = None
+        if features is not None or events.is_dir():
+            _refuse(columns=columns, user_columns=user_columns, reward_range=reward_range, float32=float32 or None)
+            log, feature_map = _imported(events, features or "one-hot", reading, like, progress)
+        else:
+            _refuse(reading=reading, like=like)
+            log = read_log(
+                events,
+                columns=split_names(columns),
+                user_columns=split_names(user_columns),
+                reward_range=_range(reward_range),
+                dtype=np.float32 if float32 else np.float64,
+                keep_rows=learner is LearnerName.spectral,
+                progress=progress,
+            )
         result = fit(
             log, classes, rng=np.random.default_rng(seed), learner=learner.value,
             likelihood=likelihood.value if likelihood else None, progress=progress, **settings,
         )  # fmt: skip
     provenance = {**result.models.provenance, "events": events.name, "seed": seed}
-    save_models(result.models.with_provenance(provenance), out, overwrite=True)
+    save_models(result.models.with_provenance(provenance), out, overwrite=True, feature_map=feature_map)
     if traces is not None:
         charts.save(charts.traces(result), traces)  # type: ignore[arg-type]
     for warning in caught:
@@ -150,6 +180,34 @@ def learn(
         f"({result.n_steps} steps, {seconds:.1f} s)"
     )
     typer.echo(f"saved in {out}; look at them with: lcb show {out}")
+
+
+def _imported(
+    path: Path, spec: str, reading: ReadingName | None, like: float | None, progress: Progress
+) -> tuple[EventLog, FeatureMap]:
+    """All labels of a log's users, and the map from categories to features."""
+    import numpy as np
+
+    from lcb.evaluate.labels import natural_reading, read_labels
+    from lcb.features import fit_features
+    from lcb.storage.logs import open_log
+
+    log = open_log(path, progress=progress)
+    labels = read_labels(log, reading.value if reading else natural_reading(log, like), like)
+    users = np.flatnonzero(labels.n_events > 0)
+    features = fit_features(spec, labels.arms, *labels.met(users))
+    return labels.history(users, features.arms, features.names), features
+
+
+def _refuse(**options: object) -> None:
+    """Options of the other kind of log."""
+    for name, value in options.items():
+        if value is not None:
+            other = "an event table" if name in ("columns", "user_columns", "reward_range", "float32") else "a log"
+            raise InputError(
+                f"--{name.replace('_', '-')} belongs to {other}; an imported log has --features, --reading and --like, "
+                "an event table --columns"
+            )
 
 
 _FITS = {

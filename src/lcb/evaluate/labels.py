@@ -80,6 +80,15 @@ class Labels:
         )
 
 
+def natural_reading(log: Log, like: float | None) -> Reading:
+    """Labels where the log has them, else choices; of ratings it must be said which are liked."""
+    if like is not None or log.reward is not None:
+        return "labels"
+    if log.rating is not None:
+        raise InputError("the log has ratings; say --like R (an item rated R or more is liked), or --reading choices")
+    return "choices"
+
+
 def read_labels(log: Log, reading: Reading, like: float | None = None, most_arms: int = 100) -> Labels:
     """The labels of a log, read as `reading`; `like` is the rating from which on an item is liked."""
     if reading not in READINGS:

@@ -2,7 +2,8 @@
 
     models-<sha12>.safetensors    pi (N,), beta (N, d), sigma2 (N,), where known covariance (N, d, d), float64
     manifest.json                 format, format_version, n_classes, n_features, features, likelihood, provenance,
-                                  sha256 (of the tensors file), lcb (version), manifest_sha256 (of the rest)
+                                  sha256 (of the tensors file), lcb (version), feature_map (where there is one),
+                                  manifest_sha256 (of the rest)
 
 The manifest names the tensors by their sha256, so renaming the new manifest over the old is the one instant
 of change: until then the old models load, from then on the new; the old tensors go last.
@@ -24,8 +25,9 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
-from lcb.errors import ModelError, OutputError
+from lcb.errors import InputError, ModelError, OutputError
 from lcb.events import Floats
+from lcb.features import FeatureMap
 from lcb.models import LatentModels
 from lcb.storage.files import made
 from lcb.version import __version__
@@ -46,8 +48,16 @@ _OURS = re.compile(r"models-[0-9a-f]{12}\.safetensors|(tensors|manifest)\.tmp")
 _AGAIN = "save the models again, or take them from a backup"
 
 
-def save_models(models: LatentModels, folder: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+def save_models(
+    models: LatentModels,
+    folder: str | os.PathLike[str],
+    *,
+    overwrite: bool = False,
+    feature_map: FeatureMap | None = None,
+) -> None:
     """Write `models` into `folder`, made if need be; with `overwrite`, in place of the models there.
+
+    `feature_map` made the features they were learned from, and is kept with them.
 
     After a crash the folder holds the old models or the new; what else it left goes with the next save.
 
@@ -61,7 +71,7 @@ def save_models(models: LatentModels, folder: str | os.PathLike[str], *, overwri
     place = Path(folder)
     names = ("pi", "beta", "sigma2") if models.covariance is None else ("pi", "beta", "sigma2", "covariance")
     tensors = save({name: np.ascontiguousarray(getattr(models, name)) for name in names})
-    manifest = _manifest(models, tensors)
+    manifest = _manifest(models, tensors, feature_map)
     try:
         with _made(place), _locked(place):
             _check_replaceable(place, overwrite)
@@ -113,10 +123,25 @@ def load_models(folder: str | os.PathLike[str]) -> LatentModels:
         raise ModelError(f"{folder} holds no models: {error}; {_AGAIN}") from None
 
 
+def load_feature_map(folder: str | os.PathLike[str]) -> FeatureMap | None:
+    """What turns categories into the features of the models of a folder; None where they were learned without."""
+    kept = _read_manifest(Path(folder)).get("feature_map")
+    if kept is None:
+        return None
+    try:
+        return FeatureMap.from_json(kept)
+    except InputError as error:
+        raise ModelError(f"{folder} has {error}") from None
+
+
 # Writing
 
 
-def _manifest(models: LatentModels, tensors: bytes) -> bytes:
+def _manifest(models: LatentModels, tensors: bytes, feature_map: FeatureMap | None) -> bytes:
+    if feature_map is not None and feature_map.n_features != models.n_features:
+        raise ModelError(
+            f"models of {models.n_features} features with a map that makes {feature_map.n_features}; give their own map"
+        )
     provenance = dict(models.provenance)
     try:
         survives = json.loads(json.dumps(provenance, allow_nan=False)) == provenance
@@ -138,6 +163,7 @@ def _manifest(models: LatentModels, tensors: bytes) -> bytes:
         "provenance": provenance,
         "sha256": _sha256(tensors),
         "lcb": __version__,
+        **({"feature_map": feature_map.to_json()} if feature_map else {}),
     }
     return json.dumps(manifest | {"manifest_sha256": _seal(manifest)}, indent=2).encode()
 
