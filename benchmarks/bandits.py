@@ -18,13 +18,11 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")
 
 import numpy as np  # noqa: E402
+from every_bandit import all_bandits  # noqa: E402
 from timing import in_turns, save  # noqa: E402
 
 from lcb import charts  # noqa: E402
-from lcb.bandits.bandit import Bandit, serve  # noqa: E402
-from lcb.bandits.linucb import LinUCB  # noqa: E402
-from lcb.bandits.posterior_mean import PosteriorMean  # noqa: E402
-from lcb.bandits.thompson import GeneralizedThompson  # noqa: E402
+from lcb.bandits.bandit import Bandit, decided, serve  # noqa: E402
 from lcb.evaluate.world import paper_classes  # noqa: E402
 
 SIZES, N_ROUNDS, N_STEPS = ((20, 10), (170, 21)), 4000, 20
@@ -47,7 +45,7 @@ def step_by_step(bandit: Bandit, x: np.ndarray, rewards: np.ndarray) -> None:
     rng, state = np.random.default_rng(0), bandit.start()
     for context, reward in zip(x, rewards, strict=True):
         decision = bandit.choose(state, context, rng)
-        state = bandit.update(state, decision, reward[decision.arm])
+        state = bandit.update(decided(bandit, state, decision), decision, reward[decision.arm])
 
 
 def at_once(bandit: Bandit, x: np.ndarray, rewards: np.ndarray) -> None:
@@ -65,14 +63,12 @@ def measure(n_arms: int, d: int) -> dict[str, float]:
     x = rng.uniform(-1, 1, (N_ROUNDS, n_arms, d))
     x /= np.linalg.norm(x, axis=2, keepdims=True)
     rewards = x @ models.beta[0] + 0.1 * rng.standard_normal((N_ROUNDS, n_arms))
-    bandits = {
-        "thompson": GeneralizedThompson(models), "posterior mean": PosteriorMean(models), "linucb": LinUCB(d, WIDTH)
-    }  # fmt: skip
     pieces = {"numpy linucb": lambda: numpy_linucb(x, rewards)}
-    for name, bandit in bandits.items():
+    for name, bandit in all_bandits(models, (-1.5, 1.5)).items():
         pieces[f"lcb {name}"] = lambda bandit=bandit: step_by_step(bandit, x, rewards)
-        pieces[f"lcb {name}, compiled"] = lambda bandit=bandit: at_once(bandit, x, rewards)
-    return {name: N_ROUNDS / seconds for name, seconds in in_turns(pieces, turns=7).items()}
+        if hasattr(bandit, "serve"):
+            pieces[f"lcb {name}, compiled"] = lambda bandit=bandit: at_once(bandit, x, rewards)
+    return {name: N_ROUNDS / seconds for name, seconds in in_turns(pieces, turns=5).items()}
 
 
 def ask_peers(python: str) -> list[dict[str, object]]:

@@ -131,3 +131,13 @@ def test_it_does_not_matter_which_value_comes_first(first):
     found = builder.log().clicks
     np.testing.assert_array_equal(found.clicked.toarray(), [[1.0], [1.0]])
     np.testing.assert_array_equal(found.passed.toarray(), [[1.0], [0.0]])
+
+
+def test_a_builder_without_rows_has_nobody_and_no_rows():
+    builder = LogBuilder(2, count=False, keep_rows=True)
+    log = builder.log()
+    assert builder.n_users == log.n_users == 0
+    assert [part.shape for part in log.rows] == [(0,), (0, 2), (0,)]
+    builder.add(["ann", "bob", "ann"], np.ones((3, 2)), np.arange(3.0))
+    assert builder.n_users == 2
+    np.testing.assert_array_equal(builder.log().rows[0], [0, 1, 0])

@@ -8,7 +8,8 @@ from scipy.stats import norm
 
 from conftest import rows_of
 from lcb.errors import InputError, ModelError
-from lcb.models import LatentModels
+from lcb.models import LatentModels, weight_covariance
+from lcb.prior import Prior
 from lcb.stats import UserStats
 
 MODELS = LatentModels(
@@ -127,3 +128,56 @@ def test_the_probability_of_a_click_is_smooth_and_its_slope_is_its_slope():
     np.testing.assert_array_equal(p[inside], z[inside])
     step = 1e-8
     np.testing.assert_allclose((squashed(z + step)[0] - squashed(z - step)[0]) / (2 * step), slope, atol=1e-4)
+
+
+def test_the_weights_of_a_class_are_as_uncertain_as_a_regression_on_its_users_leaves_them():
+    user, x, reward, _ = rows_of(MODELS, 30, 12, seed=3)
+    stats = UserStats.from_rows(user, x, reward)
+    resp = MODELS.posterior(stats)
+    found = weight_covariance(MODELS, stats, Prior(precision=[1.0, 2.0, 3.0]))
+    for h in range(2):
+        precision = np.diag([1.0, 2.0, 3.0])
+        for row, name in zip(x, user, strict=True):
+            precision = precision + resp[stats.users.index(name), h] * np.outer(row, row)
+        np.testing.assert_allclose(found[h], MODELS.sigma2[h] * np.linalg.inv(precision), rtol=1e-9)
+
+
+def test_without_a_prior_the_covariance_takes_the_one_scaled_from_the_data():
+    user, x, reward, _ = rows_of(MODELS, 30, 12, seed=3)
+    stats = UserStats.from_rows(user, x, reward)
+    np.testing.assert_array_equal(
+        weight_covariance(MODELS, stats), weight_covariance(MODELS, stats, Prior.scaled(stats))
+    )
+    in_halves = weight_covariance(MODELS, stats.astype(np.float32), Prior())
+    np.testing.assert_allclose(in_halves, weight_covariance(MODELS, stats, Prior()), rtol=1e-4)
+
+
+def test_the_covariance_goes_with_the_models_between_processes():
+    models = MODELS.with_covariance(np.tile(np.diag([0.1, 0.2, 0.3]), (2, 1, 1)))
+    travelled = pickle.loads(pickle.dumps(models))
+    np.testing.assert_array_equal(travelled.covariance, models.covariance)
+    assert not models.covariance.flags.writeable
+    assert models.with_provenance({"a": 1}).covariance is not None
+    assert models.with_covariance(None).covariance is None
+
+
+@pytest.mark.parametrize(
+    ("covariance", "message"),
+    [
+        (np.eye(3), r"covariance has shape \(3, 3\)"),
+        (np.tile(np.eye(2), (2, 1, 1)), r"covariance has shape \(2, 2, 2\)"),
+        (np.full((2, 3, 3), np.nan), "18 values that are not finite"),
+        (np.tile([[1.0, 0.5, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], (2, 1, 1)), "not symmetric"),
+        (np.tile(np.diag([1.0, 0.0, 1.0]), (2, 1, 1)), "positive diagonal"),
+        (np.ones((2, 3, 3)) + np.diag([0.0, 0.0, -0.5]), "not positive definite"),
+    ],
+)
+def test_an_impossible_covariance_is_refused(covariance, message):
+    with pytest.raises(ModelError, match=message):
+        MODELS.with_covariance(covariance)
+
+
+def test_noise_is_the_deviation_or_half_the_distance_of_two_levels():
+    np.testing.assert_allclose(MODELS.noise, np.sqrt(MODELS.sigma2))
+    clicks = LatentModels(MODELS.pi, MODELS.beta, MODELS.sigma2, likelihood="bernoulli", levels=(1.0, 4.0))
+    np.testing.assert_array_equal(clicks.noise, [1.5, 1.5])

@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
@@ -51,3 +53,37 @@ def test_fewer_than_one_thread_or_worker_is_refused(n):
         pass
     with pytest.raises(InputError, match=f"n_workers={n}; it must be at least 1"):
         parallel.processes(abs, [1], n)
+
+
+def tell_and_wait(file: str) -> None:
+    with open(file, "a") as told:
+        told.write(f"{os.getpid()}\n")
+    time.sleep(600)
+
+
+def test_workers_end_when_their_parent_is_killed(tmp_path):
+    file = tmp_path / "workers"
+    code = (
+        "from lcb import parallel; from test_parallel import tell_and_wait\n"
+        f"if __name__ == '__main__': parallel.processes(tell_and_wait, [{str(file)!r}] * 2, 2)"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
+    parent = subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.DEVNULL)
+    until = time.monotonic() + 60
+    while not (file.exists() and len(file.read_text().split()) == 2):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    parent.kill()
+    parent.wait()
+    workers = [int(pid) for pid in file.read_text().split()]
+    while any(map(_is_alive, workers)):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+
+
+def _is_alive(pid: int) -> bool:
+    """A zombie is not: nobody has waited for it yet, that is all."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False

@@ -1,4 +1,4 @@
-"""The README's console blocks are run, and print what they show (... stands for anything)."""
+"""The console blocks of the README and of pages of docs are run, and print what they show (... stands for anything)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from lcb.evaluate.readers import CATEGORIES, articles, reader_classes
+
 ROOT = Path(__file__).parents[1]
 
 
-def examples() -> list[tuple[str, str]]:
+def examples(page: str) -> list[tuple[str, str]]:
     """Command and expected output of every `$ ` line in a console block."""
     found = []
-    for block in re.findall(r"```console\n(.*?)```", (ROOT / "README.md").read_text(), flags=re.DOTALL):
+    for block in re.findall(r"```console\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL):
         for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = part.partition("\n")
             found.append((command, output))
@@ -34,16 +36,31 @@ def folder(tmp_path_factory):
         for x in rng.random((20, 3)):
             lines.append(f"u{u},{x @ liked + 0.1 * rng.standard_normal():.4f}," + ",".join(f"{v:.4f}" for v in x))
     (place / "events.csv").write_text("\n".join(lines) + "\n")
+    (place / "clicks.csv").write_text(news_log(rng))
     return place
 
 
-def test_the_readme_shows_what_its_commands_print(folder):
+def news_log(rng: np.random.Generator) -> str:
+    """600 visitors of a news page, 60 articles each."""
+    catalogue = articles(120, rng)
+    topics = ["|".join(CATEGORIES[c] for c in np.flatnonzero(row)) for row in catalogue]
+    world = reader_classes()
+    lines = ["visitor,article,clicked,at,topics"]
+    for u, kind in enumerate(rng.choice(world.n_classes, 600, p=world.pi)):
+        for t, a in enumerate(rng.integers(0, 120, 60)):
+            clicked = int(rng.random() < catalogue[a] @ world.beta[kind])
+            lines.append(f"v{u},a{a},{clicked},{t},{topics[a]}")
+    return "\n".join(lines) + "\n"
+
+
+@pytest.mark.parametrize(("page", "n_commands"), [("README.md", 4), ("docs/evaluate.md", 2)])
+def test_a_page_shows_what_its_commands_print(folder, page, n_commands):
     environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    shown = examples()
-    assert len(shown) == 4
+    shown = examples(page)
+    assert len(shown) == n_commands
     for command, expected in shown:
         done = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
         assert done.returncode == 0, done.stderr
         pieces = [re.escape(" ".join(piece.split())) for piece in expected.split("...")]
         printed = re.match(".*".join(pieces), " ".join(done.stdout.split()))
-        assert printed, f"$ {command}\nprinted\n{done.stdout}\nthe README shows\n{expected}"
+        assert printed, f"$ {command}\nprinted\n{done.stdout}\nthe page shows\n{expected}"

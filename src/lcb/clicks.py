@@ -70,6 +70,29 @@ class EventLog:
         builder.add(names, rows, np.asarray(reward, dtype=np.float64))
         return builder.log()
 
+    @classmethod
+    def from_counts(
+        cls,
+        arms: Floats,
+        clicked: ArrayLike,
+        passed: ArrayLike,
+        *,
+        levels: tuple[float, float] = (0.0, 1.0),
+        features: Sequence[str] = (),
+    ) -> EventLog:
+        """Users by how often each took each arm (A, d) and got the higher reward, or the lower, both (users, A).
+
+        >>> log = EventLog.from_counts(np.eye(2), clicked=[[2, 0], [0, 1]], passed=[[1, 0], [0, 0]])
+        >>> log.stats.count, log.stats.moment.tolist(), log.stats.gram[0].tolist()
+        (array([3., 1.]), [[2.0, 0.0], [0.0, 1.0]], [[3.0, 0.0], [0.0, 0.0]])
+        """
+        from scipy.sparse import csr_array
+
+        yes, no, (low, high) = np.asarray(clicked, np.float64), np.asarray(passed, np.float64), levels
+        sums, squares = high * yes + low * no, (high**2 * yes + low**2 * no).sum(axis=1)
+        stats = UserStats.from_sums(arms, yes + no, sums, squares, features=features)
+        return cls(stats, Clicks(arms, csr_array(yes), csr_array(no), low, high), two_valued=True)
+
     @property
     def n_users(self) -> int:
         return self.stats.n_users
@@ -109,6 +132,10 @@ class LogBuilder:
         self._pairs: list[tuple[Whole, Whole, Whole]] = []  # (user, arm) as one key; rows; rows of the second value
         self._n_pending = 0
 
+    @property
+    def n_users(self) -> int:
+        return self._stats.n_users
+
     def add(self, users: Sequence[Hashable], x: Floats, reward: Floats) -> None:
         """Add rows (n, d) and rewards (n,) of `users` (n names)."""
         self.add_at(self._stats.positions(users), x, reward)
@@ -135,7 +162,8 @@ class LogBuilder:
         stats, two_valued = self._stats.stats(dtype), len(self._values) == 2
         rows = None
         if self._kept is not None:
-            owner, x, reward = (np.concatenate(part) for part in zip(*self._kept, strict=True))
+            none = np.empty(0, np.intp), np.empty((0, stats.n_features)), np.empty(0)
+            owner, x, reward = (np.concatenate(part) for part in zip(none, *self._kept, strict=True))
             rows = owner, x, reward
         return EventLog(stats, self._clicks() if two_valued and self._counting else None, two_valued, rows)
 

@@ -3,6 +3,8 @@
     LCBError                the parent of all: the command line prints it in one line and exits with 2
     ├── InputError          a value, row, file or option is not what was wanted
     │   ├── EventError      one row of an event table; names the file, the row and the column
+    │   ├── TooFewRows      what was asked for cannot be seen in so little; more of the same may show it
+    │   ├── BadRows         some rows of a log to be imported; carries the first of them
     │   └── ModelError      a folder of models is damaged, truncated or of another shape
     ├── OutputError         a place could not be written
     └── MissingExtra        an optional package is not installed; carries the line that installs it
@@ -24,6 +26,18 @@ class InputError(LCBError, ValueError):
 
 class EventError(InputError):
     """One row of an event table is wrong."""
+
+
+class TooFewRows(InputError):
+    """What was asked for cannot be seen in so little; more of the same may show it."""
+
+
+class BadRows(InputError):
+    """Some rows of a log to be imported are wrong; `listed` are the first of them."""
+
+    def __init__(self, message: str, listed: tuple[str, ...] = ()) -> None:
+        super().__init__(message)
+        self.listed = listed
 
 
 class ModelError(InputError):

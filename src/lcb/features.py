@@ -1,4 +1,9 @@
-"""Features made of features.
+"""Features made of categories, or of features.
+
+A `FeatureMap` turns vectors over categories (one-hot for a category, several ones for an item of several) into what
+bandits and learners see.  It is fitted once, on past users, and kept with the models learned through it:
+
+    x = scale * [(v - mean) @ directions, 1]          one-hot: directions = I, mean = 0;  pca:k: the k main directions
 
 The choice between arms depends on `beta . x` across arms, so features of the user alone, added beside the
 arm's, shift every arm alike and never change the choice.  Crossed with the arm's they do.
@@ -6,11 +11,102 @@ arm's, shift every arm alike and never change the choice.  Crossed with the arm'
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import ArrayLike
 
+from lcb.errors import InputError
 from lcb.events import Floats
+
+_SPEC = re.compile(r"(one-hot|pca:(\d+))(\+1)?")
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureMap:
+    """From vectors over `categories`, (..., C), to features, (..., d)."""
+
+    spec: str  # one-hot, pca:6, either with +1 for a constant
+    categories: tuple[str, ...]
+    mean: Floats = field(repr=False)  # (C,)
+    directions: Floats = field(repr=False)  # (C, k)
+    scale: float
+    constant: bool
+
+    @property
+    def n_features(self) -> int:
+        return self.directions.shape[1] + self.constant
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """One per feature."""
+        one_hot = self.spec.startswith("one-hot")
+        names = self.categories if one_hot else tuple(f"pca{i + 1}" for i in range(self.directions.shape[1]))
+        return (*names, "constant") if self.constant else names
+
+    @property
+    def arms(self) -> Floats:
+        """The features of each category by itself, (C, d)."""
+        return self(np.eye(len(self.categories)))
+
+    def __call__(self, vectors: ArrayLike) -> Floats:
+        v = np.asarray(vectors, np.float64)
+        if v.shape[-1] != len(self.categories):
+            raise InputError(
+                f"vectors over {v.shape[-1]} categories, the map was fitted on {len(self.categories)} "
+                f"({', '.join(self.categories[:3])}, ...); send those"
+            )
+        x = (v - self.mean) @ self.directions
+        if self.constant:
+            x = np.concatenate([x, np.full((*x.shape[:-1], 1), 1 / self.scale)], axis=-1)
+            return x * (self.scale * np.sqrt(0.5))
+        return x * self.scale
+
+
+def fit_features(
+    spec: str, categories: Sequence[str], vectors: ArrayLike, weights: ArrayLike | None = None
+) -> FeatureMap:
+    """Fit a map on the vectors (n, C) of what past users met; the categories' own features fill the unit ball.
+
+    `weights` (n,) say how often each vector was met, once each when not given.
+
+    >>> vectors = [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 1]]
+    >>> fit_features("one-hot", ["arts", "law", "film"], vectors).arms
+    array([[1., 0., 0.],
+           [0., 1., 0.],
+           [0., 0., 1.]])
+    >>> fit_features("pca:1+1", ["arts", "law", "film"], vectors).arms.round(2)
+    array([[ 0.71,  0.71],
+           [-0.51,  0.71],
+           [-0.29,  0.71]])
+    """
+    found = _SPEC.fullmatch(spec)
+    if not found:
+        raise InputError(f"features {spec!r}; give one-hot or pca:K, either with +1 for a constant, as pca:6+1")
+    constant, n = found[3] is not None, len(categories)
+    mean: Floats = np.zeros(n)
+    directions: Floats = np.eye(n)
+    if found[2]:
+        k = int(found[2])
+        if not 1 <= k <= n:
+            raise InputError(f"features {spec}: {n} categories have pca:1 to pca:{n}")
+        v = np.asarray(vectors, np.float64)
+        w = np.ones(len(v)) if weights is None else np.asarray(weights, np.float64)
+        if not w.sum() > 1:
+            raise InputError(f"features {spec} from {w.sum():g} vectors; the main directions need at least 2")
+        mean = w @ v / w.sum()
+        directions = _main_directions(((v - mean) * w[:, None]).T @ (v - mean), k)
+    longest = float(np.linalg.norm((np.eye(n) - mean) @ directions, axis=1).max())
+    return FeatureMap(spec, tuple(categories), mean, directions, 1 / max(longest, 1e-300), constant)
+
+
+def _main_directions(covariance: Floats, k: int) -> Floats:
+    """The k eigenvectors of the largest eigenvalues, (C, k), the first of the largest entries of each positive."""
+    directions = np.linalg.eigh(covariance)[1][:, ::-1][:, :k]
+    largest = (np.abs(directions) > np.abs(directions).max(axis=0) - 1e-9).argmax(axis=0)
+    return directions * np.sign(directions[largest, range(k)])
 
 
 def cross(x: Floats, user_x: Floats) -> Floats:

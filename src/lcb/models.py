@@ -10,6 +10,8 @@ clicks with P(high) = (beta_h . x - low) / (high - low), kept inside (0, 1) by s
     log p(rewards of u | class h) = sum over arms  clicked_ua log P_ha + passed_ua log(1 - P_ha)
 
 linear in the user's counts.  Either way the expected reward is beta_h . x.
+
+The weights are estimates; how far off they may be is `covariance` (N, d, d), where a bandit asks for it.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -26,6 +28,9 @@ from lcb.clicks import EventLog
 from lcb.errors import InputError, ModelError
 from lcb.events import Floats
 from lcb.stats import UserStats, upper
+
+if TYPE_CHECKING:
+    from lcb.prior import Prior
 
 _LOG_2PI = float(np.log(2 * np.pi))
 EDGE = 1e-3  # between this and 1 - this the probability of a click is linear
@@ -50,6 +55,7 @@ class LatentModels:
     provenance: Mapping[str, Any] = field(default_factory=dict)  # where the classes come from, as JSON knows it
     likelihood: Likelihood = "gaussian"
     levels: tuple[float, float] | None = None  # the two rewards of a Bernoulli likelihood, the lower first
+    covariance: Floats | None = None  # (N, d, d) of each class's weights: see `weight_covariance`; None: not known
 
     def __post_init__(self) -> None:
         pi, beta, sigma2 = (np.array(getattr(self, name), dtype=np.float64) for name in ("pi", "beta", "sigma2"))
@@ -70,22 +76,29 @@ class LatentModels:
             raise ModelError(f"{len(set(features))} different feature names for {beta.shape[1]} weights per class")
         if abs(pi.sum() - 1) > 1e-12:  # once normalised, the bits stay
             pi /= pi.sum()
+        covariance = None if self.covariance is None else _checked_covariance(self.covariance, beta)
         for values in (pi, beta, sigma2):
             values.setflags(write=False)
         object.__setattr__(self, "pi", pi)
         object.__setattr__(self, "beta", beta)
         object.__setattr__(self, "sigma2", sigma2)
+        object.__setattr__(self, "covariance", covariance)
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "provenance", MappingProxyType(dict(self.provenance)))
 
     def __reduce__(self) -> tuple[Any, ...]:  # between our own processes; a mapping proxy cannot travel
         return LatentModels, (
-            self.pi, self.beta, self.sigma2, self.features, dict(self.provenance), self.likelihood, self.levels
+            self.pi, self.beta, self.sigma2, self.features, dict(self.provenance), self.likelihood, self.levels,
+            self.covariance,
         )  # fmt: skip
 
     def with_provenance(self, provenance: Mapping[str, Any]) -> LatentModels:
         """The same classes with another story."""
         return replace(self, provenance=provenance)
+
+    def with_covariance(self, covariance: Floats | None) -> LatentModels:
+        """The same classes, their weights as uncertain as that."""
+        return replace(self, covariance=covariance)
 
     @property
     def n_classes(self) -> int:
@@ -105,13 +118,25 @@ class LatentModels:
         """log N(r | m, sigma2) = first - second * (r - m)^2"""
         return -0.5 * (_LOG_2PI + np.log(self.sigma2)), 0.5 / self.sigma2
 
+    @cached_property
+    def noise(self) -> Floats:
+        """(N,) a deviation that bounds each class's noise (sub-Gaussian): half the distance of two levels for clicks"""
+        if self.levels is None:
+            return np.sqrt(self.sigma2)
+        return np.full(self.n_classes, (self.levels[1] - self.levels[0]) / 2)
+
     def log_density(self, x: Floats, reward: float) -> Floats:
         """Log density of one reward for features `x` (d,) under each class, (N,)."""
         if self.levels is not None:
             low, high = self.levels
             if not low <= reward <= high:
                 raise InputError(f"reward {reward:g} is outside [{low:g}, {high:g}], the rewards the models know")
-            p, click = self.click_probability(self.beta @ x), (reward - low) / (high - low)
+            p = self.click_probability(self.beta @ x)
+            if reward == high:
+                return np.log(p, p)
+            if reward == low:
+                return np.log1p(np.negative(p, p), p)
+            click = (reward - low) / (high - low)
             return click * np.log(p) + (1 - click) * np.log(1 - p)
         constant, slope = self.gaussian
         miss = self.beta @ x
@@ -124,7 +149,11 @@ class LatentModels:
         """P(high) where the expected reward is `expected`."""
         assert self.levels is not None
         low, high = self.levels
-        return squashed((expected - low) / (high - low))[0]
+        z = expected - low
+        z /= high - low
+        if z.min() >= EDGE and z.max() <= 1 - EDGE:  # nothing to squash
+            return z
+        return squashed(z)[0]
 
     def packed(self) -> Floats:
         """H (p, N) such that `H.T @ stats.packed` is the log likelihood of every user under every class."""
@@ -189,6 +218,29 @@ class Fit:
         return len(self.trace)
 
 
+def weight_covariance(models: LatentModels, data: UserStats | EventLog, prior: Prior | None = None) -> Floats:
+    """How far off the weights of each class may be, (N, d, d), after learning them from `data`.
+
+        covariance_h = sigma2_h (precision + sum_u resp_uh X_u'X_u)^-1         resp_uh: the posterior of u's class
+
+    The spread of the Normal posterior of beta_h with every user's class as probable as `models` say; `precision` is
+    the prior's, scaled from the data when not given.
+
+    >>> from lcb.prior import Prior
+    >>> stats = UserStats.from_rows(user=[0, 0, 1], x=[[1.0], [1.0], [1.0]], reward=[0.5, 0.5, 0.5])
+    >>> weight_covariance(LatentModels(pi=[1.0], beta=[[0.5]], sigma2=[0.04]), stats, Prior(precision=1.0))
+    array([[[0.01]]])
+    """
+    from lcb.prior import Prior  # brings SciPy, which serving does without
+
+    stats = data.stats if isinstance(data, EventLog) else data
+    resp = models.posterior(data)
+    gram = UserStats(stats.packed.astype(np.float64, copy=False) @ resp, stats.n_features).gram
+    _, precision = (prior or Prior.scaled(stats)).arrays(stats.n_features)
+    covariance = models.sigma2[:, None, None] * np.linalg.inv(precision + gram)
+    return np.asarray((covariance + covariance.swapaxes(1, 2)) / 2)
+
+
 def squashed(z: Floats) -> tuple[Floats, Floats]:
     """z where it is a probability, kept inside (0, 1) by slow tails; and its slope.
 
@@ -202,6 +254,23 @@ def squashed(z: Floats) -> tuple[Floats, Floats]:
     below, above = np.maximum(EDGE - z, 0.0), np.maximum(z - (1 - EDGE), 0.0)
     low, high = EDGE / (EDGE + below), EDGE / (EDGE + above)
     return np.clip(z, EDGE * low, 1 - EDGE * high), (low * high) ** 2
+
+
+def _checked_covariance(covariance: Floats, beta: Floats) -> Floats:
+    n_classes, d = beta.shape
+    values = np.array(covariance, dtype=np.float64)
+    if values.shape != (n_classes, d, d):
+        raise ModelError(f"covariance has shape {values.shape}, beta {beta.shape}; wanted (N, d, d) and (N, d)")
+    if not np.isfinite(values).all():
+        raise ModelError(f"covariance has {int((~np.isfinite(values)).sum())} values that are not finite numbers")
+    size = np.einsum("hii->hi", values)
+    if (size <= 0).any() or not np.allclose(values, values.swapaxes(1, 2), rtol=1e-9, atol=1e-12 * size.max()):
+        raise ModelError("covariance is not symmetric with a positive diagonal; weight_covariance makes one")
+    root = np.sqrt(size)
+    if np.linalg.eigvalsh(values / (root[:, :, None] * root[:, None, :])).min() <= 0:
+        raise ModelError("covariance is not positive definite; weight_covariance makes one that is")
+    values.setflags(write=False)
+    return values
 
 
 def _check_likelihood(likelihood: str, levels: tuple[float, float] | None) -> None:

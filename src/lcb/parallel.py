@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from functools import cache
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from typing import Any, TypeVar
 
 from lcb.errors import InputError
@@ -71,7 +71,7 @@ def processes(
     pool = None
     try:
         with _ctrl_c_held():
-            pool = ProcessPoolExecutor(n_workers, mp_context=get_context("spawn"))
+            pool = ProcessPoolExecutor(n_workers, mp_context=get_context("spawn"), initializer=_end_with_parent)
             with _deaf_children():
                 futures = [pool.submit(work, task) for task in tasks]
         for n, future in enumerate(as_completed(futures), start=1):
@@ -86,6 +86,18 @@ def processes(
     finally:
         if pool:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _end_with_parent() -> None:
+    """A worker whose parent was killed would wait for work for ever."""
+    parent = parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 def _at_least_one(name: str, n: int | None) -> int:

@@ -100,6 +100,27 @@ class UserStats:
             features=features,
         )
 
+    @classmethod
+    def from_sums(
+        cls, arms: Floats, counts: Floats, sums: Floats, square_sum: Floats, *, features: Sequence[str] = ()
+    ) -> UserStats:
+        """Users who took arms of a fixed set (A, d): how often each (users, A), the sums of rewards, of squares.
+
+        >>> UserStats.from_sums(np.array([[1.0], [2.0]]), np.array([[1, 3]]), np.array([[1, 2]]), np.array([3])).packed
+        array([[13.],
+               [ 5.],
+               [ 3.],
+               [ 4.]])
+        """
+        d = arms.shape[1]
+        rows, columns = upper(d)
+        n = np.asarray(counts, np.float64)
+        packed = np.empty((n_packed(d), len(n)))
+        np.matmul((arms[:, rows] * arms[:, columns]).T, n.T, out=packed[: len(rows)])
+        np.matmul(arms.T, np.asarray(sums, np.float64).T, out=packed[len(rows) : -2])
+        packed[-2], packed[-1] = square_sum, n.sum(axis=1)
+        return cls(packed, d, (), tuple(features))
+
     @property
     def n_users(self) -> int:
         return self.packed.shape[1]

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
 from scipy.stats import multinomial
 
+from bandits.exploring import TWO, Cyclic, Fixed, runs
 from lcb.bandits import _policy_set
 from lcb.bandits.bandit import choose_uniformly, serve, serve_step_by_step
 from lcb.bandits.epoch_greedy import EpochGreedy, exploit_steps
@@ -16,18 +16,6 @@ from lcb.errors import InputError
 from lcb.events import Decision
 from lcb.models import LatentModels
 from lcb.policies import ClassPolicies
-
-TWO = ClassPolicies(LatentModels(pi=[0.5, 0.5], beta=[[1.0, 0.0], [0.0, 1.0]], sigma2=[1.0, 1.0]))
-
-
-@dataclass(frozen=True)
-class Cyclic:
-    """A set that is no class's: policy h takes the arm (first feature of the first arm + h) mod K."""
-
-    n_policies: int
-
-    def __call__(self, context):
-        return np.eye(len(context))[(int(context[0, 0]) + np.arange(self.n_policies)) % len(context)]
 
 
 def published(contexts, rewards, uniforms, policies, n_exploit):
@@ -87,18 +75,10 @@ def test_its_distributions_are_those_of_the_published_pseudo_code(settings, n_ex
     bandit = EpochGreedy(policies, reward_range=(-1.0, 3.0), **settings)
     state = bandit.start()
     for t, context in enumerate(contexts):
-        decision = bandit.choose(state, context, _Fixed(uniforms[t]))
+        decision = bandit.choose(state, context, Fixed(uniforms[t]))
         np.testing.assert_allclose(decision.distribution, expected[t], atol=1e-12, err_msg=f"step {t}")
         state = bandit.update(bandit.decided(state, decision), decision, 4 * shares[t, decision.arm] - 1)
     assert state[1] < 0.45 * n_steps  # s has moved
-
-
-class _Fixed:
-    def __init__(self, uniform):
-        self.uniform = uniform
-
-    def random(self):
-        return self.uniform
 
 
 def test_the_sums_are_unbiased_for_every_policy():
@@ -109,7 +89,7 @@ def test_the_sums_are_unbiased_for_every_policy():
     context, reward = rng.normal(size=(5, 2)), rng.random(5)
     moves = []
     for arm in range(5):
-        decision = bandit.choose(bandit.start(), context, _Fixed((arm + 0.5) / 5))
+        decision = bandit.choose(bandit.start(), context, Fixed((arm + 0.5) / 5))
         assert decision.arm == arm
         assert decision.at_random
         moves.append(decision.propensity * bandit.update(bandit.start(), decision, reward[arm])[3:])
@@ -134,13 +114,13 @@ def test_uniform_steps_from_outside_are_explored_steps():
         decision = choose_uniformly(bandit, context, uniform)
         state = bandit.update(bandit.decided(state, decision), decision, 0.5)
     np.testing.assert_allclose(state, [0, 2, 2, 1.5, 1.5])  # 0.5 / (1 / 3) for the policy whose arm it was
-    assert not bandit.choose(state, context, _Fixed(0.3)).at_random
+    assert not bandit.choose(state, context, Fixed(0.3)).at_random
 
 
 def test_only_explored_steps_move_the_sums():
     bandit = EpochGreedy(TWO)
     state = np.array([0.0, 1.0, 1.0, 0.0, 2.0])
-    decision = bandit.choose(state, np.eye(2), _Fixed(0.3))
+    decision = bandit.choose(state, np.eye(2), Fixed(0.3))
     assert (decision.arm, decision.at_random, decision.propensity) == (1, False, 1.0)
     np.testing.assert_array_equal(bandit.update(state, decision, 0.9), state)
     np.testing.assert_array_equal(bandit.decided(state, decision), [1.0, 1.0, 1.0, 0.0, 2.0])
@@ -150,9 +130,9 @@ def test_tied_policies_share_equally():
     three = ClassPolicies(LatentModels(pi=np.full(3, 1 / 3), beta=np.eye(3), sigma2=np.ones(3)))
     state = np.array([0.0, 1.0, 1.0, 2.0, 0.0, 2.0])
     context = np.vstack([np.eye(3), np.eye(3)[:1]])  # the first policy ties between two arms
-    decision = EpochGreedy(three).choose(state, context, _Fixed(0.3))
+    decision = EpochGreedy(three).choose(state, context, Fixed(0.3))
     np.testing.assert_allclose(decision.distribution, [0.25, 0, 0.5, 0.25])
-    assert [EpochGreedy(three).choose(state, context, _Fixed(u)).arm for u in (0.2, 0.3, 0.7, 0.8)] == [0, 2, 2, 3]
+    assert [EpochGreedy(three).choose(state, context, Fixed(u)).arm for u in (0.2, 0.3, 0.7, 0.8)] == [0, 2, 2, 3]
 
 
 @pytest.mark.parametrize("gap", [0.1, 0.4, 0.9])
@@ -172,19 +152,6 @@ def test_the_bound_is_above_the_exact_loss_of_two_policies(n, gap):
     for least in np.unique(lead[lead > 0]):
         s = exploit_steps(n, np.array([0.0, least * n]), 2, 1.0, True)
         assert p[lead >= least].sum() <= 1 / s
-
-
-def runs(bandit, n_users, n_steps, gap, n_arms=2, seed=0):
-    """Cumulative regret (users, steps): the first policy's arm pays 0.5 + gap / 2, all others 0.5 - gap / 2."""
-    rng = np.random.default_rng(seed)
-    x = np.zeros((n_users, n_steps, n_arms, 2))
-    x[:, :, 0, 0] = x[:, :, 1, 1] = 1
-    swapped = rng.random((n_users, n_steps)) < 0.5
-    x[swapped] = x[swapped][:, ::-1]
-    means = 0.5 - gap / 2 + gap * x[..., 0]
-    rewards = (rng.random(means.shape) < means).astype(float)
-    _, arms = serve(bandit, np.tile(bandit.start(), (n_users, 1)), x, rewards, rng)
-    return (0.5 + gap / 2 - np.take_along_axis(means, arms[..., None], 2)[..., 0]).cumsum(axis=1)
 
 
 def test_regret_grows_as_two_thirds_of_a_power():
@@ -270,7 +237,7 @@ def test_settings_that_make_no_sense_are_refused(settings, match):
 def test_what_it_cannot_use_is_refused_with_what_to_do(rng):
     bandit = EpochGreedy(TWO, reward_range=(0.0, 2.0))
     decision = bandit.choose(bandit.start(), np.eye(2), rng)
-    with pytest.raises(InputError, match=r"reward 2.5 is outside .* \[0, 2\] that EpochGreedy needs; declare the range"):
+    with pytest.raises(InputError, match=r"reward 2.5 is outside .* \[0, 2\] that EpochGreedy needs; declare"):
         bandit.update(bandit.start(), decision, 2.5)
     with pytest.raises(InputError, match="no arms"):
         bandit.choose(bandit.start(), np.empty((0, 2)), rng)

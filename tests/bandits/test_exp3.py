@@ -163,9 +163,9 @@ def test_a_decision_without_advice_is_refused():
     bandit = EXP3(MIXED)
     with pytest.raises(InputError, match="no advice of 2 numbers, which EXP3 learns from"):
         bandit.update(bandit.start(), Decision(0, 1.0, CONTEXT[0]), 0.5)
-    other = choose_uniformly(EXP3(CONSTANT), np.eye(3), 0.5)
-    with pytest.raises(InputError, match="no advice of 2 numbers"):
-        bandit.update(bandit.start(), other, 0.5)
+    for others, context in ((CONSTANT, np.eye(3)), (Fixed(((1.0,),)), np.ones((1, 2)))):
+        with pytest.raises(InputError, match="no advice of 2 numbers"):
+            bandit.update(bandit.start(), choose_uniformly(EXP3(others), context, 0.5), 0.5)
 
 
 def test_over_policies_with_an_arm_each_it_is_exp4(rng):

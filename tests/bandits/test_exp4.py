@@ -156,6 +156,6 @@ def test_a_decision_without_advice_is_refused():
     bandit = EXP4(MIXED)
     with pytest.raises(InputError, match="no advice of 2 numbers, which EXP4 learns from"):
         bandit.update(bandit.start(), Decision(0, 1.0, CONTEXT[0]), 0.5)
-    other = choose_uniformly(EXP4(CONSTANT), np.eye(3), 0.5)
-    with pytest.raises(InputError, match="no advice of 2 numbers"):
-        bandit.update(bandit.start(), other, 0.5)
+    for others, context in ((CONSTANT, np.eye(3)), (Fixed(((1.0,),)), np.ones((1, 2)))):
+        with pytest.raises(InputError, match="no advice of 2 numbers"):
+            bandit.update(bandit.start(), choose_uniformly(EXP4(others), context, 0.5), 0.5)

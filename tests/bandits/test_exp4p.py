@@ -172,6 +172,6 @@ def test_a_decision_without_advice_is_refused():
     bandit = EXP4P(MIXED)
     with pytest.raises(InputError, match="no advice of 4 numbers, which EXP4P learns from"):
         bandit.update(bandit.start(), Decision(0, 1.0, CONTEXT[0]), 0.5)
-    other = choose_uniformly(EXP4P(CONSTANT), np.eye(3), 0.5)
-    with pytest.raises(InputError, match="no advice of 4 numbers"):
-        bandit.update(bandit.start(), other, 0.5)
+    for others, context in ((CONSTANT, np.eye(3)), (Fixed(((1.0,),)), np.ones((1, 2)))):
+        with pytest.raises(InputError, match="no advice of 4 numbers"):
+            bandit.update(bandit.start(), choose_uniformly(EXP4P(others), context, 0.5), 0.5)

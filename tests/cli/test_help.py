@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = ("learn", "compare-learners", "show", "simulate", "reproduce", "demo")
+COMMANDS = (
+    "import", "learn", "compare-learners", "show", "simulate", "algorithms", "tune", "evaluate", "reproduce", "demo",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("command", COMMANDS)

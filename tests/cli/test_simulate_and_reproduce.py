@@ -18,6 +18,13 @@ def test_simulate_writes_the_promised_json(lcb, tmp_path):
     assert [row["algorithm"] for row in written["results"]] == ["lcb", "linucb-population", "random"]
 
 
+def test_all_means_all_that_need_nothing_this_world_lacks(lcb):
+    words = ["--algorithms", "all", "--users", 2, "--steps", 4, "--runs", 1, "--workers", 1, "--json", "-"]
+    names = [row["algorithm"] for row in json.loads(lcb("simulate", *words).out)["results"]]
+    assert {"lcb", "random", "lcb-exp4p", "exp4p-population"} <= set(names)
+    assert "exp4p-enum" not in names
+
+
 def test_a_csv_gives_the_true_classes(lcb, tmp_path):
     (tmp_path / "classes.csv").write_text("1,0,0\n0,1,0\n")
     words = ["--algorithms", "lcb-gt", "--users", 20, "--steps", 3, "--runs", 1, "--workers", 1, "--json", "-"]

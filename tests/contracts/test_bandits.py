@@ -8,12 +8,16 @@ import numpy as np
 import pytest
 
 from lcb.bandits.bandit import choose_uniformly, decided, serve, serve_step_by_step
+from lcb.bandits.coarse_fine import CoarseFineUCB
 from lcb.bandits.epoch_greedy import EpochGreedy
 from lcb.bandits.exp3 import EXP3
 from lcb.bandits.exp4 import EXP4
 from lcb.bandits.exp4p import EXP4P
 from lcb.bandits.iltcb import ILTCB
+from lcb.bandits.lints import LinTS
 from lcb.bandits.linucb import LinUCB
+from lcb.bandits.mmts import MMTS
+from lcb.bandits.mucb import MUCB
 from lcb.bandits.posterior_mean import PosteriorMean
 from lcb.bandits.thompson import GeneralizedThompson
 from lcb.bandits.uniform import Uniform
@@ -29,6 +33,7 @@ MODELS = LatentModels(
     sigma2=[0.04, 0.09, 0.01],
 )
 CLICKS = LatentModels(pi=MODELS.pi, beta=MODELS.beta, sigma2=MODELS.sigma2, likelihood="bernoulli", levels=(0.0, 1.0))
+UNCERTAIN = MODELS.with_covariance(np.array([0.05, 0.1, 0.2])[:, None, None] * (np.eye(D) + 0.2))
 BANDITS = {
     "thompson-clicks": GeneralizedThompson(CLICKS, eta=0.8, gamma=0.1),
     "thompson-gaussian-on-clicks": GeneralizedThompson(CLICKS, loss="gaussian"),
@@ -58,6 +63,15 @@ BANDITS = {
     "iltcb": ILTCB(ClassPolicies(MODELS)),
     "iltcb-mu": ILTCB(ClassPolicies(MODELS), mu=0.01, n_kept=5, reward_range=(-1.0, 2.0)),
     "iltcb-epoch": ILTCB(ClassPolicies(MODELS), delta=0.5, mu=0.05, epoch=3, n_kept=40),
+    "lints": LinTS(D),
+    "lints-points": LinTS(D, scale=1.5, ridge=7.0, n_points=64),
+    "coarse-fine": CoarseFineUCB(np.eye(D)[:, :2] + 0.1),
+    "coarse-fine-ridge": CoarseFineUCB(MODELS.beta.T, width=1.5, ridge=0.7, coarse_ridge=7.0),
+    "mucb": MUCB(MODELS, n_steps=20),
+    "mucb-epsilon": MUCB(MODELS, n_steps=50, width=0.2, epsilon=0.05),
+    "mucb-clicks": MUCB(CLICKS, n_steps=20, width=0.5),
+    "mmts": MMTS(UNCERTAIN),
+    "mmts-few-points": MMTS(UNCERTAIN, n_points=8),
 }
 
 

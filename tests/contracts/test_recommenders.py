@@ -5,27 +5,63 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lcb.bandits.epoch_greedy import EpochGreedy
 from lcb.bandits.exp3 import EXP3
 from lcb.bandits.exp4p import EXP4P
+from lcb.bandits.iltcb import ILTCB
+from lcb.bandits.lints import LinTS
 from lcb.bandits.linucb import LinUCB
+from lcb.bandits.mmts import MMTS
+from lcb.bandits.mucb import MUCB
 from lcb.bandits.thompson import GeneralizedThompson
 from lcb.bandits.uniform import Uniform
 from lcb.evaluate.world import paper_classes
 from lcb.learners import em
+from lcb.models import weight_covariance
 from lcb.policies import ClassPolicies, Softmax
+from lcb.recommenders.club import Club
+from lcb.recommenders.cofine import CofineUCB
 from lcb.recommenders.individual import Individual
-from lcb.recommenders.latent import Latent
+from lcb.recommenders.latent import FromRows, Latent
 from lcb.recommenders.pooled import Pooled
 from lcb.recommenders.recommender import serve_step_by_step
+from lcb.recommenders.sclub import Sclub
+from lcb.stats import UserStats
 
 D = 4
 
 
 def latent(make_bandit=GeneralizedThompson, **settings):
     def learn(stats, rng, last):
-        return em.fit(stats, 2, rng=rng, start=last, n_threads=1, tol=1e-3).models
+        models = em.fit(stats, 2, rng=rng, start=last, n_threads=1, tol=1e-3).models
+        return models.with_covariance(weight_covariance(models, stats)) if make_bandit is MMTS else models
 
     return Latent(D, make_bandit, learn, rng=np.random.default_rng(0), **settings)
+
+
+def past_users():
+    rng = np.random.default_rng(5)
+    return UserStats.from_rows(np.arange(60) % 10, rng.uniform(-0.5, 0.5, (60, D)), rng.random(60))
+
+
+def late_latent(**settings):
+    """Its learner cannot learn from fewer than 6 users."""
+
+    def learn(stats, rng, last):
+        return None if stats.n_users < 6 else em.fit(stats, 2, rng=rng, start=last, n_threads=1, tol=1e-3).models
+
+    return Latent(D, GeneralizedThompson, learn, rng=np.random.default_rng(0), **settings)
+
+
+def latent_from_rows(**settings):
+    """Its learner is handed rows."""
+
+    def learn(log, rng, last):
+        owner, x, reward = log.rows
+        stats = UserStats.from_rows(owner, x, reward)
+        return em.fit(stats, 2, rng=rng, start=last, n_threads=1, tol=1e-3).models
+
+    return Latent(D, GeneralizedThompson, FromRows(learn), rng=np.random.default_rng(0), **settings)
 
 
 RECOMMENDERS = {
@@ -42,6 +78,41 @@ RECOMMENDERS = {
     "latent-exp3": lambda: latent(
         lambda models: EXP3(ClassPolicies(models, Softmax(0.2)), gamma=0.3), n_warmup_users=4, n_uniform_steps=2
     ),
+    "latent-late": lambda: late_latent(n_warmup_users=3, retrain_every=2),
+    "latent-rows": lambda: latent_from_rows(n_warmup_users=4, retrain_every=3),
+    "lints-population": lambda: Pooled(LinTS(D, scale=0.3, ridge=2.0), state=LinTS(D, ridge=2.0).trained(past_users())),
+    "lints-individual": lambda: Individual(LinTS(D)),
+    "cofine": lambda: CofineUCB(D, 2, n_warmup_users=4, retrain_every=3),
+    "cofine-individual": lambda: CofineUCB(
+        D,
+        3,
+        width=0.5,
+        ridge=0.5,
+        coarse_ridge=2.0,
+        profile_ridge=0.3,
+        n_warmup_users=3,
+        warmup="individual",
+        warmup_bandit=LinUCB(D, 0.1),
+        retrain_every=None,
+    ),
+    "cofine-history": lambda: CofineUCB(D, 2, history=past_users(), retrain_every=5),
+    "latent-epoch-greedy": lambda: latent(
+        make_bandit=lambda models: EpochGreedy(ClassPolicies(models), c=4.0), n_warmup_users=3, n_uniform_steps=1
+    ),
+    "latent-iltcb": lambda: latent(
+        make_bandit=lambda models: ILTCB(ClassPolicies(models), mu=0.01), n_warmup_users=3, retrain_every=4
+    ),
+    "latent-mmts": lambda: latent(MMTS, n_warmup_users=4, retrain_every=3),
+    "latent-mucb": lambda: latent(
+        lambda models: MUCB(models, n_steps=6, width=0.3), n_warmup_users=3, retrain_every=4, n_uniform_steps=1
+    ),
+    "club": lambda: Club(D, 11),
+    "club-sparse": lambda: Club(
+        D, 12, graph="sparse", degree=4.0, threshold=0.2, width=0.7, ridge=0.5, rng=np.random.default_rng(0)
+    ),
+    "club-one-hop": lambda: Club(D, 11, one_hop=True, threshold=0.3, log_bonus=False),
+    "sclub": lambda: Sclub(D, 11),
+    "sclub-split": lambda: Sclub(D, 13, threshold=0.3, frequency=0.4, width=0.7, ridge=0.5),
 }
 
 

@@ -7,6 +7,7 @@ import pytest
 
 from conftest import stats_of
 from lcb.bandits.exp4p import EXP4P
+from lcb.clicks import EventLog
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS, Task
 from lcb.evaluate.algorithms.policy_sets import POLICY_SETS
@@ -83,7 +84,7 @@ def test_a_setting_that_is_a_word_other_than_theory_is_refused():
 
 def test_without_the_truth_the_given_policies_are_learned_from_past_users():
     stats, _ = stats_of(paper_classes(), n_users=200, n_rows=20, seed=0)
-    models = made("exp4p-individual", replace(TASK, truth=None, history=stats)).bandit.policies.models
+    models = made("exp4p-individual", replace(TASK, truth=None, history=EventLog(stats))).bandit.policies.models
     distance = np.linalg.norm(models.beta[:, None] - paper_classes().beta[None], axis=2)
     assert distance.min(axis=0).max() < 0.2
     with pytest.raises(InputError, match="true classes"):

@@ -111,6 +111,9 @@ def test_a_single_run_has_no_standard_error():
         ({"n_steps": 0}, "n_steps=0"),
         ({"n_runs": 0}, "n_runs=0"),
         ({"seed": -1}, "seed=-1"),
+        ({"seed": 2**64}, "below 2"),
+        ({"settings": {"lcb": {"width": 1.0}}}, "lcb has no setting 'width'; there are: eta, gamma"),
+        ({"algorithms": ["lcb-spectral-grouped"], "n_steps": 2, "n_workers": 1}, "lcb-spectral-grouped: no user has 3"),
     ],
 )
 def test_settings_out_of_range_are_refused(settings, message):
@@ -124,14 +127,26 @@ def test_a_step_without_arms_is_refused():
 
 
 def test_the_names_are_those_promised():
-    assert list(ALGORITHMS) == [
+    promised = {
         "lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "linucb-population", "linucb-individual", "random",
-        "lcb-exp4p", "lcb-exp4p-theory", "lcb-exp4", "lcb-exp4-theory", "lcb-exp3", "lcb-exp3-theory",
-        "exp4p-population", "exp4p-population-theory", "exp4p-individual", "exp4p-individual-theory", "exp4p-enum",
-    ]  # fmt: skip
+        "lcb-spectral", "lcb-spectral-grouped", "lcb-gibbs", "lcb-exp4p", "lcb-exp4", "lcb-exp3", "lcb-epoch-greedy",
+        "lcb-iltcb", "exp4p-population", "exp4p-individual", "exp4p-enum", "lints-population", "lints-individual",
+        "cofineucb", "club", "club-one-hop", "sclub", "mts", "mucb",
+    }  # fmt: skip
+    assert promised <= set(ALGORITHMS)
 
 
 def test_one_class_one_arm_and_one_feature_simply_work():
     world = World(given_classes(np.array([[0.7]])), n_arms=1)
     for result in simulate(world, n_users=60, n_steps=2, n_runs=1, n_workers=1).results:
         assert np.abs(result.regret).max() == 0
+
+
+def test_the_bandits_that_came_after_the_paper_find_the_classes_too():
+    settings = {"n_users": 300, "n_runs": 2, "n_workers": 1, "settings": {"mucb": {"width": 0.25, "epsilon": 0.05}}}
+    names = ["lcb", "mts", "mmts", "mucb", "linucb-population"]
+    results = simulate(World(paper_classes()), names, **settings).results
+    late = {result.algorithm: result.last_quarter.mean() for result in results}
+    assert 0.8 < late["mts"] / late["lcb"] < 1.25  # the same algorithm, other random numbers
+    assert late["mmts"] < 1.2 * late["mts"]
+    assert late["mts"] < late["mucb"] < 0.7 * late["linucb-population"]

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import linear_sum_assignment
 
-from lcb.errors import ConvergenceWarning, InputError, ModelError
+from lcb.errors import ConvergenceWarning, InputError, ModelError, TooFewRows
 from lcb.learners import em, spectral
 from lcb.learners._lifted import unpack
 from lcb.learners._low_rank import low_rank
@@ -265,6 +265,34 @@ def test_what_cannot_be_learned_is_refused_with_the_reason(words):
     for form in FORMS if forms == "both" else (forms,):
         with pytest.raises(InputError, match=words):
             fitted(user, x, np.asarray(reward, float), n_classes, form, **settings)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_refusals_that_more_rows_may_mend_are_told_from_those_they_never_will(form):
+    user, x, reward, _ = small(n_users=3, n_steps=3)  # 9 rows for 10 third moments
+    with pytest.raises(TooFewRows, match="span"):
+        fitted(user, x, reward, 2, form)
+    with pytest.raises(TooFewRows, match="rank"):
+        fitted(*small()[:3], 2, form, penalty=1e9)
+    hot = small(features=lambda g, n: np.eye(3)[g.integers(0, 3, n)])
+    with pytest.raises(InputError) as never:
+        fitted(*hot[:3], 4 if form == "grouped" else 2, form)
+    assert not isinstance(never.value, TooFewRows)
+
+
+def test_many_users_of_three_rows_may_still_be_too_few_triples():
+    user, x, reward, _ = small(n_users=8, n_steps=3)  # 24 rows, but 8 triples for 10 third moments
+    with pytest.raises(TooFewRows, match=r"three features span 8 of 10 .* too few users have"):
+        fitted(user, x, reward, 2, "grouped")
+
+
+def test_one_class_is_one_regression_whatever_the_length_of_the_features():
+    user, x, _, _ = small(features=unit)
+    reward = x @ [1.0, -2.0, 0.5] + 0.1 * np.random.default_rng(1).standard_normal(len(x))
+    for form in FORMS:
+        models = fitted(user, x, reward, 1, form).models
+        np.testing.assert_allclose(models.beta, [[1.0, -2.0, 0.5]], atol=0.02)
+        assert models.sigma2[0] == pytest.approx(0.01, rel=0.1)
 
 
 def test_all_rewards_equal_are_one_class_of_a_constant():

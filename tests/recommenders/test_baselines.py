@@ -42,3 +42,18 @@ def test_an_individual_who_comes_back_is_known():
     state = recommender.states["ann"].copy()
     recommender.choose("ann", contexts[1, 0], rng)
     np.testing.assert_array_equal(recommender.states["ann"], state)
+
+
+def test_one_bandit_for_all_can_begin_where_another_stopped():
+    contexts, rewards = some_users()
+    whole = Pooled(LinUCB(4))
+    arms = whole.serve(range(9), contexts, rewards, np.random.default_rng(1))
+    first = Pooled(LinUCB(4))
+    first.serve(range(4), contexts[:4], rewards[:4], np.random.default_rng(1))
+    before = first.state.copy()
+    second = Pooled(LinUCB(4), state=first.state)
+    np.testing.assert_array_equal(
+        second.serve(range(4, 9), contexts[4:], rewards[4:], np.random.default_rng(1)), arms[4:]
+    )
+    np.testing.assert_array_equal(second.state, whole.state)
+    np.testing.assert_array_equal(first.state, before)

@@ -11,7 +11,7 @@ from lcb.evaluate.world import World, paper_classes
 from lcb.learners import em
 from lcb.policies import Softmax
 from lcb.recommenders.individual import Individual
-from lcb.recommenders.latent import Latent
+from lcb.recommenders.latent import FromRows, Latent
 from lcb.recommenders.pooled import Pooled
 from lcb.recommenders.recommender import serve_step_by_step
 
@@ -121,6 +121,72 @@ def test_interleaved_users_keep_the_version_they_first_met():
     assert recommender.version_of(0) is None
     assert recommender.version_of(11) == 2
     assert recommender.state_of(4).shape == (2,)
+
+
+@pytest.mark.parametrize("retrain_every", [5, None])
+def test_while_the_learner_cannot_learn_phase_one_goes_on_and_it_is_asked_again_when_next_due(retrain_every):
+    asked = []
+
+    def learn_late(stats, rng, last):
+        asked.append(stats.n_users)
+        return learn(stats, rng, last) if len(asked) > 2 else None
+
+    recommender = latent(n_warmup_users=6, retrain_every=retrain_every, learn=learn_late)
+    users = WORLD.draw(23, 4, np.random.default_rng(0))
+    recommender.serve(range(23), users.contexts, users.rewards, np.random.default_rng(0))
+    assert asked == ([6, 11, 16, 21] if retrain_every else [6, 12, 18])
+    n_late = asked[2]
+    assert [recommender.version_of(u) for u in range(n_late + 1)] == [None] * n_late + [0]
+    assert len(recommender.versions) == len(asked) - 2
+
+
+def test_when_the_learner_cannot_learn_again_the_last_models_stay():
+    trained = []
+
+    def learn_once(stats, rng, last):
+        trained.append(last)
+        return learn(stats, rng, last) if last is None else None
+
+    recommender = latent(n_warmup_users=6, retrain_every=5, learn=learn_once)
+    users = WORLD.draw(23, 4, np.random.default_rng(0))
+    recommender.serve(range(23), users.contexts, users.rewards, np.random.default_rng(0))
+    assert [recommender.version_of(u) for u in range(23)] == [None] * 6 + [0] * 17
+    assert len(trained) == 4
+    assert trained[1:] == [recommender.versions[0]] * 3
+
+
+@pytest.mark.parametrize("by_step", [False, True])
+def test_a_learner_that_needs_rows_gets_those_that_were_taken(by_step):
+    logs = []
+
+    def learn_from_rows(log, rng, last):
+        logs.append(log)
+        return learn(log.stats, rng, last)
+
+    recommender = latent(n_warmup_users=6, retrain_every=5, learn=FromRows(learn_from_rows))
+    users = WORLD.draw(12, 4, np.random.default_rng(0))
+    serve = serve_step_by_step if by_step else Latent.serve
+    arms = serve(recommender, range(12), users.contexts.copy(), users.rewards, np.random.default_rng(0))
+    owner, x, reward = logs[-1].rows
+    np.testing.assert_array_equal(owner, np.repeat(range(11), 4))
+    np.testing.assert_array_equal(x, np.take_along_axis(users.contexts, arms[..., None, None], 2)[:11].reshape(44, D))
+    np.testing.assert_array_equal(reward, np.take_along_axis(users.rewards, arms[..., None], 2)[:11].ravel())
+    np.testing.assert_allclose(logs[-1].stats.square_sum, np.square(reward).reshape(11, 4).sum(axis=1))
+
+
+def test_kept_rows_do_not_change_with_the_callers_arrays():
+    recommender = latent(learn=FromRows(lambda log, rng, last: None))
+    context = np.full((3, D), 0.5)
+    decision = recommender.choose("ann", context, np.random.default_rng(0))
+    recommender.update("ann", decision, 1.0)
+    context[:] = 9.0
+    (_, x, _) = recommender._data.log().rows
+    assert x.max() == 0.5
+
+
+def test_before_the_first_reward_there_are_no_statistics():
+    for learner in (learn, FromRows(lambda log, rng, last: None)):
+        assert latent(learn=learner).stats.n_users == 0
 
 
 def test_late_rewards_reach_the_user_they_belong_to():

@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from lcb.errors import OutputError
-from lcb.storage.files import check_writable, made_folder, write_whole
+from lcb.errors import InputError, OutputError
+from lcb.storage.files import check_writable, made_folder, read_json, write_whole
 
 
 def test_a_pipe_receives_the_data_and_stays_a_pipe(tmp_path):
@@ -99,3 +99,22 @@ def test_a_folder_that_cannot_be_made_or_written_is_refused(tmp_path, monkeypatc
     with pytest.raises(OutputError, match="Permission denied"), made_folder(tmp_path / "new"):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_json_is_read_with_or_without_a_byte_order_mark(tmp_path):
+    for start in (b"", b"\xef\xbb\xbf"):
+        (tmp_path / "a.json").write_bytes(start + b'{"a": [1, 2.5, "b"]}')
+        assert read_json(tmp_path / "a.json") == {"a": [1, 2.5, "b"]}
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe\xfa", b"[" * 100_000, b"9" * 5000])
+def test_what_is_not_json_is_refused(tmp_path, data):
+    (tmp_path / "a.json").write_bytes(data)
+    with pytest.raises(InputError, match=r"a.json is not JSON \("):
+        read_json(tmp_path / "a.json")
+
+
+def test_json_that_cannot_be_read_is_refused(tmp_path):
+    for place in (tmp_path, tmp_path / "nowhere.json"):
+        with pytest.raises(InputError, match="could not be read"):
+            read_json(place)

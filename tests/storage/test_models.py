@@ -92,6 +92,31 @@ def test_models_come_back_bit_for_bit(tmp_path, seed, n_classes, n_features):
     assert not loaded.pi.flags.writeable
 
 
+def test_the_covariance_of_the_weights_comes_back_too(tmp_path):
+    models = some_models().with_covariance(np.random.default_rng(0).random((4, 1, 1)) * (np.eye(3) + 0.1))
+    save_models(models, tmp_path / "models")
+    loaded = load_models(tmp_path / "models")
+    assert_same(loaded, models)
+    assert loaded.covariance.tobytes() == models.covariance.tobytes()
+    save_models(some_models(), tmp_path / "models", overwrite=True)
+    assert load_models(tmp_path / "models").covariance is None
+
+
+@pytest.mark.parametrize(
+    ("covariance", "message"),
+    [
+        (np.ones((4, 3)), "FOLDER has tensors of shapes {"),
+        (np.ones((4, 3, 3), np.float32), "FOLDER has covariance as float32"),
+        (np.zeros((4, 3, 3)), "FOLDER holds no models: covariance is not symmetric with a positive diagonal"),
+    ],
+)
+def test_a_covariance_that_cannot_be_is_refused(folder, covariance, message):
+    models = some_models()
+    parts = {"pi": models.pi, "beta": models.beta, "sigma2": models.sigma2, "covariance": covariance}
+    rewrite(folder, tensors=save(parts))
+    assert refusal(folder).startswith(message)
+
+
 def test_a_folder_holds_tensors_and_a_manifest_that_says_what_they_are(folder):
     manifest = json.loads((folder / "manifest.json").read_bytes())
     sha256 = hashlib.sha256(tensors_file(folder).read_bytes()).hexdigest()

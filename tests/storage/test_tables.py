@@ -682,3 +682,14 @@ def test_a_path_may_be_a_string_and_is_named_as_given(tmp_path, monkeypatch):
     write(Path("events.csv"), {"user": ["u"], "reward": ["abc"], "a": [1]})
     with pytest.raises(EventError, match=r"^events\.csv row 1: reward is 'abc'"):
         read_stats("events.csv", columns=["a"])
+
+
+def test_parquet_that_was_read_is_not_held(tmp_path):
+    rng = np.random.default_rng(0)
+    n = 1_500_000
+    path = parquet(tmp_path / "events.parquet", user=rng.integers(0, 2**60, n), reward=rng.random(n), age=rng.random(n))
+    before, most = pa.total_allocated_bytes(), 0
+    for batch in _batches.open_table(str(path), ["age"], []).batches:
+        most = max(most, pa.total_allocated_bytes() - before)
+        del batch
+    assert most < path.stat().st_size / 2

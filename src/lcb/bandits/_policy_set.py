@@ -1,4 +1,4 @@
-"""What the bandits that explore a set of policies share: the doors they check, and advice on many contexts at once."""
+"""What the bandits over a set of policies share: what they refuse, and advice on many contexts at once."""
 
 from __future__ import annotations
 
@@ -24,15 +24,19 @@ def check_set(policies: Policies, reward_range: tuple[float, float]) -> None:
         raise InputError(f"reward_range=({low:g}, {high:g}); give the lowest and the highest reward there can be")
 
 
-def advice_on(policies: Policies, context: Floats) -> Floats:
-    """What every policy gives to every arm, (N, K)."""
+def check_arms(context: Floats) -> None:
     if len(context) == 0:
         raise InputError("the context has no arms; offer at least one")
+
+
+def advice_on(policies: Policies, context: Floats) -> Floats:
+    """What every policy gives to every arm, (N, K)."""
+    check_arms(context)
     return _checked(policies(context))
 
 
 def advice_of(decision: Decision, size: int, name: str) -> Floats:
-    """What was noted on a decision when it was made."""
+    """What the policies said of a decision, written there by `choose` or `advised`."""
     if decision.advice is None or len(decision.advice) != size:
         raise InputError(
             f"the decision carries no advice of {size} numbers, which {name} learns from; "
@@ -50,12 +54,6 @@ def scaled(reward: float, reward_range: tuple[float, float], name: str) -> float
             "declare the range of your rewards (reward_range)"
         )
     return (reward - low) / (high - low)
-
-
-def drawn(p: Floats, uniform: float) -> int:
-    """An arm drawn from `p` by one uniform number."""
-    cumulative = p.cumsum()
-    return int(cumulative.searchsorted(uniform * cumulative[-1], side="right"))
 
 
 def advice_in_parts(policies: Policies, contexts: Floats) -> Iterator[tuple[int, Floats]]:

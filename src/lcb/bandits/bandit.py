@@ -43,9 +43,13 @@ def decided(bandit: Bandit, state: Floats, decision: Decision) -> Floats:
 
 def choose_uniformly(bandit: Bandit, context: Floats, uniform: float) -> Decision:
     """Any arm, all alike, in place of `bandit.choose`; the reward goes to `bandit.update` as for its own decisions."""
-    decision = Decision.uniform(context, uniform)
-    advised = getattr(bandit, "advised", None)
-    return decision if advised is None else advised(decision, context)
+    return advised(bandit, Decision.uniform(context, uniform), context)
+
+
+def advised(bandit: Bandit, decision: Decision, context: Floats) -> Decision:
+    """A decision that was not the bandit's own, with what its `update` will need."""
+    note = getattr(bandit, "advised", None)
+    return decision if note is None else note(decision, context)
 
 
 def drawn(p: Floats, uniform: float) -> tuple[int, float]:

@@ -30,10 +30,9 @@ from lcb.bandits._policy_set import (
     advice_on,
     check_set,
     check_taken,
-    drawn,
     scaled,
 )
-from lcb.bandits.bandit import Arms
+from lcb.bandits.bandit import Arms, drawn
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
 from lcb.policies import Policies
@@ -103,7 +102,7 @@ class EpochGreedy:
         sums = state[SUMS:]
         best = (sums == sums.max()).nonzero()[0]
         p = xi[best[0]] if len(best) == 1 else xi[best].mean(axis=0)
-        arm = drawn(p, uniform)
+        arm = drawn(p, uniform)[0]
         return Decision(arm, p[arm], context[arm], p)
 
     def decided(self, state: Floats, decision: Decision) -> Floats:

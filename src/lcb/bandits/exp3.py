@@ -19,16 +19,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from lcb.bandits._exponential import (
-    advice_on,
-    check_arms,
-    check_settings,
-    counted,
-    note_on_chance,
-    rounds,
-    scaled,
-    softmax,
-)
+from lcb.bandits._exponential import check_settings, counted, note_on_chance, rounds, softmax
+from lcb.bandits._policy_set import advice_of, check_arms, scaled
 from lcb.bandits.bandit import drawn
 from lcb.events import Decision, Floats
 from lcb.policies import Policies
@@ -104,7 +96,7 @@ class EXP3:
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         after = state.copy()
         share = scaled(reward, self.reward_range, "EXP3")
-        after[1:] += share * advice_on(decision, len(state) - 1, "EXP3")
+        after[1:] += share * advice_of(decision, len(state) - 1, "EXP3")
         return after
 
     def _weights(self, state: Floats, gamma: float) -> Floats:

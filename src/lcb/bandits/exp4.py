@@ -17,16 +17,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from lcb.bandits._exponential import (
-    advice_on,
-    check_arms,
-    check_settings,
-    counted,
-    note_on_chance,
-    rounds,
-    scaled,
-    softmax,
-)
+from lcb.bandits._exponential import check_settings, counted, note_on_chance, rounds, softmax
+from lcb.bandits._policy_set import advice_of, check_arms, scaled
 from lcb.bandits.bandit import drawn
 from lcb.events import Decision, Floats
 from lcb.policies import Policies
@@ -100,7 +92,7 @@ class EXP4:
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         after = state.copy()
         share = scaled(reward, self.reward_range, "EXP4")
-        after[1:] += share * advice_on(decision, len(state) - 1, "EXP4")
+        after[1:] += share * advice_of(decision, len(state) - 1, "EXP4")
         return after
 
     def _weights(self, state: Floats, rate: float) -> Floats:

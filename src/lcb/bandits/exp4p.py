@@ -19,16 +19,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from lcb.bandits._exponential import (
-    advice_on,
-    check_arms,
-    check_settings,
-    counted,
-    note_on_chance,
-    rounds,
-    scaled,
-    softmax,
-)
+from lcb.bandits._exponential import check_settings, counted, note_on_chance, rounds, softmax
+from lcb.bandits._policy_set import advice_of, check_arms, scaled
 from lcb.bandits.bandit import drawn
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
@@ -111,7 +103,7 @@ class EXP4P:
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         share, n = scaled(reward, self.reward_range, "EXP4P"), self.policies.n_policies
-        advice, after = advice_on(decision, 2 * n, "EXP4P"), state.copy()
+        advice, after = advice_of(decision, 2 * n, "EXP4P"), state.copy()
         after[1 : n + 1] += share * advice[:n]
         after[n + 1 :] += advice[n:]
         return after

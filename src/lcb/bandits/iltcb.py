@@ -42,6 +42,7 @@ from lcb.errors import InputError
 from lcb.events import Decision, Floats
 from lcb.policies import Policies
 
+COUNT, RENEWED, N_ARMS, MU, REWARDED, WEIGHTS = 0, 1, 2, 3, 4, 5  # places in the state
 _LEAST_MU = 1e-6
 
 
@@ -49,8 +50,8 @@ _LEAST_MU = 1e-6
 class ILTCB:
     """Settings only; `mu` and `epoch` are the theory's and doubling when None.
 
-    The state is [decisions, decisions at the last epoch's end, most arms, mu, rewards, weights (N), sums of rewards (N),
-    kept contexts (n_kept, N)], flattened.
+    The state is [decisions, decisions at the last epoch's end, most arms, mu, rewards, weights (N), sums (N), kept
+    contexts (n_kept, N)], flattened: 655 numbers for 5 policies.
 
     >>> from lcb.models import LatentModels
     >>> from lcb.policies import ClassPolicies
@@ -87,14 +88,14 @@ class ILTCB:
 
     def start(self) -> Floats:
         n = self.policies.n_policies
-        state = np.zeros(5 + 2 * n + self.n_kept * n)
-        state[3] = self.mu or 0.5
-        state[5 : 5 + n] = 1 / n
+        state = np.zeros(WEIGHTS + 2 * n + self.n_kept * n)
+        state[MU] = self.mu or 0.5
+        state[WEIGHTS : WEIGHTS + n] = 1 / n
         return state
 
     def weights(self, state: Floats) -> Floats:
         """The probability of each policy in the next decision, (N,); they solve (OP)."""
-        return self._renewed(state)[5 : 5 + self.policies.n_policies]
+        return self._renewed(state)[WEIGHTS : WEIGHTS + self.policies.n_policies]
 
     def note(self, n_arms: int) -> str | None:
         """In words, when the setting leaves little but chance."""
@@ -102,9 +103,11 @@ class ILTCB:
         if self.mu is not None:
             share = min(self.mu * n_arms, 1.0)
             return f"at K {n_arms} mu={self.mu:g} makes {share:.0%} of the decisions uniform" if share >= 0.5 else None
-        t = 1
+        if n_arms == 1:
+            return None
+        t = self.epoch or 1
         while math.log(16 * t * t * n_policies / self.delta) / (n_arms * t) >= 1 / (2 * n_arms) ** 2:
-            t *= 2
+            t += self.epoch or t
         return (
             f"at K {n_arms}, N {n_policies} the theory's mu makes half of the first {t} decisions uniform and gives "
             "the other half to the best policy so far"

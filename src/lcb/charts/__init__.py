@@ -3,8 +3,10 @@
     heat_map(models)            the classes: a row each, a column per feature
     regret_by_users(curves)     regret per user as users come, with a band of +- 2 standard errors
     regret_by_steps(curves)     the same against the number of interactions per user
+    relative_ctr(curves, x)     clicks on a log over those in the data
     growth(panels, y_title)     what grows with a size, log-log, beside what a theory says of it
     bars(rows, x_title)         a comparison, the value printed at each bar
+    grids(rows)                 what settings do to each algorithm's regret
     posterior_path(posterior)   how sure one can be of a new user's class, reward by reward
     traces(fit)                 number of classes and log joint of a sampler, sweep by sweep
     save(chart, "regret.png")   as .png, .svg, .html that works offline, or .json (Vega-Lite)
@@ -17,8 +19,9 @@ from __future__ import annotations
 from lcb.charts.bars import bars
 from lcb.charts.classes import heat_map, posterior_path
 from lcb.charts.curve import Curve
+from lcb.charts.grids import grids
 from lcb.charts.growth import GrowthPanel, growth
-from lcb.charts.regret import regret_by_steps, regret_by_users
+from lcb.charts.regret import regret_by_steps, regret_by_users, relative_ctr
 from lcb.charts.sampler import traces
 from lcb.charts.save import require, save
 
@@ -26,11 +29,13 @@ __all__ = [
     "Curve",
     "GrowthPanel",
     "bars",
+    "grids",
     "growth",
     "heat_map",
     "posterior_path",
     "regret_by_steps",
     "regret_by_users",
+    "relative_ctr",
     "require",
     "save",
     "traces",

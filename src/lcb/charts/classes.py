@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -89,7 +89,7 @@ def posterior_path(
     texts = [f"{name} · {percent(p)}" for name, p in zip(names, paths[-1], strict=True)]
     middles = np.minimum.accumulate((tops - paths / 2)[-1])[::-1]  # from the bottom up, as labels are placed
     places = apart(middles, (0.0, 1.0), False, height)
-    columns = {"name": names[::-1], "text": texts[::-1], "value": middles, "place": places}
+    columns: dict[str, Any] = {"name": names[::-1], "text": texts[::-1], "value": middles, "place": places}
     texts_layer = end_labels(steps / width, colour, [float(steps)] * len(names), **columns)
     return dressed(alt.layer(area, *texts_layer), title, width=width, height=height)
 

@@ -45,13 +45,16 @@ class GrowthPanel:
                 raise InputError(f"a value of {curve.algorithm} is not above 0, and log axes have no place for it")
 
 
-def growth(panels: Sequence[GrowthPanel], y_title: str, title: str | None = None) -> alt.VConcatChart:
-    """Panels below each other, each with its own axes; a theory's line starts at the first measured point."""
+def growth(
+    panels: Sequence[GrowthPanel], y_title: str, title: str | None = None, said: str = "growth of the bound"
+) -> alt.VConcatChart:
+    """Panels below each other, each with its own axes; what is `said` of each starts at the first measured point."""
     alt = load_altair()
     if not panels:
         raise InputError("there are no panels to draw; send at least one")
     drawn = [_panel(alt, panel, y_title) for panel in panels]
-    note = "dashed: growth of the bound, from the first point; bars of ± 2 standard errors"
+    bars = any(np.nan_to_num(curve.se).any() for panel in panels for curve in panel.curves)
+    note = f"dashed: {said}, from the first point" + ("; bars of ± 2 standard errors" if bars else "")
     return dressed(alt.vconcat(*drawn, spacing=24), title, note)
 
 
@@ -83,9 +86,9 @@ def _panel(alt: Any, panel: GrowthPanel, y_title: str) -> Any:
     ]
     last = np.array([curve.mean[-1] for curve in panel.curves], dtype=np.float64)
     texts = [f"{name} · {text}" for name, text in zip(names, panel.texts, strict=True)]
-    labels = {"name": names, "text": texts, "value": last, "place": apart(last, ends, True, _HEIGHT)}
+    labels: dict[str, Any] = {"name": names, "text": texts, "value": last, "place": apart(last, ends, True, _HEIGHT)}
     pixel = float(np.log(x_ends[1] / x_ends[0])) / _WIDTH
-    layers += end_labels(pixel, colour, [float(curve.at[-1]) for curve in panel.curves], True, **labels)
+    layers += end_labels(pixel, colour, [float(curve.at[-1]) for curve in panel.curves], log=True, **labels)
     title = {"text": panel.title, "fontSize": 12, "fontWeight": "normal"}
     return alt.layer(*layers).properties(width=_WIDTH, height=_HEIGHT, title=title)
 

@@ -40,17 +40,23 @@ def apart(values: Floats, ends: tuple[float, float], log: bool, pixels: int) -> 
     return np.asarray(back(low + (high - low) * places))
 
 
-def end_labels(pixel: float, colour: Any, end: Sequence[float], log: bool = False, /, **columns: Any) -> list[Any]:
+def end_labels(
+    pixel: float, colour: Any, end: Sequence[float], *, weak: Sequence[str] = (), log: bool = False, **columns: Any
+) -> list[Any]:
     """Each `text` at its `place` right of the plot, with a line to the `end` and `value` of what it names.
 
-    `pixel` is a pixel's width in the units of x, of its logarithm on a log axis.
+    Where some names are `weak`, the others are bold.  `pixel` is a pixel's width in the units of x, of its logarithm
+    on a log axis.
     """
     alt = load_altair()
-    near, beyond = ([max(end) * np.exp(n * pixel) if log else max(end) + n * pixel] * len(end) for n in (16, 21))
+    away = (32, 37) if weak else (16, 21)
+    near, beyond = ([max(end) * np.exp(n * pixel) if log else max(end) + n * pixel] * len(end) for n in away)
     data = inline(end=end, near=near, beyond=beyond, **columns)
-    leader = alt.Chart(data).mark_rule(strokeWidth=1.5)
-    text = alt.Chart(data).mark_text(align="left", baseline="middle", fontSize=12, color=INK)
-    return [
-        leader.encode(x="end:Q", x2="near:Q", y="value:Q", y2="place:Q", color=colour),
-        text.encode(x="beyond:Q", y="place:Q", text="text:N"),
-    ]
+    leader = alt.Chart(data).mark_rule(strokeWidth=1 if weak else 1.5)
+    layers = [leader.encode(x="end:Q", x2="near:Q", y="value:Q", y2="place:Q", color=colour)]
+    is_weak = alt.FieldOneOfPredicate(field="name", oneOf=list(weak))
+    for part, weight in ((is_weak, "normal"), (~is_weak, "bold")) if weak else ((None, "normal"),):
+        chart = alt.Chart(data) if part is None else alt.Chart(data).transform_filter(part)
+        text = chart.mark_text(align="left", baseline="middle", fontSize=12, color=INK, fontWeight=weight)
+        layers.append(text.encode(x="beyond:Q", y="place:Q", text="text:N"))
+    return layers

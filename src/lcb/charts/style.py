@@ -26,12 +26,28 @@ ALGORITHMS = {
     "lcb-mean": ("#56b4e9", _DASHES[1]),
     "lcb-gt": ("#00694e", _DASHES[3]),
     "lcb-gt-mean": ("#2bb58a", _DASHES[2]),
+    "lcb-spectral": ("#17344f", _DASHES[4]),
+    "lcb-exp4p": ("#6a3fb5", _DASHES[0]),
+    "lcb-exp4": ("#8f6fd1", _DASHES[4]),
+    "lcb-exp3": ("#b39ddb", _DASHES[1]),
+    "lcb-epoch": ("#7a5c2e", _DASHES[0]),
+    "lcb-iltcb": ("#a98b4f", _DASHES[4]),
+    "exp4p": ("#3f007d", _DASHES[3]),
+    "exp4p-individual": ("#9e3fbf", _DASHES[5]),
+    "mts": ("#0f7b83", _DASHES[4]),
+    "mucb": ("#4fb3b9", _DASHES[5]),
     "linucb": ("#d55e00", _DASHES[0]),
     "linucb-population": ("#d55e00", _DASHES[4]),
     "linucb-individual": ("#e69f00", _DASHES[5]),
+    "lints": ("#b01e28", _DASHES[1]),
+    "lints-individual": ("#e2747b", _DASHES[5]),
+    "cofineucb": ("#7d8000", _DASHES[3]),
     "club": ("#a03c78", _DASHES[0]),
+    "club-one-hop": ("#d673ae", _DASHES[4]),
+    "sclub": ("#5e1f45", _DASHES[1]),
     "random": ("#777777", _DASHES[6]),
 }
+STRONG = ("lcb", "lcb-mean", "lcb-gt", "club", "linucb-population", "linucb-individual", "random")  # among many
 _STRANGERS = ("#882255", "#44aa99", "#999933", "#aa4499", "#661100", "#332288")
 
 

@@ -7,12 +7,17 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
+from lcb.cli.algorithms import algorithms
 from lcb.cli.compare_learners import compare_learners
 from lcb.cli.demo import demo
+from lcb.cli.evaluate import evaluate
+from lcb.cli.import_log import import_log
 from lcb.cli.learn import learn
+from lcb.cli.report import report
 from lcb.cli.reproduce import reproduce
 from lcb.cli.show import show
 from lcb.cli.simulate import simulate
+from lcb.cli.tune import tune
 from lcb.errors import InputError
 from lcb.version import __version__
 
@@ -23,8 +28,9 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (learn, compare_learners, show, simulate, reproduce, demo):
+for command in (learn, compare_learners, show, simulate, algorithms, tune, evaluate, reproduce, report, demo):
     app.command()(command)
+app.command("import")(import_log)
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # the parent of all; Typer exports this child only
 
 

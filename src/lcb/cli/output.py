@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,29 @@ def write_json(target: str | None, value: Any) -> None:
         write_whole(target, text.encode())
 
 
+def unfolded(value: Any, levels: int, margin: str = "") -> str:
+    """JSON with a line for each entry of the outermost levels, and what is further inside on one line.
+
+    >>> print(unfolded({"a": [{"b": 1, "c": 2}, 3], "d": {}}, levels=2))
+    {
+      "a": [
+        {"b": 1, "c": 2},
+        3
+      ],
+      "d": {}
+    }
+    """
+    if not levels or not value or not isinstance(value, dict | list):
+        return json.dumps(value, allow_nan=False)
+    inner = margin + "  "
+    if isinstance(value, dict):
+        lines = [f"{inner}{json.dumps(key)}: {unfolded(one, levels - 1, inner)}" for key, one in value.items()]
+    else:
+        lines = [f"{inner}{unfolded(one, levels - 1, inner)}" for one in value]
+    first, last = "{}" if isinstance(value, dict) else "[]"
+    return "\n".join([first, ",\n".join(lines), f"{margin}{last}"])
+
+
 def split_names(text: str | None) -> tuple[str, ...]:
     """`a,b,c` as names."""
     if not text:
@@ -55,6 +78,21 @@ def split_names(text: str | None) -> tuple[str, ...]:
     if not all(names):
         raise InputError(f"{text!r} has an empty name; separate names with single commas, as in a,b,c")
     return names
+
+
+def algorithm_names(text: str | None, otherwise: tuple[str, ...]) -> tuple[str, ...]:
+    """`a,b,c` as names of algorithms, `all` as all that need nothing special."""
+    from lcb.evaluate.algorithms import ALGORITHMS
+
+    if text == "all":
+        return tuple(name for name, algorithm in ALGORITHMS.items() if not algorithm.needs)
+    return split_names(text) or otherwise
+
+
+def in_words(settings: Mapping[str, Any]) -> str:
+    """`eta 0.5, gamma 0`; a dash where there are none."""
+    words = (f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in settings.items())
+    return ", ".join(words) or "-"
 
 
 def console() -> Console:

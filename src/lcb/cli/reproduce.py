@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lcb.cli.output import JSON_HELP, check_output, write_json
+from lcb.cli.output import JSON_HELP, algorithm_names, check_output, write_json
 from lcb.errors import InputError
-from lcb.storage.files import check_writable, made_folder
 
 if TYPE_CHECKING:
+    from lcb.evaluate.labels import Reading
+    from lcb.experiments.real_data import Data
     from lcb.theory import Sizes
 
 
@@ -20,13 +23,32 @@ class Figure(StrEnum):
     fig_1 = "fig-1"
     fig_2a = "fig-2a"
     fig_2b = "fig-2b"
+    fig_3a = "fig-3a"
+    fig_3b = "fig-3b"
+    fig_3c = "fig-3c"
     table_1 = "table-1"
     theory = "theory"
+
+
+SIMULATED, REAL = (Figure.fig_2a, Figure.fig_2b), (Figure.fig_3a, Figure.fig_3b, Figure.fig_3c)
+_TABLE = ("users", "warmup-users", "steps", "arms", "classes", "features", "contexts", "gap")
+_BELONGS: dict[str, tuple[Figure, ...]] = {
+    **dict.fromkeys(_TABLE, (Figure.table_1,)),
+    "features": (Figure.table_1, *REAL),
+    "algorithms": SIMULATED,
+    "learner": (Figure.theory,),
+    **dict.fromkeys(("data", "reading", "like"), REAL),
+}
 
 
 class TheoryLearner(StrEnum):
     em = "em"
     spectral = "spectral"
+
+
+class ReadingName(StrEnum):
+    labels = "labels"
+    choices = "choices"
 
 
 def _size(letter: str, what: str, default: str, least: int = 1) -> Any:
@@ -36,10 +58,23 @@ def _size(letter: str, what: str, default: str, least: int = 1) -> Any:
 
 def reproduce(
     figure: Annotated[Figure, typer.Argument(help="Which figure, table or theorem of the paper.")],
-    runs: Annotated[int, typer.Option(min=1, help="Independent runs (fig-2a, fig-2b, theory).")] = 10,
-    out: Annotated[Path, typer.Option(help="Folder for the figure.")] = Path("figures"),
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="Independent runs, or seeds; 10 in simulations, 3 on real data.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for NAME.png, NAME.svg and NAME.json.")] = Path("figures"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the runs.")] = 0,
     json: Annotated[str | None, typer.Option(help=JSON_HELP, metavar="FILE")] = None,
+    algorithms: Annotated[
+        str | None,
+        typer.Option(help="fig-2a, fig-2b: a,b,c, or all; the paper's when not given.", metavar="A,B,..."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="fig-3a to fig-3c: an imported log, or a folder of the same form.")
+    ] = None,
+    reading: Annotated[ReadingName | None, typer.Option(help="fig-3a to fig-3c: as in lcb evaluate.")] = None,
+    like: Annotated[
+        float | None, typer.Option(help="fig-3a to fig-3c: the rating from which on an item is liked.")
+    ] = None,
     learner: Annotated[
         TheoryLearner | None, typer.Option(help="theory: how the classes are learned; em when not given.")
     ] = None,
@@ -48,7 +83,10 @@ def reproduce(
     steps: Annotated[int | None, _size("T_u", "steps per user", "20")] = None,
     arms: Annotated[int | None, _size("K", "arms per step", "20")] = None,
     classes: Annotated[int | None, _size("N", "latent classes", "5")] = None,
-    features: Annotated[int | None, _size("d", "features", "10")] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(help="table-1: features, the paper's d; fig-3a to fig-3c: one-hot, pca:K, either with +1."),
+    ] = None,
     contexts: Annotated[int | None, _size("C", "different contexts", "infinite")] = None,
     gap: Annotated[
         float | None,
@@ -61,42 +99,60 @@ def reproduce(
     fig-1    the five latent models of the simulation
     fig-2a   averaged per-user regret against the number of users
     fig-2b   averaged per-user regret against the number of interactions per user
+    fig-3a   relative CTR on a log against the number of training users
+    fig-3b   relative CTR on a log against the number of latent models
+    fig-3c   relative CTR of a log's users, coming one after another
     table-1  the regret bounds as numbers, at the simulation's sizes or others
     theory   the schedules of Theorems 1 and 2: measured growth of regret beside the bounds'
 
     \b
     Example:
       lcb reproduce fig-2a --runs 10 --out figures
+      lcb reproduce fig-3a --data goodbooks --like 5
       lcb reproduce table-1 --users 10000 --steps 100
     """
-    from lcb import charts
     from lcb.experiments import FIGURES
+    from lcb.experiments.reproduce import reproduce as run
     from lcb.progress import bar
 
-    sizes = {"users": users, "warmup-users": warmup_users, "steps": steps, "arms": arms, "classes": classes,
-             "features": features, "contexts": contexts, "gap": gap}  # fmt: skip
-    given = {name: value for name, value in sizes.items() if value is not None}
-    if given and figure is not Figure.table_1:
-        raise InputError(f"--{next(iter(given))} is a size of table-1; {figure.value} has its own, leave it out")
-    if learner is not None and figure is not Figure.theory:
-        raise InputError(f"--learner is a setting of theory; {figure.value} has none, leave it out")
-    more: dict[str, Any] = {"sizes": _table_sizes(given)} if figure is Figure.table_1 else {}
+    options = {
+        "users": users, "warmup-users": warmup_users, "steps": steps, "arms": arms, "classes": classes,
+        "features": features, "contexts": contexts, "gap": gap, "algorithms": algorithms, "learner": learner,
+        "data": data, "reading": reading, "like": like,
+    }  # fmt: skip
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if figure not in _BELONGS[name]:
+            theirs = ", ".join(other.value for other in _BELONGS[name])
+            raise InputError(f"--{name} belongs to {theirs}; {figure.value} has no such setting, leave it out")
+    more: dict[str, Any] = {"seed": seed, "n_runs": runs if runs is not None else 3 if figure in REAL else 10}
+    if figure is Figure.table_1:
+        more["sizes"] = _table_sizes(given)
+    if figure in SIMULATED and algorithms is not None:
+        more["algorithms"] = algorithm_names(algorithms, ())
     if learner is not None:
         more["learner"] = learner.value
-    target = out / f"{figure.value}.png"
-    check_output("--json", json, files=[target])
-    charts.require()
+    if figure in REAL:
+        more["data"] = _data(figure, given)
+    check_output("--json", json, files=[out / f"{figure.value}.{suffix}" for suffix in ("png", "svg", "json")])
     experiment = FIGURES[figure.value]
-    with made_folder(out):
-        check_writable(target)
-        with bar() as progress:
-            outcome = experiment.run(n_runs=runs, seed=seed, progress=progress, **more)
-        charts.save(experiment.draw(outcome), target)
+    command = shlex.join(["lcb", *sys.argv[1:]]) if sys.argv[1:2] == ["reproduce"] else f"lcb reproduce {figure.value}"
+    with bar() as progress:
+        outcome = run(figure.value, experiment, out, command, progress, **more)
     write_json(json, experiment.to_json(outcome))
     if json != "-":
         for line in experiment.summary(outcome):
             typer.echo(line)
-        typer.echo(f"figure in {target}")
+        typer.echo(f"figure in {out / figure.value}.png")
+
+
+def _data(figure: Figure, given: dict[str, Any]) -> Data:
+    from lcb.experiments.real_data import Data
+
+    if "data" not in given:
+        raise InputError(f"{figure.value} runs on a log; give it with --data DIR (lcb import makes one)")
+    reading: Reading = given["reading"].value if "reading" in given else "labels"
+    return Data(str(given["data"]), reading, given.get("like"), given.get("features", "one-hot"))
 
 
 def _table_sizes(given: dict[str, Any]) -> Sizes:
@@ -108,13 +164,16 @@ def _table_sizes(given: dict[str, Any]) -> Sizes:
     users, warmup_users = given.get("users", paper.all_users), given.get("warmup-users", paper.n_warmup_users)
     if warmup_users >= users:
         raise InputError(f"--warmup-users {warmup_users} of --users {users}; leave at least 1 for phase 2")
+    features = str(given.get("features", paper.n_features))
+    if not features.isdigit() or int(features) < 1:
+        raise InputError(f"--features {features}; for table-1 it is a number of features, 1 or more")
     return Sizes.of_equal_users(
         n_users=users - warmup_users,
         n_warmup_users=warmup_users,
         steps_per_user=given.get("steps", paper.longest),
         n_arms=given.get("arms", paper.n_arms),
         n_classes=given.get("classes", paper.n_classes),
-        n_features=given.get("features", paper.n_features),
+        n_features=int(features),
         n_contexts=given.get("contexts", paper.n_contexts),
         gap=given.get("gap", paper.gap),
     )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lcb.cli.output import JSON_HELP, check_output, console, split_names, write_json
+from lcb.cli.output import JSON_HELP, algorithm_names, check_output, console, write_json
 from lcb.errors import InputError
 
 if TYPE_CHECKING:
@@ -33,6 +33,10 @@ def simulate(
     noise: Annotated[
         float | None, typer.Option(help="Standard deviation of rewards; 0.1, or the folder's own.")
     ] = None,
+    settings: Annotated[
+        Path | None,
+        typer.Option(help="Settings as lcb tune writes them; algorithms it does not name keep the packaged ones."),
+    ] = None,
     runs: Annotated[int, typer.Option(min=1, help="Independent runs.")] = 10,
     seed: Annotated[int, typer.Option(min=0, help="Seed; the same numbers whatever the number of workers.")] = 0,
     workers: Annotated[int | None, typer.Option(min=1, help="Processes; one per core when not given.")] = None,
@@ -44,20 +48,21 @@ def simulate(
     Example:
       lcb simulate --algorithms lcb,lcb-gt,linucb-population --runs 4
     """
-    from lcb.evaluate.algorithms import ALGORITHMS, PAPERS
+    from lcb.evaluate.algorithms import PAPERS, settings_in
     from lcb.evaluate.simulate import simulate as run
     from lcb.evaluate.world import World
     from lcb.progress import bar
+    from lcb.storage.files import read_json
 
     is_folder = models is not None and models.is_dir()
-    check_output("--json", json, files=[] if is_folder else [models], folders=[models] if is_folder else [])
-    world = World(_true_classes(models, noise), n_arms=arms)
+    check_output("--json", json, files=[settings, None if is_folder else models], folders=[models] * is_folder)
+    chosen = {} if settings is None else settings_in(read_json(settings), str(settings))
+    world = World(true_classes(models, noise), n_arms=arms)
     with bar() as progress:
         simulation = run(
             world,
-            [a.name for a in ALGORITHMS.values() if not a.needs]
-            if algorithms == "all"
-            else split_names(algorithms) or PAPERS,
+            algorithm_names(algorithms, PAPERS),
+            settings=chosen,
             n_users=users, n_steps=steps, n_runs=runs, seed=seed, n_workers=workers, progress=progress,
         )  # fmt: skip
     write_json(json, simulation.to_json())
@@ -65,7 +70,7 @@ def simulate(
         console().print(regret_table(simulation))
 
 
-def _true_classes(source: Path | None, noise: float | None) -> LatentModels:
+def true_classes(source: Path | None, noise: float | None) -> LatentModels:
     from dataclasses import replace
 
     import numpy as np

@@ -8,21 +8,19 @@ processes in Python, a script that calls `compare_learners` does so under `if __
 
 from __future__ import annotations
 
-import resource
-import sys
 import time
 import warnings
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
 from multiprocessing import get_context
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, InputError
+from lcb.evaluate._memory import peak_megabytes
 from lcb.events import Floats
 from lcb.learners import Learner, fit
 from lcb.models import LatentModels
@@ -108,7 +106,7 @@ def gap_to_best(outcomes: Sequence[Outcome]) -> dict[str, tuple[float, float]]:
 
 def _run(contender: Contender, learning: EventLog, held_out: EventLog, n_classes: int | None, seed: int) -> Outcome:
     """In a process of its own."""
-    before, began = _megabytes(), time.monotonic()
+    before, began = peak_megabytes(), time.monotonic()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         try:
@@ -118,7 +116,7 @@ def _run(contender: Contender, learning: EventLog, held_out: EventLog, n_classes
             return Outcome(contender.name, note=str(error))
     seconds, note = time.monotonic() - began, "; ".join(str(warning.message) for warning in caught[:1])
     scores = _as_scored(result.models, held_out).user_scores(held_out)
-    return Outcome(contender.name, result.models.n_classes, scores, seconds, _megabytes() - before, note)
+    return Outcome(contender.name, result.models.n_classes, scores, seconds, peak_megabytes() - before, note)
 
 
 def _as_scored(models: LatentModels, held_out: EventLog) -> LatentModels:
@@ -126,13 +124,3 @@ def _as_scored(models: LatentModels, held_out: EventLog) -> LatentModels:
     if held_out.clicks is None:
         return models
     return replace(models, likelihood="bernoulli", levels=(held_out.clicks.low, held_out.clicks.high))
-
-
-def _megabytes() -> float:
-    """The most memory this process has had; Linux's getrusage would tell the parent's too."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM"))
-        return int(line.split()[1]) / 2**10
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10

@@ -9,7 +9,8 @@ declares one, and the few rewards outside it are clipped, for all alike, and cou
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 from zlib import crc32
@@ -27,6 +28,7 @@ from lcb.evaluate.algorithms import (
     checked_settings,
     tuned_settings,
 )
+from lcb.evaluate.fixed_arms import FixedArms
 from lcb.evaluate.world import World
 from lcb.events import Floats
 from lcb.progress import Progress, silent
@@ -34,6 +36,7 @@ from lcb.recommenders.recommender import Recommender
 
 _BLOCK = 50  # users drawn at a time
 _MOST_POINTS = 1000  # on a curve
+_SEEDS = 2**64  # from here on seeds are those of tuning (see tune.py)
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +99,7 @@ class Simulation:
 
 
 def simulate(
-    world: World,
+    world: World | FixedArms,
     algorithms: Sequence[str] = PAPERS,
     *,
     settings: Mapping[str, Settings] | None = None,
@@ -109,25 +112,19 @@ def simulate(
 ) -> Simulation:
     """Run every algorithm on the same users, `n_runs` times over, spread over the cores.
 
-    `settings` are by algorithm, the tuned ones when not given.
+    `settings` are by algorithm; an algorithm without any has the tuned ones.
     """
     algorithms_named(algorithms)
-    for name, value in (("n_users", n_users), ("n_steps", n_steps), ("n_runs", n_runs)):
-        if value < 1:
-            raise InputError(f"{name}={value}; it must be at least 1")
-    if seed < 0:
-        raise InputError(f"seed={seed}; it must be 0 or more")
-    chosen = checked_settings(tuned_settings() if settings is None else settings)
+    check_sizes(n_users, n_steps, n_runs, seed)
+    chosen = {**tuned_settings(), **checked_settings(settings or {})}
     contenders = tuple((name, chosen.get(name, {})) for name in algorithms)
-    tasks = [_Run(world, contenders, n_users, n_steps, seed, run) for run in range(n_runs)]
+    tasks = [Run(world, contenders, n_users, n_steps, seed, run) for run in range(n_runs)]
     progress("runs", 0, n_runs)
-    outcomes = parallel.processes(_run, tasks, n_workers, lambda done: progress("runs", done, n_runs))
+    outcomes = parallel.processes(play, tasks, n_workers, lambda done: progress("runs", done, n_runs))
     about = {
-        "users": n_users, "steps": n_steps, "arms": world.n_arms, "runs": n_runs, "seed": seed,
-        "classes": world.models.n_classes, "features": world.models.n_features,
-        "noise": float(np.sqrt(world.models.sigma2.mean())), "reward_range": list(world.reward_range),
+        **in_short(world, n_users, n_steps, n_runs, seed),
         "clipped_rewards": sum(clipped for _, _, clipped in outcomes),
-    }  # fmt: skip
+    }
     results = [
         Result(
             name,
@@ -145,9 +142,29 @@ def curve_points(n_users: int) -> list[int]:
     return sorted({round(u) for u in np.linspace(1, n_users, min(n_users, _MOST_POINTS))})
 
 
+def check_sizes(n_users: int, n_steps: int, n_runs: int, seed: int) -> None:
+    for name, value in (("n_users", n_users), ("n_steps", n_steps), ("n_runs", n_runs)):
+        if value < 1:
+            raise InputError(f"{name}={value}; it must be at least 1")
+    if not 0 <= seed < _SEEDS:
+        raise InputError(f"seed={seed}; it must be 0 or more, and below 2^64")
+
+
+def in_short(world: World | FixedArms, n_users: int, n_steps: int, n_runs: int, seed: int) -> dict[str, Any]:
+    """What was run, as it is written beside the numbers."""
+    models = world.models
+    return {
+        "users": n_users, "steps": n_steps, "arms": world.n_arms, "runs": n_runs, "seed": seed,
+        "classes": models.n_classes, "features": models.n_features,
+        "noise": float(np.sqrt(models.sigma2.mean())), "reward_range": list(world.reward_range),
+    }  # fmt: skip
+
+
 @dataclass(frozen=True)
-class _Run:
-    world: World
+class Run:
+    """One run to be played: the same users for all contenders, who are algorithms with their settings."""
+
+    world: World | FixedArms
     contenders: tuple[tuple[str, Settings], ...]
     n_users: int
     n_steps: int
@@ -158,12 +175,12 @@ class _Run:
         models = self.world.models
         return Task(
             models.n_features, self.world.n_arms, self.n_steps, self.n_users, models.n_classes,
-            self.world.reward_range, truth=models,
+            self.world.reward_range, truth=models, fixed_arms=isinstance(self.world, FixedArms),
         )  # fmt: skip
 
 
-def _run(run: _Run) -> tuple[Floats, Floats, int]:
-    """One run: regret (algorithms, users), CPU seconds (algorithms,), the number of rewards clipped."""
+def play(run: Run) -> tuple[Floats, Floats, int]:
+    """One run: regret (contenders, users), CPU seconds (contenders,), the number of rewards clipped."""
     _warm_up(run)
     world_rng = np.random.default_rng((run.seed, run.run))
     n = len(run.contenders)
@@ -177,32 +194,43 @@ def _run(run: _Run) -> tuple[Floats, Floats, int]:
         clipped += int((rewards != users.rewards).sum())
         for i, recommender in enumerate(recommenders):
             before = time.process_time()
-            arms = recommender.serve(names, users.contexts, rewards, seeds[i][1])
+            with _speaking_for(run.contenders[i][0]):
+                arms = recommender.serve(names, users.contexts, rewards, seeds[i][1])
             cpu[i] += time.process_time() - before
             regret[i, start : names.stop] = users.regret(arms)
     return regret, cpu, clipped
 
 
-def _recommenders(run: _Run, rngs: Sequence[np.random.Generator]) -> list[Recommender]:
-    task = run.task()
-    return [
-        ALGORITHMS[name].made_for(task, rng, settings)
-        for (name, settings), rng in zip(run.contenders, rngs, strict=True)
-    ]
+def _recommenders(run: Run, rngs: Sequence[np.random.Generator]) -> list[Recommender]:
+    task, made = run.task(), []
+    for (name, settings), rng in zip(run.contenders, rngs, strict=True):
+        with _speaking_for(name):
+            made.append(ALGORITHMS[name].made_for(task, rng, settings))
+    return made
+
+
+@contextmanager
+def _speaking_for(name: str) -> Iterator[None]:
+    """Say whose mistake it is."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
 
 
 _warm: set[str] = set()
 
 
-def _warm_up(run: _Run) -> None:
+def _warm_up(run: Run) -> None:
     """Compile, or load what was compiled before, so that it is not counted as an algorithm's time."""
-    new = tuple((name, settings) for name, settings in run.contenders if name not in _warm)
-    _warm.update(name for name, _ in new)
-    few = replace(run, contenders=new, n_users=60, n_steps=2)
-    users = run.world.draw(60, 2, np.random.default_rng(0))
+    new = {name: settings for name, settings in run.contenders if name not in _warm}
+    _warm.update(new)
+    few = replace(run, contenders=tuple(new.items()), n_users=60, n_steps=min(run.n_steps, 3))
+    users = run.world.draw(few.n_users, few.n_steps, np.random.default_rng(0))
     rewards = users.rewards.clip(*run.world.reward_range)
-    for recommender in _recommenders(few, np.random.default_rng(0).spawn(len(new))):
-        recommender.serve(range(60), users.contexts, rewards, np.random.default_rng(0))
+    for name, recommender in zip(new, _recommenders(few, np.random.default_rng(0).spawn(len(new))), strict=True):
+        with _speaking_for(name):
+            recommender.serve(range(few.n_users), users.contexts, rewards, np.random.default_rng(0))
 
 
 def _error_over_runs(regret: Floats) -> float:

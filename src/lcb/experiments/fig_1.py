@@ -9,6 +9,7 @@ from typing import Any
 
 from lcb import charts
 from lcb.evaluate.world import paper_classes
+from lcb.experiments.claims import Claim
 from lcb.models import LatentModels
 from lcb.progress import Progress, silent
 
@@ -24,6 +25,11 @@ def draw(models: LatentModels) -> Any:
 
 def to_json(models: LatentModels) -> dict[str, Any]:
     return {"pi": models.pi.tolist(), "beta": models.beta.tolist(), "sigma2": models.sigma2.tolist()}
+
+
+def claims(models: LatentModels) -> list[Claim]:
+    """Nothing is measured."""
+    return []
 
 
 def summary(models: LatentModels) -> list[str]:

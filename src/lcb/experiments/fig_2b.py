@@ -6,23 +6,28 @@ and that LCB stays far below both.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from lcb import charts
+from lcb.evaluate.algorithms import PAPERS
 from lcb.evaluate.simulate import Simulation, simulate
 from lcb.evaluate.world import World, paper_classes
+from lcb.experiments.claims import Claim
 from lcb.progress import Progress, silent
 
 N_USERS, N_ARMS = 1000, 20
 STEPS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 
 
-def run(n_runs: int = 10, seed: int = 0, progress: Progress = silent) -> list[Simulation]:
+def run(
+    n_runs: int = 10, seed: int = 0, progress: Progress = silent, algorithms: Sequence[str] = PAPERS
+) -> list[Simulation]:
     world = World(paper_classes(), n_arms=N_ARMS)
     simulations = []
     for done, n_steps in enumerate(STEPS):
         progress("numbers of steps", done, len(STEPS))
-        simulations.append(simulate(world, n_users=N_USERS, n_steps=n_steps, n_runs=n_runs, seed=seed, progress=silent))
+        simulations.append(simulate(world, algorithms, n_users=N_USERS, n_steps=n_steps, n_runs=n_runs, seed=seed))
     return simulations
 
 
@@ -40,21 +45,40 @@ def to_json(simulations: list[Simulation]) -> dict[str, Any]:
     return {"steps": [simulation.to_json() for simulation in simulations]}
 
 
-def summary(simulations: list[Simulation]) -> list[str]:
-    """One row per algorithm, and where Individual overtakes Population."""
+def claims(simulations: list[Simulation]) -> list[Claim]:
+    """As far as the paper's algorithms were run."""
     steps = [simulation.settings["steps"] for simulation in simulations]
-    lines = ["T_u               " + "".join(f"{n:8}" for n in steps)]
+    regret = [{result.algorithm: result.regret_per_user for result in one.results} for one in simulations]
+    found = []
+    if {"linucb-individual", "linucb-population"} <= regret[0].keys():
+        ahead = [row["linucb-individual"] < row["linucb-population"] for row in regret]
+        first = steps[ahead.index(True)] if any(ahead) else None
+        found.append(
+            Claim(
+                "Individual LinUCB is below Population LinUCB", "from T_u of about 40",
+                "never" if first is None else f"from T_u = {first}", first is not None and 30 <= first <= 50,
+                "Individual LinUCB's settings are tuned at T_u = 20.",
+            )
+        )  # fmt: skip
+    others = [name for name in regret[0] if not name.startswith("lcb")]
+    if "lcb" in regret[0] and others:
+        worst = max(row["lcb"] / min(row[name] for name in others) for row in regret)
+        found.append(
+            Claim(
+                "lcb has the least regret at every T_u",
+                "yes",
+                f"at most {100 * worst:.0f} % of the best other",
+                worst < 1,
+            )
+        )
+    return found
+
+
+def summary(simulations: list[Simulation]) -> list[str]:
+    """One row per algorithm, then what the paper says of the figure."""
+    steps = [simulation.settings["steps"] for simulation in simulations]
+    wide = max(len(result.algorithm) for result in simulations[0].results)
+    lines = [f"{'T_u':{wide}}" + "".join(f"{n:8}" for n in steps)]
     for results in zip(*(simulation.results for simulation in simulations), strict=True):
-        lines.append(f"{results[0].algorithm:18}" + "".join(f"{result.regret_per_user:8.2f}" for result in results))
-    overtaken = [simulation.settings["steps"] for simulation in simulations if _individual_leads(simulation)]
-    lines.append(
-        f"linucb-individual is below linucb-population from T_u = {overtaken[0]} (the paper: beyond 40)"
-        if overtaken
-        else "linucb-individual stays above linucb-population (the paper: below it beyond T_u = 40)"
-    )
-    return lines
-
-
-def _individual_leads(simulation: Simulation) -> bool:
-    regret = {result.algorithm: result.regret_per_user for result in simulation.results}
-    return regret["linucb-individual"] < regret["linucb-population"]
+        lines.append(f"{results[0].algorithm:{wide}}" + "".join(f"{result.regret_per_user:8.2f}" for result in results))
+    return lines + [claim.line() for claim in claims(simulations)]

@@ -22,6 +22,7 @@ from lcb.evaluate.growth import Slope, mean_slope, slopes
 from lcb.evaluate.schedules import BANDITS, BanditName, Learner, Play, play
 from lcb.evaluate.world import World, given_classes, paper_classes
 from lcb.events import Floats
+from lcb.experiments.claims import Claim
 from lcb.progress import Progress, silent
 
 
@@ -145,6 +146,20 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
             for sweep, growths in outcome.sweeps
         ],
     }  # fmt: skip
+
+
+def claims(outcome: Outcome) -> list[Claim]:
+    """Regret grows no faster than the bound, over all sizes."""
+    return [
+        Claim(
+            f"{growth.bandit}: growth of regret {sweep}", f"slope at most {growth.bound_slope:.2f}",
+            f"{growth.slope}", growth.slope.mean - (0.0 if np.isnan(growth.slope.half) else growth.slope.half)
+            <= growth.bound_slope + 0.02,
+            "A bound holds with a constant: below the sizes where it is under the number of steps, regret is linear.",
+        )
+        for sweep, growths in outcome.sweeps
+        for growth in growths
+    ]  # fmt: skip
 
 
 def summary(outcome: Outcome) -> list[str]:

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 from scipy.optimize import minimize_scalar
+from scipy.special import comb
 
-from lcb.errors import InputError
+from lcb.errors import InputError, TooFewRows
 from lcb.events import Floats
 from lcb.learners._lifted import entries, lifted_map, pack, position, unpack, weights
 from lcb.learners.moments import Moments, features_only
@@ -83,7 +84,8 @@ def scale(moments: Moments, n_classes: int, centred: bool) -> ScaledMoments:
         changed = lifted_map(turn, degree).T @ (sums / rows) @ lifted_map(change, degree)
         grams.append(changed[:, features_only(rank, degree)])
         rights.append(changed[:, -1])
-        _check_span(grams[-1], degree, moments.form)
+        products = n if moments.form == "pooled" else float(comb(stats.count, degree).sum())
+        _check_span(grams[-1], degree, moments.form, products)
     three = (grams[0], grams[1], grams[2]), (rights[0], rights[1], rights[2])
     return ScaledMoments(turn, float(size), mean / size, max(square, 0.0) / size**2, *three)
 
@@ -102,7 +104,7 @@ def _uncorrelated(gram: Floats) -> Floats:
     return np.asarray(vectors[:, kept] / np.sqrt(values[kept]) / size[:, None])
 
 
-def _check_span(gram: Floats, degree: int, form: str) -> None:
+def _check_span(gram: Floats, degree: int, form: str, n_products: float) -> None:
     values = np.linalg.eigvalsh(gram)
     spanned = int((values > _TINY * values[-1]).sum())
     if spanned == len(values):
@@ -112,7 +114,8 @@ def _check_span(gram: Floats, degree: int, form: str) -> None:
         remedy = "one-hot and 0/1 features do that; use grouped moments, more rows, or em"
     else:
         remedy = "too few users have that many different rows; learn from more rows, or by em"
-    raise InputError(
+    few = n_products < 2 * len(values)  # else the features are of a kind whose products never span all
+    raise (TooFewRows if few else InputError)(
         f"the products of {word} features span {spanned} of {len(values)} dimensions, so that the moments of degree "
         f"{degree} cannot be found: {remedy}"
     )

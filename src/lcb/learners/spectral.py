@@ -22,7 +22,7 @@ import warnings
 
 import numpy as np
 
-from lcb.errors import ConvergenceWarning, InputError
+from lcb.errors import ConvergenceWarning, InputError, TooFewRows
 from lcb.events import Floats
 from lcb.learners import em
 from lcb.learners._lifted import unpack
@@ -72,7 +72,7 @@ def fit(
     progress("spectral moments", 0, None)
     scaled = scale(moments, n_classes, centred)
     noise = None
-    if moments.form == "pooled":
+    if moments.form == "pooled" and n_classes > 1:  # one class is one regression
         scaled, noise = without_noise(scaled, n_classes, None if sigma2 is None else sigma2 / scaled.reward_size**2)
     strength = penalty / np.sqrt(moments.stats.n_events)
     pi, beta, weakest = _decompose(scaled, n_classes, strength, rng, n_starts, n_iterations)
@@ -152,7 +152,7 @@ def _decompose(
     values = np.linalg.eigvalsh(second)[::-1]
     n_positive = int((values > _TINY * max(values[0], _TINY)).sum())
     if n_positive < n_classes:
-        raise InputError(
+        raise TooFewRows(
             f"n_classes={n_classes}, but the second moments have rank {n_positive}: they show no more classes than "
             "that; ask for fewer, lower the penalty, or learn from more rows"
         )

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from lcb.bandits.bandit import Arms, Bandit, decided, serve
+from lcb.bandits.bandit import Arms, Bandit, advised, decided, serve
 from lcb.events import Decision, Floats
 
 
@@ -29,6 +29,9 @@ class Individual:
     def decided(self, user: Hashable, decision: Decision) -> None:
         """Count a decision; `choose` has counted its own."""
         self.states[user] = decided(self.bandit, self.states[user], decision)
+
+    def advised(self, user: Hashable, decision: Decision, context: Floats) -> Decision:
+        return advised(self.bandit, decision, context)
 
     def update(self, user: Hashable, decision: Decision, reward: float) -> None:
         self.states[user] = self.bandit.update(self.states[user], decision, reward)

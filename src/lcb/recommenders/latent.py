@@ -7,7 +7,9 @@
 
 A user keeps the model version first met (the paper's footnote on interleaved users), so users may come and go in any
 order.  `n_uniform_steps` (the paper's tau) gives each user uniform first steps, `train_on="uniform"` learns from those
-alone.  Models given from elsewhere skip phase 1; with `retrain_every=None` they stay (the paper's LCB_GT).
+alone.  Models given from elsewhere skip phase 1; with `retrain_every=None` they stay (the paper's LCB_GT).  A learner
+that cannot learn from so little returns None: phase 1 goes on, or the last models stay, and it is asked again when it
+is next due.
 """
 
 from __future__ import annotations
@@ -18,18 +20,26 @@ from typing import Literal
 
 import numpy as np
 
-from lcb.bandits.bandit import Arms, Bandit, choose_uniformly, decided, serve
+from lcb.bandits.bandit import Arms, Bandit, advised, choose_uniformly, decided, serve
 from lcb.bandits.linucb import LinUCB
+from lcb.clicks import EventLog, LogBuilder
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
 from lcb.models import LatentModels
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.pooled import Pooled
-from lcb.stats import StatsBuilder, UserStats
+from lcb.stats import UserStats
 
-Learn = Callable[[UserStats, np.random.Generator, LatentModels | None], LatentModels]
+Learn = Callable[[UserStats, np.random.Generator, LatentModels | None], LatentModels | None]
 MakeBandit = Callable[[LatentModels], Bandit]
 _WARMUP = -1
+
+
+@dataclass(frozen=True)
+class FromRows:
+    """A learner that needs the rows themselves, as Spectral Experts does; memory then grows with the rows."""
+
+    learn: Callable[[EventLog, np.random.Generator, LatentModels | None], LatentModels | None]
 
 
 @dataclass(slots=True)
@@ -44,14 +54,15 @@ class _User:
 class Latent:
     """Settings, the model versions so far, the users and the statistics of all they did.
 
-    `learn(stats, rng, last_models)` is any learner, `make_bandit(models)` any bandit over class policies.
+    `learn(stats, rng, last_models)` is any learner, or `FromRows(learn)` with `learn(log, rng, last_models)`;
+    `make_bandit(models)` any bandit over class policies.
     """
 
     def __init__(
         self,
         n_features: int,
         make_bandit: MakeBandit,
-        learn: Learn | None = None,
+        learn: Learn | FromRows | None = None,
         *,
         rng: np.random.Generator,
         n_warmup_users: int = 50,
@@ -73,7 +84,7 @@ class Latent:
         self.versions: list[LatentModels] = []
         self._bandits: list[Bandit] = []
         self._users: dict[Hashable, _User] = {}
-        self._data = StatsBuilder(n_features)
+        self._data = LogBuilder(n_features, count=False, keep_rows=isinstance(learn, FromRows))
         self._next_training = self.n_warmup_users  # users seen when the models are learned (again)
         if models is not None:
             self._add_version(models)
@@ -85,8 +96,8 @@ class Latent:
 
     @property
     def stats(self) -> UserStats:
-        """D, the statistics the next training will learn from."""
-        return self._data.stats()
+        """D, the statistics the next training will learn from; kept where there is a learner."""
+        return self._data.log().stats
 
     def version_of(self, user: Hashable) -> int | None:
         """The model version this user is pinned to; None in phase 1."""
@@ -126,14 +137,18 @@ class Latent:
         known.state = decided(bandit, known.state, decision)
         return decision
 
+    def advised(self, user: Hashable, decision: Decision, context: Floats) -> Decision:
+        known = self._known(user)
+        return advised(self.warmup.bandit if known.state is None else self._bandits[known.version], decision, context)
+
     def update(self, user: Hashable, decision: Decision, reward: float) -> None:
         known = self._known(user)
         if known.state is None:
             self.warmup.update(user, decision, reward)
         else:
             known.state = self._bandits[known.version].update(known.state, decision, reward)
-        if self.train_on == "all" or decision.at_random:
-            self._data.add([user], decision.x[None], np.array([reward], float))
+        if self.learn is not None and (self.train_on == "all" or decision.at_random):
+            self._data.add([user], np.array(decision.x, float)[None], np.array([reward], float))
 
     def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
         """New users, one after another, each through all its steps; compiled where the bandit is."""
@@ -161,6 +176,8 @@ class Latent:
             self._users.update(
                 (user, _User(version, n_steps, state)) for user, state in zip(users, states, strict=True)
             )
+        if self.learn is None:
+            return arms
         n_kept = n_steps if self.train_on == "all" else min(self.n_uniform_steps, n_steps)
         kept = arms[:, :n_kept, None]
         taken = np.take_along_axis(contexts[:, :n_kept], kept[..., None], axis=2)[:, :, 0]
@@ -187,9 +204,17 @@ class Latent:
         due = self.n_users >= self._next_training and self._data.n_users >= self.n_warmup_users
         if not due or (self.versions and self.retrain_every is None):
             return
+        models = self._learn(self.versions[-1] if self.versions else None)
+        if models is not None:
+            self._add_version(models)
+        self._next_training = self.n_users + (self.retrain_every or self.n_warmup_users)
+
+    def _learn(self, last: LatentModels | None) -> LatentModels | None:
         assert self.learn is not None
-        self._add_version(self.learn(self.stats, self.rng, self.versions[-1] if self.versions else None))
-        self._next_training = self.n_users + (self.retrain_every or 0)
+        log = self._data.log()
+        if isinstance(self.learn, FromRows):
+            return self.learn.learn(log, self.rng, last)
+        return self.learn(log.stats, self.rng, last)
 
     def _add_version(self, models: LatentModels) -> None:
         self.versions.append(models)
@@ -202,7 +227,7 @@ def _check(
     retrain_every: int | None,
     n_uniform_steps: int,
     train_on: str,
-    learn: Learn | None,
+    learn: Learn | FromRows | None,
     models: LatentModels | None,
 ) -> None:
     if warmup not in ("pooled", "individual"):

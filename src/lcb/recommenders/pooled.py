@@ -6,16 +6,16 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from lcb.bandits.bandit import Arms, Bandit, decided, serve
+from lcb.bandits.bandit import Arms, Bandit, advised, decided, serve
 from lcb.events import Decision, Floats
 
 
 class Pooled:
-    """Every reward of every user moves the one state."""
+    """Every reward of every user moves the one state; `state` is where it begins, when others came before."""
 
-    def __init__(self, bandit: Bandit) -> None:
+    def __init__(self, bandit: Bandit, *, state: Floats | None = None) -> None:
         self.bandit = bandit
-        self.state = bandit.start()
+        self.state = bandit.start() if state is None else state
 
     def start(self, user: Hashable) -> None:
         """Nobody is new to it."""
@@ -28,6 +28,9 @@ class Pooled:
     def decided(self, user: Hashable, decision: Decision) -> None:
         """Count a decision; `choose` has counted its own."""
         self.state = decided(self.bandit, self.state, decision)
+
+    def advised(self, user: Hashable, decision: Decision, context: Floats) -> Decision:
+        return advised(self.bandit, decision, context)
 
     def update(self, user: Hashable, decision: Decision, reward: float) -> None:
         self.state = self.bandit.update(self.state, decision, reward)

@@ -4,7 +4,9 @@
     decision = recommender.choose(user, context, rng)
     recommender.update(user, decision, reward)
 
-`serve` plays whole users one after another, as a simulation wants it, and makes the same choices.
+`serve` plays whole users one after another, as a simulation wants it, and makes the same choices.  `logged_decision`
+makes a decision of what somebody else decided, so that a recommender can learn from a log: one whose bandits note what
+their policies say has `advised(user, decision, context)`.
 """
 
 from __future__ import annotations
@@ -26,6 +28,13 @@ class Recommender(Protocol):
     def update(self, user: Hashable, decision: Decision, reward: float) -> None: ...
 
     def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms: ...
+
+
+def logged_decision(recommender: Recommender, user: Hashable, arm: int, propensity: float, context: Floats) -> Decision:
+    """The decision of another, as `recommender.update` wants it."""
+    decision = Decision(arm, propensity, context[arm])
+    advised = getattr(recommender, "advised", None)
+    return decision if advised is None else advised(user, decision, context)
 
 
 def serve_step_by_step(

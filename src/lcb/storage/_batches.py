@@ -6,7 +6,6 @@ import csv
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -23,10 +22,11 @@ from lcb.storage._diagnose import (
     json_batch,
     json_record,
     json_schema,
-    one_line,
+    naming,
     open_text,
 )
 from lcb.storage._header import Header
+from lcb.storage.arrow import is_list, is_number, is_string, value_type
 
 BATCH_ROWS = 65_536
 _CSV_BYTES = 1 << 20  # at a time; the reader holds up to 32 times as many
@@ -53,7 +53,7 @@ def open_table(path: str, columns: Sequence[str], user_columns: Sequence[str]) -
         raise InputError(f"{path} {what}; give the path of one event table")
     if os.path.getsize(path) == 0:
         raise InputError(f"{path} is empty; give a table with at least one event")
-    with _named(path):
+    with naming(path):
         return opener(path, columns, user_columns)
 
 
@@ -69,18 +69,8 @@ def _needed(arm: Sequence[str], user: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(("user", "reward", *arm, *user)))
 
 
-@contextmanager
-def _named(path: str) -> Iterator[None]:
-    """Turn what the reading library raises into one line that names the file."""
-    try:
-        yield
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
-        remedy = "write or download it again, or check its permissions"
-        raise InputError(one_line(f"{path} could not be read ({error}); {remedy}")) from None
-
-
 def _named_batches(path: str, batches: Iterable[Any]) -> Iterator[Any]:
-    with _named(path):
+    with naming(path):
         yield from batches
 
 
@@ -88,13 +78,13 @@ def _named_batches(path: str, batches: Iterable[Any]) -> Iterator[Any]:
 
 
 def _open_parquet(path: str, columns: Sequence[str], user_columns: Sequence[str]) -> Table:
-    file = pq.ParquetFile(path, buffer_size=1 << 20, page_checksum_verification=True)
-    types = {field.name: _value_type(field.type) for field in file.schema_arrow}
+    file = pq.ParquetFile(path, buffer_size=1 << 20, page_checksum_verification=True, pre_buffer=False)
+    types = {field.name: value_type(field.type) for field in file.schema_arrow}
     header = Header(
         path,
         file.schema_arrow.names,
-        numeric=[name for name, kind in types.items() if _is_number(kind)],
-        lists=[name for name, kind in types.items() if _is_list(kind)],
+        numeric=[name for name, kind in types.items() if is_number(kind)],
+        lists=[name for name, kind in types.items() if is_list(kind)],
     )
     arm, user = header.choose(columns, user_columns)
     _check_types(path, types, arm + user)
@@ -104,34 +94,17 @@ def _open_parquet(path: str, columns: Sequence[str], user_columns: Sequence[str]
 
 def _check_types(path: str, types: dict[str, Any], features: Sequence[str]) -> None:
     user = types["user"]
-    if not (pa.types.is_integer(user) or _is_string(user)):
+    if not (pa.types.is_integer(user) or is_string(user)):
         hint = " (one missing id turns integers into floats)" if pa.types.is_floating(user) else ""
         raise InputError(f"{path} column user holds {user}{hint}; integers or strings are wanted, convert it")
     numbers = {"reward": types["reward"]} | {name: _element_type(types[name]) for name in features}
     for name, kind in numbers.items():
-        if not _is_number(kind):
+        if not is_number(kind):
             raise InputError(f"{path} column {name} holds {types[name]}; numbers are wanted, convert it")
 
 
 def _element_type(kind: Any) -> Any:
-    return _value_type(kind.value_type) if _is_list(kind) else kind
-
-
-def _value_type(kind: Any) -> Any:
-    return kind.value_type if pa.types.is_dictionary(kind) else kind
-
-
-def _is_number(kind: Any) -> bool:
-    is_a = pa.types
-    return bool(is_a.is_integer(kind) or is_a.is_floating(kind) or is_a.is_decimal(kind) or is_a.is_boolean(kind))
-
-
-def _is_string(kind: Any) -> bool:
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
-def _is_list(kind: Any) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+    return value_type(kind.value_type) if is_list(kind) else kind
 
 
 # CSV: every column as text, so that a cell that is no number can be shown
@@ -189,7 +162,7 @@ def _looks_numeric(cell: str) -> bool:
 
 
 def _open_json_lines(path: str, columns: Sequence[str], user_columns: Sequence[str]) -> Table:
-    blocks = _blocks(path)
+    blocks = json_blocks(path)
     block = next(blocks, b"")
     if not block:
         raise InputError(f"{path} has no rows; give a table with at least one event")
@@ -220,7 +193,7 @@ def _json_batches(path: str, blocks: Iterable[bytes], schema: Any) -> Iterator[A
         row += batch.num_rows
 
 
-def _blocks(path: str) -> Iterator[bytes]:
+def json_blocks(path: str) -> Iterator[bytes]:
     """Whole lines but the blank ones, megabytes at a time; a line too long to be an event comes cut off."""
     rest = b""
     with pa.input_stream(path) as stream:

@@ -10,8 +10,10 @@ import csv
 import io
 import json
 import math
+import os
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from reprlib import repr as short
@@ -19,7 +21,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from lcb.errors import EventError
+from lcb.errors import EventError, InputError
 
 MEND = "mend or drop the row"
 
@@ -46,6 +48,16 @@ def one_line(text: object) -> str:
     'no such column'
     """
     return " ".join(str(text).splitlines())
+
+
+@contextmanager
+def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Turn what the reading library raises into one line that names the file."""
+    try:
+        yield
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
+        remedy = "write or download it again, or check its permissions"
+        raise InputError(one_line(f"{path} could not be read ({error}); {remedy}")) from None
 
 
 def first_failing(values: Any, works: Callable[[Any], bool]) -> int:

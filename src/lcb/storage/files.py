@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
-from lcb.errors import OutputError
+from lcb.errors import InputError, OutputError
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
@@ -25,6 +27,18 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
         raise OutputError(
             f"{path} could not be written ({error.strerror or error}); check the folder and its permissions"
         ) from None
+
+
+def read_json(path: str | os.PathLike[str]) -> Any:
+    """What a JSON file holds."""
+    try:
+        return json.loads(Path(path).read_bytes())
+    except OSError as error:
+        raise InputError(
+            f"{path} could not be read ({error.strerror or error}); give the path of a JSON file"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{path} is not JSON ({error}); give a file as lcb writes it") from None
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:

@@ -1,6 +1,6 @@
 """Latent models in a folder: numbers in safetensors, words in a manifest.
 
-    models-<sha12>.safetensors    pi (N,), beta (N, d), sigma2 (N,), float64
+    models-<sha12>.safetensors    pi (N,), beta (N, d), sigma2 (N,), where known covariance (N, d, d), float64
     manifest.json                 format, format_version, n_classes, n_features, features, likelihood, provenance,
                                   sha256 (of the tensors file), lcb (version), manifest_sha256 (of the rest)
 
@@ -59,7 +59,8 @@ def save_models(models: LatentModels, folder: str | os.PathLike[str], *, overwri
     array([[0.5, 2. ]])
     """
     place = Path(folder)
-    tensors = save({name: np.ascontiguousarray(getattr(models, name)) for name in ("pi", "beta", "sigma2")})
+    names = ("pi", "beta", "sigma2") if models.covariance is None else ("pi", "beta", "sigma2", "covariance")
+    tensors = save({name: np.ascontiguousarray(getattr(models, name)) for name in names})
     manifest = _manifest(models, tensors)
     try:
         with _made(place), _locked(place):
@@ -106,6 +107,7 @@ def load_models(folder: str | os.PathLike[str]) -> LatentModels:
             provenance=manifest["provenance"],
             likelihood=manifest["likelihood"],
             levels=manifest["levels"] and tuple(manifest["levels"]),
+            covariance=tensors.get("covariance"),
         )
     except ModelError as error:
         raise ModelError(f"{folder} holds no models: {error}; {_AGAIN}") from None
@@ -244,6 +246,8 @@ def _tensors(data: bytes, manifest: dict[str, Any], folder: str | os.PathLike[st
         raise ModelError(f"{folder} has tensors that are not safetensors ({error}); {_AGAIN}") from None
     n_classes, n_features = manifest["n_classes"], manifest["n_features"]
     wanted = {"pi": (n_classes,), "beta": (n_classes, n_features), "sigma2": (n_classes,)}
+    if "covariance" in tensors:
+        wanted["covariance"] = (n_classes, n_features, n_features)
     shapes = {name: values.shape for name, values in tensors.items()}
     if shapes != wanted:
         raise ModelError(f"{folder} has tensors of shapes {shapes}, its manifest says {wanted}; {_AGAIN}")

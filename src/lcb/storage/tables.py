@@ -32,8 +32,7 @@ from lcb.progress import Progress, silent
 from lcb.stats import Index, UserStats
 from lcb.storage._batches import Table, open_table
 from lcb.storage._diagnose import MEND, Place, first_failing
-
-_WORDS = pa.array(["false", "true"])
+from lcb.storage.arrow import parsed_numbers, plain
 
 
 def read_stats(
@@ -144,7 +143,7 @@ class _Sums:
 
 def _users(column: Any, place: Place) -> tuple[Index, list[int | str]]:
     """Codes (n,) into the names of the users of a batch."""
-    column = _plain(column)
+    column = plain(column)
     _check_present(column, "user", place)
     coded = column.dictionary_encode()
     codes = coded.indices.to_numpy()
@@ -182,13 +181,13 @@ def _matrix(batch: Any, columns: Sequence[str], features: Sequence[str], place: 
 
 
 def _list_matrix(column: Any, name: str, features: Sequence[str], place: Place) -> Floats:
-    column = _plain(column)
+    column = plain(column)
     _check_present(column, name, place)
     lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
     if (lengths != len(features)).any():
         row = int(np.argmax(lengths != len(features)))
         raise place.error(row, f"{name} has {lengths[row]} numbers, the rows before {len(features)}; {MEND}")
-    values = _plain(column.flatten())
+    values = plain(column.flatten())
     if values.null_count:
         row, j = divmod(pc.index(values.is_null(), True).as_py(), len(features))
         raise place.error(row, f"feature {features[j]} is missing; every row needs one, {MEND}")
@@ -197,12 +196,12 @@ def _list_matrix(column: Any, name: str, features: Sequence[str], place: Place) 
 
 def _numbers(column: Any, name: str, place: Place) -> Floats:
     """One column of numbers, truth values or, in a CSV, text."""
-    column = _plain(column)
+    column = plain(column)
     _check_present(column, name, place)
     if not pa.types.is_string(column.type):
         return _as_floats(column)
     try:
-        return _as_floats(_parsed(column))
+        return _as_floats(parsed_numbers(column))
     except pa.ArrowInvalid:
         row = first_failing(column, _parses)
         cell = column[row].as_buffer().to_pybytes().decode(errors="replace").strip()
@@ -210,20 +209,9 @@ def _numbers(column: Any, name: str, place: Place) -> Floats:
         raise place.error(row, f"{name} is {came}; a number is wanted, {MEND}") from None
 
 
-def _parsed(text: Any) -> Any:
-    """Text as numbers: plain ones at once; blanks around them, true and false only where that fails."""
-    try:
-        return text.cast(pa.float64())
-    except pa.ArrowInvalid:
-        trimmed = pc.ascii_trim_whitespace(text)
-        words = pc.index_in(pc.ascii_lower(trimmed), value_set=_WORDS)
-        others = pc.if_else(words.is_valid(), pa.scalar(None, pa.string()), trimmed)
-        return pc.coalesce(words.cast(pa.float64()), others.cast(pa.float64()))
-
-
 def _parses(text: Any) -> bool:
     try:
-        _parsed(text)
+        parsed_numbers(text)
     except pa.ArrowInvalid:
         return False
     return True
@@ -245,13 +233,6 @@ def _check_present(column: Any, name: str, place: Place) -> None:
 
 def _is_list(column: Any) -> bool:
     return bool(pa.types.is_nested(column.type))
-
-
-def _plain(column: Any) -> Any:
-    """One array without dictionary."""
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def _as_floats(column: Any) -> Floats:

@@ -5,20 +5,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
+from typing import Any
 
 from lcb.errors import InputError
-from lcb.evaluate.algorithms.algorithm import Algorithm, Settings, Task
+from lcb.evaluate.algorithms.after import AFTER
+from lcb.evaluate.algorithms.algorithm import Algorithm, Settings, Task, Value
+from lcb.evaluate.algorithms.clustering import CLUSTERING
 from lcb.evaluate.algorithms.explorers import EXPLORERS
+from lcb.evaluate.algorithms.fixed_arms import FIXED_ARMS
 from lcb.evaluate.algorithms.latent import LATENT
 from lcb.evaluate.algorithms.linear import LINEAR
 from lcb.evaluate.algorithms.policy_sets import POLICY_SETS
 
 __all__ = ["ALGORITHMS", "PAPERS", "Algorithm", "Settings", "Task", "algorithms_named", "tuned_settings"]
 
-ALGORITHMS: dict[str, Algorithm] = {
-    algorithm.name: algorithm for algorithm in (*LATENT, *LINEAR, *POLICY_SETS, *EXPLORERS)
-}
-PAPERS = ("lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "linucb-population", "linucb-individual", "random")
+_FAMILIES = (*LATENT, *POLICY_SETS, *EXPLORERS, *AFTER, *CLUSTERING, *LINEAR, *FIXED_ARMS)
+ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in _FAMILIES}
+PAPERS = ("lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "club", "linucb-population", "linucb-individual", "random")
+
+_LARGEST = 1e300  # of a setting
 
 
 def algorithms_named(names: Sequence[str]) -> list[Algorithm]:
@@ -33,15 +38,45 @@ def algorithms_named(names: Sequence[str]) -> list[Algorithm]:
 
 def tuned_settings() -> dict[str, Settings]:
     """By algorithm, the settings that tuning on the paper's simulation chose."""
-    return json.loads(files(__name__).joinpath("tuned.json").read_text())
+    return settings_in(json.loads(files(__name__).joinpath("tuned.json").read_text()), "tuned.json")
+
+
+def settings_in(document: Any, source: str) -> dict[str, Settings]:
+    """The settings that a file such as `lcb tune` writes has under "chosen", by algorithm."""
+    chosen = document.get("chosen") if isinstance(document, dict) else None
+    if not isinstance(chosen, dict) or not all(isinstance(values, dict) for values in chosen.values()):
+        raise InputError(
+            f'{source} holds no settings; give a file written by lcb tune, or {{"chosen": {{"lcb": {{"eta": 0.5}}}}}}'
+        )
+    try:
+        return checked_settings(chosen)
+    except InputError as error:
+        raise InputError(f"{source}: {error}") from None
 
 
 def checked_settings(settings: Mapping[str, Settings]) -> dict[str, Settings]:
-    """Refuse settings of algorithms or names that do not exist."""
+    """Refuse settings of algorithms or names that do not exist, and values of another kind than are tuned."""
+    checked: dict[str, Settings] = {}
     for name, values in settings.items():
         (algorithm,) = algorithms_named([name])
         unknown = [key for key in values if key not in algorithm.grid]
         if unknown:
             there = ", ".join(algorithm.grid) or "none"
             raise InputError(f"{name} has no setting {unknown[0]!r}; there are: {there}")
-    return dict(settings)
+        checked[name] = {
+            key: _checked(f"{name} has {key}", value, algorithm.grid[key]) for key, value in values.items()
+        }
+    return checked
+
+
+def _checked(what: str, value: Any, tried: Sequence[Value]) -> Value:
+    """A value that was tried, or any number where numbers were: a whole one where all were whole."""
+    if any(type(value) is type(one) and value == one for one in tried):
+        return value
+    numbers = [one for one in tried if not isinstance(one, str | bool)]
+    if numbers and isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _LARGEST:
+        if not all(isinstance(one, int) for one in numbers):
+            return float(value)
+        if float(value).is_integer():
+            return int(value)
+    raise InputError(f"{what} {value!r}; give a value such as {', '.join(map(str, tried))}")

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lcb.clicks import EventLog
+from lcb.errors import InputError
 from lcb.events import Floats
 from lcb.models import LatentModels
 from lcb.recommenders.recommender import Recommender
 from lcb.stats import UserStats
 
+NO_FEATURES = "arms without features"
 Value = float | int | str
 Settings = Mapping[str, Value]
 
@@ -28,9 +31,17 @@ class Task:
     reward_range: tuple[float, float]
     n_warmup_users: int = 50
     retrain_every: int = 50
-    history: UserStats | None = field(default=None, repr=False)  # of past users, to be trained on before the first
+    n_uniform_steps: int = 0  # of every user, for learners that want arms drawn alike; they then learn from these alone
+    two_valued: bool = False  # rewards, as clicks are
+    history: EventLog | None = field(default=None, repr=False)  # of past users, to be trained on before the first
     truth: LatentModels | None = field(default=None, repr=False)  # the true classes, for those that are given them
     contexts: Sequence[Floats] | None = field(default=None, repr=False)  # all there can be, where they can be listed
+    fixed_arms: bool = False  # every step offers the same arms, without features: the rows of the identity
+
+    @property
+    def past(self) -> UserStats | None:
+        """The statistics of past users."""
+        return None if self.history is None else self.history.stats
 
 
 def _nothing_to_note(task: Task, **settings: Value) -> str | None:
@@ -59,6 +70,8 @@ class Algorithm:
         return {name: values[0] for name, values in self.grid.items()}
 
     def made_for(self, task: Task, rng: np.random.Generator, settings: Settings) -> Recommender:
+        if self.needs == NO_FEATURES and not task.fixed_arms:
+            raise InputError(f"{self.name} needs arms without features, the same at every step; run it in `FixedArms`")
         return self.build(task, rng, **{**self.defaults, **settings})
 
     def note_for(self, task: Task, settings: Settings) -> str | None:

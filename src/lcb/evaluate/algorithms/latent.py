@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from hashlib import sha256
+from typing import Any
 
 import numpy as np
 
@@ -11,49 +13,80 @@ from lcb.bandits.bandit import Bandit
 from lcb.bandits.linucb import LinUCB
 from lcb.bandits.posterior_mean import PosteriorMean
 from lcb.bandits.thompson import GeneralizedThompson
+from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
-from lcb.learners import em
+from lcb.evaluate.algorithms.learning import learn_by_em, learn_by_sampling, learn_by_spectral
+from lcb.learners import Learner, blocked, fit, gibbs
 from lcb.models import LatentModels
-from lcb.recommenders.latent import Latent, Learn
+from lcb.recommenders.latent import FromRows, Latent, Learn
 from lcb.recommenders.recommender import Recommender
-from lcb.stats import UserStats
 
 _WARMUP_WIDTH = 0.25  # of phase 1's LinUCB; anything between .1 and .5 gives nearly the same regret
 PAPER, OURS = "Zhou & Brunskill 2016", "ours"
 MakeBandit = Callable[..., Bandit]  # (models, task, **settings)
 
 
-def learn_by_em(task: Task) -> Learn:
-    def learn(stats: UserStats, rng: np.random.Generator, last: LatentModels | None) -> LatentModels:
-        n_classes = min(task.n_classes, stats.n_users)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the next training goes on from here
-            return em.fit(stats, n_classes, rng=rng, start=_of_size(last, n_classes), n_threads=1).models
+def learned(
+    make_bandit: MakeBandit,
+    make_learn: Callable[[Task], Learn | FromRows] = learn_by_em,
+    learner: Learner = "em",
+    **before: Any,
+) -> Callable[..., Recommender]:
+    """Algorithm 1: `make_bandit(models, task, **settings)` over the classes that `make_learn(task)` learns.
 
-    return learn
-
-
-def _of_size(models: LatentModels | None, n_classes: int) -> LatentModels | None:
-    """The last models, unless there were too few users then to ask for all classes."""
-    return models if models is not None and models.n_classes == n_classes else None
-
-
-def learned(make_bandit: MakeBandit, make_learn: Callable[[Task], Learn] = learn_by_em) -> Callable[..., Recommender]:
-    """Algorithm 1: `make_bandit(models, task, **settings)` over the classes that `make_learn(task)` learns."""
+    Past users, where the task has them, are learned from at the start by `learner` with its settings `before`, and
+    take the place of phase 1; their classes stay.
+    """
 
     def build(task: Task, rng: np.random.Generator, **settings: Value) -> Recommender:
+        def make(models: LatentModels) -> Bandit:
+            return make_bandit(models, task, **settings)
+
+        if task.history is not None:
+            models = learned_before(task, rng, learner, **before)
+            return Latent(task.n_features, make, rng=rng, models=models, retrain_every=None)
         return Latent(
             task.n_features,
-            lambda models: make_bandit(models, task, **settings),
+            make,
             make_learn(task),
             rng=rng,
             n_warmup_users=task.n_warmup_users,
             retrain_every=task.retrain_every,
             warmup_bandit=LinUCB(task.n_features, width=_WARMUP_WIDTH),
+            n_uniform_steps=task.n_uniform_steps,
+            train_on="uniform" if task.n_uniform_steps else "all",
         )
 
     return build
+
+
+def learned_before(task: Task, rng: np.random.Generator, learner: Learner = "em", **settings: Any) -> LatentModels:
+    """The classes of past users; asked again for the same with the same numbers, as tuning does, they are at hand."""
+    assert task.history is not None
+    asked = _asked(task.history, task.n_classes, rng, learner, *sorted(settings.items()))
+    if asked not in _learned:
+        _learned.clear()
+        own: dict[str, Any] = {} if learner == "spectral" else {"n_threads": 1}
+        if learner in ("gibbs", "blocked"):
+            own["n_chains"] = 1
+        n_classes = min(task.n_classes, task.history.n_users)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            found = fit(task.history, n_classes, rng=rng, learner=learner, **{**own, **settings})
+        _learned[asked] = found.models
+    return _learned[asked]
+
+
+_learned: dict[tuple[Any, ...], LatentModels] = {}  # the last one
+
+
+def _asked(history: EventLog, *rest: Any) -> tuple[Any, ...]:
+    """What decides the classes, in short."""
+    n_classes, rng, *how = rest
+    clicks = b"" if history.clicks is None else history.clicks.clicked.data.tobytes()
+    digest = sha256(history.stats.packed.tobytes() + clicks + repr(rng.bit_generator.state).encode())
+    return digest.hexdigest(), n_classes, *how
 
 
 def given(make_bandit: MakeBandit) -> Callable[..., Recommender]:
@@ -84,15 +117,56 @@ def _mean(models: LatentModels, task: Task) -> Bandit:
     return PosteriorMean(models)
 
 
+def _by_gibbs(task: Task) -> Learn:
+    return learn_by_sampling(task, gibbs)
+
+
+def _by_blocked(task: Task) -> Learn:
+    return learn_by_sampling(task, blocked)
+
+
+def _by_grouped_moments(task: Task) -> FromRows:
+    return learn_by_spectral(task, "grouped")
+
+
+def _published_spectral(task: Task, rng: np.random.Generator, penalty: float, **settings: Value) -> Recommender:
+    published: dict[str, Any] = {"form": "pooled", "penalty": penalty, "centred": False, "matching": False}
+
+    def learn(task: Task) -> FromRows:
+        return learn_by_spectral(task, **published)
+
+    return learned(_thompson, learn, "spectral", **published)(task, rng, **settings)
+
+
+_THOMPSON = {"eta": (1.0, 0.25, 0.5, 2.0, 4.0, 8.0, 16.0), "gamma": (0.0, 0.01, 0.05)}
+_FEWER = {"eta": (1.0, 0.25, 2.0, 8.0), "gamma": (0.0, 0.05)}  # a spectral training takes ten times as long as EM's
+
+
 LATENT = (
     Algorithm(
         "lcb", "classes learned by EM, Generalized Thompson Sampling over them", PAPER, "N K d",
-        learned(_thompson), {"eta": (1.0, 0.25, 0.5, 2.0), "gamma": (0.0, 0.01, 0.05)},
+        learned(_thompson), _THOMPSON,
     ),
     Algorithm("lcb-mean", "classes learned by EM, the arm best on average", OURS, "N d + K d", learned(_mean)),
     Algorithm(
         "lcb-gt", "the true classes given, Generalized Thompson Sampling over them", PAPER, "N K d",
-        given(_thompson), {"eta": (1.0, 0.25, 0.5, 2.0), "gamma": (0.0, 0.01, 0.05)},
+        given(_thompson), _THOMPSON,
     ),
     Algorithm("lcb-gt-mean", "the true classes given, the arm best on average", OURS, "N d + K d", given(_mean)),
+    Algorithm(
+        "lcb-gibbs", "classes learned by collapsed Gibbs sampling, Thompson over them", PAPER, "N K d",
+        learned(_thompson, _by_gibbs, "gibbs"), _THOMPSON,
+    ),
+    Algorithm(
+        "lcb-blocked", "classes learned by blocked Gibbs sampling, Thompson over them", OURS, "N K d",
+        learned(_thompson, _by_blocked, "blocked"), _THOMPSON,
+    ),
+    Algorithm(
+        "lcb-spectral", "classes learned by Spectral Experts as published, Thompson over them", PAPER, "N K d",
+        _published_spectral, {**_FEWER, "penalty": (0.1, 1.0, 10.0)},
+    ),
+    Algorithm(
+        "lcb-spectral-grouped", "the same from products of one user's rewards, Thompson over them", OURS, "N K d",
+        learned(_thompson, _by_grouped_moments, "spectral", form="grouped"), _FEWER,
+    ),
 )  # fmt: skip

@@ -1,25 +1,52 @@
-"""Linear bandits, one for all users or one each, and the one that knows nothing."""
+"""Linear bandits: one for all users, one each, or one each that begins in the subspace of past users; and Random."""
 
 from __future__ import annotations
 
 import numpy as np
 
+from lcb.bandits.lints import LinTS
 from lcb.bandits.linucb import LinUCB
 from lcb.bandits.uniform import Uniform
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task
+from lcb.recommenders.cofine import CofineUCB
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.pooled import Pooled
 from lcb.recommenders.recommender import Recommender
 
 _WIDTHS = {"width": (0.25, 0.0, 0.1, 0.5, 1.0), "ridge": (1.0, 0.1, 10.0)}
+_SCALES = {"scale": (0.025, 0.0025, 0.01, 0.05, 0.1, 0.25), "ridge": (1.0, 0.1, 10.0)}
+_WARMUP_WIDTH = 0.25  # of the LinUCB that serves the first users where there is no history
+
+
+def _pooled(bandit: LinUCB | LinTS, task: Task) -> Recommender:
+    """One for all, which has seen the history, if there is one."""
+    return Pooled(bandit, state=None if task.past is None else bandit.trained(task.past))
 
 
 def _population_linucb(task: Task, rng: np.random.Generator, width: float, ridge: float) -> Recommender:
-    return Pooled(LinUCB(task.n_features, width, ridge))
+    return _pooled(LinUCB(task.n_features, width, ridge), task)
 
 
 def _individual_linucb(task: Task, rng: np.random.Generator, width: float, ridge: float) -> Recommender:
     return Individual(LinUCB(task.n_features, width, ridge))
+
+
+def _population_lints(task: Task, rng: np.random.Generator, scale: float, ridge: float) -> Recommender:
+    return _pooled(LinTS(task.n_features, scale, ridge), task)
+
+
+def _individual_lints(task: Task, rng: np.random.Generator, scale: float, ridge: float) -> Recommender:
+    return Individual(LinTS(task.n_features, scale, ridge))
+
+
+def _cofine(
+    task: Task, rng: np.random.Generator, n_coarse: int, ridge: float, coarse_ridge: float, width: float
+) -> Recommender:
+    return CofineUCB(
+        task.n_features, min(n_coarse, task.n_features), width=width, ridge=ridge, coarse_ridge=coarse_ridge,
+        n_warmup_users=task.n_warmup_users, retrain_every=task.retrain_every, history=task.past,
+        warmup_bandit=LinUCB(task.n_features, _WARMUP_WIDTH),
+    )  # fmt: skip
 
 
 def _random(task: Task, rng: np.random.Generator) -> Recommender:
@@ -30,6 +57,35 @@ LINEAR = (
     Algorithm("linucb-population", "one LinUCB for all users", "Li et al. 2010", "K d^2", _population_linucb, _WIDTHS),
     Algorithm(
         "linucb-individual", "one LinUCB per user, from scratch", "Li et al. 2010", "K d^2", _individual_linucb, _WIDTHS
+    ),
+    Algorithm(
+        "lints-population",
+        "one linear Thompson Sampling for all users",
+        "Agrawal & Goyal 2013",
+        "K d n_points",
+        _population_lints,
+        _SCALES,
+    ),
+    Algorithm(
+        "lints-individual",
+        "one linear Thompson Sampling per user, from scratch",
+        "Agrawal & Goyal 2013",
+        "K d n_points",
+        _individual_lints,
+        _SCALES,
+    ),
+    Algorithm(
+        "cofineucb",
+        "one LinUCB per user that begins in the subspace of past users",
+        "Yue et al. 2012",
+        "K d^2",
+        _cofine,
+        {
+            "n_coarse": (5, 3, 8),
+            "ridge": (3.0, 1.0, 10.0),
+            "coarse_ridge": (0.1, 0.03, 0.3, 1.0),
+            "width": (0.1, 0.05, 0.25),
+        },
     ),
     Algorithm("random", "every arm alike", "-", "1", _random),
 )

@@ -1,8 +1,8 @@
 """The EXP family: over the learned classes, over a set of policies given beforehand, over all policies there are.
 
-The names that end in `-theory` take the publications' own settings, the others' are tuned.  The set given beforehand
-is the true classes' policies, the most favourable there is (those of classes learned from past users where nobody
-knows the truth).
+The names that end in `-theory` take the publications' own settings, the others have a grid to be tuned on.  The set
+given beforehand is the true classes' policies, the most favourable there is; where nobody knows the truth, those of
+classes learned from past users.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from lcb.bandits.exp4 import EXP4
 from lcb.bandits.exp4p import EXP4P
 from lcb.errors import InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
-from lcb.evaluate.algorithms.latent import learn_by_em, learned, true_classes
+from lcb.evaluate.algorithms.latent import learned, learned_before, true_classes
 from lcb.evaluate.world import given_classes
 from lcb.models import LatentModels
 from lcb.policies import ClassPolicies, EnumeratedPolicies, Greedy, Softmax, in_words
@@ -28,9 +28,9 @@ from lcb.recommenders.recommender import Recommender
 
 _AUER, _BEYGELZIMER = "Auer et al. 2002", "Beygelzimer et al. 2011"
 _THEORY = "theory"  # a setting's value: as its publication has it
-_RATES: dict[str, tuple[Value, ...]] = {"eta": (0.2, 0.1, 0.5, 1.0, _THEORY), "temperature": (0.0, 0.05, 0.1, 1.0)}
-_P_MIN: dict[str, tuple[Value, ...]] = {"p_min": (0.0005, 0.002, 0.01, _THEORY), **_RATES}
-_GAMMA: dict[str, tuple[Value, ...]] = {"gamma": (0.002, 0.01, 0.05, 0.2, _THEORY), **_RATES}
+_RATES: dict[str, tuple[Value, ...]] = {"eta": (0.2, 0.05, 0.5, 1.0, 2.0, _THEORY), "temperature": (0.0, 0.05, 1.0)}
+_P_MIN: dict[str, tuple[Value, ...]] = {"p_min": (0.0005, 0.00001, 0.0001, 0.002, _THEORY), **_RATES}
+_GAMMA: dict[str, tuple[Value, ...]] = {"gamma": (0.002, 0.0002, 0.05, _THEORY), **_RATES}
 
 
 def _exp4p(
@@ -73,7 +73,7 @@ def _tuned(value: Value) -> float | None:
 def _classes(task: Task, rng: np.random.Generator) -> LatentModels:
     """The classes whose policies are given beforehand."""
     if task.truth is None and task.history is not None:
-        return learn_by_em(task)(task.history, rng, None)
+        return learned_before(task, rng)
     return true_classes(task)
 
 
@@ -99,7 +99,7 @@ def _over_all_policies(task: Task) -> EXP4P:
     return EXP4P(EnumeratedPolicies(task.contexts), task.reward_range, task.n_steps)
 
 
-def _note(make_bandit: Callable[..., EXP3 | EXP4 | EXP4P]) -> Callable[..., str | None]:
+def note_of(make_bandit: Callable[..., Any]) -> Callable[..., str | None]:
     """What a bandit over as many classes as the task has would note."""
 
     def note(task: Task, **settings: Value) -> str | None:
@@ -116,42 +116,42 @@ def _note_on_enumerated(task: Task) -> str | None:
 POLICY_SETS = (
     Algorithm(
         "lcb-exp4p", "classes learned by EM, EXP4.P over them", _BEYGELZIMER, "N K d",
-        learned(_exp4p), _P_MIN, _note(_exp4p),
+        learned(_exp4p), _P_MIN, note_of(_exp4p),
     ),
     Algorithm(
         "lcb-exp4p-theory", "classes learned by EM, EXP4.P over them, p_min as published", _BEYGELZIMER, "N K d",
-        learned(_exp4p), note=_note(_exp4p),
+        learned(_exp4p), note=note_of(_exp4p),
     ),
     Algorithm(
-        "lcb-exp4", "classes learned by EM, EXP4 over them", _AUER, "N K d", learned(_exp4), _GAMMA, _note(_exp4)
+        "lcb-exp4", "classes learned by EM, EXP4 over them", _AUER, "N K d", learned(_exp4), _GAMMA, note_of(_exp4)
     ),
     Algorithm(
         "lcb-exp4-theory", "classes learned by EM, EXP4 over them, gamma as published", _AUER, "N K d",
-        learned(_exp4), note=_note(_exp4),
+        learned(_exp4), note=note_of(_exp4),
     ),
     Algorithm(
         "lcb-exp3", "classes learned by EM, EXP3 over them as its arms", _AUER, "N K d",
-        learned(_exp3), _GAMMA, _note(_exp3),
+        learned(_exp3), _GAMMA, note_of(_exp3),
     ),
     Algorithm(
         "lcb-exp3-theory", "classes learned by EM, EXP3 over them as its arms, gamma as published", _AUER, "N K d",
-        learned(_exp3), note=_note(_exp3),
+        learned(_exp3), note=note_of(_exp3),
     ),
     Algorithm(
         "exp4p-population", "one EXP4.P for all users over the true classes' policies", _BEYGELZIMER, "N K d",
-        _population, _P_MIN, _note(_exp4p_for_all),
+        _population, _P_MIN, note_of(_exp4p_for_all),
     ),
     Algorithm(
         "exp4p-population-theory", "the same, p_min as published", _BEYGELZIMER, "N K d",
-        _population, note=_note(_exp4p_for_all),
+        _population, note=note_of(_exp4p_for_all),
     ),
     Algorithm(
         "exp4p-individual", "one EXP4.P per user over the true classes' policies", _BEYGELZIMER, "N K d",
-        _individual, _P_MIN, _note(_exp4p),
+        _individual, _P_MIN, note_of(_exp4p),
     ),
     Algorithm(
         "exp4p-individual-theory", "the same, p_min as published", _BEYGELZIMER, "N K d",
-        _individual, note=_note(_exp4p),
+        _individual, note=note_of(_exp4p),
     ),
     Algorithm(
         "exp4p-enum", "one EXP4.P per user over every map from contexts to arms", _BEYGELZIMER, "K^C K",

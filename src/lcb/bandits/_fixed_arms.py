@@ -1,0 +1,48 @@
+"""Arms without features: arm a of K is the one-hot row e_a, so that class h expects beta_h[a] of it.
+
+The state of a bandit over such arms is, for each of the K arms, the decisions, the rewards and their sum, (3 K,).
+A context may offer the arms in any order, some of them, or one of them twice.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lcb.errors import InputError
+from lcb.events import Decision, Floats, check_reward
+from lcb.stats import Index
+
+
+def items_of(context: Floats, n_items: int) -> Index:
+    """Which arm each row of a context (K, n_items) is, (K,).
+
+    >>> items_of(np.eye(3)[[2, 0]], 3)
+    array([2, 0])
+    """
+    if context.shape[1] != n_items:
+        raise InputError(f"the context has {context.shape[1]} features, there are {n_items} arms; give one-hot rows")
+    if np.count_nonzero(context) != len(context) or not (context.max(axis=1) == 1).all():
+        raise InputError("a row of the context is not one-hot (a NaN, or features); arms without features are needed")
+    return context.argmax(axis=1)
+
+
+def counted(state: Floats, decision: Decision) -> Floats:
+    """The state with one more decision."""
+    state = state.copy()
+    state[: len(decision.x)] += decision.x
+    return state
+
+
+def received(state: Floats, decision: Decision, reward: float) -> Floats:
+    """The state with one more reward."""
+    check_reward(reward)
+    n, state = len(decision.x), state.copy()
+    state[n : 2 * n] += decision.x
+    state[2 * n :] += reward * decision.x
+    return state
+
+
+def estimates(state: Floats) -> tuple[Floats, Floats, Floats]:
+    """Of every arm: the decisions, the rewards, and their mean (0 where there is none), (K,) each."""
+    decisions, count, total = state.reshape(3, -1)
+    return decisions, count, total / np.maximum(count, 1.0)

@@ -1,0 +1,159 @@
+"""mmTS compiled: the posterior of a user's classes, one decision with its whole distribution, and many users at once.
+
+Weights are taken from beta_h, what was learned, so that certain classes lose no digits.  With L L' the precision of a
+class and L y the moment of its residuals, the mean is beta + L'^-1 y and a draw is beta + L'^-1 (y + z), z standard
+normal: the score of an arm is beta . x + (L^-1 x) . (y + z).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lcb._compiled import njit
+from lcb.bandits._kernels_numba import COMPILED, dot, normalise, pick, pick_best
+
+_LEAST = 1e-15  # of the weight; a class with less is left out
+
+
+@njit(**COMPILED)
+def posterior(state, terms, weights, roots, scaled):  # type: ignore[no-untyped-def]
+    """Sets `weights` (N,), the lower triangles of `roots` (N, d, d) and `scaled` = y (N, d)."""
+    precision, beta, inverse, constant, log_noise = terms
+    n, d = beta.shape
+    at = d * (d + 1) // 2
+    log_w = np.empty(n)
+    for h in range(n):
+        root, y = roots[h], scaled[h]
+        for i in range(d):
+            y[i] = state[at + i]
+        square = state[-2] - dot(beta[h], y)
+        place = 0
+        for i in range(d):
+            for j in range(i, d):
+                root[j, i] = precision[h, j, i] + state[place] * inverse[h]
+                y[i] -= state[place] * beta[h, j]
+                if j > i:
+                    y[j] -= state[place] * beta[h, i]
+                place += 1
+        square -= dot(beta[h], y)  # of the residuals r - beta . x, as y is their moment
+        _cholesky(root)
+        for i in range(d):
+            y[i] *= inverse[h]
+        _forward(root, y)
+        log_w[h] = constant[h] - state[-1] * log_noise[h] - 0.5 * square * inverse[h] + 0.5 * dot(y, y)
+        for i in range(d):
+            log_w[h] -= np.log(root[i, i])
+    normalise(log_w, weights)
+    total = 0.0
+    for h in range(n):
+        if weights[h] < _LEAST:
+            weights[h] = 0.0
+        total += weights[h]
+    for h in range(n):
+        weights[h] /= total
+
+
+@njit(**COMPILED)
+def _cholesky(root):  # type: ignore[no-untyped-def]
+    """In place; only the lower triangle is read and written."""
+    d = len(root)
+    for j in range(d):
+        for k in range(j):
+            for i in range(j, d):
+                root[i, j] -= root[i, k] * root[j, k]
+        pivot = np.sqrt(root[j, j])
+        for i in range(j, d):
+            root[i, j] /= pivot
+
+
+@njit(**COMPILED)
+def _forward(root, y):  # type: ignore[no-untyped-def]
+    """y <- L^-1 y"""
+    for i in range(len(y)):
+        total = y[i]
+        for k in range(i):
+            total -= root[i, k] * y[k]
+        y[i] = total / root[i, i]
+
+
+@njit(**COMPILED)
+def _draw(weights, n_points, uniform):  # type: ignore[no-untyped-def]
+    """A class, a point, and what is left of the uniform number, uniform again."""
+    h = pick(weights, uniform)
+    for g in range(h):
+        uniform -= weights[g]
+    rest = min(max(uniform / weights[h], 0.0), 1 - 2.0**-53) * n_points
+    return h, int(rest), rest - int(rest)
+
+
+@njit(**COMPILED)
+def choose_mmts(state, context, uniform, terms, points, distribution):  # type: ignore[no-untyped-def]
+    """The arm; `distribution` (K,), zeros, receives the probability of every arm."""
+    n_arms, d = context.shape
+    n, n_points = len(terms[1]), points.shape[1]
+    weights, roots, scaled = np.empty(n), np.empty((n, d, d)), np.empty((n, d))
+    posterior(state, terms, weights, roots, scaled)
+    h_drawn, j_drawn, rest = _draw(weights, n_points, uniform)
+    scores, best, v, arm = np.empty((n_arms, n_points)), np.empty(n_points), np.empty(d), -1
+    for h in range(n):
+        if weights[h] == 0.0:
+            continue
+        for k in range(n_arms):
+            v[:] = context[k]
+            _forward(roots[h], v)
+            scores[k, :] = dot(terms[1][h], context[k]) + dot(v, scaled[h])
+            for i in range(d):
+                for j in range(n_points):
+                    scores[k, j] += v[i] * points[i, j]
+        best[:] = scores[0]
+        for k in range(1, n_arms):
+            for j in range(n_points):
+                best[j] = max(best[j], scores[k, j])
+        for j in range(n_points):
+            ties = 0
+            for k in range(n_arms):
+                ties += scores[k, j] == best[j]
+            share = weights[h] / n_points / ties
+            for k in range(n_arms):
+                if scores[k, j] == best[j]:
+                    distribution[k] += share
+        if h == h_drawn:
+            arm = pick_best(scores[:, j_drawn], best[j_drawn], rest)
+    return arm
+
+
+@njit(**COMPILED)
+def serve_mmts(states, contexts, rewards, uniforms, arms, terms, points, n_uniform):  # type: ignore[no-untyped-def]
+    """`states` are updated in place, `arms` (B, T) receives what was played; only the drawn point is scored."""
+    n_users, n_steps, n_arms, d = contexts.shape
+    n, n_points = len(terms[1]), points.shape[1]
+    weights, roots, scaled = np.empty(n), np.empty((n, d, d)), np.empty((n, d))
+    scores, v, drawn = np.empty(n_arms), np.empty(d), np.empty(d)
+    at = d * (d + 1) // 2
+    for u in range(n_users):
+        state = states[u]
+        for t in range(n_steps):
+            context = contexts[u, t]
+            if t < n_uniform:
+                arm = int(uniforms[u, t] * n_arms)
+            else:
+                posterior(state, terms, weights, roots, scaled)
+                h, j, rest = _draw(weights, n_points, uniforms[u, t])
+                for i in range(d):
+                    drawn[i] = scaled[h, i] + points[i, j]
+                best = -np.inf
+                for k in range(n_arms):
+                    v[:] = context[k]
+                    _forward(roots[h], v)
+                    scores[k] = dot(terms[1][h], context[k]) + dot(v, drawn)
+                    best = max(best, scores[k])
+                arm = pick_best(scores, best, rest)
+            arms[u, t] = arm
+            reward, place = rewards[u, t, arm], 0
+            for i in range(d):
+                for j in range(i, d):
+                    state[place] += context[arm, i] * context[arm, j]
+                    place += 1
+                state[at + i] += reward * context[arm, i]
+            state[-2] += reward * reward
+            state[-1] += 1

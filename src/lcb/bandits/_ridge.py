@@ -1,0 +1,62 @@
+"""The state of a linear bandit that solves when it decides: [A, b], (d, d + 1), flattened.
+
+    A = ridge I + sum x x'        b = sum r x
+
+Sums of rewards do not drift as rank-one updates of an inverse can, and are the same in any order.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from scipy.linalg.lapack import dpotrf, dtrtri
+
+from lcb.errors import InputError
+from lcb.events import Decision, Floats, check_reward
+from lcb.stats import UserStats
+
+
+def start(n_features: int, ridge: float) -> Floats:
+    return np.eye(n_features, n_features + 1).ravel() * ridge
+
+
+def trained(stats: UserStats, ridge: float) -> Floats:
+    """The state after all rewards of a log."""
+    total = stats.total
+    gram = ridge * np.eye(stats.n_features) + total.gram[0]
+    return np.concatenate([gram, total.moment[0][:, None]], axis=1).ravel()
+
+
+def updated(state: Floats, decision: Decision, reward: float) -> Floats:
+    check_reward(reward)
+    x = decision.x
+    row = np.empty(len(x) + 1)
+    row[:-1] = x
+    row[-1] = reward
+    return state + (x[:, None] * row).ravel()
+
+
+def inverse_factor(gram: Floats) -> Floats:
+    """R, lower triangular, with R' R = `gram`^-1.  (Solving with many columns would wake up the threads of BLAS.)"""
+    lower, failed_at = dpotrf(gram, lower=1, clean=1)
+    if failed_at:
+        raise singular()
+    return dtrtri(lower, lower=1, overwrite_c=1)[0]
+
+
+def singular() -> InputError:
+    return InputError("the features are so large that the ridge is lost beside them; scale them, or raise the ridge")
+
+
+def check_features(n_features: int) -> None:
+    if n_features < 1:
+        raise InputError(f"n_features={n_features}; there must be at least 1")
+
+
+def check_positive(name: str, value: float) -> None:
+    if not (np.isfinite(value) and value > 0):
+        raise InputError(f"{name}={value}; it must be a positive number")
+
+
+def check_not_negative(name: str, value: float) -> None:
+    if not (np.isfinite(value) and value >= 0):
+        raise InputError(f"{name}={value}; it must be 0 or more")

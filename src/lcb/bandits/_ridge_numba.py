@@ -1,0 +1,58 @@
+"""Compiled pieces for the bandits whose state is [A, b]: the factor of A, and solving with it."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lcb._compiled import njit
+from lcb.bandits._kernels_numba import COMPILED
+
+_ROUNDING = 2.0**-50  # a pivot that is smaller beside the diagonal is rounding
+
+
+@njit(**COMPILED)
+def factor(gram, lower):  # type: ignore[no-untyped-def]
+    """`lower` (d, d) receives C with C C' = `gram`; False where there is none."""
+    d = len(lower)
+    for i in range(d):
+        for j in range(i + 1):
+            total = gram[i, j]
+            for k in range(j):
+                total -= lower[i, k] * lower[j, k]
+            if i > j:
+                lower[i, j] = total / lower[j, j]
+            elif total > _ROUNDING * gram[i, i]:
+                lower[i, i] = np.sqrt(total)
+            else:
+                return False
+    return True
+
+
+@njit(**COMPILED)
+def solve_lower(lower, y):  # type: ignore[no-untyped-def]
+    """y = C^-1 y"""
+    for i in range(len(y)):
+        total = y[i]
+        for k in range(i):
+            total -= lower[i, k] * y[k]
+        y[i] = total / lower[i, i]
+
+
+@njit(**COMPILED)
+def solve_upper(lower, y):  # type: ignore[no-untyped-def]
+    """y = C'^-1 y"""
+    for i in range(len(y) - 1, -1, -1):
+        total = y[i]
+        for k in range(i + 1, len(y)):
+            total -= lower[k, i] * y[k]
+        y[i] = total / lower[i, i]
+
+
+@njit(**COMPILED)
+def add_reward(state, x, reward):  # type: ignore[no-untyped-def]
+    """[A, b] += x [x, r]'"""
+    d = len(x)
+    for i in range(d):
+        for j in range(d):
+            state[i, j] += x[i] * x[j]
+        state[i, d] += x[i] * reward

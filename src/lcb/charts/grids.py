@@ -1,0 +1,59 @@
+"""What settings do to an algorithm: a row of regrets each, the least of them filled and its settings in words."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from lcb.charts.axes import axis_and_scale, axis_ends
+from lcb.charts.formats import number
+from lcb.charts.labels import check_names
+from lcb.charts.style import INK, dressed, inline, line_styles, load_altair
+from lcb.errors import InputError
+
+if TYPE_CHECKING:
+    import altair as alt
+
+
+def grids(rows: Sequence[tuple[str, Sequence[float], str]], title: str | None = None) -> alt.LayerChart:
+    """One row per (algorithm, regrets, words): every regret a ring, the first (the defaults) a bar, the least a disc.
+
+    A regret that is not finite, of settings that were refused, is left out.
+    """
+    alt = load_altair()
+    names = [name for name, _, _ in rows]
+    check_names(names, "grids")
+    columns: dict[str, list[str | float]] = {"name": [], "regret": [], "kind": []}
+    least = []
+    for name, regrets, _ in rows:
+        finite = [value for value in regrets if np.isfinite(value)]
+        if not finite:
+            raise InputError(f"grid {name} has no regret that is finite; leave it out")
+        least.append(min(finite))
+        for i, value in enumerate(regrets):
+            if np.isfinite(value):
+                columns["name"].append(name)
+                columns["regret"].append(value)
+                columns["kind"].append("defaults" if i == 0 else "other")
+    values = np.array(columns["regret"], dtype=np.float64)
+    log = bool(values.min() > 0 and values.max() > 5 * values.min())
+    x = alt.X("regret:Q", title="regret per user", **axis_and_scale(axis_ends(values, log), log))
+    y = alt.Y("name:N", sort=None, title=None).scale(domain=names).axis(grid=True)
+    colour = alt.Color("name:N", legend=None).scale(domain=names, range=line_styles(names)[0])
+    tried = alt.Chart(inline(**columns)).encode(x=x, y=y, color=colour)
+    texts = [
+        " · ".join(filter(None, (number(value, value), words)))
+        for value, (_, _, words) in zip(least, rows, strict=True)
+    ]
+    best = alt.Chart(inline(name=names, regret=least, text=texts)).encode(y=y)
+    width = 420
+    layers = [
+        tried.transform_filter("datum.kind == 'other'").mark_point(size=40, strokeWidth=1.2, opacity=0.6),
+        tried.transform_filter("datum.kind == 'defaults'").mark_tick(size=16, thickness=2),
+        best.mark_point(filled=True, size=70, opacity=1).encode(x=x, color=colour),
+        best.mark_text(align="left", fontSize=11, color=INK).encode(x=alt.value(width + 12), text="text:N"),
+    ]
+    note = "disc: chosen; bar: defaults; ring: others tried" + ("; log scale" if log else "")
+    return dressed(alt.layer(*layers), title, note, width=width, height=alt.Step(22))

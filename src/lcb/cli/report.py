@@ -1,0 +1,62 @@
+"""`lcb report`: all figures on one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from lcb.cli.output import check_output
+from lcb.errors import InputError
+
+
+def report(
+    figures: Annotated[
+        Path, typer.Option(help="Folder where lcb reproduce left its files; what is missing is run first.")
+    ] = Path("figures"),
+    out: Annotated[Path, typer.Option(help="The page.")] = Path("report.html"),
+    data: Annotated[
+        Path | None, typer.Option(help="A log for fig-3a to fig-3c; without it they are left out, if not there.")
+    ] = None,
+    like: Annotated[float | None, typer.Option(help="The rating from which on an item of the log is liked.")] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Runs of the simulations that are missing.")] = 10,
+) -> None:
+    """Write one self-contained HTML page: every figure redrawn, our numbers beside the paper's, what holds.
+
+    \b
+    Example:
+      lcb report --figures figures --data goodbooks --like 5 --out report.html
+    """
+    from lcb.experiments import FIGURES
+    from lcb.experiments.real_data import Data
+    from lcb.experiments.report import Section, page
+    from lcb.experiments.reproduce import reproduce
+    from lcb.progress import bar
+    from lcb.storage.files import write_whole
+
+    if out.suffix not in (".html", ".htm"):
+        raise InputError(f"--out {out}; name it .html")
+    check_output("--out", out, files=[figures / f"{name}.json" for name in FIGURES])
+    sections, missing = [], []
+    for name, experiment in FIGURES.items():
+        section = Section.read(figures, name)
+        if section is None and (data is not None or not name.startswith("fig-3")):
+            typer.echo(f"running {name}", err=True)
+            command = f"lcb reproduce {name}"
+            with bar() as progress:
+                if name.startswith("fig-3"):
+                    log = Data(str(data), "labels" if like is not None else "choices", like)
+                    words = f" --data {data}" + (f" --like {like:g}" if like is not None else " --reading choices")
+                    reproduce(name, experiment, figures, command + words, progress, data=log)
+                else:
+                    reproduce(name, experiment, figures, f"{command} --runs {runs}", progress, n_runs=runs)
+            section = Section.read(figures, name)
+        if section is None:
+            missing.append(name)
+        else:
+            sections.append(section)
+    write_whole(out, page(sections, missing).encode())
+    typer.echo(f"{len(sections)} figures and tables in {out}")
+    for name in missing:
+        typer.echo(f"not in it: {name}; give a log with --data")

@@ -1,0 +1,33 @@
+"""The generic folder: events.parquet, items.parquet, categories.json, as `lcb import` itself writes it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from lcb.datasets.dataset import Dataset
+from lcb.storage.importing.source import Source
+from lcb.storage.importing.table import table_source, with_items
+from lcb.storage.log_files import LogFiles
+from lcb.storage.log_items import read_items
+
+
+def _source(folder: Path, part: str) -> Source:
+    files = LogFiles.named(folder)
+    source = table_source(files.events)
+    read = tuple(path for path in (files.events, files.items, files.categories) if path.is_file())
+    if not files.items.is_file():
+        return replace(source, files=read)
+    return replace(with_items(source, read_items(files)), files=read)
+
+
+FOLDER = Dataset(
+    name="folder",
+    title="a log as a folder",
+    where="any program that writes Parquet",
+    licence="that of your data",
+    files="events.parquet, and where known items.parquet and categories.json",
+    reading="columns user, item, order, rating, reward, propensity of events.parquet; categories from items.parquet",
+    is_in=lambda folder: (folder / "events.parquet").is_file(),
+    source=_source,
+)

@@ -1,0 +1,66 @@
+"""KuaiRand: short videos, some of them shown at random (Gao et al. 2022, CIKM, arXiv:2208.08696).
+
+    log_random_*.csv             user_id,video_id,date,hourmin,time_ms,is_click,...,is_rand,tab
+    log_standard_*.csv           the same, of the app's own policies
+    video_features_basic_*.csv   video_id,...,tag; tag is a list such as 12,65
+
+A random exposure is drawn from a pool of 7,583 videos, each as likely: that is its propensity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from lcb.datasets.dataset import Dataset
+from lcb.storage.importing.items import item_table
+from lcb.storage.importing.problems import Problems
+from lcb.storage.importing.readers import open_csv
+from lcb.storage.importing.source import Chunk, Source
+
+N_POOL = 7583
+_RANDOM, _STANDARD = "log_random_*.csv", "log_standard_*.csv"
+_PATTERNS = {"random": [_RANDOM], "standard": [_STANDARD], "all": [_RANDOM, _STANDARD]}
+_VIDEOS = "video_features_basic_*.csv"
+_COLUMNS = {"user": "user_id", "item": "video_id", "order": "time_ms", "reward": "is_click"}
+_KINDS = {"user_id": "id", "video_id": "id", "time_ms": "order", "is_click": "number"}
+
+
+def _source(folder: Path, part: str) -> Source:
+    logs = [path for pattern in _PATTERNS[part] for path in _found(folder, pattern)]
+    videos = _found(folder, _VIDEOS)[0]
+    tables = [open_csv(str(path)) for path in logs]
+
+    def chunks(problems: Problems) -> Iterator[Chunk]:
+        for table in tables:
+            for batch, rows in table.batches(_KINDS, problems):
+                columns: dict[str, Any] = {role: batch.column(name) for role, name in _COLUMNS.items()}
+                if part == "random":
+                    columns["propensity"] = pa.array([1 / N_POOL]).take(pa.nulls(len(rows), pa.int32()).fill_null(0))
+                yield Chunk(table.path, columns, rows)
+
+    items = item_table(open_csv(str(videos)), "video_id", "tag", None, ",", whole=True)
+    name = f"KuaiRand ({part})"
+    return Source(name, chunks, (*logs, videos), _COLUMNS, items=items, only_met=True, whole=("user", "item"))
+
+
+def _found(folder: Path, pattern: str) -> list[Path]:
+    """Files of the folder, or of the folder `data` in it."""
+    return sorted(folder.glob(pattern)) or sorted((folder / "data").glob(pattern))
+
+
+KUAIRAND = Dataset(
+    name="kuairand",
+    title="KuaiRand",
+    where="https://kuairand.com (https://zenodo.org/records/10439422)",
+    licence="CC BY-SA 4.0",
+    files="log_random_*.csv, log_standard_*.csv and video_features_basic_*.csv",
+    reading="an event is a video shown, its reward is_click; categories are the tags; the random log has the "
+    "propensity 1/7583, with --part standard or all there is none",
+    is_in=lambda folder: all(_found(folder, pattern) for pattern in (_RANDOM, _STANDARD, _VIDEOS)),
+    source=_source,
+    parts=("random", "standard", "all"),
+)

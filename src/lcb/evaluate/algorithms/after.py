@@ -1,0 +1,56 @@
+"""What came after the paper: the bandits of "Latent Bandits Revisited" over the learned classes."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lcb.bandits.bandit import Bandit
+from lcb.bandits.mmts import MMTS
+from lcb.bandits.mucb import MUCB
+from lcb.bandits.thompson import GeneralizedThompson
+from lcb.evaluate.algorithms.algorithm import Algorithm, Task
+from lcb.evaluate.algorithms.latent import learned
+from lcb.evaluate.algorithms.learning import learn_by_em
+from lcb.models import LatentModels, weight_covariance
+from lcb.recommenders.latent import Learn
+from lcb.stats import UserStats
+
+_HONG = "Hong et al. 2020"
+
+
+def learn_with_covariance(task: Task) -> Learn:
+    """By EM, and how far off the weights may be."""
+    learn = learn_by_em(task)
+
+    def learn_both(stats: UserStats, rng: np.random.Generator, last: LatentModels | None) -> LatentModels:
+        models = learn(stats, rng, last)
+        return models.with_covariance(weight_covariance(models, stats))
+
+    return learn_both
+
+
+def _mts(models: LatentModels, task: Task) -> Bandit:
+    return GeneralizedThompson(models)  # at eta 1 and gamma 0 it draws the class from its posterior, as mTS does
+
+
+def _mmts(models: LatentModels, task: Task, n_points: int) -> Bandit:
+    if models.covariance is None and task.past is not None:
+        models = models.with_covariance(weight_covariance(models, task.past))
+    return MMTS(models, n_points)
+
+
+def _mucb(models: LatentModels, task: Task, width: float, epsilon: float) -> Bandit:
+    return MUCB(models, task.n_steps, width, epsilon)
+
+
+AFTER = (
+    Algorithm("mts", "classes learned by EM, one drawn by its posterior: lcb at eta 1", _HONG, "N K d", learned(_mts)),
+    Algorithm(
+        "mmts", "classes learned by EM, a class and its weights drawn from their posterior", _HONG, "N K d^2",
+        learned(_mmts, learn_with_covariance), {"n_points": (128, 32)},
+    ),
+    Algorithm(
+        "mucb", "classes learned by EM, the best arm of any class the rewards have not refuted", _HONG, "N K d",
+        learned(_mucb), {"width": (1.0, 0.1, 0.25, 0.5), "epsilon": (0.0, 0.02, 0.05, 0.1)},
+    ),
+)  # fmt: skip

@@ -1,0 +1,62 @@
+"""Recommenders that cluster users while they serve them: CLUB on three graphs, and SCLUB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from lcb.evaluate.algorithms.algorithm import Algorithm, Task
+from lcb.recommenders.club import Club
+from lcb.recommenders.recommender import Recommender
+from lcb.recommenders.sclub import Sclub
+from lcb.stats import UserStats
+
+_WIDTHS = (0.1, 0.25, 0.5)
+
+
+def _past(task: Task) -> UserStats | None:
+    """The past users without their names: those who come are others, whatever they are called."""
+    history = task.past
+    return None if history is None else UserStats(history.packed, history.n_features)
+
+
+def _club(**fixed: Any) -> Callable[..., Recommender]:
+    def build(task: Task, rng: np.random.Generator, threshold: float, width: float, ridge: float) -> Recommender:
+        return Club(
+            task.n_features, task.n_users, threshold=threshold, width=width, ridge=ridge, history=_past(task), rng=rng,
+            **fixed,
+        )  # fmt: skip
+
+    return build
+
+
+def _sclub(task: Task, rng: np.random.Generator, threshold: float, width: float, ridge: float) -> Recommender:
+    return Sclub(
+        task.n_features, task.n_users, threshold=threshold, width=width, ridge=ridge, history=_past(task)
+    )  # fmt: skip
+
+
+CLUSTERING = (
+    Algorithm(
+        "club", "users of one component of a graph that loses edges share a LinUCB", "Gentile et al. 2014",
+        "d^3 + K d^2 + n d", _club(),
+        {"threshold": (0.4, 0.2, 0.3, 0.35, 0.45, 0.5, 0.7, 1.0), "width": _WIDTHS, "ridge": (1.0, 0.1)},
+    ),
+    Algorithm(
+        "club-sparse", "CLUB from a random graph with 3 ln n neighbours per user", "Gentile et al. 2014",
+        "d^3 + K d^2 + d ln n", _club(graph="sparse"),
+        {"threshold": (0.4, 0.2, 0.3, 0.35, 0.45, 0.5, 0.7, 1.0), "width": _WIDTHS, "ridge": (1.0, 0.1)},
+    ),
+    Algorithm(
+        "club-one-hop", "CLUB's graph, but only direct neighbours share", "Gentile et al. 2014, one hop: ours",
+        "n d^2 + d^3 + K d^2", _club(one_hop=True),
+        {"threshold": (0.75, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0), "width": _WIDTHS, "ridge": (0.1, 1.0)},
+    ),
+    Algorithm(
+        "sclub", "clusters as sets that split and merge, phase by phase", "Li et al. 2019",
+        "d^3 + K d^2 + clusters d + n", _sclub,
+        {"threshold": (1.0, 0.4, 0.5, 0.6, 0.8, 0.9, 1.2, 1.5), "width": _WIDTHS, "ridge": (0.1, 1.0)},
+    ),
+)  # fmt: skip

@@ -1,0 +1,89 @@
+"""What the figures on real data share: the log, who is tested, the algorithms and their settings.
+
+The settings of every algorithm are searched on training users alone, for every seed anew, with the same number of
+combinations for all (`evaluate/tune_log.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lcb.errors import InputError
+from lcb.evaluate.algorithms import Settings
+from lcb.evaluate.labels import Reading
+from lcb.evaluate.offline import Outcome, Plan, evaluate_log
+from lcb.evaluate.sources import Source, source_of
+from lcb.progress import Progress, silent
+from lcb.storage.logs import open_log
+
+N_STEPS, N_CLASSES = 20, 30
+PAPERS = ("lcb-gibbs", "club", "linucb-population", "linucb-individual", "random")
+ALGORITHMS = ("lcb-mean", "lcb", *PAPERS)  # ours first: the best learner, the best rule
+
+
+@dataclass(frozen=True)
+class Data:
+    """A log and how it is read."""
+
+    path: str
+    reading: Reading = "labels"
+    like: float | None = None
+    features: str = "one-hot"
+
+    def open(self, progress: Progress = silent) -> Source:
+        return source_of(open_log(self.path, progress=progress), "queue", self.reading, self.like)
+
+    @property
+    def words(self) -> dict[str, Any]:
+        return {"reading": self.reading, "like": self.like, "features": self.features}
+
+
+def sizes(source: Source) -> tuple[int, int]:
+    """How many users are tested, a quarter of those with enough events; how many of these are left to train on."""
+    able = int((source.n_events >= N_STEPS).sum())
+    if able < 80:
+        raise InputError(f"only {able} users have {N_STEPS} labelled events; the figures need at least 80 of them")
+    n_test = min(able // 4, 10_000)
+    return n_test, able - n_test
+
+
+def evaluate(
+    source: Source,
+    algorithms: Sequence[str],
+    plan: Plan,
+    settings: Mapping[int, Mapping[str, Settings]],
+    progress: Progress = silent,
+) -> list[Outcome]:
+    """One outcome per algorithm over the seeds of `settings`, each seed with its own."""
+    seeds = sorted(settings)
+    return evaluate_log(
+        source, algorithms, plan, settings=settings, n_seeds=len(seeds), seed=seeds[0], progress=progress
+    ).outcomes
+
+
+def gain(outcomes: Sequence[Outcome], name: str, other: str) -> tuple[float, float]:
+    """Percent more of one algorithm than of another on the same users, and its standard error."""
+    by_name = {outcome.algorithm: outcome for outcome in outcomes}
+    return by_name[name].gain_over(by_name[other])
+
+
+def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+    """As the figures write them."""
+    found = []
+    for outcome in outcomes:
+        percent, error = gain(outcomes, outcome.algorithm, "linucb-population")
+        found.append(
+            {
+                "algorithm": outcome.algorithm, "settings": dict(outcome.settings),
+                "relative_ctr": outcome.relative_ctr, "se": outcome.se,
+                "vs_population_percent": percent, "vs_se": error,
+                "training_seconds": outcome.training_seconds, "serving_seconds": outcome.serving_seconds,
+            }
+        )  # fmt: skip
+    return found
+
+
+def in_words(percent: float, error: float) -> str:
+    return f"{percent:+.1f} % (95 %: {percent - 1.96 * error:+.1f} to {percent + 1.96 * error:+.1f})"

@@ -1,0 +1,137 @@
+"""All figures on one page: the pictures redrawn, our numbers beside the paper's, what holds and what does not.
+
+Every experiment leaves NAME.json and NAME.svg in a folder; the page is made of these alone, carries its pictures
+inside, and needs nothing from elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import date
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from lcb.errors import InputError
+from lcb.experiments.claims import Claim
+from lcb.version import __version__
+
+TITLES = {
+    "fig-1": "The five classes of the simulation",
+    "fig-2a": "Simulation: regret by number of users",
+    "fig-2b": "Simulation: regret by interactions per user",
+    "fig-3a": "Real data: relative CTR by number of training users",
+    "fig-3b": "Real data: relative CTR by number of latent models",
+    "fig-3c": "Real data: users arriving one after another",
+    "table-1": "Expected regret bounds",
+    "theory": "The two schedules of the theorems, measured",
+}
+
+
+@dataclass(frozen=True)
+class Section:
+    """One experiment, as its files tell it."""
+
+    name: str
+    about: str
+    command: str
+    settings: dict[str, Any]
+    claims: tuple[Claim, ...]
+    summary: tuple[str, ...]
+    svg: str
+
+    @classmethod
+    def read(cls, folder: Path, name: str) -> Section | None:
+        """The section of `name`, or None where it has not been run."""
+        told, drawn = folder / f"{name}.json", folder / f"{name}.svg"
+        if not (told.exists() and drawn.exists()):
+            return None
+        try:
+            found = json.loads(told.read_text())
+            claims = tuple(Claim(**claim) for claim in found["claims"])
+            return cls(
+                name, found["about"], found["command"], found["settings"], claims, tuple(found["summary"]),
+                _inline(drawn.read_text(), name),
+            )  # fmt: skip
+        except (ValueError, KeyError, TypeError) as error:
+            raise InputError(f"{told} is not what `lcb reproduce` wrote ({error}); run it again") from None
+
+
+def page(sections: Sequence[Section], missing: Sequence[str]) -> str:
+    """The whole page, as HTML."""
+    held = [claim for section in sections for claim in section.claims if claim.holds]
+    failed = [(section.name, claim) for section in sections for claim in section.claims if not claim.holds]
+    contents = "".join(
+        f'<li><a href="#{s.name}">{escape(s.name)}</a> {escape(TITLES.get(s.name, s.name))}</li>' for s in sections
+    )
+    body = "".join(_section(section) for section in sections)
+    not_run = "".join(f"<li><code>lcb reproduce {escape(name)}</code></li>" for name in missing)
+    gaps = f"<h2>Not run</h2><ul>{not_run}</ul>" if missing else ""
+    differs = "".join(
+        f'<li><a href="#{name}">{escape(name)}</a>: {escape(claim.what)}: {escape(claim.ours)}, the paper: '
+        f"{escape(claim.paper)}. {escape(claim.why)}</li>"
+        for name, claim in failed
+    )
+    verdict = f"<ul>{differs}</ul>" if failed else "<p>Nothing that was run disagrees with the paper.</p>"
+    return f"""<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Latent Contextual Bandits, reproduced</title><style>{_STYLE}</style></head><body><main>
+<h1>Latent Contextual Bandits, reproduced</h1>
+<p class="lead">The figures and tables of Zhou &amp; Brunskill (IJCAI 2016), run anew by <code>lcb</code> {__version__}
+on {date.today().isoformat()}. {len(held)} of {len(held) + len(failed)} statements of the paper hold in these runs.</p>
+<nav><ol>{contents}</ol></nav>
+<h2>What does not agree</h2>{verdict}{body}{gaps}
+</main></body></html>
+"""
+
+
+def _section(section: Section) -> str:
+    rows = "".join(
+        f"<tr><td>{escape(claim.what)}</td><td>{escape(claim.paper)}</td><td>{escape(claim.ours)}</td>"
+        f'<td class="{"yes" if claim.holds else "no"}">{"holds" if claim.holds else "differs"}</td></tr>'
+        for claim in section.claims
+    )
+    head = "<tr><th>statement</th><th>the paper</th><th>here</th><th></th></tr>"
+    table = f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>" if rows else ""
+    settings = ", ".join(f"{name} {_short(value)}" for name, value in section.settings.items() if value is not None)
+    numbers = escape("\n".join(section.summary))
+    return f"""
+<section id="{section.name}"><h2>{escape(section.name)}: {escape(TITLES.get(section.name, section.name))}</h2>
+<p>{escape(section.about)}</p><figure>{section.svg}</figure>{table}
+<details><summary>Numbers</summary><pre>{numbers}</pre></details>
+<p class="small">{escape(settings)}<br><code>{escape(section.command)}</code></p></section>"""
+
+
+def _inline(svg: str, name: str) -> str:
+    """The picture without a header, its names its own: several share one page."""
+    svg = svg[svg.index("<svg") :]
+    for found in set(re.findall(r'id="([^"]+)"', svg)):
+        svg = svg.replace(f'id="{found}"', f'id="{name}-{found}"').replace(f"#{found})", f"#{name}-{found})")
+    return svg
+
+
+def _short(value: Any) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+_STYLE = """
+:root { color-scheme: light; }
+body { margin: 0; background: #fff; color: #222; font: 16px/1.55 Georgia, 'Times New Roman', serif; }
+main { max-width: 60rem; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
+h1, h2, nav, table, .small, summary { font-family: Helvetica, Arial, sans-serif; }
+h1 { font-size: 2rem; margin: 0 0 .5rem; } h2 { font-size: 1.25rem; margin: 2.5rem 0 .5rem; }
+.lead { font-size: 1.1rem; } .small { font-size: .8rem; color: #555; }
+nav { font-size: .95rem; border-top: 1px solid #ddd; border-bottom: 1px solid #ddd; padding: .25rem 0; }
+a { color: #0b5394; } code, pre { font: .85rem/1.45 ui-monospace, Menlo, Consolas, monospace; }
+figure { margin: 1rem 0; overflow-x: auto; } svg { max-width: 100%; height: auto; }
+table { border-collapse: collapse; width: 100%; font-size: .9rem; margin: .75rem 0; }
+th, td { text-align: left; padding: .4rem .6rem; border-bottom: 1px solid #ddd; vertical-align: top; }
+th { color: #555; font-weight: normal; } .yes { color: #00694e; } .no { color: #a8320a; font-weight: bold; }
+pre { background: #f6f6f6; padding: .75rem; overflow-x: auto; } details { margin: .5rem 0; }
+@media print {
+  main { max-width: none; padding: 0; } section { break-inside: avoid; } nav { display: none; } a { color: inherit; }
+}
+"""

@@ -1,0 +1,48 @@
+"""Run one experiment and leave its picture, its numbers and what it says of the paper in a folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from lcb import charts
+from lcb.progress import Progress, silent
+from lcb.storage.files import check_writable, made_folder, write_whole
+
+
+def reproduce(
+    name: str, experiment: ModuleType, folder: Path, command: str, progress: Progress = silent, **options: Any
+) -> Any:
+    """NAME.png, NAME.svg and NAME.json in `folder`; returns what the experiment's own functions take."""
+    charts.require()
+    with made_folder(folder):
+        for suffix in ("png", "svg", "json"):
+            check_writable(folder / f"{name}.{suffix}")
+        outcome = experiment.run(progress=progress, **options)
+        chart = experiment.draw(outcome)
+        for suffix in ("png", "svg"):
+            charts.save(chart, folder / f"{name}.{suffix}")
+        write_whole(folder / f"{name}.json", f"{json.dumps(_told(experiment, outcome, command), indent=1)}\n".encode())
+    return outcome
+
+
+def _told(experiment: ModuleType, outcome: Any, command: str) -> dict[str, Any]:
+    result = experiment.to_json(outcome)
+    about = " ".join((experiment.__doc__ or "").split("\n\n", 1)[-1].split())
+    return {
+        "about": about,
+        "command": command,
+        "settings": _settings(result),
+        "claims": [claim.to_json() for claim in experiment.claims(outcome)],
+        "summary": experiment.summary(outcome),
+        "result": result,
+    }
+
+
+def _settings(result: dict[str, Any]) -> dict[str, Any]:
+    """The plain ones."""
+    first = result["steps"][0] if result.get("steps") else result
+    found = first.get("settings") or first.get("sizes") or {}
+    return {name: value for name, value in found.items() if isinstance(value, str | int | float | bool)}

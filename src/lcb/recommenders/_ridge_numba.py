@@ -1,0 +1,85 @@
+"""Ridge regression on packed statistics, compiled: what the clustering recommenders share.
+
+A row packs the upper triangle of sum x x' and then sum r x, as `UserStats` does: p = d (d + 1) / 2 + d numbers.
+Nothing is kept inverted: every answer is solved anew from the sums, so rank-one updates cannot drift.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lcb._compiled import njit
+from lcb.bandits._kernels_numba import COMPILED
+
+
+@njit(**COMPILED)
+def add_reward(packed, x, reward):  # type: ignore[no-untyped-def]
+    """packed += [upper triangle of x x', r x]."""
+    d, k = len(x), 0
+    for a in range(d):
+        for b in range(a, d):
+            packed[k] += x[a] * x[b]
+            k += 1
+    for a in range(d):
+        packed[k + a] += reward * x[a]
+
+
+@njit(**COMPILED)
+def factorise(packed, ridge, lower, y):  # type: ignore[no-untyped-def]
+    """L and y with L L' = ridge I + sum x x' and L y = sum r x; only the lower triangle of `lower` (d, d) is set."""
+    d, k = len(y), 0
+    for a in range(d):
+        for b in range(a, d):
+            lower[b, a] = packed[k]
+            k += 1
+        lower[a, a] += ridge
+    for a in range(d):
+        total = lower[a, a]
+        for j in range(a):
+            total -= lower[a, j] * lower[a, j]
+        diagonal = np.sqrt(total)
+        lower[a, a] = diagonal
+        for b in range(a + 1, d):
+            total = lower[b, a]
+            for j in range(a):
+                total -= lower[b, j] * lower[a, j]
+            lower[b, a] = total / diagonal
+    for a in range(d):
+        total = packed[k + a]
+        for j in range(a):
+            total -= lower[a, j] * y[j]
+        y[a] = total / lower[a, a]
+
+
+@njit(**COMPILED)
+def weights(packed, ridge, lower, theta):  # type: ignore[no-untyped-def]
+    """theta = (ridge I + sum x x')^-1 sum r x, (d,); `lower` (d, d) is room to work in."""
+    d = len(theta)
+    factorise(packed, ridge, lower, theta)
+    for i in range(d):
+        a = d - 1 - i
+        total = theta[a]
+        for j in range(a + 1, d):
+            total -= lower[j, a] * theta[j]
+        theta[a] = total / lower[a, a]
+
+
+@njit(**COMPILED)
+def ucb_scores(packed, ridge, width, context, scores):  # type: ignore[no-untyped-def]
+    """scores[k] = theta . x_k + width sqrt(x_k' A^-1 x_k) with A = ridge I + sum x x'; returns the best."""
+    n_arms, d = context.shape
+    lower, y, z = np.empty((d, d)), np.empty(d), np.empty(d)
+    factorise(packed, ridge, lower, y)
+    best = -np.inf
+    for k in range(n_arms):
+        mean, spread = 0.0, 0.0
+        for a in range(d):
+            total = context[k, a]
+            for j in range(a):
+                total -= lower[a, j] * z[j]
+            z[a] = total / lower[a, a]
+            mean += y[a] * z[a]
+            spread += z[a] * z[a]
+        scores[k] = mean + width * np.sqrt(spread)
+        best = max(best, scores[k])
+    return best

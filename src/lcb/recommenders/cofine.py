@@ -1,0 +1,204 @@
+"""CoFineUCB: a new user is searched in the subspace of past users first (Yue, Hong & Guestrin 2012, ICML).
+
+    profiles   w_u = (profile_ridge I + X_u'X_u)^-1 X_u'r_u           of every past user, the columns of W (d, users)
+    subspace   A S B' = W        U = A_k diag(omega)^1/2        omega_i = k s_i / sum_k s          (Algorithm 2, LearnU)
+    per user   Algorithm 1, `CoarseFineUCB`, with that U
+
+omega is what makes the past users' coordinates in U smallest for its trace: directions in which they differ little are
+short, and cost the coarse estimate more.  W comes from `history`; without one the first `n_warmup_users` are served by
+LinUCB and give it.  The subspace is learned again after every `retrain_every` users; a user keeps the one first met.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
+from typing import Literal
+
+import numpy as np
+
+from lcb.bandits.bandit import Arms, Bandit, serve
+from lcb.bandits.coarse_fine import CoarseFineUCB
+from lcb.bandits.linucb import LinUCB
+from lcb.errors import InputError
+from lcb.events import Decision, Floats
+from lcb.recommenders.individual import Individual
+from lcb.recommenders.pooled import Pooled
+from lcb.stats import StatsBuilder, UserStats
+
+_WARMUP = -1
+
+
+class CofineUCB:
+    """Settings, the subspaces so far, the users and what they did.
+
+    >>> past = UserStats.from_rows(["ann", "ann", "bob", "bob"], np.eye(2)[[0, 1, 0, 1]], [0.9, 1.1, -1.1, -0.9])
+    >>> recommender = CofineUCB(n_features=2, n_coarse=1, history=past)
+    >>> np.abs(recommender.subspaces[0].round(3))
+    array([[0.707],
+           [0.707]])
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        n_coarse: int = 5,
+        *,
+        width: float = 0.1,
+        ridge: float = 3.0,
+        coarse_ridge: float = 0.1,
+        profile_ridge: float = 1.0,
+        n_warmup_users: int = 50,
+        warmup: Literal["pooled", "individual"] = "pooled",
+        warmup_bandit: Bandit | None = None,
+        retrain_every: int | None = 50,
+        history: UserStats | None = None,
+    ) -> None:
+        _check(n_features, n_coarse, profile_ridge, n_warmup_users, warmup, retrain_every, history)
+        self.n_coarse, self.profile_ridge = n_coarse, profile_ridge
+        self._template = CoarseFineUCB(np.eye(n_features), width, ridge, coarse_ridge)
+        self.n_warmup_users = n_warmup_users if history is None else 0
+        self.retrain_every = retrain_every
+        self.warmup = (Pooled if warmup == "pooled" else Individual)(warmup_bandit or LinUCB(n_features))
+        self.subspaces: list[Floats] = []
+        self._bandits: list[CoarseFineUCB] = []
+        self._users: dict[Hashable, int] = {}  # the subspace each met first
+        self._states: dict[Hashable, Floats] = {}  # of those who met one
+        self._data = StatsBuilder(n_features)
+        self._past = profiles(history, profile_ridge) if history is not None else np.empty((0, n_features))
+        self._next_training = self.n_warmup_users  # users seen when the subspace is learned (again)
+        self._learn_if_due()
+
+    def version_of(self, user: Hashable) -> int | None:
+        """Which of `subspaces` this user is pinned to; None for one of the first, served by LinUCB."""
+        version = self._known(user)
+        return None if version == _WARMUP else version
+
+    def state_of(self, user: Hashable) -> Floats | None:
+        """The state of this user's `CoarseFineUCB`; None for one of the first."""
+        self._known(user)
+        return self._states.get(user)
+
+    def start(self, user: Hashable) -> None:
+        if user in self._users:
+            return
+        self._learn_if_due()
+        self._users[user] = len(self._bandits) - 1  # _WARMUP while there is none
+        if self._bandits:
+            self._states[user] = self._bandits[-1].start()
+        else:
+            self.warmup.start(user)
+
+    def choose(self, user: Hashable, context: Floats, rng: np.random.Generator) -> Decision:
+        self.start(user)
+        version = self._users[user]
+        if version == _WARMUP:
+            return self.warmup.choose(user, context, rng)
+        return self._bandits[version].choose(self._states[user], context, rng)
+
+    def update(self, user: Hashable, decision: Decision, reward: float) -> None:
+        version = self._known(user)
+        if version == _WARMUP:
+            self.warmup.update(user, decision, reward)
+        else:
+            self._states[user] = self._bandits[version].update(self._states[user], decision, reward)
+        self._data.add([user], decision.x[None], np.array([reward], float))
+
+    def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
+        """New users, one after another, each through all its steps; compiled."""
+        arms = np.empty(contexts.shape[:2], np.int64)
+        i = 0
+        while i < len(users):
+            self._learn_if_due()
+            part = slice(i, i + min(len(users) - i, self._users_until_training()))
+            arms[part] = self._serve_version(users[part], contexts[part], rewards[part], rng)
+            i = part.stop
+        return arms
+
+    def _serve_version(
+        self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator
+    ) -> Arms:
+        """Users who all meet the same subspace."""
+        if not self._bandits:
+            arms = self.warmup.serve(users, contexts, rewards, rng)
+        else:
+            states = np.tile(self._bandits[-1].start(), (len(users), 1))
+            states, arms = serve(self._bandits[-1], states, contexts, rewards, rng)
+            self._states.update(zip(users, states, strict=True))
+        self._users.update((user, len(self._bandits) - 1) for user in users)
+        taken = np.take_along_axis(contexts, arms[..., None, None], axis=2)[:, :, 0]
+        received = np.take_along_axis(rewards, arms[..., None], axis=2)
+        names = [user for user in users for _ in range(contexts.shape[1])]
+        self._data.add(names, taken.reshape(len(names), -1), received.ravel())
+        return arms
+
+    def _known(self, user: Hashable) -> int:
+        if user not in self._users:
+            raise InputError(f"user {user!r} has not started; choose for them first")
+        return self._users[user]
+
+    def _users_until_training(self) -> int:
+        if self.retrain_every is None and self._bandits:
+            return 1 << 62
+        return max(1, self._next_training - len(self._users))
+
+    def _learn_if_due(self) -> None:
+        """When the first user after the first ones, or after every `retrain_every` users, is at the door.
+
+        The first ones go on while fewer than `n_warmup_users` of them have given a reward.
+        """
+        n_profiles = len(self._past) + self._data.n_users
+        due = len(self._users) >= self._next_training and n_profiles >= max(self.n_warmup_users, 1)
+        if not due or (self._bandits and self.retrain_every is None):
+            return
+        self._next_training = len(self._users) + (self.retrain_every or 0)
+        everyone = [self._past]
+        if self._data.n_users:
+            everyone.append(profiles(self._data.stats(), self.profile_ridge))
+        self.subspaces.append(learn_subspace(np.concatenate(everyone), self.n_coarse))
+        self._bandits.append(replace(self._template, subspace=self.subspaces[-1]))
+
+
+def profiles(stats: UserStats, ridge: float) -> Floats:
+    """The ridge weights of every user, (users, d)."""
+    gram = stats.gram + ridge * np.eye(stats.n_features)
+    return np.linalg.solve(gram, stats.moment[..., None])[..., 0]
+
+
+def learn_subspace(weights: Floats, n_coarse: int) -> Floats:
+    """U (d, k) of past users' `weights` (users, d); k is `n_coarse`, or the number of users where they are fewer.
+
+    One user three times as far along the first feature as the other along the second: s = (3, 1), omega = 2 s / 4.
+
+    >>> (learn_subspace(np.array([[3.0, 0.0], [0.0, 1.0]]), 2) ** 2).round(3)
+    array([[1.5, 0. ],
+           [0. , 0.5]])
+    """
+    directions, sizes, _ = np.linalg.svd(weights.T, full_matrices=False)
+    sizes = sizes[:n_coarse]
+    total = sizes.sum()
+    omega = len(sizes) * sizes / total if total > 0 else np.ones(len(sizes))
+    return directions[:, :n_coarse] * np.sqrt(omega)
+
+
+def _check(
+    n_features: int,
+    n_coarse: int,
+    profile_ridge: float,
+    n_warmup_users: int,
+    warmup: str,
+    retrain_every: int | None,
+    history: UserStats | None,
+) -> None:
+    if not 1 <= n_coarse <= n_features:
+        raise InputError(f"n_coarse={n_coarse}; a subspace of {n_features} features has 1 to {n_features} dimensions")
+    if not (np.isfinite(profile_ridge) and profile_ridge > 0):
+        raise InputError(f"profile_ridge={profile_ridge}; it must be a positive number")
+    if warmup not in ("pooled", "individual"):
+        raise InputError(f"warmup={warmup!r}; it is 'pooled' (one LinUCB for all) or 'individual' (one each)")
+    if retrain_every is not None and retrain_every < 1:
+        raise InputError(f"retrain_every={retrain_every}; it is a number of users, or None for never")
+    if history is None and n_warmup_users < 1:
+        raise InputError(f"n_warmup_users={n_warmup_users}; without a history there must be somebody to learn from")
+    if history is not None and history.n_features != n_features:
+        raise InputError(f"the history has {history.n_features} features, the context {n_features}; give one of both")

@@ -1,0 +1,168 @@
+"""Cells as values: what cannot be converted is left out row by row, never guessed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from lcb.errors import InputError
+from lcb.storage.arrow import is_number, is_string, parsed_numbers, plain
+from lcb.storage.importing.problems import Check, shown
+
+_ZONE = r"(Z|[+-]\d\d:?\d\d)\s*$"
+
+
+def numbers(column: Any, name: str, check: Check) -> NDArray[np.float32]:
+    """Numbers, truth values, or text that says one; infinite and missing ones are refused."""
+    column = plain(column)
+    _refuse_missing(column, name, check)
+    if is_string(column.type):
+        column = _converted(column, parsed_numbers, f"{name} is no number", name, "a number is wanted", check)
+    elif not is_number(column.type):
+        raise InputError(f"column {name} of {check.path} holds {column.type}; numbers are wanted, convert it")
+    values = _filled(column.cast(pa.float64(), safe=False))
+    with np.errstate(over="ignore"):
+        found = values.astype(np.float32)
+    said = "a finite number is wanted"
+    check.refuse(~np.isfinite(found), f"{name} is not finite", lambda i: f"{name} is {values[i]}; {said}")
+    return found
+
+
+def whole_numbers(column: Any, name: str, check: Check) -> Any:
+    """Text or numbers as int64; null where there is none, and the row is refused."""
+    column = plain(column)
+    if pa.types.is_floating(column.type):
+        column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
+    _refuse_missing(column, name, check)
+    return _converted(column, _integers, f"{name} is no whole number", name, "a whole number is wanted", check)
+
+
+class Orders:
+    """Times or positions, of one kind all along: whole numbers, numbers, or dates as microseconds since 1970."""
+
+    def __init__(self) -> None:
+        self.kind = ""
+
+    def values(self, column: Any, name: str, check: Check) -> NDArray[Any]:
+        """Values (n,), int64 or float64; 0 in refused rows."""
+        column = plain(column)
+        _refuse_missing(column, name, check)
+        self.kind = self.kind or _kind_of(column, name, check)
+        if is_string(column.type):
+            said = f"a {self.kind} is wanted, as in most of the first rows"
+            column = _converted(column, _PARSERS[self.kind], f"{name} is no time", name, said, check)
+        elif _kind_of(column, name, check) != self.kind:
+            raise InputError(f"column {name} of {check.path} holds {column.type}; the files before do not, convert one")
+        if pa.types.is_temporal(column.type):
+            column = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
+        if self.kind != "number":
+            return _filled(_converted(column, _integers, f"{name} is no time", name, "it is too large", check))
+        values = _filled(column.cast(pa.float64()))
+        check.refuse(~np.isfinite(values), f"{name} is not finite", lambda i: f"{name} is {values[i]}")
+        return values
+
+
+def convertible(column: Any, convert: Callable[[Any], Any]) -> tuple[Any, NDArray[np.int64]]:
+    """The column converted, and which cells could not be: those are null.  Whole where it can, else by halves.
+
+    >>> made, failing = convertible(pa.array(["1", "x", "3"]), lambda part: part.cast(pa.int64()))
+    >>> made.to_pylist(), failing.tolist()
+    ([1, None, 3], [1])
+    """
+    parts: list[Any] = []
+    failing: list[int] = []
+    waiting = [(0, len(column))]
+    while waiting:
+        start, stop = waiting.pop()
+        try:
+            parts.append(convert(column[start:stop]))
+        except pa.ArrowException:
+            if stop - start == 1:
+                failing.append(start)
+                parts.append(None)
+            else:
+                middle = (start + stop) // 2
+                waiting += [(middle, stop), (start, middle)]
+    kind = next((part.type for part in parts if part is not None), column.type)
+    made = [pa.nulls(1, kind) if part is None else part for part in parts]
+    return pa.concat_arrays(made), np.asarray(failing, np.int64)
+
+
+def _converted(column: Any, convert: Callable[[Any], Any], reason: str, name: str, said: str, check: Check) -> Any:
+    """The column converted; rows where it cannot be are refused."""
+    blank = pc.is_null(column)
+    if is_string(column.type):
+        blank = pc.or_(blank, pc.fill_null(pc.equal(pc.binary_length(column), 0), True))
+        column = pc.if_else(blank, pa.scalar(None, column.type), column)
+    made, failing = convertible(column, convert)
+    if len(failing):
+        wrong = np.zeros(len(column), bool)
+        wrong[failing] = True
+        check.refuse(wrong, reason, lambda i: f"{name} is {shown(column, i)}; {said}")
+    return made
+
+
+def _refuse_missing(column: Any, name: str, check: Check) -> None:
+    missing = np.array(column.is_null().to_numpy(zero_copy_only=False), bool)
+    if is_string(column.type):
+        blank = pc.fill_null(pc.equal(pc.binary_length(column), 0), False)
+        missing |= blank.to_numpy(zero_copy_only=False)
+    if missing.any():
+        check.refuse(missing, f"{name} is missing", lambda i: f"{name} is missing")
+
+
+def _filled(column: Any) -> NDArray[Any]:
+    """Values, 0 where there is none: those rows are refused already."""
+    if pa.types.is_null(column.type):
+        return np.zeros(len(column), np.int64)
+    if column.null_count:
+        column = pc.fill_null(column, 0)
+    return np.asarray(column.to_numpy(zero_copy_only=False))
+
+
+# How text is read
+
+
+def _integers(values: Any) -> Any:
+    return values.cast(pa.int64())
+
+
+def _floats(text: Any) -> Any:
+    return text.cast(pa.float64())
+
+
+def _dates(text: Any) -> Any:
+    """Dates with a zone or without; without, they are taken as UTC."""
+    zoned = pc.match_substring_regex(text, _ZONE)
+    none = pa.scalar(None, pa.string())
+    with_zone = pc.if_else(zoned, text, none).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    without = pc.if_else(zoned, none, text).cast(pa.timestamp("us")).cast(pa.int64())
+    return pc.coalesce(with_zone, without)
+
+
+_PARSERS = {"whole number": _integers, "number": _floats, "date": _dates}
+
+
+def _kind_of(column: Any, name: str, check: Check) -> str:
+    """Whether a column of times holds whole numbers, numbers or dates; of text, its first 1,000 cells decide."""
+    kind = column.type
+    if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
+        return "date"
+    if pa.types.is_integer(kind) or pa.types.is_floating(kind):
+        return "whole number" if pa.types.is_integer(kind) else "number"
+    if not is_string(kind):
+        raise InputError(f"column {name} of {check.path} holds {kind}; numbers or dates are wanted, convert it")
+    first = column.filter(pc.greater(pc.binary_length(column), 0))[:1000]
+    n_failing = {found: len(convertible(first, parse)[1]) for found, parse in _PARSERS.items()}
+    best = min(_PARSERS, key=lambda found: n_failing[found])
+    if n_failing[best] < len(first) or not len(first):
+        return best
+    raise InputError(
+        f"column {name} of {check.path} starts with {shown(first, 0)}; "
+        "a number or a date such as 2024-05-01 12:30:00 is wanted"
+    )

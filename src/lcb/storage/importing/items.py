@@ -1,0 +1,106 @@
+"""Items and their categories: from a table of items, or gathered from the events."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from lcb.errors import InputError
+from lcb.storage.arrow import is_list, is_string, plain
+from lcb.storage.importing.ids import Ids
+from lcb.storage.importing.problems import Check, Problems
+from lcb.storage.importing.readers import RawTable
+from lcb.storage.log_items import Items, category_codes, flat_lists
+
+_JOINT = "\x1f"  # between the categories of a list that became text
+
+
+def item_table(
+    table: RawTable, item: str, categories: str | None, title: str | None, separator: str, *, whole: bool = False
+) -> Items:
+    """The items of a table, each in one row."""
+    columns = table.whole([name for name in (item, categories, title) if name is not None])
+    problems = Problems()
+    names = columns[item]
+    ids = Ids(item, whole=whole)
+    codes = ids.codes(names, Check(table.path, np.arange(1, len(names) + 1), problems))
+    if problems.n_rows:
+        raise InputError(f"{problems.lines()[0]}; {problems.n_rows:,} rows of items are wrong, mend them")
+    if len(ids) < len(codes):
+        raise InputError(f"{table.path} has {len(codes) - len(ids):,} items more than once; give every item one row")
+    titles = None if title is None else columns[title].cast(pa.string())
+    cells = None if categories is None else columns[categories]
+    return made_items(table.path, ids.names(), cells, titles, separator)
+
+
+def made_items(
+    path: str, names: Any, cells: Any, titles: Any = None, separator: str = "|", none: Sequence[str] = ()
+) -> Items:
+    """Items with the categories of `cells`: lists, or text with a separator; `none` are words for no category."""
+    if cells is None:
+        return Items(path, names, (), np.zeros(len(names) + 1, np.int64), titles=titles)
+    start, values = category_lists(cells, separator, none)
+    found, codes = category_codes(values, None, f"{path} column of categories", path)
+    return Items(path, names, found, start, codes, titles)
+
+
+def category_lists(cells: Any, separator: str, none: Sequence[str] = ()) -> tuple[NDArray[np.int64], Any]:
+    """Cells as starts (n + 1,) and values, without blanks around and without empty ones.
+
+    >>> start, values = category_lists(pa.array(["Comedy|Drama", None, "War| "]), "|")
+    >>> start.tolist(), values.to_pylist()
+    ([0, 2, 2, 3], ['Comedy', 'Drama', 'War'])
+    """
+    cells = plain(cells)
+    if is_string(cells.type):
+        cells = pc.split_pattern(cells.cast(pa.string()), separator)
+    start, values = flat_lists(cells)
+    if not is_string(values.type):
+        return start, values
+    values = pc.utf8_trim_whitespace(values.cast(pa.string()))
+    kept = pc.fill_null(pc.invert(pc.is_in(values, value_set=pa.array(["", *none]))), False)
+    n_kept = np.concatenate([[0], np.cumsum(kept.to_numpy(zero_copy_only=False))])
+    return n_kept[start].astype(np.int64), values.filter(kept)
+
+
+class Gathered:
+    """Items met in the events, with the categories that stand beside them; memory grows with items."""
+
+    def __init__(self, separator: str) -> None:
+        self.separator = separator
+        self.cells = Ids("categories")
+        self.pairs = np.zeros(0, np.int64)  # item code and cell code in one number, each pair once
+
+    def add(self, item: NDArray[np.int32], cells: Any) -> None:
+        """Categories of the items of some rows."""
+        cells = plain(cells)
+        if is_list(cells.type):
+            self.separator = _JOINT
+            cells = pc.binary_join(cells.cast(pa.list_(pa.string())), _JOINT)
+        cells = pc.fill_null(cells.cast(pa.string()), "")
+        codes = self.cells.codes(cells, Check("", np.arange(len(item)), Problems()))
+        pairs = np.unique(item.astype(np.int64) << 32 | codes)
+        self.pairs = np.union1d(self.pairs, pairs)
+
+    def items(self, names: Any, order: NDArray[np.int64], path: str) -> tuple[Items, int]:
+        """The items at `order`, and how many of them have other categories in other rows."""
+        ordered = names.take(pa.array(order))
+        if not len(self.cells):
+            return made_items(path, ordered, None), 0
+        start, values = category_lists(self.cells.names(), self.separator)
+        found, codes = category_codes(values, None, f"{path} column of categories", path)
+        item, cell = self.pairs >> 32, self.pairs & 0xFFFFFFFF
+        lengths = np.diff(start)[cell]
+        ends = np.cumsum(lengths)
+        taken = np.repeat(start[cell] - ends + lengths, lengths) + np.arange(lengths.sum())
+        shape = (len(names), max(len(found), 1))
+        made = csr_array((np.ones(len(taken), bool), (np.repeat(item, lengths), codes[taken])), shape=shape)[order]
+        made.sort_indices()
+        n_differing = int(np.sum(np.bincount(item, minlength=len(names)) > 1))
+        return Items(path, ordered, found, made.indptr.astype(np.int64), made.indices.astype(np.int32)), n_differing

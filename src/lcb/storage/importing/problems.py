@@ -1,0 +1,81 @@
+"""Bad rows: counted by reason, the first of them listed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from reprlib import repr as short
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lcb.storage._diagnose import one_line
+
+N_LISTED = 20
+
+
+class Problems:
+    """What was wrong with the rows that are left out.
+
+    >>> problems = Problems()
+    >>> problems.add("clicks.csv", [7, 9], "rating is no number", ["rating is 'five'", "rating is 'two'"])
+    >>> problems.n_rows, dict(problems.counts), problems.lines()[0]
+    (2, {'rating is no number': 2}, "clicks.csv row 7: rating is 'five'")
+    """
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.listed: list[tuple[str, int, str]] = []  # file, row, what is wrong
+        self.n_unread = 0  # of them, those that never came in a batch
+
+    @property
+    def n_rows(self) -> int:
+        return self.counts.total()
+
+    def add(self, path: str, rows: Sequence[int], reason: str, said: Iterable[str]) -> None:
+        """Rows of a file and what is wrong with each; `said` may be shorter, as only the first are listed."""
+        self.counts[reason] += len(rows)
+        self.listed += [(path, row, one_line(text)) for row, text in zip(rows, said, strict=False)]
+        self.listed = sorted(self.listed)[:N_LISTED]
+
+    def add_unread(self, path: str, row: int, reason: str, said: str) -> None:
+        """A row that could not even be split into cells."""
+        self.n_unread += 1
+        self.add(path, [row], reason, [said])
+
+    def lines(self) -> tuple[str, ...]:
+        """The first bad rows, one line each."""
+        return tuple(f"{path} row {row}: {said}" for path, row, said in self.listed)
+
+    def summary(self) -> str:
+        """The counts in one line, the most frequent first."""
+        return ", ".join(f"{reason} ({n:,})" for reason, n in self.counts.most_common())
+
+
+class Check:
+    """The rows of one chunk: which are still good.  A row that is wrong in two ways counts once."""
+
+    def __init__(self, path: str, rows: NDArray[np.int64], problems: Problems) -> None:
+        self.path = path
+        self.rows = rows
+        self.problems = problems
+        self.good = np.ones(len(rows), bool)
+
+    def refuse(self, wrong: NDArray[np.bool_], reason: str, say: Callable[[int], str]) -> None:
+        """Take these rows (a mask) out; `say(i)` tells what is wrong with row i of the chunk."""
+        found = np.flatnonzero(wrong & self.good)
+        if len(found):
+            self.good[found] = False
+            said = [say(int(i)) for i in found[:N_LISTED]]
+            self.problems.add(self.path, self.rows[found].tolist(), reason, said)
+
+
+def shown(column: Any, i: int) -> str:
+    """A cell for a person to read, whatever is in it."""
+    cell = column[i]
+    try:
+        value = cell.as_py()
+    except UnicodeDecodeError:
+        value = cell.as_buffer().to_pybytes().decode(errors="replace")
+    return short(value)

@@ -1,0 +1,138 @@
+"""The first pass: rows checked, users and items coded, the good ones spilled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from lcb.errors import InputError
+from lcb.progress import Progress
+from lcb.storage.importing.cells import Orders, numbers
+from lcb.storage.importing.ids import Ids
+from lcb.storage.importing.items import Gathered
+from lcb.storage.importing.problems import Check, Problems, shown
+from lcb.storage.importing.sorting import Arrays, Spill
+from lcb.storage.importing.source import ROLES, Chunk, Source, grouped
+from lcb.storage.log_items import Items
+
+_NUMBERS = ("rating", "reward", "propensity")
+_GROUP_ROWS = 1 << 18
+
+
+class Reading:
+    """A source being read; what it knows of users and items grows with their number, not with the rows'."""
+
+    def __init__(self, source: Source, spill: Spill, like: float | None) -> None:
+        self.source = source
+        self.spill = spill
+        self.like = like
+        self.problems = Problems()
+        self.n_rows = 0
+        self.features: tuple[str, ...] = ()
+        self.orders = Orders()
+        self.gathered = Gathered(source.separator)
+        self.users = Ids(source.names.get("user", "user"), whole="user" in source.whole)
+        self.items = Ids(source.names.get("item", "item"), whole="item" in source.whole)
+        self.user_counts = np.zeros(0, np.int64)
+        self.item_counts = np.zeros(0, np.int64)
+        if source.items is not None:
+            self.items.enter(source.items.names)
+
+    def read(self, progress: Progress) -> None:
+        """All of it."""
+
+        def size() -> int:
+            return max(_GROUP_ROWS, self.users.group, self.items.group)
+
+        for chunk in grouped(self.source.chunks(self.problems), size):
+            arrays = self._checked(chunk)
+            self.user_counts = _counted(self.user_counts, arrays["user"], len(self.users))
+            self.item_counts = _counted(self.item_counts, arrays["item"], len(self.items))
+            if len(arrays["user"]):
+                self.spill.add(arrays)
+            self.n_rows += len(chunk.rows)
+            progress(f"reading {self.source.name}", self.n_rows, self.source.n_rows)
+        self.n_rows += self.problems.n_unread
+
+    def ranked_users(self) -> tuple[Any, NDArray[np.int32], NDArray[np.int64]]:
+        """Users with events in the order of their names, the place of each code there, and the events at each place."""
+        names = self.users.names()
+        met = np.flatnonzero(self.user_counts)
+        order = met[pc.sort_indices(names.take(pa.array(met))).to_numpy()]
+        return names.take(pa.array(order)), _places(order, len(names)), self.user_counts[order]
+
+    def final_items(self) -> tuple[Items, NDArray[np.int32], int]:
+        """The items, the place of each code among them, and how many have other categories in other rows."""
+        known, names = self.source.items, self.items.names()
+        if known is not None:
+            n_events = self.item_counts[: len(known.names)]
+            kept = np.flatnonzero(n_events) if self.source.only_met else np.arange(len(known.names))
+            return known.take(kept) if self.source.only_met else known, _places(kept, len(names)), 0
+        met = np.flatnonzero(self.item_counts)
+        order = met[pc.sort_indices(names.take(pa.array(met))).to_numpy()]
+        items, n_differing = self.gathered.items(names, order, self.source.name)
+        return items, _places(order, len(names)), n_differing
+
+    def _checked(self, chunk: Chunk) -> Arrays:
+        """The good rows of a chunk, as arrays."""
+        check = Check(chunk.path, chunk.rows, self.problems)
+        columns, named = chunk.columns, self.source.names
+        arrays: Arrays = {"user": self.users.codes(columns["user"], check)}
+        arrays["item"] = self._items(columns["item"], check)
+        if "order" in columns:
+            arrays["order"] = self.orders.values(columns["order"], named.get("order", "order"), check)
+        for role in _NUMBERS:
+            if role in columns:
+                arrays[role] = numbers(columns[role], named.get(role, role), check)
+        if "propensity" in arrays:
+            _check_propensity(arrays["propensity"], named.get("propensity", "propensity"), check)
+        if self.like is not None:
+            arrays["reward"] = self._liked(arrays, chunk.path)
+        self.features = tuple(name for name in columns if name not in ROLES)
+        arrays |= {name: numbers(columns[name], name, check) for name in self.features}
+        if not check.good.all():
+            arrays = {name: values[check.good] for name, values in arrays.items()}
+        if "categories" in columns and self.source.items is None:
+            self.gathered.add(arrays["item"], columns["categories"].filter(pa.array(check.good)))
+        return arrays
+
+    def _items(self, column: Any, check: Check) -> NDArray[np.int32]:
+        codes = self.items.codes(column, check)
+        known = self.source.items
+        if known is not None and len(self.items) > len(known.names):
+            said = f"which {known.path} has not"
+            unknown = codes >= len(known.names)
+            check.refuse(unknown, f"item {said}", lambda i: f"item is {shown(column, i)}, {said}")
+        return codes
+
+    def _liked(self, arrays: Arrays, path: str) -> NDArray[np.float32]:
+        if "rating" not in arrays:
+            raise InputError(f"--like {self.like:g} is a rating, and {path} has none; name its column, or leave it out")
+        if "reward" in arrays:
+            raise InputError(f"--like {self.like:g} makes rewards of ratings, and {path} has rewards; leave one out")
+        return (arrays["rating"] >= self.like).astype(np.float32)
+
+
+def _check_propensity(values: NDArray[np.float32], name: str, check: Check) -> None:
+    said = "what was logged had a chance above 0"
+    check.refuse(values == 0, f"{name} is 0", lambda i: f"{name} is 0; {said}")
+    outside = (values < 0) | (values > 1)
+    wanted = "a probability in (0, 1] is wanted"
+    check.refuse(outside, f"{name} is outside (0, 1]", lambda i: f"{name} is {values[i]:g}; {wanted}")
+
+
+def _counted(counts: NDArray[np.int64], codes: NDArray[np.int32], n: int) -> NDArray[np.int64]:
+    more = np.bincount(codes, minlength=n)
+    more[: len(counts)] += counts
+    return more
+
+
+def _places(order: NDArray[np.int64], n: int) -> NDArray[np.int32]:
+    """The place of each code in `order`; 0 for those that are not in it, which have no rows."""
+    place = np.zeros(n, np.int32)
+    place[order] = np.arange(len(order))
+    return place

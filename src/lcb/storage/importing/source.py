@@ -1,0 +1,80 @@
+"""Where events come from: a stream of chunks, each a few columns by what they mean.
+
+user, item                 ids, needed
+order                      a time or a position; without it the rows' own order counts
+rating, reward             numbers
+propensity                 in (0, 1]
+categories                 of the item: a list, or text with a separator
+any other name             a feature
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lcb.storage.importing.problems import Problems
+from lcb.storage.log_items import Items
+
+ROLES = ("user", "item", "order", "rating", "reward", "propensity", "categories")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Some rows of one file: columns by role, and the number of each row in the file."""
+
+    path: str
+    columns: Mapping[str, Any]
+    rows: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A log to be imported; `chunks(problems)` reads it once, telling `problems` of rows it cannot read."""
+
+    name: str
+    chunks: Callable[[Problems], Iterator[Chunk]]
+    files: tuple[Path, ...]  # all that is read: an output must be none of them
+    names: Mapping[str, str] = field(default_factory=dict)  # role -> the column's own name, for messages
+    n_rows: int | None = None
+    items: Items | None = None  # None: the items are those of the events
+    only_met: bool = False  # leave out items without events, where the table has very many
+    separator: str = "|"  # between the categories of a text cell
+    whole: tuple[str, ...] = ()  # roles, user or item, whose ids are whole numbers also where they are text
+    repeats: bool = False  # a user may do the same twice where no time is given
+    notes: tuple[str, ...] = ()
+
+
+def grouped(chunks: Iterator[Chunk], size: Callable[[], int]) -> Iterator[Chunk]:
+    """Chunks of the same file put together until they have `size()` rows."""
+    waiting: list[Chunk] = []
+    for chunk in chunks:
+        if waiting and (chunk.path != waiting[0].path or _types(chunk) != _types(waiting[0])):
+            yield _together(waiting)
+            waiting = []
+        waiting.append(chunk)
+        if sum(len(part.rows) for part in waiting) >= size():
+            yield _together(waiting)
+            waiting = []
+    if waiting:
+        yield _together(waiting)
+
+
+def _types(chunk: Chunk) -> list[Any]:
+    return [column.type for column in chunk.columns.values()]
+
+
+def _together(chunks: list[Chunk]) -> Chunk:
+    if len(chunks) == 1:
+        return chunks[0]
+    columns = {
+        role: pa.chunked_array([chunk.columns[role] for chunk in chunks]).unify_dictionaries().combine_chunks()
+        for role in chunks[0].columns
+    }
+    return Chunk(chunks[0].path, columns, np.concatenate([chunk.rows for chunk in chunks]))

@@ -1,0 +1,149 @@
+"""A log in one table whose columns are named by the caller."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from lcb.errors import InputError
+from lcb.storage.arrow import is_list, is_string, plain, value_type
+from lcb.storage.importing.cells import convertible
+from lcb.storage.importing.items import item_table
+from lcb.storage.importing.problems import Problems
+from lcb.storage.importing.readers import RawTable, open_raw
+from lcb.storage.importing.source import ROLES, Chunk, Source
+from lcb.storage.log_items import Items
+
+_KINDS = {"user": "id", "item": "id", "order": "order", "categories": "text"}  # all else: numbers
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Which column of a table holds what; None where the usual name is to be taken if it is there.
+
+    Usual names: user, item, reward, rating, order or time, propensity, categories.
+    """
+
+    user: str | None = None
+    item: str | None = None
+    reward: str | None = None
+    rating: str | None = None
+    order: str | None = None
+    propensity: str | None = None
+    categories: str | None = None
+    features: tuple[str, ...] = ()
+
+    def found(self, table: RawTable) -> dict[str, str]:
+        """Role -> column; refused if a column is not there."""
+        named = {role: getattr(self, role) for role in ROLES if getattr(self, role) is not None}
+        roles = {role: named.get(role, role) for role in ROLES if role in named or role in table.names}
+        if "order" not in roles and "time" in table.names:
+            roles["order"] = "time"
+        roles = {"user": "user", "item": "item"} | roles
+        for name in self.features:
+            if name in roles:
+                raise InputError(f"features has {name}, a word kept for a column of the log; rename it in {table.path}")
+            if self.features.count(name) > 1:
+                raise InputError(f"features has {name} more than once; name each column once")
+        return roles | {name: name for name in self.features}
+
+
+def table_source(
+    path: str | os.PathLike[str],
+    columns: Columns = Columns(),  # noqa: B008
+    *,
+    items: str | os.PathLike[str] | None = None,
+    item_id: str | None = None,
+    title: str | None = None,
+    separator: str = "|",
+) -> Source:
+    """The log in one file; with `items`, a table of items and their categories beside it.
+
+    item_id      the column of `items` with their ids: by default named as in the log, or else `item`
+    title        the column of `items` with titles: by default `title`, if there is one
+    separator    between the categories of a text cell
+    """
+    if not separator:
+        raise InputError("the separator is empty; give the letters between two categories, as in '|'")
+    table = open_raw(path)
+    if items is None:
+        return raw_source(table, columns, files=(Path(path),), separator=separator)
+    known = _known(open_raw(items), columns, columns.item or "item", item_id, title, separator)
+    source = raw_source(table, replace(columns, categories=None), files=(Path(path), Path(items)), separator=separator)
+    return with_items(source, known)
+
+
+def raw_source(
+    table: RawTable,
+    columns: Columns,
+    items: Items | None = None,
+    *,
+    files: tuple[Path, ...],
+    separator: str = "|",
+    whole: tuple[str, ...] = (),
+    repeats: bool = True,
+) -> Source:
+    """The log in a table that is open already."""
+    roles = columns.found(table)
+    table.require(roles.values())
+    kinds = {name: _KINDS.get(role, "number") for role, name in reversed(roles.items())}
+
+    def chunks(problems: Problems) -> Iterator[Chunk]:
+        for batch, rows in table.batches(kinds, problems):
+            made = {role: batch.column(name) for role, name in roles.items()}
+            yield Chunk(table.path, _spread(made, columns.features, table.path), rows)
+
+    name = os.path.basename(table.path)
+    return Source(name, chunks, files, roles, table.n_rows, items, False, separator, whole, repeats)
+
+
+def with_items(source: Source, items: Items) -> Source:
+    """The source with its items known; ids become of the log's type, as 7 and "7" are one item in two files."""
+    chunk = next(source.chunks(Problems()), None)
+    if chunk is None:
+        return replace(source, items=items)
+    kind = value_type(chunk.columns["item"].type)
+    names = items.names
+    if is_string(kind) and not is_string(names.type):
+        names = names.cast(pa.string())
+    elif not is_string(kind) and is_string(names.type):
+        names, failing = convertible(names, lambda part: part.cast(pa.int64()))
+        if len(failing):
+            example = items.names[int(failing[0])].as_py()
+            raise InputError(
+                f"{items.path} has {len(failing):,} items that are no whole numbers, such as {example!r}; "
+                f"those of {source.name} are, convert one"
+            )
+    return replace(source, items=replace(items, names=names))
+
+
+def _known(
+    table: RawTable, columns: Columns, item: str, item_id: str | None, title: str | None, separator: str
+) -> Items:
+    usual = [item_id] if item_id else [name for name in (item, "item") if name in table.names]
+    ids = usual[0] if usual else item
+    categories = columns.categories or next((name for name in ("categories", "category") if name in table.names), None)
+    titles = title or ("title" if "title" in table.names else None)
+    return item_table(table, ids, categories, titles, separator)
+
+
+def _spread(columns: dict[str, Any], features: Sequence[str], path: str) -> dict[str, Any]:
+    """Features that are lists become a column for each place, x0, x1, ..."""
+    made = dict(columns)
+    for name in features:
+        column = plain(made[name])
+        if not is_list(column.type):
+            continue
+        lengths = pc.unique(pc.list_value_length(column).drop_null()).to_pylist()
+        if len(lengths) > 1 or 0 in lengths:
+            raise InputError(f"{path} column {name} has lists of {sorted(lengths)} numbers; give every row as many")
+        del made[name]
+        for j in range(lengths[0] if lengths else 0):
+            made[f"{name}{j}"] = pc.list_element(pc.if_else(column.is_valid(), column, None), j)
+    return made

@@ -1,0 +1,150 @@
+"""The three files of a log, all or none: written beside, then renamed into place."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from lcb.errors import InputError, OutputError
+from lcb.storage.files import check_writable
+from lcb.storage.importing.sorting import Arrays
+from lcb.storage.log_files import FEATURES, STAMP, LogFiles
+from lcb.storage.log_items import Items
+
+_GROUP_ROWS = 1 << 20
+
+
+def check_place(files: LogFiles, sources: Sequence[Path]) -> None:
+    """Refuse to overwrite what is read, or what no import wrote."""
+    targets = (files.events, files.items, files.categories)
+    for target in targets:
+        for source in sources:
+            if os.path.realpath(target) == os.path.realpath(source) or _are_one(target, source):
+                raise InputError(f"{target} would be overwritten, and it is read; give another --out")
+    there = [target for target in targets if target.exists()]
+    if there and not _is_ours(files.events):
+        raise OutputError(f"{there[0]} is there and no import wrote it; move it away, or give another --out")
+    if files.events.parent.is_dir():
+        for target in targets:
+            check_writable(target)
+
+
+class LogWriter:
+    """Events part by part, then items and categories; `finish` puts all in place."""
+
+    def __init__(self, files: LogFiles, items: Items, users: Any, features: Sequence[str]) -> None:
+        self.files = files
+        self.items = items
+        self.users = users
+        self.features = tuple(features)
+        self.stamp = _stamp(items)
+        self.n_events = 0
+        self.columns: tuple[str, ...] = ()
+        self._beside = {path: _beside(path) for path in (files.items, files.categories, files.events)}
+        self._writer: Any = None
+
+    def add(self, arrays: Arrays) -> None:
+        """Rows sorted by user and order: codes of users and items become their names."""
+        table = pa.table({name: self._column(name, values) for name, values in arrays.items()})
+        if self._writer is None:
+            self.columns = tuple(table.column_names)
+            metadata = {STAMP: self.stamp, FEATURES: json.dumps(self.features).encode()}
+            self._writer = pq.ParquetWriter(
+                self._beside[self.files.events],
+                table.schema.with_metadata(metadata),
+                compression="zstd",
+                write_page_checksum=True,
+                write_statistics=["user"],
+                use_dictionary=[name for name in table.column_names if name != "order"],
+            )
+        self._writer.write_table(table.cast(self._writer.schema), row_group_size=_GROUP_ROWS)
+        self.n_events += table.num_rows
+
+    def finish(self) -> None:
+        self._writer.close()
+        pq.write_table(_item_rows(self.items, self.stamp), self._beside[self.files.items], compression="zstd")
+        text = json.dumps(list(self.items.categories), indent=0, ensure_ascii=False) + "\n"
+        self._beside[self.files.categories].write_text(text, encoding="utf-8")
+        for path, beside in self._beside.items():
+            os.replace(beside, path)
+
+    def forget(self) -> None:
+        """Leave nothing half-written."""
+        if self._writer is not None:
+            self._writer.close()
+        for beside in self._beside.values():
+            beside.unlink(missing_ok=True)
+
+    def _column(self, name: str, values: Any) -> Any:
+        if name == "user":
+            return self.users.take(pa.array(values))
+        if name == "item":
+            return self.items.names.take(pa.array(values))
+        return pa.array(values)
+
+
+@contextmanager
+def writing(files: LogFiles, items: Items, users: Any, features: Sequence[str]) -> Iterator[LogWriter]:
+    """A writer whose files are in place at the end, or not at all."""
+    writer = LogWriter(files, items, users, features)
+    try:
+        yield writer
+        writer.finish()
+    except OSError as error:
+        raise OutputError(
+            f"{files.events} could not be written ({error.strerror or error}); check the folder and its permissions"
+        ) from None
+    finally:
+        writer.forget()
+
+
+def _item_rows(items: Items, stamp: bytes) -> Any:
+    columns: dict[str, Any] = {"item": items.names}
+    if items.categories:
+        columns["categories"] = pa.ListArray.from_arrays(pa.array(items.start, pa.int32()), pa.array(items.codes))
+    if items.titles is not None:
+        columns["title"] = items.titles
+    return pa.table(columns).replace_schema_metadata({STAMP: stamp})
+
+
+def _stamp(items: Items) -> bytes:
+    """The same for the same items and categories, so that events find out when theirs are gone."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, _item_rows(items, b"").schema) as stream:
+        stream.write_table(_item_rows(items, b""))
+    names = "\n".join(items.categories).encode()
+    return hashlib.sha256(names + b"\0" + sink.getvalue()).hexdigest()[:32].encode()
+
+
+def _is_ours(events: Path) -> bool:
+    try:
+        return STAMP in (pq.read_schema(events).metadata or {})
+    except (pa.ArrowException, OSError):
+        return False
+
+
+def _are_one(one: Path, other: Path) -> bool:
+    return one.exists() and other.exists() and os.path.samefile(one, other)
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
+def within_users(user: Any) -> Any:
+    """The place of each row among those of its user; rows of a user are together.
+
+    >>> within_users(np.array([3, 3, 5, 5, 5])).tolist()
+    [0, 1, 0, 1, 2]
+    """
+    starts = np.flatnonzero(np.concatenate([[True], user[1:] != user[:-1]]))
+    return np.arange(len(user)) - np.repeat(starts, np.diff(np.append(starts, len(user))))

@@ -1,0 +1,50 @@
+"""Which files make up a log."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from lcb.errors import InputError
+
+STAMP = b"lcb.import"  # in the metadata of events and items written together
+FEATURES = b"lcb.features"  # in the metadata of events: JSON, the names of the columns that are features
+NAMES = ("events.parquet", "items.parquet", "categories.json")
+
+
+@dataclass(frozen=True)
+class LogFiles:
+    """The places of the three files of a log, there or not.
+
+    >>> LogFiles.named("clicks.parquet").items.name, LogFiles.named("clicks").items.name
+    ('clicks.items.parquet', 'items.parquet')
+    """
+
+    events: Path
+    items: Path
+    categories: Path
+
+    @classmethod
+    def named(cls, path: str | os.PathLike[str]) -> LogFiles:
+        """A path that ends in .parquet is the events' own; `events.parquet` and any other path stand for a folder."""
+        place = Path(path)
+        if place.suffix.lower() not in (".parquet", ".pq"):
+            return cls(*(place / name for name in NAMES))
+        if place.name == NAMES[0]:
+            return cls(*(place.with_name(name) for name in NAMES))
+        return cls(
+            place, place.with_name(f"{place.stem}.items.parquet"), place.with_name(f"{place.stem}.categories.json")
+        )
+
+    @classmethod
+    def found(cls, path: str | os.PathLike[str]) -> LogFiles:
+        """The same, refused if there are no events."""
+        files = cls.named(path)
+        if not files.events.is_file():
+            if not os.path.exists(path):
+                raise InputError(f"{path} does not exist; give an imported log or a folder with {NAMES[0]}")
+            if not os.path.isdir(path):
+                raise InputError(f"{path} is no log; make one of it with: lcb import {path} --out log")
+            raise InputError(f"{path} has no {NAMES[0]}; make a log of it with: lcb import {path} --out log")
+        return files
