@@ -576,6 +576,19 @@ def test_an_unclosed_quote_is_refused_with_its_row(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
 
 
+@pytest.mark.parametrize("content", ["user,item\n", "user,item", "\ufeffuser,item\r\n\r\n"])
+def test_a_header_without_rows_is_refused(tmp_path, content):
+    with pytest.raises(InputError, match=r"log.csv (has no good rows|could not be read)"):
+        import_log(table_source(text(tmp_path / "log.csv", content)), tmp_path / "out")
+
+
+def test_byte_order_marks_other_line_ends_and_blank_lines_are_read(tmp_path):
+    path = text(tmp_path / "log.csv", "\ufeffuser,item,rating\r\na,1, 4 \r\n\r\nb,2,x\r\n")
+    found, log = imported(table_source(path), tmp_path / "out", on_error="skip")
+    assert events_of(log) == [("a", 0, "1", 4.0, None, None)]
+    assert found.listed == (f"{path} row 2: rating is 'x'; a number is wanted",)
+
+
 def test_quoted_cells_may_hold_commas_and_line_breaks(tmp_path):
     path = text(tmp_path / "log.csv", 'user,item\n"a,\nb",1\nc,"2"\n')
     _, log = imported(table_source(path), tmp_path / "out")
@@ -829,6 +842,9 @@ def test_a_full_disk_is_told_in_one_line(tmp_path, monkeypatch):
         import_log(source, tmp_path / "out", most_rows=50)
     monkeypatch.undo()
     monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+    with pytest.raises(OutputError, match=r"events.parquet could not be written .No space left on device."):
+        import_log(source, tmp_path / "out")
+    monkeypatch.setattr(pq.ParquetWriter, "close", lambda writer: writer.is_open and full())
     with pytest.raises(OutputError, match=r"events.parquet could not be written .No space left on device."):
         import_log(source, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["log.parquet"]
