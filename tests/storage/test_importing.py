@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lcb.errors import BadRows, InputError, OutputError
-from lcb.storage.importing import readers, reading, run
+from lcb.storage.importing import ids, readers, run
 from lcb.storage.importing.run import import_log
 from lcb.storage.importing.table import Columns, table_source
 from lcb.storage.logs import open_log
@@ -126,7 +126,6 @@ def test_spilled_rows_give_what_a_plain_sort_gives(tmp_path_factory, n, n_users,
 
 def test_rows_are_spilled_in_several_batches_and_parts(tmp_path, monkeypatch):
     monkeypatch.setattr(readers, "_PARQUET_ROWS", 50)
-    monkeypatch.setattr(reading, "_GROUP_ROWS", 50)
     rows = log_rows(1000, 40)
     seen = []
     path = write(tmp_path / "log.parquet", rows)
@@ -142,28 +141,52 @@ def test_rows_are_spilled_in_several_batches_and_parts(tmp_path, monkeypatch):
     ]
 
 
-@pytest.mark.parametrize("ids", [[5, -3, 2**62, 0, 5], [f"{i}" for i in (5, -3, 2**62, 0, 5)]])
-def test_ids_keep_their_type(tmp_path, ids):
-    rows = [{"user": u, "item": i, "time": t} for t, (u, i) in enumerate(zip(ids, ids[::-1], strict=True))]
+@pytest.mark.parametrize("names", [[5, -3, 2**62, 0, 5], [f"{i}" for i in (5, -3, 2**62, 0, 5)]])
+def test_ids_keep_their_type(tmp_path, names):
+    rows = [{"user": u, "item": i, "time": t} for t, (u, i) in enumerate(zip(names, names[::-1], strict=True))]
     _, log = imported(table_source(write(tmp_path / "log.parquet", rows)), tmp_path / "out")
-    assert log.users.to_pylist() == sorted(set(ids))
-    assert log.items.to_pylist() == sorted(set(ids))
+    assert log.users.to_pylist() == sorted(set(names))
+    assert log.items.to_pylist() == sorted(set(names))
     assert sorted(event[:3] for event in events_of(log)) == sorted(
         (row["user"], row["time"], row["item"]) for row in rows
     )
 
 
 def test_more_integer_ids_than_the_first_table_holds_are_all_told_apart(tmp_path):
-    ids = np.random.default_rng(1).integers(-(2**62), 2**62, 20_000)
+    users = np.random.default_rng(1).integers(-(2**62), 2**62, 20_000)
     pq.write_table(
         pa.table(
-            {"user": np.concatenate([ids, ids]), "item": np.zeros(40_000, np.int64), "time": np.repeat([0, 1], 20_000)}
+            {
+                "user": np.concatenate([users, users]),
+                "item": np.zeros(40_000, np.int64),
+                "time": np.repeat([0, 1], 20_000),
+            }
         ),
         tmp_path / "log.parquet",
     )
     _, log = imported(table_source(tmp_path / "log.parquet"), tmp_path / "out")
-    assert log.users.to_pylist() == sorted(set(ids.tolist()))
+    assert log.users.to_pylist() == sorted(set(users.tolist()))
     assert (log.counts == 2).all()
+
+
+@pytest.mark.parametrize("bits", [0, 3, 10, 64])
+def test_texts_whose_hashes_are_one_are_told_apart(tmp_path, monkeypatch, bits):
+    strong = ids.hash_texts
+    monkeypatch.setattr(ids, "hash_texts", lambda *texts: strong(*texts) & np.uint64(2**bits - 1))
+    monkeypatch.setattr(readers, "_PARQUET_ROWS", 700)
+    rows = [{"user": f"user {i % 2500}", "item": "ab" * (i % 7), "time": i} for i in range(5000)]
+    for row in rows:
+        row["item"] = row["item"] or "none"
+    _, log = imported(table_source(write(tmp_path / "log.parquet", rows)), tmp_path / "out")
+    assert log.users.to_pylist() == sorted({row["user"] for row in rows})
+    assert sorted(event[:3] for event in events_of(log)) == sorted((r["user"], r["time"], r["item"]) for r in rows)
+
+
+def test_long_texts_are_kept_whole(tmp_path):
+    names = ["x" * n for n in (1, 70_000, 200_000, 3)]
+    rows = [{"user": name, "item": "i", "time": 0} for name in names]
+    _, log = imported(table_source(write(tmp_path / "log.jsonl", rows)), tmp_path / "out")
+    assert log.users.to_pylist() == sorted(names)
 
 
 def test_dictionary_and_float_ids_are_read(tmp_path):
@@ -553,6 +576,19 @@ def test_an_unclosed_quote_is_refused_with_its_row(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["log.csv"]
 
 
+@pytest.mark.parametrize("content", ["user,item\n", "user,item", "\ufeffuser,item\r\n\r\n"])
+def test_a_header_without_rows_is_refused(tmp_path, content):
+    with pytest.raises(InputError, match=r"log.csv (has no good rows|could not be read)"):
+        import_log(table_source(text(tmp_path / "log.csv", content)), tmp_path / "out")
+
+
+def test_byte_order_marks_other_line_ends_and_blank_lines_are_read(tmp_path):
+    path = text(tmp_path / "log.csv", "\ufeffuser,item,rating\r\na,1, 4 \r\n\r\nb,2,x\r\n")
+    found, log = imported(table_source(path), tmp_path / "out", on_error="skip")
+    assert events_of(log) == [("a", 0, "1", 4.0, None, None)]
+    assert found.listed == (f"{path} row 2: rating is 'x'; a number is wanted",)
+
+
 def test_quoted_cells_may_hold_commas_and_line_breaks(tmp_path):
     path = text(tmp_path / "log.csv", 'user,item\n"a,\nb",1\nc,"2"\n')
     _, log = imported(table_source(path), tmp_path / "out")
@@ -806,6 +842,9 @@ def test_a_full_disk_is_told_in_one_line(tmp_path, monkeypatch):
         import_log(source, tmp_path / "out", most_rows=50)
     monkeypatch.undo()
     monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
+    with pytest.raises(OutputError, match=r"events.parquet could not be written .No space left on device."):
+        import_log(source, tmp_path / "out")
+    monkeypatch.setattr(pq.ParquetWriter, "close", lambda writer: writer.is_open and full())
     with pytest.raises(OutputError, match=r"events.parquet could not be written .No space left on device."):
         import_log(source, tmp_path / "out")
     assert [path.name for path in tmp_path.iterdir()] == ["log.parquet"]

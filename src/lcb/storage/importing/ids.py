@@ -10,7 +10,15 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lcb.errors import InputError
-from lcb.storage.arrow import is_string, value_type
+from lcb.storage.arrow import is_string, plain, value_type
+from lcb.storage.importing._codes_numba import (
+    differing,
+    enter_hashes,
+    enter_integers,
+    hash_texts,
+    settle_hashes,
+    settle_integers,
+)
 from lcb.storage.importing.cells import convertible, whole_numbers
 from lcb.storage.importing.problems import Check, shown
 
@@ -31,11 +39,7 @@ class Ids:
         self.name = name
         self.whole = whole
         self._coder: _Integers | _Strings | None = None
-
-    @property
-    def group(self) -> int:
-        """How many rows should come at a time, so that coding them costs little beside."""
-        return len(self._coder) if isinstance(self._coder, _Strings) else 0
+        self._counts = np.zeros(0, np.int64)
 
     def __len__(self) -> int:
         return len(self._coder) if self._coder else 0
@@ -69,6 +73,17 @@ class Ids:
             check.refuse(codes < 0, said, lambda i: f"{said}: {shown(column, i)}; save the file as UTF-8")
         return codes
 
+    def count(self, codes: Codes) -> None:
+        """Note that these rows, of those coded, are good."""
+        if len(self) > len(self._counts):
+            self._counts = np.concatenate([self._counts, np.zeros(2 * len(self) - len(self._counts), np.int64)])
+        np.add.at(self._counts, codes, 1)
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """The number of good rows of each code."""
+        return self._counts[: len(self)]
+
     def enter(self, names: Any) -> None:
         """Give these, all different, the first codes."""
         self._coder = _Integers() if pa.types.is_integer(names.type) else _Strings()
@@ -76,7 +91,7 @@ class Ids:
 
 
 class _Integers:
-    """An open table of slots that doubles when half full: 16 to 32 bytes an id."""
+    """16 to 32 bytes an id."""
 
     def __init__(self) -> None:
         self.n = 0
@@ -90,53 +105,114 @@ class _Integers:
         return pa.array(self.ids[: self.n])
 
     def codes(self, column: Any) -> Codes:
-        from lcb.storage.importing._codes_numba import enter, settle
-
-        column = column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
-        values = pc.fill_null(column.cast(pa.int64()), 0) if column.null_count else column.cast(pa.int64())
-        numbers = values.to_numpy(zero_copy_only=False)
+        values = plain(column).cast(pa.int64())
+        numbers = (pc.fill_null(values, 0) if values.null_count else values).to_numpy(zero_copy_only=False)
         out = np.empty(len(numbers), np.int32)
         done = 0
-        while True:
-            self.n, done = enter(self.slots, self.ids, self.n, numbers, out, done)
-            if done == len(numbers):
-                return out
-            self.slots = np.full(2 * len(self.slots), -1, np.int32)
-            self.ids = np.concatenate([self.ids, np.empty_like(self.ids)])
-            settle(self.slots, self.ids, self.n)
+        while done < len(numbers):
+            self.n, done = enter_integers(self.slots, self.ids, self.n, numbers, out, done)
+            if done < len(numbers):
+                self.slots = np.full(2 * len(self.slots), -1, np.int32)
+                self.ids = _doubled(self.ids)
+                settle_integers(self.slots, self.ids, self.n)
+        return out
 
 
 class _Strings:
-    """A list of strings; a hash table of all is made for each chunk, so chunks should be as long as the list."""
+    """24 to 48 bytes a text, and once to twice its own.
+
+    Texts are told apart by a hash of 64 bits, and compared; the few whose hashes are one are kept in `clashes`.
+    """
 
     def __init__(self) -> None:
-        self.parts: list[Any] = []
         self.n = 0
+        self.slots = np.full(1 << 12, -1, np.int32)
+        self.hashes = np.empty(1 << 11, np.uint64)
+        self.starts = np.zeros((1 << 11) + 1, np.int64)
+        self.letters = np.empty(1 << 15, np.uint8)
+        self.clashes: dict[bytes, int] = {}
+        self.not_text: set[int] = set()
 
     def __len__(self) -> int:
         return self.n
 
-    def names(self) -> Any:
-        self.parts = [pa.concat_arrays(self.parts)] if self.parts else [pa.array([], pa.string())]
-        return self.parts[0]
+    def names(self, first: int = 0) -> Any:
+        """The texts from the code `first` on."""
+        starts = self.starts[first : self.n + 1]
+        buffers = [None, pa.py_buffer(starts - starts[0]), pa.py_buffer(self.letters[starts[0] : starts[-1]])]
+        made = pa.Array.from_buffers(pa.large_string(), self.n - first, buffers)
+        return made.cast(pa.string()) if starts[-1] - starts[0] < 1 << 31 else made
 
     def codes(self, column: Any) -> Codes:
-        coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        texts, failing = convertible(coded.dictionary, _checked_text)
-        known = pc.index_in(texts, value_set=self.names())
-        new = np.flatnonzero(known.is_null().to_numpy(zero_copy_only=False))
-        code_of = np.array(pc.fill_null(known, -1).to_numpy(zero_copy_only=False), np.int32)
-        new = np.setdiff1d(new, failing, assume_unique=True)
-        self.parts.append(texts.take(pa.array(new)).cast(pa.string()))
-        code_of[new] = np.arange(self.n, self.n + len(new))
-        code_of[failing] = -1
-        self.n += len(new)
-        indices = pc.fill_null(coded.indices, 0) if coded.null_count else coded.indices
-        return code_of[indices.to_numpy(zero_copy_only=False)] if len(code_of) else np.zeros(len(column), np.int32)
+        if pa.types.is_dictionary(column.type):
+            codes = self.codes(column.dictionary)
+            indices = pc.fill_null(column.indices, 0) if column.null_count else column.indices
+            return codes[indices.to_numpy(zero_copy_only=False)] if len(codes) else np.zeros(len(column), np.int32)
+        before = self.n
+        column = column.cast(pa.large_string())
+        _, offset_buffer, data_buffer = column.buffers()
+        offsets = np.frombuffer(offset_buffer, np.int64)[column.offset : column.offset + len(column) + 1]
+        data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
+        codes = self._entered(offsets, data)
+        if self.n > before:
+            new = self.names(before).cast(pa.large_binary())
+            failing = convertible(new, lambda part: part.cast(pa.large_string()))[1]
+            self.not_text.update((failing + before).tolist())
+        if self.not_text:
+            codes[np.isin(codes, list(self.not_text))] = -1
+        return codes
+
+    def _entered(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> Codes:
+        """Codes of the texts offsets[i] to offsets[i + 1] of data."""
+        values = hash_texts(offsets, data)
+        codes = np.empty(len(values), np.int32)
+        done, before = 0, self.n
+        while done < len(values):
+            self.n, done = enter_hashes(self.slots, self.hashes, self.n, values, codes, done)
+            if done < len(values):
+                self._grow()
+        if self.n > before:
+            self._keep(codes, before, offsets, data)
+        for i in np.flatnonzero(differing(self.starts, self.letters, offsets, data, codes)).tolist():
+            codes[i] = self._clash(data[offsets[i] : offsets[i + 1]], int(codes[i]), values[i])
+        return codes
+
+    def _grow(self) -> None:
+        self.slots = np.full(2 * len(self.slots), -1, np.int32)
+        self.hashes, self.starts = _doubled(self.hashes), _doubled(self.starts)
+        settle_hashes(self.slots, self.hashes, self.n)
+
+    def _keep(self, codes: Codes, before: int, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> None:
+        """Keep the bytes of the texts that are new: of each, its first row's."""
+        rows = np.flatnonzero(codes >= before)
+        _, first = np.unique(codes[rows], return_index=True)
+        lengths = (offsets[1:] - offsets[:-1])[rows[first]]
+        ends = self.starts[before] + np.cumsum(lengths)
+        self.starts[before + 1 : self.n + 1] = ends
+        while ends[-1] > len(self.letters):
+            self.letters = _doubled(self.letters)
+        places = np.repeat(offsets[rows[first]] - (ends - lengths), lengths) + np.arange(self.starts[before], ends[-1])
+        self.letters[self.starts[before] : ends[-1]] = data[places]
+
+    def _clash(self, text: NDArray[np.uint8], code: int, value: np.uint64) -> int:
+        """The code of a text whose hash is that of another's `code`."""
+        other = self.letters[self.starts[code] : self.starts[code + 1]].tobytes()
+        self.clashes.setdefault(other, code)
+        if text.tobytes() not in self.clashes:
+            self.clashes[text.tobytes()] = self.n
+            if 2 * (self.n + 1) > len(self.slots):
+                self._grow()
+            self.hashes[self.n] = value
+            self.starts[self.n + 1] = self.starts[self.n] + len(text)
+            while self.starts[self.n + 1] > len(self.letters):
+                self.letters = _doubled(self.letters)
+            self.letters[self.starts[self.n] : self.starts[self.n + 1]] = text
+            self.n += 1
+        return self.clashes[text.tobytes()]
 
 
-def _checked_text(part: Any) -> Any:
-    return part.cast(pa.large_binary()).cast(pa.large_string()).cast(pa.string())
+def _doubled(values: NDArray[Any]) -> NDArray[Any]:
+    return np.concatenate([values, np.empty_like(values)])
 
 
 def _joined(column: Any) -> Any:

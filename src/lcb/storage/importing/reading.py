@@ -16,11 +16,10 @@ from lcb.storage.importing.ids import Ids
 from lcb.storage.importing.items import Gathered
 from lcb.storage.importing.problems import Check, Problems, shown
 from lcb.storage.importing.sorting import Arrays, Spill
-from lcb.storage.importing.source import ROLES, Chunk, Source, grouped
+from lcb.storage.importing.source import ROLES, Chunk, Source
 from lcb.storage.log_items import Items
 
 _NUMBERS = ("rating", "reward", "propensity")
-_GROUP_ROWS = 1 << 18
 
 
 class Reading:
@@ -37,21 +36,15 @@ class Reading:
         self.gathered = Gathered(source.separator)
         self.users = Ids(source.names.get("user", "user"), whole="user" in source.whole)
         self.items = Ids(source.names.get("item", "item"), whole="item" in source.whole)
-        self.user_counts = np.zeros(0, np.int64)
-        self.item_counts = np.zeros(0, np.int64)
         if source.items is not None:
             self.items.enter(source.items.names)
 
     def read(self, progress: Progress) -> None:
         """All of it."""
-
-        def size() -> int:
-            return max(_GROUP_ROWS, self.users.group, self.items.group)
-
-        for chunk in grouped(self.source.chunks(self.problems), size):
+        for chunk in self.source.chunks(self.problems):
             arrays = self._checked(chunk)
-            self.user_counts = _counted(self.user_counts, arrays["user"], len(self.users))
-            self.item_counts = _counted(self.item_counts, arrays["item"], len(self.items))
+            self.users.count(arrays["user"])
+            self.items.count(arrays["item"])
             if len(arrays["user"]):
                 self.spill.add(arrays)
             self.n_rows += len(chunk.rows)
@@ -61,18 +54,18 @@ class Reading:
     def ranked_users(self) -> tuple[Any, NDArray[np.int32], NDArray[np.int64]]:
         """Users with events in the order of their names, the place of each code there, and the events at each place."""
         names = self.users.names()
-        met = np.flatnonzero(self.user_counts)
+        met = np.flatnonzero(self.users.counts)
         order = met[pc.sort_indices(names.take(pa.array(met))).to_numpy()]
-        return names.take(pa.array(order)), _places(order, len(names)), self.user_counts[order]
+        return names.take(pa.array(order)), _places(order, len(names)), self.users.counts[order]
 
     def final_items(self) -> tuple[Items, NDArray[np.int32], int]:
         """The items, the place of each code among them, and how many have other categories in other rows."""
         known, names = self.source.items, self.items.names()
         if known is not None:
-            n_events = self.item_counts[: len(known.names)]
+            n_events = self.items.counts[: len(known.names)]
             kept = np.flatnonzero(n_events) if self.source.only_met else np.arange(len(known.names))
             return known.take(kept) if self.source.only_met else known, _places(kept, len(names)), 0
-        met = np.flatnonzero(self.item_counts)
+        met = np.flatnonzero(self.items.counts)
         order = met[pc.sort_indices(names.take(pa.array(met))).to_numpy()]
         items, n_differing = self.gathered.items(names, order, self.source.name)
         return items, _places(order, len(names)), n_differing
@@ -123,12 +116,6 @@ def _check_propensity(values: NDArray[np.float32], name: str, check: Check) -> N
     outside = (values < 0) | (values > 1)
     wanted = "a probability in (0, 1] is wanted"
     check.refuse(outside, f"{name} is outside (0, 1]", lambda i: f"{name} is {values[i]:g}; {wanted}")
-
-
-def _counted(counts: NDArray[np.int64], codes: NDArray[np.int32], n: int) -> NDArray[np.int64]:
-    more = np.bincount(codes, minlength=n)
-    more[: len(counts)] += counts
-    return more
 
 
 def _places(order: NDArray[np.int64], n: int) -> NDArray[np.int32]:

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 from numpy.typing import NDArray
 
 from lcb.storage.importing.problems import Problems
@@ -49,32 +48,3 @@ class Source:
     whole: tuple[str, ...] = ()  # roles, user or item, whose ids are whole numbers also where they are text
     repeats: bool = False  # a user may do the same twice where no time is given
     notes: tuple[str, ...] = ()
-
-
-def grouped(chunks: Iterator[Chunk], size: Callable[[], int]) -> Iterator[Chunk]:
-    """Chunks of the same file put together until they have `size()` rows."""
-    waiting: list[Chunk] = []
-    for chunk in chunks:
-        if waiting and (chunk.path != waiting[0].path or _types(chunk) != _types(waiting[0])):
-            yield _together(waiting)
-            waiting = []
-        waiting.append(chunk)
-        if sum(len(part.rows) for part in waiting) >= size():
-            yield _together(waiting)
-            waiting = []
-    if waiting:
-        yield _together(waiting)
-
-
-def _types(chunk: Chunk) -> list[Any]:
-    return [column.type for column in chunk.columns.values()]
-
-
-def _together(chunks: list[Chunk]) -> Chunk:
-    if len(chunks) == 1:
-        return chunks[0]
-    columns = {
-        role: pa.chunked_array([chunk.columns[role] for chunk in chunks]).unify_dictionaries().combine_chunks()
-        for role in chunks[0].columns
-    }
-    return Chunk(chunks[0].path, columns, np.concatenate([chunk.rows for chunk in chunks]))

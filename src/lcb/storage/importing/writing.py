@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +80,9 @@ class LogWriter:
     def forget(self) -> None:
         """Leave nothing half-written."""
         if self._writer is not None:
-            self._writer.close()
+            with suppress(OSError):  # a full disk is told already
+                self._writer.close()
+            self._writer.is_open = False
         for beside in self._beside.values():
             beside.unlink(missing_ok=True)
 
