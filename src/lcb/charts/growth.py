@@ -13,6 +13,7 @@ from lcb.charts.curve import Curve
 from lcb.charts.labels import apart, check_names, end_labels
 from lcb.charts.style import dressed, inline, line_styles, load_altair
 from lcb.errors import InputError
+from lcb.events import Floats
 
 if TYPE_CHECKING:
     import altair as alt
@@ -23,7 +24,7 @@ _MOST_TICKS = 6
 
 @dataclass(frozen=True, eq=False)
 class GrowthPanel:
-    """Curves, what a theory says of each (a value per place, of any scale), and a word on each for its label."""
+    """Curves, a word on each for its label, and what a theory says of each (a value per place, of any scale), if any."""
 
     title: str
     x_title: str
@@ -31,12 +32,20 @@ class GrowthPanel:
     theory: Sequence[Sequence[float]]
     texts: Sequence[str]
 
+    @property
+    def said(self) -> list[Floats]:
+        """What the theory says, begun at the first measured points."""
+        pairs = zip(self.curves, self.theory, strict=False)
+        return [np.asarray(growth, np.float64) * curve.mean[0] / growth[0] for curve, growth in pairs]
+
     def __post_init__(self) -> None:
         check_names([curve.algorithm for curve in self.curves], "curves")
         n_curves, n_theory, n_texts = len(self.curves), len(self.theory), len(self.texts)
-        if n_theory != n_curves or n_texts != n_curves:
+        if n_theory not in (0, n_curves) or n_texts != n_curves:
             raise InputError(f"{n_curves} curves, {n_theory} of a theory, {n_texts} texts; send as many of each")
-        for curve, growth in zip(self.curves, self.theory, strict=True):
+        if not all((np.array([*curve.at, *curve.mean]) > 0).all() for curve in self.curves):
+            raise InputError("a size or a value is not above 0, and log axes have no place for it")
+        for curve, growth in zip(self.curves, self.theory, strict=False):
             if len(growth) != len(curve.at):
                 raise InputError(
                     f"{len(growth)} values of a theory for the {len(curve.at)} places of {curve.algorithm}"
@@ -45,16 +54,15 @@ class GrowthPanel:
                 raise InputError(f"a value of {curve.algorithm} is not above 0, and log axes have no place for it")
 
 
-def growth(
-    panels: Sequence[GrowthPanel], y_title: str, title: str | None = None, said: str = "growth of the bound"
-) -> alt.VConcatChart:
-    """Panels below each other, each with its own axes; what is `said` of each starts at the first measured point."""
+def growth(panels: Sequence[GrowthPanel], y_title: str, title: str | None = None) -> alt.VConcatChart:
+    """Panels below each other, each with its own axes; a theory's line starts at the first measured point."""
     alt = load_altair()
     if not panels:
         raise InputError("there are no panels to draw; send at least one")
     drawn = [_panel(alt, panel, y_title) for panel in panels]
     bars = any(np.nan_to_num(curve.se).any() for panel in panels for curve in panel.curves)
-    note = f"dashed: {said}, from the first point" + ("; bars of ± 2 standard errors" if bars else "")
+    dashed = ["dashed: growth of the bound, from the first point"] * any(panel.theory for panel in panels)
+    note = "; ".join([*dashed, *["bars of ± 2 standard errors"] * bars])
     return dressed(alt.vconcat(*drawn, spacing=24), title, note)
 
 
@@ -62,10 +70,7 @@ def _panel(alt: Any, panel: GrowthPanel, y_title: str) -> Any:
     names = [curve.algorithm for curve in panel.curves]
     series = ([curve.at, curve.mean, curve.se] for curve in panel.curves)
     at, mean, se = np.concatenate([np.asarray(column, dtype=np.float64) for column in series], axis=1)
-    scaled = [
-        np.asarray(said, np.float64) * curve.mean[0] / said[0]
-        for curve, said in zip(panel.curves, panel.theory, strict=True)
-    ]
+    scaled = panel.said
     half = 2 * np.nan_to_num(se)
     ends = axis_ends(np.concatenate([mean, mean + half, *scaled]), log=True)
     low = np.maximum(mean - half, ends[0])  # a log axis has no room for a bar that reaches 0
@@ -75,9 +80,11 @@ def _panel(alt: Any, panel: GrowthPanel, y_title: str) -> Any:
     x = alt.X("at:Q", title=panel.x_title, **_size_axis(alt, at))
     y = {"title": y_title, **axis_and_scale(ends, log=True)}
     base = alt.Chart(inline(name=owner, at=at, mean=mean, low=low, high=mean + half)).encode(x=x, color=colour)
-    said = alt.Chart(inline(name=owner, at=at, said=np.concatenate(scaled))).encode(x=x, color=colour)
-    layers = [
-        said.mark_line(strokeWidth=1.5, strokeDash=[5, 4]).encode(y=alt.Y("said:Q", **y)),
+    layers = []
+    if scaled:
+        said = alt.Chart(inline(name=owner, at=at, said=np.concatenate(scaled))).encode(x=x, color=colour)
+        layers.append(said.mark_line(strokeWidth=1.5, strokeDash=[5, 4]).encode(y=alt.Y("said:Q", **y)))
+    layers += [
         base.mark_line(strokeWidth=2).encode(y=alt.Y("mean:Q", **y)),
         base.mark_rule(strokeWidth=2).encode(y=alt.Y("low:Q", **y), y2="high:Q"),
         base.mark_point(filled=True, size=40, opacity=1).encode(
