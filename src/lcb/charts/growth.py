@@ -24,7 +24,7 @@ _MOST_TICKS = 6
 
 @dataclass(frozen=True, eq=False)
 class GrowthPanel:
-    """Curves, a word on each for its label, and what a theory says of each (a value per place, of any scale), if any."""
+    """Curves, what a theory says of each (a value per place, of any scale; or nothing), a word for each label."""
 
     title: str
     x_title: str
@@ -43,8 +43,9 @@ class GrowthPanel:
         n_curves, n_theory, n_texts = len(self.curves), len(self.theory), len(self.texts)
         if n_theory not in (0, n_curves) or n_texts != n_curves:
             raise InputError(f"{n_curves} curves, {n_theory} of a theory, {n_texts} texts; send as many of each")
-        if not all((np.array([*curve.at, *curve.mean]) > 0).all() for curve in self.curves):
-            raise InputError("a size or a value is not above 0, and log axes have no place for it")
+        for curve in self.curves:
+            if not (np.array([*curve.at, *curve.mean]) > 0).all():
+                raise InputError(f"a value of {curve.algorithm} is not above 0, and log axes have no place for it")
         for curve, growth in zip(self.curves, self.theory, strict=False):
             if len(growth) != len(curve.at):
                 raise InputError(
