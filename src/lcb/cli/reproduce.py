@@ -37,7 +37,7 @@ _BELONGS: dict[str, tuple[Figure, ...]] = {
     "features": (Figure.table_1, *REAL),
     "algorithms": SIMULATED,
     "learner": (Figure.theory,),
-    **dict.fromkeys(("data", "reading", "like"), REAL),
+    **dict.fromkeys(("data", "reading", "like", "settings"), REAL),
 }
 
 
@@ -74,6 +74,9 @@ def reproduce(
     reading: Annotated[ReadingName | None, typer.Option(help="fig-3a to fig-3c: as in lcb evaluate.")] = None,
     like: Annotated[
         float | None, typer.Option(help="fig-3a to fig-3c: the rating from which on an item is liked.")
+    ] = None,
+    settings: Annotated[
+        Path | None, typer.Option(help="fig-3a to fig-3c: the JSON of another of them, whose tuned settings are used.")
     ] = None,
     learner: Annotated[
         TheoryLearner | None, typer.Option(help="theory: how the classes are learned; em when not given.")
@@ -118,7 +121,7 @@ def reproduce(
     options = {
         "users": users, "warmup-users": warmup_users, "steps": steps, "arms": arms, "classes": classes,
         "features": features, "contexts": contexts, "gap": gap, "algorithms": algorithms, "learner": learner,
-        "data": data, "reading": reading, "like": like,
+        "data": data, "reading": reading, "like": like, "settings": settings,
     }  # fmt: skip
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:
@@ -147,12 +150,16 @@ def reproduce(
 
 
 def _data(figure: Figure, given: dict[str, Any]) -> Data:
-    from lcb.experiments.real_data import Data
+    from lcb.experiments.real_data import Data, tuned_in
+    from lcb.storage.files import read_json
 
     if "data" not in given:
         raise InputError(f"{figure.value} runs on a log; give it with --data DIR (lcb import makes one)")
+    tuned = None
+    if "settings" in given:
+        tuned = tuned_in(read_json(given["settings"]), str(given["settings"]))
     reading: Reading = given["reading"].value if "reading" in given else "labels"
-    return Data(str(given["data"]), reading, given.get("like"), given.get("features", "one-hot"))
+    return Data(str(given["data"]), reading, given.get("like"), given.get("features", "one-hot"), tuned)
 
 
 def _table_sizes(given: dict[str, Any]) -> Sizes:

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lcb import charts
+from lcb.evaluate.algorithms import Settings
 from lcb.evaluate.offline import Outcome, Plan
-from lcb.evaluate.tune_log import tune_seeds
 from lcb.experiments.claims import Claim
 from lcb.experiments.real_data import (
     ALGORITHMS,
@@ -23,6 +23,7 @@ from lcb.experiments.real_data import (
     in_words,
     rows,
     sizes,
+    tuned_settings,
 )
 from lcb.progress import Progress, silent
 
@@ -32,6 +33,7 @@ FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)
 @dataclass(frozen=True, eq=False)
 class Result:
     data: Data
+    tuned: dict[int, dict[str, Settings]]
     n_test: int
     n_runs: int
     outcomes: dict[int, list[Outcome]]  # by the number of training users
@@ -41,11 +43,11 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
     source = data.open(progress)
     n_test, n_train = sizes(source)
     plan = Plan(n_train, n_test, N_STEPS, N_CLASSES, data.features)
-    settings = tune_seeds(source, ALGORITHMS, plan, range(seed, seed + n_runs), progress)
+    settings = tuned_settings(data, source, ALGORITHMS, plan, range(seed, seed + n_runs), progress)
     outcomes = {}
     for n in sorted({max(1, round(n_train * part)) for part in FRACTIONS}):
         outcomes[n] = evaluate(source, ALGORITHMS, replace(plan, n_train_users=n), settings, progress)
-    return Result(data, n_test, n_runs, outcomes)
+    return Result(data, settings, n_test, n_runs, outcomes)
 
 
 def draw(result: Result) -> Any:
@@ -61,7 +63,7 @@ def draw(result: Result) -> Any:
 def to_json(result: Result) -> dict[str, Any]:
     about = {**result.data.words, "test_users": result.n_test, "seeds": result.n_runs, "classes": N_CLASSES}
     parts = [{"train_users": n, "results": rows(outcomes)} for n, outcomes in result.outcomes.items()]
-    return {"settings": about, "train_users": parts}
+    return {"settings": about, "tuned": result.tuned, "train_users": parts}
 
 
 def claims(result: Result) -> list[Claim]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lcb import charts
+from lcb.evaluate.algorithms import Settings
 from lcb.evaluate.offline import Outcome, Plan
-from lcb.evaluate.tune_log import tune_seeds
 from lcb.experiments.claims import Claim
 from lcb.experiments.real_data import (
     ALGORITHMS,
@@ -22,6 +22,7 @@ from lcb.experiments.real_data import (
     in_words,
     rows,
     sizes,
+    tuned_settings,
 )
 from lcb.progress import Progress, silent
 
@@ -33,6 +34,7 @@ OTHERS = tuple(name for name in ALGORITHMS if name not in OURS)
 @dataclass(frozen=True, eq=False)
 class Result:
     data: Data
+    tuned: dict[int, dict[str, Settings]]
     n_train: int
     n_test: int
     n_runs: int
@@ -43,13 +45,13 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
     source = data.open(progress)
     n_test, n_train = sizes(source)
     plan = Plan(n_train, n_test, N_STEPS, N_CLASSES, data.features)
-    settings = tune_seeds(source, ALGORITHMS, plan, range(seed, seed + n_runs), progress)
+    settings = tuned_settings(data, source, ALGORITHMS, plan, range(seed, seed + n_runs), progress)
     others = evaluate(source, OTHERS, plan, settings, progress)
     outcomes = {}
     for n in CLASSES:
         found = evaluate(source, OURS, replace(plan, n_classes=n), settings, progress)
         outcomes[n] = [*found[: len(OURS)], *others]
-    return Result(data, n_train, n_test, n_runs, outcomes)
+    return Result(data, settings, n_train, n_test, n_runs, outcomes)
 
 
 def draw(result: Result) -> Any:
@@ -67,7 +69,7 @@ def to_json(result: Result) -> dict[str, Any]:
         **result.data.words, "train_users": result.n_train, "test_users": result.n_test, "seeds": result.n_runs
     }  # fmt: skip
     parts = [{"classes": n, "results": rows(outcomes)} for n, outcomes in result.outcomes.items()]
-    return {"settings": about, "classes": parts}
+    return {"settings": about, "tuned": result.tuned, "classes": parts}
 
 
 def claims(result: Result) -> list[Claim]:

@@ -19,7 +19,6 @@ from lcb.evaluate.algorithms import ALGORITHMS as ALL
 from lcb.evaluate.algorithms import Settings, Task
 from lcb.evaluate.offline import Outcome, Plan
 from lcb.evaluate.sources import Source
-from lcb.evaluate.tune_log import tune_seeds
 from lcb.events import Floats
 from lcb.experiments.claims import Claim
 from lcb.experiments.real_data import (
@@ -31,6 +30,7 @@ from lcb.experiments.real_data import (
     in_words,
     rows,
     sizes,
+    tuned_settings,
 )
 from lcb.progress import Progress, silent
 from lcb.stats import Index
@@ -41,6 +41,7 @@ N_UNIFORM, N_BLOCKS = 5, 8  # blocks of users: phase 1 is the first, classes are
 @dataclass(frozen=True, eq=False)
 class Result:
     data: Data
+    tuned: dict[int, dict[str, Settings]]
     n_runs: int
     block: int  # users in a block
     rates: dict[str, Floats]  # by algorithm, (runs, users) in the order they came
@@ -68,7 +69,9 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
     source = data.open(progress)
     n_test, n_train = sizes(source)
     seeds = range(seed, seed + n_runs)
-    settings = tune_seeds(source, ALGORITHMS, Plan(n_train, n_test, N_STEPS, N_CLASSES, data.features), seeds, progress)
+    settings = tuned_settings(
+        data, source, ALGORITHMS, Plan(n_train, n_test, N_STEPS, N_CLASSES, data.features), seeds, progress
+    )
     block = (n_test + n_train) // N_BLOCKS
     able = np.flatnonzero(source.n_events >= N_STEPS)
     orders = [np.random.default_rng((s, 0x3C)).permutation(able)[: block * N_BLOCKS] for s in seeds]
@@ -81,7 +84,7 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
     done = parallel.processes(_play, runs, None, lambda n: progress("algorithms and seeds", n, len(runs)))
     rates = {name: np.array(done[i :: len(ALGORITHMS)]) for i, name in enumerate(ALGORITHMS)}
     logged = [[source.logged_rate(part, N_STEPS) for part in np.split(order, N_BLOCKS)] for order in orders]
-    return Result(data, n_runs, block, rates, np.array(logged))
+    return Result(data, settings, n_runs, block, rates, np.array(logged))
 
 
 def _play(run: _Run) -> Floats:
@@ -112,7 +115,7 @@ def to_json(result: Result) -> dict[str, Any]:
         **result.data.words, "users": result.block * N_BLOCKS, "warmup_users": result.block,
         "retrain_every": result.block, "uniform_steps": N_UNIFORM, "seeds": result.n_runs, "classes": N_CLASSES,
     }  # fmt: skip
-    return {"settings": about, "after_warmup": rows(_after_warmup(result))}
+    return {"settings": about, "tuned": result.tuned, "after_warmup": rows(_after_warmup(result))}
 
 
 def claims(result: Result) -> list[Claim]:

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from lcb.errors import InputError
-from lcb.evaluate.algorithms import Settings
+from lcb.evaluate.algorithms import Settings, checked_settings
 from lcb.evaluate.labels import Reading
 from lcb.evaluate.offline import Outcome, Plan, evaluate_log
 from lcb.evaluate.sources import Source, source_of
+from lcb.evaluate.tune_log import tune_seeds
 from lcb.progress import Progress, silent
 from lcb.storage.logs import open_log
 
@@ -31,6 +32,7 @@ class Data:
     reading: Reading = "labels"
     like: float | None = None
     features: str = "one-hot"
+    tuned: Mapping[int, Mapping[str, Settings]] | None = None  # by seed, found before on the same log
 
     def open(self, progress: Progress = silent) -> Source:
         return source_of(open_log(self.path, progress=progress), "queue", self.reading, self.like)
@@ -47,6 +49,27 @@ def sizes(source: Source) -> tuple[int, int]:
         raise InputError(f"only {able} users have {N_STEPS} labelled events; the figures need at least 80 of them")
     n_test = min(able // 4, 10_000)
     return n_test, able - n_test
+
+
+def tuned_settings(
+    data: Data, source: Source, algorithms: Sequence[str], plan: Plan, seeds: Sequence[int], progress: Progress
+) -> dict[int, dict[str, Settings]]:
+    """By seed and algorithm: those given, or found on that seed's training users."""
+    if data.tuned is None:
+        return tune_seeds(source, algorithms, plan, seeds, progress)
+    for seed in seeds:
+        missing = [name for name in algorithms if name not in data.tuned.get(seed, {})]
+        if missing:
+            raise InputError(f"the settings given have none of {missing[0]} for seed {seed}; tune again, without them")
+    return {seed: {name: data.tuned[seed][name] for name in algorithms} for seed in seeds}
+
+
+def tuned_in(document: Any, source: str) -> dict[int, dict[str, Settings]]:
+    """The settings that a figure on real data left in its JSON."""
+    try:
+        return {int(seed): checked_settings(own) for seed, own in document["result"]["tuned"].items()}
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise InputError(f"{source} holds no settings; give the JSON that fig-3a, fig-3b or fig-3c left") from None
 
 
 def evaluate(
