@@ -153,6 +153,15 @@ def test_rewards_in_any_order_leave_the_same_graph():
     assert 0 < len(graphs[0]) < N * (N - 1)
 
 
+@pytest.mark.parametrize("one_hop", [False, True])
+def test_a_late_reward_of_a_neighbour_counts_in_the_very_next_decision(one_hop):
+    club, rng, context = Club(2, 2, one_hop=one_hop, width=0.0), np.random.default_rng(0), np.eye(2)
+    opened = club.choose("bob", context, rng)
+    assert club.choose("ann", context, rng).propensity == 0.5  # nothing known
+    club.update("bob", opened, 1.0)
+    assert club.choose("ann", context, rng).distribution[opened.arm] == 1.0
+
+
 def test_the_bonus_grows_with_the_logarithm_of_the_round_if_asked():
     """After one reward 1 for (1, 0) theta is (.5, 0): .5 + .707 w for arm 0, .9 w for arm 1, equal at w = 2.59."""
     context = np.array([[1.0, 0.0], [0.0, 0.9]])

@@ -6,7 +6,7 @@ import pytest
 from conftest import stats_of
 from lcb.bandits.linucb import LinUCB
 from lcb.errors import InputError
-from lcb.evaluate.world import given_classes, paper_classes
+from lcb.evaluate.world import World, given_classes, paper_classes
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.pooled import Pooled
 from lcb.recommenders.sclub import Sclub
@@ -234,24 +234,38 @@ def test_rewards_in_any_order_leave_the_same_clusters():
     assert 1 < len({tuple(users) for users in found[0]}) < N
 
 
-@pytest.mark.parametrize("threshold", [0.4, 0.8, 1.1])
-def test_past_users_are_set_apart_before_the_first_new_one_comes(threshold):
-    past = stats_of(given_classes(np.array([[1.0, 1.0, 1.0], [-1.0, 1.0, -1.0]])), 20, 12, seed=1)[0]
+@pytest.mark.parametrize("threshold", [0.8, 1.1])
+def test_past_users_are_set_apart_before_the_first_new_one_comes_and_new_ones_join_them(threshold):
+    classes = given_classes(np.array([[1.0, 1.0, 1.0], [-1.0, 1.0, -1.0]]))
+    past, new = stats_of(classes, 20, 12, seed=1)[0], range(20, 20 + N)
     sclub, naive = Sclub(D, N, threshold=threshold, history=past, **FIXED), Published(20 + N, threshold, 2**0.5, past)
-    new = range(20, 20 + N)
     for u in new:
         sclub.start(u)
     assert agrees(sclub, naive, range(20 + N))
-    n_before = len(naive.clusters)
-    contexts, rewards = some_users(4)
-    arms = sclub.serve(new, contexts, rewards, np.random.default_rng(0))
+    assert len(naive.clusters) > 1
+    users = World(classes, n_arms=K).draw(N, 40, np.random.default_rng(2))
+    contexts = users.contexts * np.random.default_rng(3).uniform(0.5, 1, (N, 40, K, 1))  # no ties
+    arms = sclub.serve(new, contexts, users.rewards, np.random.default_rng(0))
     for i in range(N):
-        for t in range(T):
+        for t in range(40):
             assert arms[i, t] == naive.choose(20 + i, contexts[i, t])
-            naive.update(20 + i, contexts[i, t, arms[i, t]], rewards[i, t, arms[i, t]])
+            naive.update(20 + i, contexts[i, t, arms[i, t]], users.rewards[i, t, arms[i, t]])
     assert agrees(sclub, naive, range(20 + N))
-    assert n_before > 1
-    assert naive.n_merges > 0
+    assert len({j for j, members in naive.clusters.items() if min(members) < 20 <= max(members)}) > 1
+
+
+def test_of_several_pairs_the_first_by_number_is_merged():
+    from lcb.recommenders._sclub_numba import _find_pair
+
+    clusters = Sclub(1, 3)._clusters
+    for part in (clusters.size, clusters.n_checked, clusters.n_rewards):
+        part[:] = 1
+    clusters.n_ids[0] = 3
+    for changed, pair in (([2, 1], (0, 1)), ([2], (0, 2)), ([1, 2], (0, 1)), ([0], (0, 1))):
+        assert _find_pair(np.array(changed), 1.0, clusters, 1.0) == pair
+    clusters.n_checked[0] = 0
+    assert _find_pair(np.array([2]), 1.0, clusters, 1.0) == (1, 2)
+    assert _find_pair(np.array([0]), 1.0, clusters, 1.0) == (-1, -1)
 
 
 def test_past_users_may_be_nameless():

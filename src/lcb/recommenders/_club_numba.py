@@ -21,6 +21,12 @@ def far_apart(users, i, other):  # type: ignore[no-untyped-def]
 
 
 @njit(**COMPILED)
+def width_at(t, width, log_bonus):  # type: ignore[no-untyped-def]
+    """What sqrt(x' A^-1 x) is multiplied with in round t = 1, 2, ..."""
+    return width * np.sqrt(np.log(t + 1)) if log_bonus else width
+
+
+@njit(**COMPILED)
 def _neighbourhood(i, graph, users, components):  # type: ignore[no-untyped-def]
     """The sums of a user and its neighbours; kept while no other user is asked for or rewarded."""
     if components.n[0] != i:
@@ -103,10 +109,8 @@ def serve_club(  # type: ignore[no-untyped-def]
         i = places[u]
         for t in range(n_steps):
             n_decisions += 1
-            context, bonus = contexts[u, t], width
-            if log_bonus:
-                bonus *= np.sqrt(np.log(n_decisions + 1))
-            best = scores_for(i, graph, users, components, one_hop, ridge, bonus, context, scores)
+            context, wide = contexts[u, t], width_at(n_decisions, width, log_bonus)
+            best = scores_for(i, graph, users, components, one_hop, ridge, wide, context, scores)
             arm = pick_best(scores, best, uniforms[u, t])
             arms[u, t] = arm
             delete_edges(i, graph, users, components, one_hop)

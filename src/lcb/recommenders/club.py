@@ -9,13 +9,14 @@ Users are the nodes of a graph that only loses edges.  In round t user i is serv
          radius_i = threshold sqrt((1 + ln(1 + T_i)) / (1 + T_i))          (threshold is alpha_2; T_i rewards so far)
     add the reward to i
 
-The test uses what was known before the round's reward, as printed, so `choose` makes it: then the same rewards in any
-order leave the same graph.  All `n_users` are in the graph from the start; those who have not come have theta = 0.
-With a huge threshold this is Population LinUCB; with threshold 0, users one after another, Individual LinUCB.
-`one_hop` decides on the user and its direct neighbours instead of the component.
+The test uses what was known before the round's reward, so `choose` makes it, and the same rewards in any order leave
+the same graph.  All `n_users` are in the graph from the start; those who have not come have theta = 0; past users'
+rewards count as rounds.  With a huge threshold this is Population LinUCB; with threshold 0 and users one after another
+it is Individual LinUCB.  `one_hop` decides on the user and its direct neighbours instead of the component.
 
-A decision costs O(d^3 + K d^2), and O(neighbours d) for the test (twice that squared in d for `one_hop`); a component
-that falls apart costs its smaller side.  Memory: n (d^2 + 3 d) numbers, and n^2 bytes for the complete graph.
+A decision costs O(K d^2 + d^3), its test O(neighbours d), a component that falls apart the search of its smaller side;
+`one_hop` adds O(neighbours d^2) when another user was served in between.  Memory: n (d^2 + 4 d) numbers, and n^2 bytes
+for the complete graph.
 """
 
 from __future__ import annotations
@@ -118,10 +119,10 @@ class Club:
         self._places.of(user)
 
     def choose(self, user: Hashable, context: Floats, rng: np.random.Generator) -> Decision:
-        from lcb.recommenders._club_numba import delete_edges, scores_for
+        from lcb.recommenders._club_numba import delete_edges, scores_for, width_at
 
         i, scores = self._places.of(user), np.empty(len(context))
-        width = self.width * np.sqrt(np.log(self.n_decisions + 2)) if self.log_bonus else self.width
+        width = width_at(self.n_decisions + 1, float(self.width), self.log_bonus)
         arrays = self._graph, self._users, self._components, self.one_hop
         scores_for(i, *arrays, self.ridge, width, np.ascontiguousarray(context, np.float64), scores)
         decision = Decision.best(scores, context, rng.random())

@@ -1,4 +1,4 @@
-"""SCLUB, clusters as sets that split and merge (Li, Chen, Li & Leung 2019, IJCAI, arXiv:1902.09162, Algorithms 1-4).
+"""SCLUB, clusters as sets that split and merge (Li, Chen, Li & Leung 2019, IJCAI, arXiv:1902.09162, Algorithm 1).
 
 All users begin in one cluster.  Phase s = 1, 2, ... has 2^s rounds; at its start every cluster's estimate is written
 down (~theta^j, ~T^j) and every user is unchecked.  In round tau user i of cluster j is served and
@@ -12,9 +12,9 @@ down (~theta^j, ~T^j) and every user is unchecked.  In round tau user i of clust
            and |T^j / |j| - T^k / |k|| / tau < frequency F(tau);  the first such pair, until there is none
     F(T) = sqrt((1 + ln(1 + T)) / (1 + T))
 
-The publication leaves open what a new cluster's ~theta is until the next phase (here: the user's own estimate) and in
-which order pairs are merged (here: by number; a new cluster has the lowest free one).  Split, check and merge wait for
-the next decision, and follow the order of places, so rewards may come in any order.
+Our choices: a new cluster's ~theta is the user's own estimate until the next phase; it has the lowest number that is
+free, and pairs are merged by number.  Split, check and merge wait for the next decision and follow the order of places,
+so rewards may come in any order.
 
 A decision costs O(K d^2 + d^3), a reward O(d^3 + clusters d + users).
 """
