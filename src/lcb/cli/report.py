@@ -29,11 +29,11 @@ def report(
       lcb report --figures figures --data goodbooks --like 5 --out report.html
     """
     from lcb.experiments import FIGURES
-    from lcb.experiments.real_data import Data
+    from lcb.experiments.real_data import Data, tuned_in
     from lcb.experiments.report import Section, page
     from lcb.experiments.reproduce import reproduce
     from lcb.progress import bar
-    from lcb.storage.files import write_whole
+    from lcb.storage.files import read_json, write_whole
 
     if out.suffix not in (".html", ".htm"):
         raise InputError(f"--out {out}; name it .html")
@@ -46,7 +46,10 @@ def report(
             command = f"lcb reproduce {name}"
             with bar() as progress:
                 if name.startswith("fig-3"):
-                    log = Data(str(data), "labels" if like is not None else "choices", like)
+                    before = [figures / f"fig-3{letter}.json" for letter in "abc"]
+                    told = next((file for file in before if file.exists()), None)
+                    tuned = None if told is None else tuned_in(read_json(told), str(told))
+                    log = Data(str(data), "labels" if like is not None else "choices", like, tuned=tuned)
                     words = f" --data {data}" + (f" --like {like:g}" if like is not None else " --reading choices")
                     reproduce(name, experiment, figures, command + words, progress, data=log)
                 else:
