@@ -177,7 +177,7 @@ def test_phase_1_may_be_empty_but_not_less(name):
 
 @pytest.mark.parametrize("gap", [0.0, -0.5, math.nan])
 def test_a_gap_must_be_above_0(gap):
-    with pytest.raises(InputError, match=r"gap=.*; it must be above 0"):
+    with pytest.raises(InputError, match=r"gap=.*; it must be at least 1e-09"):
         replace(SIZES, gap=gap)
 
 

@@ -58,6 +58,8 @@ class Decision:
     def uniform(cls, context: Floats, uniform: float) -> Decision:
         """Any arm, all alike."""
         n_arms = len(context)
+        if not n_arms:
+            raise InputError("the context has no arms; give at least 1")
         arm = int(uniform * n_arms)
         return cls(arm, 1 / n_arms, context[arm], np.full(n_arms, 1 / n_arms), at_random=True)
 
@@ -87,6 +89,13 @@ def check_reward(reward: float) -> None:
     """Refuse a reward that would spoil a state for good."""
     if not -LARGEST <= reward <= LARGEST:
         raise InputError(f"reward is {reward}; it must be a finite number of at most {LARGEST:g} in size")
+
+
+def check_context(context: Floats, n_features: int) -> None:
+    """Refuse what is not arms by features, (K, d) with at least one arm."""
+    if context.ndim != 2 or not len(context) or context.shape[1] != n_features:
+        came = f"{len(context)} arms of {context.shape[1]} features" if context.ndim == 2 else f"shape {context.shape}"
+        raise InputError(f"the context has {came}; give at least 1 arm, each of {n_features} features")
 
 
 def check_rows(

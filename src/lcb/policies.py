@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lcb.errors import InputError
-from lcb.events import Floats
+from lcb.events import Floats, check_context
 from lcb.models import LatentModels
 
 
@@ -96,6 +96,7 @@ class ClassPolicies:
         return self.models.n_classes
 
     def __call__(self, context: Floats) -> Floats:
+        check_context(context, self.models.n_features)
         return self.policy(self.models.beta @ context.T)
 
 

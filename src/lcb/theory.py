@@ -34,6 +34,9 @@ _LETTERS = {
 }  # fmt: skip
 
 
+_SMALLEST_GAP, _LARGEST = 1e-9, 1e30
+
+
 @dataclass(frozen=True)
 class Sizes:
     """The sizes of a problem.  Steps are totals: phase 2 of U users of T_u steps each has T = U T_u.
@@ -58,12 +61,16 @@ class Sizes:
         for name, letter in _LETTERS.items():
             value = getattr(self, name)
             least = 0 if letter in "JS" else 1
+            if name not in ("gap", "n_contexts") and value > _LARGEST and not math.isinf(value):
+                raise InputError(f"{name} ({letter}) is above {_LARGEST:g}; give a smaller size")
             if name != "gap" and not value >= least:
                 raise InputError(f"{name}={value} ({letter}); it must be at least {least}")
             if math.isinf(value) and name not in ("gap", "n_contexts"):
                 raise InputError(f"{name}={value} ({letter}); only the gap and the number of contexts can be infinite")
-        if not self.gap > 0:
-            raise InputError(f"gap={self.gap}; it must be above 0, as the smallest distance between two classes is")
+        if not self.gap >= _SMALLEST_GAP:
+            raise InputError(
+                f"gap={self.gap}, the smallest distance between two classes; it must be at least {_SMALLEST_GAP:g}"
+            )
         for users, steps in (("n_users", "n_steps"), ("n_warmup_users", "n_warmup_steps")):
             most = getattr(self, users) * self.longest
             if getattr(self, steps) > most:

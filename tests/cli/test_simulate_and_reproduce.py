@@ -168,3 +168,37 @@ def test_progress_names_files_whatever_their_names_are(monkeypatch, capsys, term
     with progress.bar() as report:
         report("reading [/x].csv", 1, None)
     assert "[/x].csv" in capsys.readouterr().err
+
+
+def test_a_bandit_that_is_uniform_by_its_theory_says_so(lcb):
+    words = ["--algorithms", "lcb-exp4p-theory,random", "--users", 4, "--runs", 1, "--workers", 1]
+    assert "lcb-exp4p-theory: " in lcb("simulate", *words).out
+    rows = json.loads(lcb("simulate", *words, "--json", "-").out)["results"]
+    assert "uniform" in rows[0]["note"]
+    assert rows[1]["note"] is None
+
+
+def test_arms_without_features_have_a_world_of_their_own(lcb, tmp_path):
+    (tmp_path / "means.csv").write_text("0.9,0.1,0.5\n0.2,0.8,0.5\n")
+    words = ["--models", "means.csv", "--users", 30, "--steps", 8, "--runs", 1, "--workers", 1, "--json", "-"]
+    names = "ucb-individual,maillard-mannor,umucb,tucb,factorised"
+    outcome = lcb("simulate", "--fixed-arms", "--algorithms", names, *words)
+    assert [row["algorithm"] for row in json.loads(outcome.out)["results"]] == names.split(",")
+    refused = lcb("simulate", "--algorithms", "tucb", *words)
+    assert refused.code == 2
+    assert "--fixed-arms" in refused.err
+
+
+def test_no_algorithms_at_all_are_refused(lcb):
+    assert "names none" in lcb("simulate", "--algorithms", "").err
+
+
+def test_all_maps_from_contexts_are_counted_at_the_steps_asked(lcb):
+    assert "20^20" in lcb("simulate", "--algorithms", "exp4p-enum", "--users", 5, "--runs", 1, "--workers", 1).err
+
+
+@pytest.mark.parametrize("words", [["--gap", "1e-200"], ["--users", "9" * 180], ["--features", "²"]])
+def test_sizes_beyond_reason_are_refused_in_one_line(lcb, words):
+    outcome = lcb("reproduce", "table-1", *words)
+    assert outcome.code == 2
+    assert len(outcome.err.strip().splitlines()) == 1

@@ -261,3 +261,30 @@ def test_a_context_that_is_no_numbers_is_refused(name, rng):
     context[2, 1] = np.nan
     with pytest.raises(InputError, match="NaN"):
         bandit.choose(bandit.start(), context, rng)
+
+
+@pytest.mark.parametrize("shape", [(0, D), (3, D + 1), (3, D - 1), (D,)])
+def test_a_context_without_arms_or_of_other_features_is_refused(bandit, shape, rng):
+    if isinstance(bandit, Uniform) and shape[0]:
+        assert bandit.choose(bandit.start(), np.ones(shape), rng).arm < shape[0]
+        return
+    with pytest.raises(InputError, match="arm"):
+        bandit.choose(bandit.start(), np.ones(shape), rng)
+
+
+def test_a_state_handed_out_is_ones_own(bandit, rng):
+    before = bandit.start().copy()
+    mine = bandit.start()
+    mine += 1
+    np.testing.assert_array_equal(bandit.start(), before)
+
+
+@pytest.mark.parametrize("name", [name for name in LEARNING if hasattr(BANDITS[name], "serve")])
+def test_many_users_with_a_number_that_is_none_are_refused(name, rng):
+    bandit, x, rewards = BANDITS[name], contexts(rng, 4).reshape(2, 2, 6, D), rng.random((2, 2, 6))
+    states = np.tile(bandit.start(), (2, 1))
+    for spoilt_x, spoilt_rewards in ((np.nan, 0.5), (0.5, np.nan)):
+        other_x, other_rewards = x.copy(), rewards.copy()
+        other_x[1, 1, 2, 0], other_rewards[1, 1, 2] = spoilt_x, spoilt_rewards
+        with pytest.raises(InputError):
+            serve(bandit, states, other_x, other_rewards, rng)

@@ -26,7 +26,7 @@ def check_settings(
 ) -> None:
     """Refuse settings out of range; `share` is the bandit's own parameter, under its name."""
     check_set(policies, reward_range)
-    if horizon is not None and horizon < 1:
+    if horizon is not None and not (isinstance(horizon, int | np.integer) and horizon >= 1):
         raise InputError(f"horizon={horizon}; it is a number of decisions, at least 1, or None when nobody knows it")
     if eta is not None and not (math.isfinite(eta) and eta > 0):
         raise InputError(f"eta={eta:g}; it must be a positive number, or None for the theory's own")

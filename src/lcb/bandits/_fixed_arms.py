@@ -19,6 +19,8 @@ def items_of(context: Floats, n_items: int) -> Index:
     >>> items_of(np.eye(3)[[2, 0]], 3)
     array([2, 0])
     """
+    if not len(context):
+        raise InputError("the context has no arms; give at least 1")
     if context.shape[1] != n_items:
         raise InputError(f"the context has {context.shape[1]} features, there are {n_items} arms; give one-hot rows")
     if np.count_nonzero(context) != len(context) or not (context.max(axis=1) == 1).all():

@@ -78,6 +78,8 @@ def serve(
     compiled = getattr(bandit, "serve", None)
     if compiled is None:
         return serve_step_by_step(bandit, states, contexts, rewards, rng, n_uniform)
+    if not (np.isfinite(contexts).all() and np.isfinite(rewards).all()):
+        raise InputError("the contexts or rewards hold a NaN or an infinity; give finite features and rewards")
     states = states.copy()
     arms: Arms = compiled(states, contexts, rewards, rng.random(contexts.shape[:2]), n_uniform)
     return states, arms

@@ -22,7 +22,7 @@ import numpy as np
 from lcb.bandits import _ridge
 from lcb.bandits.bandit import Arms
 from lcb.errors import InputError
-from lcb.events import Decision, Floats
+from lcb.events import Decision, Floats, check_context
 from lcb.stats import UserStats
 
 
@@ -70,6 +70,7 @@ class CoarseFineUCB:
         return np.linalg.solve(matrix[:, :-1], matrix[:, -1] + self.ridge * self.subspace @ self.coarse(state))
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        check_context(context, self.subspace.shape[0])
         matrix = self._matrix(state)
         moment = matrix[:, -1]
         inverse = _ridge.inverse_factor(matrix[:, :-1])

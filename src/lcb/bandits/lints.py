@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from lcb.bandits import _ridge
 from lcb.bandits.bandit import Arms
 from lcb.errors import InputError
-from lcb.events import Decision, Floats
+from lcb.events import Decision, Floats, check_context
 from lcb.stats import UserStats
 
 _WORD = 64  # points are counted 64 at a time
@@ -84,6 +84,7 @@ class LinTS:
         return self.scale**2 * np.linalg.inv(self._matrix(state)[:, :-1])
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        check_context(context, self.n_features)
         arms = context @ self._shape(state)
         scores = arms @ _points(self.n_features, self.n_points)  # theta_i . x_a, (K, n_points)
         best = scores.max(axis=0)

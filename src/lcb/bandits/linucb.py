@@ -18,7 +18,7 @@ import numpy as np
 
 from lcb.bandits.bandit import Arms
 from lcb.errors import InputError
-from lcb.events import Decision, Floats, check_reward
+from lcb.events import Decision, Floats, check_context, check_reward
 from lcb.stats import UserStats
 
 
@@ -65,6 +65,7 @@ class LinUCB:
         return self._matrix(state)[:, :-1]
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        check_context(context, self.n_features)
         products = context @ state.reshape(self.n_features, -1)
         scores = np.vecdot(products[:, :-1], context)
         np.sqrt(scores, scores)

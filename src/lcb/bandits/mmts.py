@@ -26,7 +26,7 @@ import numpy as np
 
 from lcb.bandits.bandit import Arms
 from lcb.errors import InputError
-from lcb.events import Decision, Floats, check_reward
+from lcb.events import Decision, Floats, check_context, check_reward
 from lcb.models import LatentModels
 from lcb.stats import n_packed, upper
 
@@ -74,6 +74,7 @@ class MMTS:
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
         from lcb.bandits._mmts_numba import choose_mmts
 
+        check_context(context, self.models.n_features)
         if not np.isfinite(context.sum()):
             raise InputError("the context holds a NaN or an infinity: no arm is best; give finite features")
         distribution = np.zeros(len(context))

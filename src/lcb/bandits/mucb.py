@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from lcb.bandits.bandit import Arms
 from lcb.errors import InputError
-from lcb.events import Decision, Floats, check_reward
+from lcb.events import Decision, Floats, check_context, check_reward
 from lcb.models import LatentModels
 
 
@@ -72,6 +72,7 @@ class MUCB:
         return np.asarray(excess <= max(0.0, excess.min()))
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        check_context(context, self.models.n_features)
         consistent, promised = self.consistent(state), self.models.beta @ context.T
         promised[~consistent] = -np.inf
         best = promised.max(axis=0)

@@ -16,7 +16,7 @@ import numpy as np
 
 from lcb.bandits.bandit import Arms
 from lcb.errors import InputError
-from lcb.events import Decision, Floats, check_reward, rescaled
+from lcb.events import Decision, Floats, check_context, check_reward, rescaled
 from lcb.models import LatentModels
 
 
@@ -38,13 +38,14 @@ class PosteriorMean:
             raise InputError(f"uniform={self.uniform}; the uniform share must lie in [0, 1]")
 
     def start(self) -> Floats:
-        return self.models.log_pi
+        return self.models.log_pi.copy()
 
     def weights(self, state: Floats) -> Floats:
         """The probability of each class, (N,)."""
         return np.exp(state)
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        check_context(context, self.models.n_features)
         scores = context @ (np.exp(state) @ self.models.beta)
         uniform = rng.random()
         decision = Decision.best(scores, context, rescaled(uniform, self.uniform))

@@ -21,7 +21,7 @@ import numpy as np
 
 from lcb.bandits.bandit import Arms, drawn
 from lcb.errors import InputError
-from lcb.events import Decision, Floats, check_reward, rescaled
+from lcb.events import Decision, Floats, check_context, check_reward, rescaled
 from lcb.models import LatentModels, squashed
 from lcb.policies import Greedy, Policy, Softmax
 
@@ -58,13 +58,14 @@ class GeneralizedThompson:
             raise InputError(f"eta={self.eta}; it must be a positive number")
 
     def start(self) -> Floats:
-        return self.models.log_pi
+        return self.models.log_pi.copy()
 
     def weights(self, state: Floats) -> Floats:
         """The probability of each class, (N,)."""
         return np.exp(state)
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        check_context(context, self.models.n_features)
         weights, uniform = np.exp(state), rng.random()
         policies = self.policy(self.models.beta @ context.T)
         h, rest = drawn(weights, rescaled(uniform, self.gamma) if self.gamma else uniform)

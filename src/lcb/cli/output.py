@@ -84,6 +84,8 @@ def algorithm_names(text: str | None, otherwise: tuple[str, ...]) -> tuple[str, 
     """`a,b,c` as names of algorithms, `all` as all that need nothing special."""
     from lcb.evaluate.algorithms import ALGORITHMS
 
+    if text == "":
+        raise InputError("--algorithms names none; give a,b,c, or all, or leave it out")
     if text == "all":
         return tuple(name for name, algorithm in ALGORITHMS.items() if not algorithm.needs)
     return split_names(text) or otherwise

@@ -172,7 +172,7 @@ def _table_sizes(given: dict[str, Any]) -> Sizes:
     if warmup_users >= users:
         raise InputError(f"--warmup-users {warmup_users} of --users {users}; leave at least 1 for phase 2")
     features = str(given.get("features", paper.n_features))
-    if not features.isdigit() or int(features) < 1:
+    if not features.isdecimal() or int(features) < 1:
         raise InputError(f"--features {features}; for table-1 it is a number of features, 1 or more")
     return Sizes.of_equal_users(
         n_users=users - warmup_users,

@@ -30,6 +30,10 @@ def simulate(
     users: Annotated[int, typer.Option(min=1, help="Users, one after another.")] = 1000,
     steps: Annotated[int, typer.Option(min=1, help="Steps per user, the paper's T_u.")] = 20,
     arms: Annotated[int, typer.Option(min=1, help="Arms per step, the paper's K.")] = 20,
+    fixed_arms: Annotated[
+        bool,
+        typer.Option("--fixed-arms", help="Arms without features, the same at every step, one per weight."),
+    ] = False,
     noise: Annotated[
         float | None, typer.Option(help="Standard deviation of rewards; 0.1, or the folder's own.")
     ] = None,
@@ -49,6 +53,7 @@ def simulate(
       lcb simulate --algorithms lcb,lcb-gt,linucb-population --runs 4
     """
     from lcb.evaluate.algorithms import PAPERS, settings_in
+    from lcb.evaluate.fixed_arms import FixedArms
     from lcb.evaluate.simulate import simulate as run
     from lcb.evaluate.world import World
     from lcb.progress import bar
@@ -57,7 +62,8 @@ def simulate(
     is_folder = models is not None and models.is_dir()
     check_output("--json", json, files=[settings, None if is_folder else models], folders=[models] * is_folder)
     chosen = {} if settings is None else settings_in(read_json(settings), str(settings))
-    world = World(true_classes(models, noise), n_arms=arms)
+    classes = true_classes(models, noise)
+    world = FixedArms(classes) if fixed_arms else World(classes, n_arms=arms)
     with bar() as progress:
         simulation = run(
             world,
@@ -67,7 +73,11 @@ def simulate(
         )  # fmt: skip
     write_json(json, simulation.to_json())
     if json != "-":
-        console().print(regret_table(simulation))
+        terminal = console()
+        terminal.print(regret_table(simulation))
+        for result in simulation.results:
+            if result.note:
+                terminal.print(f"{result.algorithm}: {result.note}", soft_wrap=True)
 
 
 def true_classes(source: Path | None, noise: float | None) -> LatentModels:

@@ -31,6 +31,10 @@ def tune(
     users: Annotated[int, typer.Option(min=1, help="Users of a run, one after another.")] = 500,
     steps: Annotated[int, typer.Option(min=1, help="Steps per user, the paper's T_u.")] = 20,
     arms: Annotated[int, typer.Option(min=1, help="Arms per step, the paper's K.")] = 20,
+    fixed_arms: Annotated[
+        bool,
+        typer.Option("--fixed-arms", help="Arms without features, the same at every step, one per weight."),
+    ] = False,
     noise: Annotated[
         float | None, typer.Option(help="Standard deviation of rewards; 0.1, or the folder's own.")
     ] = None,
@@ -49,6 +53,7 @@ def tune(
     Example:
       lcb tune --algorithms lcb,linucb-individual --out tuned.json
     """
+    from lcb.evaluate.fixed_arms import FixedArms
     from lcb.evaluate.tune import tune as run
     from lcb.evaluate.world import World
     from lcb.progress import bar
@@ -62,7 +67,8 @@ def tune(
         from lcb import charts
 
         charts.require()
-    world = World(true_classes(models, noise), n_arms=arms)
+    classes = true_classes(models, noise)
+    world = FixedArms(classes) if fixed_arms else World(classes, n_arms=arms)
     with bar() as progress:
         tuning = run(
             world, algorithm_names(algorithms or "all", ()),

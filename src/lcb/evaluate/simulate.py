@@ -47,6 +47,7 @@ class Result:
     settings: Settings
     regret: Floats = field(repr=False)  # (runs, users)
     cpu_seconds: float  # of all runs, without drawing the users
+    note: str | None = None  # what a reader of its numbers must know
 
     @property
     def regret_per_user(self) -> float:
@@ -86,6 +87,7 @@ class Simulation:
                 {
                     "algorithm": result.algorithm,
                     "settings": dict(result.settings),
+                    "note": result.note,
                     "regret_per_user": result.regret_per_user,
                     "se": _number(result.se),
                     "regret_last_quarter": float(result.last_quarter.mean()),
@@ -131,6 +133,7 @@ def simulate(
             {**ALGORITHMS[name].defaults, **own},
             np.array([regret[i] for regret, _, _ in outcomes]),
             float(sum(cpu[i] for _, cpu, _ in outcomes)),
+            ALGORITHMS[name].note_for(tasks[0].task(), own),
         )
         for i, (name, own) in enumerate(contenders)
     ]
@@ -225,8 +228,8 @@ def _warm_up(run: Run) -> None:
     """Compile, or load what was compiled before, so that it is not counted as an algorithm's time."""
     new = {name: settings for name, settings in run.contenders if name not in _warm}
     _warm.update(new)
-    few = replace(run, contenders=tuple(new.items()), n_users=60, n_steps=min(run.n_steps, 3))
-    users = run.world.draw(few.n_users, few.n_steps, np.random.default_rng(0))
+    few = replace(run, contenders=tuple(new.items()), n_users=60)
+    users = run.world.draw(few.n_users, min(run.n_steps, 3), np.random.default_rng(0))
     rewards = users.rewards.clip(*run.world.reward_range)
     for name, recommender in zip(new, _recommenders(few, np.random.default_rng(0).spawn(len(new))), strict=True):
         with _speaking_for(name):

@@ -28,6 +28,7 @@ from lcb import parallel
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS, Settings, algorithms_named
 from lcb.evaluate.algorithms.algorithm import Value
+from lcb.evaluate.fixed_arms import FixedArms
 from lcb.evaluate.simulate import Run, check_sizes, in_short, play
 from lcb.evaluate.world import World
 from lcb.events import Floats
@@ -105,7 +106,7 @@ class Tuning:
 
 
 def tune(
-    world: World,
+    world: World | FixedArms,
     algorithms: Sequence[str],
     *,
     n_users: int = 500,

@@ -70,4 +70,5 @@ def summary(simulation: Simulation) -> list[str]:
     regret = {result.algorithm: result for result in simulation.results}
     wide = max(map(len, regret))
     lines = [f"{name:{wide}} {result.regret_per_user:7.3f} ± {result.se:.3f}" for name, result in regret.items()]
-    return lines + [claim.line() for claim in claims(simulation)]
+    notes = [f"{name}: {result.note}" for name, result in regret.items() if result.note]
+    return lines + notes + [claim.line() for claim in claims(simulation)]

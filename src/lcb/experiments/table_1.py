@@ -127,7 +127,10 @@ def _theorems(sizes: Sizes) -> Sequence[tuple[int, Schedule, Phases, float | Non
 
 
 def _theorem_lines(sizes: Sizes) -> list[str]:
-    lines = [f"{'theorem':28} {'phase 1':>12} {'phase 2':>12}  what it sets"]
+    lines = [
+        f"phases at the J = {sizes.n_warmup_users:,} and S = {sizes.n_warmup_steps:,} above, whatever a theorem sets",
+        f"{'theorem':28} {'phase 1':>12} {'phase 2':>12}  what it sets",
+    ]
     for theorem, plan, phases, margin in _theorems(sizes):
         name = f"Theorem {theorem}, {plan.bandit}"
         sets = f"tau = {plan.n_uniform_steps}, {plan.applied}"

@@ -159,8 +159,7 @@ def claims(outcome: Outcome) -> list[Claim]:
                 Claim(
                     f"{growth.bandit}, {sweep}: slope over the last two sizes", f"at most {bound:.2f}", f"{slope}",
                     low <= bound + 0.02,
-                    "A bound allows any constant: regret is linear until the bandit has learned, which at these sizes "
-                    "it is still doing; over all sizes the slope is falling.",
+                    "A bound allows any constant: regret is linear until a bandit has learned, and these learn slowly.",
                 )
             )  # fmt: skip
     return found

@@ -71,7 +71,7 @@ class Algorithm:
 
     def made_for(self, task: Task, rng: np.random.Generator, settings: Settings) -> Recommender:
         if self.needs == NO_FEATURES and not task.fixed_arms:
-            raise InputError(f"{self.name} needs arms without features, the same at every step; run it in `FixedArms`")
+            raise InputError(f"{self.name} needs arms without features, the same at every step; say --fixed-arms")
         return self.build(task, rng, **{**self.defaults, **settings})
 
     def note_for(self, task: Task, settings: Settings) -> str | None:
