@@ -96,11 +96,16 @@ class FeatureMap:
 
 
 def fit_features(
-    spec: str, categories: Sequence[str], vectors: ArrayLike, weights: ArrayLike | None = None
+    spec: str,
+    categories: Sequence[str],
+    vectors: ArrayLike,
+    weights: ArrayLike | None = None,
+    ball: ArrayLike | None = None,
 ) -> FeatureMap:
     """Fit a map on the vectors (n, C) of what past users met; the categories' own features fill the unit ball.
 
-    `weights` (n,) say how often each vector was met, once each when not given.
+    `weights` (n,) say how often each vector was met, once each when not given.  `ball` (m, C) are vectors that lie in
+    the ball in place of the categories.
 
     >>> vectors = [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 1]]
     >>> fit_features("one-hot", ["arts", "law", "film"], vectors).arms
@@ -128,7 +133,8 @@ def fit_features(
             raise InputError(f"features {spec} from {w.sum():g} vectors; the main directions need at least 2")
         mean = w @ v / w.sum()
         directions = _main_directions(((v - mean) * w[:, None]).T @ (v - mean), k)
-    longest = float(np.linalg.norm((np.eye(n) - mean) @ directions, axis=1).max())
+    inside = np.eye(n) if ball is None else np.asarray(ball, np.float64)
+    longest = float(np.linalg.norm((inside - mean) @ directions, axis=1).max())
     return FeatureMap(spec, tuple(categories), mean, directions, 1 / max(longest, 1e-300), constant)
 
 

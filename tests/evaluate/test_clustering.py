@@ -7,7 +7,7 @@ import pytest
 
 from conftest import stats_of
 from lcb.clicks import EventLog
-from lcb.evaluate.algorithms import ALGORITHMS, Task
+from lcb.evaluate.algorithms import ALGORITHMS, Task, clustering
 from lcb.evaluate.simulate import simulate
 from lcb.evaluate.world import World, paper_classes
 
@@ -34,3 +34,12 @@ def test_the_graph_of_a_simulation_is_drawn_from_its_seed():
         for _ in range(2)
     )
     np.testing.assert_array_equal(first.regret, again.regret)
+
+
+def test_a_graph_of_too_many_users_is_sparse(monkeypatch):
+    graphs = []
+    monkeypatch.setattr(clustering, "MOST_COMPLETE", 10)
+    monkeypatch.setattr(clustering, "Club", lambda *sizes, **settings: graphs.append(settings.get("graph", "complete")))
+    for n_users in (10, 11):
+        ALGORITHMS["club"].made_for(replace(TASK, n_users=n_users), np.random.default_rng(0), {})
+    assert graphs == ["complete", "sparse"]

@@ -154,3 +154,27 @@ def test_tuning_looks_at_training_users_alone():
     assert settings[0] == settings[1]
     assert settings[0]["random"] == {}
     assert set(settings[0]["linucb-individual"]) == {"width", "ridge"}
+
+
+def test_a_user_tested_twice_is_one_user():
+    values = np.random.default_rng(0).standard_normal((30, 50))
+    assert larger_error(values, 200) > 2 * larger_error(values)
+    source = source_of(clicks(), "queue", "labels")
+    evaluation = evaluate_log(source, ["random"], PLAN, n_seeds=9, n_workers=1)
+    assert evaluation.outcomes[0].n_users <= 180 < 9 * 60
+
+
+def test_where_nothing_is_ever_liked_no_percentage_is_given():
+    log = clicks()
+    reward = np.zeros(len(log.reward))
+    reward[0] = 1.0
+    rare = make_log(log.user, log.item, [[0], [1], [2], [3]], 4, reward=reward)
+    with pytest.raises(InputError, match="above 0"):
+        evaluate_log(source_of(rare, "queue", "labels"), ["random"], PLAN, n_seeds=1, n_workers=1).to_json()
+
+
+def test_items_of_several_categories_stay_in_the_unit_ball():
+    log = make_log([0, 0, 1], [0, 1, 2], [[0], [0, 1], [0, 1, 2]], 3, reward=[1, 0, 1], propensity=[0.3] * 3)
+    for spec in ("one-hot", "one-hot+1", "pca:2", "pca:2+1"):
+        _, x = source_of(log, "ips", "labels").features(spec, np.array([0, 1]))
+        assert np.linalg.norm(x, axis=1).max() == pytest.approx(1)

@@ -71,7 +71,7 @@ def test_more_classes_than_one_help(data):
 
 def test_users_who_come_one_after_another_meet_learned_classes_after_the_first_block(data):
     result = fig_3c.run(data, n_runs=2)
-    assert {name: rate.shape for name, rate in result.rates.items()} == dict.fromkeys(NAMES, (2, 3 * (200 // 3)))
+    assert {name: rate.shape for name, rate in result.rates.items()} == dict.fromkeys(NAMES, (2, 150))
     by_name = {outcome.algorithm: outcome for outcome in result.outcomes(slice(1, 3))}
     assert set(by_name) == set(NAMES)
 
@@ -97,3 +97,23 @@ def test_the_page_carries_its_pictures_and_says_what_is_missing(tmp_path):
     (tmp_path / "fig-1.json").write_text("{}")
     with pytest.raises(InputError, match="run it again"):
         Section.read(tmp_path, "fig-1")
+
+
+def test_users_who_come_are_not_those_tuned_on(data, monkeypatch):
+    tuned_on, came = [], []
+    tune, play = fig_3c.tuned_settings, fig_3c._play
+
+    def watched_tune(data, source, algorithms, plan, seeds, progress):
+        tuned_on.extend(fig_3c.split_users(source, plan, seed).train for seed in seeds)
+        return tune(data, source, algorithms, plan, seeds, progress)
+
+    def watched_play(run):
+        came.append(run.order)
+        return play(run)
+
+    monkeypatch.setattr(fig_3c, "tuned_settings", watched_tune)
+    monkeypatch.setattr(fig_3c, "_play", watched_play)
+    monkeypatch.setattr(fig_3c.parallel, "processes", lambda work, tasks, *rest: [work(task) for task in tasks])
+    fig_3c.run(data, n_runs=1)
+    assert len(tuned_on[0]) == 50
+    assert not set(tuned_on[0]) & {int(user) for order in came for user in order}

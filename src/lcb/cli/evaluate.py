@@ -110,13 +110,13 @@ def evaluate(
 
 
 def _in_a_sentence(evaluation: Evaluation) -> str:
-    """The best of those asked for, against one model for everybody."""
+    """The first of those asked for, against one model for everybody."""
     from lcb.evaluate.offline import POPULATION
 
     rows = [row for row in evaluation.to_json()["results"] if row["algorithm"] != POPULATION]
     if not rows:
         return "name another algorithm beside linucb-population to compare it with"
-    best = max(rows, key=lambda row: row["vs_population_percent"])
+    best = rows[0]
     gain, half = best["vs_population_percent"], 1.96 * best["vs_se"]
     more = "more" if gain >= 0 else "fewer"
     low, high = sorted((abs(gain) - half, abs(gain) + half))

@@ -46,11 +46,11 @@ def report(
             command = f"lcb reproduce {name}"
             with bar() as progress:
                 if name.startswith("fig-3"):
-                    before = [figures / f"fig-3{letter}.json" for letter in "abc"]
+                    before = [figures / f"fig-3{letter}.json" for letter in "ab"]
                     told = next((file for file in before if file.exists()), None)
-                    tuned = None if told is None else tuned_in(read_json(told), str(told))
-                    log = Data(str(data), "labels" if like is not None else "choices", like, tuned=tuned)
-                    words = f" --data {data}" + (f" --like {like:g}" if like is not None else " --reading choices")
+                    tuned = None if told is None or name == "fig-3c" else tuned_in(read_json(told), str(told))
+                    log = Data(str(data), like=like, tuned=tuned)
+                    words = f" --data {data}" + (f" --like {like:g}" if like is not None else "")
                     reproduce(name, experiment, figures, command + words, progress, data=log)
                 else:
                     reproduce(name, experiment, figures, f"{command} --runs {runs}", progress, n_runs=runs)

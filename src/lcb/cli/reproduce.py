@@ -158,7 +158,7 @@ def _data(figure: Figure, given: dict[str, Any]) -> Data:
     tuned = None
     if "settings" in given:
         tuned = tuned_in(read_json(given["settings"]), str(given["settings"]))
-    reading: Reading = given["reading"].value if "reading" in given else "labels"
+    reading: Reading | None = given["reading"].value if "reading" in given else None
     return Data(str(given["data"]), reading, given.get("like"), given.get("features", "one-hot"), tuned)
 
 

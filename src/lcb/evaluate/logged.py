@@ -16,7 +16,7 @@ from lcb.events import Floats
 from lcb.stats import Index
 from lcb.storage.logs import Log
 
-MOST_ITEMS = 2000  # on offer at every event
+MOST_ITEMS = 10_000  # on offer at every event
 
 
 @dataclass(frozen=True, eq=False)

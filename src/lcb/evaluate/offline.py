@@ -79,7 +79,7 @@ class Outcome:
     training_seconds: float  # CPU, mean over seeds
     serving_seconds: float
     megabytes: float  # peak over seeds
-    note: str = ""
+    n_users: int = 0  # different test users over all seeds; 0 when each seed has its own
 
     @property
     def relative_ctr(self) -> float:
@@ -88,22 +88,31 @@ class Outcome:
     @property
     def se(self) -> float:
         """Of `relative_ctr`: over users or over seeds, the larger."""
-        return larger_error(self.rate / self.logged_rate[:, None])
+        return larger_error(self.rate / self.logged_rate[:, None], self.n_users)
 
     def gain_over(self, other: Outcome) -> tuple[float, float]:
         """Percent more than `other` on the same users, and its paired standard error (users or seeds, the larger)."""
         base = float(np.nanmean(other.rate))
+        if not base > 0:
+            raise InputError(
+                f"{other.algorithm} got a mean reward of {base:g} from the test users, and a gain in percent needs one "
+                "above 0; test more users or steps, or scale the rewards so that none is negative"
+            )
         gain = 100 * (float(np.nanmean(self.rate)) / base - 1)
         if np.isfinite(self.rate).all() and np.isfinite(other.rate).all():
-            return gain, larger_error(100 * (self.rate - other.rate) / base)
-        own, others = (larger_error(100 * outcome.rate / base) for outcome in (self, other))  # some users say nothing
+            return gain, larger_error(100 * (self.rate - other.rate) / base, self.n_users)
+        own, others = (larger_error(100 * outcome.rate / base, self.n_users) for outcome in (self, other))
         return gain, float(np.hypot(own, others))
 
 
-def larger_error(values: Floats) -> float:
-    """The standard error of the mean of (seeds, users): over users, or over seeds where that is larger."""
+def larger_error(values: Floats, n_different: int = 0) -> float:
+    """The standard error of the mean of (seeds, users): over users, or over seeds where that is larger.
+
+    The same user in the tests of several seeds is one user: `n_different` of them are there, all when 0.
+    """
     n_seeds, n_users = values.shape
-    over_users = np.sqrt(np.nanmean(np.nanvar(values, axis=1, ddof=1)) / (n_users * n_seeds)) if n_users > 1 else np.nan
+    n = n_different or n_users * n_seeds
+    over_users = np.sqrt(np.nanmean(np.nanvar(values, axis=1, ddof=1)) / n) if n_users > 1 else np.nan
     over_seeds = np.nanmean(values, axis=1).std(ddof=1) / np.sqrt(n_seeds) if n_seeds > 1 else 0.0
     return float(max(over_users, over_seeds))
 
@@ -131,7 +140,7 @@ class Evaluation:
                     "training_seconds": outcome.training_seconds,
                     "serving_seconds": outcome.serving_seconds,
                     "megabytes": outcome.megabytes,
-                    "note": outcome.note,
+                    "silent_users": int(np.isnan(outcome.rate).sum()),
                 }
             )
         return {"settings": self.settings, "results": rows}
@@ -163,9 +172,12 @@ def evaluate_log(
         for i in range(n_seeds)
         for name in names
     ]
+    logged = np.array([source.logged_rate(split.test, plan.n_steps) for split in splits])
+    if not (logged > 0).all():
+        raise InputError("the test users' mean reward in the data is not above 0; relative CTR needs one that is")
     progress("algorithms and seeds", 0, len(runs))
     done = parallel.processes(play, runs, n_workers, lambda n: progress("algorithms and seeds", n, len(runs)))
-    logged = np.array([source.logged_rate(split.test, plan.n_steps) for split in splits])
+    n_different = len(np.unique(np.concatenate([split.test for split in splits])))
     outcomes = []
     for j, name in enumerate(names):
         own = done[j :: len(names)]
@@ -175,13 +187,14 @@ def evaluate_log(
                 np.array([result.rate for result in own]), logged,
                 float(np.mean([result.training_seconds for result in own])),
                 float(np.mean([result.serving_seconds for result in own])),
-                max(result.megabytes for result in own),
+                max(result.megabytes for result in own), n_different,
             )
         )  # fmt: skip
     about = {
         "train_users": len(splits[0].train), "test_users": len(splits[0].test), "steps": plan.n_steps,
         "classes": plan.n_classes, "features": plan.features, "train_on": plan.train_on, "seeds": n_seeds,
-        "seed": seed, "method": source.method, "arms": source.n_arms, "logged_rate": float(logged.mean()),
+        "seed": seed, "tuned": settings is not None, "method": source.method, "arms": source.n_arms,
+        "logged_rate": float(logged.mean()),
     }  # fmt: skip
     return Evaluation(about, outcomes)
 

@@ -147,7 +147,7 @@ class Events:
 
     def features(self, spec: str, users: Index) -> tuple[FeatureMap, Floats]:
         n = np.bincount(self.logged.of_users(users).arm, minlength=self.n_arms)
-        features = fit_features(spec, self.logged.names, self.logged.vectors, n)
+        features = fit_features(spec, self.logged.names, self.logged.vectors, n, ball=self.logged.vectors)
         return features, features(self.logged.vectors)
 
     def history(

@@ -12,7 +12,7 @@ from typing import Any
 
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import Settings, checked_settings
-from lcb.evaluate.labels import Reading
+from lcb.evaluate.labels import Reading, natural_reading
 from lcb.evaluate.offline import Outcome, Plan, evaluate_log
 from lcb.evaluate.sources import Source, source_of
 from lcb.evaluate.tune_log import tune_seeds
@@ -29,13 +29,14 @@ class Data:
     """A log and how it is read."""
 
     path: str
-    reading: Reading = "labels"
+    reading: Reading | None = None  # labels where the log has them, else choices
     like: float | None = None
     features: str = "one-hot"
     tuned: Mapping[int, Mapping[str, Settings]] | None = None  # by seed, found before on the same log
 
     def open(self, progress: Progress = silent) -> Source:
-        return source_of(open_log(self.path, progress=progress), "queue", self.reading, self.like)
+        log = open_log(self.path, progress=progress)
+        return source_of(log, "queue", self.reading or natural_reading(log, self.like), self.like)
 
     @property
     def words(self) -> dict[str, Any]:
