@@ -58,7 +58,7 @@ def test_knowing_the_classes_beats_starting_from_scratch():
 
 @pytest.mark.parametrize("name", HERE_ONLY)
 def test_arms_with_features_are_refused(name):
-    with pytest.raises(InputError, match=f"{name} needs arms without features.*FixedArms"):
+    with pytest.raises(InputError, match=f"{name} needs arms without features.*--fixed-arms"):
         simulate(World(paper_classes(), n_arms=10), [name], n_users=3, n_steps=2, n_runs=1, n_workers=1)
 
 

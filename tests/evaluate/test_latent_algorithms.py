@@ -34,14 +34,14 @@ def served(recommender, n_users=70, seed=1) -> Latent:
     return recommender
 
 
-def test_every_learner_brings_algorithm_1_below_one_linucb_for_all_but_the_published_spectral():
+def test_every_learner_brings_algorithm_1_below_one_linucb_for_all_and_the_published_spectral_is_the_worst():
     names = ["lcb", "lcb-gibbs", "lcb-blocked", "lcb-spectral-grouped", "lcb-spectral", "linucb-population"]
     found = simulate(World(paper_classes()), names, n_users=300, n_runs=2, n_workers=1)
     late = {result.algorithm: result.last_quarter.mean() for result in found.results}
     for name in ("lcb-gibbs", "lcb-blocked"):
         assert late[name] < 1.15 * late["lcb"]
     assert 1.2 * late["lcb"] < late["lcb-spectral-grouped"] < 0.6 * late["linucb-population"]
-    assert late["lcb-spectral"] > late["linucb-population"]
+    assert late["lcb-spectral"] > 2 * late["lcb-spectral-grouped"]
 
 
 @pytest.mark.parametrize("name", ["lcb-gibbs", "lcb-blocked", "lcb-spectral", "lcb-spectral-grouped"])
