@@ -101,7 +101,8 @@ def evaluate(
             source, names, plan, settings=settings, n_seeds=seeds, seed=seed, n_workers=workers, progress=progress
         )
     about = {"path": str(path), "reading": chosen, "like": like, **evaluation.settings}
-    write_json(json, {**evaluation.to_json(), "settings": about})
+    by_seed = {} if settings is None else {"settings_by_seed": settings}
+    write_json(json, {**evaluation.to_json(), "settings": {**about, **by_seed}})
     if json != "-":
         for note in log.notes:
             typer.echo(note)

@@ -45,4 +45,7 @@ def _settings(result: dict[str, Any]) -> dict[str, Any]:
     """The plain ones."""
     first = result["steps"][0] if result.get("steps") else result
     found = first.get("settings") or first.get("sizes") or {}
-    return {name: value for name, value in found.items() if isinstance(value, str | int | float | bool)}
+    plain = {name: value for name, value in found.items() if isinstance(value, str | int | float | bool)}
+    if result.get("steps"):
+        plain["steps"] = ", ".join(str(one["settings"]["steps"]) for one in result["steps"])
+    return plain
