@@ -18,11 +18,13 @@ from lcb.experiments.real_data import (
     N_CLASSES,
     N_STEPS,
     Data,
+    curves,
     evaluate,
     gain,
     in_words,
     rows,
     sizes,
+    table,
     tuned_settings,
 )
 from lcb.progress import Progress, silent
@@ -51,13 +53,8 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
 
 
 def draw(result: Result) -> Any:
-    at = list(result.outcomes)
-    curves = []
-    for several in zip(*result.outcomes.values(), strict=True):
-        means, errors = [one.relative_ctr for one in several], [one.se for one in several]
-        curves.append(charts.Curve(several[0].algorithm, at, means, errors))
     title = f"Relative CTR of {result.n_test:,} new users by number of training users"
-    return charts.relative_ctr(curves, "users trained on", title)
+    return charts.relative_ctr(curves(list(result.outcomes), result.outcomes.values()), "users trained on", title)
 
 
 def to_json(result: Result) -> dict[str, Any]:
@@ -73,22 +70,20 @@ def claims(result: Result) -> list[Claim]:
         percent, error = gain(largest, ours, "club")
         found.append(
             Claim(
-                f"{ours} over CLUB", "about +10 %", in_words(percent, error), percent - 1.96 * error > 0,
+                f"{ours} is above CLUB", "by about 10 %", in_words(percent, error), percent - 1.96 * error > 0,
                 "The gain depends on the data, the features and what the rows of training users are.",
             )
         )  # fmt: skip
     percent, error = gain(largest, "club", "linucb-population")
     found.append(
         Claim(
-            "CLUB over Population LinUCB", "about +2 %", in_words(percent, error), percent > 0,
-            "With 20 noisy clicks a user CLUB hardly tells users apart.",
+            "CLUB is above Population LinUCB", "by about 2 %", in_words(percent, error), percent > 0,
+            "The paper itself calls 20 noisy clicks a user too few for CLUB to find its graph.",
         )
     )  # fmt: skip
     return found
 
 
 def summary(result: Result) -> list[str]:
-    lines = ["training users     " + "".join(f"{n:>10,}" for n in result.outcomes)]
-    for several in zip(*result.outcomes.values(), strict=True):
-        lines.append(f"{several[0].algorithm:19}" + "".join(f"{one.relative_ctr:10.3f}" for one in several))
+    lines = table("training users", list(result.outcomes), result.outcomes.values())
     return lines + [claim.line() for claim in claims(result)]

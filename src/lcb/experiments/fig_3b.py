@@ -17,11 +17,13 @@ from lcb.experiments.real_data import (
     N_CLASSES,
     N_STEPS,
     Data,
+    curves,
     evaluate,
     gain,
     in_words,
     rows,
     sizes,
+    table,
     tuned_settings,
 )
 from lcb.progress import Progress, silent
@@ -55,13 +57,8 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
 
 
 def draw(result: Result) -> Any:
-    at = list(result.outcomes)
-    curves = []
-    for several in zip(*result.outcomes.values(), strict=True):
-        means, errors = [one.relative_ctr for one in several], [one.se for one in several]
-        curves.append(charts.Curve(several[0].algorithm, at, means, errors))
     title = f"Relative CTR of {result.n_test:,} new users by number of latent models"
-    return charts.relative_ctr(curves, "latent models", title)
+    return charts.relative_ctr(curves(list(result.outcomes), result.outcomes.values()), "latent models", title)
 
 
 def to_json(result: Result) -> dict[str, Any]:
@@ -74,12 +71,12 @@ def to_json(result: Result) -> dict[str, Any]:
 
 def claims(result: Result) -> list[Claim]:
     found = []
-    for n, paper in ((10, "begins to lead"), (15, "about +5 %"), (30, "about +10 %")):
+    for n, paper in ((10, "begins to lead"), (15, "by about 5 %"), (30, "by about 10 %")):
         for ours in OURS:
             percent, error = gain(result.outcomes[n], ours, "linucb-population")
             found.append(
                 Claim(
-                    f"{ours} with {n} models over Population LinUCB", paper, in_words(percent, error),
+                    f"{ours} with {n} models is above Population LinUCB", paper, in_words(percent, error),
                     percent - 1.96 * error > 0, "The gain depends on the data and the features.",
                 )
             )  # fmt: skip
@@ -87,7 +84,5 @@ def claims(result: Result) -> list[Claim]:
 
 
 def summary(result: Result) -> list[str]:
-    lines = ["latent models      " + "".join(f"{n:8}" for n in result.outcomes)]
-    for several in zip(*result.outcomes.values(), strict=True):
-        lines.append(f"{several[0].algorithm:19}" + "".join(f"{one.relative_ctr:8.3f}" for one in several))
+    lines = table("latent models", list(result.outcomes), result.outcomes.values())
     return lines + [claim.line() for claim in claims(result)]

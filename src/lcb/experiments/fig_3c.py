@@ -27,10 +27,12 @@ from lcb.experiments.real_data import (
     N_CLASSES,
     N_STEPS,
     Data,
+    curves,
     gain,
     in_words,
     rows,
     sizes,
+    table,
     tuned_settings,
 )
 from lcb.progress import Progress, silent
@@ -103,13 +105,8 @@ def _play(run: _Run) -> Floats:
 
 
 def draw(result: Result) -> Any:
-    at = [result.block * (i + 1) for i in range(N_BLOCKS)]
-    by_block = [result.outcomes(slice(i, i + 1)) for i in range(N_BLOCKS)]
-    curves = []
-    for several in zip(*by_block, strict=True):
-        means, errors = [one.relative_ctr for one in several], [one.se for one in several]
-        curves.append(charts.Curve(several[0].algorithm, at, means, errors))
-    return charts.relative_ctr(curves, "users so far", f"Relative CTR of every {result.block:,} users, as they come")
+    found = curves(*_by_block(result))
+    return charts.relative_ctr(found, "users so far", f"Relative CTR of every {result.block:,} users, as they come")
 
 
 def to_json(result: Result) -> dict[str, Any]:
@@ -128,7 +125,7 @@ def claims(result: Result) -> list[Claim]:
             percent, error = gain(late, ours, other)
             found.append(
                 Claim(
-                    f"{ours} over {words}, after phase 1", "about +5 %", in_words(percent, error),
+                    f"{ours} is above {words} after phase 1", "by about 5 %", in_words(percent, error),
                     percent - 1.96 * error > 0,
                     "A quarter of LCB's steps are uniform by design, and its classes see those alone.",
                 )
@@ -137,11 +134,13 @@ def claims(result: Result) -> list[Claim]:
 
 
 def summary(result: Result) -> list[str]:
-    by_block = [result.outcomes(slice(i, i + 1)) for i in range(N_BLOCKS)]
-    lines = ["users so far       " + "".join(f"{result.block * (i + 1):>9,}" for i in range(N_BLOCKS))]
-    for several in zip(*by_block, strict=True):
-        lines.append(f"{several[0].algorithm:19}" + "".join(f"{one.relative_ctr:9.3f}" for one in several))
-    return lines + [claim.line() for claim in claims(result)]
+    return table("users so far", *_by_block(result)) + [claim.line() for claim in claims(result)]
+
+
+def _by_block(result: Result) -> tuple[list[int], list[list[Outcome]]]:
+    """How many users had come at the end of each block, and what it gave."""
+    blocks = range(N_BLOCKS)
+    return [result.block * (i + 1) for i in blocks], [result.outcomes(slice(i, i + 1)) for i in blocks]
 
 
 def _after_warmup(result: Result) -> Sequence[Outcome]:

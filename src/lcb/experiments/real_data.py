@@ -6,10 +6,11 @@ combinations for all (`evaluate/tune_log.py`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from lcb import charts
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import Settings, checked_settings
 from lcb.evaluate.labels import Reading, natural_reading
@@ -107,6 +108,22 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
             }
         )  # fmt: skip
     return found
+
+
+def curves(at: Sequence[float], outcomes: Iterable[Sequence[Outcome]]) -> list[charts.Curve]:
+    """One curve per algorithm through its outcomes at each place."""
+    return [
+        charts.Curve(several[0].algorithm, at, [one.relative_ctr for one in several], [one.se for one in several])
+        for several in zip(*outcomes, strict=True)
+    ]
+
+
+def table(head: str, at: Sequence[float], outcomes: Iterable[Sequence[Outcome]]) -> list[str]:
+    """Relative CTR, one line per algorithm, one column per place."""
+    lines = [f"{head:19}" + "".join(f"{place:>9,}" for place in at)]
+    for several in zip(*outcomes, strict=True):
+        lines.append(f"{several[0].algorithm:19}" + "".join(f"{one.relative_ctr:9.3f}" for one in several))
+    return lines
 
 
 def in_words(percent: float, error: float) -> str:
