@@ -7,6 +7,8 @@
     │   ├── BadRows         some rows of a log to be imported; carries the first of them
     │   └── ModelError      a folder of models is damaged, truncated or of another shape
     ├── OutputError         a place could not be written
+    ├── StoreError          the service's log could not be opened, or is not what was wanted
+    │   └── StoreUnavailable  it cannot be read or written just now: locked, full or gone; nothing was changed
     └── MissingExtra        an optional package is not installed; carries the line that installs it
     ConvergenceWarning      a learner stopped before it settled
 
@@ -46,6 +48,18 @@ class ModelError(InputError):
 
 class OutputError(LCBError):
     """A place could not be written."""
+
+
+class StoreError(LCBError):
+    """The log of the service could not be opened, or is not what was wanted."""
+
+
+class StoreUnavailable(StoreError):
+    """The log cannot be read or written just now; nothing was changed, and the same may be tried again."""
+
+    def __init__(self, message: str, *, busy: bool = False) -> None:
+        super().__init__(message)
+        self.busy = busy  # another holds it for a moment: worth waiting for
 
 
 class MissingExtra(LCBError, ImportError):

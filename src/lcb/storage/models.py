@@ -69,9 +69,7 @@ def save_models(
     array([[0.5, 2. ]])
     """
     place = Path(folder)
-    names = ("pi", "beta", "sigma2") if models.covariance is None else ("pi", "beta", "sigma2", "covariance")
-    tensors = save({name: np.ascontiguousarray(getattr(models, name)) for name in names})
-    manifest = _manifest(models, tensors, feature_map)
+    manifest, tensors = pack_models(models, feature_map)
     try:
         with _made(place), _locked(place):
             _check_replaceable(place, overwrite)
@@ -79,6 +77,19 @@ def save_models(
     except OSError as error:
         remedy = "make room, check its permissions, or give another folder"
         raise OutputError(f"{folder} could not be written ({error.strerror or error}); {remedy}") from None
+
+
+def pack_models(models: LatentModels, feature_map: FeatureMap | None = None) -> tuple[bytes, bytes]:
+    """The manifest and the tensors, as a folder keeps them, for a place that is not a folder."""
+    names = ("pi", "beta", "sigma2") if models.covariance is None else ("pi", "beta", "sigma2", "covariance")
+    tensors = save({name: np.ascontiguousarray(getattr(models, name)) for name in names})
+    return _manifest(models, tensors, feature_map), tensors
+
+
+def unpack_models(manifest: bytes, tensors: bytes, place: str) -> tuple[LatentModels, FeatureMap | None]:
+    """What `pack_models` made, checked bit for bit; `place` is what a refusal calls it."""
+    read = _manifest_of(manifest, place)
+    return _models_of(read, tensors, place), _feature_map_of(read, place)
 
 
 def check_models_folder(folder: str | os.PathLike[str]) -> None:
@@ -105,33 +116,12 @@ def load_models(folder: str | os.PathLike[str]) -> LatentModels:
         raise ModelError(f"{folder} has lost its {_tensors_name(manifest['sha256'])}; {_AGAIN}") from None
     except OSError as error:
         raise ModelError(f"{folder} could not be read ({error.strerror}); check its permissions") from None
-    if _sha256(data) != manifest["sha256"]:
-        raise ModelError(f"{folder} is damaged: its tensors have another sha256 than its manifest says; {_AGAIN}")
-    tensors = _tensors(data, manifest, folder)
-    try:
-        return LatentModels(
-            tensors["pi"],
-            tensors["beta"],
-            tensors["sigma2"],
-            features=tuple(manifest["features"]),
-            provenance=manifest["provenance"],
-            likelihood=manifest["likelihood"],
-            levels=manifest["levels"] and tuple(manifest["levels"]),
-            covariance=tensors.get("covariance"),
-        )
-    except ModelError as error:
-        raise ModelError(f"{folder} holds no models: {error}; {_AGAIN}") from None
+    return _models_of(manifest, data, str(folder))
 
 
 def load_feature_map(folder: str | os.PathLike[str]) -> FeatureMap | None:
     """What turns categories into the features of the models of a folder; None where they were learned without."""
-    kept = _read_manifest(Path(folder)).get("feature_map")
-    if kept is None:
-        return None
-    try:
-        return FeatureMap.from_json(kept)
-    except InputError as error:
-        raise ModelError(f"{folder} has {error}") from None
+    return _feature_map_of(_read_manifest(Path(folder)), str(folder))
 
 
 # Writing
@@ -244,11 +234,17 @@ def _sweep(place: Path, kept: set[str]) -> None:
 def _read_manifest(place: Path) -> dict[str, Any]:
     path = place / _MANIFEST
     try:
-        manifest = json.loads(path.read_bytes())
+        data = path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise ModelError(f"{path} is missing; give a folder that save_models or `lcb learn` wrote") from None
     except OSError as error:
         raise ModelError(f"{path} could not be read ({error.strerror}); check its permissions") from None
+    return _manifest_of(data, str(path))
+
+
+def _manifest_of(data: bytes, path: str) -> dict[str, Any]:
+    try:
+        manifest = json.loads(data)
     except (ValueError, RecursionError) as error:
         raise ModelError(f"{path} is not JSON ({error}); {_AGAIN}") from None
     if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
@@ -265,7 +261,36 @@ def _read_manifest(place: Path) -> dict[str, Any]:
     return manifest
 
 
-def _tensors(data: bytes, manifest: dict[str, Any], folder: str | os.PathLike[str]) -> dict[str, Floats]:
+def _models_of(manifest: dict[str, Any], data: bytes, folder: str) -> LatentModels:
+    if _sha256(data) != manifest["sha256"]:
+        raise ModelError(f"{folder} is damaged: its tensors have another sha256 than its manifest says; {_AGAIN}")
+    tensors = _tensors(data, manifest, folder)
+    try:
+        return LatentModels(
+            tensors["pi"],
+            tensors["beta"],
+            tensors["sigma2"],
+            features=tuple(manifest["features"]),
+            provenance=manifest["provenance"],
+            likelihood=manifest["likelihood"],
+            levels=manifest["levels"] and tuple(manifest["levels"]),
+            covariance=tensors.get("covariance"),
+        )
+    except ModelError as error:
+        raise ModelError(f"{folder} holds no models: {error}; {_AGAIN}") from None
+
+
+def _feature_map_of(manifest: dict[str, Any], folder: str) -> FeatureMap | None:
+    kept = manifest.get("feature_map")
+    if kept is None:
+        return None
+    try:
+        return FeatureMap.from_json(kept)
+    except InputError as error:
+        raise ModelError(f"{folder} has {error}") from None
+
+
+def _tensors(data: bytes, manifest: dict[str, Any], folder: str) -> dict[str, Floats]:
     try:
         tensors: dict[str, Floats] = load(data)
     except (SafetensorError, KeyError) as error:

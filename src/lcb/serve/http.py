@@ -1,0 +1,125 @@
+"""From a request on the wire to a function and back: body, key, rate, errors, measurements.
+
+Every route goes through one `Endpoint`: who may call it, a function from `Ask` to `Reply`.  Problems become
+application/problem+json; anything unforeseen is logged and becomes a 500 that tells nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+
+from lcb.errors import StoreError, StoreUnavailable
+from lcb.serve.problems import Problem
+
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
+Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+T = TypeVar("T")
+_JSON = msgspec.json.Encoder()
+
+
+@dataclass(slots=True)
+class Ask:
+    """A request: its body, what its path named, its headers, who asks."""
+
+    body: bytes
+    scope: Scope
+    path: Mapping[str, Any]
+
+    def header(self, name: bytes) -> bytes | None:
+        return next((value for key, value in self.scope["headers"] if key == name), None)
+
+
+@dataclass(slots=True)
+class Reply:
+    body: bytes
+    status: int = 200
+    type: bytes = b"application/json"
+    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+
+
+Handler = Callable[[Ask], Awaitable[Reply]]
+
+
+class Around(Protocol):
+    """What an endpoint needs of its surroundings."""
+
+    max_body: int
+
+    def admit(self, scope: Scope, needed: str) -> None:
+        """Let a request in, or raise a Problem: 401, 403, 429."""
+
+    def observe(self, route: str, status: int, seconds: float) -> None: ...
+
+    def unforeseen(self, route: str, error: Exception) -> None: ...
+
+
+class Endpoint:
+    """One function behind one route; `needed` is the scope of key it asks for, "" for anybody."""
+
+    def __init__(self, around: Around, route: str, handler: Handler, needed: str) -> None:
+        self.around, self.route, self.handler, self.needed = around, route, handler, needed
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = time.perf_counter()
+        try:
+            self.around.admit(scope, self.needed)
+            body = await _body(receive, self.around.max_body)
+            reply = await self.handler(Ask(body, scope, scope.get("path_params", {})))
+        except Problem as problem:
+            reply = problem_reply(problem)
+        except StoreUnavailable as error:
+            reply = problem_reply(Problem(503, str(error), retry_after=1))
+        except StoreError as error:
+            reply = problem_reply(Problem(503, str(error), retry_after=60))
+        except Exception as error:  # noqa: BLE001 (the last resort: told to the log, not to the caller)
+            self.around.unforeseen(self.route, error)
+            reply = problem_reply(Problem(500, "something went wrong here; the service's log says what"))
+        await respond(send, reply)
+        self.around.observe(self.route, reply.status, time.perf_counter() - began)
+
+
+async def _body(receive: Receive, most: int) -> bytes:
+    message = await receive()
+    body: bytes = message.get("body", b"")
+    if not message.get("more_body"):
+        if len(body) > most:
+            raise _too_large(most)
+        return body
+    parts, size = [body], len(body)
+    while message.get("more_body"):
+        if size > most:
+            raise _too_large(most)
+        message = await receive()
+        part = message.get("body", b"")
+        size += len(part)
+        parts.append(part)
+    if size > most:
+        raise _too_large(most)
+    return b"".join(parts)
+
+
+def _too_large(most: int) -> Problem:
+    return Problem(413, f"the body has more than {most:,} bytes; send fewer arms, or name items of the catalogue")
+
+
+async def respond(send: Send, reply: Reply) -> None:
+    headers = [(b"content-type", reply.type), (b"content-length", b"%d" % len(reply.body)), *reply.headers]
+    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.body", "body": reply.body})
+
+
+def problem_reply(problem: Problem) -> Reply:
+    headers = [] if problem.retry_after is None else [(b"retry-after", b"%d" % problem.retry_after)]
+    if problem.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    return Reply(problem.to_json(), problem.status, b"application/problem+json", headers)
+
+
+def json_reply(value: Any, status: int = 200) -> Reply:
+    return Reply(_JSON.encode(value), status)

@@ -1,0 +1,233 @@
+"""Group commit: one thread appends what has queued up, in one transaction; answers leave after it is on disk.
+
+The queue is bounded.  A store that is busy for a moment is waited for; one that is full or gone refuses the batch, and
+nothing of it is in the log.  The event loop is woken once per batch.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from lcb.errors import StoreError, StoreUnavailable
+from lcb.serve.desk import Desk, Entry
+from lcb.serve.problems import Problem
+from lcb.storage.store import Appended, Row, Store
+
+_BATCH = 512
+_PAUSE = 0.02  # before a busy store is tried again
+_LOOK = 0.25
+_KEEP_WORLD = 5_000  # events between two snapshots of the world
+
+
+class Taken(Exception):
+    """Another wrote an event of this id first; look again."""
+
+
+@dataclass(slots=True)
+class _Waiting:
+    entry: Entry
+    done: asyncio.Future[None]
+    since: float
+
+
+@dataclass(slots=True)
+class _Job:
+    """Something else for the one thread that writes: `work(store, seen)`."""
+
+    work: Callable[[Store, int], Appended]
+    done: asyncio.Future[None]
+
+
+class Journal:
+    """Between the desk and the store; `start` and all else but the writing belong to the event loop."""
+
+    def __init__(
+        self, store: Store, desk: Desk, *, most_waiting: int = 2000, patience: float = 10.0,
+        applied: Callable[[Row, Any], None] | None = None,
+    ) -> None:  # fmt: skip
+        self.store, self.desk = store, desk
+        self.most_waiting, self.patience = most_waiting, patience
+        self.n_waiting = 0
+        self.last_commit = 0.0  # seconds the last one took
+        self.trouble: str | None = None  # why the last one failed
+        self.broken: str | None = None  # why nothing more can be answered
+        self._applied = applied
+        self._queue: queue.SimpleQueue[_Waiting | _Job | None] = queue.SimpleQueue()
+        self._order: deque[_Waiting] = deque()
+        self._pending: dict[str, asyncio.Future[None]] = {}
+        self._seen = desk.world.seq  # of the writing thread
+        self._kept = desk.world.seq
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._looking: asyncio.TimerHandle | None = None
+        self._thread = threading.Thread(target=self._write, name="lcb-journal", daemon=True)
+
+    def start(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._thread.start()
+        self._look()
+
+    async def stop(self) -> None:
+        """Write what has queued up, then end."""
+        if self._looking is not None:
+            self._looking.cancel()
+        self._queue.put(None)
+        await asyncio.to_thread(self._thread.join)
+        await asyncio.sleep(0)
+
+    def pending(self, key: str) -> asyncio.Future[None] | None:
+        """Done when the entry of this key is in the log, or is not to be."""
+        return self._pending.get(key)
+
+    def append(self, entry: Entry) -> asyncio.Future[None]:
+        """Done when the event is on disk and the world has moved; fails with a Problem, or `Taken`."""
+        if self.broken is not None:
+            raise Problem(503, f"{self.broken}; verify the log, restart the service", retry_after=60)
+        if self.n_waiting >= self.most_waiting:
+            raise Problem(503, f"{self.n_waiting} requests wait for the store; try again in a second", retry_after=1)
+        assert self._loop is not None
+        done = self._loop.create_future()
+        self.n_waiting += 1
+        self._pending[entry.key] = done
+        waiting = _Waiting(entry, done, time.monotonic())
+        self._order.append(waiting)
+        self._queue.put(waiting)
+        return done
+
+    def _look(self) -> None:
+        """Nobody waits longer than `patience`; what becomes of their event, the same request asked again will tell."""
+        assert self._loop is not None
+        order, now = self._order, time.monotonic()
+        while order and (order[0].done.done() or now - order[0].since > self.patience):
+            late = order.popleft()
+            words = f"the store has not answered for {self.patience:g} s; send the same again"
+            self._fail([late.done], Problem(503, words, retry_after=1))
+        self._looking = self._loop.call_later(_LOOK, self._look)
+
+    def job(self, work: Callable[[Store, int], Appended]) -> asyncio.Future[None]:
+        assert self._loop is not None
+        done = self._loop.create_future()
+        self._queue.put(_Job(work, done))
+        return done
+
+    # The writing thread
+
+    def _write(self) -> None:
+        while (first := self._queue.get()) is not None:
+            if isinstance(first, _Job):
+                self._run(first)
+                continue
+            batch: list[_Waiting] = [first]
+            after: _Job | None = None
+            ended = False
+            while len(batch) < _BATCH:
+                try:
+                    more = self._queue.get_nowait()
+                except queue.Empty:
+                    break
+                if more is None:
+                    ended = True
+                    break
+                if isinstance(more, _Job):
+                    after = more
+                    break
+                batch.append(more)
+            self._commit(batch)
+            if after is not None:
+                self._run(after)
+            if ended:
+                return
+
+    def _commit(self, batch: list[_Waiting]) -> None:
+        evicted, self.desk.world.evicted = self.desk.world.evicted, []
+        while True:
+            began = time.monotonic()
+            try:
+                appended = self.store.append([one.entry.row for one in batch], self._seen, evicted)
+            except StoreUnavailable as error:
+                self.trouble = str(error)
+                if error.busy and began - batch[0].since < self.patience:
+                    time.sleep(_PAUSE)
+                    continue
+                self._call(self._refuse, batch, Problem(503, f"{error}; send the same again", retry_after=1))
+                return
+            except StoreError as error:
+                self.trouble = str(error)
+                self._call(self._refuse, batch, Problem(503, str(error), retry_after=10))
+                return
+            break
+        self.last_commit, self.trouble = time.monotonic() - began, None
+        self._seen = appended.rows[-1].seq if appended.rows else self._seen
+        self._call(self._settle, batch, appended)
+
+    def _run(self, job: _Job) -> None:
+        try:
+            appended = job.work(self.store, self._seen)
+        except StoreUnavailable as error:
+            self._call(self._fail, [job.done], Problem(503, f"{error}; send the same again", retry_after=1))
+            return
+        except Exception as error:  # noqa: BLE001 (whatever it is belongs to whoever asked)
+            self._call(self._fail, [job.done], error)
+            return
+        self._seen = appended.rows[-1].seq if appended.rows else self._seen
+        self._call(self._settle_job, job, appended)
+
+    def _call(self, function: Callable[..., None], *arguments: Any) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(function, *arguments)
+
+    # The event loop again
+
+    def _settle(self, batch: list[_Waiting], appended: Appended) -> None:
+        bodies = {one.entry.row.id: one.entry.body for one in batch}
+        self.n_waiting -= len(batch)
+        self._apply(appended, bodies)
+        for one in batch:
+            if self._pending.get(one.entry.key) is one.done:
+                del self._pending[one.entry.key]
+            if one.done.done():
+                continue
+            if one.entry.row.id in appended.refused:
+                one.done.set_exception(Taken(one.entry.row.id))
+            else:
+                one.done.set_result(None)
+        world = self.desk.world
+        if world.seq - self._kept >= _KEEP_WORLD:
+            self._kept = world.seq
+            world.evicted.append(world.snapshot())
+
+    def _apply(self, appended: Appended, bodies: dict[str, Any]) -> None:
+        """The world moves.  If it cannot, what is in memory is not what the log says: nothing more is answered."""
+        try:
+            for row in appended.rows:
+                body = bodies.get(row.id)
+                self.desk.apply(row, body)
+                if self._applied is not None:
+                    self._applied(row, body)
+        except Exception as error:
+            self.broken = f"event {self.desk.world.seq + 1} could not be applied ({type(error).__name__}: {error})"
+            raise
+
+    def _settle_job(self, job: _Job, appended: Appended) -> None:
+        self._apply(appended, {})
+        if not job.done.done():
+            job.done.set_result(None)
+
+    def _refuse(self, batch: list[_Waiting], problem: Problem) -> None:
+        self.n_waiting -= len(batch)
+        for one in batch:
+            if self._pending.get(one.entry.key) is one.done:
+                del self._pending[one.entry.key]
+        self._fail([one.done for one in batch], problem)
+
+    @staticmethod
+    def _fail(waiting: list[asyncio.Future[None]], error: Exception) -> None:
+        for done in waiting:
+            if not done.done():
+                done.set_exception(error)

@@ -1,0 +1,85 @@
+"""Measurements of a running service, in Prometheus' form.
+
+Counted by hand where requests pass (a list and two additions), made into Prometheus' objects only when somebody asks.
+"""
+
+from __future__ import annotations
+
+import time
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.metrics_core import Metric
+
+if TYPE_CHECKING:
+    from lcb.serve.service import Service
+
+BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+_SLOWEST = 10
+
+
+class Metrics:
+    """Requests by route and status, their times, the slowest; the rest is read off the service."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.started = time.monotonic()
+        self.counts: dict[tuple[str, int], int] = {}
+        self.times: dict[str, list[int]] = {}
+        self.sums: dict[str, float] = {}
+        self.slowest: list[tuple[float, str, float]] = []  # seconds, route, when
+        self.n_unforeseen = 0
+        self.n_failed_trainings = 0
+        self._registry = CollectorRegistry()
+        self._registry.register(self)
+
+    def observe(self, route: str, status: int, seconds: float) -> None:
+        key = (route, status)
+        self.counts[key] = self.counts.get(key, 0) + 1
+        times = self.times.get(route)
+        if times is None:
+            times = self.times[route] = [0] * (len(BOUNDS) + 1)
+            self.sums[route] = 0.0
+        times[bisect_left(BOUNDS, seconds)] += 1
+        self.sums[route] += seconds
+        if len(self.slowest) < _SLOWEST or seconds > self.slowest[-1][0]:
+            self.slowest = sorted([*self.slowest, (seconds, route, time.time())], reverse=True)[:_SLOWEST]
+
+    def exposition(self) -> bytes:
+        return generate_latest(self._registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Prometheus' objects, made when asked for."""
+        requests = CounterMetricFamily("lcb_requests", "Requests answered.", labels=["route", "status"])
+        for (route, status), n in self.counts.items():
+            requests.add_metric([route, str(status)], n)
+        yield requests
+        seconds = HistogramMetricFamily("lcb_request_seconds", "Time to answer, commit included.", labels=["route"])
+        for route, times in self.times.items():
+            total, buckets = 0, []
+            for bound, n in zip((*BOUNDS, float("inf")), times, strict=True):
+                total += n
+                buckets.append(("+Inf" if bound == float("inf") else str(bound), total))
+            seconds.add_metric([route], buckets, self.sums[route])
+        yield seconds
+        world, journal = self.service.world, self.service.journal
+        for name, words, value in (
+            ("lcb_log_events", "Events in the log.", world.seq),
+            ("lcb_users", "Users met.", world.n_started),
+            ("lcb_cached_users", "Users in memory.", len(world.users)),
+            ("lcb_model_version", "The version newcomers get; 0 before there is one.", world.active),
+            ("lcb_waiting", "Requests that wait for the store.", journal.n_waiting),
+            ("lcb_last_commit_seconds", "Time the last commit took.", journal.last_commit),
+            ("lcb_store_trouble", "1 while the store refuses.", journal.trouble is not None),
+            ("lcb_uptime_seconds", "Since the start.", time.monotonic() - self.started),
+        ):
+            yield GaugeMetricFamily(name, words, value=float(value))
+        failed = CounterMetricFamily("lcb_failed_trainings", "Trainings that came to nothing.")
+        failed.add_metric([], self.n_failed_trainings)
+        yield failed
+        unforeseen = CounterMetricFamily("lcb_unforeseen_errors", "Answers of 500.")
+        unforeseen.add_metric([], self.n_unforeseen)
+        yield unforeseen

@@ -1,0 +1,241 @@
+"""The service without HTTP: requests in, answers out, each after its event is on disk."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import msgspec
+
+from lcb.errors import InputError, LCBError
+from lcb.features import FeatureMap, fit_features
+from lcb.models import LatentModels
+from lcb.serve import messages, records
+from lcb.serve.desk import Desk, Entry, reward_key
+from lcb.serve.journal import Journal, Taken
+from lcb.serve.problems import Problem
+from lcb.serve.recommenders import Recommender
+from lcb.serve.settings import Settings
+from lcb.serve.world import World
+from lcb.storage.models import load_feature_map, load_models, pack_models
+from lcb.storage.store import NewRow, Row, Snapshot, Store
+
+T = TypeVar("T")
+Watcher = Callable[[Row, Any], None]
+
+
+class Service:
+    """Settings, a store, a clock and a source of ids; `start` brings it up, `stop` drains it."""
+
+    def __init__(
+        self, settings: Settings, store: Store, *, now: Callable[[], float] = time.time,
+        new_id: Callable[[], str] | None = None, seed: Callable[[], bytes] = lambda: os.urandom(16),
+    ) -> None:  # fmt: skip
+        self.settings, self.store, self.now = settings, store, now
+        self.new_id = new_id or time_ordered_ids(now)
+        self.watchers: list[Watcher] = []  # told of every event after it is applied
+        self.world = World(store, most_users=settings.limits.cached_users)
+        prepare(settings, store, self.world, now, self.new_id, seed)
+        self.desk = Desk(self.world, settings.share, now, self.new_id, shadow=settings.shadow)
+        limits = settings.limits
+        self.journal = Journal(
+            store, self.desk, most_waiting=limits.max_waiting, patience=limits.patience, applied=self._watch
+        )
+
+    def _watch(self, row: Row, body: Any) -> None:
+        for watcher in self.watchers:
+            watcher(row, body)
+
+    def start(self) -> None:
+        """From inside the event loop."""
+        self.journal.start()
+
+    async def stop(self) -> None:
+        """What waits is written, then a snapshot of everything, then nothing more."""
+        world = self.world
+        await self.journal.stop()
+        new = [(name, user) for name, user in world.users.items() if user.seq != user.saved]
+        kept = [world.snapshot(), *(Snapshot(f"user/{name}", user.seq, user.pack()) for name, user in new)]
+        try:
+            await asyncio.to_thread(self.store.append, [], world.seq, kept)
+        finally:
+            self.store.close()
+
+    # Requests
+
+    async def decide(self, request: messages.DecisionRequest) -> bytes:
+        while True:
+            id = request.decision_id
+            if id is not None:
+                await self._settled(id)
+            if not self.store.inline:
+                await self._fetch_user(request.user)
+            made = self.desk.decide(request)
+            if isinstance(made, bytes):
+                return made
+            if await self._appended(made):
+                return made.answer
+
+    async def reward(self, request: messages.RewardRequest) -> bytes:
+        id = request.decision_id
+        while True:
+            await self._settled(id.partition("/")[0])
+            await self._settled(reward_key(id))
+            if not self.store.inline and id not in self.desk.open:
+                self.desk.remember(await asyncio.to_thread(self.desk.find, id))
+                await self._fetch_user(self.desk.open[id].user)
+            made = self.desk.reward(request)
+            if isinstance(made, bytes):
+                return made
+            if await self._appended(made):
+                return made.answer
+            self.desk.open.pop(id, None)
+
+    async def items(self, request: messages.ItemsRequest) -> bytes:
+        made = self.desk.items(request)
+        await self.journal.append(made)
+        return made.answer
+
+    async def erase(self, user: str) -> int:
+        """A person's events, their ids, items and context, are gone when this returns; how many there were."""
+        world, found = self.world, 0
+
+        def rewrite(rows: list[Row]) -> Any:
+            nonlocal found
+            found = len(rows)
+            if not rows:
+                raise Problem(404, f"no user {user!r}; check the id", field="user")
+            return self.desk.erasure(rows)
+
+        world.unkept.add(user)
+        world.users.pop(user, None)
+        world.evicted = [one for one in world.evicted if one.name != f"user/{user}"]
+        try:
+            await self.journal.job(lambda store, seen: store.erase(user, rewrite, seen))
+        finally:
+            world.unkept.discard(user)
+        return found
+
+    async def add_model(
+        self, manifest: bytes, tensors: bytes, *, active: bool, reason: str, n_users: int,
+        score: float | None = None, baseline: float | None = None,
+    ) -> int:  # fmt: skip
+        """A new version, served from here on if `active`; its number."""
+        while True:
+            version = max(self.world.versions, default=0) + 1
+            body = records.ModelBody(self.now(), version, manifest, tensors, active, reason, n_users, score, baseline)
+            row = NewRow(f"model/{version}", "model", None, None, records.encode(body))
+            if await self._appended(Entry(row, body, b"", row.id)):
+                return version
+
+    async def activate(self, version: int, reason: str) -> None:
+        """Newcomers get this version from here on."""
+        known = self.world.versions.get(version)
+        if known is None:
+            there = ", ".join(map(str, self.world.versions)) or "none yet"
+            raise Problem(404, f"no model version {version}; there are: {there}", field="version")
+        try:
+            known.models()
+        except LCBError as error:
+            raise Problem(409, str(error), field="version") from None
+        body = records.ActivateBody(self.now(), version, reason)
+        row = NewRow(f"activate/{self.new_id()}", "activate", None, None, records.encode(body))
+        await self.journal.append(Entry(row, body, b"", row.id))
+
+    # Waiting
+
+    async def _appended(self, entry: Entry) -> bool:
+        """Whether the event is in the log; False where another wrote one of this id first."""
+        try:
+            await self.journal.append(entry)
+        except Taken:
+            return False
+        return True
+
+    async def _settled(self, id: str) -> None:
+        """Wait until an event that is on its way is in the log, or is refused."""
+        while (waiting := self.journal.pending(id)) is not None:
+            await asyncio.wait([waiting])
+
+    async def _fetch_user(self, name: str) -> None:
+        """Bring a user into the cache without holding up others, where the store is far."""
+        world = self.world
+        if name in world.users:
+            return
+        upto = world.seq
+        user = await asyncio.to_thread(world.folded, name, upto)
+        if user is not None and name not in world.users and world.seq == upto:
+            world.admit(name, user)
+
+
+def prepare(
+    settings: Settings, store: Store, world: World, now: Callable[[], float], new_id: Callable[[], str],
+    seed: Callable[[], bytes],
+) -> None:  # fmt: skip
+    """Load the log, and write into it what the settings say that it does not have yet."""
+    world.load()
+    models = None if settings.models is None else load_models(settings.models)
+    feature_map = None if settings.models is None else load_feature_map(settings.models)
+    if feature_map is None and settings.categories is not None:
+        feature_map = fit_features("one-hot", settings.categories, [])
+    rows: list[tuple[str, str, Any]] = []
+    if world.service is None:
+        kept_map = None if feature_map is None else msgspec.json.encode(feature_map.to_json())
+        features = None if models is None or feature_map is not None else list(models.features)
+        body = records.ServiceBody(now(), seed(), settings.rewards, settings.range, kept_map, features)
+        rows.append(("service", "service", body))
+    else:
+        _check_same(settings, world, feature_map, models)
+    for one in settings.recommenders:
+        known = world.recommenders.get(one.name)
+        if known is None:
+            rows.append((f"recommender/{one.name}", "recommender", records.RecommenderBody(now(), one.to_json())))
+        elif known != one:
+            raise InputError(
+                f"recommender {one.name} is {_words(known)} in this log, the settings say {_words(one)}; "
+                "give the new one another name"
+            )
+    if models is not None:
+        manifest, tensors = pack_models(models, feature_map)
+        if not any(version.body.tensors == tensors for version in world.versions.values()):
+            n, n_users = max(world.versions, default=0) + 1, int(models.provenance.get("n_users", 0))
+            given = records.ModelBody(now(), n, manifest, tensors, True, f"from {settings.models}", n_users, None, None)
+            rows.append((f"model/{n}", "model", given))
+    if rows:
+        new = [NewRow(id, kind, None, None, records.encode(body)) for id, kind, body in rows]
+        for row in store.append(new, world.seq).rows:
+            world.apply(row)
+
+
+def _check_same(settings: Settings, world: World, feature_map: FeatureMap | None, models: LatentModels | None) -> None:
+    """What a log is about does not change under it."""
+    service = world.service
+    assert service is not None
+    for name, kept, wanted in (
+        ("rewards", service.rewards, settings.rewards),
+        ("reward_range", service.reward_range and tuple(service.reward_range), settings.range),
+    ):
+        if kept != wanted:
+            raise InputError(
+                f"{name} is {kept} in this log, the settings say {wanted}; keep it, or start another store"
+            )
+    if feature_map is not None and world.feature_map is not None:
+        same = feature_map.to_json() == world.feature_map.to_json()
+        if not same:
+            raise InputError("the categories or their features are others than this log's; start another store")
+    if models is not None and world.n_features not in (None, models.n_features):
+        raise InputError(
+            f"models of {models.n_features} features for a log of {world.n_features}; learn them from this log"
+        )
+
+
+def _words(spec: Recommender) -> str:
+    return spec.to_json().decode()
+
+
+def time_ordered_ids(now: Callable[[], float]) -> Callable[[], str]:
+    """Ids that sort by time, so that their index grows at its end; 26 hexadecimal digits."""
+    return lambda: f"{int(now() * 1000):012x}{os.urandom(7).hex()}"

@@ -1,0 +1,91 @@
+"""How a service is set: one frozen object, every setting with its default and its words."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from lcb.errors import InputError
+from lcb.serve.recommenders import NEEDS_RANGE, REVISABLE, Recommender
+
+RewardRule = Literal["once", "first", "sum", "last"]
+_RULES = ("once", "first", "sum", "last")
+
+
+@dataclass(frozen=True)
+class Learning:
+    """Algorithm 1 in production."""
+
+    n_warmup_users: int = 50  # the first J: users who have given a reward before there are classes
+    retrain_every: int | None = 50  # new users; None: on demand only
+    learner: str = "em"
+    n_classes: int | None = None  # None: chosen by held-out users
+    held_out: float = 0.2  # share of the users that judge a new version
+    max_seconds: float = 3600.0
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What a client may ask of the service."""
+
+    max_body: int = 4_000_000  # bytes
+    rate: float = 0.0  # requests a second for each key; 0: any
+    deadline: float = 10.0  # seconds for a request to come in, and for a client to take its answer
+    max_connections: int = 2000
+    max_waiting: int = 2000  # requests that wait for the store
+    patience: float = 10.0  # seconds a request waits for the store
+    cached_users: int = 50_000
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All of it.  `shares` are of new users, by recommender; those left out get none."""
+
+    store: str = "lcb.db"
+    host: str = "127.0.0.1"
+    port: int = 8000
+    models: str | None = None  # a folder to begin with
+    categories: tuple[str, ...] | None = None  # features are one-hot over these, where there are no models
+    recommenders: tuple[Recommender, ...] = (Recommender("lcb"),)
+    shares: dict[str, float] = field(default_factory=dict)  # empty: alike
+    shadow: bool = False
+    rewards: RewardRule = "once"
+    reward_range: tuple[float, float] | None = None
+    learning: Learning = Learning()
+    limits: Limits = Limits()
+    log_level: str = "info"
+
+    def __post_init__(self) -> None:
+        names = [one.name for one in self.recommenders]
+        if not names or len(set(names)) != len(names):
+            raise InputError(f"recommenders {', '.join(names) or 'none'}; give at least one, each with its own name")
+        for name, share in self.shares.items():
+            if name not in names:
+                raise InputError(f"a share for {name!r}; the recommenders are {', '.join(names)}")
+            if not 0 <= share <= 1:
+                raise InputError(f"the share of {name} is {share}; it must lie in [0, 1]")
+        if self.shares and not sum(self.shares.values()) > 0:
+            raise InputError("no recommender has a share of the users; give one at least")
+        if self.rewards not in _RULES:
+            raise InputError(f"rewards {self.rewards!r}; it is one of {', '.join(_RULES)}")
+        if self.reward_range is not None and not self.reward_range[0] < self.reward_range[1]:
+            raise InputError(f"reward_range {self.reward_range}; the first number must be the smaller")
+        if self.rewards in ("sum", "last"):
+            for one in self.recommenders:
+                if one.scope == "everyone" and one.bandit not in REVISABLE:
+                    raise InputError(
+                        f"rewards {self.rewards!r} changes rewards that came before, which {one.name}'s shared "
+                        f"{one.bandit} cannot undo; declare once or first, or give it scope 'user'"
+                    )
+
+    @property
+    def range(self) -> tuple[float, float] | None:
+        """The declared range, or [0, 1] where a bandit cannot do without one."""
+        if self.reward_range is None and any(one.bandit in NEEDS_RANGE for one in self.recommenders):
+            return (0.0, 1.0)
+        return self.reward_range
+
+    @property
+    def share(self) -> dict[str, float]:
+        names = [one.name for one in self.recommenders]
+        return {name: self.shares.get(name, 0.0) for name in names} if self.shares else dict.fromkeys(names, 1.0)

@@ -1,0 +1,465 @@
+"""All that the log says, folded: users, shared states, the catalogue, model versions, tallies.
+
+    world = World(store); world.load()          from the last snapshot and what came after it
+    world.apply(row)                            every event, once, in the order of the log
+
+The fold is a function of the log alone: settings that matter are events themselves.  Users live in a bounded cache and
+are folded again from their snapshot and their events when they come back.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from lcb.bandits.bandit import Bandit, decided
+from lcb.bandits.posterior_mean import PosteriorMean
+from lcb.bandits.thompson import GeneralizedThompson
+from lcb.errors import LCBError, ModelError, StoreError
+from lcb.events import Floats
+from lcb.features import FeatureMap
+from lcb.models import LatentModels
+from lcb.serve import records
+from lcb.serve.catalogue import Catalogue
+from lcb.serve.recommenders import Recommender, revised
+from lcb.serve.records import decision_of, floats
+from lcb.storage.models import unpack_models
+from lcb.storage.store import Row, Snapshot, Store
+
+WARMUP = 0  # the model version of users who came before there were classes
+BAYESIAN = (GeneralizedThompson, PosteriorMean)  # whose state is the log posterior over the classes
+SETTLED = 0.9  # a class that holds this much is what a user is taken for
+_LOG_SETTLED = math.log(SETTLED)
+_WORLD = "world"
+
+
+class User:
+    """What is kept of one user; `state` is None where it is shared with others."""
+
+    __slots__ = ("model", "n_decisions", "n_rewards", "recommender", "reward_sum", "saved", "seq", "settled", "state")
+
+    def __init__(self, recommender: str, model: int, state: Floats | None, seq: int) -> None:
+        self.recommender, self.model, self.state, self.seq = recommender, model, state, seq
+        self.n_decisions = self.n_rewards = self.settled = 0
+        self.reward_sum = 0.0
+        self.saved = 0  # seq of the snapshot in the store
+
+    @property
+    def rate(self) -> float:
+        return self.reward_sum / self.n_decisions if self.n_decisions else 0.0
+
+    def pack(self) -> bytes:
+        """Byte for byte the same for the same history."""
+        state = None if self.state is None else self.state.tobytes()
+        return records.encode(
+            (self.recommender, self.model, state, self.seq, self.n_decisions, self.n_rewards, self.reward_sum,
+             self.settled)
+        )  # fmt: skip
+
+    @classmethod
+    def unpack(cls, data: bytes) -> User:
+        recommender, model, state, seq, n_decisions, n_rewards, reward_sum, settled = msgspec.msgpack.decode(data)
+        user = cls(recommender, model, None if state is None else floats(state), seq)
+        user.n_decisions, user.n_rewards, user.reward_sum, user.settled = n_decisions, n_rewards, reward_sum, settled
+        user.saved = seq
+        return user
+
+
+class Tally(Struct):
+    """What a recommender's users did; rates are rewards per decision of one user."""
+
+    n_users: int = 0
+    n_decisions: int = 0
+    n_rewards: int = 0
+    reward_sum: float = 0.0
+    rate_sum: float = 0.0
+    rate_square_sum: float = 0.0
+
+    @property
+    def mean(self) -> float | None:
+        return self.rate_sum / self.n_users if self.n_users else None
+
+    @property
+    def deviation(self) -> float | None:
+        if self.n_users < 2:
+            return None
+        n = self.n_users
+        return math.sqrt(max(self.rate_square_sum - self.rate_sum**2 / n, 0.0) / (n - 1))
+
+
+@dataclass
+class Version:
+    """One model version; the numbers are unpacked when first needed."""
+
+    body: records.ModelBody
+    seq: int
+    _unpacked: tuple[LatentModels, FeatureMap | None] | None = field(default=None, repr=False)
+    damaged: str | None = None
+
+    def models(self) -> LatentModels:
+        if self.damaged is not None:
+            raise ModelError(self.damaged)
+        if self._unpacked is None:
+            try:
+                place = f"model version {self.body.version}"
+                self._unpacked = unpack_models(self.body.manifest, self.body.tensors, place)
+            except ModelError as error:
+                self.damaged = str(error)
+                raise
+        return self._unpacked[0]
+
+
+class _Kept(Struct):
+    """The snapshot of the world, all but users, catalogue and models."""
+
+    seq: int
+    n_features: int | None
+    n_started: int
+    n_rewarded: int
+    n_events: int
+    started_at_training: int
+    shared: dict[str, bytes]
+    tallies: dict[str, Tally]
+    users_per_model: dict[int, int]
+    concentration: dict[int, dict[int, int]]
+
+
+class Damaged(LCBError):
+    """The models a user is pinned to cannot be read."""
+
+
+class World:
+    """The fold; `store` is only read."""
+
+    def __init__(self, store: Store, *, most_users: int = 50_000) -> None:
+        self.store = store
+        self.most_users = most_users
+        self.users: OrderedDict[str, User] = OrderedDict()
+        self.evicted: list[Snapshot] = []  # to be written with the next commit
+        self.unkept: set[str] = set()  # people who are being erased: no snapshot of them is to be written
+        self.seq = 0
+        self.service: records.ServiceBody | None = None
+        self.feature_map: FeatureMap | None = None
+        self.recommenders: dict[str, Recommender] = {}
+        self.catalogue = Catalogue()
+        self.versions: dict[int, Version] = {}
+        self.active = WARMUP
+        self.n_features: int | None = None
+        self.n_started = self.n_rewarded = self.n_events = 0
+        self.started_at_training = 0
+        self.shared: dict[str, Floats] = {}
+        self.tallies: dict[str, Tally] = {}
+        self.users_per_model: dict[int, int] = {}
+        self.concentration: dict[int, dict[int, int]] = {}  # model -> decisions until settled -> users
+        self._bandits: dict[tuple[str, int], tuple[Bandit, str | None]] = {}
+        self._erased: set[int] = set()
+
+    # Coming up
+
+    def load(self, upto: int | None = None) -> None:
+        """Fold what the store holds; from its snapshot when all of the log is wanted."""
+        kept = self.store.snapshot(_WORLD) if upto is None else None
+        if kept is not None:
+            for row in self.store.events_of_service(kept.seq):
+                self._apply_service(row.kind, row.seq, records.decode(row.kind, row.body))
+            self._restore(msgspec.msgpack.decode(kept.body, type=_Kept))
+        for row in self.store.events(self.seq, upto):
+            self.apply(row)
+
+    def snapshot(self) -> Snapshot:
+        kept = _Kept(
+            self.seq, self.n_features, self.n_started, self.n_rewarded, self.n_events, self.started_at_training,
+            {name: state.tobytes() for name, state in self.shared.items()}, self.tallies, self.users_per_model,
+            self.concentration,
+        )  # fmt: skip
+        return Snapshot(_WORLD, self.seq, records.encode(kept))
+
+    def _restore(self, kept: _Kept) -> None:
+        self.seq, self.n_features, self.n_events = kept.seq, kept.n_features, kept.n_events
+        self.n_started, self.n_rewarded = kept.n_started, kept.n_rewarded
+        self.started_at_training = kept.started_at_training
+        self.shared = {name: floats(state) for name, state in kept.shared.items()}
+        self.tallies, self.users_per_model = kept.tallies, kept.users_per_model
+        self.concentration = kept.concentration
+
+    # What a decision needs
+
+    def user(self, name: str) -> User | None:
+        """A user as of `seq`, from the cache or folded again; None for somebody new."""
+        user = self.users.get(name)
+        if user is not None:
+            self.users.move_to_end(name)
+            return user
+        user = self.folded(name, self.seq)
+        if user is not None:
+            self.admit(name, user)
+        return user
+
+    def folded(self, name: str, upto: int) -> User | None:
+        """A user from the store: the snapshot and the events after it."""
+        kept = self.store.snapshot(f"user/{name}")
+        if kept is None or kept.seq > upto:
+            return self.fold_user(self.store.events_of(name, 0, upto))
+        return self.fold_on(User.unpack(kept.body), name, self.store.events_of(name, kept.seq, upto), upto)
+
+    def fold_on(self, user: User, name: str, rows: list[Row], upto: int) -> User | None:
+        """A snapshot and the events after it; from the beginning where one of these changes an earlier reward."""
+        bodies = [(row, records.decode(row.kind, row.body)) for row in rows]
+        if any(row.kind == "reward" and body.before is not None for row, body in bodies):
+            return self.fold_user(self.store.events_of(name, 0, upto))
+        for row, body in bodies:
+            self._step(user, row, body, getattr(body, "reward", 0.0))
+        return user
+
+    def fold_user(self, rows: Iterable[Row]) -> User | None:
+        """A user from all of their events; a reward that was changed counts where it first came."""
+        bodies = [(row, records.decode(row.kind, row.body)) for row in rows]
+        counts = {row.id.partition("#")[0]: body.reward for row, body in bodies if row.kind == "reward"}
+        user: User | None = None
+        for row, body in bodies:
+            if user is None:
+                user = self.newcomer(body.recommender, row.model or WARMUP, row.seq)
+            changed = row.kind == "reward" and body.before is not None
+            if changed:
+                user.seq = row.seq
+            else:
+                self._step(user, row, body, counts.get(row.id, 0.0))
+        return user
+
+    def newcomer(self, recommender: str, model: int, seq: int, n_features: int | None = None) -> User:
+        """Somebody at the door: the state every user of this recommender and these models starts from."""
+        bandit, shared = self.bandit(recommender, model, n_features)
+        return User(recommender, model, None if shared else bandit.start(), seq)
+
+    def bandit(self, recommender: str, model: int, n_features: int | None = None) -> tuple[Bandit, str | None]:
+        """The bandit that decides for such users, and the name of its state if they share it.
+
+        `n_features` is of the very first decision, when the log does not say yet.
+        """
+        found = self._bandits.get((recommender, model))
+        if found is None:
+            size = self.n_features or n_features
+            assert size is not None
+            found = self._made(self.recommenders[recommender], model, size)
+            if self.n_features is not None:
+                self._bandits[recommender, model] = found
+        return found
+
+    def _made(self, spec: Recommender, model: int, n_features: int) -> tuple[Bandit, str | None]:
+        reward_range = self.service.reward_range if self.service else None
+        if not spec.over_classes:
+            return spec.make(None, n_features, reward_range), spec.name if spec.scope == "everyone" else None
+        if model == WARMUP:
+            return spec.make_warmup(n_features), f"{spec.name}/warmup"
+        try:
+            return spec.make(self.versions[model].models(), n_features, reward_range), None
+        except ModelError as error:
+            raise Damaged(f"{error}; activate another version, and restore this one from a backup") from None
+
+    def shared_state(self, name: str, bandit: Bandit) -> Floats:
+        state = self.shared.get(name)
+        return bandit.start() if state is None else state
+
+    def model_for_newcomers(self, recommender: str) -> int:
+        return self.active if self.recommenders[recommender].over_classes else WARMUP
+
+    def admit(self, name: str, user: User) -> None:
+        """Into the cache; who was there longest goes, with a snapshot if there is something new to keep."""
+        self.users[name] = user
+        if len(self.users) > self.most_users:
+            gone, old = self.users.popitem(last=False)
+            if old.saved != old.seq and gone not in self.unkept:
+                self.evicted.append(Snapshot(f"user/{gone}", old.seq, old.pack()))
+
+    # The fold
+
+    def apply(self, row: Row, body: Any = None) -> None:
+        """One event; each exactly once, in order."""
+        if row.seq != self.seq + 1:
+            raise StoreError(f"event {row.seq} after {self.seq}; the log has a gap, take it from a backup")
+        body = records.decode(row.kind, row.body) if body is None else body
+        if row.kind == "decision":
+            self._apply_decision(row, body)
+        elif row.kind == "reward":
+            self._apply_reward(row, body)
+        elif row.kind == "erase":
+            self._apply_erase(body)
+        elif row.kind == "erased decision":
+            self._erased.add(row.seq)
+            if body.shared:
+                self._count_shared(body.recommender, WARMUP, body.taken)
+        elif row.kind == "erased reward":
+            self._erased.add(row.seq)
+            if body.shared:
+                self._reward_shared(body.recommender, WARMUP, body, body.reward)
+        else:
+            self._apply_service(row.kind, row.seq, body)
+        self.seq = row.seq
+
+    def _apply_decision(self, row: Row, body: records.DecisionBody) -> None:
+        name = row.user
+        assert name is not None
+        if self.n_features is None:
+            self.n_features = len(body.taken[0].x) // 8
+        user = self.user(name)
+        tally = self.tally(body.recommender)
+        if user is None:
+            user = self.newcomer(body.recommender, row.model or WARMUP, row.seq)
+            self.n_started += 1
+            tally.n_users += 1
+            self.users_per_model[user.model] = self.users_per_model.get(user.model, 0) + 1
+            self.admit(name, user)
+        before = user.rate
+        taken = body.taken if body.chosen is None else [body.chosen]
+        if user.state is None:
+            self._count_shared(user.recommender, user.model, taken)
+        self._step(user, row, body, 0.0)
+        self.n_events += 1
+        tally.n_decisions += len(taken)
+        _move(tally, before, user.rate)
+
+    def _apply_reward(self, row: Row, body: records.RewardBody) -> None:
+        assert row.user is not None
+        user = self.user(row.user)
+        assert user is not None
+        tally, before = self.tally(user.recommender), user.rate
+        first = body.before is None
+        if first and user.n_rewards == 0:
+            self.n_rewarded += 1
+        if user.state is None:
+            self._reward_shared(user.recommender, user.model, body, body.reward)
+        settled = user.settled
+        if first:
+            self._step(user, row, body, body.reward)
+        else:
+            again = self.fold_user(self.store.events_of(row.user, 0, row.seq))
+            assert again is not None
+            again.saved = user.saved
+            self.users[row.user] = user = again
+            _add(self.concentration, user.model, settled, -1)
+            settled = 0
+        self.n_events += 1
+        tally.n_rewards += first
+        tally.reward_sum += body.reward - (body.before or 0.0)
+        _move(tally, before, user.rate)
+        if user.settled != settled:
+            _add(self.concentration, user.model, user.settled, 1)
+
+    def _step(self, user: User, row: Row, body: Any, reward: float) -> None:
+        """What one event does to its user alone; `reward` is what counts for it."""
+        user.seq = row.seq
+        if row.kind == "decision":
+            taken = body.taken if body.chosen is None else [body.chosen]
+            user.n_decisions += len(taken)
+            if user.state is not None:
+                bandit, _ = self.bandit(user.recommender, user.model)
+                for one in taken:
+                    user.state = decided(bandit, user.state, decision_of(one))
+            return
+        user.n_rewards += 1
+        user.reward_sum += reward
+        if user.state is not None:
+            bandit, _ = self.bandit(user.recommender, user.model)
+            user.state = bandit.update(user.state, decision_of(body), reward)
+            if not user.settled and isinstance(bandit, BAYESIAN) and user.state.max() >= _LOG_SETTLED:
+                user.settled = user.n_decisions
+
+    def _count_shared(self, recommender: str, model: int, taken: list[records.Taken]) -> None:
+        bandit, name = self.bandit(recommender, model)
+        assert name is not None
+        state = self.shared_state(name, bandit)
+        for one in taken:
+            state = decided(bandit, state, decision_of(one))
+        self.shared[name] = state
+
+    def _reward_shared(
+        self, recommender: str, model: int, body: records.RewardBody | records.ErasedReward, reward: float
+    ) -> None:
+        bandit, name = self.bandit(recommender, model)
+        assert name is not None
+        state = self.shared_state(name, bandit)
+        if body.before is None:
+            self.shared[name] = bandit.update(state, decision_of(body), reward)
+        else:
+            self.shared[name] = revised(bandit, state, decision_of(body), body.before, reward)
+
+    def _apply_erase(self, body: records.EraseBody) -> None:
+        """What was counted of the person goes; events that were met already erased had not been counted."""
+        counted = [past for past in body.history if past[0] not in self._erased]
+        self._erased.difference_update(past[0] for past in body.history)
+        self.users.clear()
+        self.evicted.clear()
+        if not counted:
+            return
+        _, n_decisions, n_rewards, reward_sum, settled = counted[-1]
+        tally = self.tally(body.recommender)
+        tally.n_users -= 1
+        tally.n_decisions -= n_decisions
+        tally.n_rewards -= n_rewards
+        tally.reward_sum -= reward_sum
+        rate = reward_sum / n_decisions if n_decisions else 0.0
+        tally.rate_sum -= rate
+        tally.rate_square_sum -= rate * rate
+        self.n_events -= len(counted)
+        self.n_started -= 1
+        self.n_rewarded -= n_rewards > 0
+        self.started_at_training = min(self.started_at_training, self.n_started)
+        self.users_per_model[body.model] -= 1
+        if settled:
+            _add(self.concentration, body.model, settled, -1)
+
+    def _apply_service(self, kind: str, seq: int, body: Any) -> None:
+        if kind == "service":
+            self.service = body
+            if body.feature_map is not None:
+                self.feature_map = FeatureMap.from_json(msgspec.json.decode(body.feature_map))
+                self.n_features = self.feature_map.n_features
+            elif body.features is not None:
+                self.n_features = len(body.features)
+        elif kind == "recommender":
+            spec = Recommender.from_json(body.spec)
+            self.recommenders[spec.name] = spec
+        elif kind == "items":
+            self.catalogue.apply(body)
+            self.n_features = self.n_features or self.catalogue.n_features
+        elif kind == "model":
+            version = Version(body, seq)
+            self.versions[body.version] = version
+            self.n_features = self.n_features or int(msgspec.json.decode(body.manifest)["n_features"])
+            self.started_at_training = self.n_started
+            if body.active:
+                self.active = body.version
+        elif kind == "activate":
+            self.active = body.version
+        else:
+            raise StoreError(f"an event of kind {kind!r}; install the lcb that wrote this log")
+
+    def tally(self, recommender: str) -> Tally:
+        found = self.tallies.get(recommender)
+        if found is None:
+            found = self.tallies[recommender] = Tally()
+        return found
+
+    def posterior(self, user: User) -> Floats | None:
+        """The probability of each class for a user whose bandit knows it."""
+        bandit, _ = self.bandit(user.recommender, user.model)
+        if user.state is None or not isinstance(bandit, BAYESIAN):
+            return None
+        return bandit.weights(user.state)
+
+
+def _move(tally: Tally, before: float, after: float) -> None:
+    tally.rate_sum += after - before
+    tally.rate_square_sum += after * after - before * before
+
+
+def _add(counts: dict[int, dict[int, int]], model: int, steps: int, n: int) -> None:
+    if steps:
+        of_model = counts.setdefault(model, {})
+        of_model[steps] = of_model.get(steps, 0) + n
