@@ -1,5 +1,8 @@
 # Sourced by the other scripts: a Python of at least 3.11 and the project's own .venv with what the caller needs.
-#     prepare EXTRA      installs lcb[EXTRA] into .venv, pinned by constraints.txt
+#     prepare EXTRA         installs lcb[EXTRA] into .venv, pinned by constraints.txt
+#     system_packages       PostgreSQL and Chromium for the tests: installed where that is allowed, else the line to run
+#     find_postgres         prints the folder of initdb and pg_ctl
+#     find_chromium         prints the browser
 
 find_python() {
     local candidate
@@ -32,4 +35,34 @@ prepare() {
             --editable ".[$extra]"
         touch "$stamp"
     fi
+}
+
+find_postgres() {
+    local folder found=
+    for folder in "$(dirname "$(readlink -f "$(command -v initdb)")")" $(printf '%s\n' /usr/lib/postgresql/*/bin | sort -V); do
+        if [ -x "$folder/initdb" ] && [ -x "$folder/pg_ctl" ] && [ -x "$folder/createdb" ]; then found=$folder; fi
+    done
+    [ -n "$found" ] && printf '%s\n' "$found"
+}
+
+find_chromium() {
+    command -v chromium || command -v chromium-browser || command -v google-chrome
+}
+
+# Debian's postgresql also makes its own default cluster, as it does for everyone; the tests never touch it.
+system_packages() {
+    local missing=() as_root=()
+    find_postgres >/dev/null || missing+=(postgresql)
+    find_chromium >/dev/null || missing+=(chromium fonts-dejavu-core)
+    [ ${#missing[@]} -gt 0 ] || return 0
+    if [ "$(id -u)" -ne 0 ]; then as_root=(sudo -n); fi
+    if command -v apt-get >/dev/null && { [ "$(id -u)" -eq 0 ] || sudo -n true 2>/dev/null; }; then
+        printf 'installing %s\n' "${missing[*]}"
+        ${as_root[@]+"${as_root[@]}"} apt-get update -qq &&
+            ${as_root[@]+"${as_root[@]}"} env DEBIAN_FRONTEND=noninteractive \
+                apt-get install -qq --yes --no-install-recommends "${missing[@]}" >/dev/null && return 0
+    fi
+    printf 'the tests need %s; on Debian and Ubuntu run first: sudo apt-get install --no-install-recommends %s\n' \
+        "${missing[*]}" "${missing[*]}" >&2
+    return 1
 }

@@ -1,8 +1,16 @@
-"""Small worlds that tests share."""
+"""Small worlds that tests share, and a PostgreSQL for those that need one."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
 import numpy as np
+import psycopg
 import pytest
 from hypothesis import settings
 
@@ -43,3 +51,28 @@ def rng() -> np.random.Generator:
 @pytest.fixture
 def models() -> LatentModels:
     return paper_classes()
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A PostgreSQL server: the one of `scripts/check`, else one of this process's own, stopped at the end."""
+    if given := os.environ.get("LCB_TEST_POSTGRES"):
+        yield given
+        return
+    script = Path(__file__).parents[1] / "scripts" / "postgres"
+    started = subprocess.run([script, "start", "--while", str(os.getpid())], capture_output=True, text=True)
+    if started.returncode != 0:
+        raise RuntimeError(f"no PostgreSQL to test with: {started.stderr.strip()}")
+    url = started.stdout.strip()
+    yield url
+    subprocess.run([script, "stop", url], check=True)
+
+
+@pytest.fixture
+def postgres_database(postgres_url: str) -> Iterator[str]:
+    """The URL of an empty database that this test alone uses; it is dropped after the test, open connections or not."""
+    name = f"lcb_{uuid.uuid4().hex}"
+    with psycopg.connect(postgres_url, autocommit=True) as server:
+        server.execute(f"create database {name} template template0")
+        yield urlsplit(postgres_url)._replace(path=f"/{name}").geturl()
+        server.execute(f"drop database {name} with (force)")

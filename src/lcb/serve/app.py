@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import msgspec
 import structlog
@@ -17,7 +16,7 @@ from lcb.serve import messages
 from lcb.serve.http import Ask, Endpoint, Handler, Receive, Reply, Scope, Send, json_reply, problem_reply
 from lcb.serve.keys import Keyring
 from lcb.serve.metrics import Metrics
-from lcb.serve.problems import Problem, from_validation
+from lcb.serve.problems import Problem, decode
 from lcb.serve.rates import Rates
 from lcb.serve.service import Service
 
@@ -86,13 +85,13 @@ class App:
     # Routes
 
     async def decide(self, ask: Ask) -> Reply:
-        return Reply(await self.service.decide(_read(_DECISION, ask.body)))
+        return Reply(await self.service.decide(decode(_DECISION, ask.body)))
 
     async def reward(self, ask: Ask) -> Reply:
-        return Reply(await self.service.reward(_read(_REWARD, ask.body)))
+        return Reply(await self.service.reward(decode(_REWARD, ask.body)))
 
     async def put_items(self, ask: Ask) -> Reply:
-        return Reply(await self.service.items(_read(_ITEMS, ask.body)))
+        return Reply(await self.service.items(decode(_ITEMS, ask.body)))
 
     async def get_items(self, ask: Ask) -> Reply:
         items = list(self.service.world.catalogue.items.values())
@@ -127,13 +126,6 @@ class App:
 
     async def measurements(self, ask: Ask) -> Reply:
         return Reply(self.metrics.exposition(), type=b"text/plain; version=0.0.4; charset=utf-8")
-
-
-def _read(decoder: msgspec.json.Decoder[Any], body: bytes) -> Any:
-    try:
-        return decoder.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise from_validation(error, body) from None
 
 
 async def _told(request: Request, error: Exception) -> Response:
