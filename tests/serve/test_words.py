@@ -60,12 +60,19 @@ def test_backers_are_the_classes_that_drew_the_arm(seed):
     assert share.sum() == pytest.approx(decision.propensity)
 
 
+def test_two_classes_that_like_one_arm_back_it_by_their_weights_and_ties():
+    context = np.array([[1.0, 0.0], [0.5, 0.5]])
+    beta = np.array([[0.9, 0.1], [0.5, 0.5]])  # the second class has a tie: half of its 0.2 goes to each arm
+    np.testing.assert_allclose(words.backers(np.array([0.8, 0.2]), beta, context, arm=0), [8 / 9, 1 / 9])
+
+
 def test_nobody_backs_an_arm_of_the_uniform_share():
     context = np.array([[1.0, 0.0], [0.0, 1.0], [0.1, 0.1]])
     backed = words.backers(np.array([0.5, 0.5]), np.eye(2), context, arm=2)
     assert backed.tolist() == [0, 0]
     said = words.why(np.array([0.5, 0.5]), [["a"], ["b"]], 0.01, 3, n_answers=5, backed=backed)
-    assert said.startswith("This one was picked blindly") and said.endswith("a chance of 1 %.")
+    assert said.startswith("This one was picked blindly")
+    assert said.endswith("a chance of 1 %.")
 
 
 LIKES = [["football", "tennis"], ["arts"], []]
@@ -97,10 +104,16 @@ def test_one_list_for_everybody_says_what_leads_it_and_when_it_tries():
     assert "a try" not in words.why_for_everybody(weights, ["football"], 1.0, 170, on_top=True)
 
 
+def test_before_anybody_opened_anything_the_list_is_empty_and_said_to_be():
+    assert words.category_weights(np.array([0.0, -0.1, 0.3]), ["a", "b", "c"]) == [("c", 0.3)]
+    said = words.why_for_everybody([], ["arts"], 0.1, 170, on_top=True)
+    assert "nobody has opened anything yet" in said
+
+
 @given(p=floats(1e-300, 1.0))
 def test_a_chance_is_never_said_to_be_none_and_only_certainty_is_full(p):
     said = words.chance(p)
-    assert not said.startswith("0 ") and not said.startswith("0.0 ")
+    assert not said.startswith(("0 ", "0.0 "))
     assert (said == "100 %") == (p == 1)
 
 

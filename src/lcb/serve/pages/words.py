@@ -49,13 +49,13 @@ def _leading(lead: Floats, features: Sequence[str], n_words: int) -> list[str]:
 
 
 def category_weights(theta: Floats, features: Sequence[str], n_words: int = 8) -> list[tuple[str, float]]:
-    """The categories of the one list for everybody, the most liked first, (name, expected reward).
+    """The categories of the one list for everybody that are liked at all, the most liked first, (name, reward).
 
     >>> category_weights(np.array([0.1, 0.4, 0.2]), ["arts", "books", "film"], n_words=2)
     [('books', 0.4), ('film', 0.2)]
     """
     order = np.argsort(-theta, kind="stable")[:n_words]
-    return [(features[j], float(theta[j])) for j in order]
+    return [(features[j], float(theta[j])) for j in order if theta[j] > 0]
 
 
 def backers(weights: Floats, beta: Floats, context: Floats, arm: int) -> Floats:
@@ -122,7 +122,9 @@ def why_for_everybody(
     """
     top = [name for name, _ in weights[:N_WORDS]]
     first = f"Everybody gets the same list here, and what visitors open most is {liked(top)}."
-    if on_top:
+    if not top:
+        reason = "Everybody gets the same list here, and nobody has opened anything yet."
+    elif on_top:
         reason = first
     else:
         reason = f"{first} This one is a try: too few visitors have been offered {liked(categories)} to be sure of it."

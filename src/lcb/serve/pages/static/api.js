@@ -7,10 +7,12 @@ const LONGEST_WAIT = 10; // seconds between two tries
 
 export class Refused extends Error {
   constructor(problem) {
-    super(problem.detail ?? problem.title ?? `the server answered ${problem.status}`);
+    super(sentence(problem.detail ?? problem.title ?? `The server answered ${problem.status}`));
     this.status = problem.status;
   }
 }
+
+const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 
 async function once(path, body) {
   const stop = AbortSignal.timeout(PATIENCE);

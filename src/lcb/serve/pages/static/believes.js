@@ -1,6 +1,6 @@
 // What the recommender believes about this visitor: the kinds of readers as bars, how they moved, why this article.
 
-import { counted, h, listed, percent, s } from "./dom.js";
+import { counted, h, percent, s } from "./dom.js";
 
 const SHOWN = 7; // kinds with a line of their own; the others are counted together
 const LETTERS = "ABCDEFG";
@@ -35,7 +35,7 @@ export function kindsOf(state) {
 export function drawBeliefs(place, state) {
   const head = h("h2", { id: "beliefs-title" }, "What it believes about you");
   const body = !state.beliefs ? [h("p", {}, "Nothing yet.")] : state.beliefs.posterior ? aboutKinds(state) : aboutEverybody(state);
-  place.replaceChildren(head, ...body, ...(state.offer ? aboutOffer(state) : []));
+  place.replaceChildren(head, ...body, ...(state.offer ? aboutOffer(state) : []), ...moves(state));
 }
 
 function aboutKinds(state) {
@@ -44,9 +44,12 @@ function aboutKinds(state) {
   const lead = n
     ? `After ${counted(n, "answer")}, how likely you are to be each kind of reader:`
     : "Earlier readers came in a few kinds. Before your first answer, you are as likely to be of each kind as anybody:";
-  const parts = [h("p", {}, lead), bars(kinds)];
-  if (n) parts.push(h("h3", {}, "How it moved"), movement(kinds, state.past));
-  return parts;
+  return [h("p", {}, lead), bars(kinds)];
+}
+
+function moves(state) {
+  if (!state.beliefs?.posterior || !state.past.length) return [];
+  return [h("h3", {}, "How it moved"), movement(kindsOf(state), state.past)];
 }
 
 function bars(kinds) {
@@ -72,7 +75,7 @@ function bars(kinds) {
 
 // lines over the answers; each line carries its letter at the end, letters that would collide are moved apart
 export function movement(kinds, past) {
-  const [width, height, left, right, top, bottom] = [360, 190, 34, 26, 8, 34];
+  const [width, height, left, right, top, bottom] = [360, 190, 44, 26, 10, 34];
   const steps = Math.max(kinds[0].path.length - 1, 1);
   const x = (t) => left + ((width - left - right) * t) / steps;
   const y = (p) => top + (height - top - bottom) * (1 - p);
@@ -106,7 +109,7 @@ function apart(values, room, low, high) {
 }
 
 function aboutEverybody(state) {
-  const weights = state.beliefs.weights.slice(0, 8);
+  const weights = state.beliefs.weights.filter(([, weight]) => weight >= 0.005).slice(0, 6);
   const most = Math.max(...weights.map(([, weight]) => weight), 1e-9);
   const row = ([category, weight]) =>
     h(
@@ -116,7 +119,8 @@ function aboutEverybody(state) {
       h("span", { class: "bar-number" }, percent(Math.max(0, weight))),
       h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { class: "bar-fill" })),
     );
-  const lead = `One list for everybody. It keeps no picture of you: all visitors share one score per category, and most opened so far ${weights.length > 1 ? "are" : "is"} ${listed(weights.slice(0, 3).map(([category]) => category))}.`;
+  const lead = "One list for everybody. It keeps no picture of you: all visitors share one score per category.";
+  if (!weights.length) return [h("p", {}, lead), h("p", {}, "Nobody has opened anything yet, so all categories are alike.")];
   return [h("p", {}, lead), h("ul", { class: "bars" }, weights.map(row)), h("p", { class: "fine" }, "How often an article of that category alone is expected to be opened.")];
 }
 
@@ -124,5 +128,5 @@ function aboutOffer({ offer, beliefs }) {
   const times = offer.propensity * offer.n_arms;
   const more = offer.propensity < 1 && times >= 1.5 ? `, ${times >= 10 ? Math.round(times) : times.toFixed(1)} times an even draw` : "";
   const odds = `Propensity (the chance of this draw) ${offer.propensity.toPrecision(2)}${more}.`;
-  return [h("h3", {}, "Why this one"), h("p", { class: "why" }, beliefs?.why ?? ""), h("p", { class: "fine odds" }, odds)];
+  return [h("h3", {}, `Why “${offer.title}”`), h("p", { class: "why" }, beliefs?.why ?? ""), h("p", { class: "fine odds" }, odds)];
 }

@@ -43,7 +43,10 @@ export function makeDeck(root, { study, intro, changed, keys = {}, hints = [] })
     root.classList.toggle("keyless", !listening);
   }
 
-  async function visit(again) {
+  let again = false; // whether the visit asked for is of somebody new
+
+  async function visit(anew) {
+    again = anew;
     await change(() => ask("page/visit", { study, again }));
   }
 
@@ -59,12 +62,13 @@ export function makeDeck(root, { study, intro, changed, keys = {}, hints = [] })
     for (const button of [pass, open]) button.setAttribute("aria-disabled", "true");
     try {
       show(await request());
+      again = false;
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
       // the server's state is the truth: after a refusal ask it where this visitor is
-      showTrouble(`${error.message}.`.replace(/\.\.$/, "."), "Try again", () => {
+      showTrouble(error.message, "Try again", () => {
         clearTrouble();
-        visit(false);
+        visit(again);
       });
     } finally {
       busy = false;
@@ -75,7 +79,7 @@ export function makeDeck(root, { study, intro, changed, keys = {}, hints = [] })
 
   function show(next) {
     const moved = state?.offer?.decision_id !== next.offer?.decision_id;
-    const answered = state !== null && next.past.length > 0;
+    const answered = state?.visitor === next.visitor && next.past.length > 0;
     state = next;
     root.hidden = next.done;
     if (next.offer) {

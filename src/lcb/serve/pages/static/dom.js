@@ -19,7 +19,7 @@ export const byId = (id) => document.getElementById(id);
 
 export function percent(share) {
   if (share > 0 && share < 0.01) return "<1 %";
-  if (share > 0.99 && share < 1) return ">99 %";
+  if (share > 0.99) return ">99 %";
   return `${Math.round(100 * share)} %`;
 }
 

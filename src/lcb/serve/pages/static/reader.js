@@ -1,6 +1,5 @@
 // The reader's page: twenty headlines, beside them what the recommender believes, then a summary.
 
-import { ask } from "./api.js";
 import { hue } from "./art.js";
 import { drawBeliefs, inWords, kindsOf, movement } from "./believes.js";
 import { chip, drawDots, makeDeck } from "./deck.js";
@@ -28,15 +27,14 @@ function changed(next) {
   state = next;
   byId("desk").hidden = next.done;
   byId("summary").hidden = !next.done;
+  if (!next.done) byId("summary").replaceChildren();
   if (next.done) drawSummary(byId("summary"), next, finished);
   else if (!panel.hidden) drawBeliefs(panel, next);
 }
 
-async function startAgain() {
-  const next = await ask("page/visit", { study: false, again: true });
-  state = null;
-  byId("summary").replaceChildren();
-  deck.show(next);
+async function startAgain(event) {
+  event.target.disabled = true; // one new visitor, however often it is pressed
+  await deck.visit(true);
   scrollTo(0, 0);
   byId("main").focus();
 }
@@ -52,12 +50,14 @@ function drawSummary(place, { past, beliefs, n_steps }, focus) {
     dots,
     title,
     h("p", { class: "lead" }, verdict(kinds, beliefs)),
-    h("div", { class: "summary-grid" },
-      h("section", { class: "sheet" }, h("h3", {}, "How it got there"), ...(kinds ? [movement(kinds, past), legend(kinds)] : []), h("p", {}, learned(past))),
-      h("section", { class: "sheet" }, h("h3", {}, "What you opened"), openedList(opened)),
-      h("section", { class: "sheet wide" }, h("h3", {}, "What happened here"), ...explained(past, kinds)),
-    ),
     h("p", { class: "actions" }, again),
+    h("div", { class: "summary-grid" },
+      h("div", { class: "summary-side" },
+        h("section", { class: "sheet" }, h("h3", {}, "How it got there"), ...(kinds ? [movement(kinds, past), legend(kinds)] : []), h("p", {}, learned(past))),
+        h("section", { class: "sheet" }, h("h3", {}, "What happened here"), ...explained(past, kinds)),
+      ),
+      h("section", { class: "sheet" }, h("h3", {}, "What you opened"), openedList(opened)),
+    ),
   );
   if (focus) {
     title.focus({ preventScroll: true });
@@ -67,7 +67,7 @@ function drawSummary(place, { past, beliefs, n_steps }, focus) {
 
 function verdict(kinds, beliefs) {
   if (!kinds) {
-    const top = (beliefs?.weights ?? []).slice(0, 3).map(([category]) => category);
+    const top = (beliefs?.weights ?? []).filter(([, weight]) => weight >= 0.005).slice(0, 3).map(([category]) => category);
     return `It kept one list for everybody, and did not try to tell what kind of reader you are.${top.length ? ` On top of the list: ${listed(top)}.` : ""}`;
   }
   const best = kinds.reduce((a, b) => (b.path.at(-1) > a.path.at(-1) ? b : a));
@@ -90,7 +90,7 @@ function learned(past) {
   const likes = liked(past);
   if (!likes.size) return "You passed on nearly everything, so it learned what you do not want, and little of what you do.";
   const [early, late] = [past.slice(0, 10), past.slice(-10)].map((steps) => steps.filter((step) => step.categories.some((category) => likes.has(category))).length);
-  return `You mostly opened ${listed([...likes].slice(0, 6))}. Of the first ${Math.min(10, past.length)} headlines, ${early} were of these kinds; of the last ${Math.min(10, past.length)}, ${late}.`;
+  return `You mostly opened ${listed([...likes].slice(0, 6))}. Of the first ${Math.min(10, past.length)} headlines, ${early} were on these topics; of the last ${Math.min(10, past.length)}, ${late}.`;
 }
 
 function openedList(opened) {

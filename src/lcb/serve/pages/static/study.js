@@ -23,7 +23,7 @@ function view(name) {
 
 // nothing is kept before consent: this only asks whether this visitor has a place already
 async function resume() {
-  const kept = await ask("page/visit?study=true");
+  const kept = await ask("page/visit?study=true").catch((error) => showTrouble(error.message, "Try again", () => location.reload()));
   if (kept?.visitor) deck.show(kept);
   if (location.hash === "#results") showResults(true);
 }
@@ -68,6 +68,8 @@ async function showResults(focus) {
 async function refresh() {
   const results = await ask("page/study/results");
   fill(byId("here"), results.recommenders);
+  const place = ({ name }) => results.recommenders.findIndex((row) => named(row.name) === named(name));
+  results.paper.sort((a, b) => place(a) - place(b)); // both tables in one order
   fill(byId("paper"), results.paper);
   byId("difference").textContent = compared(results);
   byId("results-chart").replaceChildren(chart(results));
@@ -76,7 +78,7 @@ async function refresh() {
 const three = (value) => (value == null ? "–" : value.toFixed(3).replace("-", "−"));
 
 function fill(table, rows) {
-  const line = (row) => h("tr", {}, h("th", { scope: "row" }, named(row.name)), h("td", { class: "num" }, row.users), h("td", { class: "num" }, three(row.mean)), h("td", { class: "num" }, row.deviation == null ? "–" : `± ${three(row.deviation)}`));
+  const line = (row) => h("tr", {}, h("th", { scope: "row" }, named(row.name)), h("td", { class: "num" }, row.users, row.simulated ? h("span", { class: "fine" }, ` (${row.simulated} simulated)`) : null), h("td", { class: "num" }, three(row.mean)), h("td", { class: "num" }, row.deviation == null ? "–" : `± ${three(row.deviation)}`));
   const empty = h("tr", {}, h("td", { colspan: 4 }, "Nobody has finished yet."));
   table.tBodies[0].replaceChildren(...(rows.length ? rows.map(line) : [empty]));
 }
@@ -96,19 +98,20 @@ const hundredths = (value) => (100 * value).toFixed(1).replace("-", "−");
 // a dot for the mean, a bar of one deviation to both sides
 function chart({ recommenders, paper }) {
   const rows = [...recommenders.map((row) => ({ ...row, where: "here" })), ...paper.map((row) => ({ ...row, where: "published" }))].filter((row) => row.mean != null);
-  const [width, left, step, top] = [640, 250, 34, 12];
+  const narrow = matchMedia("(max-width: 40rem)").matches; // there the names stand above their lines
+  const [width, left, step, top] = narrow ? [360, 12, 56, 4] : [640, 250, 34, 12];
   const high = Math.min(1, Math.max(0.6, ...rows.map((row) => row.mean + (row.deviation ?? 0))));
   const x = (value) => left + ((width - left - 20) * Math.max(0, Math.min(value, high))) / high;
   const bottom = top + step * rows.length;
   const ticks = [0, 0.2, 0.4, 0.6, 0.8, 1].filter((value) => value <= high + 1e-9);
   const grid = ticks.map((value) => s("g", {}, s("line", { class: "grid", x1: x(value), x2: x(value), y1: top, y2: bottom }), s("text", { class: "tick", x: x(value), y: bottom + 18, "text-anchor": "middle" }, value.toFixed(1))));
   const marks = rows.map((row, i) => {
-    const y = top + step * (i + 0.5);
+    const y = top + step * (i + (narrow ? 0.7 : 0.5));
     const colour = `var(--class-${named(row.name) === "LCB" ? 0 : 1})`;
     return s(
       "g",
       { class: `estimate ${row.where}`, "--colour": colour },
-      s("text", { class: "estimate-name", x: left - 14, y: y + 5, "text-anchor": "end" }, `${named(row.name)}, ${row.where}`),
+      s("text", { class: "estimate-name", x: narrow ? left : left - 14, y: narrow ? y - 16 : y + 5, "text-anchor": narrow ? "start" : "end" }, `${named(row.name)}, ${row.where}`),
       s("line", { x1: x(row.mean - (row.deviation ?? 0)), x2: x(row.mean + (row.deviation ?? 0)), y1: y, y2: y }),
       s("circle", { cx: x(row.mean), cy: y, r: 7 }),
     );
