@@ -66,14 +66,15 @@ class Service:
 
     # Requests
 
-    async def decide(self, request: messages.DecisionRequest) -> bytes:
+    async def decide(self, request: messages.DecisionRequest, recommender: str | None = None) -> bytes:
+        """`recommender` is for a newcomer who is not to be assigned by share."""
         while True:
             id = request.decision_id
             if id is not None:
                 await self._settled(id)
             if not self.store.inline:
                 await self._fetch_user(request.user)
-            made = self.desk.decide(request)
+            made = self.desk.decide(request, recommender)
             if isinstance(made, bytes):
                 return made
             if await self._appended(made):
@@ -189,7 +190,7 @@ def prepare(
         rows.append(("service", "service", body))
     else:
         _check_same(settings, world, feature_map, models)
-    for one in settings.recommenders:
+    for one in settings.all_recommenders:
         known = world.recommenders.get(one.name)
         if known is None:
             rows.append((f"recommender/{one.name}", "recommender", records.RecommenderBody(now(), one.to_json())))
