@@ -47,9 +47,11 @@ class Settings:
     port: int = 8000
     models: str | None = None  # a folder to begin with
     categories: tuple[str, ...] | None = None  # features are one-hot over these, where there are no models
+    items: str | None = None  # a file as PUT /v1/items takes it, for a catalogue that is empty; "headlines": our own
     recommenders: tuple[Recommender, ...] = (Recommender("lcb"),)
     shares: dict[str, float] = field(default_factory=dict)  # empty: alike
     pages: bool = True  # the reader's page, the study and the dashboard
+    simulated_visitors: float = 0.0  # of the study, a minute; to see the pages live
     shadow: bool = False
     rewards: RewardRule = "once"
     reward_range: tuple[float, float] | None = None
