@@ -56,9 +56,11 @@ def ctr_over_time(rows: Rows, title: str | None = None) -> alt.LayerChart:
         half=f"sqrt({root}) / (1 + {z2} / {n})",
         name="datum.recommender + ' v' + datum.model",
     )
+    base = base.transform_calculate(family=_family("datum.recommender"))
     base = base.transform_calculate(low="max(0, datum.middle - datum.half)", high="min(1, datum.middle + datum.half)")
-    colours = [colour for colour, _ in ALGORITHMS.values()] + list(STRANGERS)
-    colour = alt.Color("recommender:N", legend=None).scale(domain=list(ALGORITHMS), range=colours)
+    families = {name: colour for name, (colour, _) in ALGORITHMS.items()}
+    families |= {f"stranger {number}": colour for number, colour in enumerate(STRANGERS)}
+    colour = alt.Color("family:N", legend=None).scale(domain=list(families), range=list(families.values()))
     dash = alt.StrokeDash("age:O", legend=None).scale(domain=list(range(1, SERIES + 1)), range=list(map(list, DASHES)))
     x, y = time_axis(), alt.Y("ctr:Q", title="CTR", axis=percent_axis()).scale(domainMin=0)
     low = alt.Y("low:Q", axis=percent_axis())
@@ -70,3 +72,11 @@ def ctr_over_time(rows: Rows, title: str | None = None) -> alt.LayerChart:
     layers = [band, line, point, *ranked_labels(ends, "time", "ctr", colour, 22)]
     data = table(rows, texts=["recommender"], numbers=["t", "model", "ctr", "decisions"])
     return dressed(layered(layers, data), title, "bands of 95 %", **_SIZE)
+
+
+def _family(name: str) -> str:
+    """What gives a recommender its colour: its name, the first word of it, or else a number from its letters."""
+    known, first = list(ALGORITHMS), f"split({name}, '-')[0]"
+    letters = f"parseInt('1' + slice(replace(lower({name}), regexp('[^0-9a-z]', 'g'), ''), -6), 36)"
+    stranger = f"'stranger ' + ({letters} % {len(STRANGERS)})"
+    return f"indexof({known}, {name}) >= 0 ? {name} : indexof({known}, {first}) >= 0 ? {first} : {stranger}"
