@@ -219,6 +219,7 @@ def test_events_of_a_user_are_those_alone_between_two_places(store: Store) -> No
     each = store.events_of_each({"u": 1, "v": 0, "nobody": 0}, 4)
     assert {user: [one.id for one in rows] for user, rows in each.items()} == {"u": ["c"], "v": ["b"], "nobody": []}
     assert store.events_of_each({}, 4) == {}
+    assert [store.newest_of(user) for user in ("u", "v", "nobody")] == [5, 2, 0]
 
 
 def test_events_of_the_service_are_its_own_kinds_in_order(store: Store) -> None:

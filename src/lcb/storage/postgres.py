@@ -265,6 +265,10 @@ class Postgres:
             events[names[row[3]]].append(Row(*row))
         return events
 
+    def newest_of(self, user: str) -> int:
+        found = self._read('select seq from event where "user" = %s order by seq desc limit 1', (_stored(user),))
+        return int(found[0][0]) if found else 0
+
     def events_of_service(self, upto: int | None = None) -> list[Row]:
         found = self._read(
             f'select {_COLUMNS} from event where "user" is null and seq <= %s '

@@ -129,8 +129,7 @@ class SQLite:
             others = self._others(connection, seen, head)
             rows, snapshots, late = outdated(others, rows, snapshots)
             placed = [Row(head + i, *row) for i, row in enumerate(rows, start=1)]
-            if placed:
-                connection.executemany("insert into event values(?, ?, ?, ?, ?, ?)", placed)
+            _insert(connection, placed)
             if snapshots:
                 connection.executemany(_KEEP, snapshots)
         return Appended(others + placed, refused | late)
@@ -188,6 +187,10 @@ class SQLite:
 
     def events_of_each(self, after: Mapping[str, int], upto: int) -> dict[str, list[Row]]:
         return {user: self.events_of(user, seq, upto) for user, seq in after.items()}
+
+    def newest_of(self, user: str) -> int:
+        found = self._read("select seq from event where user = ? order by seq desc limit 1", (user,))
+        return int(found[0][0]) if found else 0
 
     def events_of_service(self, upto: int | None = None) -> list[Row]:
         found = self._read(
@@ -264,6 +267,20 @@ class SQLite:
 
 
 _LAST = 2**63 - 1
+
+
+def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    """Many rows by one statement: each statement gives up the interpreter's lock and has to get it back.
+
+    Blocks of 64, 32, ... 1 rows, so that a handful of statements is all there ever is to prepare.
+    """
+    done, size = 0, 64
+    while done < len(rows):
+        while size > len(rows) - done:
+            size //= 2
+        values = [value for row in rows[done : done + size] for value in row]
+        connection.execute(f"insert into event values {', '.join(['(?, ?, ?, ?, ?, ?)'] * size)}", values)
+        done += size
 
 
 def _served(path: Path) -> int:
