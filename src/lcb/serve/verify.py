@@ -125,9 +125,13 @@ class _LogOnly:
         return self._kept if name == "world" else None
 
     def events_of(self, user: str, after: int = 0, upto: int | None = None) -> list[Row]:
-        if self.world is not None and not self.n_gone and user not in self.world.users:
-            return []
-        return self._store.events_of(user, after, upto)
+        return [] if self._is_new(user) else self._store.events_of(user, after, upto)
+
+    def newest_of(self, user: str) -> int:
+        return 0 if self._is_new(user) else self._store.newest_of(user)
+
+    def _is_new(self, user: str) -> bool:
+        return self.world is not None and not self.n_gone and user not in self.world.users
 
 
 def _sweep(store: Store, upto: int, user: str | None, report: Report, progress: Progress) -> World | None:
