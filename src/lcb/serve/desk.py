@@ -40,6 +40,7 @@ class Entry:
     body: Any
     answer: bytes
     key: str
+    newcomer: bool = False  # the first decision of somebody new, which fixes recommender and models
 
 
 class Open:
@@ -103,6 +104,7 @@ class Desk:
         ids, context, x = self.context(request)
         name = request.user
         user = self.world.user(name)
+        newcomer = user is None
         if user is None:
             recommender = self.assigned(name)
             model = self.world.model_for_newcomers(recommender)
@@ -116,7 +118,7 @@ class Desk:
             chosen, request.chosen is None or request.chosen_propensity is not None,
         )  # fmt: skip
         row = NewRow(decision_id, "decision", name, user.model, records.encode(body))
-        return Entry(row, body, self.answer(decision_id, user.model, body), decision_id)
+        return Entry(row, body, self.answer(decision_id, user.model, body), decision_id, newcomer)
 
     def context(self, request: messages.DecisionRequest) -> tuple[list[str], Floats, bytes | None]:
         """The ids and features (K, d) of the arms; the bytes of the features where they came with the request."""
@@ -259,7 +261,10 @@ class Desk:
     def _rewarded(self, reward_id: str, slot: Open, sent: float, part: str | None) -> Entry:
         before, taken = slot.reward, slot.taken
         reward = sent if part is None else sent + (before or 0.0)
-        self._check_reward(slot, reward)
+        try:
+            self._check_reward(slot, reward)
+        except Damaged as error:
+            raise Problem(503, str(error), retry_after=60) from None
         body = records.RewardBody(
             self.now(), slot.seq, slot.recommender, reward, taken.propensity, taken.x, taken.at_random, taken.advice,
             before, None if part is None else sent, part,
@@ -441,26 +446,26 @@ def number(seed: bytes, name: str) -> float:
 def erasure(world: World, rows: list[Row], at: float, new_id: Callable[[], str]) -> tuple[list[Rewrite], NewRow]:
     """Ids, items and context go; where a state is shared by all, features and reward stay, nobody's any more."""
     rewrites, history = [], []
-    recommender, model = "", 0
+    recommender, model = "", 0  # of the first decision: the user keeps them
     n_decisions = n_rewards = 0
     total = 0.0
     user = world.fold_user(rows)
     settled = 0 if user is None else user.settled
     for row in rows:
         body = records.decode(row.kind, row.body)
-        recommender, model = body.recommender, row.model or 0
-        _, shared = world.bandit(recommender, model)
+        recommender, model = (recommender, model) if recommender else (body.recommender, row.model or 0)
+        shared = world.shares(recommender, model)
         left: Any
         if row.kind == "decision":
             taken = body.taken if body.chosen is None else [body.chosen]
             n_decisions += len(taken)
             bare = [records.Taken(one.arm, "", one.propensity, one.x, None, one.at_random, one.advice) for one in taken]
-            left = records.ErasedDecision(recommender, shared is not None, bare if shared is not None else [])
+            left = records.ErasedDecision(recommender, shared, bare if shared else [])
         else:
             n_rewards += body.before is None
             total += body.reward - (body.before or 0.0)
             left = records.ErasedReward(
-                recommender, shared is not None, body.reward if shared else 0.0, body.propensity if shared else 1.0,
+                recommender, shared, body.reward if shared else 0.0, body.propensity if shared else 1.0,
                 body.x if shared else b"", body.at_random, body.advice if shared else None, body.before,
             )  # fmt: skip
         history.append((row.seq, n_decisions, n_rewards, total, settled if n_decisions >= settled else 0))

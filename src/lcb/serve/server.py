@@ -70,12 +70,17 @@ class _Lifespan:
             return
         await receive()
         self.service.start()
+        for number, version in self.service.world.versions.items():
+            if not version.readable:
+                self.log.error("a model version cannot be read", version=number, error=version.damaged)
+        self.app.retraining.start()
         looking = asyncio.create_task(self._look_at_keys())
         await send({"type": "lifespan.startup.complete"})
         for hook in self.app.ready_hooks:
             hook()
         await receive()
         looking.cancel()
+        await self.app.retraining.stop()
         await self.service.stop()
         self.log.info("stopped", seq=self.service.world.seq)
         await send({"type": "lifespan.shutdown.complete"})
