@@ -89,7 +89,7 @@ class Desk:
 
     # Decisions
 
-    def decide(self, request: messages.DecisionRequest) -> Entry | bytes:
+    def decide(self, request: messages.DecisionRequest, recommender: str | None = None) -> Entry | bytes:
         """The answer of a decision made before under this id, or a new one."""
         digest = None
         if request.decision_id is not None:
@@ -106,7 +106,7 @@ class Desk:
         user = self.world.user(name)
         newcomer = user is None
         if user is None:
-            recommender = self.assigned(name)
+            recommender = recommender or self.assigned(name)
             model = self.world.model_for_newcomers(recommender)
             user = self.world.newcomer(recommender, model, 0, context.shape[1])
         decision_id = request.decision_id or self.new_id()
@@ -276,8 +276,7 @@ class Desk:
     def _check_reward(self, slot: Open, reward: float) -> None:
         """Refuse what the bandit would not take, before it is in the log."""
         bandit, _ = self.world.bandit(slot.recommender, slot.model or 0)
-        models = getattr(bandit, "models", None)
-        bounds = getattr(bandit, "reward_range", None) or (models.levels if models is not None else None)
+        bounds = getattr(bandit, "reward_range", None)
         if bounds is not None and not bounds[0] <= reward <= bounds[1]:
             raise Problem(
                 422, f"reward {reward:g} is outside [{bounds[0]:g}, {bounds[1]:g}], those that "

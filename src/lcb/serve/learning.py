@@ -303,18 +303,18 @@ def _fitted(
 
 
 def likelihood_of(log: EventLog, learner: str, declared: tuple[float, float] | None) -> Likelihood:
-    """Clicks where the rewards can only ever be these two, so that no later reward is refused; else Gaussian.
+    """Clicks where the rewards are the two ends of the declared range, or 0 and 1 where none is; else Gaussian.
 
-    They can if they are the ends of the declared range.
+    A range that is wider than the rewards so far says that others will come.
 
     >>> log = EventLog.from_rows(user=[0, 1], x=[[1.0], [1.0]], reward=[0, 1])
     >>> [likelihood_of(log, "em", declared) for declared in ((0.0, 1.0), (0.0, 5.0), None)]
-    ['bernoulli', 'gaussian', 'gaussian']
+    ['bernoulli', 'gaussian', 'bernoulli']
     """
     clicks = log.clicks
-    if learner != "em" or clicks is None or declared is None or (clicks.low, clicks.high) != tuple(declared):
-        return "gaussian"
-    return "bernoulli"
+    if learner == "em" and clicks is not None and (clicks.low, clicks.high) == tuple(declared or (0.0, 1.0)):
+        return "bernoulli"
+    return "gaussian"
 
 
 # Judging

@@ -1,19 +1,16 @@
 """Recommenders side by side: what each one's users did, and how far they are apart.
 
 A user's rate is the rewards per decision; a recommender has the mean and the deviation of its users' rates, as in the
-paper's user study.  Differences of means have Welch's interval:
-
-    difference ± t(0.975, df) sqrt(v_a + v_b)            v = deviation^2 / n
-    df = (v_a + v_b)^2 / ( v_a^2 / (n_a - 1) + v_b^2 / (n_b - 1) )
+paper's user study.  Differences of means have Welch's interval (`lcb.evaluate.study`).  A decision without a reward
+counts as one of reward 0.
 """
 
 from __future__ import annotations
 
-import math
-
 from lcb.serve import messages
 from lcb.serve.problems import Problem
 from lcb.serve.service import Service
+from lcb.serve.settings import READER
 from lcb.serve.world import Tally
 
 
@@ -37,7 +34,7 @@ def trial_of(service: Service, name: str) -> messages.TrialAnswer:
 def _names(service: Service) -> list[str]:
     """Those of the settings first, then those the log knows from before."""
     now = [one.name for one in service.settings.recommenders]
-    return now + [name for name in service.world.recommenders if name not in now]
+    return now + [name for name in service.world.recommenders if name not in now and name != READER]
 
 
 def _recommender(service: Service, name: str) -> messages.TrialRecommender:
@@ -50,24 +47,16 @@ def _recommender(service: Service, name: str) -> messages.TrialRecommender:
 
 
 def _differences(service: Service, pairs: list[tuple[str, str]]) -> list[messages.Difference]:
-    tallies, found = service.world.tallies, []
+    from lcb.evaluate.study import Group  # brings SciPy, which deciding does without
+
+    def group(name: str) -> Group:
+        tally = service.world.tallies.get(name, Tally())
+        return Group(tally.n_users, tally.mean, tally.deviation)
+
+    found = []
     for of, to in pairs:
-        between = difference(tallies.get(of, Tally()), tallies.get(to, Tally()))
+        between = group(of).above(group(to))
         if between is not None:
             found.append(messages.Difference(of, to, *between))
     return found
 
-
-def difference(a: Tally, b: Tally, level: float = 0.95) -> tuple[float, float, float] | None:
-    """How far a's users are above b's, and the interval; None where either has fewer than two."""
-    if a.mean is None or a.deviation is None or b.mean is None or b.deviation is None:
-        return None
-    from scipy.special import stdtrit
-
-    between, v_a, v_b = a.mean - b.mean, a.deviation**2 / a.n_users, b.deviation**2 / b.n_users
-    if v_a + v_b == 0:
-        return between, between, between
-    share = v_a / (v_a + v_b)
-    df = 1 / (share**2 / (a.n_users - 1) + (1 - share) ** 2 / (b.n_users - 1))
-    half = float(stdtrit(df, (1 + level) / 2)) * math.sqrt(v_a + v_b)
-    return between, between - half, between + half

@@ -39,6 +39,7 @@ SETTLED = 0.9  # a class that holds this much is what a user is taken for
 _LOG_SETTLED = math.log(SETTLED)
 _WORLD = "world"
 LOST: Floats = np.empty(0)  # the state of a user whose models cannot be read; it is never written
+_MOST_UNKNOWN = 10_000
 
 
 class User:
@@ -177,6 +178,7 @@ class World:
         self.concentration: dict[int, dict[int, int]] = {}  # model -> decisions until settled -> users
         self._bandits: dict[tuple[str, int], tuple[Bandit, str | None]] = {}
         self._erased: set[int] = set()
+        self._unknown: set[str] = set()
 
     # Coming up
 
@@ -214,14 +216,29 @@ class World:
         if user is not None:
             self.users.move_to_end(name)
             return user
+        if name in self._unknown:
+            return None
         user = self.folded(name, self.seq)
         if user is not None:
             self.admit(name, user)
+        else:
+            self.note_unknown(name)
         return user
+
+    def note_unknown(self, name: str) -> None:
+        """The log has nothing of this user; known until their first event is applied."""
+        if len(self._unknown) >= _MOST_UNKNOWN:
+            self._unknown.clear()
+        self._unknown.add(name)
 
     def folded(self, name: str, upto: int) -> User | None:
         """A user from the store: the snapshot and the events after it."""
+        newest = self.store.newest_of(name)
+        if newest == 0:
+            return None
         kept = self.store.snapshot(f"user/{name}")
+        if kept is not None and kept.seq == newest <= upto:
+            return User.unpack(kept.body)
         if kept is None or kept.seq > upto:
             return self.fold_user(self.store.events_of(name, 0, upto))
         return self.fold_on(User.unpack(kept.body), name, self.store.events_of(name, kept.seq, upto), upto)
@@ -232,7 +249,7 @@ class World:
         if any(row.kind == "reward" and body.before is not None for row, body in bodies):
             return self.fold_user(self.store.events_of(name, 0, upto))
         for row, body in bodies:
-            self._step(user, row, body, getattr(body, "reward", 0.0))
+            self.step(user, row, body, getattr(body, "reward", 0.0))
         return user
 
     def fold_user(self, rows: Iterable[Row]) -> User | None:
@@ -247,7 +264,7 @@ class World:
             if changed:
                 user.seq = row.seq
             else:
-                self._step(user, row, body, counts.get(row.id, 0.0))
+                self.step(user, row, body, counts.get(row.id, 0.0))
         return user
 
     def newcomer(self, recommender: str, model: int, seq: int, n_features: int | None = None) -> User:
@@ -348,12 +365,13 @@ class World:
             self.n_started += 1
             tally.n_users += 1
             self.users_per_model[user.model] = self.users_per_model.get(user.model, 0) + 1
+            self._unknown.discard(name)
             self.admit(name, user)
         before = user.rate
         taken = body.taken if body.chosen is None else [body.chosen]
         if user.state is None:
             self._count_shared(user.recommender, user.model, taken)
-        self._step(user, row, body, 0.0)
+        self.step(user, row, body, 0.0)
         self.n_events += 1
         tally.n_decisions += len(taken)
         _move(tally, before, user.rate)
@@ -370,7 +388,7 @@ class World:
             self._reward_shared(user.recommender, user.model, body, body.reward)
         settled = user.settled
         if first:
-            self._step(user, row, body, body.reward)
+            self.step(user, row, body, body.reward)
         else:
             again = self.fold_user(self.store.events_of(row.user, 0, row.seq))
             assert again is not None
@@ -385,7 +403,7 @@ class World:
         if user.settled != settled:
             _add(self.concentration, user.model, user.settled, 1)
 
-    def _step(self, user: User, row: Row, body: Any, reward: float) -> None:
+    def step(self, user: User, row: Row, body: Any, reward: float) -> None:
         """What one event does to its user alone; `reward` is what counts for it."""
         user.seq = row.seq
         if row.kind == "decision":
@@ -401,7 +419,7 @@ class World:
         user.reward_sum += reward
         if (moving := self._moving(user, row)) is not None:
             bandit, state = moving
-            user.state = bandit.update(state, decision_of(body), reward)
+            user.state = bandit.update(state, decision_of(body), _known(bandit, reward))
             if not user.settled and isinstance(bandit, BAYESIAN) and user.state.max() >= _LOG_SETTLED:
                 user.settled = user.n_decisions
 
@@ -512,6 +530,14 @@ class World:
         if not isinstance(bandit, BAYESIAN):
             return None
         return bandit.weights(user.state)
+
+
+def _known(bandit: Bandit, reward: float) -> float:
+    """A reward as models of two levels know it: what lies beyond a level says no more of the class than that level."""
+    if isinstance(bandit, BAYESIAN) and bandit.models.levels is not None:
+        low, high = bandit.models.levels
+        return min(max(reward, low), high)
+    return reward
 
 
 def _move(tally: Tally, before: float, after: float) -> None:
