@@ -12,17 +12,19 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from lcb.serve import messages
+from lcb.serve import messages, trials, versions
 from lcb.serve.http import Ask, Endpoint, Handler, Receive, Reply, Scope, Send, json_reply, problem_reply
 from lcb.serve.keys import Keyring
 from lcb.serve.metrics import Metrics
 from lcb.serve.pages.routes import Pages
 from lcb.serve.problems import Problem, decode
 from lcb.serve.rates import Rates
+from lcb.serve.retrain import Retraining
 from lcb.serve.service import Service
 
 _DECISION = msgspec.json.Decoder(messages.DecisionRequest)
 _REWARD = msgspec.json.Decoder(messages.RewardRequest)
+_ACTIVATE = msgspec.json.Decoder(messages.ActivateRequest)
 _ITEMS = msgspec.json.Decoder(messages.ItemsRequest)
 
 
@@ -32,6 +34,7 @@ class App:
     def __init__(self, service: Service, keyring: Keyring, metrics: Metrics | None = None) -> None:
         self.service, self.keyring = service, keyring
         self.metrics = metrics or Metrics(service)
+        self.retraining = Retraining(service, self.metrics)
         self.max_body = service.settings.limits.max_body
         self.rates = Rates(service.settings.limits.rate)
         self.ready_hooks: list[Callable[[], None]] = []
@@ -56,6 +59,11 @@ class App:
             ("GET", "/v1/items", self.get_items, "reader"),
             ("GET", "/v1/users/{user:path}", self.get_user, "reader"),
             ("DELETE", "/v1/users/{user:path}", self.delete_user, "admin"),
+            ("GET", "/v1/models", self.get_models, "reader"),
+            ("POST", "/v1/models/retrain", self.retrain, "admin"),
+            ("POST", "/v1/models/{version}/activate", self.activate, "admin"),
+            ("GET", "/v1/trials", self.get_trials, "reader"),
+            ("GET", "/v1/trials/{recommender:path}", self.get_trial, "reader"),
             ("GET", "/healthz", self.health, ""),
             ("GET", "/readyz", self.ready, ""),
             ("GET", "/metrics", self.measurements, "reader"),
@@ -115,6 +123,27 @@ class App:
 
     async def delete_user(self, ask: Ask) -> Reply:
         return json_reply(messages.EraseAnswer(await self.service.erase(ask.path["user"])))
+
+    async def get_models(self, ask: Ask) -> Reply:
+        return json_reply(versions.listed(self.service.world, self.retraining))
+
+    async def retrain(self, ask: Ask) -> Reply:
+        await self.retraining.ask()
+        return json_reply(self.retraining.answer(), 202)
+
+    async def activate(self, ask: Ask) -> Reply:
+        request = decode(_ACTIVATE, ask.body) if ask.body else messages.ActivateRequest()
+        version = ask.path["version"]
+        if not (version.isascii() and version.isdigit() and len(version) < 10):
+            raise Problem(404, f"no model version {version[:100]!r}; versions are whole numbers", field="version")
+        await self.service.activate(int(version), request.reason)
+        return json_reply(messages.ActivateAnswer(self.service.world.active))
+
+    async def get_trials(self, ask: Ask) -> Reply:
+        return json_reply(trials.trial(self.service))
+
+    async def get_trial(self, ask: Ask) -> Reply:
+        return json_reply(trials.trial_of(self.service, ask.path["recommender"]))
 
     async def health(self, ask: Ask) -> Reply:
         return json_reply(messages.Health("ok"))

@@ -40,6 +40,7 @@ class Entry:
     body: Any
     answer: bytes
     key: str
+    newcomer: bool = False  # the first decision of somebody new, which fixes recommender and models
 
 
 class Open:
@@ -103,6 +104,7 @@ class Desk:
         ids, context, x = self.context(request)
         name = request.user
         user = self.world.user(name)
+        newcomer = user is None
         if user is None:
             recommender = recommender or self.assigned(name)
             model = self.world.model_for_newcomers(recommender)
@@ -116,7 +118,7 @@ class Desk:
             chosen, request.chosen is None or request.chosen_propensity is not None,
         )  # fmt: skip
         row = NewRow(decision_id, "decision", name, user.model, records.encode(body))
-        return Entry(row, body, self.answer(decision_id, user.model, body), decision_id)
+        return Entry(row, body, self.answer(decision_id, user.model, body), decision_id, newcomer)
 
     def context(self, request: messages.DecisionRequest) -> tuple[list[str], Floats, bytes | None]:
         """The ids and features (K, d) of the arms; the bytes of the features where they came with the request."""
@@ -259,7 +261,10 @@ class Desk:
     def _rewarded(self, reward_id: str, slot: Open, sent: float, part: str | None) -> Entry:
         before, taken = slot.reward, slot.taken
         reward = sent if part is None else sent + (before or 0.0)
-        self._check_reward(slot, reward)
+        try:
+            self._check_reward(slot, reward)
+        except Damaged as error:
+            raise Problem(503, str(error), retry_after=60) from None
         body = records.RewardBody(
             self.now(), slot.seq, slot.recommender, reward, taken.propensity, taken.x, taken.at_random, taken.advice,
             before, None if part is None else sent, part,
@@ -271,8 +276,7 @@ class Desk:
     def _check_reward(self, slot: Open, reward: float) -> None:
         """Refuse what the bandit would not take, before it is in the log."""
         bandit, _ = self.world.bandit(slot.recommender, slot.model or 0)
-        models = getattr(bandit, "models", None)
-        bounds = getattr(bandit, "reward_range", None) or (models.levels if models is not None else None)
+        bounds = getattr(bandit, "reward_range", None)
         if bounds is not None and not bounds[0] <= reward <= bounds[1]:
             raise Problem(
                 422, f"reward {reward:g} is outside [{bounds[0]:g}, {bounds[1]:g}], those that "

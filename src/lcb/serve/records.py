@@ -73,6 +73,7 @@ class ModelBody(Struct, array_like=True):
     n_users: int
     score: float | None
     baseline: float | None
+    n_started: int | None = None  # users met when it was learned; None: as many as at this place of the log
 
 
 class ActivateBody(Struct, array_like=True):

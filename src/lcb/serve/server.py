@@ -71,6 +71,10 @@ class _Lifespan:
             return
         await receive()
         self.service.start()
+        for number, version in self.service.world.versions.items():
+            if not version.readable:
+                self.log.error("a model version cannot be read", version=number, error=version.damaged)
+        self.app.retraining.start()
         if self.app.pages is not None:
             self.app.pages.start()
         looking = asyncio.create_task(self._look_at_keys())
@@ -79,6 +83,7 @@ class _Lifespan:
             hook()
         await receive()
         looking.cancel()
+        await self.app.retraining.stop()
         if self.app.pages is not None:
             await self.app.pages.stop()
         await self.service.stop()

@@ -30,7 +30,7 @@ from lcb.progress import Progress, silent
 from lcb.serve import records
 from lcb.serve.desk import Open, draw, open_slots
 from lcb.serve.problems import Problem
-from lcb.serve.world import Damaged, Tally, User, World
+from lcb.serve.world import Tally, User, World
 from lcb.storage.store import Row, Snapshot, Store
 
 _SHOWN = 20
@@ -393,7 +393,9 @@ def _check_snapshots(
         if user is None or user.seq != one.seq:
             user = world.fold_user(store.events_of(name, 0, one.seq))
         if user is None or user.pack() != one.body:
-            report.differs(None, f"snapshot {one.name!r}", _told(one.body), "nobody" if user is None else _told(user.pack()))
+            report.differs(
+                None, f"snapshot {one.name!r}", _told(one.body), "nobody" if user is None else _told(user.pack())
+            )
         if report.n_snapshots % _REPORT_EVERY == 0:
             progress("snapshots", report.n_snapshots, None)
 
