@@ -276,11 +276,12 @@ def _recommender(place: int, table: Mapping[str, Any]) -> Recommender:
             raise InputError(f"recommender {place}: {name} is none of {', '.join(known)}")
     if "name" not in table:
         raise InputError(f"recommender {place} has no name; give it one")
-    try:
-        return msgspec.convert(dict(table), Recommender)
-    except msgspec.ValidationError as error:
-        said = str(error).replace("`", "").replace("$.", "")
-        raise InputError(f"recommender {table['name']}: {said[:1].lower()}{said[1:200]}; change it") from None
+    for name, value in table.items():
+        wanted = dict if name in ("settings", "warmup") else str
+        if not isinstance(value, wanted):
+            kind = "a table" if wanted is dict else "text"
+            raise InputError(f"recommender {table['name']}: {name} is {value!r}; wanted {kind}")
+    return Recommender(**table)
 
 
 def _parts(raw: Any) -> list[str]:
