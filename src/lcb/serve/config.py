@@ -6,8 +6,8 @@
     recommenders                [[recommenders]] name = "lcb" ...    LCB_RECOMMENDERS=lcb=thompson,all=linucb:everyone
     shares                      [shares] lcb = 0.5                   LCB_SHARES=lcb=0.5,all=0.5
 
-The names are those of the fields of `Settings`, so a new setting is known everywhere at once.  A name that is nearly one
-of them is refused, with the one that was meant.
+The names are those of the fields of `Settings`, so a new setting is known everywhere at once.  A name that is nearly
+one of them is refused, with the one that was meant.
 """
 
 from __future__ import annotations
@@ -64,7 +64,8 @@ def kinds(cls: type = Settings, before: str = "") -> dict[str, Any]:
     >>> kinds()["learning.retrain_every"]
     int | None
     """
-    hints, found = get_type_hints(cls), {}
+    hints = get_type_hints(cls)
+    found: dict[str, Any] = {}
     for field in fields(cls):
         kind = hints[field.name]
         if is_dataclass(kind):
@@ -118,7 +119,7 @@ def load(
     return Config(_build(Settings, values), values, unknown)
 
 
-def _build(cls: type, values: Mapping[str, Value], before: str = "") -> Any:
+def _build(cls: Any, values: Mapping[str, Value], before: str = "") -> Any:
     hints, made = get_type_hints(cls), {}
     for field in fields(cls):
         kind, name = hints[field.name], f"{before}{field.name}"
@@ -259,7 +260,7 @@ def _recommenders(raw: Any) -> tuple[Recommender, ...]:
         return tuple(_recommender(i, one) for i, one in enumerate(raw, start=1))
     if not isinstance(raw, str) and not (isinstance(raw, list | tuple) and all(isinstance(one, str) for one in raw)):
         raise InputError("recommenders are tables: write [[recommenders]], and name = ... below")
-    found = []
+    found: list[Recommender] = []
     for part in _parts(raw):
         name, equals, rest = part.partition("=")
         bandit, _, scope = rest.partition(":")

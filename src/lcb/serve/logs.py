@@ -78,9 +78,9 @@ def _without_secrets(_: Any, __: str, event: _Event) -> _Event:
     return {name: HIDDEN if is_secret(name) else redact_value(value) for name, value in event.items()}
 
 
-def _last(_: Any, __: str, line: str) -> str:
+def _last(_: Any, __: str, line: Any) -> str:
     """Once more over the whole line, whatever it was made of."""
-    return redact(line)
+    return redact(str(line))
 
 
 def request_id(headers: list[tuple[bytes, bytes]]) -> str | None:

@@ -1,6 +1,6 @@
 """Secrets out of text: whatever is logged, printed or answered goes through here first.
 
-    keys of ours (lcb_...), passwords in addresses and in password=..., Authorization and cookies
+keys of ours (lcb_...), passwords in addresses and in password=..., Authorization and cookies
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def redact_value(value: Any) -> Any:
         }
     if isinstance(value, list | tuple):
         if len(value) == 2 and isinstance(value[0], str | bytes) and is_secret(_text(value[0])):
-            return type(value)((_text(value[0]), HIDDEN)) if type(value) in (list, tuple) else (value[0], HIDDEN)
+            return (_text(value[0]), HIDDEN)
         inner = [redact_value(one) for one in value]
         return inner if isinstance(value, list) else tuple(inner)
     if value is None or isinstance(value, bool | int | float):
