@@ -16,7 +16,8 @@ from lcb.serve import messages
 from lcb.serve.http import Ask, Call, Endpoint, Receive, Reply, Scope, Send, json_reply, problem_reply
 from lcb.serve.keys import Keyring
 from lcb.serve.metrics import Metrics
-from lcb.serve.openapi import document
+from lcb.serve.openapi import PROBES, document
+from lcb.serve.pages.routes import Pages
 from lcb.serve.problems import Problem, decode
 from lcb.serve.rates import Rates
 from lcb.serve.redact import redact
@@ -39,7 +40,8 @@ class App:
         self.draining = False  # asked to end: answers go on, /readyz says 503
         self.log = structlog.get_logger("lcb.serve")
         self.debug = service.settings.log_level == "debug"
-        calls = list(self.routes())
+        self.pages = Pages(service) if service.settings.pages else None
+        calls = self.calls = [*self.routes(), *(Call(*line) for line in (self.pages.routes() if self.pages else ()))]
         self._openapi = {open: msgspec.json.encode(document(calls, open=open)) for open in (False, True)}
         routes = [
             Route(call.path, Endpoint(self, f"{call.method} {call.path}", call.handler, call.needed),
@@ -51,6 +53,18 @@ class App:
             for route in routes for method in route.methods or () if "{" not in route.path
         }  # fmt: skip
         self._router = Starlette(routes=routes, exception_handlers={HTTPException: self.told})
+
+    def start(self) -> None:
+        """From inside the event loop."""
+        self.service.start()
+        if self.pages is not None:
+            self.pages.start()
+
+    async def stop(self) -> None:
+        """What runs in the background ends, what waits is written."""
+        if self.pages is not None:
+            await self.pages.stop()
+        await self.service.stop()
 
     def routes(self) -> Iterable[Call]:
         """The whole table."""
@@ -92,7 +106,7 @@ class App:
         if needed and not self.keyring.open:
             authorization = next((value for name, value in scope["headers"] if name == b"authorization"), None)
         who = self.keyring.check(authorization, needed)
-        if needed:  # a probe is never one too many
+        if scope["path"] not in PROBES:
             self.rates.take(who or (scope.get("client") or ("",))[0])
 
     def observe(self, route: str, status: int, seconds: float, request: str | None = None) -> None:

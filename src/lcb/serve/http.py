@@ -61,7 +61,7 @@ class Call(NamedTuple):
     path: str
     handler: Handler
     needed: str
-    words: str
+    words: str = ""
     takes: Any = None
     gives: Any = None
     fails: tuple[int, ...] = ()

@@ -18,6 +18,7 @@ from lcb.serve.http import Call
 from lcb.serve.keys import SCOPES
 from lcb.version import __version__
 
+PROBES = frozenset({"/healthz", "/readyz"})  # never one too many
 _OF_ANY = (400, 408, 413, 429, 431, 500, 503)  # of any call: by limits on connections, headers, bodies and rates
 _OF_KEYS = (401, 403)
 _OF_BODIES = (422,)
@@ -39,8 +40,11 @@ class ProblemAnswer(Struct, omit_defaults=True):
 
 
 def document(calls: Iterable[Call], *, open: bool = False) -> dict[str, Any]:
-    """The whole page as JSON values; `open` where there are no keys, so that none is asked for."""
-    calls = list(calls)
+    """The whole page as JSON values; `open` where there are no keys, so that none is asked for.
+
+    Calls without words are of our own pages, and no part of it.
+    """
+    calls = [call for call in calls if call.words]
     types = {kind for call in calls for kind in (call.takes, call.gives, *call.query.values()) if _is_type(kind)}
     wanted = [*sorted(types, key=str), ProblemAnswer]
     schemas, components = msgspec.json.schema_components(wanted, ref_template="#/components/schemas/{name}")
@@ -80,7 +84,7 @@ def statuses(call: Call) -> list[int]:
     found = {*_OF_ANY, *call.fails}
     if call.needed:
         found |= set(_OF_KEYS)
-    else:
+    if call.path in PROBES:
         found.discard(429)
     if call.takes is not None or call.query:
         found |= set(_OF_BODIES)

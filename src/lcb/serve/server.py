@@ -158,11 +158,11 @@ class _Door:
             self.store.close()
         else:
             looking.cancel()
-            await self.stop(self.app.service)
+            await self.stop(self.app)
         await send({"type": "lifespan.shutdown.complete"})
 
-    async def stop(self, service: Service) -> None:
-        stopping = asyncio.ensure_future(service.stop())
+    async def stop(self, app: App) -> None:
+        service, stopping = app.service, asyncio.ensure_future(app.stop())
         done, _ = await asyncio.wait([stopping], timeout=_LAST_WRITES)
         if not done:  # its threads cannot be ended: the process can
             self.log.error("the store does not answer; ended without it", seq=service.world.seq)
@@ -181,7 +181,7 @@ class _Door:
         try:
             service = await asyncio.to_thread(Service, self.settings, self.store)
             app = App(service, self.keyring)
-            service.start()
+            app.start()
         except Exception as error:  # noqa: BLE001 (raised again where `run` was called)
             self.failure = error
             assert self.server is not None

@@ -1,0 +1,169 @@
+"""What the recommender believes and why it chose, in words for someone who has never heard of bandits.
+
+    a class in words    the categories it likes more than the other classes do:   beta_h - mean over the others
+    a draw explained    the class that most probably drew arm a:   w_h policy_h(a) / sum_g w_g policy_g(a)
+
+All functions are of arrays and words alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from lcb.errors import InputError
+from lcb.events import Floats
+from lcb.policies import Greedy
+
+N_WORDS = 3
+EVERYTHING = "a bit of everything"
+_FAINT = 0.4  # a word is kept if its lead is at least this share of the class's largest
+_SURE = 0.9
+
+
+def class_words(beta: Floats, features: Sequence[str], n_words: int = N_WORDS) -> list[list[str]]:
+    """Of each class, up to `n_words` categories it likes most ahead of the other classes; none for a class without.
+
+    `beta` (N, C) has a column per category: through a feature map these are `beta @ features.arms.T`, the expected
+    reward of each category by itself.
+
+    >>> beta = np.array([[0.7, 0.6, 0.1, 0.1], [0.1, 0.1, 0.1, 0.8], [0.1, 0.1, 0.1, 0.1]])
+    >>> class_words(beta, ["football", "tennis", "law", "music"])
+    [['football', 'tennis'], ['music'], []]
+    """
+    n_classes, n_categories = np.shape(beta)
+    if n_categories != len(features):
+        raise InputError(f"{len(features)} names for {n_categories} weights per class; send one name per weight")
+    if n_classes == 1:
+        lead = beta - beta.mean()
+    else:
+        lead = (beta - beta.mean(axis=0)) * (n_classes / (n_classes - 1))
+    return [_leading(row, features, n_words) for row in lead]
+
+
+def _leading(lead: Floats, features: Sequence[str], n_words: int) -> list[str]:
+    order = np.argsort(-lead, kind="stable")[:n_words]
+    enough = max(_FAINT * float(lead[order[0]]), 1e-9)
+    return [features[j] for j in order if lead[j] >= enough]
+
+
+def category_weights(theta: Floats, features: Sequence[str], n_words: int = 8) -> list[tuple[str, float]]:
+    """The categories of the one list for everybody that are liked at all, the most liked first, (name, reward).
+
+    >>> category_weights(np.array([0.1, 0.4, 0.2]), ["arts", "books", "film"], n_words=2)
+    [('books', 0.4), ('film', 0.2)]
+    """
+    order = np.argsort(-theta, kind="stable")[:n_words]
+    return [(features[j], float(theta[j])) for j in order if theta[j] > 0]
+
+
+def backers(weights: Floats, beta: Floats, context: Floats, arm: int) -> Floats:
+    """How probable it is that each class drew this arm, (N,); all 0 if none would: it came by the uniform share.
+
+    >>> context = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
+    >>> backers(np.array([0.8, 0.2]), np.array([[0.9, 0.1], [0.1, 0.9]]), context, arm=2)
+    array([0., 1.])
+    """
+    share = weights * Greedy()(beta @ context.T)[:, arm]
+    total = share.sum()
+    return share / total if total > 0 else share
+
+
+def why(
+    weights: Floats,
+    likes: Sequence[Sequence[str]],
+    propensity: float,
+    n_arms: int,
+    *,
+    n_answers: int,
+    backed: Floats | None = None,
+) -> str:
+    """Why this article, for a recommender with classes.
+
+    `weights` (N,) are the probabilities of the classes when the draw was made, `likes` their words, `backed` what
+    `backers` gave.
+
+    >>> likes = [["football", "tennis"], ["arts", "books", "film"]]
+    >>> why(np.array([0.24, 0.76]), likes, 0.06, 170, n_answers=4, backed=np.array([0.0, 1.0]))
+    'You seem to be one of the readers who like arts, books and film, and this is what they open most. It was drawn by
+    lot among 170 articles; this one had a chance of 6 %.'
+    """
+    best = int(np.argmax(weights))
+    source = best if backed is None else int(np.argmax(backed))
+    drawn = backed is None or backed[source] > 0
+    if not drawn:
+        reason = "This one was picked blindly, to find out something new about you."
+    elif n_answers == 0:
+        reason = (
+            "It knows nothing of you yet, so it starts with a kind of reader drawn by lot, common kinds more often: "
+            f"this one is for readers who like {liked(likes[source])}."
+        )
+    elif source != best:
+        reason = (
+            f"You seem to be one of the readers who like {liked(likes[best])}, but that is not certain. "
+            f"So now and then it tries something for another kind: this one is for readers who like "
+            f"{liked(likes[source])}."
+        )
+    else:
+        seem = "are almost surely" if weights[best] >= _SURE else "seem to be" if weights[best] >= 0.5 else "may be"
+        reason = f"You {seem} one of the readers who like {liked(likes[best])}, and this is what they open most."
+    return f"{reason} {lot(propensity, n_arms)}"
+
+
+def why_for_everybody(
+    weights: Sequence[tuple[str, float]], categories: Sequence[str], propensity: float, n_arms: int, *, on_top: bool
+) -> str:
+    """Why this article, for a recommender with one list for everybody; `on_top`: no arm has a higher expected reward.
+
+    >>> why_for_everybody([("books", 0.4), ("film", 0.2)], ["books"], 1.0, 170, on_top=True)
+    'Everybody gets the same list here, and what visitors open most is books and film. This article came out on top of
+    170.'
+    """
+    top = [name for name, _ in weights[:N_WORDS]]
+    first = f"Everybody gets the same list here, and what visitors open most is {liked(top)}."
+    if not top:
+        reason = "Everybody gets the same list here, and nobody has opened anything yet."
+    elif on_top:
+        reason = first
+    else:
+        reason = f"{first} This one is a try: too few visitors have been offered {liked(categories)} to be sure of it."
+    return f"{reason} {lot(propensity, n_arms)}"
+
+
+def lot(propensity: float, n_arms: int) -> str:
+    """The chance of the draw, as a sentence.
+
+    >>> lot(0.0471, 170)
+    'It was drawn by lot among 170 articles; this one had a chance of 4.7 %.'
+    """
+    if n_arms == 1:
+        return "It was the only article there was."
+    if propensity >= 1:
+        return f"This article came out on top of {n_arms}."
+    return f"It was drawn by lot among {n_arms} articles; this one had a chance of {chance(propensity)}."
+
+
+def chance(propensity: float) -> str:
+    """A probability with the digits that matter.
+
+    >>> chance(0.62), chance(0.06), chance(0.0471), chance(0.00004), chance(0.999)
+    ('62 %', '6 %', '4.7 %', 'less than 0.1 %', 'more than 99 %')
+    """
+    if propensity < 0.001:
+        return "less than 0.1 %"
+    if 0.99 < propensity < 1:
+        return "more than 99 %"
+    return f"{100 * propensity:.0f} %" if propensity >= 0.1 else f"{100 * propensity:.1f}".removesuffix(".0") + " %"
+
+
+def liked(words: Sequence[str]) -> str:
+    """Words in a row.
+
+    >>> liked(["arts"]), liked(["arts", "books", "film"]), liked([])
+    ('arts', 'arts, books and film', 'a bit of everything')
+    """
+    if not words:
+        return EVERYTHING
+    *rest, last = words
+    return f"{', '.join(rest)} and {last}" if rest else last
