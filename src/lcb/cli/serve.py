@@ -32,12 +32,18 @@ def serve(
     categories: Annotated[
         str | None, typer.Option(help="Without models: items are of these.", metavar="A,B,...")
     ] = None,
+    items: Annotated[
+        str | None, typer.Option(help="Items of a catalogue that is empty; headlines: our own.", metavar="FILE")
+    ] = None,
     config: ConfigFile = None,
     recommender: Annotated[
         list[str] | None, typer.Option(help="NAME=BANDIT, or NAME=BANDIT:everyone; may come again.", metavar="SPEC")
     ] = None,
     share: Annotated[
         list[str] | None, typer.Option(help="NAME=SHARE of the new users; may come again.", metavar="SPEC")
+    ] = None,
+    pages: Annotated[
+        bool | None, typer.Option("--pages/--no-pages", help="The reader's page, study and dashboard, or the API alone.")
     ] = None,
     shadow: Annotated[bool | None, typer.Option("--shadow", help="Log what we would choose; the caller does.")] = None,
     rewards: Annotated[
@@ -64,14 +70,15 @@ def serve(
 
     \b
     Example:
-      lcb serve --models models
+      lcb serve --items headlines --models models
       lcb serve --store news.db --categories sport,arts,science --port 9000
       lcb serve --recommender lcb=thompson --recommender all=linucb:everyone --share lcb=0.5 --share all=0.5
       lcb serve --config lcb.toml --store postgresql://lcb@db/lcb --host 0.0.0.0
     """
     found = _config(config, {
         "store": store, "host": host, "port": port, "models": None if models is None else str(models),
-        "categories": split_names(categories) or None, "recommenders": recommender or None, "shares": share or None,
+        "categories": split_names(categories) or None, "items": items, "recommenders": recommender or None,
+        "shares": share or None, "pages": pages,
         "shadow": shadow, "rewards": rewards, "reward_range": reward_range, "learning.n_classes": classes,
         "learning.learner": learner, "learning.n_warmup_users": warmup_users,
         "learning.retrain_every": retrain_every, "limits.rate": rate, "log_level": log_level,
