@@ -30,6 +30,7 @@ from lcb.serve.app import App
 from lcb.serve.http import Receive, Scope, Send, json_reply, problem_reply, respond
 from lcb.serve.keys import Keyring, check_address
 from lcb.serve.problems import Problem
+from lcb.serve.protocol import protocol
 from lcb.serve.redact import redact
 from lcb.serve.service import Service
 from lcb.serve.settings import Settings
@@ -54,11 +55,16 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> No
         raise
     host, port = listening.getsockname()[:2]
     door = _Door(settings, store, keyring, f"http://{f'[{host}]' if ':' in host else host}:{port}", ready)
+    limits = settings.limits
+    guarded = protocol(
+        deadline=limits.deadline, max_body=limits.max_body, max_connections=limits.max_connections,
+        refused=door.refused,
+    )  # fmt: skip
     config = uvicorn.Config(
-        door, loop="uvloop", http="httptools", access_log=False, log_config=None, lifespan="on", backlog=2048,
+        door, loop="uvloop", http=guarded, access_log=False, log_config=None, lifespan="on", backlog=2048,
         timeout_graceful_shutdown=_IN_FLIGHT, timeout_keep_alive=75, server_header=False, date_header=False,
     )  # fmt: skip
-    door.server = _Server(config, door, settings.limits.drain)
+    door.server = _Server(config, door, limits.drain)
     try:
         door.server.run(sockets=[listening])
     finally:
@@ -203,6 +209,11 @@ class _Door:
         if self.app is not None and not self.app.draining:
             self.app.draining = True
             self.log.info("draining", why=why, seconds=self.settings.limits.drain)
+
+    def refused(self, status: int) -> None:
+        """A connection was closed by the limits; 0 where nothing could be said."""
+        if self.app is not None:
+            self.app.metrics.refused[status] = self.app.metrics.refused.get(status, 0) + 1
 
     async def _look_at_keys(self) -> None:
         """Keys that were made or revoked while we serve."""
