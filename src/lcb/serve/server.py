@@ -44,7 +44,6 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
     """Serve until SIGTERM or Ctrl-C; `ready` is told the address once requests are answered."""
-    logs.configure(settings.log_level, settings.log_format)
     store = open_store(settings.store, serve=True)
     try:
         keyring = Keyring(store.list_keys())
@@ -53,6 +52,7 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> No
     except LCBError:
         store.close()
         raise
+    logs.configure(settings.log_level, settings.log_format)
     host, port = listening.getsockname()[:2]
     door = _Door(settings, store, keyring, f"http://{f'[{host}]' if ':' in host else host}:{port}", ready)
     limits = settings.limits
@@ -77,8 +77,12 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((host, port))
+        except OSError:
+            listening.close()
+            raise
     except OSError as error:
         raise OutputError(f"cannot listen on {host}:{port} ({error.strerror}); give another --port or --host") from None
     return listening
