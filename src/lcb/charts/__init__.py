@@ -6,6 +6,7 @@
     relative_ctr(curves, x)     clicks on a log over those in the data
     growth(panels, y_title)     what grows with a size, log-log, beside what a theory says of it
     bars(rows, x_title)         a comparison, the value printed at each bar
+    studies(panels, x_title)    recommenders tried on visitors: means with deviations, a panel per study
     grids(rows)                 what settings do to each algorithm's regret
     posterior_path(posterior)   how sure one can be of a new user's class, reward by reward
     traces(fit)                 number of classes and log joint of a sampler, sweep by sweep
@@ -24,10 +25,12 @@ from lcb.charts.growth import GrowthPanel, growth
 from lcb.charts.regret import regret_by_steps, regret_by_users, relative_ctr
 from lcb.charts.sampler import traces
 from lcb.charts.save import require, save
+from lcb.charts.studies import StudyPanel, studies
 
 __all__ = [
     "Curve",
     "GrowthPanel",
+    "StudyPanel",
     "bars",
     "grids",
     "growth",
@@ -38,5 +41,6 @@ __all__ = [
     "relative_ctr",
     "require",
     "save",
+    "studies",
     "traces",
 ]

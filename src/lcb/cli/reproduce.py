@@ -27,6 +27,7 @@ class Figure(StrEnum):
     fig_3b = "fig-3b"
     fig_3c = "fig-3c"
     table_1 = "table-1"
+    table_2 = "table-2"
     theory = "theory"
 
 
@@ -106,6 +107,7 @@ def reproduce(
     fig-3b   relative CTR on a log against the number of latent models
     fig-3c   relative CTR of a log's users, coming one after another
     table-1  the regret bounds as numbers, at the simulation's sizes or others
+    table-2  the user study with simulated visitors, 5 per recommender and 1000
     theory   the schedules of Theorems 1 and 2: measured growth of regret beside the bounds'
 
     \b

@@ -6,11 +6,13 @@ has features 1/m on each, and the weight of a category is how often readers of t
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
+from lcb.errors import InputError
 from lcb.evaluate.world import Users
 from lcb.events import Floats
 from lcb.models import LatentModels
@@ -46,6 +48,35 @@ def articles(n_articles: int, rng: np.random.Generator) -> NDArray[np.float64]:
         chosen = rng.choice(len(CATEGORIES), size=rng.integers(1, 4), replace=False)
         row[chosen] = 1 / len(chosen)
     return x
+
+
+def category_features(categories: Sequence[str]) -> Floats:
+    """An article of these categories as features, (21,).
+
+    >>> x = category_features(["film", "law"])
+    >>> [(CATEGORIES[j], float(x[j])) for j in np.flatnonzero(x)]
+    [('film', 0.5), ('law', 0.5)]
+    """
+    different = set(categories)
+    unknown = sorted(different - set(CATEGORIES))
+    if unknown:
+        raise InputError(f"no category is called {unknown[0]!r}; there are: {', '.join(CATEGORIES)}")
+    if not different:
+        raise InputError("an article of no category; give it at least one")
+    x = np.zeros(len(CATEGORIES))
+    x[[CATEGORIES.index(name) for name in different]] = 1 / len(different)
+    return x
+
+
+def click_probability(kind: str, categories: Sequence[str]) -> float:
+    """How likely a reader of this kind opens an article of these categories.
+
+    >>> round(click_probability("culture", ["film", "law"]), 3)  # (0.7 + 0.05) / 2
+    0.375
+    """
+    if kind not in KINDS:
+        raise InputError(f"no kind of reader is called {kind!r}; there are: {', '.join(KINDS)}")
+    return float(reader_classes().beta[list(KINDS).index(kind)] @ category_features(categories))
 
 
 @dataclass(frozen=True)

@@ -27,6 +27,7 @@ TITLES = {
     "fig-3b": "Real data: relative CTR by number of latent models",
     "fig-3c": "Real data: users arriving one after another",
     "table-1": "Expected regret bounds",
+    "table-2": "The user study, with simulated visitors",
     "theory": "The two schedules of the theorems, measured",
 }
 

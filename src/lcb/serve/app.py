@@ -16,6 +16,7 @@ from lcb.serve import messages
 from lcb.serve.http import Ask, Endpoint, Handler, Receive, Reply, Scope, Send, json_reply, problem_reply
 from lcb.serve.keys import Keyring
 from lcb.serve.metrics import Metrics
+from lcb.serve.pages.routes import Pages
 from lcb.serve.problems import Problem, decode
 from lcb.serve.rates import Rates
 from lcb.serve.service import Service
@@ -35,9 +36,10 @@ class App:
         self.rates = Rates(service.settings.limits.rate)
         self.ready_hooks: list[Callable[[], None]] = []
         self.log = structlog.get_logger("lcb.serve")
+        self.pages = Pages(service) if service.settings.pages else None
         routes = [
             Route(path, Endpoint(self, f"{method} {path}", handler, needed), methods=[method])
-            for method, path, handler, needed in self.routes()
+            for method, path, handler, needed in (*self.routes(), *(self.pages.routes() if self.pages else ()))
         ]
         self._exact = {
             (method, route.path): route.endpoint

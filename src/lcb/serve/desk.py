@@ -88,7 +88,7 @@ class Desk:
 
     # Decisions
 
-    def decide(self, request: messages.DecisionRequest) -> Entry | bytes:
+    def decide(self, request: messages.DecisionRequest, recommender: str | None = None) -> Entry | bytes:
         """The answer of a decision made before under this id, or a new one."""
         digest = None
         if request.decision_id is not None:
@@ -104,7 +104,7 @@ class Desk:
         name = request.user
         user = self.world.user(name)
         if user is None:
-            recommender = self.assigned(name)
+            recommender = recommender or self.assigned(name)
             model = self.world.model_for_newcomers(recommender)
             user = self.world.newcomer(recommender, model, 0, context.shape[1])
         decision_id = request.decision_id or self.new_id()

@@ -70,12 +70,16 @@ class _Lifespan:
             return
         await receive()
         self.service.start()
+        if self.app.pages is not None:
+            self.app.pages.start()
         looking = asyncio.create_task(self._look_at_keys())
         await send({"type": "lifespan.startup.complete"})
         for hook in self.app.ready_hooks:
             hook()
         await receive()
         looking.cancel()
+        if self.app.pages is not None:
+            await self.app.pages.stop()
         await self.service.stop()
         self.log.info("stopped", seq=self.service.world.seq)
         await send({"type": "lifespan.shutdown.complete"})

@@ -6,7 +6,9 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from typing import Any, TypeVar
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -16,14 +18,14 @@ from lcb.models import LatentModels
 from lcb.serve import messages, records
 from lcb.serve.desk import Desk, Entry, reward_key
 from lcb.serve.journal import Journal, Taken
-from lcb.serve.problems import Problem
+from lcb.serve.problems import Problem, decode
 from lcb.serve.recommenders import Recommender
 from lcb.serve.settings import Settings
 from lcb.serve.world import World
 from lcb.storage.models import load_feature_map, load_models, pack_models
 from lcb.storage.store import NewRow, Row, Snapshot, Store
 
-T = TypeVar("T")
+_ITEMS = msgspec.json.Decoder(messages.ItemsRequest)
 Watcher = Callable[[Row, Any], None]
 
 
@@ -40,10 +42,23 @@ class Service:
         self.world = World(store, most_users=settings.limits.cached_users)
         prepare(settings, store, self.world, now, self.new_id, seed)
         self.desk = Desk(self.world, settings.share, now, self.new_id, shadow=settings.shadow)
+        if settings.items is not None and not len(self.world.catalogue):
+            self._fill(settings.items)
         limits = settings.limits
         self.journal = Journal(
             store, self.desk, most_waiting=limits.max_waiting, patience=limits.patience, applied=self._watch
         )
+
+    def _fill(self, items: str) -> None:
+        """The first items of an empty catalogue."""
+        try:
+            made = self.desk.items(decode(_ITEMS, headlines() if items == "headlines" else Path(items).read_bytes()))
+        except OSError as error:
+            raise InputError(f"{items} could not be read ({error.strerror}); give a file of items") from None
+        except Problem as problem:
+            raise InputError(f"{items}: {problem}; give what PUT /v1/items takes") from None
+        for row in self.store.append([made.row], self.world.seq).rows:
+            self.desk.apply(row)
 
     def _watch(self, row: Row, body: Any) -> None:
         for watcher in self.watchers:
@@ -66,14 +81,15 @@ class Service:
 
     # Requests
 
-    async def decide(self, request: messages.DecisionRequest) -> bytes:
+    async def decide(self, request: messages.DecisionRequest, recommender: str | None = None) -> bytes:
+        """`recommender` is for a newcomer who is not to be assigned by share."""
         while True:
             id = request.decision_id
             if id is not None:
                 await self._settled(id)
             if not self.store.inline:
                 await self._fetch_user(request.user)
-            made = self.desk.decide(request)
+            made = self.desk.decide(request, recommender)
             if isinstance(made, bytes):
                 return made
             if await self._appended(made):
@@ -189,7 +205,7 @@ def prepare(
         rows.append(("service", "service", body))
     else:
         _check_same(settings, world, feature_map, models)
-    for one in settings.recommenders:
+    for one in settings.all_recommenders:
         known = world.recommenders.get(one.name)
         if known is None:
             rows.append((f"recommender/{one.name}", "recommender", records.RecommenderBody(now(), one.to_json())))
@@ -234,6 +250,11 @@ def _check_same(settings: Settings, world: World, feature_map: FeatureMap | None
 
 def _words(spec: Recommender) -> str:
     return spec.to_json().decode()
+
+
+def headlines() -> bytes:
+    """The news front that comes with lcb, as PUT /v1/items takes it."""
+    return (files("lcb.serve.pages") / "headlines.json").read_bytes()
 
 
 def time_ordered_ids(now: Callable[[], float]) -> Callable[[], str]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lcb.errors import InputError
 from lcb.serve.recommenders import NEEDS_RANGE, REVISABLE, Recommender
 
 RewardRule = Literal["once", "first", "sum", "last"]
+READER = "reader"  # who chooses for the visitors of the reader's page; not part of any trial
 _RULES = ("once", "first", "sum", "last")
 
 
@@ -46,8 +47,11 @@ class Settings:
     port: int = 8000
     models: str | None = None  # a folder to begin with
     categories: tuple[str, ...] | None = None  # features are one-hot over these, where there are no models
+    items: str | None = None  # a file as PUT /v1/items takes it, for a catalogue that is empty; "headlines": our own
     recommenders: tuple[Recommender, ...] = (Recommender("lcb"),)
     shares: dict[str, float] = field(default_factory=dict)  # empty: alike
+    pages: bool = True  # the reader's page, the study and the dashboard
+    simulated_visitors: float = 0.0  # of the study, a minute; to see the pages live
     shadow: bool = False
     rewards: RewardRule = "once"
     reward_range: tuple[float, float] | None = None
@@ -84,6 +88,14 @@ class Settings:
         if self.reward_range is None and any(one.bandit in NEEDS_RANGE for one in self.recommenders):
             return (0.0, 1.0)
         return self.reward_range
+
+    @property
+    def all_recommenders(self) -> tuple[Recommender, ...]:
+        """Those of the settings and, with pages, the one behind the reader's page: the first that knows classes."""
+        if not self.pages or any(one.name == READER for one in self.recommenders):
+            return self.recommenders
+        like = next((one for one in self.recommenders if one.over_classes), self.recommenders[0])
+        return (*self.recommenders, replace(like, name=READER))
 
     @property
     def share(self) -> dict[str, float]:

@@ -214,7 +214,7 @@ class World:
         if any(row.kind == "reward" and body.before is not None for row, body in bodies):
             return self.fold_user(self.store.events_of(name, 0, upto))
         for row, body in bodies:
-            self._step(user, row, body, getattr(body, "reward", 0.0))
+            self.step(user, row, body, getattr(body, "reward", 0.0))
         return user
 
     def fold_user(self, rows: Iterable[Row]) -> User | None:
@@ -229,7 +229,7 @@ class World:
             if changed:
                 user.seq = row.seq
             else:
-                self._step(user, row, body, counts.get(row.id, 0.0))
+                self.step(user, row, body, counts.get(row.id, 0.0))
         return user
 
     def newcomer(self, recommender: str, model: int, seq: int, n_features: int | None = None) -> User:
@@ -319,7 +319,7 @@ class World:
         taken = body.taken if body.chosen is None else [body.chosen]
         if user.state is None:
             self._count_shared(user.recommender, user.model, taken)
-        self._step(user, row, body, 0.0)
+        self.step(user, row, body, 0.0)
         self.n_events += 1
         tally.n_decisions += len(taken)
         _move(tally, before, user.rate)
@@ -336,7 +336,7 @@ class World:
             self._reward_shared(user.recommender, user.model, body, body.reward)
         settled = user.settled
         if first:
-            self._step(user, row, body, body.reward)
+            self.step(user, row, body, body.reward)
         else:
             again = self.fold_user(self.store.events_of(row.user, 0, row.seq))
             assert again is not None
@@ -351,7 +351,7 @@ class World:
         if user.settled != settled:
             _add(self.concentration, user.model, user.settled, 1)
 
-    def _step(self, user: User, row: Row, body: Any, reward: float) -> None:
+    def step(self, user: User, row: Row, body: Any, reward: float) -> None:
         """What one event does to its user alone; `reward` is what counts for it."""
         user.seq = row.seq
         if row.kind == "decision":

@@ -1,0 +1,83 @@
+"""Studies below each other: in each a bar per recommender, its mean, and a line of one deviation to both sides."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from lcb.charts.axes import axis_and_scale
+from lcb.charts.formats import number
+from lcb.charts.labels import check_names
+from lcb.charts.style import INK, dressed, inline, line_styles, load_altair
+from lcb.errors import InputError
+
+if TYPE_CHECKING:
+    import altair as alt
+
+_WIDTH, _STEP = 460, 28
+_ROOM = 1.3  # the axis reaches beyond the longest line, for the numbers at its end
+
+
+@dataclass(frozen=True)
+class StudyPanel:
+    """One study: (recommender, mean, deviation over its visitors or None) of each group."""
+
+    title: str
+    rows: Sequence[tuple[str, float, float | None]]
+
+    def __post_init__(self) -> None:
+        check_names([name for name, _, _ in self.rows], "recommenders")
+        for name, mean, deviation in self.rows:
+            if not (np.isfinite([mean, deviation or 0.0]).all() and mean >= 0 and (deviation or 0.0) >= 0):
+                raise InputError(f"{name} has {mean} and deviation {deviation}; both must be finite, and 0 or more")
+
+
+def studies(panels: Sequence[StudyPanel], x_title: str, title: str | None = None) -> alt.VConcatChart:
+    """All on one axis from 0; a line that would reach below 0 is cut there, and has no end."""
+    alt = load_altair()
+    if not panels:
+        raise InputError("there are no studies to draw; send at least one")
+    longest = max(mean + (deviation or 0.0) for panel in panels for _, mean, deviation in panel.rows)
+    ends = 0.0, _ROOM * longest or 1.0
+    names = list(dict.fromkeys(name for panel in panels for name, _, _ in panel.rows))
+    colour = alt.Color("name:N", legend=None).scale(domain=names, range=line_styles(names)[0])
+    drawn = [_panel(alt, panel, x_title if panel is panels[-1] else None, ends, colour) for panel in panels]
+    return dressed(alt.vconcat(*drawn, spacing=14), title, "lines: one standard deviation over visitors to each side")
+
+
+def _panel(alt: Any, panel: StudyPanel, x_title: str | None, ends: tuple[float, float], colour: Any) -> Any:
+    names = [name for name, _, _ in panel.rows]
+    mean = np.array([mean for _, mean, _ in panel.rows], dtype=np.float64)
+    spread = np.array([deviation or 0.0 for _, _, deviation in panel.rows], dtype=np.float64)
+    low, high = np.maximum(mean - spread, 0.0), mean + spread
+    data = inline(
+        name=names, mean=mean, low=low, high=high, cut=(mean < spread).tolist(), base=[0.0] * len(names),
+        text=[_text(mean, deviation) for _, mean, deviation in panel.rows],
+    )  # fmt: skip
+    x = {**axis_and_scale(ends, log=False), "title": x_title}
+    y = alt.Y("name:N", sort=None, title=None)
+    base = alt.Chart(data).encode(y=y)
+    tick = {"color": INK, "thickness": 1.5, "height": 9}
+    layers = [
+        base.mark_bar(height=17, opacity=0.85).encode(x=alt.X("mean:Q", **x), x2="base:Q", color=colour),
+        base.mark_rule(color=INK, strokeWidth=1.5).encode(x=alt.X("low:Q", **x), x2="high:Q"),
+        base.transform_filter("datum.high > datum.mean").mark_tick(**tick).encode(x=alt.X("high:Q", **x)),
+        base.transform_filter("datum.high > datum.mean && !datum.cut").mark_tick(**tick).encode(x=alt.X("low:Q", **x)),
+    ]
+    for halo in ({"stroke": "white", "strokeWidth": 4}, {}):  # the numbers stay legible on a grid line
+        text = base.mark_text(align="left", dx=8, fontSize=12, **halo)
+        layers.append(text.encode(x=alt.X("high:Q", **x), text="text:N"))
+    title = {"text": panel.title, "fontSize": 12, "fontWeight": "normal", "offset": 6}
+    return alt.layer(*layers).properties(width=_WIDTH, height=_STEP * len(names), title=title)
+
+
+def _text(mean: float, deviation: float | None) -> str:
+    """
+    >>> _text(0.38, 0.076), _text(0.0, None)
+    ('0.380 ± 0.076', '0.000')
+    """
+    size = 0.01 if mean < 1 else mean
+    return number(mean, size) + ("" if deviation is None else f" ± {number(deviation, size)}")

@@ -1,0 +1,52 @@
+"""The files of the pages, read once, served with a policy that lets nothing in from elsewhere."""
+
+from __future__ import annotations
+
+import hashlib
+from importlib.resources import files
+
+from lcb.serve.http import Ask, Reply
+from lcb.serve.problems import Problem
+
+_TYPES = {
+    "html": b"text/html; charset=utf-8",
+    "css": b"text/css; charset=utf-8",
+    "js": b"text/javascript; charset=utf-8",
+    "svg": b"image/svg+xml",
+}
+POLICY = (
+    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+SAFE = [
+    (b"content-security-policy", POLICY),
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+]
+
+
+class Files:
+    """Everything under `static`, by name; more may be added that is made when the service starts."""
+
+    def __init__(self) -> None:
+        folder = files("lcb.serve.pages") / "static"
+        self._kept: dict[str, tuple[bytes, bytes, bytes]] = {}
+        for file in folder.iterdir():
+            if file.name.rpartition(".")[2] in _TYPES:
+                self.add(file.name, file.read_bytes())
+
+    def add(self, name: str, body: bytes) -> None:
+        tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'.encode()
+        self._kept[name] = (body, _TYPES[name.rpartition(".")[2]], tag)
+
+    def reply(self, name: str, ask: Ask) -> Reply:
+        """The file, or that it has not changed."""
+        found = self._kept.get(name)
+        if found is None:
+            raise Problem(404, f"no file {name[:100]!r}")
+        body, kind, tag = found
+        headers = [*SAFE, (b"etag", tag), (b"cache-control", b"no-cache")]
+        if ask.header(b"if-none-match") == tag:
+            return Reply(b"", 304, kind, headers)
+        return Reply(body, 200, kind, headers)

@@ -1,0 +1,64 @@
+"""The routes of the pages."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from lcb.serve.http import Ask, Handler, Reply
+from lcb.serve.pages.files import Files
+from lcb.serve.pages.study import Study
+from lcb.serve.pages.visitors import Visitors
+from lcb.serve.problems import Problem
+from lcb.serve.service import Service
+
+
+class Pages:
+    """What people look at; `stop` ends what runs in the background."""
+
+    def __init__(self, service: Service) -> None:
+        self.files = Files()
+        self.visitors = Visitors(service)
+        self.study = Study(self.visitors)
+
+    def start(self) -> None:
+        """From inside the event loop."""
+        self.study.start()
+
+    async def stop(self) -> None:
+        await self.study.stop()
+
+    def routes(self) -> Iterable[tuple[str, str, Handler, str]]:
+        """Method, path, function, scope; visitors are known by their cookie."""
+        visitors, study = self.visitors, self.study
+        return [
+            ("GET", "/", self.page("index.html"), ""),
+            ("GET", "/study", self.page("study.html"), ""),
+            ("GET", "/static/{name}", self.file, ""),
+            ("GET", "/page/visit", visitors.look, ""),
+            ("POST", "/page/visit", own(visitors.visit), ""),
+            ("POST", "/page/answer", own(visitors.answer), ""),
+            ("GET", "/page/study/results", study.results, ""),
+            ("GET", "/page/study/results.csv", study.export, ""),
+            ("GET", "/page/study/visitors", study.count, ""),
+            ("POST", "/page/study/visitors", own(study.let_in), "writer"),
+        ]
+
+    def page(self, name: str) -> Handler:
+        async def reply(ask: Ask) -> Reply:
+            return self.files.reply(name, ask)
+
+        return reply
+
+    async def file(self, ask: Ask) -> Reply:
+        return self.files.reply(ask.path["name"], ask)
+
+
+def own(handler: Handler) -> Handler:
+    """Only for our own pages: a browser that comes from elsewhere says so."""
+
+    async def checked(ask: Ask) -> Reply:
+        if ask.header(b"sec-fetch-site") not in (None, b"same-origin", b"none"):
+            raise Problem(403, "this comes from another site; open the page itself")
+        return await handler(ask)
+
+    return checked

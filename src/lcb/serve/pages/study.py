@@ -1,0 +1,199 @@
+"""The user study of the paper: visitors assigned blindly, twenty headlines each, how many they opened.
+
+Counted are visitors who have answered all twenty.  Simulated visitors click as the generated readers of
+`lcb.evaluate.readers` do; they are marked, and counted apart as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+from collections.abc import Coroutine
+from typing import Annotated, Any
+
+import msgspec
+import numpy as np
+import structlog
+from msgspec import Meta, Struct
+
+from lcb.errors import LCBError
+from lcb.evaluate.readers import CATEGORIES, KINDS, click_probability, reader_classes
+from lcb.evaluate.study import Group
+from lcb.serve.http import Ask, Reply, json_reply
+from lcb.serve.messages import RewardRequest
+from lcb.serve.pages.visitors import N_STEPS, Visitors
+from lcb.serve.problems import Problem, decode
+from lcb.serve.world import User
+from lcb.storage.store import Row, Store
+
+PAPER = (("population", 0.196, 0.096, 5), ("lcb", 0.380, 0.076, 5))
+_PREFIX, _SIMULATED = "study-", "study-simulated-"
+_PAGE = 1000
+_PAUSE, _SLOW_PAUSE = 0.02, 0.2  # seconds a simulated visitor thinks
+
+
+class LetIn(Struct, forbid_unknown_fields=True):
+    n: Annotated[int, Meta(ge=1, le=1000)]
+
+
+_LET_IN = msgspec.json.Decoder(LetIn)
+
+
+class Study:
+    """Who has finished, and simulated visitors on demand."""
+
+    def __init__(self, visitors: Visitors) -> None:
+        self.visitors, self.service = visitors, visitors.service
+        self.finished: dict[str, tuple[str, float]] | None = None  # visitor -> recommender, share opened
+        self.running = self.done = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.service.watchers.append(self._watch)
+        self._log = structlog.get_logger("lcb.serve")
+
+    def _watch(self, row: Row, body: Any) -> None:
+        if self.finished is None:
+            return
+        if row.kind == "erase":
+            self.finished = None  # read again
+        elif row.kind == "reward" and row.user is not None and row.user.startswith(_PREFIX):
+            user = self.service.world.users.get(row.user)
+            if user is not None:
+                self._note(row.user, user)
+
+    def _note(self, name: str, user: User) -> None:
+        if user.n_rewards >= N_STEPS and self.finished is not None:
+            self.finished[name] = (user.recommender, user.rate)
+
+    async def load(self) -> dict[str, tuple[str, float]]:
+        """Everybody who has finished, from the log."""
+        world, store = self.service.world, self.service.store
+        while self.finished is None:
+            self.finished, after = {}, _PREFIX
+            while names := [
+                one for one in await asyncio.to_thread(store.users, after, _PAGE) if one.startswith(_PREFIX)
+            ]:
+                for name in names:
+                    user = await asyncio.to_thread(world.folded, name, world.seq)
+                    if user is None or self.finished is None:
+                        continue
+                    self._note(name, user)
+                after = names[-1]
+        return self.finished
+
+    # Routes
+
+    async def results(self, ask: Ask) -> Reply:
+        return json_reply(await self.table())
+
+    async def table(self) -> dict[str, Any]:
+        """Mean and deviation over visitors for each recommender, beside the paper's."""
+        finished = await self.load()
+        shares = self.service.settings.share
+        groups: dict[str, Group] = {}
+        rows = []
+        for name in shares:
+            of = {visitor: rate for visitor, (recommender, rate) in finished.items() if recommender == name}
+            group = groups[name] = Group.of_rates(np.array(list(of.values())))
+            rows.append({
+                "name": name, "users": group.n, "mean": group.mean, "deviation": group.deviation,
+                "decisions": N_STEPS * group.n, "rewards": round(sum(of.values()) * N_STEPS),
+                "simulated": sum(visitor.startswith(_SIMULATED) for visitor in of),
+            })  # fmt: skip
+        paper = [dict(zip(("name", "mean", "deviation", "users"), row, strict=True)) for row in PAPER]
+        return {"recommenders": rows, "difference": _difference(groups), "paper": paper}
+
+    async def export(self, ask: Ask) -> Reply:
+        """One line per visitor who has finished."""
+        finished = await self.load()
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["visitor", "recommender", "simulated", "opened", "steps", "rate"])
+        for visitor, (recommender, rate) in sorted(finished.items()):
+            simulated = int(visitor.startswith(_SIMULATED))
+            writer.writerow([visitor, recommender, simulated, round(rate * N_STEPS), N_STEPS, f"{rate:.4f}"])
+        headers = [(b"content-disposition", b'attachment; filename="study.csv"')]
+        return Reply(text.getvalue().encode(), 200, b"text/csv; charset=utf-8", headers)
+
+    async def count(self, ask: Ask) -> Reply:
+        return json_reply({"running": self.running, "done": self.done})
+
+    async def let_in(self, ask: Ask) -> Reply:
+        """Simulated visitors, a few at a time."""
+        n = decode(_LET_IN, ask.body).n
+        unknown = sorted({c for item in self.service.world.catalogue.items.values() for c in item.categories or ["?"]}
+                         - set(CATEGORIES))  # fmt: skip
+        if unknown or not len(self.service.world.catalogue):
+            words = f"{unknown[0]!r} is not one" if unknown else "there are no items"
+            raise Problem(409, f"simulated visitors read headlines of the 21 categories of the demo; {words}")
+        if not self.running:
+            self.done = 0
+        self.running += n
+        self._begin(self.visit(n))
+        return json_reply({"running": self.running}, 202)
+
+    def start(self) -> None:
+        """From inside the event loop."""
+        per_minute = self.service.settings.simulated_visitors
+        if per_minute > 0:
+            self._begin(self.trickle(per_minute))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # Simulated visitors
+
+    async def visit(self, n: int, pause: float = _PAUSE) -> None:
+        """`n` visitors, up to four at once."""
+        left = iter(range(n))
+
+        async def some() -> None:
+            for _ in left:
+                try:
+                    await self.play(f"{_SIMULATED}{self.service.new_id()}", pause)
+                    self.done += 1
+                except LCBError as error:
+                    self._log.warning("a simulated visitor gave up", error=str(error))
+                finally:
+                    self.running = max(self.running - 1, 0)
+
+        await asyncio.gather(*(some() for _ in range(min(n, 4))))
+
+    async def trickle(self, per_minute: float) -> None:
+        """Simulated visitors for as long as the service runs, for a page that lives."""
+        while True:
+            await self.visit(1, pause=_SLOW_PAUSE)
+            await asyncio.sleep(60 / per_minute)
+
+    async def play(self, name: str, pause: float) -> None:
+        """One visitor of a kind drawn at random, through all steps."""
+        rng = np.random.default_rng()
+        kind = str(rng.choice(list(KINDS), p=reader_classes().pi))
+        while True:
+            seen = await self.visitors.view(name)
+            if seen["done"]:
+                return
+            offer = seen["offer"]
+            opened = rng.random() < click_probability(kind, offer["categories"])
+            await self.service.reward(RewardRequest(offer["decision_id"], float(opened)))
+            await asyncio.sleep(pause)
+
+
+def _of_study(store: Store, after: str) -> list[str]:
+    return [name for name in store.users(after, _PAGE) if name.startswith(_PREFIX)]
+
+
+def _difference(groups: dict[str, Group]) -> dict[str, Any] | None:
+    """The first recommender against the second."""
+    if len(groups) < 2:
+        return None
+    (of, a), (to, b) = list(groups.items())[:2]
+    found = a.above(b)
+    return None if found is None else {"of": of, "to": to, "mean": found[0], "low": found[1], "high": found[2]}

@@ -1,0 +1,215 @@
+"""People who read: one headline at a time, chosen among about 170, opened or passed; twenty of them.
+
+A visitor is a user of the service, `reader-...` or `study-...`, known by a signed cookie.  All that a page shows is
+read off the log, so that a reload, or a restart of the server, goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from lcb.bandits.lints import LinTS
+from lcb.bandits.linucb import LinUCB
+from lcb.events import Floats
+from lcb.serve import messages, records
+from lcb.serve.desk import number
+from lcb.serve.http import Ask, Reply, json_reply
+from lcb.serve.pages import words
+from lcb.serve.pages.cookies import Signer, read_cookies, set_cookie
+from lcb.serve.problems import Problem, decode
+from lcb.serve.service import Service
+from lcb.serve.settings import READER
+from lcb.serve.story import Step, story
+from lcb.serve.world import User
+from lcb.storage.store import Row
+
+N_STEPS, N_OFFERED = 20, 170
+_YEAR = 365 * 24 * 3600
+ROLES = ("reader", "study")
+
+
+class VisitRequest(Struct, forbid_unknown_fields=True):
+    study: bool = False
+    again: bool = False
+
+
+class AnswerRequest(Struct, forbid_unknown_fields=True):
+    decision_id: messages.DecisionId
+    opened: bool
+
+
+_VISIT = msgspec.json.Decoder(VisitRequest)
+_ANSWER = msgspec.json.Decoder(AnswerRequest)
+
+
+class Visitors:
+    """The visitors of a service's own pages."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self.signer = Signer(service.desk.seed)
+        self._words: dict[int, list[list[str]]] = {}
+
+    # Routes
+
+    async def look(self, ask: Ask) -> Reply:
+        """Where a visitor of the study stands, if there is one; makes nothing."""
+        name = self.known(ask, "study")
+        return json_reply({"visitor": None} if name is None else await self.view(name))
+
+    async def visit(self, ask: Ask) -> Reply:
+        request = decode(_VISIT, ask.body)
+        role = ROLES[request.study]
+        name = None if request.again else self.known(ask, role)
+        fresh = name is None
+        if name is None:
+            name = f"{role}-{self.service.new_id()}"
+        reply = json_reply(await self.view(name))
+        if fresh:
+            reply.headers.append(set_cookie(f"lcb_{role}", self.signer.sign(role, name), max_age=_YEAR))
+        return reply
+
+    async def answer(self, ask: Ask) -> Reply:
+        request = decode(_ANSWER, ask.body)
+        name = request.decision_id.rpartition(".")[0]
+        if name not in {self.known(ask, role) for role in ROLES} - {None}:
+            raise Problem(404, "no such headline of yours; reload the page", field="decision_id")
+        await self.service.reward(messages.RewardRequest(request.decision_id, float(request.opened)))
+        return json_reply(await self.view(name))
+
+    def known(self, ask: Ask, role: str) -> str | None:
+        return self.signer.read(role, read_cookies(ask.header(b"cookie")).get(f"lcb_{role}"))
+
+    # Steps
+
+    async def view(self, name: str) -> dict[str, Any]:
+        """What the page shows; the next headline is decided if there is none open."""
+        steps = await self._steps(name)
+        if len(steps) < N_STEPS and all(step.reward is not None for step in steps):
+            await self.offer(name, len(steps), [step.taken.id for step in steps])
+            steps = await self._steps(name)
+        last = steps[-1]
+        is_open = last.reward is None
+        past = [self._past(step) for step in steps if step.reward is not None]
+        return {
+            "visitor": name, "step": len(past), "n_steps": N_STEPS, "done": not is_open,
+            "offer": self._offer(last) if is_open else None, "past": past,
+            "beliefs": None if name.startswith("study-") else await self._beliefs(name, steps),
+        }  # fmt: skip
+
+    async def offer(self, name: str, step: int, shown: list[str]) -> None:
+        """Decide what is next, among what this visitor has not been shown."""
+        world = self.service.world
+        left = [id for id in world.catalogue.ids if id not in set(shown)]
+        if not left:
+            raise Problem(409, "there is nothing left to read: the catalogue is empty; PUT /v1/items", field="items")
+        rng = np.random.default_rng(int(number(self.service.desk.seed, f"arms/{name}.{step}") * 2**53))
+        chosen = np.sort(rng.permutation(len(left))[:N_OFFERED])
+        await self.service.decide(
+            messages.DecisionRequest(name, [messages.Arm(left[i]) for i in chosen], decision_id=f"{name}.{step}"),
+            READER if name.startswith("reader-") else None,
+        )
+
+    async def _steps(self, name: str) -> list[Step]:
+        return story(self.service.world, await self.rows(name))
+
+    async def rows(self, name: str) -> list[Row]:
+        store, upto = self.service.store, self.service.world.seq
+        if store.inline:
+            return store.events_of(name, 0, upto)
+        return await asyncio.to_thread(store.events_of, name, 0, upto)
+
+    # In words
+
+    def _item(self, id: str) -> messages.Item:
+        return self.service.world.catalogue.items.get(id) or messages.Item(id, title=id)
+
+    def _offer(self, step: Step) -> dict[str, Any]:
+        item = self._item(step.taken.id)
+        return {
+            "decision_id": step.decision_id, "id": item.id, "title": item.title or item.id,
+            "summary": item.summary or "", "categories": item.categories or [], "propensity": step.taken.propensity,
+            "n_arms": step.body.n_arms,
+        }  # fmt: skip
+
+    def _past(self, step: Step) -> dict[str, Any]:
+        posterior = None if step.posterior is None else step.posterior.tolist()
+        return self._offer(step) | {"opened": bool(step.reward), "posterior": posterior}
+
+    async def _beliefs(self, name: str, steps: list[Step]) -> dict[str, Any]:
+        world = self.service.world
+        user = world.user(name)
+        assert user is not None
+        last = steps[-1]
+        posterior = world.posterior(user)
+        if posterior is None:
+            return self._for_everybody(user, last)
+        models, likes = world.versions[user.model].models(), self.class_words(user.model)
+        why = ""
+        if last.reward is None:
+            backed = words.backers(posterior, models.beta, self._context(last.body), last.taken.arm)
+            propensity, n_arms = last.taken.propensity, last.body.n_arms
+            why = words.why(posterior, likes, propensity, n_arms, n_answers=len(steps) - 1, backed=backed)
+        return {
+            "recommender": user.recommender, "posterior": posterior.tolist(), "start": models.pi.tolist(),
+            "classes": [
+                {"share": float(share), "likes": like} for share, like in zip(models.pi, likes, strict=True)
+            ],
+            "why": why,
+        }  # fmt: skip
+
+    def _for_everybody(self, user: User, last: Step) -> dict[str, Any]:
+        world = self.service.world
+        bandit, shared = world.bandit(user.recommender, user.model)
+        weights: list[tuple[str, float]] = []
+        on_top = True
+        if isinstance(bandit, LinUCB | LinTS):
+            state = user.state if shared is None else world.shared_state(shared, bandit)
+            assert state is not None
+            theta = bandit.theta(state)
+            weights = words.category_weights(*self._by_category(theta[None]))
+            scores = self._context(last.body) @ theta
+            on_top = bool(scores[last.taken.arm] >= scores.max() - 1e-12)
+        categories = self._item(last.taken.id).categories or []
+        propensity, n_arms = last.taken.propensity, last.body.n_arms
+        why = words.why_for_everybody(weights, categories, propensity, n_arms, on_top=on_top)
+        return {
+            "recommender": user.recommender, "weights": weights, "posterior": None, "start": None, "classes": [],
+            "why": why if last.reward is None else "",
+        }  # fmt: skip
+
+    def _by_category(self, beta: Floats) -> tuple[Floats, tuple[str, ...]]:
+        """One row of weights by category."""
+        values, names = self.by_category(beta)
+        return values[0], names
+
+    def by_category(self, beta: Floats) -> tuple[Floats, tuple[str, ...]]:
+        """Weights of features (n, d) as expected rewards of categories (n, C), and the names."""
+        features = self.service.world.feature_map
+        if features is not None:
+            return beta @ features.arms.T, features.categories
+        service = self.service.world.service
+        kept = service.features if service is not None else None
+        return beta, tuple(kept or (f"feature {i + 1}" for i in range(beta.shape[1])))
+
+    def class_words(self, version: int) -> list[list[str]]:
+        """The classes of a model version, each by what it likes."""
+        found = self._words.get(version)
+        if found is None:
+            beta, names = self.by_category(self.service.world.versions[version].models().beta)
+            found = self._words[version] = words.class_words(beta, names)
+        return found
+
+    def _context(self, body: records.DecisionBody) -> Floats:
+        """The features of what was offered, as far as the catalogue still has it."""
+        catalogue = self.service.world.catalogue
+        ids = [id if id in catalogue.items else body.taken[0].id for id in body.arms or catalogue.ids]
+        try:
+            return catalogue.x(ids)
+        except KeyError:
+            return np.tile(records.floats(body.taken[0].x), (body.n_arms, 1))
