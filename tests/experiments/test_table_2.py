@@ -138,6 +138,17 @@ def test_population_linucb_goes_on_learning_and_lcb_keeps_its_classes(small):
     assert made["lcb"].n_users == 5
 
 
+def test_population_linucb_has_learned_from_the_log_that_taught_the_classes(small):
+    _, trained, _ = table_2._prepared((0, 0))
+    rng = np.random.default_rng((0, 0))  # the same articles and past readers again
+    total = table_2.past_log(Readers(articles(40, rng), 20), 300, rng).stats.total
+    assert total.count[0] == 300 * table_2.N_STEPS
+    theta = np.linalg.solve(total.gram[0] + 10 * np.eye(21), total.moment[0])
+    for name in ("linucb-population", "linucb-at-once"):
+        recommender = trained(name, {"width": 0.5, "ridge": 10.0})
+        np.testing.assert_allclose(recommender.bandit.theta(recommender.state), theta)
+
+
 def test_repeated_studies_are_counted():
     ours = [[[0.5, 0.6], [0.9, 0.1], [0.2, 0.2], [0.1, 0.1]]]
     other = [[[0.1, 0.2], [0.1, 0.1], [0.3, 0.3], [0.1, 0.1]]]

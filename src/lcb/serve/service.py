@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import random
 import time
 from collections.abc import Awaitable, Callable
 from importlib.resources import files
@@ -277,4 +278,5 @@ def headlines() -> bytes:
 
 def time_ordered_ids(now: Callable[[], float]) -> Callable[[], str]:
     """Ids that sort by time, so that their index grows at its end; 26 hexadecimal digits."""
-    return lambda: f"{int(now() * 1000):012x}{os.urandom(7).hex()}"
+    chance = random.Random(os.urandom(16))
+    return lambda: f"{int(now() * 1000):012x}{chance.getrandbits(56):014x}"

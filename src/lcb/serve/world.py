@@ -37,6 +37,7 @@ BAYESIAN = (GeneralizedThompson, PosteriorMean)  # whose state is the log poster
 SETTLED = 0.9  # a class that holds this much is what a user is taken for
 _LOG_SETTLED = math.log(SETTLED)
 _WORLD = "world"
+_MOST_UNKNOWN = 10_000
 
 
 class User:
@@ -159,6 +160,7 @@ class World:
         self.concentration: dict[int, dict[int, int]] = {}  # model -> decisions until settled -> users
         self._bandits: dict[tuple[str, int], tuple[Bandit, str | None]] = {}
         self._erased: set[int] = set()
+        self._unknown: set[str] = set()
 
     # Coming up
 
@@ -196,14 +198,29 @@ class World:
         if user is not None:
             self.users.move_to_end(name)
             return user
+        if name in self._unknown:
+            return None
         user = self.folded(name, self.seq)
         if user is not None:
             self.admit(name, user)
+        else:
+            self.note_unknown(name)
         return user
+
+    def note_unknown(self, name: str) -> None:
+        """The log has nothing of this user; known until their first event is applied."""
+        if len(self._unknown) >= _MOST_UNKNOWN:
+            self._unknown.clear()
+        self._unknown.add(name)
 
     def folded(self, name: str, upto: int) -> User | None:
         """A user from the store: the snapshot and the events after it."""
+        newest = self.store.newest_of(name)
+        if newest == 0:
+            return None
         kept = self.store.snapshot(f"user/{name}")
+        if kept is not None and kept.seq == newest <= upto:
+            return User.unpack(kept.body)
         if kept is None or kept.seq > upto:
             return self.fold_user(self.store.events_of(name, 0, upto))
         return self.fold_on(User.unpack(kept.body), name, self.store.events_of(name, kept.seq, upto), upto)
@@ -314,6 +331,7 @@ class World:
             self.n_started += 1
             tally.n_users += 1
             self.users_per_model[user.model] = self.users_per_model.get(user.model, 0) + 1
+            self._unknown.discard(name)
             self.admit(name, user)
         before = user.rate
         taken = body.taken if body.chosen is None else [body.chosen]

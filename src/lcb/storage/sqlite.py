@@ -122,8 +122,7 @@ class SQLite:
             head = connection.execute("select coalesce(max(seq), 0) from event").fetchone()[0]
             others = self._others(connection, seen, head)
             placed = [Row(head + i, *row) for i, row in enumerate(rows, start=1)]
-            if placed:
-                connection.executemany("insert into event values(?, ?, ?, ?, ?, ?)", placed)
+            _insert(connection, placed)
             if snapshots:
                 connection.executemany("insert or replace into snapshot values(?, ?, ?)", snapshots)
         return Appended(others + placed, refused)
@@ -178,6 +177,10 @@ class SQLite:
             (user, after, _LAST if upto is None else upto),
         )
         return [Row(*row) for row in found]
+
+    def newest_of(self, user: str) -> int:
+        found = self._read("select seq from event where user = ? order by seq desc limit 1", (user,))
+        return int(found[0][0]) if found else 0
 
     def events_of_service(self, upto: int | None = None) -> list[Row]:
         found = self._read(
@@ -250,6 +253,20 @@ class SQLite:
 
 
 _LAST = 2**63 - 1
+
+
+def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    """Many rows by one statement: each statement gives up the interpreter's lock and has to get it back.
+
+    Blocks of 64, 32, ... 1 rows, so that a handful of statements is all there ever is to prepare.
+    """
+    done, size = 0, 64
+    while done < len(rows):
+        while size > len(rows) - done:
+            size //= 2
+        values = [value for row in rows[done : done + size] for value in row]
+        connection.execute(f"insert into event values {', '.join(['(?, ?, ?, ?, ?, ?)'] * size)}", values)
+        done += size
 
 
 def _served(path: Path) -> int:

@@ -1,0 +1,140 @@
+"""Durable requests per second through HTTP: half decisions of 20 arms x 6, half rewards, over 10,000 users.
+
+    python benchmarks/serve.py [--rounds 5] [--seconds 4] [--prototype FOLDER] [--store postgresql://...]
+
+wrk on loopback with 32 connections; the service runs 5 classes and Thompson Sampling.  With --prototype, an ASGI
+prototype with group commit and no bandit (proto_durable.py and mixed.lua in FOLDER) runs in turn with it, so that the
+ratios survive a machine that others use.  Needs wrk (Debian: apt-get install wrk).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from lcb.models import LatentModels
+from lcb.storage.models import save_models
+
+HERE = Path(__file__).parent
+RUN = """
+import sys
+from lcb.serve.server import run
+from lcb.serve.settings import Settings
+run(Settings(store=sys.argv[1], models=sys.argv[2], port=int(sys.argv[3]), log_level="warning"))
+"""
+
+
+def cpu(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def milliseconds(text: str) -> float:
+    number, unit = re.match(r"([\d.]+)(us|ms|s|m)", text).groups()
+    return float(number) * {"us": 1e-3, "ms": 1, "s": 1e3, "m": 6e4}[unit]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def measure(command: list[str], env: dict[str, str], script: Path, port: int, seconds: int, connections: int):
+    process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+    try:
+        for _ in range(600):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.05)
+        wrk = ["wrk", "-t1", f"-c{connections}", "--latency", "-s", str(script)]
+        url = f"http://127.0.0.1:{port}/v1/recommend"
+        subprocess.run([*wrk, "-d1s", url], env=env, capture_output=True, check=True)
+        before = cpu(process.pid)
+        said = subprocess.run([*wrk, f"-d{seconds}s", url], env=env, capture_output=True, text=True, check=True).stdout
+        n = int(re.search(r"(\d+) requests in", said)[1])
+        bad = re.search(r"Non-2xx.*: (\d+)", said)
+        return {
+            "rate": float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1]),
+            "cpu_us": 1e6 * (cpu(process.pid) - before) / n,
+            "p50_ms": milliseconds(re.search(r"\n\s+50%\s+(\S+)", said)[1]),
+            "p99_ms": milliseconds(re.search(r"\n\s+99%\s+(\S+)", said)[1]),
+            "bad": int(bad[1]) if bad else 0,
+        }
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=int, default=4)
+    parser.add_argument("--connections", type=int, default=32)
+    parser.add_argument("--prototype", type=Path)
+    parser.add_argument("--store", help="postgresql:// address; both use it. SQLite files when not given")
+    parser.add_argument("--json", type=Path)
+    given = parser.parse_args()
+    rng = np.random.default_rng(0)
+    arms = [{"id": f"article-{i:05d}", "x": rng.normal(size=6).round(6).tolist()} for i in range(20)]
+    found: dict[str, list[dict[str, float]]] = {}
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        (folder / "arms.json").write_text(json.dumps(arms))
+        old = {"user": "u-12345678", "arms": [{"id": arm["id"], "features": arm["x"]} for arm in arms]}
+        (folder / "old.json").write_text(json.dumps(old))
+        models = LatentModels(np.full(5, 0.2), rng.normal(size=(5, 6)), np.full(5, 0.1))
+        save_models(models, folder / "models")
+        for i in range(given.rounds):
+            port, env = free_port(), {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+            store = given.store or str(folder / f"store-{i}.db")
+            command = [sys.executable, "-c", RUN, store, str(folder / "models"), str(port)]
+            ours = measure(
+                command, {**env, "PAYLOAD": str(folder / "arms.json"), "SEED": str(i)}, HERE / "serve.lua", port,
+                given.seconds, given.connections,
+            )  # fmt: skip
+            found.setdefault("lcb", []).append(ours)
+            if given.prototype is None:
+                continue
+            place = folder / f"prototype-{i}"
+            place.mkdir()
+            more = {"PAYLOAD": str(folder / "old.json"), "DBDIR": str(place), "PYTHONPATH": str(given.prototype)}
+            more |= {"STORE": "pg", "DSN": given.store} if given.store else {"STORE": "sqlite"}
+            command = [
+                sys.executable, "-m", "uvicorn", "proto_durable:app", "--port", str(port), "--no-access-log",
+                "--log-level", "error", "--loop", "uvloop", "--http", "httptools",
+            ]  # fmt: skip
+            script = given.prototype / "mixed.lua"
+            theirs = measure(command, env | more, script, port, given.seconds, given.connections)
+            found.setdefault("prototype", []).append(theirs)
+    for name, rounds in found.items():
+        middle = {key: statistics.median(one[key] for one in rounds) for key in rounds[0]}
+        rates = [one["rate"] for one in rounds]
+        print(
+            f"{name:10} {middle['rate']:7.0f} requests/s ({min(rates):.0f}-{max(rates):.0f})  "
+            f"{middle['cpu_us']:5.0f} us CPU  p50 {middle['p50_ms']:.1f} ms  p99 {middle['p99_ms']:.1f} ms  "
+            f"refused {sum(one['bad'] for one in rounds)}"
+        )
+    if "prototype" in found:
+        for key in ("rate", "cpu_us", "p99_ms"):
+            ratios = [a[key] / b[key] for a, b in zip(found["lcb"], found["prototype"], strict=True)]
+            print(f"{key} / prototype's: median {statistics.median(ratios):.2f}, {min(ratios):.2f}-{max(ratios):.2f}")
+    if given.json:
+        given.json.write_text(json.dumps(found, indent=2))
+
+
+if __name__ == "__main__":
+    main()
