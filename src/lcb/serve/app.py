@@ -13,7 +13,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lcb.serve import messages, trials, versions
-from lcb.serve.http import Ask, Call, Endpoint, Receive, Reply, Scope, Send, json_reply, problem_reply
+from lcb.serve.desk import check_user
+from lcb.serve.http import Ask, Call, Endpoint, Receive, Reply, Scope, Send, json_reply, problem_reply, respond
 from lcb.serve.keys import Keyring
 from lcb.serve.metrics import Metrics
 from lcb.serve.openapi import PROBES, document
@@ -56,6 +57,7 @@ class App:
             for route in routes for method in route.methods or () if "{" not in route.path
         }  # fmt: skip
         self._router = Starlette(routes=routes, exception_handlers={HTTPException: self.told})
+        self._router.router.redirect_slashes = False
 
     def start(self) -> None:
         """From inside the event loop."""
@@ -114,6 +116,9 @@ class App:
             await self._router(scope, receive, send)
             return
         endpoint = self._exact.get((scope["method"], scope["path"]))
+        if endpoint is None and "\n" in scope["path"]:  # a last one would pass the end of a route's pattern
+            await respond(send, problem_reply(_no_route(scope["path"])))
+            return
         await (self._router if endpoint is None else endpoint)(scope, receive, send)
 
     # Around every endpoint
@@ -152,7 +157,7 @@ class App:
         return json_reply(messages.ItemsList(items, len(items)))
 
     async def get_user(self, ask: Ask) -> Reply:
-        name, world = ask.path["user"], self.service.world
+        name, world = _user(ask), self.service.world
         user = world.user(name)
         if user is None:
             raise Problem(404, f"no user {name!r}; check the id", field="user")
@@ -166,7 +171,7 @@ class App:
         )  # fmt: skip
 
     async def delete_user(self, ask: Ask) -> Reply:
-        return json_reply(messages.EraseAnswer(await self.service.erase(ask.path["user"])))
+        return json_reply(messages.EraseAnswer(await self.service.erase(_user(ask))))
 
     async def get_models(self, ask: Ask) -> Reply:
         return json_reply(versions.listed(self.service.world, self.retraining))
@@ -210,7 +215,23 @@ class App:
     async def told(self, request: Request, error: Exception) -> Response:
         """Routes that do not exist, in the same form as everything else."""
         assert isinstance(error, HTTPException)
-        words = {404: f"no such route: {request.url.path[:200]}; /openapi.json lists them", 405: "not by this method"}
-        reply = problem_reply(Problem(error.status_code, words.get(error.status_code, str(error.detail))))
+        path, method = request.scope["path"], request.method[:20]
+        problem, headers = _no_route(path), {}
+        if error.status_code != 404:
+            routes = [one for one in request.app.routes if isinstance(one, Route) and one.path_regex.match(path)]
+            allowed = ", ".join(sorted({name for route in routes for name in route.methods or ()}))
+            problem = Problem(error.status_code, f"{method!r} is not a method of {path[:200]!r}; it has {allowed}")
+            headers = {"allow": allowed}
+        reply = problem_reply(problem)
         self.observe("none", reply.status, 0.0)
-        return Response(reply.body, reply.status, {**(error.headers or {})}, reply.type.decode())
+        return Response(reply.body, reply.status, headers, reply.type.decode())
+
+
+def _user(ask: Ask) -> str:
+    name: str = ask.path["user"]
+    check_user(name)
+    return name
+
+
+def _no_route(path: str) -> Problem:
+    return Problem(404, f"no such route: {path[:200]!r}; /openapi.json lists them")

@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,7 @@ class Service:
     ) -> None:  # fmt: skip
         self.settings, self.store, self.now = settings, store, now
         self.new_id = new_id or time_ordered_ids(now)
+        self._sizing = asyncio.Lock()
         self.watchers: list[Watcher] = []  # told of every event after it is applied
         self._arriving: dict[str, asyncio.Event] = {}  # users whose first decision is on its way
         self.world = World(store, most_users=settings.limits.cached_users)
@@ -89,6 +90,11 @@ class Service:
 
     async def decide(self, request: messages.DecisionRequest, recommender: str | None = None) -> bytes:
         """`recommender` is for a newcomer who is not to be assigned by share."""
+        if self.world.n_features is None:
+            return await self._first(lambda: self._decide(request, recommender))
+        return await self._decide(request, recommender)
+
+    async def _decide(self, request: messages.DecisionRequest, recommender: str | None) -> bytes:
         while True:
             id = request.decision_id
             if id is not None:
@@ -119,6 +125,11 @@ class Service:
             self.desk.open.pop(id, None)
 
     async def items(self, request: messages.ItemsRequest) -> bytes:
+        if self.world.n_features is None:
+            return await self._first(lambda: self._items(request))
+        return await self._items(request)
+
+    async def _items(self, request: messages.ItemsRequest) -> bytes:
         made = self.desk.items(request)
         await self.journal.append(made)
         return made.answer
@@ -181,6 +192,13 @@ class Service:
             return await self._appended(entry)
         finally:
             self._arriving.pop(user).set()
+
+    async def _first(self, work: Callable[[], Awaitable[bytes]]) -> bytes:
+        """Until one is in the log that says how many features there are, requests that do go one after another."""
+        async with self._sizing:
+            if self.world.n_features is None:
+                return await work()
+        return await work()
 
     async def _appended(self, entry: Entry) -> bool:
         """Whether the event is in the log; False where another wrote one of this id first."""
