@@ -11,7 +11,7 @@ const DARK = {
   white: "#1b1f24",
 };
 const OPTIONS = {
-  ast: true, // expressions are interpreted: no unsafe-eval
+  ast: true, // expressions are interpreted: no code is made of text
   defaultStyle: false, // styles are in dashboard.css: no unsafe-inline
   tooltip: { disableDefaultStyle: true },
   actions: false,
