@@ -44,7 +44,7 @@ class App:
         self.draining = False  # asked to end: answers go on, /readyz says 503
         self.log = structlog.get_logger("lcb.serve")
         self.debug = service.settings.log_level == "debug"
-        self.pages = Pages(service) if service.settings.pages else None
+        self.pages = Pages(self) if service.settings.pages else None
         calls = self.calls = [*self.routes(), *(Call(*line) for line in (self.pages.routes() if self.pages else ()))]
         self._openapi = {open: msgspec.json.encode(document(calls, open=open)) for open in (False, True)}
         routes = [

@@ -66,8 +66,10 @@ class Service:
             self.desk.apply(row)
 
     def _watch(self, row: Row, body: Any) -> None:
-        for watcher in self.watchers:
-            watcher(row, body)
+        if self.watchers:
+            body = records.decode(row.kind, row.body) if body is None else body
+            for watcher in self.watchers:
+                watcher(row, body)
 
     def start(self, *, alone: bool = False) -> None:
         """From inside the event loop; `alone` as the journal has it."""

@@ -225,7 +225,7 @@ function modelRow({ version, status: state, created, n_users, score, reason, act
     el("td", {}, reason ?? ""),
   ];
   const action = el("td", { class: "n" });
-  if (mayChange && !active && (state === undefined || state === "ready" || state === "retired")) {
+  if (mayChange && !active && state !== "damaged") {
     const button = el("button", { class: "quiet", type: "button" }, "Activate ", el("span", { class: "away" }, `version ${version}`));
     button.addEventListener("click", () => activate(version));
     action.append(button);
