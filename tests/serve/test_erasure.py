@@ -12,7 +12,7 @@ from drills.harness import classes
 from drills.inside import Inside, folded, sqlite
 from lcb.serve.recommenders import Recommender
 from lcb.serve.settings import Settings
-from lcb.serve.verify import verify, world_differences
+from lcb.serve.verify import world_differences
 from lcb.serve.world import World
 from lcb.storage.models import pack_models, save_models
 

@@ -81,9 +81,7 @@ def test_whoever_gave_up_waiting_does_not_hold_up_the_next_who_asks(tmp_path: Pa
 def test_of_two_models_added_at_once_each_gets_a_number_of_its_own(tmp_path: Path) -> None:
     inside = Inside(sqlite(tmp_path / "lcb.db"), Settings(pages=False))
     packed = [pack_models(classes(n_classes=n, n_features=3)) for n in (2, 5)]
-    asked = [
-        inside.ask(inside.service.add_model(*one, active=True, reason="a test", n_users=1)) for one in packed
-    ]
+    asked = [inside.ask(inside.service.add_model(*one, active=True, reason="a test", n_users=1)) for one in packed]
     inside.write()
     inside.write()
     assert sorted(one.result() for one in asked) == [1, 2]

@@ -13,6 +13,7 @@ from lcb.cli.demo import demo
 from lcb.cli.evaluate import evaluate
 from lcb.cli.import_log import import_log
 from lcb.cli.learn import learn
+from lcb.cli.log import app as log
 from lcb.cli.report import report
 from lcb.cli.reproduce import reproduce
 from lcb.cli.show import show
@@ -31,6 +32,7 @@ app = typer.Typer(
 for command in (learn, compare_learners, show, simulate, algorithms, tune, evaluate, reproduce, report, demo):
     app.command()(command)
 app.command("import")(import_log)
+app.add_typer(log)
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # the parent of all; Typer exports this child only
 
 

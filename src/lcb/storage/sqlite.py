@@ -202,10 +202,8 @@ class SQLite:
         found = self._read("select name, seq, body from snapshot where name = ?", (name,))
         return Snapshot(*found[0]) if found else None
 
-    def snapshots(self, after: str = "", limit: int = 1000) -> list[Snapshot]:
-        found = self._read(
-            "select name, seq, body from snapshot where name > ? order by name limit ?", (after, limit)
-        )
+    def snapshots_after(self, after: str = "", limit: int = 1000) -> list[Snapshot]:
+        found = self._read("select name, seq, body from snapshot where name > ? order by name limit ?", (after, limit))
         return [Snapshot(*row) for row in found]
 
     def forget_snapshots(self) -> None:
