@@ -176,7 +176,7 @@ def test_a_model_with_one_flipped_bit_is_found(inside: Inside) -> None:
 
 
 def test_a_snapshot_of_a_user_that_is_not_the_fold_is_found(inside: Inside) -> None:
-    one = inside.store.snapshots_after("user/")[0]
+    one = inside.store.all_snapshots("user/")[0]
     body = bytearray(one.body)
     body[-1] ^= 1
     written(inside, "update snapshot set body = ? where name = ?", (bytes(body), one.name))
@@ -184,7 +184,7 @@ def test_a_snapshot_of_a_user_that_is_not_the_fold_is_found(inside: Inside) -> N
 
 
 def test_a_snapshot_of_nobody_is_found(inside: Inside) -> None:
-    one = inside.store.snapshots_after("user/")[0]
+    one = inside.store.all_snapshots("user/")[0]
     written(inside, "insert into snapshot values('user/ghost', ?, ?)", (one.seq, one.body))
     says(verify(inside.store), None, "ghost")
 

@@ -402,7 +402,7 @@ def _check_snapshots(
 
 def _user_snapshots(store: Store) -> Iterator[Snapshot]:
     after = "user/"
-    while found := store.snapshots_after(after):
+    while found := store.all_snapshots(after):
         yield from (one for one in found if one.name.startswith("user/"))
         after = found[-1].name
 
