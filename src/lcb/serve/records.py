@@ -73,6 +73,8 @@ class ModelBody(Struct, array_like=True):
     n_users: int
     score: float | None
     baseline: float | None
+    n_started: int | None = None  # users met when it was learned; None: as many as at this place of the log
+    seen: int | None = None  # the log up to here is what it was learned from
 
 
 class ActivateBody(Struct, array_like=True):

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from lcb.bandits.bandit import Bandit, decided
@@ -37,6 +38,7 @@ BAYESIAN = (GeneralizedThompson, PosteriorMean)  # whose state is the log poster
 SETTLED = 0.9  # a class that holds this much is what a user is taken for
 _LOG_SETTLED = math.log(SETTLED)
 _WORLD = "world"
+LOST: Floats = np.empty(0)  # the state of a user whose models cannot be read; it is never written
 _MOST_UNKNOWN = 10_000
 
 
@@ -50,6 +52,11 @@ class User:
         self.n_decisions = self.n_rewards = self.settled = 0
         self.reward_sum = 0.0
         self.saved = 0  # seq of the snapshot in the store
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether there is something to keep that the store does not have."""
+        return self.seq != self.saved and self.state is not LOST
 
     @property
     def rate(self) -> float:
@@ -108,6 +115,8 @@ class Version:
 
     body: records.ModelBody
     seq: int
+    served: bool = False  # now, or at some time before
+    reason: str = ""  # why it is served, or is not
     _unpacked: tuple[LatentModels, FeatureMap | None] | None = field(default=None, repr=False)
     damaged: str | None = None
 
@@ -122,6 +131,15 @@ class Version:
                 self.damaged = str(error)
                 raise
         return self._unpacked[0]
+
+    @property
+    def readable(self) -> bool:
+        if self._unpacked is None and self.damaged is None:
+            try:
+                self.models()
+            except ModelError:
+                return False
+        return self.damaged is None
 
 
 class _Kept(Struct):
@@ -159,7 +177,7 @@ class World:
         self.recommenders: dict[str, Recommender] = {}
         self.catalogue = Catalogue()
         self.versions: dict[int, Version] = {}
-        self.active = WARMUP
+        self.activations = [WARMUP]  # versions in the order they were put to use
         self.n_features: int | None = None
         self.n_started = self.n_rewarded = self.n_events = 0
         self.started_at_training = 0
@@ -274,7 +292,10 @@ class World:
 
     def newcomer(self, recommender: str, model: int, seq: int, n_features: int | None = None) -> User:
         """Somebody at the door: the state every user of this recommender and these models starts from."""
-        bandit, shared = self.bandit(recommender, model, n_features)
+        try:
+            bandit, shared = self.bandit(recommender, model, n_features)
+        except Damaged:
+            return User(recommender, model, LOST, seq)
         return User(recommender, model, None if shared else bandit.start(), seq)
 
     def bandit(self, recommender: str, model: int, n_features: int | None = None) -> tuple[Bandit, str | None]:
@@ -302,6 +323,11 @@ class World:
         except ModelError as error:
             raise Damaged(f"{error}; activate another version, and restore this one from a backup") from None
 
+    def shares(self, recommender: str, model: int) -> bool:
+        """Whether such users have one state for all of them."""
+        spec = self.recommenders[recommender]
+        return model == WARMUP if spec.over_classes else spec.scope == "everyone"
+
     def shared_state(self, name: str, bandit: Bandit) -> Floats:
         state = self.shared.get(name)
         return bandit.start() if state is None else state
@@ -309,12 +335,20 @@ class World:
     def model_for_newcomers(self, recommender: str) -> int:
         return self.active if self.recommenders[recommender].over_classes else WARMUP
 
+    @property
+    def active(self) -> int:
+        """The version newcomers get: what was put to use last, of those that can be read."""
+        last = self.activations[-1]
+        if last == WARMUP or self.versions[last].readable:
+            return last
+        return next(one for one in reversed(self.activations) if one == WARMUP or self.versions[one].readable)
+
     def admit(self, name: str, user: User) -> None:
         """Into the cache; who was there longest goes, with a snapshot if there is something new to keep."""
         self.users[name] = user
         if len(self.users) > self.most_users:
             gone, old = self.users.popitem(last=False)
-            if old.saved != old.seq and gone not in self.unkept:
+            if old.unsaved and gone not in self.unkept:
                 self.evicted.append(Snapshot(f"user/{gone}", old.seq, old.pack()))
 
     # The fold
@@ -398,18 +432,32 @@ class World:
         if row.kind == "decision":
             taken = body.taken if body.chosen is None else [body.chosen]
             user.n_decisions += len(taken)
-            if user.state is not None and user.is_own(row, body):
-                bandit, _ = self.bandit(user.recommender, user.model)
+            if (moving := self._moving(user, row, body)) is not None:
+                bandit, state = moving
                 for one in taken:
-                    user.state = decided(bandit, user.state, decision_of(one))
+                    state = decided(bandit, state, decision_of(one))
+                user.state = state
             return
         user.n_rewards += 1
         user.reward_sum += reward
-        if user.state is not None and user.is_own(row, body):
-            bandit, _ = self.bandit(user.recommender, user.model)
-            user.state = bandit.update(user.state, decision_of(body), reward)
+        if (moving := self._moving(user, row, body)) is not None:
+            bandit, state = moving
+            user.state = bandit.update(state, decision_of(body), _known(bandit, reward))
             if not user.settled and isinstance(bandit, BAYESIAN) and user.state.max() >= _LOG_SETTLED:
                 user.settled = user.n_decisions
+
+    def _moving(self, user: User, row: Row, body: Any) -> tuple[Bandit, Floats] | None:
+        """The bandit by which an event moves its user's own state, and that state.
+
+        None where the state is shared or lost, and for what is not of the models that the user is pinned to.
+        """
+        if user.state is None or user.state is LOST or not user.is_own(row, body):
+            return None
+        try:
+            return self.bandit(user.recommender, user.model)[0], user.state
+        except Damaged:
+            user.state = LOST
+            return None
 
     def _count_shared(self, recommender: str, model: int, taken: list[records.Taken]) -> None:
         bandit, name = self.bandit(recommender, model)
@@ -436,6 +484,7 @@ class World:
         theirs = {past[0] for past in body.history}
         self.erased -= theirs
         self.n_features = self.n_features or body.n_features
+        self.started_at_training -= self._was_trained_on(body.history[0][0], bool(counted))
         for name in [name for name, user in self.users.items() if user.seq in theirs]:
             del self.users[name]
         self.evicted = [one for one in self.evicted if one.seq not in theirs or one.name == _WORLD]
@@ -453,10 +502,18 @@ class World:
         self.n_events -= len(counted)
         self.n_started -= 1
         self.n_rewarded -= n_rewards > 0
-        self.started_at_training -= any(version.seq > counted[0][0] for version in self.versions.values())
         _count(self.users_per_model, body.model, -1)
         if settled:
             _add(self.concentration, body.model, settled, -1)
+
+    def _was_trained_on(self, first: int, counted: bool) -> bool:
+        """Whether somebody whose first event is `first` is among those who had started at the last training."""
+        if not self.versions:
+            return False
+        last = max(self.versions.values(), key=lambda version: version.seq)
+        if last.body.n_started is None:
+            return counted and first < last.seq
+        return last.body.seen is not None and first <= last.body.seen
 
     def _apply_service(self, kind: str, seq: int, body: Any) -> None:
         if kind == "service":
@@ -475,14 +532,23 @@ class World:
         elif kind == "model":
             version = Version(body, seq)
             self.versions[body.version] = version
-            self.n_features = self.n_features or int(msgspec.json.decode(body.manifest)["n_features"])
-            self.started_at_training = self.n_started
+            if self.n_features is None and version.readable:
+                self.n_features = version.models().n_features
+            self.started_at_training = self.n_started if body.n_started is None else body.n_started
+            version.reason = body.reason
             if body.active:
-                self.active = body.version
+                self._put_to_use(body.version)
         elif kind == "activate":
-            self.active = body.version
+            self._put_to_use(body.version)
+            if body.version in self.versions:
+                self.versions[body.version].reason = f"activated by hand: {body.reason}"
         else:
             raise StoreError(f"an event of kind {kind!r}; install the lcb that wrote this log")
+
+    def _put_to_use(self, version: int) -> None:
+        self.activations.append(version)
+        if version in self.versions:
+            self.versions[version].served = True
 
     def tally(self, recommender: str) -> Tally:
         found = self.tallies.get(recommender)
@@ -492,10 +558,20 @@ class World:
 
     def posterior(self, user: User) -> Floats | None:
         """The probability of each class for a user whose bandit knows it."""
+        if user.state is None or user.state is LOST:
+            return None
         bandit, _ = self.bandit(user.recommender, user.model)
-        if user.state is None or not isinstance(bandit, BAYESIAN):
+        if not isinstance(bandit, BAYESIAN):
             return None
         return bandit.weights(user.state)
+
+
+def _known(bandit: Bandit, reward: float) -> float:
+    """A reward as models of two levels know it: what lies beyond a level says no more of the class than that level."""
+    if isinstance(bandit, BAYESIAN) and bandit.models.levels is not None:
+        low, high = bandit.models.levels
+        return min(max(reward, low), high)
+    return reward
 
 
 def _move(tally: Tally, before: float, after: float) -> None:
