@@ -13,6 +13,7 @@ from lcb.cli.demo import demo
 from lcb.cli.evaluate import evaluate
 from lcb.cli.import_log import import_log
 from lcb.cli.learn import learn
+from lcb.cli.log import app as log
 from lcb.cli.report import report
 from lcb.cli.reproduce import reproduce
 from lcb.cli.serve import config, keys, serve
@@ -32,6 +33,7 @@ app = typer.Typer(
 for command in (learn, compare_learners, show, simulate, algorithms, tune, evaluate, reproduce, report, demo, serve):
     app.command()(command)
 app.command("import")(import_log)
+app.add_typer(log, name="log")
 app.add_typer(keys, name="keys")
 app.add_typer(config, name="config")
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # the parent of all; Typer exports this child only

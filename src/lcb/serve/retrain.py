@@ -191,6 +191,7 @@ class Retraining:
         version = await self.service.add_model(
             learned.manifest, learned.tensors, active=learned.better, reason=learned.reason, n_users=learned.n_users,
             score=learned.score, baseline=learned.baseline, n_started=n_started,
+            seen=job.seq,
         )  # fmt: skip
         self.error = self.note = None
         self.log.info("learned", version=version, active=learned.better, reason=learned.reason)

@@ -159,12 +159,23 @@ class Service:
     async def add_model(
         self, manifest: bytes, tensors: bytes, *, active: bool, reason: str, n_users: int,
         score: float | None = None, baseline: float | None = None, n_started: int | None = None,
+        seen: int | None = None,
     ) -> int:  # fmt: skip
         """A new version, served from here on if `active`; its number."""
         while True:
             version = max(self.world.versions, default=0) + 1
             body = records.ModelBody(
-                self.now(), version, manifest, tensors, active, reason, n_users, score, baseline, n_started
+                self.now(),
+                version,
+                manifest,
+                tensors,
+                active,
+                reason,
+                n_users,
+                score,
+                baseline,
+                n_started,
+                seen,
             )
             row = NewRow(f"model/{version}", "model", None, None, records.encode(body))
             if await self._appended(Entry(row, body, b"", row.id)):
