@@ -13,10 +13,12 @@ from lcb.cli.demo import demo
 from lcb.cli.evaluate import evaluate
 from lcb.cli.import_log import import_log
 from lcb.cli.learn import learn
+from lcb.cli.models import models
 from lcb.cli.report import report
 from lcb.cli.reproduce import reproduce
 from lcb.cli.show import show
 from lcb.cli.simulate import simulate
+from lcb.cli.trials import trials
 from lcb.cli.tune import tune
 from lcb.errors import InputError
 from lcb.version import __version__
@@ -31,6 +33,8 @@ app = typer.Typer(
 for command in (learn, compare_learners, show, simulate, algorithms, tune, evaluate, reproduce, report, demo):
     app.command()(command)
 app.command("import")(import_log)
+app.command()(trials)
+app.add_typer(models, name="models")
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # the parent of all; Typer exports this child only
 
 
