@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from drills.inside import Inside, arms_of, inside
+from drills.running import Running, arms_of, running
 from lcb.errors import InputError
 from lcb.evaluate.readers import Readers, articles
 from lcb.evaluate.world import World, paper_classes
@@ -25,7 +25,7 @@ WORLD = World(paper_classes(n_classes=3, n_features=6), n_arms=8)
 SOME = Learning(n_warmup_users=30, retrain_every=None, n_classes=3)
 
 
-async def rewarded(service: Inside, n_users: int, n_steps: int = 2, prefix: str = "u", seed: int = 0) -> None:
+async def rewarded(service: Running, n_users: int, n_steps: int = 2, prefix: str = "u", seed: int = 0) -> None:
     await service.visits(prefix, WORLD.draw(n_users, n_steps, np.random.default_rng(seed)))
 
 
@@ -35,7 +35,7 @@ def test_a_service_without_models_learns_and_serves_newcomers_better(tmp_path: P
     rng = np.random.default_rng(0)
 
     async def drive() -> None:
-        async with inside(tmp_path, recommenders=recommenders, learning=SOME) as service:
+        async with running(tmp_path, recommenders=recommenders, learning=SOME) as service:
             assert (await service.models())["active"] == 0
             first = WORLD.draw(80, 15, rng)
             arms = await service.visits("first", first)
@@ -64,7 +64,7 @@ def test_a_service_without_models_learns_and_serves_newcomers_better(tmp_path: P
     asyncio.run(drive())
 
 
-def tallies(service: Inside) -> dict[str, int]:
+def tallies(service: Running) -> dict[str, int]:
     return {name: tally.n_users for name, tally in service.world.tallies.items()}
 
 
@@ -73,7 +73,7 @@ def test_clicks_of_readers_are_learned_as_clicks_and_no_later_reward_is_refused(
     world = Readers(articles(30, rng), n_arms=8)
 
     async def drive() -> None:
-        async with inside(tmp_path, learning=Learning(n_warmup_users=20, retrain_every=None, n_classes=2)) as service:
+        async with running(tmp_path, learning=Learning(n_warmup_users=20, retrain_every=None, n_classes=2)) as service:
             await service.visits("u", world.draw(20, 5, rng))
             (version,) = (await service.learned())["versions"]
             assert version["provenance"]["likelihood"] == "bernoulli"
@@ -91,7 +91,7 @@ def test_clicks_of_readers_are_learned_as_clicks_and_no_later_reward_is_refused(
 
 def test_learning_begins_on_demand_one_at_a_time(tmp_path: Path) -> None:
     async def drive() -> None:
-        async with inside(tmp_path, learning=replace(SOME, n_warmup_users=1000)) as service:
+        async with running(tmp_path, learning=replace(SOME, n_warmup_users=1000)) as service:
             refused = await service.http.post("/v1/models/retrain")
             assert refused.status_code == 409
             assert "no user has given a reward yet" in refused.json()["detail"]
@@ -113,14 +113,14 @@ def test_learning_comes_again_after_as_many_new_users_also_across_a_restart(tmp_
     every = Learning(n_warmup_users=20, retrain_every=10, n_classes=2, held_out=0.0)
 
     async def drive() -> None:
-        async with inside(tmp_path, learning=every) as service:
+        async with running(tmp_path, learning=every) as service:
             await rewarded(service, 20)
             assert (await service.learned())["active"] == 1
             assert service.world.started_at_training == 20
             await rewarded(service, 9, prefix="v")
             assert not service.app.retraining.running
             assert (await service.models())["retraining"]["next_at"] == 30
-        async with inside(tmp_path, learning=every) as service:
+        async with running(tmp_path, learning=every) as service:
             assert service.world.started_at_training == 20
             assert not service.app.retraining.running
             assert service.world.user("u3").model == 0
@@ -128,7 +128,7 @@ def test_learning_comes_again_after_as_many_new_users_also_across_a_restart(tmp_
             await rewarded(service, 1, prefix="w")
             assert (await service.learned())["active"] == 2
             assert service.world.started_at_training == 30
-        async with inside(tmp_path, learning=replace(every, retrain_every=1)) as service:
+        async with running(tmp_path, learning=replace(every, retrain_every=1)) as service:
             assert (await service.learned())["active"] == 2
 
     asyncio.run(drive())
@@ -136,9 +136,9 @@ def test_learning_comes_again_after_as_many_new_users_also_across_a_restart(tmp_
 
 def test_what_was_due_when_the_service_stopped_is_learned_when_it_is_back(tmp_path: Path) -> None:
     async def drive() -> None:
-        async with inside(tmp_path, learning=replace(SOME, n_warmup_users=1000)) as service:
+        async with running(tmp_path, learning=replace(SOME, n_warmup_users=1000)) as service:
             await rewarded(service, 30)
-        async with inside(tmp_path, learning=SOME) as service:
+        async with running(tmp_path, learning=SOME) as service:
             assert service.app.retraining.running
             assert (await service.learned())["active"] == 1
 
@@ -150,7 +150,7 @@ def test_the_count_of_new_users_begins_where_learning_began(tmp_path: Path) -> N
     every = Learning(n_warmup_users=20, retrain_every=10, n_classes=2, held_out=0.0)
 
     async def drive() -> None:
-        async with inside(tmp_path, learning=every) as service:
+        async with running(tmp_path, learning=every) as service:
             await rewarded(service, 20)
             assert service.app.retraining.running
             await rewarded(service, 4, n_steps=1, prefix="late")
@@ -165,7 +165,7 @@ def test_a_version_that_scores_worse_is_kept_aside_until_somebody_activates_it(t
     save_models(WORLD.models, tmp_path / "truth")
 
     async def drive() -> None:
-        async with inside(tmp_path, models=str(tmp_path / "truth"), learning=SOME) as service:
+        async with running(tmp_path, models=str(tmp_path / "truth"), learning=SOME) as service:
             await rewarded(service, 40, n_steps=4)
             assert (await service.http.post("/v1/models/retrain")).status_code == 202
             answer = await service.learned()
@@ -187,7 +187,7 @@ def test_a_version_that_scores_worse_is_kept_aside_until_somebody_activates_it(t
 
 def test_too_little_to_learn_from_is_no_failure_and_is_not_tried_again_at_once(tmp_path: Path) -> None:
     async def drive() -> None:
-        async with inside(tmp_path, learning=Learning(n_warmup_users=2, retrain_every=5)) as service:
+        async with running(tmp_path, learning=Learning(n_warmup_users=2, retrain_every=5)) as service:
             await rewarded(service, 2)
             answer = await service.learned()
             assert answer["versions"] == []
@@ -203,7 +203,7 @@ def test_too_little_to_learn_from_is_no_failure_and_is_not_tried_again_at_once(t
 
 def test_a_bandit_that_needs_the_uncertainty_of_the_weights_can_be_served_by_what_is_learned(tmp_path: Path) -> None:
     async def drive() -> None:
-        async with inside(tmp_path, recommenders=(Recommender("lcb", "mmts"),), learning=SOME) as service:
+        async with running(tmp_path, recommenders=(Recommender("lcb", "mmts"),), learning=SOME) as service:
             await rewarded(service, 40)
             assert (await service.learned())["active"] == 1
             made = await service.decide("new", arms_of(np.eye(6)))
@@ -218,7 +218,7 @@ def test_models_that_a_recommender_cannot_use_are_refused_at_the_start(tmp_path:
     async def drive() -> None:
         given = {"models": str(tmp_path / "models"), "recommenders": (Recommender("lcb", "mmts"),)}
         with pytest.raises(InputError, match="recommender lcb cannot use the models of .* how uncertain"):
-            async with inside(tmp_path, **given):
+            async with running(tmp_path, **given):
                 pass
 
     asyncio.run(drive())
@@ -227,7 +227,7 @@ def test_models_that_a_recommender_cannot_use_are_refused_at_the_start(tmp_path:
 def test_a_service_without_classes_to_learn_for_does_not_learn_by_itself(tmp_path: Path) -> None:
     async def drive() -> None:
         population = (Recommender("population", "linucb", scope="everyone"),)
-        async with inside(tmp_path, recommenders=population, learning=Learning(n_warmup_users=5)) as service:
+        async with running(tmp_path, recommenders=population, learning=Learning(n_warmup_users=5)) as service:
             await rewarded(service, 10)
             answer = await service.models()
             assert not answer["retraining"]["running"]
@@ -238,7 +238,7 @@ def test_a_service_without_classes_to_learn_for_does_not_learn_by_itself(tmp_pat
 
 def test_rolling_back_to_zero_serves_newcomers_as_before_there_were_classes(tmp_path: Path) -> None:
     async def drive() -> None:
-        async with inside(tmp_path, learning=SOME) as service:
+        async with running(tmp_path, learning=SOME) as service:
             await rewarded(service, 30)
             assert (await service.learned())["active"] == 1
             assert (await service.http.post("/v1/models/0/activate")).json() == {"active": 0}
@@ -251,7 +251,7 @@ def test_rolling_back_to_zero_serves_newcomers_as_before_there_were_classes(tmp_
 @pytest.mark.parametrize("version", ["7", "-1", "one", "1.5", "٣", "9" * 40])
 def test_a_version_that_is_not_there_cannot_be_activated(tmp_path: Path, version: str) -> None:
     async def drive() -> None:
-        async with inside(tmp_path) as service:
+        async with running(tmp_path) as service:
             answer = await service.http.post(f"/v1/models/{version}/activate")
             assert answer.status_code == 404
             assert answer.json()["field"] == "version"
@@ -266,7 +266,7 @@ def test_only_an_admin_may_learn_and_activate_and_a_reader_may_look(tmp_path: Pa
         return (await http.request(method, path, headers={"authorization": f"Bearer {key}"})).status_code
 
     async def drive() -> None:
-        async with inside(tmp_path, keyring=keyring) as service:
+        async with running(tmp_path, keyring=keyring) as service:
             for path in ("/v1/models", "/v1/trials", "/v1/trials/lcb"):
                 assert (await service.http.get(path)).status_code == 401
                 assert await status(service.http, "GET", path, "reader") == 200
@@ -279,7 +279,7 @@ def test_only_an_admin_may_learn_and_activate_and_a_reader_may_look(tmp_path: Pa
 
 def test_a_body_that_activation_does_not_know_is_refused(tmp_path: Path) -> None:
     async def drive() -> None:
-        async with inside(tmp_path) as service:
+        async with running(tmp_path) as service:
             answer = await service.http.post("/v1/models/0/activate", json={"why": "?"})
             assert answer.status_code == 422
 
@@ -288,7 +288,7 @@ def test_a_body_that_activation_does_not_know_is_refused(tmp_path: Path) -> None
 
 def test_another_replica_that_learns_keeps_this_one_from_it(tmp_path: Path) -> None:
     async def drive() -> None:
-        async with inside(tmp_path, learning=replace(SOME, n_warmup_users=1000)) as service:
+        async with running(tmp_path, learning=replace(SOME, n_warmup_users=1000)) as service:
             await rewarded(service, 10)
             service.service.store.lead = lambda name: None  # type: ignore[method-assign]
             answer = await service.http.post("/v1/models/retrain")
@@ -302,7 +302,7 @@ def test_another_replica_that_learns_keeps_this_one_from_it(tmp_path: Path) -> N
 def test_the_lead_is_given_back_whatever_comes_of_it(tmp_path: Path) -> None:
     async def drive() -> None:
         given_back = []
-        async with inside(tmp_path, learning=replace(SOME, n_warmup_users=1000)) as service:
+        async with running(tmp_path, learning=replace(SOME, n_warmup_users=1000)) as service:
             await rewarded(service, 10)
             service.service.store.lead = lambda name: lambda: given_back.append(name)  # type: ignore[method-assign]
             for command in ([*retrain.command()], ["false"]):
@@ -317,7 +317,7 @@ def test_the_lead_is_given_back_whatever_comes_of_it(tmp_path: Path) -> None:
 
 def test_learning_is_ended_with_the_service_and_no_command_line_names_the_store(tmp_path: Path) -> None:
     async def drive() -> None:
-        async with inside(tmp_path, learning=SOME) as service:
+        async with running(tmp_path, learning=SOME) as service:
             await rewarded(service, 30)
             while service.app.retraining.process is None:
                 await asyncio.sleep(0.01)

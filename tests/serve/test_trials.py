@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import ttest_ind
 
 from drills.harness import classes, models_folder
-from drills.inside import Inside, arms_of, inside
+from drills.running import Running, arms_of, running
 from lcb.errors import InputError
 from lcb.serve import records
 from lcb.serve.recommenders import BANDITS, Recommender
@@ -23,13 +23,13 @@ UNIFORM = Recommender("uniform", "uniform")
 ARMS = arms_of(np.eye(6))
 
 
-async def seen(service: Inside, n_users: int, prefix: str = "u") -> dict[str, str]:
+async def seen(service: Running, n_users: int, prefix: str = "u") -> dict[str, str]:
     """The recommender of each of these users."""
     made = await asyncio.gather(*(service.decide(f"{prefix}{i}", ARMS) for i in range(n_users)))
     return {f"{prefix}{i}": one["recommender"] for i, one in enumerate(made)}
 
 
-async def trial(service: Inside, name: str = "") -> dict[str, Any]:
+async def trial(service: Running, name: str = "") -> dict[str, Any]:
     answer = await service.http.get(f"/v1/trials{name}")
     assert answer.status_code == 200, answer.text
     return dict(answer.json())
@@ -39,16 +39,16 @@ def test_users_are_split_by_share_and_stay_where_they_are(tmp_path: Path) -> Non
     given = {"recommenders": (POPULATION, LCB), "models": models_folder(tmp_path)}
 
     async def drive() -> None:
-        async with inside(tmp_path, shares={"population": 0.25, "lcb": 0.75}, **given) as service:
+        async with running(tmp_path, shares={"population": 0.25, "lcb": 0.75}, **given) as service:
             first = await seen(service, 400)
             share = np.mean([name == "lcb" for name in first.values()])
             assert abs(share - 0.75) < 4.5 * np.sqrt(0.75 * 0.25 / 400)
             assert await seen(service, 400) == first
             assert [one["share"] for one in (await trial(service))["recommenders"]] == [0.25, 0.75]
-        async with inside(tmp_path, shares={"population": 1.0}, **given) as service:
+        async with running(tmp_path, shares={"population": 1.0}, **given) as service:
             assert await seen(service, 400) == first  # by the log, whatever the shares are now
             assert set((await seen(service, 50, "new")).values()) == {"population"}
-        async with inside(tmp_path, recommenders=(LCB,), models=given["models"]) as service:
+        async with running(tmp_path, recommenders=(LCB,), models=given["models"]) as service:
             assert await seen(service, 50) == {name: first[name] for name in list(first)[:50]}
             names = [(one["name"], one["share"]) for one in (await trial(service))["recommenders"]]
             assert names == [("lcb", 1.0), ("population", 0.0)]
@@ -60,7 +60,7 @@ def test_the_assignment_does_not_depend_on_the_order_in_which_users_come(tmp_pat
     given = {"recommenders": (POPULATION, LCB), "models": models_folder(tmp_path)}
 
     async def drive() -> None:
-        async with inside(tmp_path, **given) as service:
+        async with running(tmp_path, **given) as service:
             desk = service.service.desk
             before = [desk.assigned(f"u{i}") for i in range(50)]
             await seen(service, 20, "others")
@@ -74,7 +74,7 @@ def test_mean_deviation_and_the_interval_of_the_difference_are_those_of_the_user
 
     async def drive() -> None:
         given = {"recommenders": (POPULATION, LCB, UNIFORM), "models": models_folder(tmp_path)}
-        async with inside(tmp_path, rewards="last", **given) as service:
+        async with running(tmp_path, rewards="last", **given) as service:
             rates: dict[str, list[float]] = {"population": [], "lcb": [], "uniform": []}
             n_decisions = dict.fromkeys(rates, 0)
             for i in range(60):
@@ -119,7 +119,7 @@ def check_difference(one: dict[str, Any], rates: dict[str, list[float]]) -> None
 
 def test_a_trial_without_users_has_no_means_and_no_differences(tmp_path: Path) -> None:
     async def drive() -> None:
-        async with inside(tmp_path, recommenders=(POPULATION, UNIFORM)) as service:
+        async with running(tmp_path, recommenders=(POPULATION, UNIFORM)) as service:
             answer = await trial(service)
             assert [(one["name"], one["mean"], one["deviation"]) for one in answer["recommenders"]] == [
                 ("population", None, None), ("uniform", None, None),
@@ -134,7 +134,7 @@ def test_a_trial_without_users_has_no_means_and_no_differences(tmp_path: Path) -
 
 def test_who_is_erased_leaves_the_trial(tmp_path: Path) -> None:
     async def drive() -> None:
-        async with inside(tmp_path, recommenders=(POPULATION, UNIFORM)) as service:
+        async with running(tmp_path, recommenders=(POPULATION, UNIFORM)) as service:
             await seen(service, 20)
             before = await trial(service)
             made = await service.decide("gone", ARMS)
@@ -151,7 +151,7 @@ def test_who_is_erased_leaves_the_trial(tmp_path: Path) -> None:
 def test_a_uniform_slice_draws_every_arm_alike_and_says_so(tmp_path: Path) -> None:
     async def drive() -> None:
         given = {"recommenders": (LCB, UNIFORM), "models": models_folder(tmp_path)}
-        async with inside(tmp_path, shares={"lcb": 0.8, "uniform": 0.2}, **given) as service:
+        async with running(tmp_path, shares={"lcb": 0.8, "uniform": 0.2}, **given) as service:
             shown = np.zeros(6)
             made = await asyncio.gather(*(service.decide(f"u{i}", ARMS) for i in range(1500)))
             slice = [one for one in made if one["recommender"] == "uniform"]
@@ -171,10 +171,10 @@ def test_a_uniform_slice_draws_every_arm_alike_and_says_so(tmp_path: Path) -> No
 
 def test_a_uniform_users_state_survives_a_restart(tmp_path: Path) -> None:
     async def drive() -> None:
-        async with inside(tmp_path, recommenders=(UNIFORM,)) as service:
+        async with running(tmp_path, recommenders=(UNIFORM,)) as service:
             made = await service.decide("u", ARMS)
             await service.reward(made["decision_id"], 1.0)
-        async with inside(tmp_path, recommenders=(UNIFORM,)) as service:
+        async with running(tmp_path, recommenders=(UNIFORM,)) as service:
             assert (await service.decide("u", ARMS))["recommender"] == "uniform"
             assert (await service.http.get("/v1/users/u")).json()["n_rewards"] == 1
 
@@ -187,10 +187,10 @@ def test_a_uniform_users_state_survives_a_restart(tmp_path: Path) -> None:
 def test_a_shadow_answers_the_callers_choice_and_logs_what_it_would_have_done(tmp_path: Path) -> None:
     async def drive() -> None:
         given = {"models": models_folder(tmp_path)}
-        async with inside(str(tmp_path / "a.db"), **given) as plain:
+        async with running(str(tmp_path / "a.db"), **given) as plain:
             wanted = await plain.decide("u", ARMS, decision_id="d1")
             seed = plain.world.service.seed
-        async with inside(str(tmp_path / "b.db"), shadow=True, **given) as service:
+        async with running(str(tmp_path / "b.db"), shadow=True, **given) as service:
             service.world.service.seed = seed
             other = next(arm["id"] for arm in ARMS if arm["id"] != wanted["arm"])
             made = await service.decide("u", ARMS, decision_id="d1", chosen=other, chosen_propensity=0.25)
@@ -208,7 +208,7 @@ def test_a_shadow_learns_of_the_arm_that_was_shown_and_not_of_its_own(tmp_path: 
     models = classes()
 
     async def drive() -> None:
-        async with inside(tmp_path, shadow=True, models=models_folder(tmp_path)) as service:
+        async with running(tmp_path, shadow=True, models=models_folder(tmp_path)) as service:
             made = await service.decide("u", ARMS, chosen="4")
             assert made["propensity"] is None  # nobody told
             await service.reward(made["decision_id"], 0.7)
@@ -221,7 +221,7 @@ def test_a_shadow_learns_of_the_arm_that_was_shown_and_not_of_its_own(tmp_path: 
 
 def test_classes_are_learned_from_what_a_shadows_caller_showed(tmp_path: Path) -> None:
     async def drive() -> None:
-        async with inside(tmp_path, shadow=True, learning=Learning(20, None, n_classes=1, held_out=0.0)) as service:
+        async with running(tmp_path, shadow=True, learning=Learning(20, None, n_classes=1, held_out=0.0)) as service:
             for i in range(20):
                 made = await service.decide(f"u{i}", ARMS, chosen="2")
                 await service.reward(made["decision_id"], 0.5 + 0.01 * (i % 2))
@@ -246,7 +246,7 @@ def test_classes_are_learned_from_what_a_shadows_caller_showed(tmp_path: Path) -
 )
 def test_a_shadow_wants_the_arm_that_was_taken(tmp_path: Path, request_: dict[str, Any], field: str) -> None:
     async def drive() -> None:
-        async with inside(tmp_path, shadow=True, models=models_folder(tmp_path)) as service:
+        async with running(tmp_path, shadow=True, models=models_folder(tmp_path)) as service:
             answer = await service.http.post("/v1/decisions", json={"user": "u", "arms": ARMS, **request_})
             assert answer.status_code == 422
             assert answer.json()["field"] == field
@@ -259,7 +259,7 @@ def test_a_shadow_wants_the_arm_that_was_taken(tmp_path: Path, request_: dict[st
 def test_a_bandit_that_weighs_by_propensity_wants_the_callers(tmp_path: Path, bandit: str) -> None:
     async def drive() -> None:
         given = {"recommenders": (Recommender("lcb", bandit),), "models": models_folder(tmp_path)}
-        async with inside(tmp_path, shadow=True, **given) as service:
+        async with running(tmp_path, shadow=True, **given) as service:
             answer = await service.http.post("/v1/decisions", json={"user": "u", "arms": ARMS, "chosen": "1"})
             assert answer.status_code == 422
             assert answer.json()["field"] == "chosen_propensity"
@@ -275,7 +275,7 @@ def test_a_bandit_that_needs_every_arms_probability_is_no_shadow(tmp_path: Path)
         Settings(shadow=True, recommenders=recommenders)
 
     async def drive() -> None:
-        async with inside(tmp_path, recommenders=recommenders, models=models_folder(tmp_path)) as service:
+        async with running(tmp_path, recommenders=recommenders, models=models_folder(tmp_path)) as service:
             answer = await service.http.post("/v1/decisions", json={"user": "u", "arms": ARMS, "chosen": "1"})
             assert answer.status_code == 422
             assert answer.json()["field"] == "chosen"
@@ -288,7 +288,7 @@ def test_a_shadow_of_every_bandit_takes_decisions_and_rewards(tmp_path: Path) ->
 
     async def drive() -> None:
         recommenders = tuple(Recommender(name, name) for name in names)
-        async with inside(tmp_path, shadow=True, recommenders=recommenders, models=models_folder(tmp_path)) as service:
+        async with running(tmp_path, shadow=True, recommenders=recommenders, models=models_folder(tmp_path)) as service:
             for i in range(10 * len(names)):
                 made = await service.decide(f"u{i % 40}", ARMS, chosen=str(i % 6), chosen_propensity=1 / 6)
                 await service.reward(made["decision_id"], float(i % 2))
@@ -305,7 +305,7 @@ def test_two_first_decisions_of_one_person_have_one_version_though_models_are_sw
     """The second would otherwise be made under version 2 for somebody whom the first one pins to version 1."""
 
     async def drive() -> None:
-        async with inside(tmp_path, models=models_folder(tmp_path, 0)) as service:
+        async with running(tmp_path, models=models_folder(tmp_path, 0)) as service:
             body = service.world.versions[1].body
             await service.service.add_model(body.manifest, body.tensors, active=False, reason="", n_users=1)
             for i in range(40):

@@ -309,7 +309,7 @@ class Desk:
         row = self.world.store.event(decision_id)
         if row is None or row.seq > upto or row.kind != "decision":
             raise Problem(404, f"no decision {decision_id!r}; check the id, or decide first", field="decision_id")
-        slots = _open(row, records.decode("decision", row.body))
+        slots = open_slots(row, records.decode("decision", row.body))
         if reward_id not in slots:
             wanted = "one of its slots" if place else "the reward_id of a slot"
             words = f"decision {decision_id!r} has no slot {reward_id!r}; send {wanted}"
@@ -334,7 +334,7 @@ class Desk:
         body = records.decode(row.kind, row.body) if body is None else body
         self.world.apply(row, body)
         if row.kind == "decision":
-            self.remember(_open(row, body))
+            self.remember(open_slots(row, body))
         elif row.kind == "reward":
             slot = self.open.get(row.id[2:].partition("#")[0])
             if slot is not None:
@@ -392,7 +392,7 @@ class Desk:
         return erasure(self.world, rows, self.now(), self.new_id)
 
 
-def _open(row: Row, body: records.DecisionBody) -> dict[str, Open]:
+def open_slots(row: Row, body: records.DecisionBody) -> dict[str, Open]:
     """What rewards may come for, by reward_id."""
     assert row.user is not None
     taken = body.taken if body.chosen is None else [body.chosen]
@@ -455,32 +455,24 @@ def number(seed: bytes, name: str) -> float:
 def erasure(world: World, rows: list[Row], at: float, new_id: Callable[[], str]) -> tuple[list[Rewrite], NewRow]:
     """Ids, items and context go; where a state is shared by all, features and reward stay, nobody's any more."""
     rewrites, history = [], []
-    recommender, model = "", 0  # of the first decision: the user keeps them
-    n_decisions = n_rewards = 0
-    total = 0.0
-    user = world.fold_user(rows)
-    settled = 0 if user is None else user.settled
-    for row in rows:
-        body = records.decode(row.kind, row.body)
-        recommender, model = (recommender, model) if recommender else (body.recommender, row.model or 0)
-        shared = world.shares(recommender, model)
+    recommender, model = "", 0
+    for row, body, user in world.walk(rows):
+        recommender, model = user.recommender, user.model
+        shared = user.state is None and user.is_own(row, body)
         left: Any
         if row.kind == "decision":
             taken = body.taken if body.chosen is None else [body.chosen]
-            n_decisions += len(taken)
             bare = [records.Taken(one.arm, "", one.propensity, one.x, None, one.at_random, one.advice) for one in taken]
-            left = records.ErasedDecision(recommender, shared, bare if shared else [])
+            left = records.ErasedDecision(body.recommender, shared, bare if shared else [])
         else:
-            n_rewards += body.before is None
-            total += body.reward - (body.before or 0.0)
             left = records.ErasedReward(
-                recommender, shared, body.reward if shared else 0.0, body.propensity if shared else 1.0,
-                body.x if shared else b"", body.at_random, body.advice if shared else None, body.before,
+                body.recommender, shared, body.reward if shared else 0.0, body.propensity if shared else 1.0,
+                body.x if shared else b"", shared and body.at_random, body.advice if shared else None,
+                body.before if shared else None,
             )  # fmt: skip
-        history.append((row.seq, n_decisions, n_rewards, total, settled if n_decisions >= settled else 0))
-        kind = f"erased {row.kind}"
-        rewrites.append(Rewrite(row.seq, f"erased/{row.seq}", kind, records.encode(left)))
-    body = records.EraseBody(at, recommender, model, history)
+        history.append((row.seq, user.n_decisions, user.n_rewards, user.reward_sum, user.settled))
+        rewrites.append(Rewrite(row.seq, f"erased/{row.seq}", f"erased {row.kind}", records.encode(left)))
+    body = records.EraseBody(at, recommender, model, history, world.n_features)
     return rewrites, NewRow(f"erase/{new_id()}", "erase", None, None, records.encode(body))
 
 

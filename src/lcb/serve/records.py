@@ -105,6 +105,7 @@ class EraseBody(Struct, array_like=True):
     recommender: str
     model: int
     history: list[tuple[int, int, int, float, int]]  # seq; decisions, rewards, their sum, settled, after it
+    n_features: int | None = None  # of the log, should these have been its only events
 
 
 class ErasedDecision(Struct, array_like=True):

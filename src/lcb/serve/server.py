@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
 from collections.abc import Callable
 
 import structlog
@@ -19,7 +18,6 @@ from lcb.serve.settings import Settings
 from lcb.storage.store import Store, open_store
 
 _LOOK_AT_KEYS = 1.0  # seconds
-_SWITCH = 0.0005  # seconds until the thread that commits may have the interpreter; 0.005 would hold up every commit
 
 
 def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
@@ -39,7 +37,6 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> No
         lifespan="on", timeout_graceful_shutdown=8, timeout_keep_alive=75, server_header=False, date_header=False,
         proxy_headers=False,
     )  # fmt: skip
-    sys.setswitchinterval(_SWITCH)
     server = uvicorn.Server(config)
     host, port = listening.getsockname()[:2]
     if ready is not None:

@@ -36,6 +36,7 @@ class Service:
     def __init__(
         self, settings: Settings, store: Store, *, now: Callable[[], float] = time.time,
         new_id: Callable[[], str] | None = None, seed: Callable[[], bytes] = lambda: os.urandom(16),
+        monotonic: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
         self.settings, self.store, self.now = settings, store, now
         self.new_id = new_id or time_ordered_ids(now)
@@ -48,8 +49,9 @@ class Service:
             self._fill(settings.items)
         limits = settings.limits
         self.journal = Journal(
-            store, self.desk, most_waiting=limits.max_waiting, patience=limits.patience, applied=self._watch
-        )
+            store, self.desk, most_waiting=limits.max_waiting, patience=limits.patience, applied=self._watch,
+            monotonic=monotonic, sleep=sleep,
+        )  # fmt: skip
 
     def _fill(self, items: str) -> None:
         """The first items of an empty catalogue."""
@@ -66,20 +68,22 @@ class Service:
         for watcher in self.watchers:
             watcher(row, body)
 
-    def start(self) -> None:
-        """From inside the event loop."""
-        self.journal.start()
+    def start(self, *, alone: bool = False) -> None:
+        """From inside the event loop; `alone` as the journal has it."""
+        self.journal.start(alone=alone)
 
     async def stop(self) -> None:
         """What waits is written, then a snapshot of everything, then nothing more."""
-        world = self.world
         await self.journal.stop()
-        new = [(name, user) for name, user in world.users.items() if user.unsaved]
-        kept = [world.snapshot(), *(Snapshot(f"user/{name}", user.seq, user.pack()) for name, user in new)]
         try:
-            await asyncio.to_thread(self.store.append, [], world.seq, kept)
+            await asyncio.to_thread(self.store.append, [], self.world.seq, self.snapshots())
         finally:
             self.store.close()
+
+    def snapshots(self) -> list[Snapshot]:
+        """Of everything that the store has no snapshot of."""
+        new = [(name, user) for name, user in self.world.users.items() if user.unsaved]
+        return [self.world.snapshot(), *(Snapshot(f"user/{name}", user.seq, user.pack()) for name, user in new)]
 
     # Requests
 
@@ -189,6 +193,8 @@ class Service:
     async def _settled(self, id: str) -> None:
         """Wait until an event that is on its way is in the log, or is refused."""
         while (waiting := self.journal.pending(id)) is not None:
+            if waiting.done():  # whoever waited has given up, the event is still on its way
+                raise Problem(503, f"{id} waits for the store; send the same again", retry_after=1)
             await asyncio.wait([waiting])
 
     async def _fetch_user(self, name: str) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -61,6 +61,14 @@ class User:
     @property
     def rate(self) -> float:
         return self.reward_sum / self.n_decisions if self.n_decisions else 0.0
+
+    def is_own(self, row: Row, body: Any) -> bool:
+        """Whether an event is of the recommender and the models the user is pinned to.
+
+        Two first decisions of one user, made at once around an activation, may be of two; the first in the log pins
+        the user, and the other counts but teaches nothing.
+        """
+        return (row.model or WARMUP) == self.model and body.recommender == self.recommender
 
     def pack(self) -> bytes:
         """Byte for byte the same for the same history."""
@@ -147,6 +155,7 @@ class _Kept(Struct):
     tallies: dict[str, Tally]
     users_per_model: dict[int, int]
     concentration: dict[int, dict[int, int]]
+    erased: list[int] = []
 
 
 class Damaged(LCBError):
@@ -177,15 +186,15 @@ class World:
         self.users_per_model: dict[int, int] = {}
         self.concentration: dict[int, dict[int, int]] = {}  # model -> decisions until settled -> users
         self._bandits: dict[tuple[str, int], tuple[Bandit, str | None]] = {}
-        self._erased: set[int] = set()
+        self.erased: set[int] = set()  # events met as erased, whose erasure is still to come
         self._unknown: set[str] = set()
 
     # Coming up
 
     def load(self, upto: int | None = None) -> None:
-        """Fold what the store holds; from its snapshot when all of the log is wanted."""
-        kept = self.store.snapshot(_WORLD) if upto is None else None
-        if kept is not None:
+        """Fold what the store holds, from its snapshot where that is not too new."""
+        kept = self.store.snapshot(_WORLD)
+        if kept is not None and (upto is None or kept.seq <= upto):
             for row in self.store.events_of_service(kept.seq):
                 self._apply_service(row.kind, row.seq, records.decode(row.kind, row.body))
             self._restore(msgspec.msgpack.decode(kept.body, type=_Kept))
@@ -196,7 +205,7 @@ class World:
         kept = _Kept(
             self.seq, self.n_features, self.n_started, self.n_rewarded, self.n_events, self.started_at_training,
             {name: state.tobytes() for name, state in self.shared.items()}, self.tallies, self.users_per_model,
-            self.concentration,
+            self.concentration, sorted(self.erased),
         )  # fmt: skip
         return Snapshot(_WORLD, self.seq, records.encode(kept))
 
@@ -206,7 +215,7 @@ class World:
         self.started_at_training = kept.started_at_training
         self.shared = {name: floats(state) for name, state in kept.shared.items()}
         self.tallies, self.users_per_model = kept.tallies, kept.users_per_model
-        self.concentration = kept.concentration
+        self.concentration, self.erased = kept.concentration, set(kept.erased)
 
     # What a decision needs
 
@@ -267,6 +276,20 @@ class World:
                 self.step(user, row, body, counts.get(row.id, 0.0))
         return user
 
+    def walk(self, rows: Sequence[Row]) -> Iterator[tuple[Row, Any, User]]:
+        """A user's events one after another, each with what the user is after it."""
+        user: User | None = None
+        for i, row in enumerate(rows):
+            body = records.decode(row.kind, row.body)
+            if user is None:
+                user = self.newcomer(body.recommender, row.model or WARMUP, row.seq)
+            if row.kind == "reward" and body.before is not None:
+                user = self.fold_user(rows[: i + 1])
+                assert user is not None
+            else:
+                self.step(user, row, body, getattr(body, "reward", 0.0))
+            yield row, body, user
+
     def newcomer(self, recommender: str, model: int, seq: int, n_features: int | None = None) -> User:
         """Somebody at the door: the state every user of this recommender and these models starts from."""
         try:
@@ -299,11 +322,6 @@ class World:
             return spec.make(self.versions[model].models(), n_features, reward_range), None
         except ModelError as error:
             raise Damaged(f"{error}; activate another version, and restore this one from a backup") from None
-
-    def shares(self, recommender: str, model: int) -> bool:
-        """Whether such users have one state for all of them."""
-        spec = self.recommenders[recommender]
-        return model == WARMUP if spec.over_classes else spec.scope == "everyone"
 
     def shared_state(self, name: str, bandit: Bandit) -> Floats:
         state = self.shared.get(name)
@@ -342,11 +360,12 @@ class World:
         elif row.kind == "erase":
             self._apply_erase(body)
         elif row.kind == "erased decision":
-            self._erased.add(row.seq)
+            self.erased.add(row.seq)
             if body.shared:
+                self.n_features = self.n_features or len(body.taken[0].x) // 8
                 self._count_shared(body.recommender, WARMUP, body.taken)
         elif row.kind == "erased reward":
-            self._erased.add(row.seq)
+            self.erased.add(row.seq)
             if body.shared:
                 self._reward_shared(body.recommender, WARMUP, body, body.reward)
         else:
@@ -359,17 +378,16 @@ class World:
         if self.n_features is None:
             self.n_features = len(body.taken[0].x) // 8
         user = self.user(name)
-        tally = self.tally(body.recommender)
         if user is None:
             user = self.newcomer(body.recommender, row.model or WARMUP, row.seq)
             self.n_started += 1
-            tally.n_users += 1
-            self.users_per_model[user.model] = self.users_per_model.get(user.model, 0) + 1
+            self.tally(user.recommender).n_users += 1
+            _count(self.users_per_model, user.model, 1)
             self._unknown.discard(name)
             self.admit(name, user)
-        before = user.rate
+        tally, before = self.tally(user.recommender), user.rate
         taken = body.taken if body.chosen is None else [body.chosen]
-        if user.state is None:
+        if user.state is None and user.is_own(row, body):
             self._count_shared(user.recommender, user.model, taken)
         self.step(user, row, body, 0.0)
         self.n_events += 1
@@ -384,7 +402,7 @@ class World:
         first = body.before is None
         if first and user.n_rewards == 0:
             self.n_rewarded += 1
-        if user.state is None:
+        if user.state is None and user.is_own(row, body):
             self._reward_shared(user.recommender, user.model, body, body.reward)
         settled = user.settled
         if first:
@@ -409,7 +427,7 @@ class World:
         if row.kind == "decision":
             taken = body.taken if body.chosen is None else [body.chosen]
             user.n_decisions += len(taken)
-            if (moving := self._moving(user, row)) is not None:
+            if (moving := self._moving(user, row, body)) is not None:
                 bandit, state = moving
                 for one in taken:
                     state = decided(bandit, state, decision_of(one))
@@ -417,19 +435,15 @@ class World:
             return
         user.n_rewards += 1
         user.reward_sum += reward
-        if (moving := self._moving(user, row)) is not None:
+        if (moving := self._moving(user, row, body)) is not None:
             bandit, state = moving
             user.state = bandit.update(state, decision_of(body), _known(bandit, reward))
             if not user.settled and isinstance(bandit, BAYESIAN) and user.state.max() >= _LOG_SETTLED:
                 user.settled = user.n_decisions
 
-    def _moving(self, user: User, row: Row) -> tuple[Bandit, Floats] | None:
-        """The bandit by which an event moves its user's own state, and that state.
-
-        None where the state is shared or lost, and for a decision that another replica made at the same moment for
-        somebody new, under other models than those the user's first decision has fixed.
-        """
-        if user.state is None or user.state is LOST or (row.model or WARMUP) != user.model:
+    def _moving(self, user: User, row: Row, body: Any) -> tuple[Bandit, Floats] | None:
+        """The bandit by which an event moves its user's own state, and that state; None where nothing is to move."""
+        if user.state is None or user.state is LOST or not user.is_own(row, body):
             return None
         try:
             return self.bandit(user.recommender, user.model)[0], user.state
@@ -458,10 +472,13 @@ class World:
 
     def _apply_erase(self, body: records.EraseBody) -> None:
         """What was counted of the person goes; events that were met already erased had not been counted."""
-        counted = [past for past in body.history if past[0] not in self._erased]
-        self._erased.difference_update(past[0] for past in body.history)
-        self.users.clear()
-        self.evicted.clear()
+        counted = [past for past in body.history if past[0] not in self.erased]
+        theirs = {past[0] for past in body.history}
+        self.erased -= theirs
+        self.n_features = self.n_features or body.n_features
+        for name in [name for name, user in self.users.items() if user.seq in theirs]:
+            del self.users[name]
+        self.evicted = [one for one in self.evicted if one.seq not in theirs or one.name == _WORLD]
         if not counted:
             return
         _, n_decisions, n_rewards, reward_sum, settled = counted[-1]
@@ -476,8 +493,8 @@ class World:
         self.n_events -= len(counted)
         self.n_started -= 1
         self.n_rewarded -= n_rewards > 0
-        self.started_at_training = min(self.started_at_training, self.n_started)
-        self.users_per_model[body.model] -= 1
+        self.started_at_training -= any(version.seq > counted[0][0] for version in self.versions.values())
+        _count(self.users_per_model, body.model, -1)
         if settled:
             _add(self.concentration, body.model, settled, -1)
 
@@ -548,4 +565,12 @@ def _move(tally: Tally, before: float, after: float) -> None:
 def _add(counts: dict[int, dict[int, int]], model: int, steps: int, n: int) -> None:
     if steps:
         of_model = counts.setdefault(model, {})
-        of_model[steps] = of_model.get(steps, 0) + n
+        _count(of_model, steps, n)
+        if not of_model:
+            del counts[model]
+
+
+def _count(counts: dict[int, int], key: int, n: int) -> None:
+    counts[key] = counts.get(key, 0) + n
+    if not counts[key]:
+        del counts[key]
