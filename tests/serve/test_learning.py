@@ -200,7 +200,9 @@ def test_models_that_score_worse_are_kept_aside_and_the_reason_has_the_numbers()
     assert not better
     assert score == pytest.approx(wrong.user_scores(judges).sum() / n)
     assert baseline == pytest.approx(true.user_scores(judges).sum() / n)
-    assert reason.startswith(f"kept aside: 40 held-out users score {score:.4f} per reward, under version 3 {baseline:.4f}")
+    assert reason.startswith(
+        f"kept aside: 40 held-out users score {score:.4f} per reward, under version 3 {baseline:.4f}"
+    )
     assert f"worse by {baseline - score:.4f} ± " in reason
 
 
@@ -214,7 +216,9 @@ def test_models_that_score_better_or_the_same_are_served() -> None:
 def test_the_first_version_is_served_and_so_is_one_that_nobody_can_judge() -> None:
     true, judges = paper_classes(), log_of(paper_classes(), 4)
     better, reason, score, baseline = judged(true, None, 0, judges)
-    assert better and score is not None and baseline is None
+    assert better
+    assert score is not None
+    assert baseline is None
     assert reason.startswith("the first version: 4 held-out users score")
     assert judged(true, None, 0, judges.take(np.zeros(4, bool)))[:2] == (True, "no user was held out to judge by")
 
@@ -250,7 +254,9 @@ def test_a_version_is_compared_on_the_same_users_with_the_one_that_is_served(sto
     add(store, rewards_of(paper_classes(), 80, 15))
     version(store, 1, paper_classes())  # the truth: what 80 users teach is worse
     found = learn(Job(store.url, store.head(), 1, n_classes=5), store)
-    assert not found.better and found.score is not None and found.baseline is not None
+    assert not found.better
+    assert found.score is not None
+    assert found.baseline is not None
     assert found.score < found.baseline
     version(store, 2, replace(paper_classes(), beta=np.zeros((5, 10))))
     assert learn(Job(store.url, store.head(), 2, n_classes=5), store).better

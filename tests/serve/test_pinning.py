@@ -19,11 +19,33 @@ from lcb.storage.models import pack_models
 ARMS = [{"id": "a", "x": [1.0, 0.0, 0.5]}, {"id": "b", "x": [0.0, 1.0, 0.5]}]
 
 
-def test_two_first_decisions_around_an_activation_pin_a_user_to_the_first(tmp_path: Path) -> None:
-    inside = Inside(sqlite(tmp_path / "lcb.db"), Settings(recommenders=(Recommender("lcb", "exp4"),), pages=False))
+def two_versions(path: Path) -> Inside:
+    inside = Inside(sqlite(path), Settings(recommenders=(Recommender("lcb", "exp4"),), pages=False))
     for n_classes in (2, 5):
         manifest, tensors = pack_models(classes(n_classes=n_classes, n_features=3))
         inside.done(inside.service.add_model(manifest, tensors, active=n_classes == 2, reason="a test", n_users=1))
+    return inside
+
+
+def test_the_second_decision_of_a_newcomer_waits_for_the_first_and_has_its_models(tmp_path: Path) -> None:
+    inside = two_versions(tmp_path / "lcb.db")
+    activating = inside.ask(inside.service.activate(2, "a test"))
+    first = inside.begin_decide("ann", arms=ARMS, decision_id="d1")  # made under version 1, after the activation
+    inside.service.journal.step(most=1, wait=False)
+    inside.turn()
+    assert activating.done()
+    second = inside.begin_decide("ann", arms=ARMS, decision_id="d2")
+    inside.write()
+    inside.write()
+    assert [msgspec.json.decode(one.result())["model"] for one in (first, second)] == [1, 1]
+    assert inside.decide("bob", arms=ARMS)["model"] == 2
+    inside.close()
+
+
+def test_two_first_decisions_around_an_activation_pin_a_user_to_the_first(tmp_path: Path) -> None:
+    """As two replicas may make them, which do not wait for each other."""
+    inside = two_versions(tmp_path / "lcb.db")
+    inside.service._arrived = lambda user, entry: inside.service._appended(entry)  # type: ignore[method-assign]
     activating = inside.ask(inside.service.activate(2, "a test"))
     first = inside.begin_decide("ann", arms=ARMS, decision_id="d1")  # made under version 1, after the activation
     inside.service.journal.step(most=1, wait=False)

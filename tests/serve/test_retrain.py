@@ -42,7 +42,9 @@ def test_a_service_without_models_learns_and_serves_newcomers_better(tmp_path: P
             answer = await service.learned()
             assert answer["active"] == 1, answer
             (version,) = answer["versions"]
-            assert version["status"] == "active" and version["n_classes"] == 3 and version["score"] is not None
+            assert version["status"] == "active"
+            assert version["n_classes"] == 3
+            assert version["score"] is not None
             assert version["provenance"]["likelihood"] == "gaussian"
             early = {f"first{i}" for i in range(80) if service.world.user(f"first{i}").recommender == "lcb"}
             assert 25 < len(early) < 55
@@ -217,7 +219,7 @@ def test_models_that_a_recommender_cannot_use_are_refused_at_the_start(tmp_path:
 
     async def drive() -> None:
         given = {"models": str(tmp_path / "models"), "recommenders": (Recommender("lcb", "mmts"),)}
-        with pytest.raises(InputError, match="recommender lcb cannot use the models of .* how uncertain"):
+        with pytest.raises(InputError, match=r"recommender lcb cannot use the models of .* how uncertain"):
             async with running(tmp_path, **given):
                 pass
 
@@ -323,7 +325,8 @@ def test_learning_is_ended_with_the_service_and_no_command_line_names_the_store(
                 await asyncio.sleep(0.01)
             process = service.app.retraining.process
             line = Path(f"/proc/{process.pid}/cmdline").read_bytes()
-            assert b"lcb.serve.learning" in line and b"lcb.db" not in line
+            assert b"lcb.serve.learning" in line
+            assert b"lcb.db" not in line
         assert process.returncode is not None
 
     asyncio.run(drive())

@@ -99,7 +99,7 @@ def test_decisions_are_made_again_from_what_they_had_seen_not_from_their_place(t
     begun += [inside.begin_reward(id, 1.0) for id in ids]
     begun += [inside.begin_decide("new", arms=arms, decision_id=f"y{i}") for i in range(3)]
     inside.write()
-    bodies = [records.decode("decision", row.body) for row in inside.store.events(0) if row.id in ("x1", "y2")]
+    bodies = [records.decode("decision", row.body) for row in inside.store.events(0) if row.id in ("x1", "y0")]
     assert bodies[0].seen == bodies[1].seen
     assert verify(inside.store).differences == []
     inside.close()

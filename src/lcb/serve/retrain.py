@@ -185,7 +185,9 @@ class Retraining:
             async with asyncio.timeout(settings.max_seconds):
                 learned = await self._learned(job)
         except TimeoutError:
-            raise Failed(f"learning took more than {settings.max_seconds:g} s and was ended; raise max_seconds") from None
+            raise Failed(
+                f"learning took more than {settings.max_seconds:g} s and was ended; raise max_seconds"
+            ) from None
         self._check(learned)
         version = await self.service.add_model(
             learned.manifest, learned.tensors, active=learned.better, reason=learned.reason, n_users=learned.n_users,
@@ -201,7 +203,9 @@ class Retraining:
             *self.command(), stdin=pipe, stdout=pipe, stderr=pipe, env=_environment(), start_new_session=True
         )
         self.process = process
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
         words = asyncio.create_task(_last_words(process.stderr))
         try:
             with suppress(ConnectionError):

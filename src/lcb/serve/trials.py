@@ -59,4 +59,3 @@ def _differences(service: Service, pairs: list[tuple[str, str]]) -> list[message
         if between is not None:
             found.append(messages.Difference(of, to, *between))
     return found
-
