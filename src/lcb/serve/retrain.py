@@ -203,7 +203,9 @@ class Retraining:
             *self.command(), stdin=pipe, stdout=pipe, stderr=pipe, env=_environment(), start_new_session=True
         )
         self.process = process
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
         words = asyncio.create_task(_last_words(process.stderr))
         try:
             with suppress(ConnectionError):

@@ -323,11 +323,6 @@ class World:
         except ModelError as error:
             raise Damaged(f"{error}; activate another version, and restore this one from a backup") from None
 
-    def shares(self, recommender: str, model: int) -> bool:
-        """Whether such users have one state for all of them."""
-        spec = self.recommenders[recommender]
-        return model == WARMUP if spec.over_classes else spec.scope == "everyone"
-
     def shared_state(self, name: str, bandit: Bandit) -> Floats:
         state = self.shared.get(name)
         return bandit.start() if state is None else state
