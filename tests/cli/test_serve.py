@@ -84,7 +84,10 @@ def test_settings_that_do_not_fit_the_log_are_one_line(lcb, tmp_path):
         (["--share", "lcb"], "--share: 'lcb' is no NAME=SHARE"),
         (["--share", "nobody=1"], "a share for 'nobody'"),
         (["--reward-range", "1"], "--reward-range: reward_range is"),
-        (["--retrain-every", "often"], "--retrain-every: learning.retrain_every is 'often'; wanted a whole number or none"),
+        (
+            ["--retrain-every", "often"],
+            "--retrain-every: learning.retrain_every is 'often'; wanted a whole number or none",
+        ),
         (["--classes", "0"], "learning.n_classes is 0"),
         (["--config", "gone.toml"], "gone.toml cannot be read"),
         (["--store", "mysql://x"], "mysql://..."),
@@ -109,7 +112,9 @@ def test_a_port_that_is_taken_is_one_line(lcb):
 def test_without_the_extra_the_line_that_installs_it_is_printed(tmp_path):
     for words in (["serve"], ["config", "show"], ["keys", "list"]):
         code = f"import sys; sys.modules.update(dict.fromkeys({EXTRA!r})); sys.argv[1:] = {words!r}; {MAIN}"
-        done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, env=environment(), capture_output=True, text=True)
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env=environment(), capture_output=True, text=True
+        )
         assert done.returncode == 2, done.stderr
         assert done.stderr.endswith("is not installed; it comes with: pip install 'lcb[serve]'\n")
         assert done.stderr.count("\n") == 1

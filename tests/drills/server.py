@@ -45,10 +45,10 @@ def without_waiting() -> None:
         return answered
 
     def _slots(journal: Journal, entry: Any) -> Any:
-        from lcb.serve.desk import _open
+        from lcb.serve.desk import open_slots
         from lcb.storage.store import Row
 
-        return _open(Row(journal.desk.world.seq + 1, *entry.row), entry.body)
+        return open_slots(Row(journal.desk.world.seq + 1, *entry.row), entry.body)
 
     Journal.append = append  # type: ignore[method-assign]
 

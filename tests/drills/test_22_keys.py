@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from drills.harness import LONG, serving
-from drills.inside import inside
+from drills.http_inside import inside
 from lcb.errors import InputError
 from lcb.serve import keys as of_keys
-from lcb.serve.http import Ask, Call, Reply
+from lcb.serve.http import Ask, Reply
 from lcb.serve.keys import SCOPES, Keyring, check_address, create, revoke, sha256
 from lcb.serve.openapi import plain
 from lcb.serve.problems import Problem

@@ -15,7 +15,7 @@ import pytest
 import structlog
 
 from drills.harness import arms, serving
-from drills.inside import inside
+from drills.http_inside import inside
 from lcb.serve import logs
 from lcb.serve import redact as redaction
 from lcb.serve.keys import SCOPES, create

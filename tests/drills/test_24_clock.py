@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from drills.harness import LONG, arms
-from drills.inside import inside
+from drills.http_inside import inside
 from lcb.serve import http, journal, rates, records
 from lcb.serve.recommenders import Recommender
 from lcb.serve.settings import Limits, Settings
@@ -74,7 +74,9 @@ def drill(folder: Path, clock: Clock) -> None:
             assert times, "nothing was measured"
             for route, seconds in times.items():
                 assert 0 <= float(seconds) < 3600, f"{route} took {seconds} s"
-            assert 0 <= float(re.search(r"(?m)^lcb_last_commit_seconds (\S+)", measured)[1]) < 3600, "a commit took a day"
+            assert 0 <= float(re.search(r"(?m)^lcb_last_commit_seconds (\S+)", measured)[1]) < 3600, (
+                "a commit took a day"
+            )
             live = {name: user.pack() for name, user in app.service.world.users.items()}
             shared = {name: state.tobytes() for name, state in app.service.world.shared.items()}
         store = open_store(settings.store)

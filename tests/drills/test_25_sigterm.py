@@ -122,7 +122,9 @@ def test_the_next_start_finds_a_snapshot_of_everything(tmp_path: Path) -> None:
         http.post("/v1/decisions", json={"user": "ann", "arms": [{"id": "a", "x": [1.0]}]})
         assert server.stop() == 0
     connection = sqlite3.connect(tmp_path / "lcb.db")
-    seq, last = connection.execute("select s.seq, (select max(seq) from event) from snapshot s where name = 'world'").fetchone()
+    seq, last = connection.execute(
+        "select s.seq, (select max(seq) from event) from snapshot s where name = 'world'"
+    ).fetchone()
     connection.close()
     assert seq == last
 
@@ -199,5 +201,3 @@ def test_while_the_log_is_read_the_service_is_alive_and_not_ready(tmp_path: Path
             ]
 
     assert asyncio.run(look()) == [(200, ""), (503, ""), (503, "1")]
-
-

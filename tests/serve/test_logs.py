@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from drills.inside import inside
+from drills.http_inside import inside
 from lcb.serve import logs
 from lcb.serve.redact import redact, redact_value
 from lcb.serve.settings import Settings
@@ -131,7 +131,11 @@ def test_an_unforeseen_error_names_the_request_and_not_the_reason(tmp_path: Path
     assert "r-8" in answer.json()["detail"]
     assert "division" not in answer.text
     line = ours(written)[-1]
-    assert (line["event"], line["request"], line["error"]) == ("unforeseen", "r-8", "ZeroDivisionError: division by zero")
+    assert (line["event"], line["request"], line["error"]) == (
+        "unforeseen",
+        "r-8",
+        "ZeroDivisionError: division by zero",
+    )
 
 
 def test_an_answer_carries_the_id_of_its_request_and_no_other(tmp_path: Path):

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import schemathesis
 
-from drills.inside import inside
+from drills.http_inside import inside
 from lcb.serve import messages
 from lcb.serve.http import Call
 from lcb.serve.keys import sha256

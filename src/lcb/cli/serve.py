@@ -43,7 +43,8 @@ def serve(
         list[str] | None, typer.Option(help="NAME=SHARE of the new users; may come again.", metavar="SPEC")
     ] = None,
     pages: Annotated[
-        bool | None, typer.Option("--pages/--no-pages", help="The reader's page, study and dashboard, or the API alone.")
+        bool | None,
+        typer.Option("--pages/--no-pages", help="The reader's page, study and dashboard, or the API alone."),
     ] = None,
     shadow: Annotated[bool | None, typer.Option("--shadow", help="Log what we would choose; the caller does.")] = None,
     rewards: Annotated[

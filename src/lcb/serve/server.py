@@ -40,7 +40,6 @@ _LOOK_AT_KEYS = 1.0  # seconds
 _IN_FLIGHT = 5  # seconds that requests in flight have once the socket is closed
 _LAST_WRITES = 3.0  # seconds that the journal and the snapshot have after them
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-_SWITCH = 0.0005  # seconds until the thread that commits may have the interpreter; 0.005 would hold up every commit
 
 
 def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
@@ -66,7 +65,6 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> No
         timeout_graceful_shutdown=_IN_FLIGHT, timeout_keep_alive=75, server_header=False, date_header=False,
         proxy_headers=False,
     )  # fmt: skip
-    sys.setswitchinterval(_SWITCH)
     door.server = _Server(config, door, limits.drain)
     try:
         door.server.run(sockets=[listening])

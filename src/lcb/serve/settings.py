@@ -12,6 +12,7 @@ from lcb.serve.recommenders import NEEDS_RANGE, REVISABLE, Recommender
 RewardRule = Literal["once", "first", "sum", "last"]
 READER = "reader"  # who chooses for the visitors of the reader's page; not part of any trial
 _RULES = ("once", "first", "sum", "last")
+LEARNERS = ("em", "gibbs", "blocked", "spectral")  # as in lcb.learners, which brings SciPy along
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,19 @@ class Learning:
     n_classes: int | None = None  # None: chosen by held-out users
     held_out: float = 0.2  # share of the users that judge a new version
     max_seconds: float = 3600.0
+    max_memory: int | None = None  # bytes the learning process may have; None: any
+
+    def __post_init__(self) -> None:
+        if self.learner not in LEARNERS:
+            raise InputError(f"learner {self.learner!r}; there are: {', '.join(LEARNERS)}")
+        for name in ("n_warmup_users", "retrain_every", "n_classes", "max_memory"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} is {value}; it must be at least 1")
+        if not 0 <= self.held_out < 1:
+            raise InputError(f"held_out is {self.held_out}; it is the share of the users who judge, below 1")
+        if not self.max_seconds > 0:
+            raise InputError(f"max_seconds is {self.max_seconds}; learning needs some time")
 
 
 @dataclass(frozen=True)
