@@ -7,6 +7,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 import pytest
 
 from drills.harness import LONG, Server, arms, models_folder, serving
-from drills.inside import inside
+from drills.http_inside import inside
 from lcb.serve.journal import Journal
 from lcb.serve.rates import Rates
 from lcb.serve.settings import Limits, Settings
@@ -211,8 +212,9 @@ if LONG:
             capacity = peak
             found = asyncio.run(open_loop(server.address, 2 * capacity, SECONDS, body))
             good = len(found.get("200", ())) / SECONDS
-            print(f"peak {peak:.0f}/s, 320 connections {crowded:.0f}/s, open loop {good:.0f}/s good of "  # noqa: T201
-                  f"{2 * capacity:.0f}/s, {({k: len(v) for k, v in found.items()})}, memory +{memory(server) - before:,}")
+            told = {status: len(times) for status, times in found.items()}
+            sys.stdout.write(f"peak {peak:.0f}/s, 320 connections {crowded:.0f}/s; open loop of {2 * capacity:.0f}/s: ")
+            sys.stdout.write(f"{good:.0f}/s good, {told}; memory +{(memory(server) - before) / 1e6:.0f} MB\n")
             assert set(alone) == {"200"}
             refused = sorted(time for status in ("429", "503") for time in found.get(status, ()))
             if refused:
