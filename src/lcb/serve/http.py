@@ -56,7 +56,8 @@ class Call(NamedTuple):
 
     `takes` and `gives` are types of `messages`, or for `gives` a media type; `fails` are the statuses of its own, those
     that any route may answer aside; `query` are parameters by name, each a type.  `then` leads from an answer to the
-    next call: operation -> its parameters and fields of its body, as OpenAPI's runtime expressions.
+    next call: operation -> its parameters and fields of its body, as OpenAPI's runtime expressions.  `good` is the
+    status of the answer; a call with `bare` may come without a body.
     """
 
     method: str
@@ -69,6 +70,8 @@ class Call(NamedTuple):
     fails: tuple[int, ...] = ()
     query: Mapping[str, Any] = {}
     then: Mapping[str, Mapping[str, str]] = {}
+    good: int = 200
+    bare: bool = False
 
 
 class Around(Protocol):

@@ -107,14 +107,9 @@ class Settings:
                     )
 
     def _check_numbers(self) -> None:
-        learning, limits = self.learning, self.limits
+        limits = self.limits
         for name, value, low, high in (
             ("port", self.port, 0, 65535),
-            ("learning.n_warmup_users", learning.n_warmup_users, 1, math.inf),
-            ("learning.retrain_every", learning.retrain_every, 1, math.inf),
-            ("learning.n_classes", learning.n_classes, 1, math.inf),
-            ("learning.held_out", learning.held_out, 0, 0.9),
-            ("learning.max_seconds", learning.max_seconds, 1, math.inf),
             ("limits.max_body", limits.max_body, 1, math.inf),
             ("limits.rate", limits.rate, 0, 1e9),
             ("limits.deadline", limits.deadline, 0.01, 3600),
