@@ -45,12 +45,46 @@ def without_waiting() -> None:
         return answered
 
     def _slots(journal: Journal, entry: Any) -> Any:
-        from lcb.serve.desk import _open
+        from lcb.serve.desk import open_slots
         from lcb.storage.store import Row
 
-        return _open(Row(journal.desk.world.seq + 1, *entry.row), entry.body)
+        return open_slots(Row(journal.desk.world.seq + 1, *entry.row), entry.body)
 
     Journal.append = append  # type: ignore[method-assign]
+
+
+def without_drain() -> None:
+    """End at the first signal, whatever is in flight."""
+    import os
+
+    from lcb.serve import server
+
+    server._Server.handle_exit = lambda self, sig, frame: os._exit(0)  # type: ignore[method-assign]
+
+
+def without_lock() -> None:
+    """Let anybody serve a file that is being served."""
+    from lcb.storage import sqlite
+
+    sqlite._served = lambda path: None  # type: ignore[assignment, return-value]
+
+
+def without_guard() -> None:
+    """uvicorn's own protocol: no deadlines, no limits."""
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    from lcb.serve import protocol
+
+    protocol.protocol = lambda **limits: HttpToolsProtocol  # type: ignore[assignment, return-value]
+
+
+def without_bound() -> None:
+    """A queue without an end, and no limit on connections."""
+    import math
+
+    from lcb.serve.journal import Journal
+
+    Journal.most_waiting = property(lambda self: math.inf, lambda self, value: None)  # type: ignore[assignment]
 
 
 def say(address: str) -> None:
@@ -58,7 +92,13 @@ def say(address: str) -> None:
     sys.stdout.flush()
 
 
-WITHOUT = {"waiting": without_waiting}
+WITHOUT = {
+    "waiting": without_waiting,
+    "drain": without_drain,
+    "lock": without_lock,
+    "guard": without_guard,
+    "bound": without_bound,
+}
 
 
 def main() -> None:

@@ -40,6 +40,7 @@ class Entry:
     body: Any
     answer: bytes
     key: str
+    newcomer: bool = False  # the first decision of somebody new, which fixes recommender and models
 
 
 class Open:
@@ -103,6 +104,7 @@ class Desk:
         ids, context, x = self.context(request)
         name = request.user
         user = self.world.user(name)
+        newcomer = user is None
         if user is None:
             recommender = recommender or self.assigned(name)
             model = self.world.model_for_newcomers(recommender)
@@ -116,7 +118,7 @@ class Desk:
             chosen, request.chosen is None or request.chosen_propensity is not None,
         )  # fmt: skip
         row = NewRow(decision_id, "decision", name, user.model, records.encode(body))
-        return Entry(row, body, self.answer(decision_id, user.model, body), decision_id)
+        return Entry(row, body, self.answer(decision_id, user.model, body), decision_id, newcomer)
 
     def context(self, request: messages.DecisionRequest) -> tuple[list[str], Floats, bytes | None]:
         """The ids and features (K, d) of the arms; the bytes of the features where they came with the request."""
@@ -265,7 +267,10 @@ class Desk:
     def _rewarded(self, reward_id: str, slot: Open, sent: float, part: str | None) -> Entry:
         before, taken = slot.reward, slot.taken
         reward = sent if part is None else sent + (before or 0.0)
-        self._check_reward(slot, reward)
+        try:
+            self._check_reward(slot, reward)
+        except Damaged as error:
+            raise Problem(503, str(error), retry_after=60) from None
         body = records.RewardBody(
             self.now(), slot.seq, slot.recommender, reward, taken.propensity, taken.x, taken.at_random, taken.advice,
             before, None if part is None else sent, part,
@@ -277,8 +282,7 @@ class Desk:
     def _check_reward(self, slot: Open, reward: float) -> None:
         """Refuse what the bandit would not take, before it is in the log."""
         bandit, _ = self.world.bandit(slot.recommender, slot.model or 0)
-        models = getattr(bandit, "models", None)
-        bounds = getattr(bandit, "reward_range", None) or (models.levels if models is not None else None)
+        bounds = getattr(bandit, "reward_range", None)
         if bounds is not None and not bounds[0] <= reward <= bounds[1]:
             raise Problem(
                 422, f"reward {reward:g} is outside [{bounds[0]:g}, {bounds[1]:g}], those that "
@@ -301,7 +305,7 @@ class Desk:
         row = self.world.store.event(decision_id)
         if row is None or row.seq > upto or row.kind != "decision":
             raise Problem(404, f"no decision {decision_id!r}; check the id, or decide first", field="decision_id")
-        slots = _open(row, records.decode("decision", row.body))
+        slots = open_slots(row, records.decode("decision", row.body))
         if reward_id not in slots:
             wanted = "one of its slots" if place else "the reward_id of a slot"
             words = f"decision {decision_id!r} has no slot {reward_id!r}; send {wanted}"
@@ -326,7 +330,7 @@ class Desk:
         body = records.decode(row.kind, row.body) if body is None else body
         self.world.apply(row, body)
         if row.kind == "decision":
-            self.remember(_open(row, body))
+            self.remember(open_slots(row, body))
         elif row.kind == "reward":
             slot = self.open.get(row.id[2:].partition("#")[0])
             if slot is not None:
@@ -387,7 +391,7 @@ class Desk:
         return erasure(self.world, rows, self.now(), self.new_id)
 
 
-def _open(row: Row, body: records.DecisionBody) -> dict[str, Open]:
+def open_slots(row: Row, body: records.DecisionBody) -> dict[str, Open]:
     """What rewards may come for, by reward_id."""
     assert row.user is not None
     taken = body.taken if body.chosen is None else [body.chosen]
@@ -451,31 +455,23 @@ def erasure(world: World, rows: list[Row], at: float, new_id: Callable[[], str])
     """Ids, items and context go; where a state is shared by all, features and reward stay, nobody's any more."""
     rewrites, history = [], []
     recommender, model = "", 0
-    n_decisions = n_rewards = 0
-    total = 0.0
-    user = world.fold_user(rows)
-    settled = 0 if user is None else user.settled
-    for row in rows:
-        body = records.decode(row.kind, row.body)
-        recommender, model = body.recommender, row.model or 0
-        _, shared = world.bandit(recommender, model)
+    for row, body, user in world.walk(rows):
+        recommender, model = user.recommender, user.model
+        shared = user.state is None and user.is_own(row, body)
         left: Any
         if row.kind == "decision":
             taken = body.taken if body.chosen is None else [body.chosen]
-            n_decisions += len(taken)
             bare = [records.Taken(one.arm, "", one.propensity, one.x, None, one.at_random, one.advice) for one in taken]
-            left = records.ErasedDecision(recommender, shared is not None, bare if shared is not None else [])
+            left = records.ErasedDecision(body.recommender, shared, bare if shared else [])
         else:
-            n_rewards += body.before is None
-            total += body.reward - (body.before or 0.0)
             left = records.ErasedReward(
-                recommender, shared is not None, body.reward if shared else 0.0, body.propensity if shared else 1.0,
-                body.x if shared else b"", body.at_random, body.advice if shared else None, body.before,
+                body.recommender, shared, body.reward if shared else 0.0, body.propensity if shared else 1.0,
+                body.x if shared else b"", shared and body.at_random, body.advice if shared else None,
+                body.before if shared else None,
             )  # fmt: skip
-        history.append((row.seq, n_decisions, n_rewards, total, settled if n_decisions >= settled else 0))
-        kind = f"erased {row.kind}"
-        rewrites.append(Rewrite(row.seq, f"erased/{row.seq}", kind, records.encode(left)))
-    body = records.EraseBody(at, recommender, model, history)
+        history.append((row.seq, user.n_decisions, user.n_rewards, user.reward_sum, user.settled))
+        rewrites.append(Rewrite(row.seq, f"erased/{row.seq}", f"erased {row.kind}", records.encode(left)))
+    body = records.EraseBody(at, recommender, model, history, world.n_features)
     return rewrites, NewRow(f"erase/{new_id()}", "erase", None, None, records.encode(body))
 
 

@@ -1,19 +1,22 @@
 """From a request on the wire to a function and back: body, key, rate, errors, measurements.
 
-Every route goes through one `Endpoint`: who may call it, a function from `Ask` to `Reply`.  Problems become
-application/problem+json; anything unforeseen is logged and becomes a 500 that tells nothing.
+A `Call` is one line of the table of routes: who may call it, a function from `Ask` to `Reply`, and the types of both
+sides, which the page of OpenAPI is made of.  Every call goes through one `Endpoint`.  Problems become
+application/problem+json; anything unforeseen is logged and becomes a 500 that tells nothing but where to look.
 """
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from lcb.errors import StoreError, StoreUnavailable
+from lcb.serve.logs import request_id
 from lcb.serve.problems import Problem
 
 Scope = MutableMapping[str, Any]
@@ -46,6 +49,26 @@ class Reply:
 Handler = Callable[[Ask], Awaitable[Reply]]
 
 
+class Call(NamedTuple):
+    """One route.  `needed` is the scope of key it asks for, "" for anybody.
+
+    `takes` and `gives` are types of `messages`, or for `gives` a media type; `fails` are the statuses of its own, those
+    that any route may answer aside; `query` are parameters by name, each a type.  `then` leads from an answer to the
+    next call: operation -> its parameters and fields of its body, as OpenAPI's runtime expressions.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    needed: str
+    words: str = ""
+    takes: Any = None
+    gives: Any = None
+    fails: tuple[int, ...] = ()
+    query: Mapping[str, Any] = {}
+    then: Mapping[str, Mapping[str, str]] = {}
+
+
 class Around(Protocol):
     """What an endpoint needs of its surroundings."""
 
@@ -54,9 +77,9 @@ class Around(Protocol):
     def admit(self, scope: Scope, needed: str) -> None:
         """Let a request in, or raise a Problem: 401, 403, 429."""
 
-    def observe(self, route: str, status: int, seconds: float) -> None: ...
+    def observe(self, route: str, status: int, seconds: float, request: str | None = None) -> None: ...
 
-    def unforeseen(self, route: str, error: Exception) -> None: ...
+    def unforeseen(self, route: str, error: Exception, request: str) -> None: ...
 
 
 class Endpoint:
@@ -67,6 +90,7 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
+        request = request_id(scope["headers"])
         try:
             self.around.admit(scope, self.needed)
             body = await _body(receive, self.around.max_body)
@@ -78,10 +102,14 @@ class Endpoint:
         except StoreError as error:
             reply = problem_reply(Problem(503, str(error), retry_after=60))
         except Exception as error:  # noqa: BLE001 (the last resort: told to the log, not to the caller)
-            self.around.unforeseen(self.route, error)
-            reply = problem_reply(Problem(500, "something went wrong here; the service's log says what"))
+            request = request or os.urandom(8).hex()
+            self.around.unforeseen(self.route, error, request)
+            words = f"something went wrong here; the service's log says what, under request {request}"
+            reply = problem_reply(Problem(500, words))
+        if request is not None:
+            reply.headers = [*reply.headers, (b"x-request-id", request.encode())]
         await respond(send, reply)
-        self.around.observe(self.route, reply.status, time.perf_counter() - began)
+        self.around.observe(self.route, reply.status, time.perf_counter() - began, request)
 
 
 async def _body(receive: Receive, most: int) -> bytes:

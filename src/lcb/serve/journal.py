@@ -35,6 +35,7 @@ class _Waiting:
     entry: Entry
     done: asyncio.Future[None]
     since: float
+    made: int  # the log up to here is what it was made from
 
 
 @dataclass(slots=True)
@@ -50,9 +51,11 @@ class Journal:
 
     def __init__(
         self, store: Store, desk: Desk, *, most_waiting: int = 2000, patience: float = 10.0,
-        applied: Callable[[Row, Any], None] | None = None,
+        applied: Callable[[Row, Any], None] | None = None, monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
         self.store, self.desk = store, desk
+        self.monotonic, self.sleep = monotonic, sleep
         self.most_waiting, self.patience = most_waiting, patience
         self.n_waiting = 0
         self.last_commit = 0.0  # seconds the last one took
@@ -64,13 +67,16 @@ class Journal:
         self._pending: dict[str, asyncio.Future[None]] = {}
         self._seen = desk.world.seq  # of the writing thread
         self._kept = desk.world.seq
+        self._erased = 0  # where somebody was erased last: what a user's event was made from before that is gone
         self._loop: asyncio.AbstractEventLoop | None = None
         self._looking: asyncio.TimerHandle | None = None
         self._thread = threading.Thread(target=self._write, name="lcb-journal", daemon=True)
 
-    def start(self) -> None:
+    def start(self, *, alone: bool = False) -> None:
+        """`alone`: without the thread; whoever started it calls `step`."""
         self._loop = asyncio.get_running_loop()
-        self._thread.start()
+        if not alone:
+            self._thread.start()
         self._look()
 
     async def stop(self) -> None:
@@ -95,7 +101,7 @@ class Journal:
         done = self._loop.create_future()
         self.n_waiting += 1
         self._pending[entry.key] = done
-        waiting = _Waiting(entry, done, time.monotonic())
+        waiting = _Waiting(entry, done, self.monotonic(), self.desk.world.seq)
         self._order.append(waiting)
         self._queue.put(waiting)
         return done
@@ -103,7 +109,7 @@ class Journal:
     def _look(self) -> None:
         """Nobody waits longer than `patience`; what becomes of their event, the same request asked again will tell."""
         assert self._loop is not None
-        order, now = self._order, time.monotonic()
+        order, now = self._order, self.monotonic()
         while order and (order[0].done.done() or now - order[0].since > self.patience):
             late = order.popleft()
             words = f"the store has not answered for {self.patience:g} s; send the same again"
@@ -119,41 +125,41 @@ class Journal:
     # The writing thread
 
     def _write(self) -> None:
-        while (first := self._queue.get()) is not None:
-            if isinstance(first, _Job):
-                self._run(first)
-                continue
-            batch: list[_Waiting] = [first]
-            after: _Job | None = None
-            ended = False
-            while len(batch) < _BATCH:
-                try:
-                    more = self._queue.get_nowait()
-                except queue.Empty:
-                    break
-                if more is None:
-                    ended = True
-                    break
-                if isinstance(more, _Job):
-                    after = more
-                    break
-                batch.append(more)
+        while self.step():
+            pass
+
+    def step(self, *, most: int = _BATCH, wait: bool = True) -> bool:
+        """Write what has queued up, at most so many events; False when nothing more will come, or waits."""
+        batch: list[_Waiting] = []
+        while len(batch) < most:
+            try:
+                one = self._queue.get(wait and not batch)
+            except queue.Empty:
+                break
+            if not isinstance(one, _Waiting):
+                if batch:
+                    self._commit(batch)
+                if one is None:
+                    return False
+                self._run(one)
+                return True
+            batch.append(one)
+        if batch:
             self._commit(batch)
-            if after is not None:
-                self._run(after)
-            if ended:
-                return
+        return bool(batch)
 
     def _commit(self, batch: list[_Waiting]) -> None:
         evicted, self.desk.world.evicted = self.desk.world.evicted, []
+        stale = frozenset(one.entry.row.id for one in batch if one.made < self._erased and one.entry.row.user)
+        rows = [one.entry.row for one in batch if one.entry.row.id not in stale]
         while True:
-            began = time.monotonic()
+            began = self.monotonic()
             try:
-                appended = self.store.append([one.entry.row for one in batch], self._seen, evicted)
+                appended = self.store.append(rows, self._seen, evicted)
             except StoreUnavailable as error:
                 self.trouble = str(error)
                 if error.busy and began - batch[0].since < self.patience:
-                    time.sleep(_PAUSE)
+                    self.sleep(_PAUSE)
                     continue
                 self._call(self._refuse, batch, Problem(503, f"{error}; send the same again", retry_after=1))
                 return
@@ -162,9 +168,14 @@ class Journal:
                 self._call(self._refuse, batch, Problem(503, str(error), retry_after=10))
                 return
             break
-        self.last_commit, self.trouble = time.monotonic() - began, None
-        self._seen = appended.rows[-1].seq if appended.rows else self._seen
+        self.last_commit, self.trouble = self.monotonic() - began, None
+        self._saw(appended)
         self._call(self._settle, batch, appended)
+
+    def _saw(self, appended: Appended) -> None:
+        if appended.rows:
+            self._seen = appended.rows[-1].seq
+        self._erased = max((row.seq for row in appended.rows if row.kind == "erase"), default=self._erased)
 
     def _run(self, job: _Job) -> None:
         try:
@@ -175,7 +186,7 @@ class Journal:
         except Exception as error:  # noqa: BLE001 (whatever it is belongs to whoever asked)
             self._call(self._fail, [job.done], error)
             return
-        self._seen = appended.rows[-1].seq if appended.rows else self._seen
+        self._saw(appended)
         self._call(self._settle_job, job, appended)
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
@@ -185,18 +196,19 @@ class Journal:
     # The event loop again
 
     def _settle(self, batch: list[_Waiting], appended: Appended) -> None:
-        bodies = {one.entry.row.id: one.entry.body for one in batch}
+        placed = {row.id: row.body for row in appended.rows}
+        mine = [placed.get(one.entry.row.id) == one.entry.row.body for one in batch]
         self.n_waiting -= len(batch)
-        self._apply(appended, bodies)
-        for one in batch:
+        self._apply(appended, {one.entry.row.id: one.entry.body for one, own in zip(batch, mine, strict=True) if own})
+        for one, own in zip(batch, mine, strict=True):
             if self._pending.get(one.entry.key) is one.done:
                 del self._pending[one.entry.key]
             if one.done.done():
                 continue
-            if one.entry.row.id in appended.refused:
-                one.done.set_exception(Taken(one.entry.row.id))
-            else:
+            if own:
                 one.done.set_result(None)
+            else:
+                one.done.set_exception(Taken(one.entry.row.id))
         world = self.desk.world
         if world.seq - self._kept >= _KEEP_WORLD:
             self._kept = world.seq

@@ -164,7 +164,10 @@ class ModelsAnswer(Struct):
 
 
 class RetrainingAnswer(Struct):
-    """How far the training in the background is; `error` is of the last one that failed."""
+    """How far learning in the background is; `error` is of the last that failed, `note` of the last that could not be.
+
+    `next_at` is the number of users at which the next begins by itself, null where none does.
+    """
 
     running: bool
     phase: str = ""
@@ -173,6 +176,15 @@ class RetrainingAnswer(Struct):
     started: str | None = None
     error: str | None = None
     n_failed: int = 0
+    note: str | None = None
+    n_started: int = 0
+    next_at: int | None = None
+
+
+class ActivateRequest(Struct, forbid_unknown_fields=True):
+    """Why another version is to be served; the log keeps it."""
+
+    reason: Annotated[str, Meta(max_length=1000)] = "asked for"
 
 
 class ActivateAnswer(Struct):

@@ -22,7 +22,7 @@ from lcb.serve.journal import Journal, Taken
 from lcb.serve.problems import Problem, decode
 from lcb.serve.recommenders import Recommender
 from lcb.serve.settings import Settings
-from lcb.serve.world import World
+from lcb.serve.world import WARMUP, World
 from lcb.storage.models import load_feature_map, load_models, pack_models
 from lcb.storage.store import NewRow, Row, Snapshot, Store
 
@@ -36,11 +36,13 @@ class Service:
     def __init__(
         self, settings: Settings, store: Store, *, now: Callable[[], float] = time.time,
         new_id: Callable[[], str] | None = None, seed: Callable[[], bytes] = lambda: os.urandom(16),
+        monotonic: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
         self.settings, self.store, self.now = settings, store, now
         self.new_id = new_id or time_ordered_ids(now)
         self._sizing = asyncio.Lock()
         self.watchers: list[Watcher] = []  # told of every event after it is applied
+        self._arriving: dict[str, asyncio.Event] = {}  # users whose first decision is on its way
         self.world = World(store, most_users=settings.limits.cached_users)
         prepare(settings, store, self.world, now, self.new_id, seed)
         self.desk = Desk(self.world, settings.share, now, self.new_id, shadow=settings.shadow)
@@ -48,8 +50,9 @@ class Service:
             self._fill(settings.items)
         limits = settings.limits
         self.journal = Journal(
-            store, self.desk, most_waiting=limits.max_waiting, patience=limits.patience, applied=self._watch
-        )
+            store, self.desk, most_waiting=limits.max_waiting, patience=limits.patience, applied=self._watch,
+            monotonic=monotonic, sleep=sleep,
+        )  # fmt: skip
 
     def _fill(self, items: str) -> None:
         """The first items of an empty catalogue."""
@@ -66,20 +69,22 @@ class Service:
         for watcher in self.watchers:
             watcher(row, body)
 
-    def start(self) -> None:
-        """From inside the event loop."""
-        self.journal.start()
+    def start(self, *, alone: bool = False) -> None:
+        """From inside the event loop; `alone` as the journal has it."""
+        self.journal.start(alone=alone)
 
     async def stop(self) -> None:
         """What waits is written, then a snapshot of everything, then nothing more."""
-        world = self.world
         await self.journal.stop()
-        new = [(name, user) for name, user in world.users.items() if user.seq != user.saved]
-        kept = [world.snapshot(), *(Snapshot(f"user/{name}", user.seq, user.pack()) for name, user in new)]
         try:
-            await asyncio.to_thread(self.store.append, [], world.seq, kept)
+            await asyncio.to_thread(self.store.append, [], self.world.seq, self.snapshots())
         finally:
             self.store.close()
+
+    def snapshots(self) -> list[Snapshot]:
+        """Of everything that the store has no snapshot of."""
+        new = [(name, user) for name, user in self.world.users.items() if user.unsaved]
+        return [self.world.snapshot(), *(Snapshot(f"user/{name}", user.seq, user.pack()) for name, user in new)]
 
     # Requests
 
@@ -96,10 +101,12 @@ class Service:
                 await self._settled(id)
             if not self.store.inline:
                 await self._fetch_user(request.user)
+            while (first := self._arriving.get(request.user)) is not None:
+                await first.wait()
             made = self.desk.decide(request, recommender)
             if isinstance(made, bytes):
                 return made
-            if await self._appended(made):
+            if await (self._arrived(request.user, made) if made.newcomer else self._appended(made)):
                 return made.answer
 
     async def reward(self, request: messages.RewardRequest) -> bytes:
@@ -149,24 +156,27 @@ class Service:
 
     async def add_model(
         self, manifest: bytes, tensors: bytes, *, active: bool, reason: str, n_users: int,
-        score: float | None = None, baseline: float | None = None,
+        score: float | None = None, baseline: float | None = None, n_started: int | None = None,
     ) -> int:  # fmt: skip
         """A new version, served from here on if `active`; its number."""
         while True:
             version = max(self.world.versions, default=0) + 1
-            body = records.ModelBody(self.now(), version, manifest, tensors, active, reason, n_users, score, baseline)
+            body = records.ModelBody(
+                self.now(), version, manifest, tensors, active, reason, n_users, score, baseline, n_started
+            )
             row = NewRow(f"model/{version}", "model", None, None, records.encode(body))
             if await self._appended(Entry(row, body, b"", row.id)):
                 return version
 
     async def activate(self, version: int, reason: str) -> None:
-        """Newcomers get this version from here on."""
+        """Newcomers get this version from here on; 0 is what served before there were classes."""
         known = self.world.versions.get(version)
-        if known is None:
-            there = ", ".join(map(str, self.world.versions)) or "none yet"
+        if known is None and version != WARMUP:
+            there = ", ".join(map(str, [WARMUP, *self.world.versions]))
             raise Problem(404, f"no model version {version}; there are: {there}", field="version")
         try:
-            known.models()
+            if known is not None:
+                known.models()
         except LCBError as error:
             raise Problem(409, str(error), field="version") from None
         body = records.ActivateBody(self.now(), version, reason)
@@ -174,6 +184,14 @@ class Service:
         await self.journal.append(Entry(row, body, b"", row.id))
 
     # Waiting
+
+    async def _arrived(self, user: str, entry: Entry) -> bool:
+        """The first decision of somebody new: the next waits for it, or it might meet other models."""
+        self._arriving[user] = asyncio.Event()
+        try:
+            return await self._appended(entry)
+        finally:
+            self._arriving.pop(user).set()
 
     async def _first(self, work: Callable[[], Awaitable[bytes]]) -> bytes:
         """Until one is in the log that says how many features there are, requests that do go one after another."""
@@ -193,6 +211,8 @@ class Service:
     async def _settled(self, id: str) -> None:
         """Wait until an event that is on its way is in the log, or is refused."""
         while (waiting := self.journal.pending(id)) is not None:
+            if waiting.done():  # whoever waited has given up, the event is still on its way
+                raise Problem(503, f"{id} waits for the store; send the same again", retry_after=1)
             await asyncio.wait([waiting])
 
     async def _fetch_user(self, name: str) -> None:

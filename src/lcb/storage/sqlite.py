@@ -10,16 +10,20 @@ import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from lcb.errors import StoreError, StoreUnavailable
 from lcb.storage.migrate import missing
-from lcb.storage.store import Appended, Key, NewRow, Rewrite, Row, Snapshot
+from lcb.storage.store import Appended, Key, NewRow, Rewrite, Row, Snapshot, once, outdated
 
 _APPLICATION = 0x6C636231  # "lcb1", in the header of the file
 _COLUMNS = "seq, id, kind, user, model, body"
+_KEEP = (
+    "insert into snapshot values(?, ?, ?) on conflict (name) "
+    "do update set seq = excluded.seq, body = excluded.body where snapshot.seq < excluded.seq"
+)
 _BUSY_SECONDS = 0.2
 _BLOCK = 2000
 
@@ -98,6 +102,8 @@ class SQLite:
         try:
             with self._reading:
                 return self._reader.execute(statement, values).fetchall()
+        except UnicodeEncodeError:  # half a surrogate pair: nothing here is named so
+            return []
         except sqlite3.Error as error:
             raise _told(error, self.path) from None
 
@@ -110,10 +116,10 @@ class SQLite:
         try:
             return self._append(rows, seen, snapshots, frozenset())
         except sqlite3.IntegrityError:
-            taken = frozenset(row.id for row in rows if self.event(row.id) is not None)
-            known: set[str] = set()
-            fresh = [row for row in rows if row.id not in taken and not (row.id in known or known.add(row.id))]  # type: ignore[func-returns-value]
-            return self._append(fresh, seen, snapshots, taken | {row.id for row in rows if row not in fresh})
+            single, doubled = once(rows)
+            taken = frozenset(row.id for row in single if self.event(row.id) is not None)
+            fresh = [row for row in single if row.id not in taken]
+            return self._append(fresh, seen, snapshots, taken | doubled)
 
     def _append(
         self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot], refused: frozenset[str]
@@ -121,11 +127,12 @@ class SQLite:
         with self._transaction() as connection:
             head = connection.execute("select coalesce(max(seq), 0) from event").fetchone()[0]
             others = self._others(connection, seen, head)
+            rows, snapshots, late = outdated(others, rows, snapshots)
             placed = [Row(head + i, *row) for i, row in enumerate(rows, start=1)]
             _insert(connection, placed)
             if snapshots:
-                connection.executemany("insert or replace into snapshot values(?, ?, ?)", snapshots)
-        return Appended(others + placed, refused)
+                connection.executemany(_KEEP, snapshots)
+        return Appended(others + placed, refused | late)
 
     @staticmethod
     def _others(connection: sqlite3.Connection, seen: int, head: int) -> list[Row]:
@@ -178,6 +185,9 @@ class SQLite:
         )
         return [Row(*row) for row in found]
 
+    def events_of_each(self, after: Mapping[str, int], upto: int) -> dict[str, list[Row]]:
+        return {user: self.events_of(user, seq, upto) for user, seq in after.items()}
+
     def newest_of(self, user: str) -> int:
         found = self._read("select seq from event where user = ? order by seq desc limit 1", (user,))
         return int(found[0][0]) if found else 0
@@ -201,6 +211,14 @@ class SQLite:
     def snapshot(self, name: str) -> Snapshot | None:
         found = self._read("select name, seq, body from snapshot where name = ?", (name,))
         return Snapshot(*found[0]) if found else None
+
+    def snapshots(self, names: Sequence[str]) -> dict[str, Snapshot]:
+        found = {name: self.snapshot(name) for name in names}
+        return {name: one for name, one in found.items() if one is not None}
+
+    def all_snapshots(self, after: str = "", limit: int = 1000) -> list[Snapshot]:
+        found = self._read("select name, seq, body from snapshot where name > ? order by name limit ?", (after, limit))
+        return [Snapshot(*row) for row in found]
 
     def forget_snapshots(self) -> None:
         with self._transaction() as connection:

@@ -6,12 +6,13 @@
 
 SQLite and PostgreSQL have the same methods.  `append` is one transaction: all of the rows or none; rows whose id is
 there already are left out and named, and rows that others have written meanwhile come back with it, so that whoever
-appends has seen the log without a gap.
+appends has seen the log without a gap.  Where a person was erased meanwhile, rows and snapshots of users were made from
+what is no longer there, and they are left out too.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from lcb.errors import StoreError
@@ -88,6 +89,8 @@ class Store(Protocol):
 
     def events_of(self, user: str, after: int = 0, upto: int | None = None) -> list[Row]: ...
 
+    def events_of_each(self, after: Mapping[str, int], upto: int) -> dict[str, list[Row]]: ...
+
     def newest_of(self, user: str) -> int: ...
 
     def events_of_service(self, upto: int | None = None) -> list[Row]: ...
@@ -95,6 +98,10 @@ class Store(Protocol):
     def users(self, after: str = "", limit: int = 1000) -> list[str]: ...
 
     def snapshot(self, name: str) -> Snapshot | None: ...
+
+    def snapshots(self, names: Sequence[str]) -> dict[str, Snapshot]: ...
+
+    def all_snapshots(self, after: str = "", limit: int = 1000) -> list[Snapshot]: ...
 
     def forget_snapshots(self) -> None: ...
 
@@ -109,6 +116,24 @@ class Store(Protocol):
     def lead(self, name: str) -> Callable[[], None] | None: ...
 
     def close(self) -> None: ...
+
+
+def once(rows: Sequence[NewRow]) -> tuple[list[NewRow], frozenset[str]]:
+    """The first row of each id, and the ids that are there twice."""
+    first: dict[str, NewRow] = {}
+    doubled = frozenset(row.id for row in rows if first.setdefault(row.id, row) is not row)
+    return list(first.values()), doubled
+
+
+def outdated(
+    others: Sequence[Row], rows: Sequence[NewRow], snapshots: Sequence[Snapshot]
+) -> tuple[Sequence[NewRow], Sequence[Snapshot], frozenset[str]]:
+    """The rows and snapshots that still hold after what others wrote, and the ids of the rows that do not."""
+    if not any(row.kind == "erase" for row in others):
+        return rows, snapshots, frozenset()
+    left = [row for row in rows if row.user is None]
+    kept = [one for one in snapshots if not one.name.startswith("user/")]
+    return left, kept, frozenset(row.id for row in rows if row.user is not None)
 
 
 def open_store(url: str, *, create: bool = True, serve: bool = False) -> Store:

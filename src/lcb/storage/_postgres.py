@@ -1,0 +1,129 @@
+"""Connections to PostgreSQL that neither hang nor tell the password.
+
+Every wait has an end, also where the server or the network is gone without a word: `connect_timeout` for the first
+answer, the server's own limits for a statement or a lock, and a limit of ours on every answer after that.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator
+from typing import Any
+from urllib.parse import quote
+
+from lcb.errors import MissingExtra, StoreError, StoreUnavailable
+
+try:
+    import psycopg
+    from psycopg.conninfo import conninfo_to_dict
+except ImportError:
+    raise MissingExtra("psycopg", "postgres") from None
+
+CONNECT_SECONDS = 3
+LOCK_SECONDS = 3
+STATEMENT_SECONDS = 4
+ANSWER_SECONDS = 6.0  # longer than the server's own limits: it is asked to give up first
+_LIMITS = {
+    "statement_timeout": f"{STATEMENT_SECONDS}s",
+    "lock_timeout": f"{LOCK_SECONDS}s",
+    "idle_in_transaction_session_timeout": f"{LOCK_SECONDS}s",  # a replica that hangs lets go of the log
+    "tcp_keepalives_idle": "10",
+    "tcp_keepalives_interval": "5",
+    "tcp_keepalives_count": "3",
+}
+Error = psycopg.Error
+_FAILURES = (psycopg.OperationalError, psycopg.InterfaceError)
+_BUSY = ("55P03", "57014", "40001", "40P01")  # a lock, a limit, a conflict: nothing was changed
+_UNAVAILABLE = ("08", "53", "57P", "58030", "25P03", "25006")
+_REFUSED = ("password authentication failed", "does not exist", "no password supplied", "no pg_hba.conf entry",
+            "is not permitted")  # fmt: skip
+
+
+class Slow(psycopg.OperationalError):
+    """No answer within the limit; the connection is closed."""
+
+
+class Connection(psycopg.Connection[Any]):
+    """One whose every answer comes within `limit` seconds or not at all."""
+
+    limit = ANSWER_SECONDS
+
+    def wait(self, gen: Generator[Any, Any, Any], *arguments: Any, **more: Any) -> Any:
+        return super().wait(self._limited(gen), *arguments, **more)
+
+    def _limited(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
+        until = time.monotonic() + self.limit
+        try:
+            wanted = next(gen)
+            while True:
+                ready = yield wanted
+                if not ready and time.monotonic() > until:
+                    self.pgconn.finish()
+                    raise Slow(f"no answer for {self.limit:g} s")
+                wanted = gen.send(ready)
+        except StopIteration as ended:
+            return ended.value
+
+
+class Place:
+    """An address; `shown` is what may be told of it."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            self._parameters = conninfo_to_dict(url)
+        except psycopg.Error:
+            raise StoreError(
+                "the store's address is not understood; give postgresql://user:password@host/name"
+            ) from None
+        given = {name: str(value) for name, value in self._parameters.items()}
+        self._password = given.get("password")
+        who = given.get("user", "") + (":***" if self._password else "")
+        where = given.get("host", "") + (f":{given['port']}" if "port" in given else "")
+        self.shown = f"postgresql://{who}{'@' if who else ''}{where}/{given.get('dbname', '')}"
+
+    def connect(self) -> Connection:
+        """Raises a StoreError that says what is wrong."""
+        given: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "application_name": "lcb", **self._parameters}
+        try:
+            connection = Connection.connect(**given, autocommit=True)
+            limits = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in _LIMITS.items())
+            try:
+                connection.execute(f"select {limits}")
+            except psycopg.Error:
+                connection.close()
+                raise
+        except psycopg.Error as error:
+            raise self.told(error) from None
+        return connection
+
+    def told(self, error: psycopg.Error) -> StoreError:
+        """What to say of an error."""
+        state, words = error.sqlstate, self._words(error)
+        if isinstance(error, Slow):
+            return StoreUnavailable(f"{self.shown} gives no answer ({words}); look after the server")
+        if state in _BUSY:
+            return StoreUnavailable(f"{self.shown} is busy ({words}); it is tried again", busy=True)
+        if state is None and any(one in words for one in _REFUSED):
+            return StoreError(f"{self.shown} refuses us ({words}); check the address, make the database: createdb")
+        if state == "53100":
+            return StoreUnavailable(f"{self.shown} could not be written ({words}); make room on its disk")
+        if (state is None and isinstance(error, _FAILURES)) or (state is not None and state.startswith(_UNAVAILABLE)):
+            return StoreUnavailable(f"{self.shown} cannot be reached or written ({words}); look after the server")
+        if state == "42501":
+            return StoreError(f"{self.shown}: {words}; let its user make and write tables")
+        return StoreError(f"{self.shown} is damaged or no store of lcb ({words}); take it from a backup")
+
+    def _words(self, error: psycopg.Error) -> str:
+        words = " ".join((error.diag.message_primary or str(error)).split())
+        for secret in filter(None, (self._password, quote(self._password or "", safe=""))):
+            words = words.replace(secret, "***")
+        return words[:300] or type(error).__name__
+
+
+def lost(error: psycopg.Error) -> bool:
+    """Whether it is the connection that is gone: a new one may do."""
+    state = error.sqlstate
+    gone = state is None or state.startswith(("08", "57P01", "57P02", "25P03"))
+    return (
+        gone and isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)) and not isinstance(error, Slow)
+    )
