@@ -54,7 +54,8 @@ class Call(NamedTuple):
 
     `takes` and `gives` are types of `messages`, or for `gives` a media type; `fails` are the statuses of its own, those
     that any route may answer aside; `query` are parameters by name, each a type.  `then` leads from an answer to the
-    next call: operation -> its parameters and fields of its body, as OpenAPI's runtime expressions.
+    next call: operation -> its parameters and fields of its body, as OpenAPI's runtime expressions.  `status` is the
+    good one.
     """
 
     method: str
@@ -67,6 +68,7 @@ class Call(NamedTuple):
     fails: tuple[int, ...] = ()
     query: Mapping[str, Any] = {}
     then: Mapping[str, Mapping[str, str]] = {}
+    status: int = 200
 
 
 class Around(Protocol):
