@@ -102,7 +102,7 @@ class App:
                  m.ActivateRequest, m.ActivateAnswer, (404, 409), bare=True),
             Call("GET", "/v1/trials", self.get_trials, "reader", "The recommenders side by side.", None, m.TrialAnswer),
             Call("GET", "/v1/trials/{recommender:path}", self.get_trial, "reader", "One of them.",
-                 None, m.TrialRecommender, (404,)),
+                 None, m.TrialAnswer, (404,)),
             Call("GET", "/healthz", self.health, "", "Whether the process answers.", None, m.Health),
             Call("GET", "/readyz", self.ready, "", "Whether requests will be answered; 503 with the reason if not.",
                  None, m.Health),

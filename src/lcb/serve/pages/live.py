@@ -90,14 +90,17 @@ class Live:
             ],
             "classes": self._shown_classes(),
             "concentration": self._concentration(),
-            "users_per_model": [{"model": model, "users": n} for model, n in sorted(world.users_per_model.items()) if n],
+            "users_per_model": [
+                {"model": model, "users": n} for model, n in sorted(world.users_per_model.items()) if n
+            ],
             "models": [
                 {"version": one.version, "status": one.status, "created": one.created, "n_users": one.n_users,
                  "score": one.score, "reason": one.reason, "active": one.active}
                 for one in listed.versions
             ],
             "retraining": {
-                name: getattr(listed.retraining, name) for name in ("running", "phase", "done", "total", "started", "error")
+                name: getattr(listed.retraining, name)
+                for name in ("running", "phase", "done", "total", "started", "error")
             },
             "slowest": [
                 {"route": route, "ms": 1000 * seconds, "at": at} for seconds, route, at in self.app.metrics.slowest
