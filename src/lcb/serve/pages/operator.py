@@ -97,6 +97,13 @@ class Operator:
         elif _RANK[key.scope] < _RANK[needed]:
             raise Problem(403, f"key {key.name} is a {key.scope}'s, this needs a {needed}'s")
 
+    def may(self, ask: Ask, needed: str) -> bool:
+        try:
+            self.check(ask, needed)
+        except Problem:
+            return False
+        return True
+
     # What they see
 
     async def vega(self, ask: Ask) -> Reply:
@@ -136,9 +143,7 @@ class Operator:
             yield b"event: state\ndata: {" + b",".join(fields) + b"}\n\n"
             since = float(int(now))
             await asyncio.sleep(_EVERY)
-            try:
-                self.check(ask, "reader")
-            except Problem:  # the key was revoked meanwhile
+            if not self.may(ask, "reader"):  # the key was revoked meanwhile
                 return
 
     async def story(self, ask: Ask) -> Reply:
