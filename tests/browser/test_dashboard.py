@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from browser.playing import PHONE, SCREENS, check_accessible, check_width, picture
+from browser.playing import PHONE, SCREENS, WRITE_PICTURES, check_accessible, check_width, picture
 from drills.harness import serving
 from drills.server import settings as settings_of
 from lcb.evaluate.readers import CATEGORIES, reader_classes
@@ -107,7 +107,6 @@ def test_it_changes_while_load_runs(front, look):
         routes = page.locator("#slowest th").all_inner_texts()
         assert set(routes) <= {"POST /page/visit", "POST /page/answer"}
         assert routes
-        picture(page, "dashboard", full_page=True)
 
 
 def test_charts_are_drawn_though_their_module_fails_to_load_at_first(front, look, watched):
@@ -172,14 +171,35 @@ def test_an_operator_retrains(two_versions, look):
     let_in(two_versions, 25)
     page = look(two_versions, "/dashboard", viewport={"width": 1280, "height": 900})
     page.wait_for_function("() => Number(document.querySelector('#trial td:nth-child(3)')?.textContent) > 3")
+    retrain(page, 3)
+    assert page.inner_text("#retraining-text") == ""
+    page.wait_for_function("() => !document.getElementById('retrain').disabled")
+    if WRITE_PICTURES:
+        show_much(two_versions, page)
+
+
+def retrain(page, n_versions):
     page.click("#retrain")
     page.click("#confirm-yes")
     page.wait_for_selector("#retraining-progress:not([hidden])")
     assert page.is_disabled("#retrain")
-    page.wait_for_function("() => document.querySelectorAll('#models tr').length === 3", timeout=60_000)
+    versions = "n => document.querySelectorAll('#models tr').length === n"
+    page.wait_for_function(versions, arg=n_versions, timeout=60_000)
     page.wait_for_selector("#retraining-progress", state="hidden")
-    assert page.inner_text("#retraining-text") == ""
-    page.wait_for_function("() => !document.getElementById('retrain').disabled")
+
+
+def show_much(server, page):
+    """A page with a few minutes of history, for the docs."""
+    page.set_viewport_size({"width": 1440, "height": 1900})
+    for n_versions in (4, 5, 6):
+        let_in(server, 300)
+        page.wait_for_timeout(50_000)
+        retrain(page, n_versions)
+    with readers(server):
+        page.wait_for_timeout(20_000)
+        names = "cells => cells.forEach(c => c.textContent = c.textContent.replace(/\\/.*\\//, ''))"
+        page.locator("#models td:nth-child(6)").evaluate_all(names)  # where models came from on this machine
+        picture(page, "dashboard", full_page=True)
 
 
 def test_a_server_that_comes_back_is_found_again(tmp_path, settings, look, watched):
