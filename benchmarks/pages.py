@@ -189,9 +189,8 @@ def spell(pid: int, seconds: float, page: Any = None) -> dict[str, Any]:
 
 def halves(values: list[float]) -> str:
     middle = (len(values) + 1) // 2
-    return (
-        f"{values[0]:.1f} at first, {max(values[:middle]):.1f} and {max(values[middle:]):.1f} MB at most in each half"
-    )
+    first, second = max(values[:middle]), max(values[middle:])
+    return f"{values[0]:.1f} MB at first, at most {first:.1f} and {second:.1f} in each half"
 
 
 def dashboard(folder: Path, minutes: float, per_minute: float) -> dict[str, Any]:

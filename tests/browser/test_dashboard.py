@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import threading
 import time
@@ -16,7 +17,7 @@ import pytest
 from browser.playing import PHONE, SCREENS, WRITE_PICTURES, check_accessible, check_width, picture
 from drills.harness import serving
 from drills.server import settings as settings_of
-from lcb.evaluate.readers import CATEGORIES, reader_classes
+from lcb.evaluate.readers import CATEGORIES, KINDS, click_probability, reader_classes
 from lcb.features import fit_features
 from lcb.serve.keys import create, revoke
 from lcb.serve.service import Service
@@ -53,9 +54,11 @@ def readers(server):
     def read():
         with server.client() as client:
             while not over.is_set():
+                kind, chance = random.choice(list(KINDS)), random.random
                 seen = client.post("/page/visit", json={"again": True}).json()
                 while not seen["done"] and not over.is_set():
-                    body = {"decision_id": seen["offer"]["decision_id"], "opened": seen["step"] % 3 == 0}
+                    opened = chance() < click_probability(kind, seen["offer"]["categories"])
+                    body = {"decision_id": seen["offer"]["decision_id"], "opened": opened}
                     seen = client.post("/page/answer", json=body).json()
 
     thread = threading.Thread(target=read)
@@ -107,6 +110,16 @@ def test_it_changes_while_load_runs(front, look):
         routes = page.locator("#slowest th").all_inner_texts()
         assert set(routes) <= {"POST /page/visit", "POST /page/answer"}
         assert routes
+
+
+def test_before_there_are_classes_it_says_so(tmp_path, settings, look):
+    with serving(tmp_path, **settings | {"models": None, "categories": CATEGORIES}) as server:
+        page = look(server, "/dashboard")
+        live(page)
+        assert "none yet" in page.inner_text("#classes-model")
+        assert page.inner_text("#tile-model") == "none"
+        assert fact(page, "Events") > 0
+        check_accessible(page)
 
 
 def test_charts_are_drawn_though_their_module_fails_to_load_at_first(front, look, watched):
@@ -190,18 +203,16 @@ def retrain(page, n_versions):
 
 def show_much(folder, settings, look):
     """A service that begins without classes and learns as visitors come, after some minutes; for the docs."""
-    learning = {"n_warmup_users": 60, "retrain_every": 150, "n_classes": 5}
+    learning = {"n_warmup_users": 100, "retrain_every": 400, "n_classes": 5}
     given = settings | {"models": None, "categories": CATEGORIES, "learning": learning}
     with serving(folder, **given) as server:
         page = look(server, "/dashboard", viewport={"width": 1440, "height": 1900})
-        for _ in range(6):
+        until = time.monotonic() + 400
+        while page.locator("#models tr").count() < 3 and time.monotonic() < until:
             let_in(server, 100)
-            with readers(server):
-                page.wait_for_timeout(40_000)
-                if page.locator("#models tr").count() >= 4:
-                    break
-        with readers(server):
             page.wait_for_timeout(20_000)
+        with readers(server):
+            page.wait_for_timeout(60_000)
             picture(page, "dashboard", full_page=True)
 
 
