@@ -53,12 +53,45 @@ def without_waiting() -> None:
     Journal.append = append  # type: ignore[method-assign]
 
 
+def without_lock() -> None:
+    """Append without locking the head of the log."""
+    from lcb.storage import postgres
+
+    postgres._LOCK = "select seq from head"
+
+
+def without_bound() -> None:
+    """Let as many wait for the store as come."""
+    from lcb.serve.journal import Journal
+
+    kept = Journal.__init__
+
+    def unbounded(self: Journal, *arguments: Any, **more: Any) -> None:
+        kept(self, *arguments, **{**more, "most_waiting": 10**9})
+
+    Journal.__init__ = unbounded  # type: ignore[method-assign]
+
+
+def without_reconnecting() -> None:
+    """Keep a connection for good."""
+    from lcb.storage._postgres import Connection
+
+    Connection.closed = property(lambda self: False)  # type: ignore[method-assign, assignment]
+    from lcb.storage.postgres import Postgres
+
+    Postgres._roll_back = lambda self, connection: None  # type: ignore[method-assign, assignment]
+    Postgres._drop_idle = lambda self: None  # type: ignore[method-assign]
+
+
 def say(address: str) -> None:
     sys.stdout.write(f"ready {address}\n")
     sys.stdout.flush()
 
 
-WITHOUT = {"waiting": without_waiting}
+WITHOUT = {
+    "waiting": without_waiting, "lock": without_lock, "bound": without_bound,
+    "reconnecting": without_reconnecting,
+}  # fmt: skip
 
 
 def main() -> None:

@@ -101,7 +101,7 @@ class App:
 
     async def get_user(self, ask: Ask) -> Reply:
         name, world = ask.path["user"], self.service.world
-        user = world.user(name)
+        user = await self.service.user(name)
         if user is None:
             raise Problem(404, f"no user {name!r}; check the id", field="user")
         spec, posterior = world.recommenders[user.recommender], world.posterior(user)

@@ -88,12 +88,17 @@ class Desk:
 
     # Decisions
 
-    def decide(self, request: messages.DecisionRequest, recommender: str | None = None) -> Entry | bytes:
-        """The answer of a decision made before under this id, or a new one."""
+    def decide(
+        self, request: messages.DecisionRequest, recommender: str | None = None, known: Row | None = None
+    ) -> Entry | bytes:
+        """The answer of a decision made before under this id, or a new one.
+
+        `known` is the event of that id, read before, where the store is far.
+        """
         digest = None
         if request.decision_id is not None:
             digest = _digest(request)
-            known = self.world.store.event(request.decision_id)
+            known = self.world.store.event(request.decision_id) if self.world.store.inline else known
             if known is not None and known.seq <= self.world.seq:
                 return self.answered(known, digest)
         if not self.shadow and request.chosen is None and request.chosen_propensity is not None:
@@ -444,11 +449,16 @@ def erasure(world: World, rows: list[Row], at: float, new_id: Callable[[], str])
     recommender, model = "", 0
     n_decisions = n_rewards = 0
     total = 0.0
-    user = world.fold_user(rows)
-    settled = 0 if user is None else user.settled
-    for row in rows:
+    user: User | None = None
+    for i, row in enumerate(rows):
         body = records.decode(row.kind, row.body)
         recommender, model = body.recommender, row.model or 0
+        user = user or world.newcomer(recommender, model, row.seq)
+        if getattr(body, "before", None) is None:
+            world.step(user, row, body, getattr(body, "reward", 0.0))
+        else:
+            user = world.fold_user(rows[: i + 1])
+        assert user is not None
         _, shared = world.bandit(recommender, model)
         left: Any
         if row.kind == "decision":
@@ -463,7 +473,7 @@ def erasure(world: World, rows: list[Row], at: float, new_id: Callable[[], str])
                 recommender, shared is not None, body.reward if shared else 0.0, body.propensity if shared else 1.0,
                 body.x if shared else b"", body.at_random, body.advice if shared else None, body.before,
             )  # fmt: skip
-        history.append((row.seq, n_decisions, n_rewards, total, settled if n_decisions >= settled else 0))
+        history.append((row.seq, n_decisions, n_rewards, total, user.settled))
         kind = f"erased {row.kind}"
         rewrites.append(Rewrite(row.seq, f"erased/{row.seq}", kind, records.encode(left)))
     body = records.EraseBody(at, recommender, model, history)

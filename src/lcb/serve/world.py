@@ -4,14 +4,16 @@
     world.apply(row)                            every event, once, in the order of the log
 
 The fold is a function of the log alone: settings that matter are events themselves.  Users live in a bounded cache and
-are folded again from their snapshot and their events when they come back.
+are folded again from their snapshot and their events when they come back.  Where the store is far, that is not read on
+the way: `ready` says whether an event can be applied from memory, `bring` reads what it needs in another thread, and
+`receive` takes that in.
 """
 
 from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -129,6 +131,19 @@ class _Kept(Struct):
     tallies: dict[str, Tally]
     users_per_model: dict[int, int]
     concentration: dict[int, dict[int, int]]
+    erased: list[int] = []
+
+
+@dataclass(frozen=True)
+class Brought:
+    """What events need to be applied: their users as of the event before, and all events of users whose rewards change.
+
+    `rows` are the events as they are now: some may have been erased since they were first read.
+    """
+
+    rows: list[Row]
+    users: dict[str, User | None]
+    histories: dict[str, list[Row]]
 
 
 class Damaged(LCBError):
@@ -143,6 +158,8 @@ class World:
         self.most_users = most_users
         self.users: OrderedDict[str, User] = OrderedDict()
         self.evicted: list[Snapshot] = []  # to be written with the next commit
+        self.holding = False  # nobody leaves the cache: events that need them are being applied
+        self.n_erasures = 0
         self.unkept: set[str] = set()  # people who are being erased: no snapshot of them is to be written
         self.seq = 0
         self.service: records.ServiceBody | None = None
@@ -161,6 +178,7 @@ class World:
         self._bandits: dict[tuple[str, int], tuple[Bandit, str | None]] = {}
         self._erased: set[int] = set()
         self._unknown: set[str] = set()
+        self._histories: dict[str, list[Row]] = {}
 
     # Coming up
 
@@ -178,7 +196,7 @@ class World:
         kept = _Kept(
             self.seq, self.n_features, self.n_started, self.n_rewarded, self.n_events, self.started_at_training,
             {name: state.tobytes() for name, state in self.shared.items()}, self.tallies, self.users_per_model,
-            self.concentration,
+            self.concentration, sorted(self._erased),
         )  # fmt: skip
         return Snapshot(_WORLD, self.seq, records.encode(kept))
 
@@ -189,6 +207,7 @@ class World:
         self.shared = {name: floats(state) for name, state in kept.shared.items()}
         self.tallies, self.users_per_model = kept.tallies, kept.users_per_model
         self.concentration = kept.concentration
+        self._erased = set(kept.erased)
 
     # What a decision needs
 
@@ -224,6 +243,57 @@ class World:
         if kept is None or kept.seq > upto:
             return self.fold_user(self.store.events_of(name, 0, upto))
         return self.fold_on(User.unpack(kept.body), name, self.store.events_of(name, kept.seq, upto), upto)
+
+    def knows(self, name: str) -> bool:
+        """Whether `user` has an answer without reading the store."""
+        return name in self.users or name in self._unknown
+
+    def take(self, name: str, user: User | None) -> None:
+        """A user as of `seq`, read elsewhere."""
+        if user is not None:
+            self.admit(name, user)
+        else:
+            self.note_unknown(name)
+
+    def ready(self, row: Row) -> bool:
+        """Whether an event can be applied without reading the store."""
+        name = row.user
+        if name is None:
+            return True
+        return name in self._histories and name in self.users if _changes(row) else self.knows(name)
+
+    def bring(self, rows: Sequence[Row], names: Iterable[str]) -> Brought:
+        """Read what `rows`, the next events, need; from any thread, while nothing else is applied.
+
+        Users are read before the rows are read again: whoever is erased in between is in none of them any more.
+        """
+        upto = rows[0].seq - 1
+        snapshots = self.store.snapshots([f"user/{name}" for name in names])
+        kept = {name: snapshots.get(f"user/{name}") for name in names}
+        after = {name: 0 if one is None or one.seq > upto else one.seq for name, one in kept.items()}
+        users = {}
+        for name, found in self.store.events_of_each(after, upto).items():
+            one = kept[name]
+            users[name] = (
+                self.fold_user(found) if one is None or not after[name]
+                else self.fold_on(User.unpack(one.body), name, found, upto)
+            )  # fmt: skip
+        changed = dict.fromkeys((row.user for row in rows if row.user is not None and _changes(row)), 0)
+        histories = self.store.events_of_each(changed, upto)
+        return Brought(list(self.store.events(upto, rows[-1].seq)), users, histories)
+
+    def receive(self, brought: Brought) -> None:
+        """What was brought, while still nothing else was applied."""
+        self._histories = brought.histories
+        for name, user in brought.users.items():
+            if not self.knows(name):
+                self.take(name, user)
+
+    def release(self) -> None:
+        """The events are applied: the cache goes back to its size."""
+        self._histories = {}
+        self.holding = False
+        self._trim()
 
     def fold_on(self, user: User, name: str, rows: list[Row], upto: int) -> User | None:
         """A snapshot and the events after it; from the beginning where one of these changes an earlier reward."""
@@ -289,7 +359,11 @@ class World:
     def admit(self, name: str, user: User) -> None:
         """Into the cache; who was there longest goes, with a snapshot if there is something new to keep."""
         self.users[name] = user
-        if len(self.users) > self.most_users:
+        if not self.holding:
+            self._trim()
+
+    def _trim(self) -> None:
+        while len(self.users) > self.most_users:
             gone, old = self.users.popitem(last=False)
             if old.saved != old.seq and gone not in self.unkept:
                 self.evicted.append(Snapshot(f"user/{gone}", old.seq, old.pack()))
@@ -318,6 +392,8 @@ class World:
         else:
             self._apply_service(row.kind, row.seq, body)
         self.seq = row.seq
+        if row.user in self._histories:
+            self._histories[row.user].append(row)
 
     def _apply_decision(self, row: Row, body: records.DecisionBody) -> None:
         name = row.user
@@ -356,7 +432,8 @@ class World:
         if first:
             self.step(user, row, body, body.reward)
         else:
-            again = self.fold_user(self.store.events_of(row.user, 0, row.seq))
+            past = self._histories.get(row.user)
+            again = self.fold_user(self.store.events_of(row.user, 0, row.seq) if past is None else [*past, row])
             assert again is not None
             again.saved = user.saved
             self.users[row.user] = user = again
@@ -410,9 +487,13 @@ class World:
     def _apply_erase(self, body: records.EraseBody) -> None:
         """What was counted of the person goes; events that were met already erased had not been counted."""
         counted = [past for past in body.history if past[0] not in self._erased]
-        self._erased.difference_update(past[0] for past in body.history)
-        self.users.clear()
-        self.evicted.clear()
+        theirs = {past[0] for past in body.history}
+        self._erased -= theirs
+        self.n_erasures += 1
+        for name in [name for name, user in self.users.items() if user.seq in theirs]:
+            del self.users[name]
+        self.evicted = [one for one in self.evicted if one.seq not in theirs]
+        self._histories = {}
         if not counted:
             return
         _, n_decisions, n_rewards, reward_sum, settled = counted[-1]
@@ -470,6 +551,11 @@ class World:
         if user.state is None or not isinstance(bandit, BAYESIAN):
             return None
         return bandit.weights(user.state)
+
+
+def _changes(row: Row) -> bool:
+    """Whether it is a reward that changes an earlier one."""
+    return row.kind == "reward" and "#" in row.id
 
 
 def _move(tally: Tally, before: float, after: float) -> None:
