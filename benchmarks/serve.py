@@ -2,7 +2,8 @@
 
     python benchmarks/serve.py [--rounds 5] [--seconds 4] [--prototype FOLDER] [--store postgresql://...]
 
-wrk on loopback with 32 connections; the service runs 5 classes and Thompson Sampling.  With --prototype, an ASGI
+wrk on loopback with 32 connections, after 6 s in which most of the users come for the first time; the service runs 5
+classes and Thompson Sampling.  With --prototype, an ASGI
 prototype with group commit and no bandit (proto_durable.py and mixed.lua in FOLDER) runs in turn with it, so that the
 ratios survive a machine that others use.  Needs wrk (Debian: apt-get install wrk).
 """
@@ -62,7 +63,7 @@ def measure(command: list[str], env: dict[str, str], script: Path, port: int, se
             time.sleep(0.05)
         wrk = ["wrk", "-t1", f"-c{connections}", "--latency", "-s", str(script)]
         url = f"http://127.0.0.1:{port}/v1/recommend"
-        subprocess.run([*wrk, "-d1s", url], env=env, capture_output=True, check=True)
+        subprocess.run([*wrk, "-d6s", url], env=env, capture_output=True, check=True)
         before = cpu(process.pid)
         said = subprocess.run([*wrk, f"-d{seconds}s", url], env=env, capture_output=True, text=True, check=True).stdout
         n = int(re.search(r"(\d+) requests in", said)[1])

@@ -45,42 +45,70 @@ def without_waiting() -> None:
         return answered
 
     def _slots(journal: Journal, entry: Any) -> Any:
-        from lcb.serve.desk import _open
+        from lcb.serve.desk import open_slots
         from lcb.storage.store import Row
 
-        return _open(Row(journal.desk.world.seq + 1, *entry.row), entry.body)
+        return open_slots(Row(journal.desk.world.seq + 1, *entry.row), entry.body)
 
     Journal.append = append  # type: ignore[method-assign]
 
 
-def without_lock() -> None:
+def without_head() -> None:
     """Append without locking the head of the log."""
     from lcb.storage import postgres
 
     postgres._LOCK = "select seq from head"
 
 
-def without_bound() -> None:
-    """Let as many wait for the store as come."""
-    from lcb.serve.journal import Journal
-
-    kept = Journal.__init__
-
-    def unbounded(self: Journal, *arguments: Any, **more: Any) -> None:
-        kept(self, *arguments, **{**more, "most_waiting": 10**9})
-
-    Journal.__init__ = unbounded  # type: ignore[method-assign]
-
-
 def without_reconnecting() -> None:
     """Keep a connection for good."""
     from lcb.storage._postgres import Connection
-
-    Connection.closed = property(lambda self: False)  # type: ignore[method-assign, assignment]
     from lcb.storage.postgres import Postgres
 
+    Connection.closed = property(lambda self: False)  # type: ignore[method-assign, assignment]
     Postgres._roll_back = lambda self, connection: None  # type: ignore[method-assign, assignment]
     Postgres._drop_idle = lambda self: None  # type: ignore[method-assign]
+
+
+def without_drain() -> None:
+    """End at the first signal, whatever is in flight."""
+    import os
+
+    from lcb.serve import server
+
+    server._Server.handle_exit = lambda self, sig, frame: os._exit(0)  # type: ignore[method-assign]
+
+
+def without_lock() -> None:
+    """Let anybody serve a file that is being served."""
+    from lcb.storage import sqlite
+
+    sqlite._served = lambda path: None  # type: ignore[assignment, return-value]
+
+
+def without_guard() -> None:
+    """uvicorn's own protocol: no deadlines, no limits."""
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    from lcb.serve import server
+
+    server.protocol = lambda **limits: HttpToolsProtocol  # type: ignore[assignment, return-value]
+
+
+def without_bound() -> None:
+    """A queue without an end, and no limit on connections."""
+    import math
+
+    from lcb.serve.journal import Journal
+
+    Journal.most_waiting = property(lambda self: math.inf, lambda self, value: None)  # type: ignore[assignment]
+
+
+def without_words() -> None:
+    """Let a body that cannot be read fail as it may."""
+    from lcb.serve import problems
+
+    problems.from_validation = lambda error, *_: error  # type: ignore[assignment,return-value]
 
 
 def say(address: str) -> None:
@@ -89,9 +117,15 @@ def say(address: str) -> None:
 
 
 WITHOUT = {
-    "waiting": without_waiting, "lock": without_lock, "bound": without_bound,
+    "waiting": without_waiting,
+    "drain": without_drain,
+    "lock": without_lock,
+    "guard": without_guard,
+    "bound": without_bound,
+    "head": without_head,
     "reconnecting": without_reconnecting,
-}  # fmt: skip
+    "words": without_words,
+}
 
 
 def main() -> None:

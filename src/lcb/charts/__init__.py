@@ -10,6 +10,11 @@
     grids(rows)                 what settings do to each algorithm's regret
     posterior_path(posterior)   how sure one can be of a new user's class, reward by reward
     traces(fit)                 number of classes and log joint of a sampler, sweep by sweep
+    rates(rows)                 a service at work: decisions and rewards per second
+    ctr_over_time(rows)         clicks per decision, a line with a band per recommender and model version
+    concentration(rows)         how many rewards until one class holds 90 % of a new user's posterior
+    users_per_model(rows)       whom each model version serves
+    model_scores(rows)          the held-out score of the versions as they were made
     save(chart, "regret.png")   as .png, .svg, .html that works offline, or .json (Vega-Lite)
 
 Altair and vl-convert come with the extra `plots` and are loaded when a chart is drawn, not before.
@@ -26,16 +31,22 @@ from lcb.charts.regret import regret_by_steps, regret_by_users, relative_ctr
 from lcb.charts.sampler import traces
 from lcb.charts.save import require, save
 from lcb.charts.studies import StudyPanel, studies
+from lcb.charts.traffic import ctr_over_time, rates
+from lcb.charts.versions import concentration, model_scores, users_per_model
 
 __all__ = [
     "Curve",
     "GrowthPanel",
     "StudyPanel",
     "bars",
+    "concentration",
+    "ctr_over_time",
     "grids",
     "growth",
     "heat_map",
+    "model_scores",
     "posterior_path",
+    "rates",
     "regret_by_steps",
     "regret_by_users",
     "relative_ctr",
@@ -43,4 +54,5 @@ __all__ = [
     "save",
     "studies",
     "traces",
+    "users_per_model",
 ]

@@ -20,35 +20,35 @@ DIVERGING = ("#7f3b08", "#d9740e", "#fdc892", "#f7f7f7", "#9ecae1", "#3182bd", "
 AREAS = ("#77aadd", "#ee8866", "#eedd88", "#44bb99", "#ffaabb", "#99ddff", "#aaaa00", "#bbcc33")
 
 # One hue per family, so that an algorithm looks the same in every figure; dashes for print without colour.
-_DASHES = ((1, 0), (6, 3), (2, 2), (9, 3, 2, 3), (12, 4), (4, 2, 1, 2, 1, 2), (1, 3))
+DASHES = ((1, 0), (6, 3), (2, 2), (9, 3, 2, 3), (12, 4), (4, 2, 1, 2, 1, 2), (1, 3))
 ALGORITHMS = {
-    "lcb": ("#0b5394", _DASHES[0]),
-    "lcb-mean": ("#56b4e9", _DASHES[1]),
-    "lcb-gt": ("#00694e", _DASHES[3]),
-    "lcb-gt-mean": ("#2bb58a", _DASHES[2]),
-    "lcb-spectral": ("#17344f", _DASHES[4]),
-    "lcb-exp4p": ("#6a3fb5", _DASHES[0]),
-    "lcb-exp4": ("#8f6fd1", _DASHES[4]),
-    "lcb-exp3": ("#b39ddb", _DASHES[1]),
-    "lcb-epoch": ("#7a5c2e", _DASHES[0]),
-    "lcb-iltcb": ("#a98b4f", _DASHES[4]),
-    "exp4p": ("#3f007d", _DASHES[3]),
-    "exp4p-individual": ("#9e3fbf", _DASHES[5]),
-    "mts": ("#0f7b83", _DASHES[4]),
-    "mucb": ("#4fb3b9", _DASHES[5]),
-    "linucb": ("#d55e00", _DASHES[0]),
-    "linucb-population": ("#d55e00", _DASHES[4]),
-    "linucb-individual": ("#e69f00", _DASHES[5]),
-    "lints": ("#b01e28", _DASHES[1]),
-    "lints-individual": ("#e2747b", _DASHES[5]),
-    "cofineucb": ("#7d8000", _DASHES[3]),
-    "club": ("#a03c78", _DASHES[0]),
-    "club-one-hop": ("#d673ae", _DASHES[4]),
-    "sclub": ("#5e1f45", _DASHES[1]),
-    "random": ("#777777", _DASHES[6]),
+    "lcb": ("#0b5394", DASHES[0]),
+    "lcb-mean": ("#56b4e9", DASHES[1]),
+    "lcb-gt": ("#00694e", DASHES[3]),
+    "lcb-gt-mean": ("#2bb58a", DASHES[2]),
+    "lcb-spectral": ("#17344f", DASHES[4]),
+    "lcb-exp4p": ("#6a3fb5", DASHES[0]),
+    "lcb-exp4": ("#8f6fd1", DASHES[4]),
+    "lcb-exp3": ("#b39ddb", DASHES[1]),
+    "lcb-epoch": ("#7a5c2e", DASHES[0]),
+    "lcb-iltcb": ("#a98b4f", DASHES[4]),
+    "exp4p": ("#3f007d", DASHES[3]),
+    "exp4p-individual": ("#9e3fbf", DASHES[5]),
+    "mts": ("#0f7b83", DASHES[4]),
+    "mucb": ("#4fb3b9", DASHES[5]),
+    "linucb": ("#d55e00", DASHES[0]),
+    "linucb-population": ("#d55e00", DASHES[4]),
+    "linucb-individual": ("#e69f00", DASHES[5]),
+    "lints": ("#b01e28", DASHES[1]),
+    "lints-individual": ("#e2747b", DASHES[5]),
+    "cofineucb": ("#7d8000", DASHES[3]),
+    "club": ("#a03c78", DASHES[0]),
+    "club-one-hop": ("#d673ae", DASHES[4]),
+    "sclub": ("#5e1f45", DASHES[1]),
+    "random": ("#777777", DASHES[6]),
 }
 STRONG = ("lcb", "lcb-mean", "lcb-gt", "club", "linucb-population", "linucb-individual", "random")  # among many
-_STRANGERS = ("#882255", "#44aa99", "#999933", "#aa4499", "#661100", "#332288")
+STRANGERS = ("#882255", "#44aa99", "#999933", "#aa4499", "#661100", "#332288")
 
 
 def load_altair() -> Any:
@@ -93,9 +93,9 @@ def line_styles(names: Sequence[str]) -> tuple[list[str], list[list[int]]]:
     for name in map(plain, names):
         parts, number = name.split("-"), zlib.crc32(name.encode())
         families = ["-".join(parts[:n]) for n in range(len(parts), 0, -1)]
-        stranger = _STRANGERS[number % len(_STRANGERS)], _DASHES[number % len(_DASHES)]
+        stranger = STRANGERS[number % len(STRANGERS)], DASHES[number % len(DASHES)]
         colour, dash = next((ALGORITHMS[f] for f in families if f in ALGORITHMS), stranger)
-        free = [d for d in (dash, *_DASHES) if (colour, d) not in styles]
+        free = [d for d in (dash, *DASHES) if (colour, d) not in styles]
         styles.append((colour, free[0] if free else dash))
     return [colour for colour, _ in styles], [list(dash) for _, dash in styles]
 

@@ -22,7 +22,8 @@ from lcb.events import Decision, Floats
 from lcb.features import cross
 from lcb.serve import messages, records
 from lcb.serve.problems import Problem
-from lcb.serve.world import Damaged, User, World
+from lcb.serve.recommenders import WEIGHS, WEIGHS_ALL
+from lcb.serve.world import WARMUP, Damaged, User, World
 from lcb.storage.store import NewRow, Rewrite, Row
 
 _MOST_OPEN = 20_000
@@ -40,6 +41,7 @@ class Entry:
     body: Any
     answer: bytes
     key: str
+    newcomer: bool = False  # the first decision of somebody new, which fixes recommender and models
 
 
 class Open:
@@ -108,6 +110,7 @@ class Desk:
         ids, context, x = self.context(request)
         name = request.user
         user = self.world.user(name)
+        newcomer = user is None
         if user is None:
             recommender = recommender or self.assigned(name)
             model = self.world.model_for_newcomers(recommender)
@@ -121,13 +124,12 @@ class Desk:
             chosen, request.chosen is None or request.chosen_propensity is not None,
         )  # fmt: skip
         row = NewRow(decision_id, "decision", name, user.model, records.encode(body))
-        return Entry(row, body, self.answer(decision_id, user.model, body), decision_id)
+        return Entry(row, body, self.answer(decision_id, user.model, body), decision_id, newcomer)
 
     def context(self, request: messages.DecisionRequest) -> tuple[list[str], Floats, bytes | None]:
         """The ids and features (K, d) of the arms; the bytes of the features where they came with the request."""
-        if not request.user.isprintable():
-            raise Problem(422, "user has a control character; ids are printable text", field="user")
-        arms, sent = request.arms, None
+        check_user(request.user)
+        arms, sent, own = request.arms, None, None
         if arms is None:
             ids, context = self.world.catalogue.ids, self.world.catalogue.whole()
             if not ids:
@@ -143,11 +145,16 @@ class Desk:
         if request.x is not None:
             own = np.array(request.x)
             _check_size(own[None], "x")
-            context = cross(context, own)
+        size = context.shape[1] * (1 + len(request.x or ()))
         n_features = self.world.n_features
-        if n_features is not None and context.shape[1] != n_features:
-            raise self._wrong_size(context.shape[1], request)
-        return ids, context, sent
+        if n_features is not None and size != n_features:
+            raise self._wrong_size(size, request)
+        if size > messages.MOST_FEATURES:
+            raise Problem(
+                422, f"the arms have {size} features with the user's crossed in, {messages.MOST_FEATURES} is the most; "
+                "send fewer", field="x",
+            )  # fmt: skip
+        return ids, context if own is None else cross(context, own), sent
 
     def _named(self, arms: list[messages.Arm], ids: list[str]) -> Floats:
         try:
@@ -192,7 +199,18 @@ class Desk:
         if request.k is not None:
             raise Problem(422, "chosen names one arm and k asks for a list; leave one out", field="k")
         if request.chosen not in ids:
-            raise Problem(422, f"chosen is {request.chosen!r}, which is not among the arms", field="chosen")
+            raise Problem(
+                422, f"chosen is {request.chosen!r}, which is not among the arms; name one of them", field="chosen"
+            )
+        spec = self.world.recommenders[user.recommender]
+        if spec.bandit in WEIGHS_ALL and user.model != WARMUP:
+            words = f"{spec.bandit} needs the probability of every arm and cannot learn from an arm that was chosen"
+            raise Problem(422, f"{words}; decide without chosen", field="chosen")
+        if spec.bandit in WEIGHS and user.model != WARMUP and request.chosen_propensity is None:
+            raise Problem(
+                422, f"{spec.bandit} weighs a reward by how probable its arm was; send chosen_propensity, 1 where you "
+                "left nothing to chance", field="chosen_propensity",
+            )  # fmt: skip
         arm = ids.index(request.chosen)
         bandit, _ = self.world.bandit(user.recommender, user.model, context.shape[1])
         propensity = request.chosen_propensity or 1.0
@@ -264,7 +282,10 @@ class Desk:
     def _rewarded(self, reward_id: str, slot: Open, sent: float, part: str | None) -> Entry:
         before, taken = slot.reward, slot.taken
         reward = sent if part is None else sent + (before or 0.0)
-        self._check_reward(slot, reward)
+        try:
+            self._check_reward(slot, reward)
+        except Damaged as error:
+            raise Problem(503, str(error), retry_after=60) from None
         body = records.RewardBody(
             self.now(), slot.seq, slot.recommender, reward, taken.propensity, taken.x, taken.at_random, taken.advice,
             before, None if part is None else sent, part,
@@ -276,8 +297,7 @@ class Desk:
     def _check_reward(self, slot: Open, reward: float) -> None:
         """Refuse what the bandit would not take, before it is in the log."""
         bandit, _ = self.world.bandit(slot.recommender, slot.model or 0)
-        models = getattr(bandit, "models", None)
-        bounds = getattr(bandit, "reward_range", None) or (models.levels if models is not None else None)
+        bounds = getattr(bandit, "reward_range", None)
         if bounds is not None and not bounds[0] <= reward <= bounds[1]:
             raise Problem(
                 422, f"reward {reward:g} is outside [{bounds[0]:g}, {bounds[1]:g}], those that "
@@ -300,7 +320,7 @@ class Desk:
         row = self.world.store.event(decision_id)
         if row is None or row.seq > upto or row.kind != "decision":
             raise Problem(404, f"no decision {decision_id!r}; check the id, or decide first", field="decision_id")
-        slots = _open(row, records.decode("decision", row.body))
+        slots = open_slots(row, records.decode("decision", row.body))
         if reward_id not in slots:
             wanted = "one of its slots" if place else "the reward_id of a slot"
             words = f"decision {decision_id!r} has no slot {reward_id!r}; send {wanted}"
@@ -325,7 +345,7 @@ class Desk:
         body = records.decode(row.kind, row.body) if body is None else body
         self.world.apply(row, body)
         if row.kind == "decision":
-            self.remember(_open(row, body))
+            self.remember(open_slots(row, body))
         elif row.kind == "reward":
             slot = self.open.get(row.id[2:].partition("#")[0])
             if slot is not None:
@@ -338,6 +358,8 @@ class Desk:
     def items(self, request: messages.ItemsRequest) -> Entry:
         """Items to add or change, their features made of categories where they have these."""
         _check_ids([item.id for item in request.items], "items")
+        for i, id in enumerate(request.remove):
+            _check_printable(id, f"remove[{i}]")
         rows = [self._item(i, item) for i, item in enumerate(request.items)]
         sizes = {len(row[1]) // 8 for row in rows}
         wanted = self.world.n_features or (len(rows[0][1]) // 8 if rows else 0)
@@ -354,7 +376,8 @@ class Desk:
 
     def _item(self, i: int, item: messages.Item) -> tuple[str, bytes, list[str] | None, str | None, str | None]:
         if (item.x is None) == (item.categories is None):
-            raise Problem(422, f"item {item.id!r}: give either x or categories", field=f"items[{i}]")
+            has = "neither x nor" if item.x is None else "both x and"
+            raise Problem(422, f"item {item.id!r} has {has} categories; give one of them", field=f"items[{i}]")
         if item.x is not None:
             x = np.array(item.x)
             _check_size(x[None], f"items[{i}].x", of_arm=False)
@@ -383,7 +406,7 @@ class Desk:
         return erasure(self.world, rows, self.now(), self.new_id)
 
 
-def _open(row: Row, body: records.DecisionBody) -> dict[str, Open]:
+def open_slots(row: Row, body: records.DecisionBody) -> dict[str, Open]:
     """What rewards may come for, by reward_id."""
     assert row.user is not None
     taken = body.taken if body.chosen is None else [body.chosen]
@@ -447,36 +470,23 @@ def erasure(world: World, rows: list[Row], at: float, new_id: Callable[[], str])
     """Ids, items and context go; where a state is shared by all, features and reward stay, nobody's any more."""
     rewrites, history = [], []
     recommender, model = "", 0
-    n_decisions = n_rewards = 0
-    total = 0.0
-    user: User | None = None
-    for i, row in enumerate(rows):
-        body = records.decode(row.kind, row.body)
-        recommender, model = body.recommender, row.model or 0
-        user = user or world.newcomer(recommender, model, row.seq)
-        if getattr(body, "before", None) is None:
-            world.step(user, row, body, getattr(body, "reward", 0.0))
-        else:
-            user = world.fold_user(rows[: i + 1])
-        assert user is not None
-        _, shared = world.bandit(recommender, model)
+    for row, body, user in world.walk(rows):
+        recommender, model = user.recommender, user.model
+        shared = user.state is None and user.is_own(row, body)
         left: Any
         if row.kind == "decision":
             taken = body.taken if body.chosen is None else [body.chosen]
-            n_decisions += len(taken)
             bare = [records.Taken(one.arm, "", one.propensity, one.x, None, one.at_random, one.advice) for one in taken]
-            left = records.ErasedDecision(recommender, shared is not None, bare if shared is not None else [])
+            left = records.ErasedDecision(body.recommender, shared, bare if shared else [])
         else:
-            n_rewards += body.before is None
-            total += body.reward - (body.before or 0.0)
             left = records.ErasedReward(
-                recommender, shared is not None, body.reward if shared else 0.0, body.propensity if shared else 1.0,
-                body.x if shared else b"", body.at_random, body.advice if shared else None, body.before,
+                body.recommender, shared, body.reward if shared else 0.0, body.propensity if shared else 1.0,
+                body.x if shared else b"", shared and body.at_random, body.advice if shared else None,
+                body.before if shared else None,
             )  # fmt: skip
-        history.append((row.seq, n_decisions, n_rewards, total, user.settled))
-        kind = f"erased {row.kind}"
-        rewrites.append(Rewrite(row.seq, f"erased/{row.seq}", kind, records.encode(left)))
-    body = records.EraseBody(at, recommender, model, history)
+        history.append((row.seq, user.n_decisions, user.n_rewards, user.reward_sum, user.settled))
+        rewrites.append(Rewrite(row.seq, f"erased/{row.seq}", f"erased {row.kind}", records.encode(left)))
+    body = records.EraseBody(at, recommender, model, history, world.n_features)
     return rewrites, NewRow(f"erase/{new_id()}", "erase", None, None, records.encode(body))
 
 
@@ -494,8 +504,22 @@ def _check_ids(ids: list[str], field: str = "arms") -> None:
         i = next(i for i, id in enumerate(ids) if id in seen or seen.add(id))  # type: ignore[func-returns-value]
         raise Problem(422, f"{ids[i]!r} is there twice; ids name one each", field=f"{field}[{i}].id")
     if not "".join(ids).isprintable():
-        i = next(i for i, id in enumerate(ids) if not id.isprintable())
-        raise Problem(422, "an id has a control character; ids are printable text", field=f"{field}[{i}].id")
+        for i, id in enumerate(ids):
+            _check_printable(id, f"{field}[{i}].id")
+
+
+def _check_printable(id: str, field: str) -> None:
+    if not id.isprintable():
+        other = next(c for c in id if not c.isprintable())
+        raise Problem(422, f"{field} has U+{ord(other):04X}; ids are printable text, take it out", field=field)
+
+
+def check_user(name: str) -> None:
+    """Refuse what no user is called."""
+    if not 0 < len(name) <= messages.MOST_TEXT:
+        words = f"a user of {len(name)} characters; send 1 to {messages.MOST_TEXT}"
+        raise Problem(422, words, field="user")
+    _check_printable(name, "user")
 
 
 def _vectors(arms: list[messages.Arm]) -> Floats:

@@ -15,7 +15,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -49,7 +49,7 @@ class _Waiting:
     entry: Entry
     done: asyncio.Future[None]
     since: float
-    seen: int  # the log up to here is what the entry was made from
+    made: int  # the log up to here is what it was made from
 
 
 @dataclass(slots=True)
@@ -75,9 +75,11 @@ class Journal:
 
     def __init__(
         self, store: Store, desk: Desk, *, most_waiting: int = 2000, patience: float = 10.0,
-        applied: Callable[[Row, Any], None] | None = None,
+        applied: Callable[[Row, Any], None] | None = None, monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
         self.store, self.desk = store, desk
+        self.monotonic, self.sleep = monotonic, sleep
         self.most_waiting, self.patience = most_waiting, patience
         self.n_waiting = 0
         self.last_commit = 0.0  # seconds the last one took
@@ -88,7 +90,7 @@ class Journal:
         self._order: deque[_Waiting] = deque()
         self._pending: dict[str, asyncio.Future[None]] = {}
         self._seen = desk.world.seq  # of the writing thread
-        self._erased = 0  # of the writing thread: the last erasure it has met
+        self._erased = 0  # where somebody was erased last: what a user's event was made from before that is gone
         self._kept = desk.world.seq
         self._settling: deque[_Settling] = deque()
         self._bringing = ThreadPoolExecutor(1, "lcb-bring")
@@ -97,9 +99,11 @@ class Journal:
         self._looking: asyncio.TimerHandle | None = None
         self._thread = threading.Thread(target=self._write, name="lcb-journal", daemon=True)
 
-    def start(self) -> None:
+    def start(self, *, alone: bool = False) -> None:
+        """`alone`: without the thread; whoever started it calls `step`."""
         self._loop = asyncio.get_running_loop()
-        self._thread.start()
+        if not alone:
+            self._thread.start()
         self._look()
 
     async def stop(self) -> None:
@@ -129,7 +133,7 @@ class Journal:
         done = self._loop.create_future()
         self.n_waiting += 1
         self._pending[entry.key] = done
-        waiting = _Waiting(entry, done, time.monotonic(), self.desk.world.seq)
+        waiting = _Waiting(entry, done, self.monotonic(), self.desk.world.seq)
         self._order.append(waiting)
         self._queue.put(waiting)
         return done
@@ -137,7 +141,7 @@ class Journal:
     def _look(self) -> None:
         """Nobody waits longer than `patience`; what becomes of their event, the same request asked again will tell."""
         assert self._loop is not None
-        order, now = self._order, time.monotonic()
+        order, now = self._order, self.monotonic()
         while order and (order[0].done.done() or now - order[0].since > self.patience):
             late = order.popleft()
             words = f"the store has not answered for {self.patience:g} s; send the same again"
@@ -153,10 +157,10 @@ class Journal:
 
     # The writing thread
 
-    def _next(self) -> _Waiting | _Job | None:
+    def _get(self, wait: bool) -> _Waiting | _Job | None:
         """What to write next; what others wrote is read while there is nothing."""
-        if self.store.inline:
-            return self._queue.get()
+        if not wait or self.store.inline:
+            return self._queue.get(wait)
         while True:
             try:
                 return self._queue.get(timeout=_LOOK)
@@ -182,13 +186,8 @@ class Journal:
     def _meet(self, rows: list[Row]) -> None:
         """Events that are in the log, by whomever."""
         if rows:
-            self._note(rows)
+            self._saw(rows)
             self._call(self._settle, [], Appended(rows, frozenset()))
-
-    def _note(self, rows: Sequence[Row]) -> None:
-        if rows:
-            self._seen = rows[-1].seq
-            self._erased = max((row.seq for row in rows if row.kind == "erase"), default=self._erased)
 
     def _wait_for_world(self) -> None:
         until = time.monotonic() + self.patience
@@ -196,47 +195,43 @@ class Journal:
             time.sleep(_PAUSE / 10)
 
     def _write(self) -> None:
-        while (first := self._next()) is not None:
-            if isinstance(first, _Job):
-                self._run(first)
-                continue
-            batch: list[_Waiting] = [first]
-            after: _Job | None = None
-            ended = False
-            while len(batch) < _BATCH:
-                try:
-                    more = self._queue.get_nowait()
-                except queue.Empty:
-                    break
-                if more is None:
-                    ended = True
-                    break
-                if isinstance(more, _Job):
-                    after = more
-                    break
-                batch.append(more)
+        while self.step():
+            pass
+
+    def step(self, *, most: int = _BATCH, wait: bool = True) -> bool:
+        """Write what has queued up, at most so many events; False when nothing more will come, or waits."""
+        batch: list[_Waiting] = []
+        while len(batch) < most:
+            try:
+                one = self._get(wait and not batch)
+            except queue.Empty:
+                break
+            if not isinstance(one, _Waiting):
+                if batch:
+                    self._commit(batch)
+                if one is None:
+                    return False
+                self._run(one)
+                return True
+            batch.append(one)
+        if batch:
             self._commit(batch)
-            if after is not None:
-                self._run(after)
-            if ended:
-                return
+        return bool(batch)
 
     def _commit(self, batch: list[_Waiting]) -> None:
         world, evicted = self.desk.world, []
         if world.seq >= self._erased:  # else there may be snapshots among them of somebody who is erased
             evicted, world.evicted = world.evicted, []
-        late = frozenset(
-            one.entry.row.id for one in batch if one.seen < self._erased and one.entry.row.user is not None
-        )
-        rows = [one.entry.row for one in batch if one.entry.row.id not in late]
+        stale = frozenset(one.entry.row.id for one in batch if one.made < self._erased and one.entry.row.user)
+        rows = [one.entry.row for one in batch if one.entry.row.id not in stale]
         while True:
-            began = time.monotonic()
+            began = self.monotonic()
             try:
                 appended = self.store.append(rows, self._seen, evicted)
             except StoreUnavailable as error:
                 self.trouble = str(error)
                 if error.busy and began - batch[0].since < self.patience:
-                    time.sleep(_PAUSE)
+                    self.sleep(_PAUSE)
                     continue
                 self._call(self._refuse, batch, Problem(503, f"{error}; send the same again", retry_after=1))
                 return
@@ -245,17 +240,22 @@ class Journal:
                 self._call(self._refuse, batch, Problem(503, str(error), retry_after=10))
                 return
             break
-        self.last_commit, self.trouble = time.monotonic() - began, None
-        self._note(appended.rows)
-        self._call(self._settle, batch, Appended(appended.rows, appended.refused | late))
+        self.last_commit, self.trouble = self.monotonic() - began, None
+        self._saw(appended.rows)
+        self._call(self._settle, batch, appended)
+
+    def _saw(self, rows: Sequence[Row]) -> None:
+        if rows:
+            self._seen = rows[-1].seq
+            self._erased = max((row.seq for row in rows if row.kind == "erase"), default=self._erased)
 
     def _run(self, job: _Job) -> None:
-        until = time.monotonic() + self.patience
+        until = self.monotonic() + self.patience
         while True:
             try:
                 appended = job.work(self.store, self._seen)
             except Behind:
-                if time.monotonic() > until:
+                if self.monotonic() > until:
                     words = "the log moves faster than this replica follows; send the same again"
                     self._call(self._fail, [job.done], Problem(503, words, retry_after=1))
                     return
@@ -269,7 +269,7 @@ class Journal:
                 self._call(self._fail, [job.done], error)
                 return
             break
-        self._note(appended.rows)
+        self._saw(appended.rows)
         self._call(self._settle_job, job, appended)
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
@@ -279,9 +279,10 @@ class Journal:
     # The event loop again
 
     def _settle(self, batch: list[_Waiting], appended: Appended) -> None:
-        refused = appended.refused  # an event of such an id is another's
-        bodies = {one.entry.row.id: one.entry.body for one in batch if one.entry.row.id not in refused}
-        self._apply(_Settling(appended.rows, bodies, lambda error: self._answer(batch, refused, error)))
+        placed = {row.id: row.body for row in appended.rows}
+        mine = [one for one in batch if placed.get(one.entry.row.id) == one.entry.row.body]
+        bodies = {one.entry.row.id: one.entry.body for one in mine}
+        self._apply(_Settling(appended.rows, bodies, lambda error: self._answer(batch, bodies.keys(), error)))
 
     def _settle_job(self, job: _Job, appended: Appended) -> None:
         def then(error: Exception | None) -> None:
@@ -290,7 +291,7 @@ class Journal:
 
         self._apply(_Settling(appended.rows, {}, then))
 
-    def _answer(self, batch: list[_Waiting], refused: frozenset[str], error: Exception | None) -> None:
+    def _answer(self, batch: list[_Waiting], mine: Collection[str], error: Exception | None) -> None:
         self.n_waiting -= len(batch)
         for one in batch:
             if self._pending.get(one.entry.key) is one.done:
@@ -299,10 +300,10 @@ class Journal:
                 continue
             if error is not None:
                 one.done.set_exception(error)
-            elif one.entry.row.id in refused:
-                one.done.set_exception(Taken(one.entry.row.id))
-            else:
+            elif one.entry.row.id in mine:
                 one.done.set_result(None)
+            else:
+                one.done.set_exception(Taken(one.entry.row.id))
         world = self.desk.world
         if error is None and world.seq - self._kept >= _KEEP_WORLD:
             self._kept = world.seq

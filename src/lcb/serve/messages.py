@@ -10,20 +10,24 @@ MOST_ARMS = 10_000
 MOST_FEATURES = 1_000
 MOST_SLOTS = 100
 MOST_ITEMS = 10_000
+MOST_TEXT = 256  # characters of an id
 LARGEST = 1e9  # of a feature or a reward, in size
 
-Id = Annotated[str, Meta(min_length=1, max_length=256, description="Any printable text of at most 256 characters.")]
+Id = Annotated[
+    str, Meta(min_length=1, max_length=MOST_TEXT, description="Any printable text of at most 256 characters.")
+]
+# `$(?!\n)`: in Python `$` alone would let a last line feed pass
 DecisionId = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9_.:-]{1,64}$",
+        pattern=r"^[A-Za-z0-9_.:-]{1,64}$(?!\n)",
         description="Letters, digits and _ . : - ; at most 64. The idempotency key, and the seed of the draw.",
     ),
 ]
 RewardId = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9_.:-]{1,64}(/[0-9]{1,3})?$",
+        pattern=r"^[A-Za-z0-9_.:-]{1,64}(/[0-9]{1,3})?$(?!\n)",
         description="A decision_id, or the reward_id of a slot.",
     ),
 ]
@@ -160,7 +164,10 @@ class ModelsAnswer(Struct):
 
 
 class RetrainingAnswer(Struct):
-    """How far the training in the background is; `error` is of the last one that failed."""
+    """How far learning in the background is; `error` is of the last that failed, `note` of the last that could not be.
+
+    `next_at` is the number of users at which the next begins by itself, null where none does.
+    """
 
     running: bool
     phase: str = ""
@@ -169,6 +176,15 @@ class RetrainingAnswer(Struct):
     started: str | None = None
     error: str | None = None
     n_failed: int = 0
+    note: str | None = None
+    n_started: int = 0
+    next_at: int | None = None
+
+
+class ActivateRequest(Struct, forbid_unknown_fields=True):
+    """Why another version is to be served; the log keeps it."""
+
+    reason: Annotated[str, Meta(max_length=1000)] = "asked for"
 
 
 class ActivateAnswer(Struct):

@@ -73,6 +73,8 @@ class ModelBody(Struct, array_like=True):
     n_users: int
     score: float | None
     baseline: float | None
+    n_started: int | None = None  # users met when it was learned; None: as many as at this place of the log
+    seen: int | None = None  # the log up to here is what it was learned from
 
 
 class ActivateBody(Struct, array_like=True):
@@ -104,6 +106,7 @@ class EraseBody(Struct, array_like=True):
     recommender: str
     model: int
     history: list[tuple[int, int, int, float, int]]  # seq; decisions, rewards, their sum, settled, after it
+    n_features: int | None = None  # of the log, should these have been its only events
 
 
 class ErasedDecision(Struct, array_like=True):

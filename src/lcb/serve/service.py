@@ -6,7 +6,7 @@ import asyncio
 import os
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
@@ -24,7 +24,7 @@ from lcb.serve.journal import Behind, Journal, Taken
 from lcb.serve.problems import Problem, decode
 from lcb.serve.recommenders import Recommender
 from lcb.serve.settings import Settings
-from lcb.serve.world import User, World
+from lcb.serve.world import WARMUP, User, World
 from lcb.storage.models import load_feature_map, load_models, pack_models
 from lcb.storage.store import Appended, NewRow, Row, Snapshot, Store
 
@@ -41,14 +41,17 @@ class Service:
     def __init__(
         self, settings: Settings, store: Store, *, now: Callable[[], float] = time.time,
         new_id: Callable[[], str] | None = None, seed: Callable[[], bytes] = lambda: os.urandom(16),
+        monotonic: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
         self.settings, self.store, self.now = settings, store, now
         self.new_id = new_id or time_ordered_ids(now)
         self._fetches: dict[str | None, asyncio.Future[None]] = {}  # users who are being read
+        self._passed: set[str | None] = set()  # those of them of whom an event came meanwhile
         self._readers = ThreadPoolExecutor(_READERS, "lcb-read")
         self._n_reading = 0
-        self._passed: set[str | None] = set()  # those of them of whom an event came meanwhile
+        self._sizing = asyncio.Lock()
         self.watchers: list[Watcher] = []  # told of every event after it is applied
+        self._arriving: dict[str, asyncio.Event] = {}  # users whose first decision is on its way
         self.world = World(store, most_users=settings.limits.cached_users)
         prepare(settings, store, self.world, now, self.new_id, seed)
         self.desk = Desk(self.world, settings.share, now, self.new_id, shadow=settings.shadow)
@@ -56,8 +59,9 @@ class Service:
             self._fill(settings.items)
         limits = settings.limits
         self.journal = Journal(
-            store, self.desk, most_waiting=limits.max_waiting, patience=limits.patience, applied=self._watch
-        )
+            store, self.desk, most_waiting=limits.max_waiting, patience=limits.patience, applied=self._watch,
+            monotonic=monotonic, sleep=sleep,
+        )  # fmt: skip
 
     def _fill(self, items: str) -> None:
         """The first items of an empty catalogue."""
@@ -75,32 +79,42 @@ class Service:
             self._passed.add(row.user)
         elif row.kind == "erase":
             self._passed.update(self._fetches)
-        for watcher in self.watchers:
-            watcher(row, body)
+        if self.watchers:
+            body = records.decode(row.kind, row.body) if body is None else body
+            for watcher in self.watchers:
+                watcher(row, body)
 
-    def start(self) -> None:
-        """From inside the event loop."""
-        self.journal.start()
+    def start(self, *, alone: bool = False) -> None:
+        """From inside the event loop; `alone` as the journal has it."""
+        self.journal.start(alone=alone)
 
     async def stop(self) -> None:
         """What waits is written, then a snapshot of everything, then nothing more."""
-        world = self.world
         await self.journal.stop()
-        new = [(name, user) for name, user in world.users.items() if user.seq != user.saved]
-        kept = [world.snapshot(), *(Snapshot(f"user/{name}", user.seq, user.pack()) for name, user in new)]
         try:
+            kept = self.snapshots()
             for start in range(0, len(kept), _KEPT_AT_ONCE):
-                await asyncio.to_thread(self.store.append, [], world.seq, kept[start : start + _KEPT_AT_ONCE])
+                await asyncio.to_thread(self.store.append, [], self.world.seq, kept[start : start + _KEPT_AT_ONCE])
         except StoreUnavailable as error:  # the log has it all: only the next start is slower
             structlog.get_logger("lcb.serve").warning("no snapshot was written", error=str(error))
         finally:
             self._readers.shutdown(wait=False, cancel_futures=True)
             self.store.close()
 
+    def snapshots(self) -> list[Snapshot]:
+        """Of everything that the store has no snapshot of."""
+        new = [(name, user) for name, user in self.world.users.items() if user.unsaved]
+        return [self.world.snapshot(), *(Snapshot(f"user/{name}", user.seq, user.pack()) for name, user in new)]
+
     # Requests
 
     async def decide(self, request: messages.DecisionRequest, recommender: str | None = None) -> bytes:
         """`recommender` is for a newcomer who is not to be assigned by share."""
+        if self.world.n_features is None:
+            return await self._first(lambda: self._decide(request, recommender))
+        return await self._decide(request, recommender)
+
+    async def _decide(self, request: messages.DecisionRequest, recommender: str | None) -> bytes:
         id, known, looked = request.decision_id, None, self.store.inline
         while True:
             if id is not None and self.journal.pending(id) is not None:
@@ -109,11 +123,13 @@ class Service:
                 known, looked = await self._far(self.store.event, id), True
             elif not self._has(request.user):
                 await self._fetch_user(request.user)
+            elif (first := self._arriving.get(request.user)) is not None:
+                await first.wait()
             else:
                 made = self.desk.decide(request, recommender, known)
                 if isinstance(made, bytes):
                     return made
-                if await self._appended(made):
+                if await (self._arrived(request.user, made) if made.newcomer else self._appended(made)):
                     return made.answer
                 looked = self.store.inline
 
@@ -146,6 +162,11 @@ class Service:
         return self.world.user(name)
 
     async def items(self, request: messages.ItemsRequest) -> bytes:
+        if self.world.n_features is None:
+            return await self._first(lambda: self._items(request))
+        return await self._items(request)
+
+    async def _items(self, request: messages.ItemsRequest) -> bytes:
         made = self.desk.items(request)
         await self.journal.append(made)
         return made.answer
@@ -159,7 +180,7 @@ class Service:
             found = len(rows)
             if not rows:
                 raise Problem(404, f"no user {user!r}; check the id", field="user")
-            if rows[-1].seq > world.seq:
+            if not self.store.inline and rows[-1].seq > world.seq:
                 raise Behind
             return self.desk.erasure(rows)
 
@@ -174,24 +195,38 @@ class Service:
 
     async def add_model(
         self, manifest: bytes, tensors: bytes, *, active: bool, reason: str, n_users: int,
-        score: float | None = None, baseline: float | None = None,
+        score: float | None = None, baseline: float | None = None, n_started: int | None = None,
+        seen: int | None = None,
     ) -> int:  # fmt: skip
         """A new version, served from here on if `active`; its number."""
         while True:
             version = max(self.world.versions, default=0) + 1
-            body = records.ModelBody(self.now(), version, manifest, tensors, active, reason, n_users, score, baseline)
+            body = records.ModelBody(
+                self.now(),
+                version,
+                manifest,
+                tensors,
+                active,
+                reason,
+                n_users,
+                score,
+                baseline,
+                n_started,
+                seen,
+            )
             row = NewRow(f"model/{version}", "model", None, None, records.encode(body))
             if await self._appended(Entry(row, body, b"", row.id)):
                 return version
 
     async def activate(self, version: int, reason: str) -> None:
-        """Newcomers get this version from here on."""
+        """Newcomers get this version from here on; 0 is what served before there were classes."""
         known = self.world.versions.get(version)
-        if known is None:
-            there = ", ".join(map(str, self.world.versions)) or "none yet"
+        if known is None and version != WARMUP:
+            there = ", ".join(map(str, [WARMUP, *self.world.versions]))
             raise Problem(404, f"no model version {version}; there are: {there}", field="version")
         try:
-            known.models()
+            if known is not None:
+                known.models()
         except LCBError as error:
             raise Problem(409, str(error), field="version") from None
         body = records.ActivateBody(self.now(), version, reason)
@@ -199,6 +234,21 @@ class Service:
         await self.journal.append(Entry(row, body, b"", row.id))
 
     # Waiting
+
+    async def _arrived(self, user: str, entry: Entry) -> bool:
+        """The first decision of somebody new: the next waits for it, or it might meet other models."""
+        self._arriving[user] = asyncio.Event()
+        try:
+            return await self._appended(entry)
+        finally:
+            self._arriving.pop(user).set()
+
+    async def _first(self, work: Callable[[], Awaitable[bytes]]) -> bytes:
+        """Until one is in the log that says how many features there are, requests that do go one after another."""
+        async with self._sizing:
+            if self.world.n_features is None:
+                return await work()
+        return await work()
 
     async def _appended(self, entry: Entry) -> bool:
         """Whether the event is in the log; False where another wrote one of this id first."""
@@ -211,6 +261,8 @@ class Service:
     async def _settled(self, id: str) -> None:
         """Wait until an event that is on its way is in the log, or is refused."""
         while (waiting := self.journal.pending(id)) is not None:
+            if waiting.done():  # whoever waited has given up, the event is still on its way
+                raise Problem(503, f"{id} waits for the store; send the same again", retry_after=1)
             await asyncio.wait([waiting])
 
     async def _far(self, read: Callable[..., T], *arguments: Any) -> T:
@@ -299,6 +351,7 @@ def prepare(
             n, n_users = max(world.versions, default=0) + 1, int(models.provenance.get("n_users", 0))
             given = records.ModelBody(now(), n, manifest, tensors, True, f"from {settings.models}", n_users, None, None)
             rows.append((f"model/{n}", "model", given))
+    _check_usable(settings, models if models is not None else _served(world), models is not None)
     if rows:
         new = [NewRow(id, kind, None, None, records.encode(body)) for id, kind, body in rows]
         appended = store.append(new, world.seq)
@@ -328,6 +381,23 @@ def _check_same(settings: Settings, world: World, feature_map: FeatureMap | None
         raise InputError(
             f"models of {models.n_features} features for a log of {world.n_features}; learn them from this log"
         )
+
+
+def _served(world: World) -> LatentModels | None:
+    return None if world.active == WARMUP else world.versions[world.active].models()
+
+
+def _check_usable(settings: Settings, models: LatentModels | None, given: bool) -> None:
+    """Refuse a recommender that could not serve a single newcomer."""
+    if models is None:
+        return
+    for one in settings.all_recommenders:
+        if one.over_classes:
+            try:
+                one.make(models, models.n_features, settings.range)
+            except InputError as error:
+                of = settings.models if given else "the version of this log that is served"
+                raise InputError(f"recommender {one.name} cannot use the models of {of}: {error}") from None
 
 
 def _words(spec: Recommender) -> str:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lcb.errors import InputError
-from lcb.serve.recommenders import NEEDS_RANGE, REVISABLE, Recommender
+from lcb.serve.recommenders import NEEDS_RANGE, REVISABLE, WEIGHS_ALL, Recommender
 
 RewardRule = Literal["once", "first", "sum", "last"]
 READER = "reader"  # who chooses for the visitors of the reader's page; not part of any trial
 _RULES = ("once", "first", "sum", "last")
+LEARNERS = ("em", "gibbs", "blocked", "spectral")  # as in lcb.learners, which brings SciPy along
 
 
 @dataclass(frozen=True)
@@ -23,6 +25,19 @@ class Learning:
     n_classes: int | None = None  # None: chosen by held-out users
     held_out: float = 0.2  # share of the users that judge a new version
     max_seconds: float = 3600.0
+    max_memory: int | None = None  # bytes the learning process may have; None: any
+
+    def __post_init__(self) -> None:
+        if self.learner not in LEARNERS:
+            raise InputError(f"learner {self.learner!r}; there are: {', '.join(LEARNERS)}")
+        for name in ("n_warmup_users", "retrain_every", "n_classes", "max_memory"):
+            value = getattr(self, name)
+            if value is not None and value < 1:
+                raise InputError(f"{name} is {value}; it must be at least 1")
+        if not 0 <= self.held_out < 1:
+            raise InputError(f"held_out is {self.held_out}; it is the share of the users who judge, below 1")
+        if not self.max_seconds > 0:
+            raise InputError(f"max_seconds is {self.max_seconds}; learning needs some time")
 
 
 @dataclass(frozen=True)
@@ -35,6 +50,7 @@ class Limits:
     max_connections: int = 2000
     max_waiting: int = 2000  # requests that wait for the store
     patience: float = 10.0  # seconds a request waits for the store
+    drain: float = 1.0  # seconds between SIGTERM, when /readyz says 503, and the end of listening
     cached_users: int = 50_000
 
 
@@ -57,9 +73,11 @@ class Settings:
     reward_range: tuple[float, float] | None = None
     learning: Learning = Learning()
     limits: Limits = Limits()
-    log_level: str = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "json", "text"] = "auto"  # auto: text on a terminal, JSON lines elsewhere
 
     def __post_init__(self) -> None:
+        self._check_numbers()
         names = [one.name for one in self.recommenders]
         if not names or len(set(names)) != len(names):
             raise InputError(f"recommenders {', '.join(names) or 'none'}; give at least one, each with its own name")
@@ -74,6 +92,12 @@ class Settings:
             raise InputError(f"rewards {self.rewards!r}; it is one of {', '.join(_RULES)}")
         if self.reward_range is not None and not self.reward_range[0] < self.reward_range[1]:
             raise InputError(f"reward_range {self.reward_range}; the first number must be the smaller")
+        for one in self.recommenders:
+            if self.shadow and one.bandit in WEIGHS_ALL:
+                raise InputError(
+                    f"{one.name} is {one.bandit}, which needs the probability of every arm and cannot learn as a "
+                    "shadow; take exp4, or another"
+                )
         if self.rewards in ("sum", "last"):
             for one in self.recommenders:
                 if one.scope == "everyone" and one.bandit not in REVISABLE:
@@ -81,6 +105,23 @@ class Settings:
                         f"rewards {self.rewards!r} changes rewards that came before, which {one.name}'s shared "
                         f"{one.bandit} cannot undo; declare once or first, or give it scope 'user'"
                     )
+
+    def _check_numbers(self) -> None:
+        limits = self.limits
+        for name, value, low, high in (
+            ("port", self.port, 0, 65535),
+            ("limits.max_body", limits.max_body, 1, math.inf),
+            ("limits.rate", limits.rate, 0, 1e9),
+            ("limits.deadline", limits.deadline, 0.01, 3600),
+            ("limits.max_connections", limits.max_connections, 1, math.inf),
+            ("limits.max_waiting", limits.max_waiting, 1, math.inf),
+            ("limits.patience", limits.patience, 0.01, 3600),
+            ("limits.drain", limits.drain, 0, 60),
+            ("limits.cached_users", limits.cached_users, 1, math.inf),
+        ):
+            if value is not None and not low <= value <= high:
+                wanted = f"at least {low}" if high == math.inf else f"in [{low}, {high:g}]"
+                raise InputError(f"{name} is {value}; it must be {wanted}")
 
     @property
     def range(self) -> tuple[float, float] | None:

@@ -13,11 +13,12 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
+import numpy as np
 from msgspec import Struct
 
 from lcb.bandits.bandit import Bandit, decided
@@ -39,6 +40,7 @@ BAYESIAN = (GeneralizedThompson, PosteriorMean)  # whose state is the log poster
 SETTLED = 0.9  # a class that holds this much is what a user is taken for
 _LOG_SETTLED = math.log(SETTLED)
 _WORLD = "world"
+LOST: Floats = np.empty(0)  # the state of a user whose models cannot be read; it is never written
 _MOST_UNKNOWN = 10_000
 
 
@@ -54,8 +56,21 @@ class User:
         self.saved = 0  # seq of the snapshot in the store
 
     @property
+    def unsaved(self) -> bool:
+        """Whether there is something to keep that the store does not have."""
+        return self.seq != self.saved and self.state is not LOST
+
+    @property
     def rate(self) -> float:
         return self.reward_sum / self.n_decisions if self.n_decisions else 0.0
+
+    def is_own(self, row: Row, body: Any) -> bool:
+        """Whether an event is of the recommender and the models the user is pinned to.
+
+        Two first decisions of one user, made at once around an activation, may be of two; the first in the log pins
+        the user, and the other counts but teaches nothing.
+        """
+        return (row.model or WARMUP) == self.model and body.recommender == self.recommender
 
     def pack(self) -> bytes:
         """Byte for byte the same for the same history."""
@@ -102,6 +117,8 @@ class Version:
 
     body: records.ModelBody
     seq: int
+    served: bool = False  # now, or at some time before
+    reason: str = ""  # why it is served, or is not
     _unpacked: tuple[LatentModels, FeatureMap | None] | None = field(default=None, repr=False)
     damaged: str | None = None
 
@@ -116,6 +133,15 @@ class Version:
                 self.damaged = str(error)
                 raise
         return self._unpacked[0]
+
+    @property
+    def readable(self) -> bool:
+        if self._unpacked is None and self.damaged is None:
+            try:
+                self.models()
+            except ModelError:
+                return False
+        return self.damaged is None
 
 
 class _Kept(Struct):
@@ -167,7 +193,7 @@ class World:
         self.recommenders: dict[str, Recommender] = {}
         self.catalogue = Catalogue()
         self.versions: dict[int, Version] = {}
-        self.active = WARMUP
+        self.activations = [WARMUP]  # versions in the order they were put to use
         self.n_features: int | None = None
         self.n_started = self.n_rewarded = self.n_events = 0
         self.started_at_training = 0
@@ -176,16 +202,16 @@ class World:
         self.users_per_model: dict[int, int] = {}
         self.concentration: dict[int, dict[int, int]] = {}  # model -> decisions until settled -> users
         self._bandits: dict[tuple[str, int], tuple[Bandit, str | None]] = {}
-        self._erased: set[int] = set()
+        self.erased: set[int] = set()  # events met as erased, whose erasure is still to come
         self._unknown: set[str] = set()
         self._histories: dict[str, list[Row]] = {}
 
     # Coming up
 
     def load(self, upto: int | None = None) -> None:
-        """Fold what the store holds; from its snapshot when all of the log is wanted."""
-        kept = self.store.snapshot(_WORLD) if upto is None else None
-        if kept is not None:
+        """Fold what the store holds, from its snapshot where that is not too new."""
+        kept = self.store.snapshot(_WORLD)
+        if kept is not None and (upto is None or kept.seq <= upto):
             for row in self.store.events_of_service(kept.seq):
                 self._apply_service(row.kind, row.seq, records.decode(row.kind, row.body))
             self._restore(msgspec.msgpack.decode(kept.body, type=_Kept))
@@ -196,7 +222,7 @@ class World:
         kept = _Kept(
             self.seq, self.n_features, self.n_started, self.n_rewarded, self.n_events, self.started_at_training,
             {name: state.tobytes() for name, state in self.shared.items()}, self.tallies, self.users_per_model,
-            self.concentration, sorted(self._erased),
+            self.concentration, sorted(self.erased),
         )  # fmt: skip
         return Snapshot(_WORLD, self.seq, records.encode(kept))
 
@@ -206,8 +232,7 @@ class World:
         self.started_at_training = kept.started_at_training
         self.shared = {name: floats(state) for name, state in kept.shared.items()}
         self.tallies, self.users_per_model = kept.tallies, kept.users_per_model
-        self.concentration = kept.concentration
-        self._erased = set(kept.erased)
+        self.concentration, self.erased = kept.concentration, set(kept.erased)
 
     # What a decision needs
 
@@ -319,9 +344,26 @@ class World:
                 self.step(user, row, body, counts.get(row.id, 0.0))
         return user
 
+    def walk(self, rows: Sequence[Row]) -> Iterator[tuple[Row, Any, User]]:
+        """A user's events one after another, each with what the user is after it."""
+        user: User | None = None
+        for i, row in enumerate(rows):
+            body = records.decode(row.kind, row.body)
+            if user is None:
+                user = self.newcomer(body.recommender, row.model or WARMUP, row.seq)
+            if row.kind == "reward" and body.before is not None:
+                user = self.fold_user(rows[: i + 1])
+                assert user is not None
+            else:
+                self.step(user, row, body, getattr(body, "reward", 0.0))
+            yield row, body, user
+
     def newcomer(self, recommender: str, model: int, seq: int, n_features: int | None = None) -> User:
         """Somebody at the door: the state every user of this recommender and these models starts from."""
-        bandit, shared = self.bandit(recommender, model, n_features)
+        try:
+            bandit, shared = self.bandit(recommender, model, n_features)
+        except Damaged:
+            return User(recommender, model, LOST, seq)
         return User(recommender, model, None if shared else bandit.start(), seq)
 
     def bandit(self, recommender: str, model: int, n_features: int | None = None) -> tuple[Bandit, str | None]:
@@ -356,6 +398,14 @@ class World:
     def model_for_newcomers(self, recommender: str) -> int:
         return self.active if self.recommenders[recommender].over_classes else WARMUP
 
+    @property
+    def active(self) -> int:
+        """The version newcomers get: what was put to use last, of those that can be read."""
+        last = self.activations[-1]
+        if last == WARMUP or self.versions[last].readable:
+            return last
+        return next(one for one in reversed(self.activations) if one == WARMUP or self.versions[one].readable)
+
     def admit(self, name: str, user: User) -> None:
         """Into the cache; who was there longest goes, with a snapshot if there is something new to keep."""
         self.users[name] = user
@@ -365,7 +415,7 @@ class World:
     def _trim(self) -> None:
         while len(self.users) > self.most_users:
             gone, old = self.users.popitem(last=False)
-            if old.saved != old.seq and gone not in self.unkept:
+            if old.unsaved and gone not in self.unkept:
                 self.evicted.append(Snapshot(f"user/{gone}", old.seq, old.pack()))
 
     # The fold
@@ -382,11 +432,12 @@ class World:
         elif row.kind == "erase":
             self._apply_erase(body)
         elif row.kind == "erased decision":
-            self._erased.add(row.seq)
+            self.erased.add(row.seq)
             if body.shared:
+                self.n_features = self.n_features or len(body.taken[0].x) // 8
                 self._count_shared(body.recommender, WARMUP, body.taken)
         elif row.kind == "erased reward":
-            self._erased.add(row.seq)
+            self.erased.add(row.seq)
             if body.shared:
                 self._reward_shared(body.recommender, WARMUP, body, body.reward)
         else:
@@ -401,17 +452,16 @@ class World:
         if self.n_features is None:
             self.n_features = len(body.taken[0].x) // 8
         user = self.user(name)
-        tally = self.tally(body.recommender)
         if user is None:
             user = self.newcomer(body.recommender, row.model or WARMUP, row.seq)
             self.n_started += 1
-            tally.n_users += 1
-            self.users_per_model[user.model] = self.users_per_model.get(user.model, 0) + 1
+            self.tally(user.recommender).n_users += 1
+            _count(self.users_per_model, user.model, 1)
             self._unknown.discard(name)
             self.admit(name, user)
-        before = user.rate
+        tally, before = self.tally(user.recommender), user.rate
         taken = body.taken if body.chosen is None else [body.chosen]
-        if user.state is None:
+        if user.state is None and user.is_own(row, body):
             self._count_shared(user.recommender, user.model, taken)
         self.step(user, row, body, 0.0)
         self.n_events += 1
@@ -426,7 +476,7 @@ class World:
         first = body.before is None
         if first and user.n_rewards == 0:
             self.n_rewarded += 1
-        if user.state is None:
+        if user.state is None and user.is_own(row, body):
             self._reward_shared(user.recommender, user.model, body, body.reward)
         settled = user.settled
         if first:
@@ -452,18 +502,32 @@ class World:
         if row.kind == "decision":
             taken = body.taken if body.chosen is None else [body.chosen]
             user.n_decisions += len(taken)
-            if user.state is not None:
-                bandit, _ = self.bandit(user.recommender, user.model)
+            if (moving := self._moving(user, row, body)) is not None:
+                bandit, state = moving
                 for one in taken:
-                    user.state = decided(bandit, user.state, decision_of(one))
+                    state = decided(bandit, state, decision_of(one))
+                user.state = state
             return
         user.n_rewards += 1
         user.reward_sum += reward
-        if user.state is not None:
-            bandit, _ = self.bandit(user.recommender, user.model)
-            user.state = bandit.update(user.state, decision_of(body), reward)
+        if (moving := self._moving(user, row, body)) is not None:
+            bandit, state = moving
+            user.state = bandit.update(state, decision_of(body), _known(bandit, reward))
             if not user.settled and isinstance(bandit, BAYESIAN) and user.state.max() >= _LOG_SETTLED:
                 user.settled = user.n_decisions
+
+    def _moving(self, user: User, row: Row, body: Any) -> tuple[Bandit, Floats] | None:
+        """The bandit by which an event moves its user's own state, and that state.
+
+        None where the state is shared or lost, and for what is not of the models that the user is pinned to.
+        """
+        if user.state is None or user.state is LOST or not user.is_own(row, body):
+            return None
+        try:
+            return self.bandit(user.recommender, user.model)[0], user.state
+        except Damaged:
+            user.state = LOST
+            return None
 
     def _count_shared(self, recommender: str, model: int, taken: list[records.Taken]) -> None:
         bandit, name = self.bandit(recommender, model)
@@ -486,14 +550,16 @@ class World:
 
     def _apply_erase(self, body: records.EraseBody) -> None:
         """What was counted of the person goes; events that were met already erased had not been counted."""
-        counted = [past for past in body.history if past[0] not in self._erased]
+        counted = [past for past in body.history if past[0] not in self.erased]
         theirs = {past[0] for past in body.history}
-        self._erased -= theirs
+        self.erased -= theirs
         self.n_erasures += 1
+        self._histories = {}
+        self.n_features = self.n_features or body.n_features
+        self.started_at_training -= self._was_trained_on(body.history[0][0], bool(counted))
         for name in [name for name, user in self.users.items() if user.seq in theirs]:
             del self.users[name]
-        self.evicted = [one for one in self.evicted if one.seq not in theirs]
-        self._histories = {}
+        self.evicted = [one for one in self.evicted if one.seq not in theirs or one.name == _WORLD]
         if not counted:
             return
         _, n_decisions, n_rewards, reward_sum, settled = counted[-1]
@@ -508,10 +574,18 @@ class World:
         self.n_events -= len(counted)
         self.n_started -= 1
         self.n_rewarded -= n_rewards > 0
-        self.started_at_training = min(self.started_at_training, self.n_started)
-        self.users_per_model[body.model] -= 1
+        _count(self.users_per_model, body.model, -1)
         if settled:
             _add(self.concentration, body.model, settled, -1)
+
+    def _was_trained_on(self, first: int, counted: bool) -> bool:
+        """Whether somebody whose first event is `first` is among those who had started at the last training."""
+        if not self.versions:
+            return False
+        last = max(self.versions.values(), key=lambda version: version.seq)
+        if last.body.n_started is None:
+            return counted and first < last.seq
+        return last.body.seen is not None and first <= last.body.seen
 
     def _apply_service(self, kind: str, seq: int, body: Any) -> None:
         if kind == "service":
@@ -530,14 +604,23 @@ class World:
         elif kind == "model":
             version = Version(body, seq)
             self.versions[body.version] = version
-            self.n_features = self.n_features or int(msgspec.json.decode(body.manifest)["n_features"])
-            self.started_at_training = self.n_started
+            if self.n_features is None and version.readable:
+                self.n_features = version.models().n_features
+            self.started_at_training = self.n_started if body.n_started is None else body.n_started
+            version.reason = body.reason
             if body.active:
-                self.active = body.version
+                self._put_to_use(body.version)
         elif kind == "activate":
-            self.active = body.version
+            self._put_to_use(body.version)
+            if body.version in self.versions:
+                self.versions[body.version].reason = f"activated by hand: {body.reason}"
         else:
             raise StoreError(f"an event of kind {kind!r}; install the lcb that wrote this log")
+
+    def _put_to_use(self, version: int) -> None:
+        self.activations.append(version)
+        if version in self.versions:
+            self.versions[version].served = True
 
     def tally(self, recommender: str) -> Tally:
         found = self.tallies.get(recommender)
@@ -547,8 +630,10 @@ class World:
 
     def posterior(self, user: User) -> Floats | None:
         """The probability of each class for a user whose bandit knows it."""
+        if user.state is None or user.state is LOST:
+            return None
         bandit, _ = self.bandit(user.recommender, user.model)
-        if user.state is None or not isinstance(bandit, BAYESIAN):
+        if not isinstance(bandit, BAYESIAN):
             return None
         return bandit.weights(user.state)
 
@@ -556,6 +641,14 @@ class World:
 def _changes(row: Row) -> bool:
     """Whether it is a reward that changes an earlier one."""
     return row.kind == "reward" and "#" in row.id
+
+
+def _known(bandit: Bandit, reward: float) -> float:
+    """A reward as models of two levels know it: what lies beyond a level says no more of the class than that level."""
+    if isinstance(bandit, BAYESIAN) and bandit.models.levels is not None:
+        low, high = bandit.models.levels
+        return min(max(reward, low), high)
+    return reward
 
 
 def _move(tally: Tally, before: float, after: float) -> None:
@@ -566,4 +659,12 @@ def _move(tally: Tally, before: float, after: float) -> None:
 def _add(counts: dict[int, dict[int, int]], model: int, steps: int, n: int) -> None:
     if steps:
         of_model = counts.setdefault(model, {})
-        of_model[steps] = of_model.get(steps, 0) + n
+        _count(of_model, steps, n)
+        if not of_model:
+            del counts[model]
+
+
+def _count(counts: dict[int, int], key: int, n: int) -> None:
+    counts[key] = counts.get(key, 0) + n
+    if not counts[key]:
+        del counts[key]

@@ -294,6 +294,12 @@ class Postgres:
         found = self._read("select name, seq, body from snapshot where name = any(%b::text[])", (list(kept),))
         return {kept[row[0]]: Snapshot(*row) for row in found}
 
+    def all_snapshots(self, after: str = "", limit: int = 1000) -> list[Snapshot]:
+        statement = (
+            'select name, seq, body from snapshot where name collate "C" > %b order by name collate "C" limit %b'
+        )
+        return [Snapshot(*row) for row in self._read(statement, (after, limit))]
+
     def forget_snapshots(self) -> None:
         with self._transaction((_LOCK, ())) as (connection, _):
             self._end(connection, ("delete from snapshot", ()))

@@ -1,0 +1,67 @@
+"""The charts of the pages: those of `lcb.charts`, as specifications that a browser draws.
+
+A live chart's rows are the named source `table`, sent empty: the stream brings them.  The classes and one user's
+posterior change seldom; they carry their rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lcb import charts
+from lcb.models import LatentModels
+
+_LIVE: dict[str, tuple[Callable[..., Any], str]] = {
+    "rates": (charts.rates, "Decisions and rewards per second over the last five minutes"),
+    "ctr": (charts.ctr_over_time, "Clicks per decision over time, per recommender and model version"),
+    "concentration": (charts.concentration, "Share of new users with one class at 90 % after so many rewards"),
+    "users_per_model": (charts.users_per_model, "Users per model version"),
+    "scores": (charts.model_scores, "Held-out score of the model versions over time"),
+}
+_HEIGHT = 200
+_MOST_STEPS = 400  # of a posterior's picture
+_MOST_LETTERS = 28  # of a class's words beside it
+
+
+def specs() -> dict[str, dict[str, Any]]:
+    """The live charts by name, without rows, as wide as what holds them.
+
+    >>> sorted(specs())
+    ['concentration', 'ctr', 'rates', 'scores', 'users_per_model']
+    >>> specs()["rates"]["data"], specs()["rates"]["width"]
+    ({'name': 'table'}, 'container')
+    """
+    return {name: _live(chart([]).to_dict(), line) for name, (chart, line) in _LIVE.items()}
+
+
+def classes_spec(models: LatentModels) -> dict[str, Any]:
+    """The heat map of the classes, with its rows."""
+    line = f"Weights of {models.n_classes} classes over {models.n_features} features, with their shares"
+    return _described(charts.heat_map(models).to_dict(), line)
+
+
+def posterior_spec(posterior: ArrayLike, words: Sequence[str] | None = None) -> dict[str, Any]:
+    """One user's posterior (rewards + 1, N) reward by reward, with its rows; of a long story the first 400 rewards."""
+    paths = np.asarray(posterior, dtype=np.float64)
+    title = f"the first {_MOST_STEPS} of {len(paths) - 1:,} rewards" if len(paths) > _MOST_STEPS + 1 else None
+    labels = None if words is None else [_label(h, text) for h, text in enumerate(words, start=1)]
+    chart = charts.posterior_path(paths[: _MOST_STEPS + 1], title, labels)
+    return _described(chart.to_dict(), "Probability of each class after each reward of this user")
+
+
+def _label(h: int, words: str) -> str:
+    text = f"{h} {words}".strip()
+    return text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1].rstrip() + "…"
+
+
+def _live(spec: dict[str, Any], line: str) -> dict[str, Any]:
+    height = spec["height"] if isinstance(spec["height"], int) else _HEIGHT  # a height by rows cannot change in a page
+    return _described(spec, line) | {"data": {"name": "table"}, "width": "container", "height": height}
+
+
+def _described(spec: dict[str, Any], line: str) -> dict[str, Any]:
+    return spec | {"description": line}

@@ -1,0 +1,161 @@
+// A chart of lcb.charts in the page: drawn once, its rows replaced as they come, dark where the reader is.
+
+const dark = matchMedia("(prefers-color-scheme: dark)");
+const SURFACE = [0x1b, 0x1f, 0x24]; // --surface of dashboard.css when dark
+const DARK = {
+  "#222222": "#e4e7eb", // ink
+  "#555555": "#a9b2bd",
+  "#888888": "#6a7480",
+  "#e6e6e6": "#2f363e", // grid
+  "#dddddd": "#4a525c",
+  white: "#1b1f24",
+};
+const OPTIONS = {
+  ast: true, // expressions are interpreted: no code is made of text
+  defaultStyle: false, // styles are in dashboard.css: no unsafe-inline
+  tooltip: { disableDefaultStyle: true },
+  actions: false,
+  renderer: "canvas",
+  logLevel: 1, // errors
+};
+const PAUSE = 5000; // milliseconds between two pictures of a chart, unless it is given another
+const KEPT = 200; // rows gone that Vega may remember; it is 10,000 unless told, some 50 MB for a chart that is replaced
+const RENEW = 300; // updates after which a view is made anew: what Vega does not forget goes with it
+const BESIDE = 440; // pixels of a chart that has room for labels beside it
+
+const vega = import("./vega.js");
+
+/**
+ * The chart in `holder`; `show(rows)` replaces its rows, as often as one likes: it is drawn when it can be seen, and
+ * at most once in a while.  A chart whose rows come with its specification is drawn at once.
+ */
+export class Chart {
+  constructor(holder, spec, pause = PAUSE) {
+    Object.assign(this, { holder, spec, pause, rows: [], result: null, key: "", updates: 0 });
+    Object.assign(this, { near: true, changed: true, drawing: false, drawn: -Infinity, timer: 0 });
+    this.live = spec.data?.name === "table";
+    this.again = () => this.replace(this.spec);
+    dark.addEventListener("change", this.again);
+    new IntersectionObserver((entries) => {
+      this.near = entries.at(-1).isIntersecting;
+      this.plan();
+    }, { rootMargin: "300px" }).observe(holder);
+    new ResizeObserver(() => {
+      if (this.live && this.result && this.key !== this.shape()) this.now();
+    }).observe(holder);
+    this.plan();
+  }
+
+  /** Another specification in the same place. */
+  replace(spec) {
+    this.spec = spec;
+    this.updates = RENEW;
+    this.now();
+  }
+
+  /** Drawn without a pause. */
+  now() {
+    this.changed = true;
+    this.drawn = -Infinity;
+    if (!this.drawing) {
+      clearTimeout(this.timer);
+      this.timer = 0;
+    }
+    this.plan();
+  }
+
+  show(rows) {
+    this.rows = rows;
+    this.changed = true;
+    this.plan();
+  }
+
+  plan() {
+    this.holder.classList.toggle("empty", this.live && !this.rows.length && !this.result);
+    if (this.timer || !this.changed || !this.near || (this.live && !this.rows.length && !this.result)) return;
+    const wait = Math.max(0, this.drawn + this.pause - performance.now());
+    this.timer = setTimeout(async () => {
+      this.changed = false;
+      this.drawing = true;
+      try {
+        await this.draw();
+      } catch (error) {
+        console.error(error);
+      }
+      this.drawn = performance.now();
+      this.drawing = false;
+      this.timer = 0;
+      this.plan(); // what came meanwhile
+    }, wait);
+  }
+
+  async draw() {
+    const rows = this.rows.map((row) => ({ ...row })); // Vega writes on what it is given
+    const fresh = !this.result || this.updates >= RENEW;
+    if (fresh) await this.embed(rows);
+    if (!this.live) return;
+    const { view } = this.result;
+    if (!fresh) view.data("table", rows);
+    this.updates += 1;
+    const key = this.shape();
+    if (key !== this.key) {
+      if ("beside" in view.getState().signals) view.signal("beside", this.holder.clientWidth >= BESIDE);
+      view.resize(); // other labels, another width
+    }
+    this.key = key;
+    await view.runAsync();
+  }
+
+  /** A new view behind the one that is shown, which it replaces when it is drawn. */
+  async embed(rows) {
+    const spec = dark.matches ? darkened(this.spec) : structuredClone(this.spec);
+    if (this.live) spec.data.values = rows;
+    const { vegaEmbed } = await vega;
+    const place = document.createElement("div");
+    place.className = "coming";
+    this.holder.append(place);
+    const result = await vegaEmbed(place, spec, OPTIONS);
+    result.view.cleanThreshold = KEPT;
+    this.result?.finalize();
+    this.holder.replaceChildren(place);
+    place.classList.remove("coming");
+    Object.assign(this, { result, updates: 0, key: "" });
+  }
+
+  /** What decides how much room the labels take. */
+  shape() {
+    const names = new Set(this.rows.map((row) => `${row.recommender ?? ""} ${row.model ?? ""}`));
+    return [this.holder.clientWidth >= BESIDE, ...[...names].sort()].join();
+  }
+}
+
+/** The specification in dark colours; rows, and the colours of a quantity, stay as they are. */
+function darkened(spec) {
+  const walk = (part, key) => {
+    if (Array.isArray(part)) return part.map((item) => walk(item, key));
+    if (typeof part === "string") return DARK[part] ?? (/^#[0-9a-f]{6}$/i.test(part) ? legible(part) : part);
+    if (part === null || typeof part !== "object") return part;
+    if (key === "datasets" || (part.type === "quantitative" && key === "color")) return structuredClone(part);
+    return Object.fromEntries(Object.entries(part).map(([name, value]) => [name, walk(value, name)]));
+  };
+  const made = walk(spec, "");
+  const legend = { ...made.config.legend, labelColor: DARK["#222222"], titleColor: DARK["#222222"] };
+  return { ...made, config: { ...made.config, legend, background: null } };
+}
+
+/** The colour, mixed with white until its contrast to the dark surface is 4.5. */
+function legible(hex) {
+  const colour = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
+  for (let share = 0; share < 1; share += 0.1) {
+    const mixed = colour.map((channel) => Math.round(channel + share * (255 - channel)));
+    if ((luminance(mixed) + 0.05) / (luminance(SURFACE) + 0.05) >= 4.5) {
+      return `#${mixed.map((channel) => channel.toString(16).padStart(2, "0")).join("")}`;
+    }
+  }
+  return "#ffffff";
+}
+
+function luminance(colour) {
+  const [r, g, b] = colour.map((channel) => (channel / 255) ** 2.2);
+  return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+}
