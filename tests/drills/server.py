@@ -53,6 +53,23 @@ def without_waiting() -> None:
     Journal.append = append  # type: ignore[method-assign]
 
 
+def without_head() -> None:
+    """Append without locking the head of the log."""
+    from lcb.storage import postgres
+
+    postgres._LOCK = "select seq from head"
+
+
+def without_reconnecting() -> None:
+    """Keep a connection for good."""
+    from lcb.storage._postgres import Connection
+    from lcb.storage.postgres import Postgres
+
+    Connection.closed = property(lambda self: False)  # type: ignore[method-assign, assignment]
+    Postgres._roll_back = lambda self, connection: None  # type: ignore[method-assign, assignment]
+    Postgres._drop_idle = lambda self: None  # type: ignore[method-assign]
+
+
 def without_drain() -> None:
     """End at the first signal, whatever is in flight."""
     import os
@@ -105,6 +122,8 @@ WITHOUT = {
     "lock": without_lock,
     "guard": without_guard,
     "bound": without_bound,
+    "head": without_head,
+    "reconnecting": without_reconnecting,
     "words": without_words,
 }
 

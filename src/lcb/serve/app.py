@@ -160,7 +160,7 @@ class App:
 
     async def get_user(self, ask: Ask) -> Reply:
         name, world = _user(ask), self.service.world
-        user = world.user(name)
+        user = await self.service.user(name)
         if user is None:
             raise Problem(404, f"no user {name!r}; check the id", field="user")
         spec, posterior = world.recommenders[user.recommender], world.posterior(user)
