@@ -116,8 +116,8 @@ def test_what_is_not_quite_a_key_is_none(authorization: bytes) -> None:
     assert "lcb_a" not in told.value.detail
 
 
-def test_every_key_is_compared_whichever_it_is(monkeypatch) -> None:
-    """Neither the place of a key nor how much of it is right changes the work."""
+def test_the_work_is_the_same_whichever_key_comes(monkeypatch) -> None:
+    """Neither the place of a key nor how much of it is right changes it: one digest, one comparison."""
     compared = []
     digest = hmac.compare_digest
     monkeypatch.setattr(of_keys.hmac, "compare_digest", lambda a, b: compared.append(len(a)) or digest(a, b))
@@ -125,7 +125,7 @@ def test_every_key_is_compared_whichever_it_is(monkeypatch) -> None:
         compared.clear()
         with contextlib.suppress(Problem):
             Keyring(KEYS).check(f"Bearer {secret}".encode(), "reader")
-        assert compared == [32] * len(KEYS)
+        assert compared == [32]
 
 
 # Timing, in the long form
@@ -191,11 +191,13 @@ def test_on_this_machine_no_key_is_needed(host: str) -> None:
     check_address(host, Keyring())
 
 
-def test_a_key_made_or_revoked_while_the_service_runs_counts_from_then_on(tmp_path: Path) -> None:
-    store = open_store(str(tmp_path / "lcb.db"))
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_key_made_or_revoked_while_the_service_runs_counts_from_then_on(tmp_path: Path, request, kind) -> None:
+    url = str(tmp_path / "lcb.db") if kind == "sqlite" else request.getfixturevalue("postgres_database")
+    store = open_store(url)
     try:
         admin = create(store, "ops", "admin", 0.0)
-        with serving(tmp_path) as server, server.client() as client:
+        with serving(tmp_path, store=url) as server, server.client() as client:
 
             def status(secret: str) -> int:
                 return client.get("/v1/items", headers={"authorization": f"Bearer {secret}"}).status_code
@@ -206,6 +208,9 @@ def test_a_key_made_or_revoked_while_the_service_runs_counts_from_then_on(tmp_pa
             revoke(store, "page", 1.0)
             assert eventually(lambda: status(reader) == 401)
             assert status(admin) == 200
+            with pytest.raises(InputError, match="there is a key named 'ops'"):
+                create(store, "ops", "reader", 0.0)
+            assert [(key.name, key.revoked) for key in store.list_keys()] == [("ops", None), ("page", 1.0)]
     finally:
         store.close()
 
