@@ -87,6 +87,13 @@ def without_bound() -> None:
     Journal.most_waiting = property(lambda self: math.inf, lambda self, value: None)  # type: ignore[assignment]
 
 
+def without_words() -> None:
+    """Let a body that cannot be read fail as it may."""
+    from lcb.serve import problems
+
+    problems.from_validation = lambda error, *_: error  # type: ignore[assignment,return-value]
+
+
 def say(address: str) -> None:
     sys.stdout.write(f"ready {address}\n")
     sys.stdout.flush()
@@ -98,6 +105,7 @@ WITHOUT = {
     "lock": without_lock,
     "guard": without_guard,
     "bound": without_bound,
+    "words": without_words,
 }
 
 

@@ -256,7 +256,7 @@ def drill(local: Local, cases: list[Hostile], paths: list[tuple[str, str, int, s
     for method, path, status, field in paths:
         refused(local, f"{method} {path[:40]}", method, path, b"", field, status)
     assert local.kept() == before
-    assert local.folded() == before
+    local.verify()
 
 
 def test_what_no_client_should_send_is_refused_by_name_and_leaves_no_trace(local: Local) -> None:
@@ -290,7 +290,7 @@ def test_what_only_looks_odd_is_taken(local: Local) -> None:
         method, path = route.split()
         answered = local.send(method, path, body)
         assert answered.status == 200, (body, answered.body[:300])
-    assert local.folded() == local.kept()
+    local.verify()
 
 
 @pytest.mark.parametrize(
@@ -341,7 +341,7 @@ def test_the_first_requests_cannot_disagree_about_the_number_of_features(tmp_pat
         answers = fresh.run(at_once())
         assert sorted(answered.status for answered in answers) == [200, 422, 422]
         assert fresh.send("POST", "/v1/rewards", {"decision_id": "d2", "reward": 1}).status == 200
-        assert fresh.folded() == fresh.kept()
+        fresh.verify()
 
 
 RAW = {

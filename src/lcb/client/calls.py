@@ -127,8 +127,8 @@ def retrain() -> Call[RetrainingAnswer]:
     return Call("POST", "/v1/models/retrain", None, RetrainingAnswer, done=409, was=RetrainingAnswer(True))
 
 
-def activate(version: int) -> Call[ActivateAnswer]:
-    return Call("POST", f"/v1/models/{version:d}/activate", None, ActivateAnswer)
+def activate(version: int, reason: str | None) -> Call[ActivateAnswer]:
+    return Call("POST", f"/v1/models/{version:d}/activate", _json({"reason": reason}), ActivateAnswer)
 
 
 def trials() -> Call[TrialAnswer]:

@@ -44,7 +44,7 @@ class App:
         self.draining = False  # asked to end: answers go on, /readyz says 503
         self.log = structlog.get_logger("lcb.serve")
         self.debug = service.settings.log_level == "debug"
-        self.pages = Pages(service) if service.settings.pages else None
+        self.pages = Pages(self) if service.settings.pages else None
         calls = self.calls = [*self.routes(), *(Call(*line) for line in (self.pages.routes() if self.pages else ()))]
         self._openapi = {open: msgspec.json.encode(document(calls, open=open)) for open in (False, True)}
         routes = [
@@ -102,7 +102,7 @@ class App:
                  m.ActivateRequest, m.ActivateAnswer, (404, 409), bare=True),
             Call("GET", "/v1/trials", self.get_trials, "reader", "The recommenders side by side.", None, m.TrialAnswer),
             Call("GET", "/v1/trials/{recommender:path}", self.get_trial, "reader", "One of them.",
-                 None, m.TrialRecommender, (404,)),
+                 None, m.TrialAnswer, (404,)),
             Call("GET", "/healthz", self.health, "", "Whether the process answers.", None, m.Health),
             Call("GET", "/readyz", self.ready, "", "Whether requests will be answered; 503 with the reason if not.",
                  None, m.Health),

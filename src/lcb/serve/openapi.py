@@ -86,7 +86,7 @@ def statuses(call: Call) -> list[int]:
         found |= set(_OF_KEYS)
     if call.path in PROBES:
         found.discard(429)
-    if call.takes is not None or call.query:
+    if call.takes is not None or call.query or "{" in call.path:
         found |= set(_OF_BODIES)
     return [call.good, *sorted(found)]
 

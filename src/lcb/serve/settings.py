@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lcb.errors import InputError
-from lcb.serve.recommenders import NEEDS_RANGE, REVISABLE, Recommender
+from lcb.serve.recommenders import NEEDS_RANGE, REVISABLE, WEIGHS_ALL, Recommender
 
 RewardRule = Literal["once", "first", "sum", "last"]
 READER = "reader"  # who chooses for the visitors of the reader's page; not part of any trial
@@ -92,6 +92,12 @@ class Settings:
             raise InputError(f"rewards {self.rewards!r}; it is one of {', '.join(_RULES)}")
         if self.reward_range is not None and not self.reward_range[0] < self.reward_range[1]:
             raise InputError(f"reward_range {self.reward_range}; the first number must be the smaller")
+        for one in self.recommenders:
+            if self.shadow and one.bandit in WEIGHS_ALL:
+                raise InputError(
+                    f"{one.name} is {one.bandit}, which needs the probability of every arm and cannot learn as a "
+                    "shadow; take exp4, or another"
+                )
         if self.rewards in ("sum", "last"):
             for one in self.recommenders:
                 if one.scope == "everyone" and one.bandit not in REVISABLE:
