@@ -34,7 +34,7 @@ KEYS = [
 
 
 async def through(ask: Ask) -> Reply:
-    """In place of every function: whoever comes this far was let in."""
+    """In place of the functions of the API: whoever comes this far was let in."""
     return Reply(b"{}")
 
 
@@ -45,7 +45,10 @@ def matrix(folder: Path) -> dict[tuple[str, str], dict[str, int]]:
         found: dict[tuple[str, str], dict[str, int]] = {}
         async with inside(Settings(store=str(folder / "lcb.db")), keys=KEYS) as (app, client):
             for route in app._router.routes:
-                route.endpoint.handler = through
+                if not route.path.startswith("/page/"):  # these look at keys and cookies themselves
+                    route.endpoint.handler = through
+            app.draining = True  # so that streams end
+            app.retraining.ask = nothing
             for call in app.calls:
                 for who in WHO:
                     headers = {} if who == "none" else {"authorization": f"Bearer {SECRETS[who]}"}
@@ -54,6 +57,9 @@ def matrix(folder: Path) -> dict[tuple[str, str], dict[str, int]]:
         return found
 
     return asyncio.run(ask())
+
+
+async def nothing() -> None: ...
 
 
 class Anything(dict):
@@ -67,7 +73,7 @@ def table(calls: Iterable[tuple[str, str]], found: dict[tuple[str, str], dict[st
     for method, path in calls:
         of = found[method, path]
         assert of["none"] == of["wrong"] == of["revoked"], f"{method} {path} tells one wrong key from another"
-        cells = ["yes" if of[who] == 200 else str(of[who]) for who in ("none", *SCOPES)]
+        cells = [str(of[who]) if of[who] in (401, 403) else "yes" for who in ("none", *SCOPES)]
         lines.append(f"| `{method} {path}` | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -76,7 +82,7 @@ def drill(folder: Path) -> None:
     found = matrix(folder)
     wanted = table(found, found)
     assert wanted in PAGE.read_text(), f"docs/http.md shows another table than this:\n{wanted}"
-    assert {of["admin"] for of in found.values()} == {200}
+    assert not {401, 403, 500} & {of["admin"] for of in found.values()}
 
 
 def test_every_route_opens_to_whom_the_page_says(tmp_path: Path) -> None:
