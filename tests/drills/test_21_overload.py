@@ -6,8 +6,10 @@ import asyncio
 import json
 import re
 import shutil
+import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -193,11 +195,10 @@ class Asker(asyncio.Protocol):
             self.began = 0.0
 
 
-async def open_loop(address: str, rate: float, seconds: float, body: bytes, most: int) -> dict[str, list[float]]:
+async def open_loop(address: str, rate: float, seconds: float, request: bytes, most: int) -> dict[str, list[float]]:
     """Requests at fixed times, whether those before are answered or not, over at most so many connections."""
     host, port = address.removeprefix("http://").split(":")
-    head = b"POST /v1/decisions HTTP/1.1\r\nhost: a\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
-    request, idle, found, opening = head % len(body) + body, [], {}, set()
+    idle, found, opening = [], {}, set()
     loop, asked, start = asyncio.get_running_loop(), 0, time.perf_counter()
 
     async def connect(due: float) -> None:
@@ -229,6 +230,36 @@ async def open_loop(address: str, rate: float, seconds: float, body: bytes, most
     return found
 
 
+class Probe:
+    """Somebody who knocks twenty times a second, from a thread of their own: seconds until an answer, by status."""
+
+    def __init__(self, address: str, request: bytes) -> None:
+        host, port = address.removeprefix("http://").split(":")
+        self.place, self.request = (host, int(port)), request
+        self.found: dict[str, list[float]] = {}
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        while not self._over.wait(0.05):
+            began = time.perf_counter()
+            try:
+                with socket.create_connection(self.place, timeout=30) as client:
+                    client.sendall(self.request)
+                    status = client.recv(65536).split(b" ", 2)[1].decode()
+            except (OSError, IndexError):
+                status = "dropped"
+            self.found.setdefault(status, []).append(time.perf_counter() - began)
+
+    def __enter__(self) -> Probe:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._over.set()
+        self._thread.join()
+
+
 if LONG:
 
     def test_ten_times_the_connections_and_twice_the_requests_leave_goodput_and_memory(tmp_path: Path) -> None:
@@ -241,16 +272,18 @@ if LONG:
             crowded, _ = wrk(server, tmp_path, 320, SECONDS)
             assert crowded >= 0.8 * peak, f"{crowded:.0f}/s with 320 connections, {peak:.0f}/s with 32"
             body = json.dumps({"user": "u", "arms": arms(np.random.default_rng(0))}).encode()
-            found = uvloop.run(open_loop(server.address, 2 * peak, SECONDS, body, 900))
+            head = b"POST /v1/decisions HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % len(body)
+            with Probe(server.address, head + body) as probe:
+                found = uvloop.run(open_loop(server.address, 2 * peak, SECONDS, head + body, 900))
             good, told = len(found.get("200", ())) / SECONDS, {status: len(times) for status, times in found.items()}
             sys.stdout.write(f"peak {peak:.0f}/s, 320 connections {crowded:.0f}/s; open loop of {2 * peak:.0f}/s: ")
             sys.stdout.write(f"{good:.0f}/s good, {told}; memory +{(memory(server) - before) / 1e6:.0f} MB\n")
             assert set(found) <= {"200", "503", "unsent", "dropped"}, told
             assert told.get("dropped", 0) < 0.01 * sum(told.values()), told  # closed before they heard why
             assert good >= 0.5 * peak, f"{good:.0f}/s of twice what it can"  # who asks shares the machine
-            waits = {status: np.quantile(found.get(status, [0.0]), [0.5, 0.99]).round(3) for status in ("200", "503")}
-            sys.stdout.write(f"seconds until an answer, median and p99: {waits}\n")
-            assert waits["503"][0] < 0.5, "a refusal is slow"
+            waits = {status: np.quantile(times, [0.5, 0.99]).round(3).tolist() for status, times in probe.found.items()}
+            sys.stdout.write(f"seconds until an answer, median and p99, for one who knocks: {waits}\n")
+            assert waits.get("503", [0.0])[0] < 1.0, "a refusal is slow"
             assert memory(server) - before < 100_000_000
             until = time.monotonic() + 5
             with server.client() as http:

@@ -79,9 +79,21 @@ class Keyring:
         same = hmac.compare_digest(_NOBODYS if found is None else found.sha256, digest)
         if kind.lower() != "bearer" or found is None or not same or found.revoked is not None:
             raise Problem(401, "this key is not known, or was revoked; send Authorization: Bearer KEY")
-        if _RANK[found.scope] < _RANK[needed]:
-            raise Problem(403, f"key {found.name} is a {found.scope}'s, this needs a {needed}'s")
-        return found.name
+        return _enough(found, needed)
+
+    def check_session(self, digest: str, needed: str) -> str | None:
+        """The same for a session that began with the key of this digest; None where that opens nothing any more."""
+        found = self.of_session(digest)
+        return None if found is None else _enough(found, needed)
+
+    def of_session(self, digest: str) -> Key | None:
+        return next((key for key in self.keys if key.sha256.hex() == digest and key.revoked is None), None)
+
+
+def _enough(key: Key, needed: str) -> str:
+    if _RANK[key.scope] < _RANK[needed]:
+        raise Problem(403, f"key {key.name} is a {key.scope}'s, this needs a {needed}'s")
+    return key.name
 
 
 def check_address(host: str, keyring: Keyring) -> None:
