@@ -73,6 +73,10 @@ def test_every_status_is_a_problem_or_the_answer(tmp_path):
         if call.words:
             responses = found["paths"][plain(call.path)][call.method.lower()]["responses"]
             assert list(map(int, responses)) == statuses(call)
+    of = {f"{call.method} {plain(call.path)}": statuses(call) for call in calls}
+    assert of["POST /v1/rewards"] == [200, 400, 401, 403, 404, 408, 409, 413, 422, 429, 431, 500, 503]
+    assert of["GET /readyz"] == [200, 400, 408, 413, 431, 500, 503]
+    assert of["POST /v1/models/retrain"][0] == 202
     problem = found["components"]["responses"]["404"]["content"]["application/problem+json"]
     assert problem == {"schema": {"$ref": "#/components/schemas/ProblemAnswer"}}
 
