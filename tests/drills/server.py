@@ -73,9 +73,9 @@ def without_guard() -> None:
     """uvicorn's own protocol: no deadlines, no limits."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-    from lcb.serve import protocol
+    from lcb.serve import server
 
-    protocol.protocol = lambda **limits: HttpToolsProtocol  # type: ignore[assignment, return-value]
+    server.protocol = lambda **limits: HttpToolsProtocol  # type: ignore[assignment, return-value]
 
 
 def without_bound() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hmac
 import random
 import statistics
@@ -122,10 +123,8 @@ def test_every_key_is_compared_whichever_it_is(monkeypatch) -> None:
     monkeypatch.setattr(of_keys.hmac, "compare_digest", lambda a, b: compared.append(len(a)) or digest(a, b))
     for secret in ("lcb_reader", "lcb_revoked", "lcb_nobody", ""):
         compared.clear()
-        try:
+        with contextlib.suppress(Problem):
             Keyring(KEYS).check(f"Bearer {secret}".encode(), "reader")
-        except Problem as problem:
-            assert problem.status == 401
         assert compared == [32] * len(KEYS)
 
 
@@ -134,10 +133,8 @@ def test_every_key_is_compared_whichever_it_is(monkeypatch) -> None:
 
 def seconds(check, secret: str) -> int:
     authorization, began = f"Bearer {secret}".encode(), time.perf_counter_ns()
-    try:
+    with contextlib.suppress(Problem):
         check(authorization)
-    except Problem:
-        pass
     return time.perf_counter_ns() - began
 
 

@@ -44,7 +44,7 @@ class App:
         self.draining = False  # asked to end: answers go on, /readyz says 503
         self.log = structlog.get_logger("lcb.serve")
         self.debug = service.settings.log_level == "debug"
-        self.pages = Pages(service) if service.settings.pages else None
+        self.pages = Pages(self) if service.settings.pages else None
         calls = self.calls = [*self.routes(), *(Call(*line) for line in (self.pages.routes() if self.pages else ()))]
         self._openapi = {open: msgspec.json.encode(document(calls, open=open)) for open in (False, True)}
         routes = [
@@ -94,12 +94,12 @@ class App:
                  None, m.UserAnswer, (404,)),
             Call("DELETE", "/v1/users/{user:path}", self.delete_user, "admin", "Erase a person.",
                  None, m.EraseAnswer, (404,)),
-            Call("GET", "/v1/models", self.get_models, "reader", "The model versions, and the learning in progress.",
+            Call("GET", "/v1/models", self.get_models, "reader", "The model versions, and how training goes.",
                  None, m.ModelsAnswer),
             Call("POST", "/v1/models/retrain", self.retrain, "admin", "Learn from the whole log, in the background.",
-                 None, m.RetrainingAnswer, (409,), status=202),
+                 None, m.RetrainingAnswer, (409,), good=202),
             Call("POST", "/v1/models/{version}/activate", self.activate, "admin", "Give newcomers this version.",
-                 m.ActivateRequest, m.ActivateAnswer, (404, 409)),
+                 m.ActivateRequest, m.ActivateAnswer, (404, 409), bare=True),
             Call("GET", "/v1/trials", self.get_trials, "reader", "The recommenders side by side.", None, m.TrialAnswer),
             Call("GET", "/v1/trials/{recommender:path}", self.get_trial, "reader", "One of them.",
                  None, m.TrialAnswer, (404,)),

@@ -22,7 +22,8 @@ from lcb.events import Decision, Floats
 from lcb.features import cross
 from lcb.serve import messages, records
 from lcb.serve.problems import Problem
-from lcb.serve.world import Damaged, User, World
+from lcb.serve.recommenders import WEIGHS, WEIGHS_ALL
+from lcb.serve.world import WARMUP, Damaged, User, World
 from lcb.storage.store import NewRow, Rewrite, Row
 
 _MOST_OPEN = 20_000
@@ -196,6 +197,15 @@ class Desk:
             raise Problem(
                 422, f"chosen is {request.chosen!r}, which is not among the arms; name one of them", field="chosen"
             )
+        spec = self.world.recommenders[user.recommender]
+        if spec.bandit in WEIGHS_ALL and user.model != WARMUP:
+            words = f"{spec.bandit} needs the probability of every arm and cannot learn from an arm that was chosen"
+            raise Problem(422, f"{words}; decide without chosen", field="chosen")
+        if spec.bandit in WEIGHS and user.model != WARMUP and request.chosen_propensity is None:
+            raise Problem(
+                422, f"{spec.bandit} weighs a reward by how probable its arm was; send chosen_propensity, 1 where you "
+                "left nothing to chance", field="chosen_propensity",
+            )  # fmt: skip
         arm = ids.index(request.chosen)
         bandit, _ = self.world.bandit(user.recommender, user.model, context.shape[1])
         propensity = request.chosen_propensity or 1.0

@@ -88,7 +88,7 @@ def statuses(call: Call) -> list[int]:
         found.discard(429)
     if call.takes is not None or call.query or "{" in call.path:
         found |= set(_OF_BODIES)
-    return [call.status, *sorted(found)]
+    return [call.good, *sorted(found)]
 
 
 def _is_type(kind: Any) -> bool:
@@ -108,8 +108,10 @@ def _operation(call: Call, shape: Mapping[Any, Any], calls: list[Call], open: bo
     if parameters:
         made["parameters"] = parameters
     if call.takes is not None:
-        required = any(field.required for field in msgspec.structs.fields(call.takes))
-        made["requestBody"] = {"required": required, "content": {"application/json": {"schema": shape[call.takes]}}}
+        made["requestBody"] = {
+            "required": not call.bare,
+            "content": {"application/json": {"schema": shape[call.takes]}},
+        }
     made["responses"] = {str(status): _response(call, status, shape, calls) for status in statuses(call)}
     return made
 
@@ -128,7 +130,7 @@ def _failure(status: int, shape: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _response(call: Call, status: int, shape: Mapping[Any, Any], calls: list[Call]) -> dict[str, Any]:
-    if status != call.status and not (status == 503 and call.path == "/readyz"):
+    if status != call.good and not (status == 503 and call.path == "/readyz"):
         return {"$ref": f"#/components/responses/{status}"}
     content = {call.gives: {}} if isinstance(call.gives, str) else {"application/json": {"schema": shape[call.gives]}}
     made: dict[str, Any] = {"description": call.words, "content": content}

@@ -191,6 +191,7 @@ class Retraining:
         version = await self.service.add_model(
             learned.manifest, learned.tensors, active=learned.better, reason=learned.reason, n_users=learned.n_users,
             score=learned.score, baseline=learned.baseline, n_started=n_started,
+            seen=job.seq,
         )  # fmt: skip
         self.error = self.note = None
         self.log.info("learned", version=version, active=learned.better, reason=learned.reason)
@@ -202,7 +203,9 @@ class Retraining:
             *self.command(), stdin=pipe, stdout=pipe, stderr=pipe, env=_environment(), start_new_session=True
         )
         self.process = process
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
         words = asyncio.create_task(_last_words(process.stderr))
         try:
             with suppress(ConnectionError):

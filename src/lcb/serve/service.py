@@ -66,8 +66,10 @@ class Service:
             self.desk.apply(row)
 
     def _watch(self, row: Row, body: Any) -> None:
-        for watcher in self.watchers:
-            watcher(row, body)
+        if self.watchers:
+            body = records.decode(row.kind, row.body) if body is None else body
+            for watcher in self.watchers:
+                watcher(row, body)
 
     def start(self, *, alone: bool = False) -> None:
         """From inside the event loop; `alone` as the journal has it."""
@@ -157,12 +159,23 @@ class Service:
     async def add_model(
         self, manifest: bytes, tensors: bytes, *, active: bool, reason: str, n_users: int,
         score: float | None = None, baseline: float | None = None, n_started: int | None = None,
+        seen: int | None = None,
     ) -> int:  # fmt: skip
         """A new version, served from here on if `active`; its number."""
         while True:
             version = max(self.world.versions, default=0) + 1
             body = records.ModelBody(
-                self.now(), version, manifest, tensors, active, reason, n_users, score, baseline, n_started
+                self.now(),
+                version,
+                manifest,
+                tensors,
+                active,
+                reason,
+                n_users,
+                score,
+                baseline,
+                n_started,
+                seen,
             )
             row = NewRow(f"model/{version}", "model", None, None, records.encode(body))
             if await self._appended(Entry(row, body, b"", row.id)):
@@ -259,6 +272,7 @@ def prepare(
             n, n_users = max(world.versions, default=0) + 1, int(models.provenance.get("n_users", 0))
             given = records.ModelBody(now(), n, manifest, tensors, True, f"from {settings.models}", n_users, None, None)
             rows.append((f"model/{n}", "model", given))
+    _check_usable(settings, models if models is not None else _served(world), models is not None)
     if rows:
         new = [NewRow(id, kind, None, None, records.encode(body)) for id, kind, body in rows]
         for row in store.append(new, world.seq).rows:
@@ -285,6 +299,23 @@ def _check_same(settings: Settings, world: World, feature_map: FeatureMap | None
         raise InputError(
             f"models of {models.n_features} features for a log of {world.n_features}; learn them from this log"
         )
+
+
+def _served(world: World) -> LatentModels | None:
+    return None if world.active == WARMUP else world.versions[world.active].models()
+
+
+def _check_usable(settings: Settings, models: LatentModels | None, given: bool) -> None:
+    """Refuse a recommender that could not serve a single newcomer."""
+    if models is None:
+        return
+    for one in settings.all_recommenders:
+        if one.over_classes:
+            try:
+                one.make(models, models.n_features, settings.range)
+            except InputError as error:
+                of = settings.models if given else "the version of this log that is served"
+                raise InputError(f"recommender {one.name} cannot use the models of {of}: {error}") from None
 
 
 def _words(spec: Recommender) -> str:

@@ -323,11 +323,6 @@ class World:
         except ModelError as error:
             raise Damaged(f"{error}; activate another version, and restore this one from a backup") from None
 
-    def shares(self, recommender: str, model: int) -> bool:
-        """Whether such users have one state for all of them."""
-        spec = self.recommenders[recommender]
-        return model == WARMUP if spec.over_classes else spec.scope == "everyone"
-
     def shared_state(self, name: str, bandit: Bandit) -> Floats:
         state = self.shared.get(name)
         return bandit.start() if state is None else state
@@ -484,6 +479,7 @@ class World:
         theirs = {past[0] for past in body.history}
         self.erased -= theirs
         self.n_features = self.n_features or body.n_features
+        self.started_at_training -= self._was_trained_on(body.history[0][0], bool(counted))
         for name in [name for name, user in self.users.items() if user.seq in theirs]:
             del self.users[name]
         self.evicted = [one for one in self.evicted if one.seq not in theirs or one.name == _WORLD]
@@ -501,10 +497,18 @@ class World:
         self.n_events -= len(counted)
         self.n_started -= 1
         self.n_rewarded -= n_rewards > 0
-        self.started_at_training -= any(version.seq > counted[0][0] for version in self.versions.values())
         _count(self.users_per_model, body.model, -1)
         if settled:
             _add(self.concentration, body.model, settled, -1)
+
+    def _was_trained_on(self, first: int, counted: bool) -> bool:
+        """Whether somebody whose first event is `first` is among those who had started at the last training."""
+        if not self.versions:
+            return False
+        last = max(self.versions.values(), key=lambda version: version.seq)
+        if last.body.n_started is None:
+            return counted and first < last.seq
+        return last.body.seen is not None and first <= last.body.seen
 
     def _apply_service(self, kind: str, seq: int, body: Any) -> None:
         if kind == "service":
