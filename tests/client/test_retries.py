@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lcb.client import RewardAnswer
-from lcb.client.calls import Reply, erase, health, retrain, reward
+from lcb.client.calls import Reply, erase, health, reward
 from lcb.client.retries import Attempt, Lost, Policy, Wait, conversation
 from lcb.errors import InputError, LCBError, ServiceError, Unreachable
 
@@ -98,12 +98,6 @@ def test_somebody_who_is_gone_at_the_second_try_was_erased_at_the_first():
     assert Played(erase("ann"), Policy(), [Lost("reset", True), gone]).answer.erased == 0
     for first in (Lost("refused", False), Reply(429, PROBLEM)):
         assert Played(erase("ann"), Policy(), [first, gone]).error.status == 404
-
-
-def test_a_training_that_runs_at_the_second_try_began_at_the_first():
-    running = Reply(409, PROBLEM)
-    assert Played(retrain(), Policy(), [Lost("reset", True), running]).answer.running
-    assert Played(retrain(), Policy(), [running]).error.status == 409
 
 
 def test_trouble_is_an_answer_about_health():

@@ -327,6 +327,17 @@ def test_a_users_features_crossed_with_the_arms_cannot_fill_the_memory(tmp_path:
         assert {row.kind for row in fresh.kept().rows} == {"service", "recommender"}
 
 
+def test_the_catalogue_cannot_grow_beyond_the_arms_of_a_request(tmp_path: Path) -> None:
+    with Local(str(tmp_path / "lcb.db")) as fresh:
+        many = {"items": [{"id": f"i{n}", "x": [1]} for n in range(messages.MOST_ITEMS)]}
+        assert fresh.send("PUT", "/v1/items", many).json["n_items"] == messages.MOST_ITEMS
+        one = {"items": [{"id": "more", "x": [1]}]}
+        answered = fresh.send("PUT", "/v1/items", one)
+        assert (answered.status, answered.json["field"]) == (422, "items")
+        assert fresh.send("PUT", "/v1/items", one | {"remove": ["i0"]}).json["n_items"] == messages.MOST_ITEMS
+        assert len(fresh.send("POST", "/v1/decisions", {"user": "ann"}).json["distribution"]) == messages.MOST_ARMS
+
+
 def test_the_first_requests_cannot_disagree_about_the_number_of_features(tmp_path: Path) -> None:
     with Local(str(tmp_path / "lcb.db")) as fresh:
 
@@ -388,7 +399,9 @@ def test_no_route_fails_whatever_it_is_sent(tmp_path: Path) -> None:
             paths = (
                 paths if "{" in call.path else [call.path, f"{call.path}?{'a' * 10_000}&limit=-1&after=%00&user=%ff"]
             )
-            asked = [(path, b"", ()) for path in paths] + [(paths[-1], b"", (header,)) for header in headers]
+            asked = [(path, b"", ()) for path in paths]
+            if LONG or not call.path.endswith("/charts"):  # drawn anew each time
+                asked += [(paths[-1], b"", (header,)) for header in headers]
             if call.method != "GET":
                 asked += [(paths[-1], body, ()) for body in bodies]
             for path, body, more in asked:
