@@ -393,15 +393,13 @@ def test_no_route_fails_whatever_it_is_sent(tmp_path: Path) -> None:
     ]  # fmt: skip
     with Local(str(tmp_path / "lcb.db"), pages=True, models=models_folder(tmp_path)) as local:
         for call in local.app.calls:
-            if call.path.endswith("/events"):
-                continue  # does not end
+            if call.path.endswith("/events") or (call.path.endswith(("/charts", "/vega.js")) and not LONG):
+                continue  # the first does not end, the others take seconds to make
             paths = [re.sub(r"\{\w+(:\w+)?\}", quote(name, safe="%"), call.path) for name in NAMES]
             paths = (
                 paths if "{" in call.path else [call.path, f"{call.path}?{'a' * 10_000}&limit=-1&after=%00&user=%ff"]
             )
-            asked = [(path, b"", ()) for path in paths]
-            if LONG or not call.path.endswith("/charts"):  # drawn anew each time
-                asked += [(paths[-1], b"", (header,)) for header in headers]
+            asked = [(path, b"", ()) for path in paths] + [(paths[-1], b"", (header,)) for header in headers]
             if call.method != "GET":
                 asked += [(paths[-1], body, ()) for body in bodies]
             for path, body, more in asked:
