@@ -91,6 +91,13 @@ class Operator:
         digest, _, until = (value or "").partition("|")
         return digest if until and time.time() < int(until) else None
 
+    def may(self, ask: Ask, needed: str) -> bool:
+        try:
+            self.check(ask, needed)
+        except Problem:
+            return False
+        return True
+
     # What they see
 
     async def vega(self, ask: Ask) -> Reply:
@@ -128,9 +135,13 @@ class Operator:
             yield b"event: state\ndata: {" + b",".join(fields) + b"}\n\n"
             since = float(int(now))
             await asyncio.sleep(_EVERY)
+<<<<<<< HEAD
             try:
                 self.app.admit(ask.scope, "reader")
             except Problem:  # the key was revoked meanwhile
+=======
+            if not self.may(ask, "reader"):  # the key was revoked meanwhile
+>>>>>>> browser
                 return
 
     async def story(self, ask: Ask) -> Reply:
