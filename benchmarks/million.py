@@ -22,7 +22,6 @@ import time
 from pathlib import Path
 
 import numpy as np
-from serve import RUN, free_port, milliseconds
 
 from lcb.models import LatentModels
 from lcb.serve import messages, records
@@ -31,6 +30,7 @@ from lcb.serve.settings import Settings
 from lcb.serve.world import World
 from lcb.storage.models import save_models
 from lcb.storage.store import NewRow, Snapshot, open_store
+from serve import RUN, free_port, milliseconds
 
 HERE = Path(__file__).parent
 BLOCK = 5_000
