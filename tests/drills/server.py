@@ -111,6 +111,47 @@ def without_words() -> None:
     problems.from_validation = lambda error, *_: error  # type: ignore[assignment,return-value]
 
 
+def with_learning(fault: str) -> None:
+    """A fault of the learning process, as in faulty_learning.py, while it reads the log."""
+    from pathlib import Path
+
+    from lcb.serve.retrain import Retraining
+
+    script = str(Path(__file__).with_name("faulty_learning.py"))
+    kept = Retraining.__init__
+
+    def init(self: Retraining, *given: Any, **more: Any) -> None:
+        kept(self, *given, **more)
+        self.command = lambda: [sys.executable, script, fault, "reading"]
+
+    Retraining.__init__ = init  # type: ignore[method-assign]
+
+
+def without_pinning() -> None:
+    """Users get whatever version is served now."""
+    from lcb.serve.desk import Desk
+
+    kept = Desk.decide
+
+    def decide(self: Desk, request: Any, recommender: str | None = None) -> Any:
+        user = self.world.user(request.user)
+        if user is not None:
+            user.model = self.world.active
+        return kept(self, request, recommender)
+
+    Desk.decide = decide  # type: ignore[method-assign]
+
+
+def without_logging_activations() -> None:
+    """Another version is served, and nobody will know."""
+    from lcb.serve.service import Service
+
+    async def activate(self: Service, version: int, reason: str) -> None:
+        self.world.activations.append(version)
+
+    Service.activate = activate  # type: ignore[method-assign]
+
+
 def say(address: str) -> None:
     sys.stdout.write(f"ready {address}\n")
     sys.stdout.flush()
@@ -125,6 +166,10 @@ WITHOUT = {
     "head": without_head,
     "reconnecting": without_reconnecting,
     "words": without_words,
+    "pinning": without_pinning,
+    "logged activations": without_logging_activations,
+    "learning:hang": lambda: with_learning("hang"),
+    "learning:orphan": lambda: with_learning("orphan"),
 }
 
 

@@ -134,6 +134,12 @@ class Version:
                 raise
         return self._unpacked[0]
 
+    def check_size(self, n_features: int) -> None:
+        """Models of another size than the log's are of no use."""
+        if self.models().n_features != n_features:
+            came = self.models().n_features
+            self.damaged = f"model version {self.body.version} has {came} features, this log {n_features}"
+
     @property
     def readable(self) -> bool:
         if self._unpacked is None and self.damaged is None:
@@ -604,8 +610,9 @@ class World:
         elif kind == "model":
             version = Version(body, seq)
             self.versions[body.version] = version
-            if self.n_features is None and version.readable:
-                self.n_features = version.models().n_features
+            if version.readable:
+                self.n_features = self.n_features or version.models().n_features
+                version.check_size(self.n_features)
             self.started_at_training = self.n_started if body.n_started is None else body.n_started
             version.reason = body.reason
             if body.active:
@@ -632,7 +639,10 @@ class World:
         """The probability of each class for a user whose bandit knows it."""
         if user.state is None or user.state is LOST:
             return None
-        bandit, _ = self.bandit(user.recommender, user.model)
+        try:
+            bandit, _ = self.bandit(user.recommender, user.model)
+        except Damaged:
+            return None
         if not isinstance(bandit, BAYESIAN):
             return None
         return bandit.weights(user.state)
