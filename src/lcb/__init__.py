@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from lcb.bandits.umucb import UMUCB
     from lcb.bandits.uniform import Uniform
     from lcb.clicks import EventLog
+    from lcb.client import AsyncClient, Client
     from lcb.errors import LCBError
     from lcb.evaluate.fixed_arms import FixedArms
     from lcb.evaluate.offline import evaluate_log
@@ -59,7 +60,9 @@ if TYPE_CHECKING:
     from lcb.storage.tables import read_log, read_stats
 
 _HOME = {
+    "AsyncClient": "lcb.client",
     "ClassPolicies": "lcb.policies",
+    "Client": "lcb.client",
     "Club": "lcb.recommenders.club",
     "CofineUCB": "lcb.recommenders.cofine",
     "Decision": "lcb.events",
@@ -123,7 +126,9 @@ __all__ = [
     "TUCB",
     "UCB1",
     "UMUCB",
+    "AsyncClient",
     "ClassPolicies",
+    "Client",
     "Club",
     "CofineUCB",
     "Decision",

@@ -9,6 +9,8 @@
     ├── OutputError         a place could not be written
     ├── StoreError          the service's log could not be opened, or is not what was wanted
     │   └── StoreUnavailable  it cannot be read or written just now: locked, full or gone; nothing was changed
+    ├── ServiceError        a service refused what its client asked; carries the status, the words and the field
+    ├── Unreachable         a service did not answer its client
     └── MissingExtra        an optional package is not installed; carries the line that installs it
     ConvergenceWarning      a learner stopped before it settled
 
@@ -60,6 +62,26 @@ class StoreUnavailable(StoreError):
     def __init__(self, message: str, *, busy: bool = False) -> None:
         super().__init__(message)
         self.busy = busy  # another holds it for a moment: worth waiting for
+
+
+class ServiceError(LCBError):
+    """A service refused what was asked; `field` names the place in the request where there is one.
+
+    `again` where it said that it cannot just now, and the same may be asked later.
+    """
+
+    AGAIN = frozenset({429, 502, 503, 504})
+
+    def __init__(self, status: int, detail: str, field: str | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.detail, self.field = status, detail, field
+        self.again = status in self.AGAIN
+
+
+class Unreachable(LCBError):
+    """A service did not answer; what was asked may have been done, and the same may be asked again."""
+
+    again = True
 
 
 class MissingExtra(LCBError, ImportError):

@@ -94,6 +94,7 @@ class Inside:
     def ask(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
         """Begin a request; `write` lets it end."""
         task = self.loop.create_task(coroutine)
+        task.add_done_callback(_looked_at)
         self.turn(2)
         return task
 
@@ -172,6 +173,12 @@ class Inside:
 
     def __exit__(self, *error: object) -> None:
         self.close()
+
+
+def _looked_at(task: asyncio.Task[Any]) -> None:
+    """A refusal that nobody asks for is no accident."""
+    if not task.cancelled():
+        task.exception()
 
 
 async def turns(n: int) -> None:

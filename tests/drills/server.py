@@ -53,6 +53,64 @@ def without_waiting() -> None:
     Journal.append = append  # type: ignore[method-assign]
 
 
+def without_head() -> None:
+    """Append without locking the head of the log."""
+    from lcb.storage import postgres
+
+    postgres._LOCK = "select seq from head"
+
+
+def without_reconnecting() -> None:
+    """Keep a connection for good."""
+    from lcb.storage._postgres import Connection
+    from lcb.storage.postgres import Postgres
+
+    Connection.closed = property(lambda self: False)  # type: ignore[method-assign, assignment]
+    Postgres._roll_back = lambda self, connection: None  # type: ignore[method-assign, assignment]
+    Postgres._drop_idle = lambda self: None  # type: ignore[method-assign]
+
+
+def without_drain() -> None:
+    """End at the first signal, whatever is in flight."""
+    import os
+
+    from lcb.serve import server
+
+    server._Server.handle_exit = lambda self, sig, frame: os._exit(0)  # type: ignore[method-assign]
+
+
+def without_lock() -> None:
+    """Let anybody serve a file that is being served."""
+    from lcb.storage import sqlite
+
+    sqlite._served = lambda path: None  # type: ignore[assignment, return-value]
+
+
+def without_guard() -> None:
+    """uvicorn's own protocol: no deadlines, no limits."""
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    from lcb.serve import server
+
+    server.protocol = lambda **limits: HttpToolsProtocol  # type: ignore[assignment, return-value]
+
+
+def without_bound() -> None:
+    """A queue without an end, and no limit on connections."""
+    import math
+
+    from lcb.serve.journal import Journal
+
+    Journal.most_waiting = property(lambda self: math.inf, lambda self, value: None)  # type: ignore[assignment]
+
+
+def without_words() -> None:
+    """Let a body that cannot be read fail as it may."""
+    from lcb.serve import problems
+
+    problems.from_validation = lambda error, *_: error  # type: ignore[assignment,return-value]
+
+
 def with_learning(fault: str) -> None:
     """A fault of the learning process, as in faulty_learning.py, while it reads the log."""
     from pathlib import Path
@@ -101,6 +159,13 @@ def say(address: str) -> None:
 
 WITHOUT = {
     "waiting": without_waiting,
+    "drain": without_drain,
+    "lock": without_lock,
+    "guard": without_guard,
+    "bound": without_bound,
+    "head": without_head,
+    "reconnecting": without_reconnecting,
+    "words": without_words,
     "pinning": without_pinning,
     "logged activations": without_logging_activations,
     "learning:hang": lambda: with_learning("hang"),

@@ -48,7 +48,9 @@ def busy(path: Path, *, seed: int = 0, n: int = 120, erase: bool = True, **more:
         if chance.random() < 0.2:
             request["k"] = 2
         elif chance.random() < 0.2:
-            shown = request["arms"] if request.get("arms") else [{"id": id} for id in inside.service.world.catalogue.ids]
+            shown = (
+                request["arms"] if request.get("arms") else [{"id": id} for id in inside.service.world.catalogue.ids]
+            )
             request |= {"chosen": shown[0]["id"]} | ({"chosen_propensity": 0.25} if chance.random() < 0.5 else {})
         if chance.random() < 0.5:
             request["decision_id"] = f"d{i}"

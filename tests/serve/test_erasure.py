@@ -12,7 +12,7 @@ from drills.harness import classes
 from drills.inside import Inside, folded, sqlite
 from lcb.serve.recommenders import Recommender
 from lcb.serve.settings import Settings
-from lcb.serve.verify import verify, world_differences
+from lcb.serve.verify import world_differences
 from lcb.serve.world import World
 from lcb.storage.models import pack_models, save_models
 
@@ -125,12 +125,14 @@ def test_one_who_settles_after_the_snapshot_was_not_counted_as_settled_in_it(ope
     assert inside.service.world.concentration == {}
 
 
-def test_the_users_before_a_training_are_counted_without_the_erased(opened: Any) -> None:
+@pytest.mark.parametrize("counted", [None, 3])
+def test_the_users_before_a_training_are_counted_without_the_erased(opened: Any, counted: int | None) -> None:
     inside = opened(OWN)
     for name in ("ann", "bob", "cid"):
         inside.decide(name, arms=ARMS)
     manifest, tensors = pack_models(classes(n_features=3))
-    inside.done(inside.service.add_model(manifest, tensors, active=True, reason="a test", n_users=3))
+    more = {} if counted is None else {"n_started": counted, "seen": inside.service.world.seq}
+    inside.done(inside.service.add_model(manifest, tensors, active=True, reason="a test", n_users=3, **more))
     for name in ("dan", "eve"):
         inside.decide(name, arms=ARMS)
     assert inside.service.world.started_at_training == 3

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -12,6 +15,7 @@ from drills.inside import Inside, folded, sqlite
 from lcb.serve import messages
 from lcb.serve.problems import Problem
 from lcb.serve.recommenders import Recommender
+from lcb.serve.service import Service
 from lcb.serve.settings import Settings
 from lcb.serve.verify import verify, world_differences
 from lcb.storage.models import pack_models
@@ -19,41 +23,46 @@ from lcb.storage.models import pack_models
 ARMS = [{"id": "a", "x": [1.0, 0.0, 0.5]}, {"id": "b", "x": [0.0, 1.0, 0.5]}]
 
 
-def two_versions(path: Path) -> Inside:
-    inside = Inside(sqlite(path), Settings(recommenders=(Recommender("lcb", "exp4"),), pages=False))
+async def at_once(service: Service, **request: Any) -> bytes:
+    """As another replica would: without waiting for a first decision that is on its way."""
+    return await waited(service, service.desk.decide(msgspec.convert(request, messages.DecisionRequest)))
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Any]:
+    with ExitStack() as stack:
+        yield lambda *recommenders: stack.enter_context(
+            Inside(sqlite(tmp_path / "lcb.db"), Settings(recommenders=recommenders, pages=False))
+        )
+
+
+def under_two_versions(inside: Inside, asked: Any) -> list[int]:
+    """The models of two first decisions of one user, one made before and one after an activation."""
     for n_classes in (2, 5):
         manifest, tensors = pack_models(classes(n_classes=n_classes, n_features=3))
         inside.done(inside.service.add_model(manifest, tensors, active=n_classes == 2, reason="a test", n_users=1))
-    return inside
-
-
-def test_the_second_decision_of_a_newcomer_waits_for_the_first_and_has_its_models(tmp_path: Path) -> None:
-    inside = two_versions(tmp_path / "lcb.db")
     activating = inside.ask(inside.service.activate(2, "a test"))
-    first = inside.begin_decide("ann", arms=ARMS, decision_id="d1")  # made under version 1, after the activation
+    first = asked("d1")
     inside.service.journal.step(most=1, wait=False)
     inside.turn()
     assert activating.done()
-    second = inside.begin_decide("ann", arms=ARMS, decision_id="d2")
+    second = asked("d2")
     inside.write()
-    inside.write()
-    assert [msgspec.json.decode(one.result())["model"] for one in (first, second)] == [1, 1]
-    assert inside.decide("bob", arms=ARMS)["model"] == 2
-    inside.close()
+    return [msgspec.json.decode(inside.ended(one))["model"] for one in (first, second)]
 
 
-def test_two_first_decisions_around_an_activation_pin_a_user_to_the_first(tmp_path: Path) -> None:
-    """As two replicas may make them, which do not wait for each other."""
-    inside = two_versions(tmp_path / "lcb.db")
-    inside.service._arrived = lambda user, entry: inside.service._appended(entry)  # type: ignore[method-assign]
-    activating = inside.ask(inside.service.activate(2, "a test"))
-    first = inside.begin_decide("ann", arms=ARMS, decision_id="d1")  # made under version 1, after the activation
-    inside.service.journal.step(most=1, wait=False)
-    inside.turn()
-    assert activating.done()
-    second = inside.begin_decide("ann", arms=ARMS, decision_id="d2")  # made under version 2, for somebody unknown
-    inside.write()
-    assert [msgspec.json.decode(one.result())["model"] for one in (first, second)] == [1, 2]
+def test_a_second_first_decision_waits_for_the_first(opened: Any) -> None:
+    inside = opened(Recommender("lcb", "exp4"))
+    models = under_two_versions(inside, lambda id: inside.begin_decide("ann", arms=ARMS, decision_id=id))
+    assert models == [1, 1]
+
+
+def test_two_first_decisions_around_an_activation_pin_a_user_to_the_first(opened: Any) -> None:
+    inside = opened(Recommender("lcb", "exp4"))
+    models = under_two_versions(
+        inside, lambda id: inside.ask(at_once(inside.service, user="ann", arms=ARMS, decision_id=id))
+    )
+    assert models == [1, 2]
     for id in ("d1", "d2"):
         inside.reward(id, 1.0)
     assert inside.service.journal.broken is None
@@ -64,14 +73,13 @@ def test_two_first_decisions_around_an_activation_pin_a_user_to_the_first(tmp_pa
     assert verify(inside.store).differences == []
     inside.erase("ann")
     assert world_differences(inside.service.world, folded(inside.store)) == []
-    inside.close()
 
 
-def test_two_first_decisions_of_two_recommenders_count_for_the_first(tmp_path: Path) -> None:
-    both = (Recommender("own", "linucb"), Recommender("population", "linucb", scope="everyone"))
-    inside = Inside(sqlite(tmp_path / "lcb.db"), Settings(recommenders=both, pages=False))
+def test_two_first_decisions_of_two_recommenders_count_for_the_first(opened: Any) -> None:
+    inside = opened(Recommender("own", "linucb"), Recommender("population", "linucb", scope="everyone"))
     request = msgspec.convert({"user": "ann", "arms": ARMS}, messages.DecisionRequest)
-    asked = [inside.ask(inside.service.decide(request, name)) for name in ("population", "own")]
+    made = [inside.service.desk.decide(request, name) for name in ("population", "own")]
+    asked = [inside.ask(waited(inside.service, one)) for one in made]
     inside.write()
     for one in asked:
         inside.reward(msgspec.json.decode(one.result())["decision_id"], 1.0)
@@ -80,11 +88,15 @@ def test_two_first_decisions_of_two_recommenders_count_for_the_first(tmp_path: P
     assert verify(inside.store).differences == []
     inside.erase("ann")
     assert world_differences(inside.service.world, folded(inside.store)) == []
-    inside.close()
 
 
-def test_whoever_gave_up_waiting_does_not_hold_up_the_next_who_asks(tmp_path: Path) -> None:
-    inside = Inside(sqlite(tmp_path / "lcb.db"), Settings(pages=False))
+async def waited(service: Service, entry: Any) -> bytes:
+    await service.journal.append(entry)
+    return entry.answer
+
+
+def test_whoever_gave_up_waiting_does_not_hold_up_the_next_who_asks(opened: Any) -> None:
+    inside = opened(Recommender("lcb"))
     first = inside.begin_decide("ann", arms=ARMS, decision_id="d1")
     inside.pass_time(60)
     inside.turn()
@@ -97,17 +109,13 @@ def test_whoever_gave_up_waiting_does_not_hold_up_the_next_who_asks(tmp_path: Pa
     inside.write()
     assert inside.decide("ann", arms=ARMS, decision_id="d1")["decision_id"] == "d1"
     assert inside.store.head() == 3
-    inside.close()
 
 
-def test_of_two_models_added_at_once_each_gets_a_number_of_its_own(tmp_path: Path) -> None:
-    inside = Inside(sqlite(tmp_path / "lcb.db"), Settings(pages=False))
+def test_of_two_models_added_at_once_each_gets_a_number_of_its_own(opened: Any) -> None:
+    inside = opened(Recommender("lcb"))
     packed = [pack_models(classes(n_classes=n, n_features=3)) for n in (2, 5)]
-    asked = [
-        inside.ask(inside.service.add_model(*one, active=True, reason="a test", n_users=1)) for one in packed
-    ]
+    asked = [inside.ask(inside.service.add_model(*one, active=True, reason="a test", n_users=1)) for one in packed]
     inside.write()
     inside.write()
     assert sorted(one.result() for one in asked) == [1, 2]
     assert {n: version.models().n_classes for n, version in inside.service.world.versions.items()} == {1: 2, 2: 5}
-    inside.close()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +72,16 @@ def test_a_session_with_everything_verifies(inside: Inside) -> None:
     assert any(body.user_x for body in bodies)
 
 
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Any]:
+    with ExitStack() as stack:
+        yield lambda **more: stack.enter_context(busy(tmp_path / "lcb.db", **more))
+
+
 @pytest.mark.parametrize("rule", ["first", "sum", "last"])
-def test_logs_of_every_rule_verify(tmp_path: Path, rule: str) -> None:
-    inside = busy(
-        tmp_path / "lcb.db", n=40, rewards=rule, reward_range=(0.0, 9.0),
+def test_logs_of_every_rule_verify(opened: Any, rule: str) -> None:
+    inside = opened(
+        n=40, rewards=rule, reward_range=(0.0, 9.0),
         recommenders=(Recommender("lcb"), Recommender("exp4", "exp4"), Recommender("all", "linucb", scope="everyone")),
     )  # fmt: skip
     ids = [row.id for row in inside.store.events(0) if row.kind == "reward"]
@@ -88,21 +95,20 @@ def test_logs_of_every_rule_verify(tmp_path: Path, rule: str) -> None:
         seq, body = first(inside, "reward", lambda body: body.before is not None)
         changed(inside, seq, reward=body.reward + 1)
         says(verify(inside.store), seq, "the sum")
-    inside.close()
 
 
-def test_decisions_are_made_again_from_what_they_had_seen_not_from_their_place(tmp_path: Path) -> None:
-    inside = busy(tmp_path / "lcb.db", n=10, recommenders=(Recommender("all", "linucb", scope="everyone"),))
+def test_decisions_are_made_again_from_what_they_had_seen_not_from_their_place(opened: Any) -> None:
+    inside = opened(n=20, recommenders=(Recommender("all", "linucb", scope="everyone"),))
     arms = [{"id": "a", "x": [1.0, 0.0, 0.5]}, {"id": "b", "x": [0.0, 1.0, 0.5]}]
-    begun = [inside.begin_decide("u1", arms=arms, decision_id=f"x{i}") for i in range(3)]
+    begun = [inside.begin_decide("u0", arms=arms, decision_id=f"x{i}") for i in range(3)]
     ids = [row.id for row in inside.store.events(0) if row.kind == "decision"]
     begun += [inside.begin_reward(id, 1.0) for id in ids]
-    begun += [inside.begin_decide("new", arms=arms, decision_id=f"y{i}") for i in range(3)]
+    begun += [inside.begin_decide("new", arms=arms, decision_id="y")]
     inside.write()
-    bodies = [records.decode("decision", row.body) for row in inside.store.events(0) if row.id in ("x1", "y0")]
+    assert all(one.done() for one in begun)
+    bodies = [records.decode("decision", row.body) for row in inside.store.events(0) if row.id in ("x1", "y")]
     assert bodies[0].seen == bodies[1].seen
     assert verify(inside.store).differences == []
-    inside.close()
 
 
 def test_another_arm_propensity_distribution_or_advice_is_found(inside: Inside) -> None:

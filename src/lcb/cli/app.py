@@ -13,9 +13,11 @@ from lcb.cli.demo import demo
 from lcb.cli.evaluate import evaluate
 from lcb.cli.import_log import import_log
 from lcb.cli.learn import learn
+from lcb.cli.log import app as log
 from lcb.cli.models import models
 from lcb.cli.report import report
 from lcb.cli.reproduce import reproduce
+from lcb.cli.serve import config, keys, serve
 from lcb.cli.show import show
 from lcb.cli.simulate import simulate
 from lcb.cli.trials import trials
@@ -30,9 +32,12 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-for command in (learn, compare_learners, show, simulate, algorithms, tune, evaluate, reproduce, report, demo):
+for command in (learn, compare_learners, show, simulate, algorithms, tune, evaluate, reproduce, report, demo, serve):
     app.command()(command)
 app.command("import")(import_log)
+app.add_typer(log, name="log")
+app.add_typer(keys, name="keys")
+app.add_typer(config, name="config")
 app.command()(trials)
 app.add_typer(models, name="models")
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # the parent of all; Typer exports this child only

@@ -13,12 +13,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lcb.serve import messages, trials, versions
-from lcb.serve.http import Ask, Endpoint, Handler, Receive, Reply, Scope, Send, json_reply, problem_reply
+from lcb.serve.desk import check_user
+from lcb.serve.http import Ask, Call, Endpoint, Receive, Reply, Scope, Send, json_reply, problem_reply, respond
 from lcb.serve.keys import Keyring
 from lcb.serve.metrics import Metrics
+from lcb.serve.openapi import PROBES, document
 from lcb.serve.pages.routes import Pages
 from lcb.serve.problems import Problem, decode
 from lcb.serve.rates import Rates
+from lcb.serve.redact import redact
 from lcb.serve.retrain import Retraining
 from lcb.serve.service import Service
 
@@ -38,59 +41,107 @@ class App:
         self.max_body = service.settings.limits.max_body
         self.rates = Rates(service.settings.limits.rate)
         self.ready_hooks: list[Callable[[], None]] = []
+        self.draining = False  # asked to end: answers go on, /readyz says 503
         self.log = structlog.get_logger("lcb.serve")
-        self.pages = Pages(service) if service.settings.pages else None
+        self.debug = service.settings.log_level == "debug"
+        self.pages = Pages(self) if service.settings.pages else None
+        calls = self.calls = [*self.routes(), *(Call(*line) for line in (self.pages.routes() if self.pages else ()))]
+        self._openapi = {open: msgspec.json.encode(document(calls, open=open)) for open in (False, True)}
         routes = [
-            Route(path, Endpoint(self, f"{method} {path}", handler, needed), methods=[method])
-            for method, path, handler, needed in (*self.routes(), *(self.pages.routes() if self.pages else ()))
-        ]
+            Route(call.path, Endpoint(self, f"{call.method} {call.path}", call.handler, call.needed),
+                  methods=[call.method])
+            for call in calls
+        ]  # fmt: skip
         self._exact = {
             (method, route.path): route.endpoint
             for route in routes for method in route.methods or () if "{" not in route.path
         }  # fmt: skip
-        self._router = Starlette(routes=routes, exception_handlers={HTTPException: _told})
+        self._router = Starlette(routes=routes, exception_handlers={HTTPException: self.told})
+        self._router.router.redirect_slashes = False
 
-    def routes(self) -> Iterable[tuple[str, str, Handler, str]]:
-        """Method, path, function, the scope a key needs."""
+    def start(self) -> None:
+        """From inside the event loop."""
+        self.service.start()
+        for number, version in self.service.world.versions.items():
+            if not version.readable:
+                self.log.error("a model version cannot be read", version=number, error=version.damaged)
+        self.retraining.start()
+        if self.pages is not None:
+            self.pages.start()
+
+    async def stop(self) -> None:
+        """What runs in the background ends, what waits is written."""
+        await self.retraining.stop()
+        if self.pages is not None:
+            await self.pages.stop()
+        await self.service.stop()
+
+    def routes(self) -> Iterable[Call]:
+        """The whole table."""
+        m = messages
         return [
-            ("POST", "/v1/decisions", self.decide, "writer"),
-            ("POST", "/v1/rewards", self.reward, "writer"),
-            ("PUT", "/v1/items", self.put_items, "writer"),
-            ("GET", "/v1/items", self.get_items, "reader"),
-            ("GET", "/v1/users/{user:path}", self.get_user, "reader"),
-            ("DELETE", "/v1/users/{user:path}", self.delete_user, "admin"),
-            ("GET", "/v1/models", self.get_models, "reader"),
-            ("POST", "/v1/models/retrain", self.retrain, "admin"),
-            ("POST", "/v1/models/{version}/activate", self.activate, "admin"),
-            ("GET", "/v1/trials", self.get_trials, "reader"),
-            ("GET", "/v1/trials/{recommender:path}", self.get_trial, "reader"),
-            ("GET", "/healthz", self.health, ""),
-            ("GET", "/readyz", self.ready, ""),
-            ("GET", "/metrics", self.measurements, "reader"),
-        ]
+            Call("POST", "/v1/decisions", self.decide, "writer", "Decide which arm a user is shown.",
+                 m.DecisionRequest, m.DecisionAnswer, then={
+                     "reward": {"decision_id": "$response.body#/decision_id"},
+                     "get_user": {"user": "$request.body#/user"},
+                     "delete_user": {"user": "$request.body#/user"}}),
+            Call("POST", "/v1/rewards", self.reward, "writer", "Say what came of a decision.",
+                 m.RewardRequest, m.RewardAnswer, (404, 409)),
+            Call("PUT", "/v1/items", self.put_items, "writer", "Add, change and remove items of the catalogue.",
+                 m.ItemsRequest, m.ItemsAnswer),
+            Call("GET", "/v1/items", self.get_items, "reader", "The catalogue.", None, m.ItemsList),
+            Call("GET", "/v1/users/{user:path}", self.get_user, "reader", "What is known of a user.",
+                 None, m.UserAnswer, (404,)),
+            Call("DELETE", "/v1/users/{user:path}", self.delete_user, "admin", "Erase a person.",
+                 None, m.EraseAnswer, (404,)),
+            Call("GET", "/v1/models", self.get_models, "reader", "The model versions, and how training goes.",
+                 None, m.ModelsAnswer),
+            Call("POST", "/v1/models/retrain", self.retrain, "admin", "Learn from the whole log, in the background.",
+                 None, m.RetrainingAnswer, (409,), good=202),
+            Call("POST", "/v1/models/{version}/activate", self.activate, "admin", "Give newcomers this version.",
+                 m.ActivateRequest, m.ActivateAnswer, (404, 409), bare=True),
+            Call("GET", "/v1/trials", self.get_trials, "reader", "The recommenders side by side.", None, m.TrialAnswer),
+            Call("GET", "/v1/trials/{recommender:path}", self.get_trial, "reader", "One of them.",
+                 None, m.TrialAnswer, (404,)),
+            Call("GET", "/healthz", self.health, "", "Whether the process answers.", None, m.Health),
+            Call("GET", "/readyz", self.ready, "", "Whether requests will be answered; 503 with the reason if not.",
+                 None, m.Health),
+            Call("GET", "/metrics", self.measurements, "reader", "Measurements for Prometheus.",
+                 None, "text/plain; version=0.0.4"),
+            Call("GET", "/openapi.json", self.openapi, "", "This page.", None, "application/json"),
+        ]  # fmt: skip
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._router(scope, receive, send)
             return
         endpoint = self._exact.get((scope["method"], scope["path"]))
+        if endpoint is None and "\n" in scope["path"]:  # a last one would pass the end of a route's pattern
+            await respond(send, problem_reply(_no_route(scope["path"])))
+            return
         await (self._router if endpoint is None else endpoint)(scope, receive, send)
 
     # Around every endpoint
 
     def admit(self, scope: Scope, needed: str) -> None:
-        authorization = None
+        who = None
         if needed and not self.keyring.open:
             authorization = next((value for name, value in scope["headers"] if name == b"authorization"), None)
-        who = self.keyring.check(authorization, needed)
-        self.rates.take(who or (scope.get("client") or ("",))[0])
+            if authorization is None and self.pages is not None:
+                who = self.pages.operator.by_cookie(scope, needed)
+            who = who or self.keyring.check(authorization, needed)
+        if scope["path"] not in PROBES:
+            self.rates.take(who or (scope.get("client") or ("",))[0])
 
-    def observe(self, route: str, status: int, seconds: float) -> None:
+    def observe(self, route: str, status: int, seconds: float, request: str | None = None) -> None:
         self.metrics.observe(route, status, seconds)
+        if self.debug:
+            self.log.debug("answered", route=route, status=status, ms=round(seconds * 1000, 3), request=request)
 
-    def unforeseen(self, route: str, error: Exception) -> None:
+    def unforeseen(self, route: str, error: Exception, request: str) -> None:
         self.metrics.n_unforeseen += 1
-        self.log.error("unforeseen", route=route, error=f"{type(error).__name__}: {error}", exc_info=error)
+        words = f"{type(error).__name__}: {error}"
+        self.log.error("unforeseen", route=route, request=request, error=words, exc_info=error)
 
     # Routes
 
@@ -108,8 +159,8 @@ class App:
         return json_reply(messages.ItemsList(items, len(items)))
 
     async def get_user(self, ask: Ask) -> Reply:
-        name, world = ask.path["user"], self.service.world
-        user = world.user(name)
+        name, world = _user(ask), self.service.world
+        user = await self.service.user(name)
         if user is None:
             raise Problem(404, f"no user {name!r}; check the id", field="user")
         spec, posterior = world.recommenders[user.recommender], world.posterior(user)
@@ -122,7 +173,7 @@ class App:
         )  # fmt: skip
 
     async def delete_user(self, ask: Ask) -> Reply:
-        return json_reply(messages.EraseAnswer(await self.service.erase(ask.path["user"])))
+        return json_reply(messages.EraseAnswer(await self.service.erase(_user(ask))))
 
     async def get_models(self, ask: Ask) -> Reply:
         return json_reply(versions.listed(self.service.world, self.retraining))
@@ -151,17 +202,38 @@ class App:
     async def ready(self, ask: Ask) -> Reply:
         journal = self.service.journal
         trouble = journal.broken or journal.trouble
-        return json_reply(
-            messages.Health("ok" if trouble is None else "trouble", trouble or ""), 503 if trouble else 200
-        )
+        if self.draining:
+            return json_reply(messages.Health("draining", "asked to end; requests that come are still answered"), 503)
+        if trouble is not None:
+            return json_reply(messages.Health("trouble", redact(trouble)), 503)
+        return json_reply(messages.Health("ok"))
+
+    async def openapi(self, ask: Ask) -> Reply:
+        return Reply(self._openapi[self.keyring.open])
 
     async def measurements(self, ask: Ask) -> Reply:
         return Reply(self.metrics.exposition(), type=b"text/plain; version=0.0.4; charset=utf-8")
 
+    async def told(self, request: Request, error: Exception) -> Response:
+        """Routes that do not exist, in the same form as everything else."""
+        assert isinstance(error, HTTPException)
+        path, method = request.scope["path"], request.method[:20]
+        problem, headers = _no_route(path), {}
+        if error.status_code != 404:
+            routes = [one for one in request.app.routes if isinstance(one, Route) and one.path_regex.match(path)]
+            allowed = ", ".join(sorted({name for route in routes for name in route.methods or ()}))
+            problem = Problem(error.status_code, f"{method!r} is not a method of {path[:200]!r}; it has {allowed}")
+            headers = {"allow": allowed}
+        reply = problem_reply(problem)
+        self.observe("none", reply.status, 0.0)
+        return Response(reply.body, reply.status, headers, reply.type.decode())
 
-async def _told(request: Request, error: Exception) -> Response:
-    """Routes that do not exist, in the same form as everything else."""
-    assert isinstance(error, HTTPException)
-    words = {404: f"no such route: {request.url.path[:200]}; /openapi.json lists them", 405: "not by this method"}
-    reply = problem_reply(Problem(error.status_code, words.get(error.status_code, str(error.detail))))
-    return Response(reply.body, reply.status, {**(error.headers or {})}, reply.type.decode())
+
+def _user(ask: Ask) -> str:
+    name: str = ask.path["user"]
+    check_user(name)
+    return name
+
+
+def _no_route(path: str) -> Problem:
+    return Problem(404, f"no such route: {path[:200]!r}; /openapi.json lists them")

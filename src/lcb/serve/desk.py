@@ -90,12 +90,17 @@ class Desk:
 
     # Decisions
 
-    def decide(self, request: messages.DecisionRequest, recommender: str | None = None) -> Entry | bytes:
-        """The answer of a decision made before under this id, or a new one."""
+    def decide(
+        self, request: messages.DecisionRequest, recommender: str | None = None, known: Row | None = None
+    ) -> Entry | bytes:
+        """The answer of a decision made before under this id, or a new one.
+
+        `known` is the event of that id, read before, where the store is far.
+        """
         digest = None
         if request.decision_id is not None:
             digest = _digest(request)
-            known = self.world.store.event(request.decision_id)
+            known = self.world.store.event(request.decision_id) if self.world.store.inline else known
             if known is not None and known.seq <= self.world.seq:
                 return self.answered(known, digest)
         if not self.shadow and request.chosen is None and request.chosen_propensity is not None:
@@ -123,9 +128,8 @@ class Desk:
 
     def context(self, request: messages.DecisionRequest) -> tuple[list[str], Floats, bytes | None]:
         """The ids and features (K, d) of the arms; the bytes of the features where they came with the request."""
-        if not request.user.isprintable():
-            raise Problem(422, "user has a control character; ids are printable text", field="user")
-        arms, sent = request.arms, None
+        check_user(request.user)
+        arms, sent, own = request.arms, None, None
         if arms is None:
             ids, context = self.world.catalogue.ids, self.world.catalogue.whole()
             if not ids:
@@ -141,11 +145,16 @@ class Desk:
         if request.x is not None:
             own = np.array(request.x)
             _check_size(own[None], "x")
-            context = cross(context, own)
+        size = context.shape[1] * (1 + len(request.x or ()))
         n_features = self.world.n_features
-        if n_features is not None and context.shape[1] != n_features:
-            raise self._wrong_size(context.shape[1], request)
-        return ids, context, sent
+        if n_features is not None and size != n_features:
+            raise self._wrong_size(size, request)
+        if size > messages.MOST_FEATURES:
+            raise Problem(
+                422, f"the arms have {size} features with the user's crossed in, {messages.MOST_FEATURES} is the most; "
+                "send fewer", field="x",
+            )  # fmt: skip
+        return ids, context if own is None else cross(context, own), sent
 
     def _named(self, arms: list[messages.Arm], ids: list[str]) -> Floats:
         try:
@@ -168,7 +177,7 @@ class Desk:
         crossed = "" if request.x is None else f" (with the user's {len(request.x)} crossed in)"
         where = "x" if request.x is not None or request.arms is None else "arms[0].x"
         return Problem(
-            422, f"the arms have {came} features{crossed}, this service has {self.world.n_features}; send those",
+            422, f"the arms have {came} features{crossed}, this service has {self.world.n_features}; send as many",
             field=where,
         )  # fmt: skip
 
@@ -190,7 +199,9 @@ class Desk:
         if request.k is not None:
             raise Problem(422, "chosen names one arm and k asks for a list; leave one out", field="k")
         if request.chosen not in ids:
-            raise Problem(422, f"chosen is {request.chosen!r}, which is not among the arms", field="chosen")
+            raise Problem(
+                422, f"chosen is {request.chosen!r}, which is not among the arms; name one of them", field="chosen"
+            )
         spec = self.world.recommenders[user.recommender]
         if spec.bandit in WEIGHS_ALL and user.model != WARMUP:
             words = f"{spec.bandit} needs the probability of every arm and cannot learn from an arm that was chosen"
@@ -347,6 +358,8 @@ class Desk:
     def items(self, request: messages.ItemsRequest) -> Entry:
         """Items to add or change, their features made of categories where they have these."""
         _check_ids([item.id for item in request.items], "items")
+        for i, id in enumerate(request.remove):
+            _check_printable(id, f"remove[{i}]")
         rows = [self._item(i, item) for i, item in enumerate(request.items)]
         sizes = {len(row[1]) // 8 for row in rows}
         wanted = self.world.n_features or (len(rows[0][1]) // 8 if rows else 0)
@@ -358,12 +371,18 @@ class Desk:
         row = NewRow(f"items/{self.new_id()}", "items", None, None, records.encode(body))
         left = set() if request.replace else set(self.world.catalogue.items)
         n = len((left - set(request.remove)) | {row[0] for row in rows})
+        if n > messages.MOST_ITEMS:
+            raise Problem(
+                422, f"the catalogue would have {n:,} items, {messages.MOST_ITEMS:,} is the most; remove some, "
+                "or send arms with each request", field="items",
+            )  # fmt: skip
         answer = messages.ItemsAnswer(n, next(iter(sizes), self.world.n_features))
         return Entry(row, body, _JSON.encode(answer), row.id)
 
     def _item(self, i: int, item: messages.Item) -> tuple[str, bytes, list[str] | None, str | None, str | None]:
         if (item.x is None) == (item.categories is None):
-            raise Problem(422, f"item {item.id!r}: give either x or categories", field=f"items[{i}]")
+            has = "neither x nor" if item.x is None else "both x and"
+            raise Problem(422, f"item {item.id!r} has {has} categories; give one of them", field=f"items[{i}]")
         if item.x is not None:
             x = np.array(item.x)
             _check_size(x[None], f"items[{i}].x", of_arm=False)
@@ -490,8 +509,22 @@ def _check_ids(ids: list[str], field: str = "arms") -> None:
         i = next(i for i, id in enumerate(ids) if id in seen or seen.add(id))  # type: ignore[func-returns-value]
         raise Problem(422, f"{ids[i]!r} is there twice; ids name one each", field=f"{field}[{i}].id")
     if not "".join(ids).isprintable():
-        i = next(i for i, id in enumerate(ids) if not id.isprintable())
-        raise Problem(422, "an id has a control character; ids are printable text", field=f"{field}[{i}].id")
+        for i, id in enumerate(ids):
+            _check_printable(id, f"{field}[{i}].id")
+
+
+def _check_printable(id: str, field: str) -> None:
+    if not id.isprintable():
+        other = next(c for c in id if not c.isprintable())
+        raise Problem(422, f"{field} has U+{ord(other):04X}; ids are printable text, take it out", field=field)
+
+
+def check_user(name: str) -> None:
+    """Refuse what no user is called."""
+    if not 0 < len(name) <= messages.MOST_TEXT:
+        words = f"a user of {len(name)} characters; send 1 to {messages.MOST_TEXT}"
+        raise Problem(422, words, field="user")
+    _check_printable(name, "user")
 
 
 def _vectors(arms: list[messages.Arm]) -> Floats:

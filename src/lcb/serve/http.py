@@ -1,19 +1,23 @@
 """From a request on the wire to a function and back: body, key, rate, errors, measurements.
 
-Every route goes through one `Endpoint`: who may call it, a function from `Ask` to `Reply`.  Problems become
-application/problem+json; anything unforeseen is logged and becomes a 500 that tells nothing.
+A `Call` is one line of the table of routes: who may call it, a function from `Ask` to `Reply`, and the types of both
+sides, which the page of OpenAPI is made of.  Every call goes through one `Endpoint`.  Problems become
+application/problem+json; anything unforeseen is logged and becomes a 500 that tells nothing but where to look.
 """
 
 from __future__ import annotations
 
+import asyncio
+import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
 from lcb.errors import StoreError, StoreUnavailable
+from lcb.serve.logs import request_id
 from lcb.serve.problems import Problem
 
 Scope = MutableMapping[str, Any]
@@ -41,9 +45,33 @@ class Reply:
     status: int = 200
     type: bytes = b"application/json"
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    stream: AsyncIterator[bytes] | None = None  # goes on after `body`, until it ends or nobody listens
 
 
 Handler = Callable[[Ask], Awaitable[Reply]]
+
+
+class Call(NamedTuple):
+    """One route.  `needed` is the scope of key it asks for, "" for anybody.
+
+    `takes` and `gives` are types of `messages`, or for `gives` a media type; `fails` are the statuses of its own, those
+    that any route may answer aside; `query` are parameters by name, each a type.  `then` leads from an answer to the
+    next call: operation -> its parameters and fields of its body, as OpenAPI's runtime expressions.  `good` is the
+    status of the answer; a call with `bare` may come without a body.
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    needed: str
+    words: str = ""
+    takes: Any = None
+    gives: Any = None
+    fails: tuple[int, ...] = ()
+    query: Mapping[str, Any] = {}
+    then: Mapping[str, Mapping[str, str]] = {}
+    good: int = 200
+    bare: bool = False
 
 
 class Around(Protocol):
@@ -54,9 +82,9 @@ class Around(Protocol):
     def admit(self, scope: Scope, needed: str) -> None:
         """Let a request in, or raise a Problem: 401, 403, 429."""
 
-    def observe(self, route: str, status: int, seconds: float) -> None: ...
+    def observe(self, route: str, status: int, seconds: float, request: str | None = None) -> None: ...
 
-    def unforeseen(self, route: str, error: Exception) -> None: ...
+    def unforeseen(self, route: str, error: Exception, request: str) -> None: ...
 
 
 class Endpoint:
@@ -67,6 +95,7 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
+        request = request_id(scope["headers"])
         try:
             self.around.admit(scope, self.needed)
             body = await _body(receive, self.around.max_body)
@@ -78,10 +107,17 @@ class Endpoint:
         except StoreError as error:
             reply = problem_reply(Problem(503, str(error), retry_after=60))
         except Exception as error:  # noqa: BLE001 (the last resort: told to the log, not to the caller)
-            self.around.unforeseen(self.route, error)
-            reply = problem_reply(Problem(500, "something went wrong here; the service's log says what"))
-        await respond(send, reply)
-        self.around.observe(self.route, reply.status, time.perf_counter() - began)
+            request = request or os.urandom(8).hex()
+            self.around.unforeseen(self.route, error, request)
+            words = f"something went wrong here; the service's log says what, under request {request}"
+            reply = problem_reply(Problem(500, words))
+        if request is not None:
+            reply.headers = [*reply.headers, (b"x-request-id", request.encode())]
+        if reply.stream is None:
+            await respond(send, reply)
+        self.around.observe(self.route, reply.status, time.perf_counter() - began, request)
+        if reply.stream is not None:
+            await _stream(receive, send, reply, reply.stream)
 
 
 async def _body(receive: Receive, most: int) -> bytes:
@@ -112,6 +148,27 @@ async def respond(send: Send, reply: Reply) -> None:
     headers = [(b"content-type", reply.type), (b"content-length", b"%d" % len(reply.body)), *reply.headers]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": reply.body})
+
+
+async def _stream(receive: Receive, send: Send, reply: Reply, parts: AsyncIterator[bytes]) -> None:
+    """Part by part, until the stream ends or the client has gone."""
+    gone = asyncio.ensure_future(_gone(receive))
+    try:
+        headers = [(b"content-type", reply.type), *reply.headers]
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        await send({"type": "http.response.body", "body": reply.body, "more_body": True})
+        async for part in parts:
+            if gone.done():
+                return
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+    finally:
+        gone.cancel()
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def problem_reply(problem: Problem) -> Reply:

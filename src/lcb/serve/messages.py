@@ -9,21 +9,25 @@ from msgspec import Meta, Struct
 MOST_ARMS = 10_000
 MOST_FEATURES = 1_000
 MOST_SLOTS = 100
-MOST_ITEMS = 10_000
+MOST_ITEMS = 10_000  # of the catalogue, which is the arms of a request without any
+MOST_TEXT = 256  # characters of an id
 LARGEST = 1e9  # of a feature or a reward, in size
 
-Id = Annotated[str, Meta(min_length=1, max_length=256, description="Any printable text of at most 256 characters.")]
+Id = Annotated[
+    str, Meta(min_length=1, max_length=MOST_TEXT, description="Any printable text of at most 256 characters.")
+]
+# `$(?!\n)`: in Python `$` alone would let a last line feed pass
 DecisionId = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9_.:-]{1,64}$",
+        pattern=r"^[A-Za-z0-9_.:-]{1,64}$(?!\n)",
         description="Letters, digits and _ . : - ; at most 64. The idempotency key, and the seed of the draw.",
     ),
 ]
 RewardId = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9_.:-]{1,64}(/[0-9]{1,3})?$",
+        pattern=r"^[A-Za-z0-9_.:-]{1,64}(/[0-9]{1,3})?$(?!\n)",
         description="A decision_id, or the reward_id of a slot.",
     ),
 ]

@@ -31,6 +31,7 @@ class Metrics:
         self.times: dict[str, list[int]] = {}
         self.sums: dict[str, float] = {}
         self.slowest: list[tuple[float, str, float]] = []  # seconds, route, when
+        self.refused: dict[int, int] = {}  # connections closed before they were requests, by status
         self.n_unforeseen = 0
         self.n_failed_trainings = 0
         self._registry = CollectorRegistry()
@@ -65,6 +66,10 @@ class Metrics:
                 buckets.append(("+Inf" if bound == float("inf") else str(bound), total))
             seconds.add_metric([route], buckets, self.sums[route])
         yield seconds
+        refused = CounterMetricFamily("lcb_refused_connections", "Closed by the limits; 0: unsaid.", labels=["status"])
+        for status, n in self.refused.items():
+            refused.add_metric([str(status)], n)
+        yield refused
         world, journal = self.service.world, self.service.journal
         for name, words, value in (
             ("lcb_log_events", "Events in the log.", world.seq),

@@ -33,6 +33,7 @@ _WORDS = {
     "array": "a list",
     "object": "an object",
 }
+_LONGEST = 1000  # characters of a detail
 _BOUNDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
 
 
@@ -44,6 +45,7 @@ class Problem(LCBError):
     """
 
     def __init__(self, status: int, detail: str, *, field: str | None = None, retry_after: int | None = None) -> None:
+        detail = detail if len(detail) <= _LONGEST else f"{detail[: _LONGEST - 1]}…"  # it may say what came
         super().__init__(detail)
         self.status, self.detail, self.field, self.retry_after = status, detail, field, retry_after
 
@@ -65,6 +67,7 @@ def decode(decoder: msgspec.json.Decoder[Message], raw: bytes) -> Message:
     except UNREADABLE as error:
         raise from_validation(error, raw, decoder) from None
     refuse_duplicates(raw, message)
+    refuse_nul(raw)
     return message
 
 
@@ -79,6 +82,11 @@ def from_validation(
     """
     if isinstance(error, RecursionError):
         return Problem(422, "the body is nested too deeply; no request needs more than a few levels")
+    if not isinstance(error, msgspec.ValidationError) and raw is not None:
+        try:
+            _refuse_almost(raw)
+        except Problem as problem:
+            return problem
     if isinstance(error, UnicodeDecodeError):
         return Problem(400, "the body has text that is not UTF-8; encode it as UTF-8")
     said = str(error)
@@ -231,25 +239,57 @@ def _parse_exactly(raw: bytes, *, nul: bool = False) -> None:
     try:
         parsed = json.loads(raw, object_pairs_hook=once)
         if faults:
-            _walk(parsed, "$", nul=nul)
+            _walk(parsed, "$", _no_nul if nul else lambda value, path: None)
     except RecursionError as error:
         raise from_validation(error) from None
 
 
-def _walk(value: Any, path: str, *, nul: bool) -> None:
+class _Constant(NamedTuple):
+    name: str
+
+
+def _refuse_almost(raw: bytes) -> None:
+    """Name the first place of what many writers send and JSON does not have: NaN, halves of pairs, other encodings."""
+    try:
+        parsed = json.loads(raw.decode("utf-8", "surrogateescape"), parse_constant=_Constant)
+        _walk(parsed, "$", _no_almost)
+    except (ValueError, RecursionError):
+        return  # something else is wrong with it
+
+
+def _walk(value: Any, path: str, check: Callable[[Any, str], None]) -> None:
+    """`check` every key and value that is no object or list, in the order they came."""
     if isinstance(value, _Twice):
         field = _field(f"{path}.{value.key}")
         raise Problem(422, f"{field} comes twice; send it once", field=field)
     if isinstance(value, dict):
         for key, inner in value.items():
-            _walk(key, f"{path}.{key}", nul=nul)
-            _walk(inner, f"{path}.{key}", nul=nul)
+            check(key, f"{path}.{key}")
+            _walk(inner, f"{path}.{key}", check)
     elif isinstance(value, list):
         for i, inner in enumerate(value):
-            _walk(inner, f"{path}[{i}]", nul=nul)
-    elif nul and isinstance(value, str) and "\0" in value:
+            _walk(inner, f"{path}[{i}]", check)
+    else:
+        check(value, path)
+
+
+def _no_nul(value: Any, path: str) -> None:
+    if isinstance(value, str) and "\0" in value:
         field = _field(path)
         raise Problem(422, f"{field or 'the body'} has the character U+0000; take it out", field=field or None)
+
+
+def _no_almost(value: Any, path: str) -> None:
+    field = _field(path)
+    subject = field or "the body"
+    if isinstance(value, _Constant):
+        words = f"{subject} is {value.name}, which is no number of JSON; send a finite number, or leave it out"
+        raise Problem(400, words, field=field or None)
+    if isinstance(value, str) and (halves := [c for c in value if "\ud800" <= c <= "\udfff"]):
+        if "\udc80" <= halves[0] <= "\udcff":
+            raise Problem(400, f"{subject} has text that is not UTF-8; encode it as UTF-8", field=field or None)
+        words = f"{subject} has U+{ord(halves[0]):04X}, half of a surrogate pair; send whole characters"
+        raise Problem(400, words, field=field or None)
 
 
 def _field(path: str) -> str:

@@ -74,6 +74,7 @@ class ModelBody(Struct, array_like=True):
     score: float | None
     baseline: float | None
     n_started: int | None = None  # users met when it was learned; None: as many as at this place of the log
+    seen: int | None = None  # the log up to here is what it was learned from
 
 
 class ActivateBody(Struct, array_like=True):

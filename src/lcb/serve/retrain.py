@@ -26,7 +26,6 @@ import msgspec
 import numpy as np
 import structlog
 
-import lcb
 from lcb.errors import InputError, LCBError, ModelError
 from lcb.serve import messages
 from lcb.serve.learning import DONE, FAIL, HEADER, STEP, WAIT, Job, Learned, Step, opened
@@ -192,6 +191,7 @@ class Retraining:
         version = await self.service.add_model(
             learned.manifest, learned.tensors, active=learned.better, reason=learned.reason, n_users=learned.n_users,
             score=learned.score, baseline=learned.baseline, n_started=n_started,
+            seen=job.seq,
         )  # fmt: skip
         self.error = self.note = None
         self.log.info("learned", version=version, active=learned.better, reason=learned.reason)
@@ -274,7 +274,7 @@ def told_time(at: float) -> str:
 def _environment() -> dict[str, str]:
     """One thread for linear algebra, and the same lcb as this process."""
     threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    here = str(Path(lcb.__file__).parents[1])
+    here = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH", ""))))
     return {**os.environ, **threads, "PYTHONPATH": path}
 

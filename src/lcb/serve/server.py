@@ -1,23 +1,45 @@
-"""A service on a socket: uvicorn, one process, until a signal; then what waits is finished and written."""
+"""A service on a socket: uvicorn, one process, until a signal; then what waits is finished and written.
+
+    loading      the log is read; /healthz says 200, everything else 503
+    serving
+    draining     after SIGTERM: /readyz says 503, all else is answered for `limits.drain` seconds more
+    ending       no new connections; what is in flight is answered, the journal written, a snapshot kept
+
+From the signal to the end it takes `limits.drain` and 9 s at most, whatever the store does; what was acknowledged is on
+disk already.  A second signal skips the drain.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import os
+import signal
 import socket
-from collections.abc import Callable
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import FrameType
 
 import structlog
 import uvicorn
 
 from lcb.errors import LCBError, OutputError
+from lcb.serve import logs, messages
 from lcb.serve.app import App
-from lcb.serve.http import Receive, Scope, Send
+from lcb.serve.http import Receive, Scope, Send, json_reply, problem_reply, respond
 from lcb.serve.keys import Keyring, check_address
+from lcb.serve.problems import Problem
+from lcb.serve.protocol import protocol
+from lcb.serve.redact import redact
 from lcb.serve.service import Service
 from lcb.serve.settings import Settings
 from lcb.storage.store import Store, open_store
 
 _LOOK_AT_KEYS = 1.0  # seconds
+_IN_FLIGHT = 5  # seconds that requests in flight have once the socket is closed
+_LAST_WRITES = 3.0  # seconds that the journal and the snapshot have after them
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
@@ -27,68 +49,176 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> No
         keyring = Keyring(store.list_keys())
         check_address(settings.host, keyring)
         listening = _listen(settings.host, settings.port)
-        service = Service(settings, store)
     except LCBError:
         store.close()
         raise
-    app = App(service, keyring)
+    logs.configure(settings.log_level, settings.log_format)
+    host, port = listening.getsockname()[:2]
+    door = _Door(settings, store, keyring, f"http://{f'[{host}]' if ':' in host else host}:{port}", ready)
+    limits = settings.limits
+    guarded = protocol(
+        deadline=limits.deadline, max_body=limits.max_body, max_connections=limits.max_connections,
+        refused=door.refused,
+    )  # fmt: skip
     config = uvicorn.Config(
-        _Lifespan(app, service, store, keyring), loop="uvloop", http="httptools", access_log=False, log_config=None,
-        lifespan="on", timeout_graceful_shutdown=8, timeout_keep_alive=75, server_header=False, date_header=False,
+        door, loop="uvloop", http=guarded, access_log=False, log_config=None, lifespan="on", backlog=2048,
+        timeout_graceful_shutdown=_IN_FLIGHT, timeout_keep_alive=75, server_header=False, date_header=False,
         proxy_headers=False,
     )  # fmt: skip
-    server = uvicorn.Server(config)
-    host, port = listening.getsockname()[:2]
-    if ready is not None:
-        app.ready_hooks.append(lambda: ready(f"http://{f'[{host}]' if ':' in host else host}:{port}"))
+    door.server = _Server(config, door, limits.drain)
     try:
-        server.run(sockets=[listening])
+        door.server.run(sockets=[listening])
     finally:
         listening.close()
+    if door.failure is not None:
+        raise door.failure
 
 
 def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.socket(family, socket.SOCK_STREAM)
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listening.bind((host, port))
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind((host, port))
+        except OSError:
+            listening.close()
+            raise
     except OSError as error:
         raise OutputError(f"cannot listen on {host}:{port} ({error.strerror}); give another --port or --host") from None
     return listening
 
 
-class _Lifespan:
-    """Brings the service up inside the event loop, and down when the last request is answered."""
+class _Server(uvicorn.Server):
+    """uvicorn, which on SIGTERM says for a while that it is not ready before it is gone, and then ends with 0."""
 
-    def __init__(self, app: App, service: Service, store: Store, keyring: Keyring) -> None:
-        self.app, self.service, self.store, self.keyring = app, service, store, keyring
+    def __init__(self, config: uvicorn.Config, door: _Door, drain: float) -> None:
+        super().__init__(config)
+        self.door, self.drain = door, drain
+        self.asked = False
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        before = {sig: signal.signal(sig, self.handle_exit) for sig in _SIGNALS}
+        try:
+            yield
+        finally:
+            for sig, handler in before.items():  # asked once, a second time changes nothing
+                signal.signal(sig, signal.SIG_IGN if self.asked else handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Runs between any two instructions: it sets flags, the rest is for the loop."""
+        loop = self.door.loop
+        if loop is None or self.door.app is None:  # nothing was acknowledged yet
+            signal.signal(sig, signal.SIG_DFL)
+            signal.raise_signal(sig)
+            return
+        again, self.asked = self.asked, True
+        loop.call_soon_threadsafe(self.door.draining, signal.Signals(sig).name)
+        if again or sig == signal.SIGINT or not self.drain:
+            self.should_exit = True
+        else:
+            loop.call_soon_threadsafe(loop.call_later, self.drain, self.end)
+
+    def end(self) -> None:
+        self.should_exit = True
+
+
+class _Door:
+    """The ASGI application: brings the service up inside the event loop, and down when the last request is answered."""
+
+    def __init__(
+        self, settings: Settings, store: Store, keyring: Keyring, address: str, ready: Callable[[str], None] | None
+    ) -> None:
+        self.settings, self.store, self.keyring, self.address, self.ready = settings, store, keyring, address, ready
+        self.app: App | None = None  # None: the log is still being read
+        self.failure: Exception | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+        self.server: _Server | None = None
         self.log = structlog.get_logger("lcb.serve")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "lifespan":
+        if scope["type"] == "lifespan":
+            await self.live(receive, send)
+        elif self.app is not None:
             await self.app(scope, receive, send)
-            return
+        elif scope["type"] == "http":
+            await self.wait(scope, send)
+
+    async def wait(self, scope: Scope, send: Send) -> None:
+        """While the log is read."""
+        if scope["path"] == "/healthz":
+            await respond(send, json_reply(messages.Health("ok")))
+        elif scope["path"] == "/readyz":
+            await respond(send, json_reply(messages.Health("loading", "the log is being read"), 503))
+        else:
+            problem = Problem(503, "the service is reading its log; try again in a second", retry_after=1)
+            await respond(send, problem_reply(problem))
+
+    async def live(self, receive: Receive, send: Send) -> None:
+        self.loop = asyncio.get_running_loop()
         await receive()
-        self.service.start()
-        for number, version in self.service.world.versions.items():
-            if not version.readable:
-                self.log.error("a model version cannot be read", version=number, error=version.damaged)
-        self.app.retraining.start()
-        if self.app.pages is not None:
-            self.app.pages.start()
-        looking = asyncio.create_task(self._look_at_keys())
         await send({"type": "lifespan.startup.complete"})
-        for hook in self.app.ready_hooks:
-            hook()
+        up = asyncio.create_task(self.start())
         await receive()
-        looking.cancel()
-        await self.app.retraining.stop()
-        if self.app.pages is not None:
-            await self.app.pages.stop()
-        await self.service.stop()
-        self.log.info("stopped", seq=self.service.world.seq)
+        looking = await up
+        if self.app is None or looking is None:
+            self.store.close()
+        else:
+            looking.cancel()
+            await self.stop(self.app)
         await send({"type": "lifespan.shutdown.complete"})
+
+    async def stop(self, app: App) -> None:
+        service, stopping = app.service, asyncio.ensure_future(app.stop())
+        done, _ = await asyncio.wait([stopping], timeout=_LAST_WRITES)
+        if not done:  # its threads cannot be ended: the process can
+            self.log.error("the store does not answer; ended without it", seq=service.world.seq)
+            sys.stderr.flush()
+            os._exit(1)
+        error = stopping.exception()
+        if error is None:
+            self.log.info("stopped", seq=service.world.seq)
+        elif isinstance(error, LCBError):  # the snapshot is a cache
+            self.log.warning("stopped without a snapshot", seq=service.world.seq, error=str(error))
+        else:
+            raise error
+
+    async def start(self) -> asyncio.Task[None] | None:
+        """Read the log, then answer."""
+        try:
+            service = await asyncio.to_thread(Service, self.settings, self.store)
+            app = App(service, self.keyring)
+            app.start()
+        except Exception as error:  # noqa: BLE001 (raised again where `run` was called)
+            self.failure = error
+            assert self.server is not None
+            self.server.should_exit = True
+            return None
+        for hook in app.ready_hooks:
+            hook()
+        self.app = app
+        self.log.info(
+            "ready", address=self.address, store=redact(self.store.url), seq=service.world.seq,
+            model=service.world.active, keys=len(self.keyring.keys),
+        )  # fmt: skip
+        if self.ready is not None:
+            self.ready(self.address)
+        return asyncio.create_task(self._look_at_keys())
+
+    def draining(self, why: str) -> None:
+        """From a signal: readiness is over."""
+        if self.app is not None and not self.app.draining:
+            self.app.draining = True
+            self.log.info("draining", why=why, seconds=self.settings.limits.drain)
+
+    def refused(self, status: int) -> None:
+        """A connection was closed by the limits; 0 where nothing could be said."""
+        if self.app is not None:
+            self.app.metrics.refused[status] = self.app.metrics.refused.get(status, 0) + 1
 
     async def _look_at_keys(self) -> None:
         """Keys that were made or revoked while we serve."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -49,6 +50,7 @@ class Limits:
     max_connections: int = 2000
     max_waiting: int = 2000  # requests that wait for the store
     patience: float = 10.0  # seconds a request waits for the store
+    drain: float = 1.0  # seconds between SIGTERM, when /readyz says 503, and the end of listening
     cached_users: int = 50_000
 
 
@@ -71,9 +73,11 @@ class Settings:
     reward_range: tuple[float, float] | None = None
     learning: Learning = Learning()
     limits: Limits = Limits()
-    log_level: str = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_format: Literal["auto", "json", "text"] = "auto"  # auto: text on a terminal, JSON lines elsewhere
 
     def __post_init__(self) -> None:
+        self._check_numbers()
         names = [one.name for one in self.recommenders]
         if not names or len(set(names)) != len(names):
             raise InputError(f"recommenders {', '.join(names) or 'none'}; give at least one, each with its own name")
@@ -101,6 +105,23 @@ class Settings:
                         f"rewards {self.rewards!r} changes rewards that came before, which {one.name}'s shared "
                         f"{one.bandit} cannot undo; declare once or first, or give it scope 'user'"
                     )
+
+    def _check_numbers(self) -> None:
+        limits = self.limits
+        for name, value, low, high in (
+            ("port", self.port, 0, 65535),
+            ("limits.max_body", limits.max_body, 1, math.inf),
+            ("limits.rate", limits.rate, 0, 1e9),
+            ("limits.deadline", limits.deadline, 0.01, 3600),
+            ("limits.max_connections", limits.max_connections, 1, math.inf),
+            ("limits.max_waiting", limits.max_waiting, 1, math.inf),
+            ("limits.patience", limits.patience, 0.01, 3600),
+            ("limits.drain", limits.drain, 0, 60),
+            ("limits.cached_users", limits.cached_users, 1, math.inf),
+        ):
+            if value is not None and not low <= value <= high:
+                wanted = f"at least {low}" if high == math.inf else f"in [{low}, {high:g}]"
+                raise InputError(f"{name} is {value}; it must be {wanted}")
 
     @property
     def range(self) -> tuple[float, float] | None:

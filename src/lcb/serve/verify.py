@@ -30,7 +30,7 @@ from lcb.progress import Progress, silent
 from lcb.serve import records
 from lcb.serve.desk import Open, draw, open_slots
 from lcb.serve.problems import Problem
-from lcb.serve.world import Damaged, Tally, User, World
+from lcb.serve.world import Tally, User, World
 from lcb.storage.store import Row, Snapshot, Store
 
 _SHOWN = 20
@@ -140,7 +140,7 @@ def _sweep(store: Store, upto: int, user: str | None, report: Report, progress: 
     if farthest is None:
         return None
     log = _LogOnly(store)
-    world = World(log, most_users=_MOST_USERS)  # type: ignore[arg-type]
+    world = World(log, most_users=_MOST_USERS)
     log.world = world
     ahead: deque[tuple[Row, Any]] = deque()
     waiting: dict[int, list[tuple[Row, Any]]] = defaultdict(list)
@@ -378,7 +378,7 @@ def _check_snapshots(
 ) -> None:
     if kept is not None:
         report.n_snapshots += 1
-        other = World(_LogOnly(store, kept), most_users=_MOST_USERS)  # type: ignore[arg-type]
+        other = World(_LogOnly(store, kept), most_users=_MOST_USERS)
         try:
             other.load(upto)
         except Exception as error:  # noqa: BLE001 (whatever a damaged snapshot raises is what is to be told)
@@ -393,7 +393,9 @@ def _check_snapshots(
         if user is None or user.seq != one.seq:
             user = world.fold_user(store.events_of(name, 0, one.seq))
         if user is None or user.pack() != one.body:
-            report.differs(None, f"snapshot {one.name!r}", _told(one.body), "nobody" if user is None else _told(user.pack()))
+            report.differs(
+                None, f"snapshot {one.name!r}", _told(one.body), "nobody" if user is None else _told(user.pack())
+            )
         if report.n_snapshots % _REPORT_EVERY == 0:
             progress("snapshots", report.n_snapshots, None)
 
@@ -415,12 +417,16 @@ def world_differences(one: World, other: World) -> list[tuple[str, object, objec
     facts.append(("versions", sorted(one.versions), sorted(other.versions)))
     facts.append(("catalogue", one.catalogue.ids, other.catalogue.ids))
     for name in {*one.shared, *other.shared}:
-        states = [None if name not in world.shared else world.shared[name].tobytes() for world in (one, other)]
-        facts.append((f"the state of {name}", *states))
+        state, again = one.shared.get(name), other.shared.get(name)
+        facts.append(
+            (f"the state of {name}", state if state is None else state.tobytes(),
+             again if again is None else again.tobytes())
+        )  # fmt: skip
     for name in {*one.tallies, *other.tallies}:
-        tallies = [msgspec.structs.astuple(world.tallies.get(name, Tally())) for world in (one, other)]
-        if not np.allclose(*tallies, rtol=_CLOSE, atol=_CLOSE):
-            facts.append((f"the tally of {name}", *tallies))
+        tally = msgspec.structs.astuple(one.tallies.get(name, Tally()))
+        counted = msgspec.structs.astuple(other.tallies.get(name, Tally()))
+        if not np.allclose(tally, counted, rtol=_CLOSE, atol=_CLOSE):
+            facts.append((f"the tally of {name}", tally, counted))
     return [fact for fact in facts if fact[1] != fact[2]]
 
 

@@ -295,7 +295,9 @@ class Postgres:
         return {kept[row[0]]: Snapshot(*row) for row in found}
 
     def all_snapshots(self, after: str = "", limit: int = 1000) -> list[Snapshot]:
-        statement = 'select name, seq, body from snapshot where name collate "C" > %b order by name collate "C" limit %b'
+        statement = (
+            'select name, seq, body from snapshot where name collate "C" > %b order by name collate "C" limit %b'
+        )
         return [Snapshot(*row) for row in self._read(statement, (after, limit))]
 
     def forget_snapshots(self) -> None:

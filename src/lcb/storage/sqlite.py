@@ -217,9 +217,7 @@ class SQLite:
         return {name: one for name, one in found.items() if one is not None}
 
     def all_snapshots(self, after: str = "", limit: int = 1000) -> list[Snapshot]:
-        found = self._read(
-            "select name, seq, body from snapshot where name > ? order by name limit ?", (after, limit)
-        )
+        found = self._read("select name, seq, body from snapshot where name > ? order by name limit ?", (after, limit))
         return [Snapshot(*row) for row in found]
 
     def forget_snapshots(self) -> None:

@@ -1,0 +1,205 @@
+"""`lcb log` on the store of a service."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+from pathlib import Path
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from drills.inside import Inside, folded, sqlite
+from lcb.evaluate.readers import CATEGORIES
+from lcb.serve import records
+from lcb.serve.recommenders import Recommender
+from lcb.serve.settings import Settings
+from lcb.serve.verify import world_differences
+from lcb.storage.sqlite import SQLite
+from lcb.storage.store import open_store
+from serve.sessions import busy
+
+SOME = CATEGORIES[:6]
+
+
+@pytest.fixture
+def store(tmp_path):
+    """A session with something of everything."""
+    with busy(tmp_path / "lcb.db"):
+        pass
+    return tmp_path / "lcb.db"
+
+
+@pytest.fixture
+def news(tmp_path):
+    """Readers of two kinds and 12 items of known categories, shown uniformly; half of the users also lately."""
+    given = Settings(recommenders=(Recommender("any", "uniform"),), categories=SOME, pages=False)
+    rng = np.random.default_rng(0)
+    beta = np.array([[0.9] * 3 + [0.1] * 3, [0.1] * 3 + [0.9] * 3])
+    path = tmp_path / "news.db"
+    with Inside(sqlite(path), given) as inside:
+        inside.items(*({"id": f"n{j}", "categories": [SOME[j % 6]], "title": f"No. {j}"} for j in range(12)))
+        for t in range(25):
+            answers = [(u, inside.begin_decide(f"reader{u}")) for u in range(60)]
+            inside.write()
+            rewards = []
+            for u, asked in answers:
+                answer = json.loads(asked.result())
+                click = rng.random() < beta[u % 2, int(answer["arm"][1:]) % 6]
+                if (u, t) != (0, 24):
+                    rewards.append(inside.begin_reward(answer["decision_id"], float(click)))
+            inside.write()
+            assert all(one.result() for one in rewards)
+    return path
+
+
+def test_a_good_log_verifies(lcb, store):
+    found = lcb("log", "verify", store)
+    assert found.code == 0, found
+    assert "made again" in found.out
+    assert "are erased" in found.out
+    assert found.out.endswith("all is as it follows from the log\n")
+
+
+def test_a_changed_log_is_told_and_the_exit_code_is_1(lcb, store):
+    with sqlite3.connect(store) as connection:
+        connection.execute(
+            "update event set model = 7 where seq = (select max(seq) from event where kind = 'decision')"
+        )
+    connection.close()
+    found = lcb("log", "verify", store, "--json", "-")
+    assert found.code == 1
+    told = json.loads(found.out)
+    assert told["n_differences"] >= 1
+    assert told["differences"][0]["what"] == "recommender and model"
+    found = lcb("log", "verify", store)
+    assert "recommender and model: stored" in found.out
+
+
+def test_one_user_is_verified_alone(lcb, store):
+    assert lcb("log", "verify", store, "--user", "u2").code == 0
+    found = lcb("log", "verify", store, "--user", "nobody")
+    assert (found.code, "no events of user 'nobody'" in found.err) == (2, True)
+
+
+def test_a_store_that_is_not_there_is_refused(lcb):
+    found = lcb("log", "verify", "nothing.db")
+    assert (found.code, "does not exist" in found.err) == (2, True)
+    assert not Path("nothing.db").exists()
+
+
+def test_the_log_is_shown_in_words(lcb, store):
+    found = lcb("log", "show", store, "--last", "1000").out
+    for word in (
+        "decision",
+        "reward",
+        "items",
+        "model",
+        "activate",
+        "service",
+        "recommender",
+        "erase",
+        "erased reward",
+    ):
+        assert f"  {word} " in found
+    assert "would have been" in found
+    alone = lcb("log", "show", store, "--user", "u2", "--last", "3").out.splitlines()
+    assert len(alone) == 3
+    assert all("u2: " in line for line in alone)
+    assert json.loads(lcb("log", "show", store, "--last", "2", "--json", "-").out)[1]["seq"] > 2
+    assert lcb("log", "show", store, "--user", "nobody").code == 2
+
+
+def test_a_backup_is_a_store_with_the_same_fold(lcb, store, tmp_path):
+    assert lcb("log", "backup", store, tmp_path / "copy.db").code == 0
+    one, other = SQLite(store), SQLite(tmp_path / "copy.db")
+    assert world_differences(folded(one), folded(other)) == []
+    assert list(one.events(0)) == list(other.events(0))
+    one.close()
+    other.close()
+    assert lcb("log", "verify", tmp_path / "copy.db").code == 0
+    again = lcb("log", "backup", store, tmp_path / "copy.db")
+    assert (again.code, "already exists" in again.err) == (2, True)
+
+
+def test_one_row_per_slot_with_what_counts(lcb, store, tmp_path):
+    found = lcb("log", "export", store, "all.parquet", "--missing", "none")
+    assert found.code == 0, found
+    assert "no reward has come for" in found.out
+    assert "lower slots of lists" in found.out
+    assert "have no propensity" in found.out
+    rows = pq.read_table(tmp_path / "all.parquet").to_pylist()
+    opened = open_store(str(store))
+    wanted = {}
+    for row in opened.events(0):
+        if row.kind == "decision":
+            body = records.decode("decision", row.body)
+            for i, one in enumerate(body.taken if body.chosen is None else [body.chosen]):
+                wanted[row.id, i] = [row, body, one, None]
+        elif row.kind == "reward":
+            id, _, slot = row.id[2:].partition("/")
+            wanted[id, int(slot or 0)][3] = records.decode("reward", row.body).reward
+    opened.close()
+    assert len(rows) == len(wanted)
+    for one in rows:
+        row, body, taken, reward = wanted[one["decision_id"], one["slot"]]
+        assert (one["user"], one["seq"], one["model"]) == (row.user, row.seq, row.model)
+        assert (one["item"], one["arm"], one["n_arms"]) == (taken.id, taken.arm, body.n_arms)
+        assert one["propensity"] == (taken.propensity if body.own else None)
+        assert one["x"] == np.frombuffer(taken.x).tolist()
+        assert one["reward"] == reward
+        assert one["recommender"] == body.recommender
+        assert one["would"] == (None if body.chosen is None else body.taken[0].id)
+    assert {one["policy"] for one in rows} >= {"linucb", "exp4", "lints", "uniform"}
+
+
+def test_what_no_reward_has_come_for_is_left_out_or_gets_the_one_given(lcb, news):
+    lcb("log", "export", news, "some.parquet")
+    assert pq.read_table("some.parquet").num_rows == 60 * 25 - 1
+    lcb("log", "export", news, "every.parquet", "--missing", "0")
+    assert pq.read_table("every.parquet").column("reward").null_count == 0
+    assert pq.read_table("every.parquet").num_rows == 60 * 25
+    found = lcb("log", "export", news, "every.parquet", "--missing", "much")
+    assert (found.code, "--missing much" in found.err) == (2, True)
+
+
+def test_from_serving_to_learning_to_evaluation(lcb, news):
+    found = lcb("log", "export", news, "log")
+    assert found.code == 0, found
+    assert "only some" not in found.out
+    assert json.loads(Path("log/categories.json").read_text()) == sorted(SOME)
+    learned = lcb("learn", "log/events.parquet", "--classes", "2", "--out", "models")
+    assert learned.code == 0, learned
+    learned = lcb("learn", "log", "--features", "one-hot", "--classes", "2", "--out", "models")
+    assert learned.code == 0, learned
+    plan = ("--steps", "10", "--classes", "2", "--seeds", "1", "--workers", "1", "--algorithms", "lcb-mean,random")
+    for method in ("queue", "replay", "ips", "snips", "dr"):
+        outcome = lcb("evaluate", "log", "--method", method, *plan, "--json", "-")
+        assert outcome.code == 0, outcome
+        results = {row["algorithm"]: row for row in json.loads(outcome.out)["results"]}
+        assert results["lcb-mean"]["relative_ctr"] > 1.1 * results["random"]["relative_ctr"], method
+
+
+def test_one_file_works_as_well_as_a_folder(lcb, news):
+    assert lcb("log", "export", news, "clicks.parquet").code == 0
+    assert Path("clicks.items.parquet").exists()
+    assert lcb("learn", "clicks.parquet", "--classes", "2", "--out", "models").code == 0
+    plan = ("--steps", "5", "--seeds", "1", "--workers", "1", "--algorithms", "random", "--method", "ips")
+    assert lcb("evaluate", "clicks.parquet", *plan).code == 0
+    assert lcb("log", "export", news, "clicks.parquet").code == 0, "an export replaces the export before it"
+    Path("mine.parquet").write_text("mine")
+    found = lcb("log", "export", news, "mine.parquet")
+    assert (found.code, Path("mine.parquet").read_text()) == (2, "mine")
+
+
+def test_nothing_to_export_is_said(lcb, tmp_path):
+    with Inside(sqlite(tmp_path / "new.db"), Settings(pages=False)) as inside:
+        inside.decide("ann", arms=[{"id": "a", "x": [1.0]}])
+    found = lcb("log", "export", tmp_path / "new.db", "out.parquet")
+    assert (found.code, "1 decisions wait for their rewards" in found.err) == (2, True)
+    assert not list(tmp_path.glob("*.parquet*"))
+
+
+def test_events_that_had_only_some_items_on_offer_are_pointed_out(lcb, store):
+    assert "only some of the" in lcb("log", "export", store, "log").out

@@ -1,0 +1,202 @@
+"""`lcb serve`, `lcb keys` and `lcb config` as they are typed."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import httpx
+import pytest
+
+from lcb.serve.keys import sha256
+from lcb.storage.store import open_store
+
+MAIN = "from lcb.cli import main; main()"
+EXTRA = ("starlette", "msgspec", "uvicorn", "uvloop", "httptools", "structlog", "prometheus_client")
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch):
+    for name in os.environ:
+        if name.startswith("LCB_"):
+            monkeypatch.delenv(name)
+
+
+def environment(**more: str) -> dict[str, str]:
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), **more}
+
+
+def test_serve_says_where_it_is_and_ends_when_asked(tmp_path):
+    words = [sys.executable, "-c", MAIN, "serve", "--port", "0", "--recommender", "all=linucb:everyone"]
+    process = subprocess.Popen(
+        words, cwd=tmp_path, env=environment(LCB_LIMITS__DRAIN="0"), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    try:
+        said = process.stdout.readline().split()
+        assert said[:3] == ["serving", "lcb.db", "at"]
+        body = {"user": "ann", "arms": [{"id": "a", "x": [1.0]}]}
+        with httpx.Client(base_url=said[3], trust_env=False, timeout=30) as client:
+            answer = client.post("/v1/decisions", json=body).json()
+            assert (answer["arm"], answer["recommender"]) == ("a", "all")
+        second = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
+        assert second.returncode == 2
+        assert "lcb.db is being served by another process; stop it first" in second.stderr
+        process.send_signal(signal.SIGTERM)
+        _, log = process.communicate(timeout=30)
+        assert process.returncode == 0
+        assert [json.loads(line)["event"] for line in log.splitlines()] == ["ready", "draining", "stopped"]
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_settings_that_do_not_fit_the_log_are_one_line(lcb, tmp_path):
+    def serve(*words: str) -> subprocess.CompletedProcess[str]:
+        line = [sys.executable, "-c", MAIN, "serve", "--port", "0", *words]
+        process = subprocess.Popen(
+            line, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
+        if process.stdout.readline():
+            process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        return subprocess.CompletedProcess(line, process.returncode, out, err)
+
+    assert serve("--rewards", "sum").returncode == 0
+    told = serve("--rewards", "sum", "--models", "nowhere")
+    assert (told.returncode, told.stderr.count("\n")) == (2, 1)
+    assert "nowhere" in told.stderr
+    told = serve("--rewards", "last")
+    assert told.returncode == 2
+    assert told.stderr == "lcb: rewards is sum in this log, the settings say last; keep it, or start another store\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["--host", "0.0.0.0"], "there is no key; make one first"),
+        (["--port", "70000"], "port is 70000"),
+        (["--recommender", "lcb"], "--recommender: 'lcb' is no NAME=BANDIT"),
+        (["--share", "lcb"], "--share: 'lcb' is no NAME=SHARE"),
+        (["--share", "nobody=1"], "a share for 'nobody'"),
+        (["--reward-range", "1"], "--reward-range: reward_range is"),
+        (
+            ["--retrain-every", "often"],
+            "--retrain-every: learning.retrain_every is 'often'; wanted a whole number or none",
+        ),
+        (["--classes", "0"], "n_classes is 0"),
+        (["--config", "gone.toml"], "gone.toml cannot be read"),
+        (["--store", "mysql://x"], "mysql://..."),
+    ],
+)
+def test_a_mistake_of_serve_is_one_line(lcb, words, said):
+    outcome = lcb("serve", "--port", "0", *words) if "--port" not in words else lcb("serve", *words)
+    assert outcome.code == 2
+    assert said in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_a_port_that_is_taken_is_one_line(lcb):
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        outcome = lcb("serve", "--port", taken.getsockname()[1])
+    assert outcome.code == 2
+    assert "cannot listen on 127.0.0.1" in outcome.err
+
+
+def test_without_the_extra_the_line_that_installs_it_is_printed(tmp_path):
+    for words in (["serve"], ["config", "show"], ["keys", "list"]):
+        code = f"import sys; sys.modules.update(dict.fromkeys({EXTRA!r})); sys.argv[1:] = {words!r}; {MAIN}"
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env=environment(), capture_output=True, text=True
+        )
+        assert done.returncode == 2, done.stderr
+        assert done.stderr.endswith("is not installed; it comes with: pip install 'lcb[serve]'\n")
+        assert done.stderr.count("\n") == 1
+
+
+def test_the_command_line_without_the_service_loads_none_of_it():
+    code = "import sys, lcb.cli.app; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert not {name.split(".")[0] for name in loaded} & set(EXTRA)
+
+
+# Keys
+
+
+def test_a_key_is_shown_once_and_kept_as_its_hash(lcb, tmp_path):
+    made = lcb("keys", "create", "shop", "--scope", "writer")
+    key = made.out.strip()
+    assert key.startswith("lcb_")
+    assert len(key) > 40
+    store = open_store(str(tmp_path / "lcb.db"))
+    (kept,) = store.list_keys()
+    store.close()
+    assert (kept.name, kept.scope, kept.sha256, kept.revoked) == ("shop", "writer", sha256(key), None)
+    assert abs(kept.created - time.time()) < 60
+    assert key.encode() not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
+
+
+def test_keys_are_listed_and_revoked_by_name(lcb):
+    for name in ("shop", "ops"):
+        lcb("keys", "create", name, "--scope", "admin")
+    assert lcb("keys", "revoke", "shop").out == "shop opens nothing any more\n"
+    listed = json.loads(lcb("keys", "list", "--json", "-").out)
+    assert [(one["name"], one["scope"], one["revoked"] is None) for one in listed] == [
+        ("ops", "admin", True), ("shop", "admin", False),
+    ]  # fmt: skip
+    assert "shop" in lcb("keys", "list").out
+    assert lcb("keys", "create", "shop", "--scope", "reader").code == 0
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["create", "shop", "--scope", "king"], "scope 'king'; it is one of reader, writer, admin"),
+        (["create", "shop"], "missing option '--scope'"),
+        (["create", "", "--scope", "reader"], "give printable text"),
+        (["create", "a\nb", "--scope", "reader"], "give printable text"),
+        (["create", "ops", "--scope", "reader"], "there is a key named 'ops'; revoke it first"),
+        (["revoke", "nobody"], "no key named 'nobody'; there are: ops"),
+        (["list", "--store", "gone.db"], "gone.db does not exist"),
+        ([], "missing command"),
+    ],
+)
+def test_a_mistake_with_keys_is_one_line(lcb, words, said):
+    lcb("keys", "create", "ops", "--scope", "admin")
+    outcome = lcb("keys", *words)
+    assert outcome.code == 2
+    assert said in outcome.err
+    assert outcome.err.count("\n") == 1
+
+
+def test_without_keys_the_list_says_what_that_means(lcb, tmp_path):
+    open_store(str(tmp_path / "lcb.db")).close()
+    assert lcb("keys", "list").out.startswith("no keys: everybody on this machine may do everything")
+
+
+# Settings
+
+
+def test_config_show_prints_value_and_source_and_masks_secrets(lcb, tmp_path, monkeypatch):
+    (tmp_path / "lcb.toml").write_text("port = 9000\n[learning]\nretrain_every = 'none'\n")
+    monkeypatch.setenv("LCB_STORE", "postgresql://lcb:hunter2@db/lcb")
+    monkeypatch.setenv("LCB_KEY", "lcb_hunter2")
+    monkeypatch.setenv("LCB_SERVICE_HOST", "10.0.0.1")
+    shown = lcb("config", "show")
+    assert shown.code == 0
+    assert "hunter2" not in shown.out
+    lines = {line.split()[0]: line.split()[1:] for line in shown.out.splitlines() if line.split()}
+    assert lines["store"] == ["postgresql://lcb:***@db/lcb", "LCB_STORE"]
+    assert lines["port"] == ["9000", "lcb.toml"]
+    assert lines["learning.retrain_every"] == ["none", "lcb.toml"]
+    assert lines["host"] == ["127.0.0.1", "default"]
+    assert "LCB_SERVICE_HOST is set and is no setting" in shown.out
+    values = json.loads(lcb("config", "show", "--json", "-").out)
+    assert values["port"] == {"value": 9000, "source": "lcb.toml"}
+    assert "hunter2" not in str(values)

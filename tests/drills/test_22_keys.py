@@ -1,0 +1,230 @@
+"""Drill 22: every route with every kind of key is what the table in docs/http.md says; a wrong key learns nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hmac
+import random
+import statistics
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+from drills.harness import LONG, serving
+from drills.http_inside import inside
+from lcb.errors import InputError
+from lcb.serve import keys as of_keys
+from lcb.serve.http import Ask, Reply
+from lcb.serve.keys import SCOPES, Keyring, check_address, create, revoke, sha256
+from lcb.serve.openapi import plain
+from lcb.serve.problems import Problem
+from lcb.serve.settings import Settings
+from lcb.storage.store import Key, open_store
+
+PAGE = Path(__file__).parents[2] / "docs" / "http.md"
+WHO = ("none", "wrong", "revoked", *SCOPES)
+SECRETS = {who: f"lcb_{who}" for who in WHO[1:]}
+KEYS = [
+    *(Key(scope, scope, sha256(SECRETS[scope]), 0.0, None) for scope in SCOPES),
+    Key("revoked", "admin", sha256(SECRETS["revoked"]), 0.0, 1.0),
+]
+
+
+async def through(ask: Ask) -> Reply:
+    """In place of the functions of the API: whoever comes this far was let in."""
+    return Reply(b"{}")
+
+
+def matrix(folder: Path) -> dict[tuple[str, str], dict[str, int]]:
+    """What every route answers to everybody."""
+
+    async def ask() -> dict[tuple[str, str], dict[str, int]]:
+        found: dict[tuple[str, str], dict[str, int]] = {}
+        async with inside(Settings(store=str(folder / "lcb.db")), keys=KEYS) as (app, client):
+            for route in app._router.routes:
+                if not route.path.startswith("/page/"):  # these look at keys and cookies themselves
+                    route.endpoint.handler = through
+            app.draining = True  # so that streams end
+            app.retraining.ask = nothing
+            for call in app.calls:
+                for who in WHO:
+                    headers = {} if who == "none" else {"authorization": f"Bearer {SECRETS[who]}"}
+                    answer = await client.request(call.method, plain(call.path).format_map(Anything()), headers=headers)
+                    found.setdefault((call.method, plain(call.path)), {})[who] = answer.status_code
+        return found
+
+    return asyncio.run(ask())
+
+
+async def nothing() -> None: ...
+
+
+class Anything(dict):
+    def __missing__(self, key: str) -> str:
+        return "1"
+
+
+def table(calls: Iterable[tuple[str, str]], found: dict[tuple[str, str], dict[str, int]]) -> str:
+    """The table as docs/http.md shows it."""
+    lines = ["| call | none, wrong, revoked | reader | writer | admin |", "|---|---|---|---|---|"]
+    for method, path in calls:
+        of = found[method, path]
+        assert of["none"] == of["wrong"] == of["revoked"], f"{method} {path} tells one wrong key from another"
+        cells = [str(of[who]) if of[who] in (401, 403) else "yes" for who in ("none", *SCOPES)]
+        lines.append(f"| `{method} {path}` | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def drill(folder: Path) -> None:
+    found = matrix(folder)
+    wanted = table(found, found)
+    assert wanted in PAGE.read_text(), f"docs/http.md shows another table than this:\n{wanted}"
+    assert not {401, 403, 500} & {of["admin"] for of in found.values()}
+
+
+def test_every_route_opens_to_whom_the_page_says(tmp_path: Path) -> None:
+    drill(tmp_path)
+
+
+def everything(self: Keyring, authorization: bytes | None, needed: str) -> str | None:
+    return None
+
+
+def any_known_key(self: Keyring, authorization: bytes | None, needed: str) -> str | None:
+    """Who it is, not what they may."""
+    if not needed:
+        return None
+    digest = sha256((authorization or b"").decode().removeprefix("Bearer "))
+    if not any(key.sha256 == digest and key.revoked is None for key in self.keys):
+        raise Problem(401, "unknown")
+    return "somebody"
+
+
+@pytest.mark.parametrize("check", [everything, any_known_key])
+def test_a_service_that_does_not_look_at_keys_or_scopes_fails(tmp_path: Path, monkeypatch, check) -> None:
+    monkeypatch.setattr(Keyring, "check", check)
+    with pytest.raises(AssertionError, match="another table"):
+        drill(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [b"", b"Bearer", b"Bearer ", b"lcb_admin", b"Basic lcb_admin", b"Bearer lcb_admi", b"Bearer lcb_adminn",
+     b"Bearer LCB_ADMIN", b"Bearer \xff\xfe", b"Bearer lcb_admin lcb_reader", b"Bearer " + b"x" * 100_000],
+)  # fmt: skip
+def test_what_is_not_quite_a_key_is_none(authorization: bytes) -> None:
+    with pytest.raises(Problem) as told:
+        Keyring(KEYS).check(authorization, "reader")
+    assert told.value.status == 401
+    assert "lcb_a" not in told.value.detail
+
+
+def test_the_work_is_the_same_whichever_key_comes(monkeypatch) -> None:
+    """Neither the place of a key nor how much of it is right changes it: one digest, one comparison."""
+    compared = []
+    digest = hmac.compare_digest
+    monkeypatch.setattr(of_keys.hmac, "compare_digest", lambda a, b: compared.append(len(a)) or digest(a, b))
+    for secret in ("lcb_reader", "lcb_revoked", "lcb_nobody", ""):
+        compared.clear()
+        with contextlib.suppress(Problem):
+            Keyring(KEYS).check(f"Bearer {secret}".encode(), "reader")
+        assert compared == [32]
+
+
+# Timing, in the long form
+
+
+def seconds(check, secret: str) -> int:
+    authorization, began = f"Bearer {secret}".encode(), time.perf_counter_ns()
+    with contextlib.suppress(Problem):
+        check(authorization)
+    return time.perf_counter_ns() - began
+
+
+def timing(check, real: str, tries: int) -> None:
+    """Keys that are right up to the last letter against keys that are wrong from the first, in turn."""
+    chance, near, far = random.Random(0), [], []
+    other = "".join("x" if letter != "x" else "y" for letter in real)
+    for _ in range(tries // 2):
+        pair = [(near, real[:-1] + "~"), (far, other[:-1] + "~")]
+        chance.shuffle(pair)
+        for times, secret in pair:
+            times.append(seconds(check, secret))
+    # medians over blocks, so that what the machine does meanwhile counts as noise
+    size = max(tries // 200, 1)
+    medians = [[statistics.median(t[i : i + size]) for i in range(0, len(t), size)] for t in (near, far)]
+    differences = [a - b for a, b in zip(*medians, strict=True)]
+    spread = statistics.stdev(differences) / len(differences) ** 0.5
+    mean = statistics.fmean(differences)
+    assert abs(mean) < 4 * spread + 20, f"a right beginning takes {mean:.0f} ns longer, noise is {spread:.0f} ns"
+
+
+def letter_by_letter(real: str):
+    def check(authorization: bytes) -> None:
+        given = authorization.decode().removeprefix("Bearer ")
+        for a, b in zip(given, real, strict=True):
+            if a != b:
+                raise Problem(401, "unknown")
+
+    return check
+
+
+def test_the_time_of_an_answer_does_not_tell_how_much_of_a_key_is_right() -> None:
+    real = "lcb_" + "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4Zm9vYmFyYmF"
+    keyring = Keyring([*KEYS, Key("real", "admin", sha256(real), 0.0, None)])
+    tries = 100_000 if LONG else 2_000
+    timing(lambda authorization: keyring.check(authorization, "reader"), real, tries)
+    with pytest.raises(AssertionError, match="a right beginning takes"):
+        timing(letter_by_letter(real), real, 4_000)
+
+
+# Listening, and keys that change while the service runs
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])
+def test_the_service_stays_on_this_machine_until_there_is_a_key(host: str) -> None:
+    with pytest.raises(InputError, match="there is no key"):
+        check_address(host, Keyring())
+    check_address(host, Keyring(KEYS[:1]))
+    check_address(host, Keyring(KEYS[3:]))  # a revoked key leaves nothing open
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.0.0.9"])
+def test_on_this_machine_no_key_is_needed(host: str) -> None:
+    check_address(host, Keyring())
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_key_made_or_revoked_while_the_service_runs_counts_from_then_on(tmp_path: Path, request, kind) -> None:
+    url = str(tmp_path / "lcb.db") if kind == "sqlite" else request.getfixturevalue("postgres_database")
+    store = open_store(url)
+    try:
+        admin = create(store, "ops", "admin", 0.0)
+        with serving(tmp_path, store=url) as server, server.client() as client:
+
+            def status(secret: str) -> int:
+                return client.get("/v1/items", headers={"authorization": f"Bearer {secret}"}).status_code
+
+            assert (status(admin), status("lcb_other")) == (200, 401)
+            reader = create(store, "page", "reader", 0.0)
+            assert eventually(lambda: status(reader) == 200)
+            revoke(store, "page", 1.0)
+            assert eventually(lambda: status(reader) == 401)
+            assert status(admin) == 200
+            with pytest.raises(InputError, match="there is a key named 'ops'"):
+                create(store, "ops", "reader", 0.0)
+            assert [(key.name, key.revoked) for key in store.list_keys()] == [("ops", None), ("page", 1.0)]
+    finally:
+        store.close()
+
+
+def eventually(holds, seconds: float = 15) -> bool:
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        if holds():
+            return True
+        time.sleep(0.05)
+    return False
