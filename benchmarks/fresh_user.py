@@ -130,7 +130,9 @@ def main(n_users: int) -> None:
     for name, values in shown.items():
         cells = [interval(values[:, t - 1]) for t in SHOWN] + [interval(values.mean(axis=1))]
         print(f"{name:21}" + "  ".join(f"{mean:6.3f} ±{half:6.3f}" for mean, half in cells))
-        rows.append({"name": name, "steps": [*SHOWN, "all"], "mean": [c[0] for c in cells], "half": [c[1] for c in cells]})
+        rows.append(
+            {"name": name, "steps": [*SHOWN, "all"], "mean": [c[0] for c in cells], "half": [c[1] for c in cells]}
+        )
     last = {name: 1 - values[:, -5:].mean() / best for name, values in regret.items()}
     print("of the best, over decisions 16 to 20: " + ", ".join(f"{name} {share:.1%}" for name, share in last.items()))
     save("fresh_user", {"n_users": n_users, "best": best, "regret": rows, "of_the_best_16_to_20": last})

@@ -12,6 +12,7 @@ from drills.harness import Server, arms, serving
 from lcb.serve import keys
 from lcb.storage.store import open_store
 
+
 @pytest.fixture(scope="module")
 def server(tmp_path_factory) -> Iterator[Server]:
     """A service with an admin's key, two recommenders and some rewards."""
