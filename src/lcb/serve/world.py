@@ -169,7 +169,7 @@ class World:
         self.store = store
         self.most_users = most_users
         self.users: OrderedDict[str, User] = OrderedDict()
-        self.evicted: list[Snapshot] = []  # to be written with the next commit
+        self.evicted: dict[str, Snapshot] = {}  # by name; to be written with the next commit
         self.unkept: set[str] = set()  # people who are being erased: no snapshot of them is to be written
         self.seq = 0
         self.service: records.ServiceBody | None = None
@@ -188,6 +188,7 @@ class World:
         self._bandits: dict[tuple[str, int], tuple[Bandit, str | None]] = {}
         self.erased: set[int] = set()  # events met as erased, whose erasure is still to come
         self._unknown: set[str] = set()
+        self._gone: set[str] = set()  # people who are erased in the store, and not yet here
 
     # Coming up
 
@@ -224,6 +225,12 @@ class World:
         user = self.users.get(name)
         if user is not None:
             self.users.move_to_end(name)
+            return user
+        kept = self.evicted.pop(f"user/{name}", None)
+        if kept is not None:  # gone from the cache, and nothing has happened to them since
+            user = User.unpack(kept.body)
+            user.saved = 0
+            self.admit(name, user)
             return user
         if name in self._unknown:
             return None
@@ -349,7 +356,7 @@ class World:
         if len(self.users) > self.most_users:
             gone, old = self.users.popitem(last=False)
             if old.unsaved and gone not in self.unkept:
-                self.evicted.append(Snapshot(f"user/{gone}", old.seq, old.pack()))
+                self.evicted[f"user/{gone}"] = Snapshot(f"user/{gone}", old.seq, old.pack())
 
     # The fold
 
@@ -357,6 +364,8 @@ class World:
         """One event; each exactly once, in order."""
         if row.seq != self.seq + 1:
             raise StoreError(f"event {row.seq} after {self.seq}; the log has a gap, take it from a backup")
+        if row.user is not None and self._is_gone(row):
+            row, body = next(iter(self.store.events(row.seq - 1, row.seq))), None
         body = records.decode(row.kind, row.body) if body is None else body
         if row.kind == "decision":
             self._apply_decision(row, body)
@@ -376,6 +385,26 @@ class World:
         else:
             self._apply_service(row.kind, row.seq, body)
         self.seq = row.seq
+
+    def _is_gone(self, row: Row) -> bool:
+        """Whether a user whom we would have to read again was erased by another replica since this event was read.
+
+        The event is then what the store has of it now, and so are all that follow until the erasure itself.
+        """
+        assert row.user is not None
+        if self.store.inline:  # nobody else erases, and our own erasures wait until the world is where the log is
+            return False
+        if row.user in self._gone:
+            return True
+        changes = row.kind == "reward" and records.decode("reward", row.body).before is not None
+        if not changes and self.user(row.user) is not None:
+            return False
+        there = self.store.event(row.id)
+        if there is not None and there.seq == row.seq:
+            return False
+        self._gone.add(row.user)
+        self.users.pop(row.user, None)
+        return True
 
     def _apply_decision(self, row: Row, body: records.DecisionBody) -> None:
         name = row.user
@@ -483,11 +512,13 @@ class World:
         counted = [past for past in body.history if past[0] not in self.erased]
         theirs = {past[0] for past in body.history}
         self.erased -= theirs
+        if not self.erased:
+            self._gone.clear()
         self.n_features = self.n_features or body.n_features
         self.started_at_training -= self._was_trained_on(body.history[0][0], bool(counted))
         for name in [name for name, user in self.users.items() if user.seq in theirs]:
             del self.users[name]
-        self.evicted = [one for one in self.evicted if one.seq not in theirs or one.name == _WORLD]
+        self.evicted = {name: one for name, one in self.evicted.items() if one.seq not in theirs or name == _WORLD}
         if not counted:
             return
         _, n_decisions, n_rewards, reward_sum, settled = counted[-1]
