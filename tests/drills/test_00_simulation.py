@@ -168,5 +168,9 @@ DEFECTS: list[Callable[[Service], None]] = [
 @pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: defect.__name__)
 def test_a_service_is_found_that(tmp_path: Path, defect: Defect) -> None:
     with pytest.raises((AssertionError, LCBError)):
-        for seed in range(20):
-            simulate(tmp_path / f"{seed}.db", seed, SHORT, n_users=30, defect=defect)
+        days(tmp_path, defect)
+
+
+def days(folder: Path, defect: Defect) -> None:
+    for seed in range(20):
+        simulate(folder / f"{seed}.db", seed, SHORT, n_users=30, defect=defect)
