@@ -88,7 +88,7 @@ def test_settings_that_do_not_fit_the_log_are_one_line(lcb, tmp_path):
             ["--retrain-every", "often"],
             "--retrain-every: learning.retrain_every is 'often'; wanted a whole number or none",
         ),
-        (["--classes", "0"], "learning.n_classes is 0"),
+        (["--classes", "0"], "n_classes is 0"),
         (["--config", "gone.toml"], "gone.toml cannot be read"),
         (["--store", "mysql://x"], "mysql://..."),
     ],

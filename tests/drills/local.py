@@ -13,6 +13,7 @@ from drills.server import settings as settings_of
 from lcb.serve.app import App
 from lcb.serve.keys import Keyring
 from lcb.serve.service import Service
+from lcb.serve.verify import verify, world_differences
 from lcb.serve.world import World
 from lcb.storage.store import Row, open_store
 
@@ -40,7 +41,7 @@ class Local:
     """A service whose store is at `url`; `down` and `up` are a restart."""
 
     def __init__(self, url: str, **settings: Any) -> None:
-        self.settings = settings_of({"store": url, **settings})
+        self.settings = settings_of({"store": url, "pages": False, **settings})
         self.loop = asyncio.new_event_loop()
         self.up()
 
@@ -51,10 +52,10 @@ class Local:
         self.run(self._start())
 
     async def _start(self) -> None:
-        self.service.start()
+        self.app.start()
 
     def down(self) -> None:
-        self.run(self.service.stop())
+        self.run(self.app.stop())
 
     def close(self) -> None:
         self.down()
@@ -74,7 +75,7 @@ class Local:
 
     def ask(self, method: str, path: str, body: bytes = b"", headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answered:
         """One request as a server would hand it on: the path percent-decoded, the body as it came."""
-        return self.run(self._ask(method, path, body, headers))
+        return self.run(asyncio.wait_for(self._ask(method, path, body, headers), 60))
 
     def send(self, method: str, path: str, value: Any) -> Answered:
         return self.ask(method, path, json.dumps(value).encode())
@@ -111,12 +112,11 @@ class Local:
             users[name] = user.pack()
         return Kept(rows, users, world.snapshot().body, list(world.catalogue.items.values()))
 
-    def folded(self) -> Kept:
-        """The same from the log alone."""
-        live = self.service.world
-        self.service.world = World(self.service.store)
-        try:
-            self.service.world.load(upto=live.seq)
-            return self.kept()
-        finally:
-            self.service.world = live
+    def verify(self) -> None:
+        """Every decision made again and every state folded again from the log is what is here."""
+        report = verify(self.service.store, live=self.kept().users)
+        assert not report.differences, report.differences
+        again = World(self.service.store)
+        again.load(upto=self.service.world.seq)
+        different = world_differences(self.service.world, again)
+        assert not different, different

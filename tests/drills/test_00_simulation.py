@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from drills.simulation import Defect, Simulation, simulate
 from lcb.errors import LCBError
 from lcb.serve import records
 from lcb.serve.service import Service
-from lcb.storage.store import Appended, Snapshot
+from lcb.storage.store import Row, Snapshot
 
 STEPS = 1_000_000 if LONG else 3_000
 SHORT = 1_000
@@ -110,9 +110,9 @@ def draws_by_another_seed(service: Service) -> None:
 
 
 def does_not_make_again_what_was_made_before_an_erasure(service: Service) -> None:
-    def saw(appended: Appended) -> None:
-        if appended.rows:
-            service.journal._seen = appended.rows[-1].seq
+    def saw(rows: Sequence[Row]) -> None:
+        if rows:
+            service.journal._seen = rows[-1].seq
 
     service.journal._saw = saw  # type: ignore[method-assign]
 

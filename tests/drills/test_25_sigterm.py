@@ -1,4 +1,4 @@
-"""Drill 25: SIGTERM under load: it says that it is going, answers what comes until then, loses nothing, ends in time."""
+"""Drill 25: SIGTERM under load: it says that it is going, answers until nobody comes, loses nothing, ends in time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from drills.harness import LONG, Server, arms, models_folder, serving, start
 
 CLIENTS = 16
 ROUNDS = 20 if LONG else 1
-LIMITS = {"drain": 1.0}
+LIMITS = {"drain": 3.0}  # thirty times the interval at which the balancer asks; the machine may be busy
 
 
 class Seen:
@@ -131,12 +131,13 @@ def test_the_next_start_finds_a_snapshot_of_everything(tmp_path: Path) -> None:
 
 def second_start(folder: Path, without: tuple[str, ...] = ()) -> None:
     with serving(folder, without=without):
+        told = ""
         try:
             with serving(folder, without=without, seconds=10):
-                raise AssertionError("two services share a file")
-        except RuntimeError as told:
-            assert "is being served by another process; stop it first" in str(told)
-            assert "Traceback" not in str(told).partition("StoreError")[2]
+                pass
+        except RuntimeError as error:
+            told = str(error)
+        assert "is being served by another process; stop it first" in told, "two services share a file"
 
 
 def test_a_second_service_on_the_same_file_is_refused(tmp_path: Path) -> None:
@@ -181,6 +182,25 @@ def ask(server: Server) -> object:
             return http.post("/v1/decisions", json=body).status_code
         except httpx.HTTPError as error:
             return repr(error)
+
+
+@pytest.mark.parametrize("asked", [True, False])
+def test_a_signal_after_the_end_changes_nothing(asked: bool) -> None:
+    """Between the last line written and the end of the process a second SIGTERM does not kill."""
+    import uvicorn
+
+    from lcb.serve.server import _Server
+
+    before = {sig: signal.getsignal(sig) for sig in (signal.SIGTERM, signal.SIGINT)}
+    try:
+        server = _Server(uvicorn.Config(lambda: None), None, 0.0)  # type: ignore[arg-type]
+        with server.capture_signals():
+            server.asked = asked
+        after = {sig: signal.getsignal(sig) for sig in before}
+        assert after == (dict.fromkeys(before, signal.SIG_IGN) if asked else before)
+    finally:
+        for sig, handler in before.items():
+            signal.signal(sig, handler)
 
 
 def test_while_the_log_is_read_the_service_is_alive_and_not_ready(tmp_path: Path, monkeypatch) -> None:

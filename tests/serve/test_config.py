@@ -166,3 +166,15 @@ def test_secrets_are_masked_where_settings_are_shown_and_in_errors(tmp_path):
     with pytest.raises(InputError) as told:
         given(tmp_path, environment={"LCB_PORT": "postgresql://lcb:hunter2@db/lcb"})
     assert "hunter2" not in str(told.value)
+
+
+def test_the_example_of_the_docs_has_every_setting_at_its_default():
+    import tomllib
+    from pathlib import Path
+
+    place = Path(__file__).parents[2] / "docs" / "lcb.toml"
+    assert load(file=place, environment={}).settings == Settings()
+    table = tomllib.loads(place.read_text())
+    groups = {name: value for name, value in table.items() if isinstance(value, dict) and name != "shares"}
+    named = {f"{group}.{name}" for group, inner in groups.items() for name in inner} | set(table) - set(groups)
+    assert named == set(kinds())

@@ -177,45 +177,6 @@ def test_an_erased_name_is_in_no_byte_of_the_file(opened: Any, place: Path) -> N
     same(inside.service.world, folded(inside.store), ("user1",))
 
 
-class Far:
-    """A store that others write to as well."""
-
-    inline = False
-
-    def __init__(self, store: Any) -> None:
-        self._store = store
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._store, name)
-
-
-@pytest.mark.parametrize("rule", ["once", "last"])
-@pytest.mark.parametrize("spec", [Recommender("lcb"), EVERYONE, OWN])
-def test_another_replica_that_reads_late_comes_to_the_same(opened: Any, spec: Recommender, rule: str) -> None:
-    """Whatever it had read and applied when the person was erased: the past it would read again is gone."""
-    inside = opened(spec, rewards=rule)
-    names = ("bob", "ann", "ann", "bob", "ann", "cid")
-    ids = [inside.decide(name, arms=ARMS, decision_id=f"d{i}")["decision_id"] for i, name in enumerate(names)]
-    for id in (ids[1], ids[0], ids[4]):
-        inside.reward(id, 1.0)
-    if rule == "last":
-        inside.reward(ids[1], 3.0)
-    read = list(inside.store.events(0))
-    replicas = []
-    for n in range(len(read) + 1):
-        world = World(Far(inside.store), most_users=2)  # type: ignore[arg-type]
-        for row in read[:n]:
-            world.apply(row)
-        replicas.append((n, world))
-    inside.erase("ann")
-    inside.decide("ann", arms=ARMS, decision_id="back")
-    after = list(inside.store.events(read[-1].seq))
-    for n, world in replicas:
-        for row in (*read[n:], *after):
-            world.apply(row)
-        same(world, folded(inside.store), ("ann", "bob", "cid"))
-
-
 def test_an_erasure_begins_when_the_world_is_where_the_log_is(opened: Any) -> None:
     inside = opened(EVERYONE)
     inside.decide("ann", arms=ARMS, decision_id="d1")

@@ -14,11 +14,13 @@ from lcb.cli.evaluate import evaluate
 from lcb.cli.import_log import import_log
 from lcb.cli.learn import learn
 from lcb.cli.log import app as log
+from lcb.cli.models import models
 from lcb.cli.report import report
 from lcb.cli.reproduce import reproduce
 from lcb.cli.serve import config, keys, serve
 from lcb.cli.show import show
 from lcb.cli.simulate import simulate
+from lcb.cli.trials import trials
 from lcb.cli.tune import tune
 from lcb.errors import InputError
 from lcb.version import __version__
@@ -36,6 +38,8 @@ app.command("import")(import_log)
 app.add_typer(log, name="log")
 app.add_typer(keys, name="keys")
 app.add_typer(config, name="config")
+app.command()(trials)
+app.add_typer(models, name="models")
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # the parent of all; Typer exports this child only
 
 

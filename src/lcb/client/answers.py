@@ -107,7 +107,10 @@ class ModelAnswer:
 
 @dataclass(frozen=True)
 class RetrainingAnswer:
-    """How far the training in the background is; `error` is of the last one that failed."""
+    """How far learning in the background is; `error` is of the last that failed, `note` of the last that could not be.
+
+    `next_at` is the number of users at which the next begins by itself.
+    """
 
     running: bool
     phase: str = ""
@@ -116,6 +119,9 @@ class RetrainingAnswer:
     started: str | None = None
     error: str | None = None
     n_failed: int = 0
+    note: str | None = None
+    n_started: int = 0
+    next_at: int | None = None
 
 
 @dataclass(frozen=True)

@@ -124,11 +124,11 @@ def models() -> Call[ModelsAnswer]:
 
 
 def retrain() -> Call[RetrainingAnswer]:
-    return Call("POST", "/v1/models/retrain", None, RetrainingAnswer, done=409, was=RetrainingAnswer(True))
+    return Call("POST", "/v1/models/retrain", None, RetrainingAnswer)
 
 
-def activate(version: int) -> Call[ActivateAnswer]:
-    return Call("POST", f"/v1/models/{version:d}/activate", None, ActivateAnswer)
+def activate(version: int, reason: str | None) -> Call[ActivateAnswer]:
+    return Call("POST", f"/v1/models/{version:d}/activate", _json({"reason": reason}), ActivateAnswer)
 
 
 def trials() -> Call[TrialAnswer]:

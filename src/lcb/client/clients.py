@@ -112,9 +112,9 @@ class Client:
         """Learn a new version from the whole log, in the background."""
         return self._ask(calls.retrain())
 
-    def activate(self, version: int) -> ActivateAnswer:
-        """Serve newcomers by this version."""
-        return self._ask(calls.activate(version))
+    def activate(self, version: int, *, reason: str | None = None) -> ActivateAnswer:
+        """Serve newcomers by this version; the log keeps the reason."""
+        return self._ask(calls.activate(version, reason))
 
     def trials(self) -> TrialAnswer:
         """The recommenders side by side."""
@@ -208,8 +208,8 @@ class AsyncClient:
     async def retrain(self) -> RetrainingAnswer:
         return await self._ask(calls.retrain())
 
-    async def activate(self, version: int) -> ActivateAnswer:
-        return await self._ask(calls.activate(version))
+    async def activate(self, version: int, *, reason: str | None = None) -> ActivateAnswer:
+        return await self._ask(calls.activate(version, reason))
 
     async def trials(self) -> TrialAnswer:
         return await self._ask(calls.trials())

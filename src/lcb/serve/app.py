@@ -44,7 +44,7 @@ class App:
         self.draining = False  # asked to end: answers go on, /readyz says 503
         self.log = structlog.get_logger("lcb.serve")
         self.debug = service.settings.log_level == "debug"
-        self.pages = Pages(service) if service.settings.pages else None
+        self.pages = Pages(self) if service.settings.pages else None
         calls = self.calls = [*self.routes(), *(Call(*line) for line in (self.pages.routes() if self.pages else ()))]
         self._openapi = {open: msgspec.json.encode(document(calls, open=open)) for open in (False, True)}
         routes = [
@@ -94,15 +94,15 @@ class App:
                  None, m.UserAnswer, (404,)),
             Call("DELETE", "/v1/users/{user:path}", self.delete_user, "admin", "Erase a person.",
                  None, m.EraseAnswer, (404,)),
-            Call("GET", "/v1/models", self.get_models, "reader", "The model versions, and the training in the background.",
+            Call("GET", "/v1/models", self.get_models, "reader", "The model versions, and how training goes.",
                  None, m.ModelsAnswer),
             Call("POST", "/v1/models/retrain", self.retrain, "admin", "Learn from the whole log, in the background.",
-                 None, m.RetrainingAnswer, (409,)),
+                 None, m.RetrainingAnswer, (409,), good=202),
             Call("POST", "/v1/models/{version}/activate", self.activate, "admin", "Give newcomers this version.",
-                 m.ActivateRequest, m.ActivateAnswer, (404, 409)),
+                 m.ActivateRequest, m.ActivateAnswer, (404, 409), bare=True),
             Call("GET", "/v1/trials", self.get_trials, "reader", "The recommenders side by side.", None, m.TrialAnswer),
             Call("GET", "/v1/trials/{recommender:path}", self.get_trial, "reader", "One of them.",
-                 None, m.TrialRecommender, (404,)),
+                 None, m.TrialAnswer, (404,)),
             Call("GET", "/healthz", self.health, "", "Whether the process answers.", None, m.Health),
             Call("GET", "/readyz", self.ready, "", "Whether requests will be answered; 503 with the reason if not.",
                  None, m.Health),
@@ -124,10 +124,12 @@ class App:
     # Around every endpoint
 
     def admit(self, scope: Scope, needed: str) -> None:
-        authorization = None
+        who = None
         if needed and not self.keyring.open:
             authorization = next((value for name, value in scope["headers"] if name == b"authorization"), None)
-        who = self.keyring.check(authorization, needed)
+            if authorization is None and self.pages is not None:
+                who = self.pages.operator.by_cookie(scope, needed)
+            who = who or self.keyring.check(authorization, needed)
         if scope["path"] not in PROBES:
             self.rates.take(who or (scope.get("client") or ("",))[0])
 
@@ -158,7 +160,7 @@ class App:
 
     async def get_user(self, ask: Ask) -> Reply:
         name, world = _user(ask), self.service.world
-        user = world.user(name)
+        user = await self.service.user(name)
         if user is None:
             raise Problem(404, f"no user {name!r}; check the id", field="user")
         spec, posterior = world.recommenders[user.recommender], world.posterior(user)

@@ -22,7 +22,8 @@ from lcb.events import Decision, Floats
 from lcb.features import cross
 from lcb.serve import messages, records
 from lcb.serve.problems import Problem
-from lcb.serve.world import Damaged, User, World
+from lcb.serve.recommenders import WEIGHS, WEIGHS_ALL
+from lcb.serve.world import WARMUP, Damaged, User, World
 from lcb.storage.store import NewRow, Rewrite, Row
 
 _MOST_OPEN = 20_000
@@ -89,12 +90,17 @@ class Desk:
 
     # Decisions
 
-    def decide(self, request: messages.DecisionRequest, recommender: str | None = None) -> Entry | bytes:
-        """The answer of a decision made before under this id, or a new one."""
+    def decide(
+        self, request: messages.DecisionRequest, recommender: str | None = None, known: Row | None = None
+    ) -> Entry | bytes:
+        """The answer of a decision made before under this id, or a new one.
+
+        `known` is the event of that id, read before, where the store is far.
+        """
         digest = None
         if request.decision_id is not None:
             digest = _digest(request)
-            known = self.world.store.event(request.decision_id)
+            known = self.world.store.event(request.decision_id) if self.world.store.inline else known
             if known is not None and known.seq <= self.world.seq:
                 return self.answered(known, digest)
         if not self.shadow and request.chosen is None and request.chosen_propensity is not None:
@@ -171,7 +177,7 @@ class Desk:
         crossed = "" if request.x is None else f" (with the user's {len(request.x)} crossed in)"
         where = "x" if request.x is not None or request.arms is None else "arms[0].x"
         return Problem(
-            422, f"the arms have {came} features{crossed}, this service has {self.world.n_features}; send those",
+            422, f"the arms have {came} features{crossed}, this service has {self.world.n_features}; send as many",
             field=where,
         )  # fmt: skip
 
@@ -196,6 +202,15 @@ class Desk:
             raise Problem(
                 422, f"chosen is {request.chosen!r}, which is not among the arms; name one of them", field="chosen"
             )
+        spec = self.world.recommenders[user.recommender]
+        if spec.bandit in WEIGHS_ALL and user.model != WARMUP:
+            words = f"{spec.bandit} needs the probability of every arm and cannot learn from an arm that was chosen"
+            raise Problem(422, f"{words}; decide without chosen", field="chosen")
+        if spec.bandit in WEIGHS and user.model != WARMUP and request.chosen_propensity is None:
+            raise Problem(
+                422, f"{spec.bandit} weighs a reward by how probable its arm was; send chosen_propensity, 1 where you "
+                "left nothing to chance", field="chosen_propensity",
+            )  # fmt: skip
         arm = ids.index(request.chosen)
         bandit, _ = self.world.bandit(user.recommender, user.model, context.shape[1])
         propensity = request.chosen_propensity or 1.0
@@ -356,6 +371,11 @@ class Desk:
         row = NewRow(f"items/{self.new_id()}", "items", None, None, records.encode(body))
         left = set() if request.replace else set(self.world.catalogue.items)
         n = len((left - set(request.remove)) | {row[0] for row in rows})
+        if n > messages.MOST_ITEMS:
+            raise Problem(
+                422, f"the catalogue would have {n:,} items, {messages.MOST_ITEMS:,} is the most; remove some, "
+                "or send arms with each request", field="items",
+            )  # fmt: skip
         answer = messages.ItemsAnswer(n, next(iter(sizes), self.world.n_features))
         return Entry(row, body, _JSON.encode(answer), row.id)
 

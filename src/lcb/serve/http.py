@@ -7,9 +7,10 @@ application/problem+json; anything unforeseen is logged and becomes a 500 that t
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 
@@ -44,6 +45,7 @@ class Reply:
     status: int = 200
     type: bytes = b"application/json"
     headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    stream: AsyncIterator[bytes] | None = None  # goes on after `body`, until it ends or nobody listens
 
 
 Handler = Callable[[Ask], Awaitable[Reply]]
@@ -54,7 +56,8 @@ class Call(NamedTuple):
 
     `takes` and `gives` are types of `messages`, or for `gives` a media type; `fails` are the statuses of its own, those
     that any route may answer aside; `query` are parameters by name, each a type.  `then` leads from an answer to the
-    next call: operation -> its parameters and fields of its body, as OpenAPI's runtime expressions.
+    next call: operation -> its parameters and fields of its body, as OpenAPI's runtime expressions.  `good` is the
+    status of the answer; a call with `bare` may come without a body.
     """
 
     method: str
@@ -67,6 +70,8 @@ class Call(NamedTuple):
     fails: tuple[int, ...] = ()
     query: Mapping[str, Any] = {}
     then: Mapping[str, Mapping[str, str]] = {}
+    good: int = 200
+    bare: bool = False
 
 
 class Around(Protocol):
@@ -108,8 +113,11 @@ class Endpoint:
             reply = problem_reply(Problem(500, words))
         if request is not None:
             reply.headers = [*reply.headers, (b"x-request-id", request.encode())]
-        await respond(send, reply)
+        if reply.stream is None:
+            await respond(send, reply)
         self.around.observe(self.route, reply.status, time.perf_counter() - began, request)
+        if reply.stream is not None:
+            await _stream(receive, send, reply, reply.stream)
 
 
 async def _body(receive: Receive, most: int) -> bytes:
@@ -140,6 +148,27 @@ async def respond(send: Send, reply: Reply) -> None:
     headers = [(b"content-type", reply.type), (b"content-length", b"%d" % len(reply.body)), *reply.headers]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})
     await send({"type": "http.response.body", "body": reply.body})
+
+
+async def _stream(receive: Receive, send: Send, reply: Reply, parts: AsyncIterator[bytes]) -> None:
+    """Part by part, until the stream ends or the client has gone."""
+    gone = asyncio.ensure_future(_gone(receive))
+    try:
+        headers = [(b"content-type", reply.type), *reply.headers]
+        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        await send({"type": "http.response.body", "body": reply.body, "more_body": True})
+        async for part in parts:
+            if gone.done():
+                return
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+    finally:
+        gone.cancel()
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 def problem_reply(problem: Problem) -> Reply:

@@ -52,7 +52,7 @@ def document(calls: Iterable[Call], *, open: bool = False) -> dict[str, Any]:
     paths: dict[str, dict[str, Any]] = {}
     for call in calls:
         paths.setdefault(plain(call.path), {})[call.method.lower()] = _operation(call, shape, calls, open)
-    failures = sorted({status for call in calls for status in statuses(call)} - {200})
+    failures = sorted({status for call in calls for status in statuses(call)[1:]})
     return {
         "openapi": "3.1.0",
         "info": {
@@ -86,9 +86,9 @@ def statuses(call: Call) -> list[int]:
         found |= set(_OF_KEYS)
     if call.path in PROBES:
         found.discard(429)
-    if call.takes is not None or call.query:
+    if call.takes is not None or call.query or "{" in call.path:
         found |= set(_OF_BODIES)
-    return [200, *sorted(found)]
+    return [call.good, *sorted(found)]
 
 
 def _is_type(kind: Any) -> bool:
@@ -108,7 +108,10 @@ def _operation(call: Call, shape: Mapping[Any, Any], calls: list[Call], open: bo
     if parameters:
         made["parameters"] = parameters
     if call.takes is not None:
-        made["requestBody"] = {"required": True, "content": {"application/json": {"schema": shape[call.takes]}}}
+        made["requestBody"] = {
+            "required": not call.bare,
+            "content": {"application/json": {"schema": shape[call.takes]}},
+        }
     made["responses"] = {str(status): _response(call, status, shape, calls) for status in statuses(call)}
     return made
 
@@ -127,7 +130,7 @@ def _failure(status: int, shape: Mapping[Any, Any]) -> dict[str, Any]:
 
 
 def _response(call: Call, status: int, shape: Mapping[Any, Any], calls: list[Call]) -> dict[str, Any]:
-    if status != 200 and not (status == 503 and call.path == "/readyz"):
+    if status != call.good and not (status == 503 and call.path == "/readyz"):
         return {"$ref": f"#/components/responses/{status}"}
     content = {call.gives: {}} if isinstance(call.gives, str) else {"application/json": {"schema": shape[call.gives]}}
     made: dict[str, Any] = {"description": call.words, "content": content}

@@ -71,6 +71,8 @@ LINEAR: dict[str, Callable[..., Bandit]] = {
 }
 BANDITS = (*OVER_CLASSES, *LINEAR)
 NEEDS_RANGE = frozenset({"exp3", "exp4", "exp4p", "epoch-greedy", "iltcb"})
+WEIGHS = frozenset({"exp3", "exp4", "iltcb"})  # a reward by how probable its arm was
+WEIGHS_ALL = frozenset({"exp4p"})  # by how probable every arm was, which a caller who tells one does not say
 REVISABLE = frozenset({"linucb", "lints", "uniform"})  # whose shared state a changed reward can still mend
 
 

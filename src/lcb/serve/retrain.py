@@ -26,7 +26,6 @@ import msgspec
 import numpy as np
 import structlog
 
-import lcb
 from lcb.errors import InputError, LCBError, ModelError
 from lcb.serve import messages
 from lcb.serve.learning import DONE, FAIL, HEADER, STEP, WAIT, Job, Learned, Step, opened
@@ -204,7 +203,9 @@ class Retraining:
             *self.command(), stdin=pipe, stdout=pipe, stderr=pipe, env=_environment(), start_new_session=True
         )
         self.process = process
-        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
         words = asyncio.create_task(_last_words(process.stderr))
         try:
             with suppress(ConnectionError):
@@ -273,7 +274,7 @@ def told_time(at: float) -> str:
 def _environment() -> dict[str, str]:
     """One thread for linear algebra, and the same lcb as this process."""
     threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
-    here = str(Path(lcb.__file__).parents[1])
+    here = str(Path(__file__).parents[2])
     path = os.pathsep.join(filter(None, (here, os.environ.get("PYTHONPATH", ""))))
     return {**os.environ, **threads, "PYTHONPATH": path}
 

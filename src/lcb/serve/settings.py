@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lcb.errors import InputError
-from lcb.serve.recommenders import NEEDS_RANGE, REVISABLE, Recommender
+from lcb.serve.recommenders import NEEDS_RANGE, REVISABLE, WEIGHS_ALL, Recommender
 
 RewardRule = Literal["once", "first", "sum", "last"]
 READER = "reader"  # who chooses for the visitors of the reader's page; not part of any trial
@@ -92,6 +92,12 @@ class Settings:
             raise InputError(f"rewards {self.rewards!r}; it is one of {', '.join(_RULES)}")
         if self.reward_range is not None and not self.reward_range[0] < self.reward_range[1]:
             raise InputError(f"reward_range {self.reward_range}; the first number must be the smaller")
+        for one in self.recommenders:
+            if self.shadow and one.bandit in WEIGHS_ALL:
+                raise InputError(
+                    f"{one.name} is {one.bandit}, which needs the probability of every arm and cannot learn as a "
+                    "shadow; take exp4, or another"
+                )
         if self.rewards in ("sum", "last"):
             for one in self.recommenders:
                 if one.scope == "everyone" and one.bandit not in REVISABLE:
@@ -101,14 +107,9 @@ class Settings:
                     )
 
     def _check_numbers(self) -> None:
-        learning, limits = self.learning, self.limits
+        limits = self.limits
         for name, value, low, high in (
             ("port", self.port, 0, 65535),
-            ("learning.n_warmup_users", learning.n_warmup_users, 1, math.inf),
-            ("learning.retrain_every", learning.retrain_every, 1, math.inf),
-            ("learning.n_classes", learning.n_classes, 1, math.inf),
-            ("learning.held_out", learning.held_out, 0, 0.9),
-            ("learning.max_seconds", learning.max_seconds, 1, math.inf),
             ("limits.max_body", limits.max_body, 1, math.inf),
             ("limits.rate", limits.rate, 0, 1e9),
             ("limits.deadline", limits.deadline, 0.01, 3600),

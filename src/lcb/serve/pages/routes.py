@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
-from lcb.serve.http import Ask, Handler, Reply
+from lcb.serve.http import Ask, Handler, Reply, json_reply
 from lcb.serve.pages.files import Files
+from lcb.serve.pages.operator import Operator
 from lcb.serve.pages.study import Study
 from lcb.serve.pages.visitors import Visitors
 from lcb.serve.problems import Problem
-from lcb.serve.service import Service
+
+if TYPE_CHECKING:
+    from lcb.serve.app import App
 
 
 class Pages:
     """What people look at; `stop` ends what runs in the background."""
 
-    def __init__(self, service: Service) -> None:
+    def __init__(self, app: App) -> None:
         self.files = Files()
-        self.visitors = Visitors(service)
+        self.visitors = Visitors(app.service)
         self.study = Study(self.visitors)
+        self.operator = Operator(app, self.visitors)
 
     def start(self) -> None:
         """From inside the event loop."""
@@ -28,9 +33,21 @@ class Pages:
         await self.study.stop()
 
     def routes(self) -> Iterable[tuple[str, str, Handler, str]]:
-        """Method, path, function, scope; visitors are known by their cookie."""
-        visitors, study = self.visitors, self.study
+        """Method, path, function, scope; visitors and operators are known by their cookies."""
+        visitors, study, operator = self.visitors, self.study, self.operator
         return [
+            ("GET", "/dashboard", self.page("dashboard.html"), ""),
+            ("GET", "/users/{user:path}", self.page("story.html"), ""),
+            ("GET", "/static/vega.js", operator.vega, ""),
+            ("GET", "/page/session", operator.session, ""),
+            ("POST", "/page/login", own(operator.login), ""),
+            ("POST", "/page/logout", own(operator.logout), ""),
+            ("GET", "/page/dashboard/charts", operator.charts, "reader"),
+            ("GET", "/page/dashboard/events", operator.events, "reader"),
+            ("POST", "/page/dashboard/retrain", own(operator.retrain), "admin"),
+            ("POST", "/page/dashboard/activate", own(operator.activate), "admin"),
+            ("GET", "/page/users/{user:path}/story", operator.story, "reader"),
+            ("POST", "/page/users/{user:path}/verify", own(operator.verify), "reader"),
             ("GET", "/", self.page("index.html"), ""),
             ("GET", "/study", self.page("study.html"), ""),
             ("GET", "/static/{name}", self.file, ""),
@@ -39,9 +56,13 @@ class Pages:
             ("POST", "/page/answer", own(visitors.answer), ""),
             ("GET", "/page/study/results", study.results, ""),
             ("GET", "/page/study/results.csv", study.export, ""),
-            ("GET", "/page/study/visitors", study.count, ""),
+            ("GET", "/page/study/visitors", self.let_in_so_far, ""),
             ("POST", "/page/study/visitors", own(study.let_in), "writer"),
         ]
+
+    async def let_in_so_far(self, ask: Ask) -> Reply:
+        """How many, and whether the one who asks may let in more."""
+        return json_reply(self.study.count() | {"may": self.operator.may(ask, "writer")})
 
     def page(self, name: str) -> Handler:
         async def reply(ask: Ask) -> Reply:

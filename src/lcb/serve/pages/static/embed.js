@@ -11,14 +11,14 @@ const DARK = {
   white: "#1b1f24",
 };
 const OPTIONS = {
-  ast: true, // expressions are interpreted: no unsafe-eval
+  ast: true, // expressions are interpreted: no code is made of text
   defaultStyle: false, // styles are in dashboard.css: no unsafe-inline
   tooltip: { disableDefaultStyle: true },
   actions: false,
   renderer: "canvas",
   logLevel: 1, // errors
 };
-const PAUSE = 900; // milliseconds between two pictures of a chart
+const PAUSE = 5000; // milliseconds between two pictures of a chart, unless it is given another
 const KEPT = 200; // rows gone that Vega may remember; it is 10,000 unless told, some 50 MB for a chart that is replaced
 const RENEW = 300; // updates after which a view is made anew: what Vega does not forget goes with it
 const BESIDE = 440; // pixels of a chart that has room for labels beside it
@@ -30,8 +30,9 @@ const vega = import("./vega.js");
  * at most once in a while.  A chart whose rows come with its specification is drawn at once.
  */
 export class Chart {
-  constructor(holder, spec) {
-    Object.assign(this, { holder, spec, rows: [], result: null, key: "", updates: 0, near: true, drawn: -Infinity, timer: 0, changed: true });
+  constructor(holder, spec, pause = PAUSE) {
+    Object.assign(this, { holder, spec, pause, rows: [], result: null, key: "", updates: 0 });
+    Object.assign(this, { near: true, changed: true, drawing: false, drawn: -Infinity, timer: 0 });
     this.live = spec.data?.name === "table";
     this.again = () => this.replace(this.spec);
     dark.addEventListener("change", this.again);
@@ -40,8 +41,7 @@ export class Chart {
       this.plan();
     }, { rootMargin: "300px" }).observe(holder);
     new ResizeObserver(() => {
-      this.changed ||= this.live && this.result !== null && this.key !== this.shape();
-      this.plan();
+      if (this.live && this.result && this.key !== this.shape()) this.now();
     }).observe(holder);
     this.plan();
   }
@@ -50,7 +50,17 @@ export class Chart {
   replace(spec) {
     this.spec = spec;
     this.updates = RENEW;
+    this.now();
+  }
+
+  /** Drawn without a pause. */
+  now() {
     this.changed = true;
+    this.drawn = -Infinity;
+    if (!this.drawing) {
+      clearTimeout(this.timer);
+      this.timer = 0;
+    }
     this.plan();
   }
 
@@ -63,15 +73,17 @@ export class Chart {
   plan() {
     this.holder.classList.toggle("empty", this.live && !this.rows.length && !this.result);
     if (this.timer || !this.changed || !this.near || (this.live && !this.rows.length && !this.result)) return;
-    const wait = Math.max(0, this.drawn + PAUSE - performance.now());
+    const wait = Math.max(0, this.drawn + this.pause - performance.now());
     this.timer = setTimeout(async () => {
       this.changed = false;
+      this.drawing = true;
       try {
         await this.draw();
       } catch (error) {
         console.error(error);
       }
       this.drawn = performance.now();
+      this.drawing = false;
       this.timer = 0;
       this.plan(); // what came meanwhile
     }, wait);

@@ -1,0 +1,168 @@
+"""What a running service is doing, for somebody who looks: rates, clicks over time, versions, the store.
+
+Events are counted as they are applied, in buckets that are dropped when they are old.  The picture of a moment is made
+once a second, and only while somebody looks.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from lcb.serve import trials, versions
+from lcb.serve.metrics import BOUNDS
+from lcb.serve.pages.specs import classes_spec
+from lcb.serve.pages.visitors import Visitors
+from lcb.storage.store import Row
+
+if TYPE_CHECKING:
+    from lcb.serve.app import App
+
+_SECONDS = 300  # of rates that are kept
+_BUCKET = 30.0  # seconds of clicks in one point
+_MOST_BUCKETS = 2000
+_MOST_STEPS = 20
+_SIZE_EVERY = 10.0  # seconds between two looks at the size of the log
+
+
+class Live:
+    """Counts for the operator's page; `clock` is the clock on the wall, for the axis of time."""
+
+    def __init__(self, app: App, visitors: Visitors, clock: Callable[[], float] = time.time) -> None:
+        self.app, self.service, self.visitors, self.clock = app, app.service, visitors, clock
+        self._rates: deque[list[float]] = deque(maxlen=_SECONDS)  # second, decisions, rewards
+        self._clicks: OrderedDict[tuple[float, str, int], list[float]] = OrderedDict()  # -> decisions, rewards' sum
+        self._size = (float("-inf"), 0)
+        self._classes: tuple[int, dict[str, Any]] | None = None
+        self.service.watchers.append(self.watch)
+
+    def watch(self, row: Row, body: Any) -> None:
+        if row.kind not in ("decision", "reward"):
+            return
+        now = self.clock()
+        second = self._second(now)
+        point = self._point(now, row, body)
+        if row.kind == "decision":
+            n = len(body.taken)
+            second[1] += n
+            point[0] += n
+        else:
+            second[2] += 1
+            point[1] += body.reward - (body.before or 0.0)
+
+    def _second(self, now: float) -> list[float]:
+        whole = float(int(now))
+        if not self._rates or self._rates[-1][0] < whole:
+            self._rates.append([whole, 0.0, 0.0])
+        return self._rates[-1]
+
+    def _point(self, now: float, row: Row, body: Any) -> list[float]:
+        key = (now - now % _BUCKET, body.recommender, row.model or 0)
+        point = self._clicks.get(key)
+        if point is None:
+            point = self._clicks[key] = [0.0, 0.0]
+            while len(self._clicks) > _MOST_BUCKETS:
+                self._clicks.popitem(last=False)
+        return point
+
+    # The picture of a moment
+
+    def state(self, since: float) -> dict[str, Any]:
+        """All fields; of rates and clicks what is newer than `since`."""
+        now = self.clock()
+        self._second(now)
+        world, journal, store = self.service.world, self.service.journal, self.service.store
+        listed = versions.listed(world, self.app.retraining)
+        trouble = journal.broken or journal.trouble
+        return {
+            "seq": world.seq,
+            "uptime": round(time.monotonic() - self.app.metrics.started),
+            "rates": [
+                {"t": t, "decisions": decisions, "rewards": rewards}
+                for t, decisions, rewards in self._rates if since <= t < int(now)
+            ],
+            "ctr": [
+                {"t": t, "recommender": recommender, "model": model, "ctr": sum_ / n, "decisions": n}
+                for (t, recommender, model), (n, sum_) in self._clicks.items() if n and t + _BUCKET > since
+            ],
+            "classes": self._shown_classes(),
+            "concentration": self._concentration(),
+            "users_per_model": [
+                {"model": model, "users": n} for model, n in sorted(world.users_per_model.items()) if n
+            ],
+            "models": [
+                {"version": one.version, "status": one.status, "created": one.created, "n_users": one.n_users,
+                 "score": one.score, "reason": one.reason, "active": one.active}
+                for one in listed.versions
+            ],
+            "retraining": {
+                name: getattr(listed.retraining, name)
+                for name in ("running", "phase", "done", "total", "started", "error")
+            },
+            "slowest": [
+                {"route": route, "ms": 1000 * seconds, "at": at} for seconds, route, at in self.app.metrics.slowest
+            ],
+            "store": {
+                "kind": "SQLite" if store.inline else "PostgreSQL", "events": world.seq, "bytes": self._bytes(),
+                "healthy": trouble is None, "queue": journal.n_waiting, "last_commit_ms": 1000 * journal.last_commit,
+                "detail": trouble or "",
+            },
+            "trial": [
+                {"name": one.name, "share": one.share, "users": one.n_users, "mean": one.mean,
+                 "deviation": one.deviation}
+                for one in trials.trial(self.service).recommenders
+            ],
+            "requests": self._requests(),
+        }  # fmt: skip
+
+    def _shown_classes(self) -> dict[str, Any] | None:
+        world = self.service.world
+        active = world.active
+        if not active:
+            return None
+        if self._classes is None or self._classes[0] != active:
+            models = world.versions[active].models()
+            words = [", ".join(likes) or "a bit of everything" for likes in self.visitors.class_words(active)]
+            shown = {"model": active, "pi": models.pi.tolist(), "words": words, "chart": classes_spec(models)}
+            self._classes = (active, shown)
+        return self._classes[1]
+
+    def _concentration(self) -> list[dict[str, Any]]:
+        """Of users over classes, after how many decisions one class held 90 %; "more" are those not there yet."""
+        world = self.service.world
+        rows: list[dict[str, Any]] = []
+        for model, n_users in sorted(world.users_per_model.items()):
+            if not model or not n_users:
+                continue
+            counts = world.concentration.get(model, {})
+            settled = {steps: n for steps, n in counts.items() if n and steps <= _MOST_STEPS}
+            rows += [{"steps": steps, "users": n, "model": model} for steps, n in sorted(settled.items())]
+            rows.append({"steps": "more", "users": n_users - sum(settled.values()), "model": model})
+        return rows
+
+    def _bytes(self) -> int:
+        """The size of the log, as last looked up."""
+        return self._size[1]
+
+    async def measure(self) -> None:
+        """Look up the size of the log, now and then."""
+        if time.monotonic() - self._size[0] > _SIZE_EVERY:
+            self._size = (time.monotonic(), await asyncio.to_thread(self.service.store.size))
+
+    def _requests(self) -> dict[str, Any]:
+        times = [sum(column) for column in zip(*self.app.metrics.times.values(), strict=True)]
+        errors = sum(n for (_, status), n in self.app.metrics.counts.items() if status >= 500)
+        return {"p50_ms": _quantile(times, 0.5), "p99_ms": _quantile(times, 0.99), "errors": errors}
+
+
+def _quantile(times: list[int], q: float) -> float | None:
+    """Milliseconds below which a share `q` of the requests were answered, as fine as the buckets are."""
+    total, seen = sum(times), 0
+    for n, bound in zip(times, (*BOUNDS, float("inf")), strict=False):
+        seen += n
+        if total and seen >= q * total:
+            return 1000 * min(bound, 2 * BOUNDS[-1])
+    return None

@@ -1,0 +1,192 @@
+"""The operator's page and each user's story: who may look, what they see, what they may do.
+
+A key is exchanged for a signed cookie that lasts a day and dies with its key; a request with the key itself is as good.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from lcb.serve.http import Ask, Reply, Scope, json_reply
+from lcb.serve.keys import Keyring
+from lcb.serve.pages.bundle import bundle
+from lcb.serve.pages.cookies import read_cookies, set_cookie
+from lcb.serve.pages.live import Live
+from lcb.serve.pages.specs import posterior_spec, specs
+from lcb.serve.pages.visitors import Visitors
+from lcb.serve.problems import Problem, decode
+from lcb.serve.story import Step, story
+from lcb.serve.verify import verify
+
+if TYPE_CHECKING:
+    from lcb.serve.app import App
+
+_COOKIE, _DAY = "lcb_session", 24 * 3600
+_EVERY = 1.0  # seconds between two events of the stream
+
+
+class LoginRequest(Struct, forbid_unknown_fields=True):
+    key: str
+
+
+class ActivateVersion(Struct, forbid_unknown_fields=True):
+    version: int
+
+
+_LOGIN = msgspec.json.Decoder(LoginRequest)
+_ACTIVATE = msgspec.json.Decoder(ActivateVersion)
+
+
+class Operator:
+    """Behind /dashboard and /users/{id}."""
+
+    def __init__(self, app: App, visitors: Visitors) -> None:
+        self.app, self.service, self.visitors = app, app.service, visitors
+        self.live = Live(app, visitors)
+        self._charts: bytes | None = None
+
+    @property
+    def keyring(self) -> Keyring:
+        return self.app.keyring
+
+    # Who
+
+    async def session(self, ask: Ask) -> Reply:
+        digest = self._session(ask.scope)
+        key = None if digest is None else self.keyring.of_session(digest)
+        role = "admin" if self.keyring.open else "reader" if key is None or key.scope == "reader" else key.scope
+        needs = not self.keyring.open and key is None
+        return json_reply({"needs_key": needs, "role": role, "signed_in": key is not None})
+
+    async def login(self, ask: Ask) -> Reply:
+        secret = decode(_LOGIN, ask.body).key
+        name = self.keyring.check(f"Bearer {secret}".encode("latin-1", "replace"), "reader")
+        if name is None:
+            return Reply(b"", 204)
+        key = next(one for one in self.keyring.keys if one.name == name)
+        value = f"{key.sha256.hex()}|{int(time.time()) + _DAY}"
+        cookie = set_cookie(_COOKIE, self.visitors.signer.sign(_COOKIE, value), max_age=_DAY)
+        return Reply(b"", 204, headers=[cookie])
+
+    async def logout(self, ask: Ask) -> Reply:
+        return Reply(b"", 204, headers=[set_cookie(_COOKIE, "", max_age=0)])
+
+    def by_cookie(self, scope: Scope, needed: str) -> str | None:
+        """The name of the key that a session began with, if it still opens this; None without a session."""
+        digest = self._session(scope)
+        return None if digest is None else self.keyring.check_session(digest, needed)
+
+    def _session(self, scope: Scope) -> str | None:
+        header = next((value for name, value in scope["headers"] if name == b"cookie"), None)
+        if header is None:
+            return None
+        value = self.visitors.signer.read(_COOKIE, read_cookies(header).get(_COOKIE))
+        digest, _, until = (value or "").partition("|")
+        return digest if until and time.time() < int(until) else None
+
+    def may(self, ask: Ask, needed: str) -> bool:
+        """Whether the one who asks has a key, or a session, for this."""
+        try:
+            if self.by_cookie(ask.scope, needed) is None:
+                self.keyring.check(ask.header(b"authorization"), needed)
+        except Problem:
+            return False
+        return True
+
+    # What they see
+
+    async def vega(self, ask: Ask) -> Reply:
+        """The module that draws the charts, made at the first call."""
+        made = await asyncio.to_thread(bundle)
+        headers = [(b"etag", made.etag.encode()), (b"cache-control", b"max-age=86400"), (b"vary", b"accept-encoding")]
+        if ask.header(b"if-none-match") == made.etag.encode():
+            return Reply(b"", 304, b"text/javascript", headers)
+        if b"gzip" in (ask.header(b"accept-encoding") or b""):
+            return Reply(made.gzipped, 200, b"text/javascript", [*headers, (b"content-encoding", b"gzip")])
+        return Reply(made.script, 200, b"text/javascript", headers)
+
+    async def charts(self, ask: Ask) -> Reply:
+        if self._charts is None:
+            self._charts = msgspec.json.encode({"charts": await asyncio.to_thread(specs)})
+        return Reply(self._charts)
+
+    async def events(self, ask: Ask) -> Reply:
+        """The state once a second; after the first, the fields that have changed."""
+        headers = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
+        return Reply(b"retry: 2000\n\n", 200, b"text/event-stream", headers, stream=self._stream(ask))
+
+    async def _stream(self, ask: Ask) -> AsyncIterator[bytes]:
+        sent: dict[str, bytes] = {}
+        since = 0.0
+        while not self.app.draining:
+            await self.live.measure()
+            state, now = self.live.state(since), self.live.clock()
+            fields = []
+            for name, value in state.items():
+                text = msgspec.json.encode(value)
+                if name == "seq" or (sent.get(name) != text and (value or name not in ("rates", "ctr"))):
+                    fields.append(f'"{name}":'.encode() + text)
+                    sent[name] = text
+            yield b"event: state\ndata: {" + b",".join(fields) + b"}\n\n"
+            since = float(int(now))
+            await asyncio.sleep(_EVERY)
+            if not self.may(ask, "reader"):  # the key was revoked meanwhile
+                return
+
+    async def story(self, ask: Ask) -> Reply:
+        """Everything that happened to one user."""
+        name, world = ask.path["user"], self.service.world
+        rows = await self.visitors.rows(name)
+        if not rows:
+            raise Problem(404, f"no user {name[:200]!r}; check the id", field="user")
+        steps = story(world, rows)
+        first = steps[0]
+        model = rows[0].model or 0
+        words = [", ".join(likes) for likes in self.visitors.class_words(model)] if model else []
+        paths = [step.posterior for step in steps if step.posterior is not None]
+        chart = None
+        if paths:
+            start = world.versions[model].models().pi
+            chart = posterior_spec(np.array([start, *paths]), words)
+        return json_reply({
+            "user": name, "recommender": first.body.recommender, "model": model or None, "classes": words,
+            "decisions": [self._step(step, model) for step in steps], "chart": chart,
+        })  # fmt: skip
+
+    def _step(self, step: Step, model: int) -> dict[str, Any]:
+        world, body = self.service.world, step.body
+        item = world.catalogue.items.get(step.taken.id)
+        spec = world.recommenders[body.recommender]
+        return {
+            "decision_id": step.reward_id, "seq": step.seq, "at": step.at, "arms": body.arms or [step.taken.id],
+            "arm": step.taken.id, "arm_title": item.title if item is not None else None,
+            "propensity": step.taken.propensity if body.own else None,
+            "policy": "linucb" if spec.over_classes and not model else spec.bandit, "reward": step.reward,
+            "posterior": None if step.posterior is None else step.posterior.tolist(),
+        }  # fmt: skip
+
+    async def verify(self, ask: Ask) -> Reply:
+        """One user's decisions, made again from the log."""
+        found = await asyncio.to_thread(verify, self.service.store, user=ask.path["user"])
+        return json_reply({
+            "checked": found.n_decisions, "equal": found.n_decisions - found.n_differences, "erased": found.n_erased,
+            "differences": [str(one) for one in found.differences],
+        })  # fmt: skip
+
+    # What they do
+
+    async def retrain(self, ask: Ask) -> Reply:
+        await self.app.retraining.ask()
+        return json_reply({}, 202)
+
+    async def activate(self, ask: Ask) -> Reply:
+        version = decode(_ACTIVATE, ask.body).version
+        await self.service.activate(version, "by the operator's page")
+        return json_reply({"active": version})
