@@ -186,7 +186,7 @@ class Service:
 
         world.unkept.add(user)
         world.users.pop(user, None)
-        world.evicted = [one for one in world.evicted if one.name != f"user/{user}"]
+        world.evicted.pop(f"user/{user}", None)
         try:
             await self.journal.job(lambda store, seen: store.erase(user, rewrite, seen))
         finally:
