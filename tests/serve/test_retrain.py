@@ -13,7 +13,7 @@ import pytest
 from drills.running import Running, arms_of, running
 from lcb.errors import InputError
 from lcb.evaluate.readers import Readers, articles
-from lcb.evaluate.world import World, paper_classes
+from lcb.evaluate.world import World, given_classes, paper_classes
 from lcb.serve import retrain
 from lcb.serve.keys import Keyring, sha256
 from lcb.serve.recommenders import Recommender
@@ -33,12 +33,14 @@ def test_a_service_without_models_learns_and_serves_newcomers_better(tmp_path: P
     """Algorithm 1, and a trial of it beside one LinUCB for all, as in the paper's user study."""
     recommenders = (Recommender("population", "linucb", scope="everyone"), Recommender("lcb"))
     rng = np.random.default_rng(0)
+    angle = np.arange(3)[:, None] * 2 * np.pi / 3
+    world = World(given_classes(np.hstack([np.cos(angle), np.sin(angle), np.zeros((3, 1))])), n_arms=8)  # mean: 0
 
     async def drive() -> None:
-        async with running(tmp_path, recommenders=recommenders, learning=SOME) as service:
+        learning = Learning(n_warmup_users=60, retrain_every=None)
+        async with running(tmp_path, recommenders=recommenders, learning=learning) as service:
             assert (await service.models())["active"] == 0
-            first = WORLD.draw(80, 15, rng)
-            arms = await service.visits("first", first)
+            await service.visits("first", world.draw(60, 12, rng), at_once=4)
             answer = await service.learned()
             assert answer["active"] == 1, answer
             (version,) = answer["versions"]
@@ -46,28 +48,20 @@ def test_a_service_without_models_learns_and_serves_newcomers_better(tmp_path: P
             assert version["n_classes"] == 3
             assert version["score"] is not None
             assert version["provenance"]["likelihood"] == "gaussian"
-            early = {f"first{i}" for i in range(80) if service.world.user(f"first{i}").recommender == "lcb"}
-            assert 25 < len(early) < 55
-            assert all(service.world.user(name).model == 0 for name in early if service.world.user(name).seq < 100)
+            assert {service.world.user(f"first{i}").model for i in range(60)} == {0}
 
-            before = tallies(service)
-            users = WORLD.draw(120, 15, rng)
-            arms = await service.visits("second", users)
-            regret = users.regret(arms)
-            of = np.array([service.world.user(f"second{i}").recommender for i in range(120)])
-            assert all(service.world.user(f"second{i}").model == 1 for i in np.flatnonzero(of == "lcb"))
-            assert regret[of == "lcb"].mean() < 0.6 * regret[of == "population"].mean()
-            assert set(tallies(service)) == {"population", "lcb"} == set(before)
+            users = world.draw(80, 12, rng)
+            regret = users.regret(await service.visits("second", users))
+            of = np.array([service.world.user(f"second{i}").recommender for i in range(80)])
+            assert {service.world.user(f"second{i}").model for i in np.flatnonzero(of == "lcb")} == {1}
+            assert regret[of == "lcb"].mean() < 0.4 * regret[of == "population"].mean()
+            assert {service.world.user(f"first{i}").model for i in range(60)} == {0}
             trial = (await service.http.get("/v1/trials")).json()
             (difference,) = trial["differences"]
             assert (difference["of"], difference["to"]) == ("lcb", "population")
             assert 0 < difference["low"] < difference["mean"] < difference["high"]
 
     asyncio.run(drive())
-
-
-def tallies(service: Running) -> dict[str, int]:
-    return {name: tally.n_users for name, tally in service.world.tallies.items()}
 
 
 def test_clicks_of_readers_are_learned_as_clicks_and_no_later_reward_is_refused(tmp_path: Path) -> None:

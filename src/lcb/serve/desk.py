@@ -90,12 +90,17 @@ class Desk:
 
     # Decisions
 
-    def decide(self, request: messages.DecisionRequest, recommender: str | None = None) -> Entry | bytes:
-        """The answer of a decision made before under this id, or a new one."""
+    def decide(
+        self, request: messages.DecisionRequest, recommender: str | None = None, known: Row | None = None
+    ) -> Entry | bytes:
+        """The answer of a decision made before under this id, or a new one.
+
+        `known` is the event of that id, read before, where the store is far.
+        """
         digest = None
         if request.decision_id is not None:
             digest = _digest(request)
-            known = self.world.store.event(request.decision_id)
+            known = self.world.store.event(request.decision_id) if self.world.store.inline else known
             if known is not None and known.seq <= self.world.seq:
                 return self.answered(known, digest)
         if not self.shadow and request.chosen is None and request.chosen_propensity is not None:

@@ -25,11 +25,12 @@ from lcb.serve.messages import RewardRequest
 from lcb.serve.pages.visitors import N_STEPS, Visitors
 from lcb.serve.problems import Problem, decode
 from lcb.serve.world import User
-from lcb.storage.store import Row, Store
+from lcb.storage.store import Row
 
 PAPER = (("population", 0.196, 0.096, 5), ("lcb", 0.380, 0.076, 5))
 _PREFIX, _SIMULATED = "study-", "study-simulated-"
 _PAGE = 1000
+Finished = dict[str, tuple[str, float]]  # visitor -> recommender, share opened
 _PAUSE, _SLOW_PAUSE = 0.02, 0.2  # seconds a simulated visitor thinks
 
 
@@ -45,41 +46,44 @@ class Study:
 
     def __init__(self, visitors: Visitors) -> None:
         self.visitors, self.service = visitors, visitors.service
-        self.finished: dict[str, tuple[str, float]] | None = None  # visitor -> recommender, share opened
+        self.finished: Finished | None = None  # None: not read yet
+        self._coming: Finished | None = None  # while it is read
         self.running = self.done = 0
+        self._loading = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self.service.watchers.append(self._watch)
         self._log = structlog.get_logger("lcb.serve")
 
     def _watch(self, row: Row, body: Any) -> None:
-        if self.finished is None:
-            return
         if row.kind == "erase":
-            self.finished = None  # read again
+            self.finished = self._coming = None  # read again
         elif row.kind == "reward" and row.user is not None and row.user.startswith(_PREFIX):
             user = self.service.world.users.get(row.user)
-            if user is not None:
-                self._note(row.user, user)
+            for kept in (self.finished, self._coming):
+                if kept is not None and user is not None:
+                    _note(kept, row.user, user)
 
-    def _note(self, name: str, user: User) -> None:
-        if user.n_rewards >= N_STEPS and self.finished is not None:
-            self.finished[name] = (user.recommender, user.rate)
-
-    async def load(self) -> dict[str, tuple[str, float]]:
+    async def load(self) -> Finished:
         """Everybody who has finished, from the log."""
-        world, store = self.service.world, self.service.store
         while self.finished is None:
-            self.finished, after = {}, _PREFIX
-            while names := [
-                one for one in await asyncio.to_thread(store.users, after, _PAGE) if one.startswith(_PREFIX)
-            ]:
-                for name in names:
-                    user = await asyncio.to_thread(world.folded, name, world.seq)
-                    if user is None or self.finished is None:
-                        continue
-                    self._note(name, user)
-                after = names[-1]
+            async with self._loading:
+                if self.finished is None:
+                    self.finished = await self._read()
         return self.finished
+
+    async def _read(self) -> Finished | None:
+        """All of them; None where somebody was erased meanwhile."""
+        world, store = self.service.world, self.service.store
+        coming: Finished = {}
+        self._coming, after = coming, _PREFIX
+        while names := [one for one in await asyncio.to_thread(store.users, after, _PAGE) if one.startswith(_PREFIX)]:
+            for name in names:
+                user = await asyncio.to_thread(world.folded, name, world.seq)
+                if user is not None:
+                    _note(coming, name, user)
+            after = names[-1]
+        erased, self._coming = self._coming is not coming, None
+        return None if erased else coming
 
     # Routes
 
@@ -115,8 +119,9 @@ class Study:
         headers = [(b"content-disposition", b'attachment; filename="study.csv"')]
         return Reply(text.getvalue().encode(), 200, b"text/csv; charset=utf-8", headers)
 
-    async def count(self, ask: Ask) -> Reply:
-        return json_reply({"running": self.running, "done": self.done})
+    def count(self) -> dict[str, int]:
+        """Of the simulated visitors last let in."""
+        return {"running": self.running, "done": self.done}
 
     async def let_in(self, ask: Ask) -> Reply:
         """Simulated visitors, a few at a time."""
@@ -186,8 +191,9 @@ class Study:
             await asyncio.sleep(pause)
 
 
-def _of_study(store: Store, after: str) -> list[str]:
-    return [name for name in store.users(after, _PAGE) if name.startswith(_PREFIX)]
+def _note(finished: Finished, name: str, user: User) -> None:
+    if user.n_rewards >= N_STEPS:
+        finished[name] = (user.recommender, user.rate)
 
 
 def _difference(groups: dict[str, Group]) -> dict[str, Any] | None:
