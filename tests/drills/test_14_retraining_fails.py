@@ -1,4 +1,4 @@
-"""Drill 14: learning is killed, raises, runs out of memory, hangs or sends what is no model: the old version serves on."""
+"""Drill 14: learning is killed, raises, runs out of memory, hangs or sends rubbish: the old version serves on."""
 
 from __future__ import annotations
 

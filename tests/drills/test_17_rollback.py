@@ -1,4 +1,4 @@
-"""Drill 17: one command rolls back; the next newcomer has the older version, the log says so, a crash changes nothing."""
+"""Drill 17: one command rolls back; the next newcomer has the older version, the log says so, a crash keeps it."""
 
 from __future__ import annotations
 

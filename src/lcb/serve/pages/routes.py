@@ -56,25 +56,14 @@ class Pages:
             ("POST", "/page/answer", own(visitors.answer), ""),
             ("GET", "/page/study/results", study.results, ""),
             ("GET", "/page/study/results.csv", study.export, ""),
-<<<<<<< HEAD
-            ("GET", "/page/study/visitors", study.count, ""),
-            ("POST", "/page/study/visitors", own(study.let_in), "writer"),
-        ]
-
-=======
             ("GET", "/page/study/visitors", self.let_in_so_far, ""),
-            ("POST", "/page/study/visitors", own(self.let_in), ""),
+            ("POST", "/page/study/visitors", own(study.let_in), "writer"),
         ]
 
     async def let_in_so_far(self, ask: Ask) -> Reply:
         """How many, and whether the one who asks may let in more."""
         return json_reply(self.study.count() | {"may": self.operator.may(ask, "writer")})
 
-    async def let_in(self, ask: Ask) -> Reply:
-        self.operator.check(ask, "writer")
-        return await self.study.let_in(ask)
-
->>>>>>> browser
     def page(self, name: str) -> Handler:
         async def reply(ask: Ask) -> Reply:
             return self.files.reply(name, ask)
