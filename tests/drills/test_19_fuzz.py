@@ -259,7 +259,10 @@ def test_the_machine_sees_a_service_that_takes_any_body_for_a_known_id(monkeypat
 CONFIG = """
 [checks.positive_data_acceptance]
 # what a schema cannot say: that text is printable, that features are as many as the service has
-expected-statuses = ["2xx", "401", "403", "404", "409", "422", "429"]
+expected-statuses = ["2xx", "401", "403", "404", "409", "413", "422", "429"]
+
+[checks.negative_data_rejection]  # 413: 10,000 made-up arms are more than 4 MB
+expected-statuses = ["400", "401", "403", "404", "405", "409", "413", "422", "429"]
 
 [[operations]]
 include-path = "/v1/trials/{recommender}"
