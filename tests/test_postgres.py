@@ -67,6 +67,20 @@ def test_start_and_stop_leave_nothing_behind():
     assert scripts_postgres("stop", url).returncode == 0  # twice is as good as once
 
 
+def test_a_server_that_was_halted_resumes_as_it_was():
+    url = scripts_postgres("start", check=True).stdout.strip()
+    try:
+        with psycopg.connect(url) as connection:
+            connection.execute("create table kept (test text)")
+        scripts_postgres("halt", url, check=True)
+        assert not answers(url)
+        scripts_postgres("resume", url, check=True)
+        with psycopg.connect(url) as connection:
+            assert connection.execute("select count(*) from kept").fetchone() == (0,)
+    finally:
+        scripts_postgres("stop", url, check=True)
+
+
 def test_the_server_stops_when_the_process_it_serves_is_killed():
     owner = subprocess.Popen(["sleep", "600"])
     url = scripts_postgres("start", "--while", str(owner.pid), check=True).stdout.strip()

@@ -65,15 +65,23 @@ class StoreUnavailable(StoreError):
 
 
 class ServiceError(LCBError):
-    """A service refused what was asked; `field` names the place in the request where there is one."""
+    """A service refused what was asked; `field` names the place in the request where there is one.
+
+    `again` where it said that it cannot just now, and the same may be asked later.
+    """
+
+    AGAIN = frozenset({429, 502, 503, 504})
 
     def __init__(self, status: int, detail: str, field: str | None = None) -> None:
         super().__init__(detail)
         self.status, self.detail, self.field = status, detail, field
+        self.again = status in self.AGAIN
 
 
 class Unreachable(LCBError):
     """A service did not answer; what was asked may have been done, and the same may be asked again."""
+
+    again = True
 
 
 class MissingExtra(LCBError, ImportError):

@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lcb.client import RewardAnswer
-from lcb.client.calls import Reply, erase, health, retrain, reward
-from lcb.client.retries import AGAIN, Attempt, Lost, Policy, Wait, conversation
+from lcb.client.calls import Reply, erase, health, reward
+from lcb.client.retries import Attempt, Lost, Policy, Wait, conversation
 from lcb.errors import InputError, LCBError, ServiceError, Unreachable
 
 FINE = Reply(200, b'{"decision_id": "d", "reward": 1.0}')
@@ -51,10 +51,12 @@ def test_an_answer_ends_it():
     assert (played.answer, len(played.tries), played.waits) == (RewardAnswer("d", 1.0), 1, [])
 
 
-@pytest.mark.parametrize("status", sorted(AGAIN))
+@pytest.mark.parametrize("status", sorted(ServiceError.AGAIN))
 def test_a_service_that_is_busy_is_asked_again(status):
     played = Played(CALL, Policy(pause=0.2), [Reply(status, PROBLEM), Reply(status, PROBLEM), FINE])
     assert (played.answer, played.waits) == (RewardAnswer("d", 1.0), [0.1, 0.2])
+    given_up = Played(CALL, Policy(retries=0), [Reply(status, PROBLEM)]).error
+    assert (given_up.status, given_up.again) == (status, True)
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 405, 409, 413, 422, 500, 501, 301, 304])
@@ -62,6 +64,7 @@ def test_what_is_refused_is_not_asked_again(status):
     played = Played(CALL, Policy(), [Reply(status, PROBLEM)])
     assert isinstance(played.error, ServiceError)
     assert (played.error.status, played.error.detail, played.error.field) == (status, "k is 0; ask for more", "k")
+    assert not played.error.again
 
 
 @pytest.mark.parametrize("sent", [True, False])
@@ -95,12 +98,6 @@ def test_somebody_who_is_gone_at_the_second_try_was_erased_at_the_first():
     assert Played(erase("ann"), Policy(), [Lost("reset", True), gone]).answer.erased == 0
     for first in (Lost("refused", False), Reply(429, PROBLEM)):
         assert Played(erase("ann"), Policy(), [first, gone]).error.status == 404
-
-
-def test_a_training_that_runs_at_the_second_try_began_at_the_first():
-    running = Reply(409, PROBLEM)
-    assert Played(retrain(), Policy(), [Lost("reset", True), running]).answer.running
-    assert Played(retrain(), Policy(), [running]).error.status == 409
 
 
 def test_trouble_is_an_answer_about_health():

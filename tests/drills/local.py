@@ -75,7 +75,7 @@ class Local:
 
     def ask(self, method: str, path: str, body: bytes = b"", headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answered:
         """One request as a server would hand it on: the path percent-decoded, the body as it came."""
-        return self.run(self._ask(method, path, body, headers))
+        return self.run(asyncio.wait_for(self._ask(method, path, body, headers), 60))
 
     def send(self, method: str, path: str, value: Any) -> Answered:
         return self.ask(method, path, json.dumps(value).encode())

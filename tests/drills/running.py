@@ -70,13 +70,15 @@ def arms_of(context: np.ndarray) -> list[dict[str, Any]]:
 
 
 @asynccontextmanager
-async def running(folder: Path | str, *, keyring: Keyring | None = None, **settings: Any) -> AsyncIterator[Running]:
-    """A service on the store of a folder, or at an address; down again at the end."""
+async def running(
+    folder: Path | str, *, keyring: Keyring | None = None, seed: bytes = b"0123456789abcdef", **settings: Any
+) -> AsyncIterator[Running]:
+    """A service on the store of a folder, or at an address; down again at the end.  `seed` is of a new log."""
     url = str(folder / "lcb.db") if isinstance(folder, Path) else folder
     made = Settings(store=url, **settings)
     store = open_store(url, serve=True)
     try:
-        service = Service(made, store)
+        service = Service(made, store, seed=lambda: seed)
     except BaseException:
         store.close()
         raise

@@ -53,6 +53,23 @@ def without_waiting() -> None:
     Journal.append = append  # type: ignore[method-assign]
 
 
+def without_head() -> None:
+    """Append without locking the head of the log."""
+    from lcb.storage import postgres
+
+    postgres._LOCK = "select seq from head"
+
+
+def without_reconnecting() -> None:
+    """Keep a connection for good."""
+    from lcb.storage._postgres import Connection
+    from lcb.storage.postgres import Postgres
+
+    Connection.closed = property(lambda self: False)  # type: ignore[method-assign, assignment]
+    Postgres._roll_back = lambda self, connection: None  # type: ignore[method-assign, assignment]
+    Postgres._drop_idle = lambda self: None  # type: ignore[method-assign]
+
+
 def without_drain() -> None:
     """End at the first signal, whatever is in flight."""
     import os
@@ -94,6 +111,47 @@ def without_words() -> None:
     problems.from_validation = lambda error, *_: error  # type: ignore[assignment,return-value]
 
 
+def with_learning(fault: str) -> None:
+    """A fault of the learning process, as in faulty_learning.py, while it reads the log."""
+    from pathlib import Path
+
+    from lcb.serve.retrain import Retraining
+
+    script = str(Path(__file__).with_name("faulty_learning.py"))
+    kept = Retraining.__init__
+
+    def init(self: Retraining, *given: Any, **more: Any) -> None:
+        kept(self, *given, **more)
+        self.command = lambda: [sys.executable, script, fault, "reading"]
+
+    Retraining.__init__ = init  # type: ignore[method-assign]
+
+
+def without_pinning() -> None:
+    """Users get whatever version is served now."""
+    from lcb.serve.desk import Desk
+
+    kept = Desk.decide
+
+    def decide(self: Desk, request: Any, recommender: str | None = None) -> Any:
+        user = self.world.user(request.user)
+        if user is not None:
+            user.model = self.world.active
+        return kept(self, request, recommender)
+
+    Desk.decide = decide  # type: ignore[method-assign]
+
+
+def without_logging_activations() -> None:
+    """Another version is served, and nobody will know."""
+    from lcb.serve.service import Service
+
+    async def activate(self: Service, version: int, reason: str) -> None:
+        self.world.activations.append(version)
+
+    Service.activate = activate  # type: ignore[method-assign]
+
+
 def say(address: str) -> None:
     sys.stdout.write(f"ready {address}\n")
     sys.stdout.flush()
@@ -105,7 +163,13 @@ WITHOUT = {
     "lock": without_lock,
     "guard": without_guard,
     "bound": without_bound,
+    "head": without_head,
+    "reconnecting": without_reconnecting,
     "words": without_words,
+    "pinning": without_pinning,
+    "logged activations": without_logging_activations,
+    "learning:hang": lambda: with_learning("hang"),
+    "learning:orphan": lambda: with_learning("orphan"),
 }
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import quote
 
 import numpy as np
 import pytest
 
-from drills.harness import Server, arms, models_folder, serving
+from drills.harness import LONG, Server, arms, models_folder, serving
 from drills.local import Local
 from lcb.serve import desk, messages, problems
 
@@ -325,6 +327,17 @@ def test_a_users_features_crossed_with_the_arms_cannot_fill_the_memory(tmp_path:
         assert {row.kind for row in fresh.kept().rows} == {"service", "recommender"}
 
 
+def test_the_catalogue_cannot_grow_beyond_the_arms_of_a_request(tmp_path: Path) -> None:
+    with Local(str(tmp_path / "lcb.db")) as fresh:
+        many = {"items": [{"id": f"i{n}", "x": [1]} for n in range(messages.MOST_ITEMS)]}
+        assert fresh.send("PUT", "/v1/items", many).json["n_items"] == messages.MOST_ITEMS
+        one = {"items": [{"id": "more", "x": [1]}]}
+        answered = fresh.send("PUT", "/v1/items", one)
+        assert (answered.status, answered.json["field"]) == (422, "items")
+        assert fresh.send("PUT", "/v1/items", one | {"remove": ["i0"]}).json["n_items"] == messages.MOST_ITEMS
+        assert len(fresh.send("POST", "/v1/decisions", {"user": "ann"}).json["distribution"]) == messages.MOST_ARMS
+
+
 def test_the_first_requests_cannot_disagree_about_the_number_of_features(tmp_path: Path) -> None:
     with Local(str(tmp_path / "lcb.db")) as fresh:
 
@@ -342,6 +355,62 @@ def test_the_first_requests_cannot_disagree_about_the_number_of_features(tmp_pat
         assert sorted(answered.status for answered in answers) == [200, 422, 422]
         assert fresh.send("POST", "/v1/rewards", {"decision_id": "d2", "reward": 1}).status == 200
         fresh.verify()
+
+
+ACTIVATE = "POST /v1/models/1/activate"
+ACTIVATIONS = [
+    (b'{"reason": 1}', "reason"), (b'{"reason": "\\u0000"}', "reason"), (b'{"why": 1}', "why"), (b"[]", ""),
+    (b'{"reason": "' + b"a" * 1001 + b'"}', "reason"), (b'{"reason": "a", "reason": "b"}', "reason"),
+    (b'{"reason": ' + b"[" * 100_000, "reason"),
+]  # fmt: skip
+VERSIONS = ("x", "-1", "1.0", "%31%00", "\u0661", "9" * 100_000, "1%20", "%2e%2e", "1e3", "0x1", "7")
+NAMES = (
+    "%00",
+    "%1b[2J",
+    "a" * 1_000_000,
+    "..%2f..%2fetc%2fpasswd",
+    "%2e%2e",
+    "%ff%fe",
+    "%e2%80%ae",
+    "a%0a",
+    "\u0661",
+    "-1",
+)
+
+
+def test_no_model_is_activated_by_accident(local: Local) -> None:
+    cases = [Hostile(f"reason {body[:20]!r}", ACTIVATE, body, field) for body, field in ACTIVATIONS]
+    drill(local, cases, [("POST", f"/v1/models/{quote(one, safe='%')}/activate", 404, "version") for one in VERSIONS])
+
+
+def test_no_route_fails_whatever_it_is_sent(tmp_path: Path) -> None:
+    """All of them, those of the pages too: not refused at any price, but nothing unforeseen and nothing endless."""
+    bodies = [case.body for case in CASES if case.route == REWARD][:: 1 if LONG else 6]
+    headers = [
+        (b"host", b"["), (b"cookie", b"\xff=\x00; a; =; " + b"a=b; " * 5000), (b"authorization", b"Bearer \xff\x00"),
+        (b"authorization", b"\xe9"), (b"if-none-match", b"\xff"), (b"accept-encoding", b"\x00, gzip;q=x"),
+        (b"last-event-id", b"-1e999"), (b"sec-fetch-site", b"\xff"), (b"content-type", b"multipart/form-data"),
+    ]  # fmt: skip
+    with Local(str(tmp_path / "lcb.db"), pages=True, models=models_folder(tmp_path)) as local:
+        for call in local.app.calls:
+            if call.path.endswith("/events") or (call.path.endswith(("/charts", "/vega.js")) and not LONG):
+                continue  # the first does not end, the others take seconds to make
+            paths = [re.sub(r"\{\w+(:\w+)?\}", quote(name, safe="%"), call.path) for name in NAMES]
+            paths = (
+                paths if "{" in call.path else [call.path, f"{call.path}?{'a' * 10_000}&limit=-1&after=%00&user=%ff"]
+            )
+            asked = [(path, b"", ()) for path in paths] + [(paths[-1], b"", (header,)) for header in headers]
+            if call.method != "GET":
+                asked += [(paths[-1], body, ()) for body in bodies]
+            for path, body, more in asked:
+                answered = local.ask(call.method, path, body, more)
+                told = (call.method, path[:80], body[:80], more, answered.status, answered.body[:300])
+                assert answered.status < 500, told
+                if answered.status >= 400:
+                    assert answered.type == "application/problem+json", told
+                    assert answered.json["detail"].isprintable(), told
+                    assert len(answered.body) < 2000, told
+        local.verify()
 
 
 RAW = {

@@ -34,7 +34,7 @@ KEYS = [
 
 
 async def through(ask: Ask) -> Reply:
-    """In place of every function: whoever comes this far was let in."""
+    """In place of the functions of the API: whoever comes this far was let in."""
     return Reply(b"{}")
 
 
@@ -45,7 +45,10 @@ def matrix(folder: Path) -> dict[tuple[str, str], dict[str, int]]:
         found: dict[tuple[str, str], dict[str, int]] = {}
         async with inside(Settings(store=str(folder / "lcb.db")), keys=KEYS) as (app, client):
             for route in app._router.routes:
-                route.endpoint.handler = through
+                if not route.path.startswith("/page/"):  # these look at keys and cookies themselves
+                    route.endpoint.handler = through
+            app.draining = True  # so that streams end
+            app.retraining.ask = nothing
             for call in app.calls:
                 for who in WHO:
                     headers = {} if who == "none" else {"authorization": f"Bearer {SECRETS[who]}"}
@@ -54,6 +57,9 @@ def matrix(folder: Path) -> dict[tuple[str, str], dict[str, int]]:
         return found
 
     return asyncio.run(ask())
+
+
+async def nothing() -> None: ...
 
 
 class Anything(dict):
@@ -67,7 +73,7 @@ def table(calls: Iterable[tuple[str, str]], found: dict[tuple[str, str], dict[st
     for method, path in calls:
         of = found[method, path]
         assert of["none"] == of["wrong"] == of["revoked"], f"{method} {path} tells one wrong key from another"
-        cells = ["yes" if of[who] == 200 else str(of[who]) for who in ("none", *SCOPES)]
+        cells = [str(of[who]) if of[who] in (401, 403) else "yes" for who in ("none", *SCOPES)]
         lines.append(f"| `{method} {path}` | {' | '.join(cells)} |")
     return "\n".join(lines)
 
@@ -76,7 +82,7 @@ def drill(folder: Path) -> None:
     found = matrix(folder)
     wanted = table(found, found)
     assert wanted in PAGE.read_text(), f"docs/http.md shows another table than this:\n{wanted}"
-    assert {of["admin"] for of in found.values()} == {200}
+    assert not {401, 403, 500} & {of["admin"] for of in found.values()}
 
 
 def test_every_route_opens_to_whom_the_page_says(tmp_path: Path) -> None:
@@ -116,8 +122,8 @@ def test_what_is_not_quite_a_key_is_none(authorization: bytes) -> None:
     assert "lcb_a" not in told.value.detail
 
 
-def test_every_key_is_compared_whichever_it_is(monkeypatch) -> None:
-    """Neither the place of a key nor how much of it is right changes the work."""
+def test_the_work_is_the_same_whichever_key_comes(monkeypatch) -> None:
+    """Neither the place of a key nor how much of it is right changes it: one digest, one comparison."""
     compared = []
     digest = hmac.compare_digest
     monkeypatch.setattr(of_keys.hmac, "compare_digest", lambda a, b: compared.append(len(a)) or digest(a, b))
@@ -125,7 +131,7 @@ def test_every_key_is_compared_whichever_it_is(monkeypatch) -> None:
         compared.clear()
         with contextlib.suppress(Problem):
             Keyring(KEYS).check(f"Bearer {secret}".encode(), "reader")
-        assert compared == [32] * len(KEYS)
+        assert compared == [32]
 
 
 # Timing, in the long form
@@ -191,11 +197,13 @@ def test_on_this_machine_no_key_is_needed(host: str) -> None:
     check_address(host, Keyring())
 
 
-def test_a_key_made_or_revoked_while_the_service_runs_counts_from_then_on(tmp_path: Path) -> None:
-    store = open_store(str(tmp_path / "lcb.db"))
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_a_key_made_or_revoked_while_the_service_runs_counts_from_then_on(tmp_path: Path, request, kind) -> None:
+    url = str(tmp_path / "lcb.db") if kind == "sqlite" else request.getfixturevalue("postgres_database")
+    store = open_store(url)
     try:
         admin = create(store, "ops", "admin", 0.0)
-        with serving(tmp_path) as server, server.client() as client:
+        with serving(tmp_path, store=url) as server, server.client() as client:
 
             def status(secret: str) -> int:
                 return client.get("/v1/items", headers={"authorization": f"Bearer {secret}"}).status_code
@@ -206,6 +214,9 @@ def test_a_key_made_or_revoked_while_the_service_runs_counts_from_then_on(tmp_pa
             revoke(store, "page", 1.0)
             assert eventually(lambda: status(reader) == 401)
             assert status(admin) == 200
+            with pytest.raises(InputError, match="there is a key named 'ops'"):
+                create(store, "ops", "reader", 0.0)
+            assert [(key.name, key.revoked) for key in store.list_keys()] == [("ops", None), ("page", 1.0)]
     finally:
         store.close()
 

@@ -10,7 +10,9 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
+import numpy as np
 import pytest
 import structlog
 
@@ -45,15 +47,14 @@ def searched(outputs: dict[str, str], secrets: list[str]) -> None:
             assert secret not in text, f"a secret is in {place}: ...{text[max(0, text.index(secret) - 60) :][:120]}"
 
 
-def from_a_process(folder: Path) -> None:
+def from_a_process(folder: Path, url: str | None = None) -> None:
     """A service of its own, asked by everybody for everything."""
-    store = open_store(str(folder / "lcb.db"))
+    url = url or str(folder / "lcb.db")
+    store = open_store(url)
     secrets = {scope: create(store, scope, scope, 0.0) for scope in SCOPES}
     store.close()
     answers = io.StringIO()
-    with serving(folder, log_level="debug", log_format="json", limits={"drain": 0.0}) as server:
-        import numpy as np
-
+    with serving(folder, store=url, log_level="debug", log_format="json", limits={"drain": 0.0}) as server:
         body = {"user": "ann", "arms": arms(np.random.default_rng(0))}
         with server.client() as client:
             calls = [("GET", path) for path in ("/openapi.json", "/healthz", "/readyz", "/metrics", "/v1/items")]
@@ -64,14 +65,14 @@ def from_a_process(folder: Path) -> None:
                 for method, path in calls:
                     answer = client.request(method, path, headers=headers, json=body if method != "GET" else None)
                     answers.write(f"{answer.status_code} {answer.headers} {answer.text}\n")
-            answer = client.get(f"/{PASSWORD[:0]}v1/items", headers={"authorization": f"Basic {WRONG}"})
+            answer = client.get("/v1/items", headers={"authorization": f"Basic {WRONG}"})
             answers.write(answer.text)
         assert server.stop() == 0
         said = server.output.read_text()
     assert said.count('"answered"') > 40
     kept = b"".join(file.read_bytes() for file in folder.iterdir() if "output" not in file.name)
     everything = {"the log": said, "an answer": answers.getvalue(), "the store": kept.decode("latin-1")}
-    searched(everything, [*secrets.values(), WRONG, COOKIE])
+    searched(everything, [*secrets.values(), WRONG, COOKIE, *filter(None, [urlsplit(url).password])])
 
 
 def from_inside(folder: Path) -> None:
@@ -127,8 +128,14 @@ def from_commands(folder: Path) -> None:
     searched({"what a command prints": said}, [PASSWORD, WRONG])
 
 
-def test_no_secret_is_in_what_a_service_writes_or_answers(tmp_path: Path) -> None:
-    from_a_process(tmp_path)
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_no_secret_is_in_what_a_service_writes_or_answers(tmp_path: Path, request, kind) -> None:
+    if kind == "sqlite":
+        from_a_process(tmp_path)
+    else:
+        url = request.getfixturevalue("postgres_database")
+        assert urlsplit(url).password
+        from_a_process(tmp_path, url)
 
 
 def test_no_secret_is_in_what_is_told_of_faults(tmp_path: Path, logging_as_before) -> None:

@@ -33,8 +33,8 @@ def page(tmp_path: Path, keys: tuple[Key, ...] = ()) -> tuple[dict, list[Call]]:
 def test_the_page_needs_no_key_and_names_every_call_of_the_api(tmp_path):
     found, calls = page(tmp_path, (ADMIN,))
     named = {(method.upper(), path) for path, methods in found["paths"].items() for method in methods}
-    wanted = {(call.method, plain(call.path)) for call in calls if not call.path.startswith(("/page", "/static"))}
-    assert named == wanted - {("GET", "/"), ("GET", "/study"), ("GET", "/dashboard")}
+    wanted = {(call.method, plain(call.path)) for call in calls if call.path.startswith("/v1")}
+    assert named == wanted | {("GET", path) for path in ("/healthz", "/readyz", "/metrics", "/openapi.json")}
     assert found["openapi"] == "3.1.0"
 
 
@@ -73,6 +73,10 @@ def test_every_status_is_a_problem_or_the_answer(tmp_path):
         if call.words:
             responses = found["paths"][plain(call.path)][call.method.lower()]["responses"]
             assert list(map(int, responses)) == statuses(call)
+    of = {f"{call.method} {plain(call.path)}": statuses(call) for call in calls}
+    assert of["POST /v1/rewards"] == [200, 400, 401, 403, 404, 408, 409, 413, 422, 429, 431, 500, 503]
+    assert of["GET /readyz"] == [200, 400, 408, 413, 431, 500, 503]
+    assert of["POST /v1/models/retrain"][0] == 202
     problem = found["components"]["responses"]["404"]["content"]["application/problem+json"]
     assert problem == {"schema": {"$ref": "#/components/schemas/ProblemAnswer"}}
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lcb.cli.output import console
+from lcb.cli.serve import require as require_serve
 from lcb.cli.show import class_table
 from lcb.storage.files import check_writable, made_folder
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from lcb.models import LatentModels
 
 _READERS_SHOWN = 2
+_RETRAIN_EVERY = 200  # new users; those before are of the log that was learned from
+_A_MINUTE = 20.0  # simulated visitors of the study
 _FIGURES = ("classes.png", "new-reader.png", "clicks.png")
 
 
@@ -26,15 +29,27 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for the figures.")] = Path("demo"),
     readers: Annotated[int, typer.Option(min=2, help="New readers in the comparison.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the generated world.")] = 0,
+    serve: Annotated[bool, typer.Option("--serve", help="Then serve the pages until Ctrl-C.")] = False,
+    host: Annotated[str, typer.Option(help="With --serve: address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve: port; 0 for any that is free.")] = 8000,
+    visitors: Annotated[
+        bool, typer.Option("--visitors/--no-visitors", help="With --serve: simulated visitors trickle in, or none do.")
+    ] = True,
 ) -> None:
-    """Learn from generated readers, serve new ones in the terminal, draw what happened.
+    """Learn from generated readers, serve new ones in the terminal, draw what happened; then on a page.
+
+    With --serve the classes that were learned are served: the reader's page, the study and the dashboard.
 
     \b
     Example:
       lcb demo --out demo
+      lcb demo --serve --port 8000
     """
     from lcb import charts
     from lcb.storage.models import check_models_folder
+
+    if serve:
+        require_serve()
 
     charts.require()
     with made_folder(out):
@@ -42,6 +57,8 @@ def demo(
             check_writable(out / name)
         check_models_folder(out / "models")
         _tell(out, readers, seed)
+    if serve:
+        _serve(out, host, port, visitors)
 
 
 def _tell(out: Path, readers: int, seed: int) -> None:
@@ -59,7 +76,7 @@ def _tell(out: Path, readers: int, seed: int) -> None:
         log = story.past_log(world, story.N_PAST, rng)
         found = story.learn(log, rng, progress)
     models = found.models
-    save_models(models, out / "models", overwrite=True)
+    save_models(models, out / "models", overwrite=True, feature_map=story.feature_map())
     charts.save(charts.heat_map(models, title="What kinds of readers there are"), classes)
     n_events, n_users = log.stats.n_events, log.n_users
     terminal.print(f"{models.n_classes} classes learned from {n_events:,} clicks and passes of {n_users:,} readers")
@@ -75,6 +92,29 @@ def _tell(out: Path, readers: int, seed: int) -> None:
     title = f"Clicks per offer, {readers:,} new readers of {story.N_STEPS} steps"
     charts.save(charts.bars(rows, "click-through rate", title=title), clicks)
     terminal.print(f"figures and models in {out}: {', '.join(_FIGURES)}, models/")
+
+
+def _serve(out: Path, host: str, port: int, visitors: bool) -> None:
+    """The pages, on the classes that were learned; LCB and one LinUCB for everybody share the study's visitors."""
+    from lcb.serve.recommenders import Recommender
+    from lcb.serve.server import run
+    from lcb.serve.settings import Learning, Settings
+
+    settings = Settings(
+        store=str(out / "service.db"), host=host, port=port, models=str(out / "models"), items="headlines",
+        recommenders=(Recommender("lcb", "thompson"), Recommender("population", "linucb", "everyone")),
+        learning=Learning(retrain_every=_RETRAIN_EVERY), simulated_visitors=_A_MINUTE if visitors else 0.0,
+        log_level="warning",
+    )  # fmt: skip
+    terminal = console()
+
+    def ready(address: str) -> None:
+        terminal.print(f"\nread, and be read: {address}/", soft_wrap=True)
+        terminal.print(f"the study:         {address}/study", soft_wrap=True)
+        terminal.print(f"the operator:      {address}/dashboard", soft_wrap=True)
+        terminal.print("Ctrl-C ends it", soft_wrap=True)
+
+    run(settings, ready=ready)
 
 
 def _serve_one(world: Readers, models: LatentModels, rng: np.random.Generator, terminal: Console) -> np.ndarray:

@@ -216,6 +216,14 @@ def _store(url: str | None, file: Path | None, *, create: bool = False) -> Store
     return open_store(_config(file, {"store": url}).settings.store, create=create)
 
 
+def require() -> None:
+    """Refuse at once where the packages of the extra are missing."""
+    try:
+        import lcb.serve.server  # noqa: F401
+    except ModuleNotFoundError as error:
+        raise _missing(error) from None
+
+
 def _missing(error: ModuleNotFoundError) -> Exception:
     """A package of the extra that is not there; anything else is a fault of ours."""
     package = (error.name or "").split(".")[0]

@@ -124,7 +124,7 @@ def models() -> Call[ModelsAnswer]:
 
 
 def retrain() -> Call[RetrainingAnswer]:
-    return Call("POST", "/v1/models/retrain", None, RetrainingAnswer, done=409, was=RetrainingAnswer(True))
+    return Call("POST", "/v1/models/retrain", None, RetrainingAnswer)
 
 
 def activate(version: int, reason: str | None) -> Call[ActivateAnswer]:

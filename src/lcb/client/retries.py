@@ -18,9 +18,7 @@ from typing import Any
 
 from lcb.client.answers import Answer
 from lcb.client.calls import Call, Reply, problem
-from lcb.errors import InputError, LCBError, Unreachable
-
-AGAIN = frozenset({429, 502, 503, 504})
+from lcb.errors import InputError, LCBError, ServiceError, Unreachable
 
 
 @dataclass(frozen=True)
@@ -87,7 +85,7 @@ def conversation(
     while True:
         outcome = yield Attempt(call, min(policy.timeout, max(end - clock(), 0.001)))
         assert outcome is not None
-        if isinstance(outcome, Reply) and (outcome.status not in AGAIN or outcome.status == call.also):
+        if isinstance(outcome, Reply) and (outcome.status not in ServiceError.AGAIN or outcome.status == call.also):
             return call.read(outcome, again=unsure)
         unsure |= outcome.status != 429 if isinstance(outcome, Reply) else outcome.sent
         wait = policy.wait(n, outcome, random)

@@ -124,10 +124,12 @@ class App:
     # Around every endpoint
 
     def admit(self, scope: Scope, needed: str) -> None:
-        authorization = None
+        who = None
         if needed and not self.keyring.open:
             authorization = next((value for name, value in scope["headers"] if name == b"authorization"), None)
-        who = self.keyring.check(authorization, needed)
+            if authorization is None and self.pages is not None:
+                who = self.pages.operator.by_cookie(scope, needed)
+            who = who or self.keyring.check(authorization, needed)
         if scope["path"] not in PROBES:
             self.rates.take(who or (scope.get("client") or ("",))[0])
 
@@ -158,7 +160,7 @@ class App:
 
     async def get_user(self, ask: Ask) -> Reply:
         name, world = _user(ask), self.service.world
-        user = world.user(name)
+        user = await self.service.user(name)
         if user is None:
             raise Problem(404, f"no user {name!r}; check the id", field="user")
         spec, posterior = world.recommenders[user.recommender], world.posterior(user)

@@ -90,12 +90,17 @@ class Desk:
 
     # Decisions
 
-    def decide(self, request: messages.DecisionRequest, recommender: str | None = None) -> Entry | bytes:
-        """The answer of a decision made before under this id, or a new one."""
+    def decide(
+        self, request: messages.DecisionRequest, recommender: str | None = None, known: Row | None = None
+    ) -> Entry | bytes:
+        """The answer of a decision made before under this id, or a new one.
+
+        `known` is the event of that id, read before, where the store is far.
+        """
         digest = None
         if request.decision_id is not None:
             digest = _digest(request)
-            known = self.world.store.event(request.decision_id)
+            known = self.world.store.event(request.decision_id) if self.world.store.inline else known
             if known is not None and known.seq <= self.world.seq:
                 return self.answered(known, digest)
         if not self.shadow and request.chosen is None and request.chosen_propensity is not None:
@@ -172,7 +177,7 @@ class Desk:
         crossed = "" if request.x is None else f" (with the user's {len(request.x)} crossed in)"
         where = "x" if request.x is not None or request.arms is None else "arms[0].x"
         return Problem(
-            422, f"the arms have {came} features{crossed}, this service has {self.world.n_features}; send those",
+            422, f"the arms have {came} features{crossed}, this service has {self.world.n_features}; send as many",
             field=where,
         )  # fmt: skip
 
@@ -366,6 +371,11 @@ class Desk:
         row = NewRow(f"items/{self.new_id()}", "items", None, None, records.encode(body))
         left = set() if request.replace else set(self.world.catalogue.items)
         n = len((left - set(request.remove)) | {row[0] for row in rows})
+        if n > messages.MOST_ITEMS:
+            raise Problem(
+                422, f"the catalogue would have {n:,} items, {messages.MOST_ITEMS:,} is the most; remove some, "
+                "or send arms with each request", field="items",
+            )  # fmt: skip
         answer = messages.ItemsAnswer(n, next(iter(sizes), self.world.n_features))
         return Entry(row, body, _JSON.encode(answer), row.id)
 

@@ -2,6 +2,10 @@
 
 The queue is bounded.  A store that is busy for a moment is waited for; one that is full or gone refuses the batch, and
 nothing of it is in the log.  The event loop is woken once per batch.
+
+What other replicas wrote comes back with every append, and is looked for when there is nothing to append.  Events
+become the world's in the order of the log, each batch after the one before; where one needs a user who is not in memory
+and the store is far, the user is read in a thread first.
 """
 
 from __future__ import annotations
@@ -11,23 +15,34 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
+
+import structlog
 
 from lcb.errors import StoreError, StoreUnavailable
 from lcb.serve.desk import Desk, Entry
 from lcb.serve.problems import Problem
+from lcb.serve.world import Brought
 from lcb.storage.store import Appended, Row, Store
 
 _BATCH = 512
 _PAUSE = 0.02  # before a busy store is tried again
-_LOOK = 0.25
+_LOOK = 0.25  # seconds between two looks at who waits, and at what others wrote
+_AGAIN = 0.1  # before a user is read again that could not be read
+_ENDING = 5.0  # for what cannot be applied when the service ends
+_MOMENT = 0.001
 _KEEP_WORLD = 5_000  # events between two snapshots of the world
 
 
 class Taken(Exception):
-    """Another wrote an event of this id first; look again."""
+    """Another wrote an event of this id first, or erased the person it is about; look again."""
+
+
+class Behind(Exception):
+    """A job that needs the world to have come as far as the log."""
 
 
 @dataclass(slots=True)
@@ -44,6 +59,16 @@ class _Job:
 
     work: Callable[[Store, int], Appended]
     done: asyncio.Future[None]
+
+
+@dataclass(slots=True)
+class _Settling:
+    """Events of the log that are to be applied; `then` is called after, with what went wrong if anything did."""
+
+    rows: list[Row]
+    bodies: dict[str, Any]
+    then: Callable[[Exception | None], None]
+    at: int = 0  # how many are applied
 
 
 class Journal:
@@ -63,11 +88,15 @@ class Journal:
         self.broken: str | None = None  # why nothing more can be answered
         self._applied = applied
         self._queue: queue.SimpleQueue[_Waiting | _Job | None] = queue.SimpleQueue()
+        self._next: _Job | None = None
         self._order: deque[_Waiting] = deque()
         self._pending: dict[str, asyncio.Future[None]] = {}
         self._seen = desk.world.seq  # of the writing thread
-        self._kept = desk.world.seq
         self._erased = 0  # where somebody was erased last: what a user's event was made from before that is gone
+        self._kept = desk.world.seq
+        self._settling: deque[_Settling] = deque()
+        self._bringing = ThreadPoolExecutor(1, "lcb-bring")
+        self._ending = False
         self._loop: asyncio.AbstractEventLoop | None = None
         self._looking: asyncio.TimerHandle | None = None
         self._thread = threading.Thread(target=self._write, name="lcb-journal", daemon=True)
@@ -86,6 +115,11 @@ class Journal:
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
         await asyncio.sleep(0)
+        until = self.monotonic() + _ENDING
+        while self._settling and self.monotonic() < until:
+            await asyncio.sleep(0.01)
+        self._ending = True
+        self._bringing.shutdown(wait=False)
 
     def pending(self, key: str) -> asyncio.Future[None] | None:
         """Done when the entry of this key is in the log, or is not to be."""
@@ -117,6 +151,7 @@ class Journal:
         self._looking = self._loop.call_later(_LOOK, self._look)
 
     def job(self, work: Callable[[Store, int], Appended]) -> asyncio.Future[None]:
+        """Done when what the work wrote, or found, is applied."""
         assert self._loop is not None
         done = self._loop.create_future()
         self._queue.put(_Job(work, done))
@@ -124,38 +159,89 @@ class Journal:
 
     # The writing thread
 
+    def _get(self, wait: bool) -> _Waiting | _Job | None:
+        """What to write next; what others wrote is read while there is nothing."""
+        if not wait or self.store.inline:
+            return self._queue.get(wait)
+        while True:
+            try:
+                return self._queue.get(timeout=_LOOK)
+            except queue.Empty:
+                self._catch_up()
+
+    def _catch_up(self) -> None:
+        try:
+            if self.trouble is not None:
+                self._meet(self.store.append([], self._seen).rows)
+            rows: list[Row] = []
+            for row in self.store.events(self._seen):
+                rows.append(row)
+                if len(rows) == _BATCH:
+                    self._meet(rows)
+                    rows = []
+                    self._wait_for_world()
+            self._meet(rows)
+            self.trouble = None
+        except StoreError as error:
+            self.trouble = str(error)
+
+    def _meet(self, rows: list[Row]) -> None:
+        """Events that are in the log, by whomever."""
+        if rows:
+            self._saw(rows)
+            self._call(self._settle, [], Appended(rows, frozenset()))
+
+    def _wait_for_world(self) -> None:
+        until = self.monotonic() + self.patience
+        while self.desk.world.seq < self._seen and self.broken is None and self.monotonic() < until:
+            self.sleep(_PAUSE / 10)
+
     def _write(self) -> None:
         while self.step():
             pass
 
     def step(self, *, most: int = _BATCH, wait: bool = True) -> bool:
-        """Write what has queued up, at most so many events; False when nothing more will come, or waits."""
+        """Write what has queued up, at most so many events; False when nothing more will come, or waits.
+
+        A job begins when the world is where the log is: an erasure changes what the world may have to read again.
+        """
         batch: list[_Waiting] = []
         while len(batch) < most:
             try:
-                one = self._queue.get(wait and not batch)
+                one = self._next or self._get(wait and not batch)
             except queue.Empty:
                 break
-            if not isinstance(one, _Waiting):
-                if batch:
-                    self._commit(batch)
-                if one is None:
-                    return False
+            self._next = None
+            if isinstance(one, _Waiting):
+                batch.append(one)
+            elif batch:
+                self._commit(batch)
+                self._next = one
+                return one is not None
+            elif one is None:
+                return False
+            elif self.desk.world.seq < self._seen and self.broken is None:
+                self._next = one
+                if wait:
+                    self.sleep(_MOMENT)
+                return True
+            else:
                 self._run(one)
                 return True
-            batch.append(one)
         if batch:
             self._commit(batch)
         return bool(batch)
 
     def _commit(self, batch: list[_Waiting]) -> None:
-        evicted, self.desk.world.evicted = self.desk.world.evicted, []
+        world, evicted = self.desk.world, {}
+        if world.seq >= self._erased:  # else there may be snapshots among them of somebody who is erased
+            evicted, world.evicted = world.evicted, {}
         stale = frozenset(one.entry.row.id for one in batch if one.made < self._erased and one.entry.row.user)
         rows = [one.entry.row for one in batch if one.entry.row.id not in stale]
         while True:
             began = self.monotonic()
             try:
-                appended = self.store.append(rows, self._seen, evicted)
+                appended = self.store.append(rows, self._seen, list(evicted.values()))
             except StoreUnavailable as error:
                 self.trouble = str(error)
                 if error.busy and began - batch[0].since < self.patience:
@@ -169,24 +255,35 @@ class Journal:
                 return
             break
         self.last_commit, self.trouble = self.monotonic() - began, None
-        self._saw(appended)
+        self._saw(appended.rows)
         self._call(self._settle, batch, appended)
 
-    def _saw(self, appended: Appended) -> None:
-        if appended.rows:
-            self._seen = appended.rows[-1].seq
-        self._erased = max((row.seq for row in appended.rows if row.kind == "erase"), default=self._erased)
+    def _saw(self, rows: Sequence[Row]) -> None:
+        if rows:
+            self._seen = rows[-1].seq
+            self._erased = max((row.seq for row in rows if row.kind == "erase"), default=self._erased)
 
     def _run(self, job: _Job) -> None:
-        try:
-            appended = job.work(self.store, self._seen)
-        except StoreUnavailable as error:
-            self._call(self._fail, [job.done], Problem(503, f"{error}; send the same again", retry_after=1))
-            return
-        except Exception as error:  # noqa: BLE001 (whatever it is belongs to whoever asked)
-            self._call(self._fail, [job.done], error)
-            return
-        self._saw(appended)
+        until = self.monotonic() + self.patience
+        while True:
+            try:
+                appended = job.work(self.store, self._seen)
+            except Behind:
+                if self.monotonic() > until:
+                    words = "the log moves faster than this replica follows; send the same again"
+                    self._call(self._fail, [job.done], Problem(503, words, retry_after=1))
+                    return
+                self._catch_up()
+                self._wait_for_world()
+                continue
+            except StoreUnavailable as error:
+                self._call(self._fail, [job.done], Problem(503, f"{error}; send the same again", retry_after=1))
+                return
+            except Exception as error:  # noqa: BLE001 (whatever it is belongs to whoever asked)
+                self._call(self._fail, [job.done], error)
+                return
+            break
+        self._saw(appended.rows)
         self._call(self._settle_job, job, appended)
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
@@ -198,38 +295,100 @@ class Journal:
     def _settle(self, batch: list[_Waiting], appended: Appended) -> None:
         placed = {row.id: row.body for row in appended.rows}
         mine = [placed.get(one.entry.row.id) == one.entry.row.body for one in batch]
+        bodies = {one.entry.row.id: one.entry.body for one, own in zip(batch, mine, strict=True) if own}
+        self._apply(_Settling(appended.rows, bodies, lambda error: self._answer(batch, mine, error)))
+
+    def _settle_job(self, job: _Job, appended: Appended) -> None:
+        def then(error: Exception | None) -> None:
+            if not job.done.done():
+                job.done.set_result(None) if error is None else job.done.set_exception(error)
+
+        self._apply(_Settling(appended.rows, {}, then))
+
+    def _answer(self, batch: list[_Waiting], mine: list[bool], error: Exception | None) -> None:
         self.n_waiting -= len(batch)
-        self._apply(appended, {one.entry.row.id: one.entry.body for one, own in zip(batch, mine, strict=True) if own})
         for one, own in zip(batch, mine, strict=True):
             if self._pending.get(one.entry.key) is one.done:
                 del self._pending[one.entry.key]
             if one.done.done():
                 continue
-            if own:
+            if error is not None:
+                one.done.set_exception(error)
+            elif own:
                 one.done.set_result(None)
             else:
                 one.done.set_exception(Taken(one.entry.row.id))
         world = self.desk.world
-        if world.seq - self._kept >= _KEEP_WORLD:
+        if error is None and world.seq - self._kept >= _KEEP_WORLD:
             self._kept = world.seq
-            world.evicted.append(world.snapshot())
+            kept = world.snapshot()
+            world.evicted[kept.name] = kept
 
-    def _apply(self, appended: Appended, bodies: dict[str, Any]) -> None:
+    def _apply(self, settling: _Settling) -> None:
+        """After all that came before it."""
+        self._settling.append(settling)
+        if len(self._settling) == 1:
+            self._proceed()
+
+    def _proceed(self) -> None:
         """The world moves.  If it cannot, what is in memory is not what the log says: nothing more is answered."""
-        try:
-            for row in appended.rows:
-                body = bodies.get(row.id)
-                self.desk.apply(row, body)
-                if self._applied is not None:
-                    self._applied(row, body)
-        except Exception as error:
-            self.broken = f"event {self.desk.world.seq + 1} could not be applied ({type(error).__name__}: {error})"
-            raise
+        while self._settling:
+            first, failed = self._settling[0], None
+            try:
+                if not self._applied_all(first):
+                    return
+            except Exception as error:  # noqa: BLE001 (whatever it is, the world stands still from here on)
+                self._break(error)
+            if self.broken is not None:
+                failed = Problem(503, f"{self.broken}; verify the log, restart the service", retry_after=60)
+            self._settling.popleft()
+            first.then(failed)
 
-    def _settle_job(self, job: _Job, appended: Appended) -> None:
-        self._apply(appended, {})
-        if not job.done.done():
-            job.done.set_result(None)
+    def _applied_all(self, settling: _Settling) -> bool:
+        """False where a user has to be read first; `_proceed` comes back then."""
+        if self.broken is not None:
+            return True
+        world, far = self.desk.world, not self.store.inline
+        world.holding = far
+        while settling.at < len(settling.rows):
+            row = settling.rows[settling.at]
+            if far and not world.ready(row):
+                self._bring(settling)
+                return False
+            body = settling.bodies.get(row.id)
+            self.desk.apply(row, body)
+            if self._applied is not None:
+                self._applied(row, body)
+            settling.at += 1
+        world.release()
+        return True
+
+    def _bring(self, settling: _Settling) -> None:
+        assert self._loop is not None
+        world, rows = self.desk.world, settling.rows[settling.at :]
+        names = dict.fromkeys(row.user for row in rows if row.user is not None and not world.knows(row.user))
+        brought = self._loop.run_in_executor(self._bringing, world.bring, rows, names)
+        brought.add_done_callback(lambda done: self._receive(settling, done))
+
+    def _receive(self, settling: _Settling, brought: asyncio.Future[Brought]) -> None:
+        assert self._loop is not None
+        if brought.cancelled() or self._ending:
+            return
+        error = brought.exception()
+        if isinstance(error, StoreUnavailable):
+            self._loop.call_later(_AGAIN, self._bring, settling)
+            return
+        if error is not None:
+            self._break(error)
+        else:
+            found = brought.result()
+            settling.rows[settling.at :] = found.rows
+            self.desk.world.receive(found)
+        self._proceed()
+
+    def _break(self, error: BaseException) -> None:
+        self.broken = f"event {self.desk.world.seq + 1} could not be applied ({type(error).__name__}: {error})"
+        structlog.get_logger("lcb.serve").error("broken", error=self.broken, exc_info=error)
 
     def _refuse(self, batch: list[_Waiting], problem: Problem) -> None:
         self.n_waiting -= len(batch)

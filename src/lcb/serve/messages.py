@@ -9,7 +9,7 @@ from msgspec import Meta, Struct
 MOST_ARMS = 10_000
 MOST_FEATURES = 1_000
 MOST_SLOTS = 100
-MOST_ITEMS = 10_000
+MOST_ITEMS = 10_000  # of the catalogue, which is the arms of a request without any
 MOST_TEXT = 256  # characters of an id
 LARGEST = 1e9  # of a feature or a reward, in size
 

@@ -33,6 +33,7 @@ _WORDS = {
     "array": "a list",
     "object": "an object",
 }
+_LONGEST = 1000  # characters of a detail
 _BOUNDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
 
 
@@ -44,6 +45,7 @@ class Problem(LCBError):
     """
 
     def __init__(self, status: int, detail: str, *, field: str | None = None, retry_after: int | None = None) -> None:
+        detail = detail if len(detail) <= _LONGEST else f"{detail[: _LONGEST - 1]}…"  # it may say what came
         super().__init__(detail)
         self.status, self.detail, self.field, self.retry_after = status, detail, field, retry_after
 

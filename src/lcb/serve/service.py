@@ -7,25 +7,30 @@ import os
 import random
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+import structlog
 
-from lcb.errors import InputError, LCBError
+from lcb.errors import InputError, LCBError, StoreUnavailable
 from lcb.features import FeatureMap, fit_features
 from lcb.models import LatentModels
 from lcb.serve import messages, records
 from lcb.serve.desk import Desk, Entry, reward_key
-from lcb.serve.journal import Journal, Taken
+from lcb.serve.journal import Behind, Journal, Taken
 from lcb.serve.problems import Problem, decode
 from lcb.serve.recommenders import Recommender
 from lcb.serve.settings import Settings
-from lcb.serve.world import WARMUP, World
+from lcb.serve.world import WARMUP, User, World
 from lcb.storage.models import load_feature_map, load_models, pack_models
-from lcb.storage.store import NewRow, Row, Snapshot, Store
+from lcb.storage.store import Appended, NewRow, Row, Snapshot, Store
 
+T = TypeVar("T")
+_KEPT_AT_ONCE = 2000
+_READERS, _MOST_READING = 8, 64
 _ITEMS = msgspec.json.Decoder(messages.ItemsRequest)
 Watcher = Callable[[Row, Any], None]
 
@@ -40,6 +45,10 @@ class Service:
     ) -> None:  # fmt: skip
         self.settings, self.store, self.now = settings, store, now
         self.new_id = new_id or time_ordered_ids(now)
+        self._fetches: dict[str | None, asyncio.Future[None]] = {}  # users who are being read
+        self._passed: set[str | None] = set()  # those of them of whom an event came meanwhile
+        self._readers = ThreadPoolExecutor(_READERS, "lcb-read")
+        self._n_reading = 0
         self._sizing = asyncio.Lock()
         self.watchers: list[Watcher] = []  # told of every event after it is applied
         self._arriving: dict[str, asyncio.Event] = {}  # users whose first decision is on its way
@@ -66,6 +75,10 @@ class Service:
             self.desk.apply(row)
 
     def _watch(self, row: Row, body: Any) -> None:
+        if row.user in self._fetches:
+            self._passed.add(row.user)
+        elif row.kind == "erase":
+            self._passed.update(self._fetches)
         if self.watchers:
             body = records.decode(row.kind, row.body) if body is None else body
             for watcher in self.watchers:
@@ -79,8 +92,13 @@ class Service:
         """What waits is written, then a snapshot of everything, then nothing more."""
         await self.journal.stop()
         try:
-            await asyncio.to_thread(self.store.append, [], self.world.seq, self.snapshots())
+            kept = self.snapshots()
+            for start in range(0, len(kept), _KEPT_AT_ONCE):
+                await asyncio.to_thread(self.store.append, [], self.world.seq, kept[start : start + _KEPT_AT_ONCE])
+        except StoreUnavailable as error:  # the log has it all: only the next start is slower
+            structlog.get_logger("lcb.serve").warning("no snapshot was written", error=str(error))
         finally:
+            self._readers.shutdown(wait=False, cancel_futures=True)
             self.store.close()
 
     def snapshots(self) -> list[Snapshot]:
@@ -97,34 +115,51 @@ class Service:
         return await self._decide(request, recommender)
 
     async def _decide(self, request: messages.DecisionRequest, recommender: str | None) -> bytes:
+        id, known, looked = request.decision_id, None, self.store.inline
         while True:
-            id = request.decision_id
-            if id is not None:
+            if id is not None and self.journal.pending(id) is not None:
                 await self._settled(id)
-            if not self.store.inline:
+            elif id is not None and not looked:
+                known, looked = await self._far(self.store.event, id), True
+            elif not self._has(request.user):
                 await self._fetch_user(request.user)
-            while (first := self._arriving.get(request.user)) is not None:
+            elif (first := self._arriving.get(request.user)) is not None:
                 await first.wait()
-            made = self.desk.decide(request, recommender)
-            if isinstance(made, bytes):
-                return made
-            if await (self._arrived(request.user, made) if made.newcomer else self._appended(made)):
-                return made.answer
+            else:
+                made = self.desk.decide(request, recommender, known)
+                if isinstance(made, bytes):
+                    return made
+                if await (self._arrived(request.user, made) if made.newcomer else self._appended(made)):
+                    return made.answer
+                looked = self.store.inline
 
     async def reward(self, request: messages.RewardRequest) -> bytes:
         id = request.decision_id
+        decision_id = id.partition("/")[0]
         while True:
-            await self._settled(id.partition("/")[0])
-            await self._settled(reward_key(id))
-            if not self.store.inline and id not in self.desk.open:
-                self.desk.remember(await asyncio.to_thread(self.desk.find, id))
+            if self.journal.pending(decision_id) is not None:
+                await self._settled(decision_id)
+            elif self.journal.pending(reward_key(id)) is not None:
+                await self._settled(reward_key(id))
+            elif not self.store.inline and id not in self.desk.open:
+                await self._fetch_slots(id)
+            elif not self.store.inline and not self.world.knows(self.desk.open[id].user):
                 await self._fetch_user(self.desk.open[id].user)
-            made = self.desk.reward(request)
-            if isinstance(made, bytes):
-                return made
-            if await self._appended(made):
-                return made.answer
-            self.desk.open.pop(id, None)
+            else:
+                made = self.desk.reward(request)
+                if isinstance(made, bytes):
+                    return made
+                if await self._appended(made):
+                    return made.answer
+                self.desk.open.pop(id, None)
+
+    async def user(self, name: str) -> User | None:
+        """A user as of now, without holding up others."""
+        if not name.isprintable():
+            return None
+        while not self._has(name):
+            await self._fetch_user(name)
+        return self.world.user(name)
 
     async def items(self, request: messages.ItemsRequest) -> bytes:
         if self.world.n_features is None:
@@ -145,11 +180,13 @@ class Service:
             found = len(rows)
             if not rows:
                 raise Problem(404, f"no user {user!r}; check the id", field="user")
+            if not self.store.inline and rows[-1].seq > world.seq:
+                raise Behind
             return self.desk.erasure(rows)
 
         world.unkept.add(user)
         world.users.pop(user, None)
-        world.evicted = [one for one in world.evicted if one.name != f"user/{user}"]
+        world.evicted.pop(f"user/{user}", None)
         try:
             await self.journal.job(lambda store, seen: store.erase(user, rewrite, seen))
         finally:
@@ -163,22 +200,13 @@ class Service:
     ) -> int:  # fmt: skip
         """A new version, served from here on if `active`; its number."""
         while True:
+            await self._settled("model")
             version = max(self.world.versions, default=0) + 1
             body = records.ModelBody(
-                self.now(),
-                version,
-                manifest,
-                tensors,
-                active,
-                reason,
-                n_users,
-                score,
-                baseline,
-                n_started,
-                seen,
-            )
+                self.now(), version, manifest, tensors, active, reason, n_users, score, baseline, n_started, seen
+            )  # fmt: skip
             row = NewRow(f"model/{version}", "model", None, None, records.encode(body))
-            if await self._appended(Entry(row, body, b"", row.id)):
+            if await self._appended(Entry(row, body, b"", "model")):
                 return version
 
     async def activate(self, version: int, reason: str) -> None:
@@ -228,15 +256,56 @@ class Service:
                 raise Problem(503, f"{id} waits for the store; send the same again", retry_after=1)
             await asyncio.wait([waiting])
 
+    async def _far(self, read: Callable[..., T], *arguments: Any) -> T:
+        """Read from a store that is far, in a thread; when it does not answer, few wait for it and nobody for long."""
+        trouble, patience = self.journal.trouble, self.settings.limits.patience
+        if self._n_reading >= (_MOST_READING if trouble is None else 1):
+            raise Problem(503, trouble or f"{self._n_reading} requests read from the store; try again", retry_after=1)
+        self._n_reading += 1
+        reading = asyncio.get_running_loop().run_in_executor(self._readers, read, *arguments)
+        reading.add_done_callback(self._has_read)
+        try:
+            return await asyncio.wait_for(asyncio.shield(reading), patience)
+        except TimeoutError:
+            words = f"the store has not answered for {patience:g} s; send the same again"
+            raise Problem(503, words, retry_after=1) from None
+
+    def _has_read(self, reading: asyncio.Future[Any]) -> None:
+        self._n_reading -= 1
+        if not reading.cancelled():
+            reading.exception()  # whoever asked may be gone
+
+    def _has(self, name: str) -> bool:
+        return self.store.inline or self.world.knows(name)
+
     async def _fetch_user(self, name: str) -> None:
-        """Bring a user into the cache without holding up others, where the store is far."""
-        world = self.world
-        if name in world.users:
+        """Read a user into the cache without holding up others; those who ask at once read once."""
+        fetch = self._fetches.get(name)
+        if fetch is None:
+            fetch = self._fetches[name] = asyncio.ensure_future(self._read_user(name))
+            fetch.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever asked may be gone
+        await asyncio.shield(fetch)
+
+    async def _read_user(self, name: str) -> None:
+        """The log may move meanwhile: where an event of this user came by, what was read is thrown away."""
+        try:
+            user = await self._far(self.world.folded, name, self.world.seq)
+            if name not in self._passed and not self.world.knows(name):
+                self.world.take(name, user)
+        finally:
+            del self._fetches[name]
+            self._passed.discard(name)
+
+    async def _fetch_slots(self, id: str) -> None:
+        """Bring a decision to hand that another replica made, or that is long ago."""
+        n_erasures = self.world.n_erasures
+        row = await self._far(self.store.event, id.partition("/")[0])
+        if row is not None and row.seq > self.world.seq:
+            await self.journal.job(lambda store, seen: Appended(list(store.events(seen)), frozenset()))
             return
-        upto = world.seq
-        user = await asyncio.to_thread(world.folded, name, upto)
-        if user is not None and name not in world.users and world.seq == upto:
-            world.admit(name, user)
+        found = await self._far(self.desk.find, id)
+        if self.world.n_erasures == n_erasures:
+            self.desk.remember(found)
 
 
 def prepare(
@@ -244,7 +313,8 @@ def prepare(
     seed: Callable[[], bytes],
 ) -> None:  # fmt: skip
     """Load the log, and write into it what the settings say that it does not have yet."""
-    world.load()
+    if world.seq == 0:
+        world.load()
     models = None if settings.models is None else load_models(settings.models)
     feature_map = None if settings.models is None else load_feature_map(settings.models)
     if feature_map is None and settings.categories is not None:
@@ -275,8 +345,11 @@ def prepare(
     _check_usable(settings, models if models is not None else _served(world), models is not None)
     if rows:
         new = [NewRow(id, kind, None, None, records.encode(body)) for id, kind, body in rows]
-        for row in store.append(new, world.seq).rows:
+        appended = store.append(new, world.seq)
+        for row in appended.rows:
             world.apply(row)
+        if appended.refused:  # another replica came up at the same time
+            prepare(settings, store, world, now, new_id, seed)
 
 
 def _check_same(settings: Settings, world: World, feature_map: FeatureMap | None, models: LatentModels | None) -> None:

@@ -4,7 +4,9 @@
     world.apply(row)                            every event, once, in the order of the log
 
 The fold is a function of the log alone: settings that matter are events themselves.  Users live in a bounded cache and
-are folded again from their snapshot and their events when they come back.
+are folded again from their snapshot and their events when they come back.  Where the store is far, that is not read on
+the way: `ready` says whether an event can be applied from memory, `bring` reads what it needs in another thread, and
+`receive` takes that in.
 """
 
 from __future__ import annotations
@@ -132,6 +134,12 @@ class Version:
                 raise
         return self._unpacked[0]
 
+    def check_size(self, n_features: int) -> None:
+        """Models of another size than the log's are of no use."""
+        if self.models().n_features != n_features:
+            came = self.models().n_features
+            self.damaged = f"model version {self.body.version} has {came} features, this log {n_features}"
+
     @property
     def readable(self) -> bool:
         if self._unpacked is None and self.damaged is None:
@@ -158,6 +166,18 @@ class _Kept(Struct):
     erased: list[int] = []
 
 
+@dataclass(frozen=True)
+class Brought:
+    """What events need to be applied: their users as of the event before, and all events of users whose rewards change.
+
+    `rows` are the events as they are now: some may have been erased since they were first read.
+    """
+
+    rows: list[Row]
+    users: dict[str, User | None]
+    histories: dict[str, list[Row]]
+
+
 class Damaged(LCBError):
     """The models a user is pinned to cannot be read."""
 
@@ -169,7 +189,9 @@ class World:
         self.store = store
         self.most_users = most_users
         self.users: OrderedDict[str, User] = OrderedDict()
-        self.evicted: list[Snapshot] = []  # to be written with the next commit
+        self.evicted: dict[str, Snapshot] = {}  # by name; to be written with the next commit
+        self.holding = False  # nobody leaves the cache: events that need them are being applied
+        self.n_erasures = 0
         self.unkept: set[str] = set()  # people who are being erased: no snapshot of them is to be written
         self.seq = 0
         self.service: records.ServiceBody | None = None
@@ -188,6 +210,7 @@ class World:
         self._bandits: dict[tuple[str, int], tuple[Bandit, str | None]] = {}
         self.erased: set[int] = set()  # events met as erased, whose erasure is still to come
         self._unknown: set[str] = set()
+        self._histories: dict[str, list[Row]] = {}
 
     # Coming up
 
@@ -225,6 +248,12 @@ class World:
         if user is not None:
             self.users.move_to_end(name)
             return user
+        kept = self.evicted.pop(f"user/{name}", None)
+        if kept is not None:  # gone from the cache, and nothing has happened to them since
+            user = User.unpack(kept.body)
+            user.saved = 0
+            self.admit(name, user)
+            return user
         if name in self._unknown:
             return None
         user = self.folded(name, self.seq)
@@ -251,6 +280,57 @@ class World:
         if kept is None or kept.seq > upto:
             return self.fold_user(self.store.events_of(name, 0, upto))
         return self.fold_on(User.unpack(kept.body), name, self.store.events_of(name, kept.seq, upto), upto)
+
+    def knows(self, name: str) -> bool:
+        """Whether `user` has an answer without reading the store."""
+        return name in self.users or name in self._unknown
+
+    def take(self, name: str, user: User | None) -> None:
+        """A user as of `seq`, read elsewhere."""
+        if user is not None:
+            self.admit(name, user)
+        else:
+            self.note_unknown(name)
+
+    def ready(self, row: Row) -> bool:
+        """Whether an event can be applied without reading the store."""
+        name = row.user
+        if name is None:
+            return True
+        return name in self._histories and name in self.users if _changes(row) else self.knows(name)
+
+    def bring(self, rows: Sequence[Row], names: Iterable[str]) -> Brought:
+        """Read what `rows`, the next events, need; from any thread, while nothing else is applied.
+
+        Users are read before the rows are read again: whoever is erased in between is in none of them any more.
+        """
+        upto = rows[0].seq - 1
+        snapshots = self.store.snapshots([f"user/{name}" for name in names])
+        kept = {name: snapshots.get(f"user/{name}") for name in names}
+        after = {name: 0 if one is None or one.seq > upto else one.seq for name, one in kept.items()}
+        users = {}
+        for name, found in self.store.events_of_each(after, upto).items():
+            one = kept[name]
+            users[name] = (
+                self.fold_user(found) if one is None or not after[name]
+                else self.fold_on(User.unpack(one.body), name, found, upto)
+            )  # fmt: skip
+        changed = dict.fromkeys((row.user for row in rows if row.user is not None and _changes(row)), 0)
+        histories = self.store.events_of_each(changed, upto)
+        return Brought(list(self.store.events(upto, rows[-1].seq)), users, histories)
+
+    def receive(self, brought: Brought) -> None:
+        """What was brought, while still nothing else was applied."""
+        self._histories = brought.histories
+        for name, user in brought.users.items():
+            if not self.knows(name):
+                self.take(name, user)
+
+    def release(self) -> None:
+        """The events are applied: the cache goes back to its size."""
+        self._histories = {}
+        self.holding = False
+        self._trim()
 
     def fold_on(self, user: User, name: str, rows: list[Row], upto: int) -> User | None:
         """A snapshot and the events after it; from the beginning where one of these changes an earlier reward."""
@@ -341,10 +421,15 @@ class World:
     def admit(self, name: str, user: User) -> None:
         """Into the cache; who was there longest goes, with a snapshot if there is something new to keep."""
         self.users[name] = user
-        if len(self.users) > self.most_users:
+        self.evicted.pop(f"user/{name}", None)
+        if not self.holding:
+            self._trim()
+
+    def _trim(self) -> None:
+        while len(self.users) > self.most_users:
             gone, old = self.users.popitem(last=False)
             if old.unsaved and gone not in self.unkept:
-                self.evicted.append(Snapshot(f"user/{gone}", old.seq, old.pack()))
+                self.evicted[f"user/{gone}"] = Snapshot(f"user/{gone}", old.seq, old.pack())
 
     # The fold
 
@@ -371,6 +456,8 @@ class World:
         else:
             self._apply_service(row.kind, row.seq, body)
         self.seq = row.seq
+        if row.user in self._histories:
+            self._histories[row.user].append(row)
 
     def _apply_decision(self, row: Row, body: records.DecisionBody) -> None:
         name = row.user
@@ -408,7 +495,8 @@ class World:
         if first:
             self.step(user, row, body, body.reward)
         else:
-            again = self.fold_user(self.store.events_of(row.user, 0, row.seq))
+            past = self._histories.get(row.user)
+            again = self.fold_user(self.store.events_of(row.user, 0, row.seq) if past is None else [*past, row])
             assert again is not None
             again.saved = user.saved
             self.users[row.user] = user = again
@@ -478,11 +566,13 @@ class World:
         counted = [past for past in body.history if past[0] not in self.erased]
         theirs = {past[0] for past in body.history}
         self.erased -= theirs
+        self.n_erasures += 1
+        self._histories = {}
         self.n_features = self.n_features or body.n_features
         self.started_at_training -= self._was_trained_on(body.history[0][0], bool(counted))
         for name in [name for name, user in self.users.items() if user.seq in theirs]:
             del self.users[name]
-        self.evicted = [one for one in self.evicted if one.seq not in theirs or one.name == _WORLD]
+        self.evicted = {name: one for name, one in self.evicted.items() if one.seq not in theirs or name == _WORLD}
         if not counted:
             return
         _, n_decisions, n_rewards, reward_sum, settled = counted[-1]
@@ -527,8 +617,9 @@ class World:
         elif kind == "model":
             version = Version(body, seq)
             self.versions[body.version] = version
-            if self.n_features is None and version.readable:
-                self.n_features = version.models().n_features
+            if version.readable:
+                self.n_features = self.n_features or version.models().n_features
+                version.check_size(self.n_features)
             self.started_at_training = self.n_started if body.n_started is None else body.n_started
             version.reason = body.reason
             if body.active:
@@ -555,10 +646,18 @@ class World:
         """The probability of each class for a user whose bandit knows it."""
         if user.state is None or user.state is LOST:
             return None
-        bandit, _ = self.bandit(user.recommender, user.model)
+        try:
+            bandit, _ = self.bandit(user.recommender, user.model)
+        except Damaged:
+            return None
         if not isinstance(bandit, BAYESIAN):
             return None
         return bandit.weights(user.state)
+
+
+def _changes(row: Row) -> bool:
+    """Whether it is a reward that changes an earlier one."""
+    return row.kind == "reward" and "#" in row.id
 
 
 def _known(bandit: Bandit, reward: float) -> float:

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from lcb.serve.http import Ask, Reply, json_reply
+from lcb.serve.http import Ask, Reply, Scope, json_reply
 from lcb.serve.keys import Keyring
 from lcb.serve.pages.bundle import bundle
 from lcb.serve.pages.cookies import read_cookies, set_cookie
@@ -24,14 +24,12 @@ from lcb.serve.pages.visitors import Visitors
 from lcb.serve.problems import Problem, decode
 from lcb.serve.story import Step, story
 from lcb.serve.verify import verify
-from lcb.storage.store import Key
 
 if TYPE_CHECKING:
     from lcb.serve.app import App
 
 _COOKIE, _DAY = "lcb_session", 24 * 3600
 _EVERY = 1.0  # seconds between two events of the stream
-_RANK = {"reader": 0, "writer": 1, "admin": 2}
 
 
 class LoginRequest(Struct, forbid_unknown_fields=True):
@@ -61,7 +59,8 @@ class Operator:
     # Who
 
     async def session(self, ask: Ask) -> Reply:
-        key = self._key(ask)
+        digest = self._session(ask.scope)
+        key = None if digest is None else self.keyring.of_session(digest)
         role = "admin" if self.keyring.open else "reader" if key is None or key.scope == "reader" else key.scope
         needs = not self.keyring.open and key is None
         return json_reply({"needs_key": needs, "role": role, "signed_in": key is not None})
@@ -79,27 +78,24 @@ class Operator:
     async def logout(self, ask: Ask) -> Reply:
         return Reply(b"", 204, headers=[set_cookie(_COOKIE, "", max_age=0)])
 
-    def _key(self, ask: Ask) -> Key | None:
-        """The key behind a cookie, if it still opens anything."""
-        value = self.visitors.signer.read(_COOKIE, read_cookies(ask.header(b"cookie")).get(_COOKIE))
-        digest, _, until = (value or "").partition("|")
-        if not until or time.time() > int(until):
-            return None
-        return next((key for key in self.keyring.keys if key.sha256.hex() == digest and key.revoked is None), None)
+    def by_cookie(self, scope: Scope, needed: str) -> str | None:
+        """The name of the key that a session began with, if it still opens this; None without a session."""
+        digest = self._session(scope)
+        return None if digest is None else self.keyring.check_session(digest, needed)
 
-    def check(self, ask: Ask, needed: str) -> None:
-        """By cookie, or by the key itself."""
-        if self.keyring.open:
-            return
-        key = self._key(ask)
-        if key is None:
-            self.keyring.check(ask.header(b"authorization"), needed)
-        elif _RANK[key.scope] < _RANK[needed]:
-            raise Problem(403, f"key {key.name} is a {key.scope}'s, this needs a {needed}'s")
+    def _session(self, scope: Scope) -> str | None:
+        header = next((value for name, value in scope["headers"] if name == b"cookie"), None)
+        if header is None:
+            return None
+        value = self.visitors.signer.read(_COOKIE, read_cookies(header).get(_COOKIE))
+        digest, _, until = (value or "").partition("|")
+        return digest if until and time.time() < int(until) else None
 
     def may(self, ask: Ask, needed: str) -> bool:
+        """Whether the one who asks has a key, or a session, for this."""
         try:
-            self.check(ask, needed)
+            if self.by_cookie(ask.scope, needed) is None:
+                self.keyring.check(ask.header(b"authorization"), needed)
         except Problem:
             return False
         return True
@@ -117,14 +113,12 @@ class Operator:
         return Reply(made.script, 200, b"text/javascript", headers)
 
     async def charts(self, ask: Ask) -> Reply:
-        self.check(ask, "reader")
         if self._charts is None:
             self._charts = msgspec.json.encode({"charts": await asyncio.to_thread(specs)})
         return Reply(self._charts)
 
     async def events(self, ask: Ask) -> Reply:
         """The state once a second; after the first, the fields that have changed."""
-        self.check(ask, "reader")
         headers = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
         return Reply(b"retry: 2000\n\n", 200, b"text/event-stream", headers, stream=self._stream(ask))
 
@@ -148,7 +142,6 @@ class Operator:
 
     async def story(self, ask: Ask) -> Reply:
         """Everything that happened to one user."""
-        self.check(ask, "reader")
         name, world = ask.path["user"], self.service.world
         rows = await self.visitors.rows(name)
         if not rows:
@@ -181,7 +174,6 @@ class Operator:
 
     async def verify(self, ask: Ask) -> Reply:
         """One user's decisions, made again from the log."""
-        self.check(ask, "reader")
         found = await asyncio.to_thread(verify, self.service.store, user=ask.path["user"])
         return json_reply({
             "checked": found.n_decisions, "equal": found.n_decisions - found.n_differences, "erased": found.n_erased,
@@ -191,12 +183,10 @@ class Operator:
     # What they do
 
     async def retrain(self, ask: Ask) -> Reply:
-        self.check(ask, "admin")
         await self.app.retraining.ask()
         return json_reply({}, 202)
 
     async def activate(self, ask: Ask) -> Reply:
-        self.check(ask, "admin")
         version = decode(_ACTIVATE, ask.body).version
         await self.service.activate(version, "by the operator's page")
         return json_reply({"active": version})

@@ -42,12 +42,12 @@ class Pages:
             ("GET", "/page/session", operator.session, ""),
             ("POST", "/page/login", own(operator.login), ""),
             ("POST", "/page/logout", own(operator.logout), ""),
-            ("GET", "/page/dashboard/charts", operator.charts, ""),
-            ("GET", "/page/dashboard/events", operator.events, ""),
-            ("POST", "/page/dashboard/retrain", own(operator.retrain), ""),
-            ("POST", "/page/dashboard/activate", own(operator.activate), ""),
-            ("GET", "/page/users/{user:path}/story", operator.story, ""),
-            ("POST", "/page/users/{user:path}/verify", own(operator.verify), ""),
+            ("GET", "/page/dashboard/charts", operator.charts, "reader"),
+            ("GET", "/page/dashboard/events", operator.events, "reader"),
+            ("POST", "/page/dashboard/retrain", own(operator.retrain), "admin"),
+            ("POST", "/page/dashboard/activate", own(operator.activate), "admin"),
+            ("GET", "/page/users/{user:path}/story", operator.story, "reader"),
+            ("POST", "/page/users/{user:path}/verify", own(operator.verify), "reader"),
             ("GET", "/", self.page("index.html"), ""),
             ("GET", "/study", self.page("study.html"), ""),
             ("GET", "/static/{name}", self.file, ""),
@@ -57,16 +57,12 @@ class Pages:
             ("GET", "/page/study/results", study.results, ""),
             ("GET", "/page/study/results.csv", study.export, ""),
             ("GET", "/page/study/visitors", self.let_in_so_far, ""),
-            ("POST", "/page/study/visitors", own(self.let_in), ""),
+            ("POST", "/page/study/visitors", own(study.let_in), "writer"),
         ]
 
     async def let_in_so_far(self, ask: Ask) -> Reply:
         """How many, and whether the one who asks may let in more."""
         return json_reply(self.study.count() | {"may": self.operator.may(ask, "writer")})
-
-    async def let_in(self, ask: Ask) -> Reply:
-        self.operator.check(ask, "writer")
-        return await self.study.let_in(ask)
 
     def page(self, name: str) -> Handler:
         async def reply(ask: Ask) -> Reply:

@@ -143,7 +143,7 @@ class Visitors:
 
     async def _beliefs(self, name: str, steps: list[Step]) -> dict[str, Any]:
         world = self.service.world
-        user = world.user(name)
+        user = await self.service.user(name)
         assert user is not None
         last = steps[-1]
         posterior = world.posterior(user)

@@ -1,0 +1,135 @@
+"""Drill 12: two replicas, one user, all at once: one log, one order, no update lost."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+
+from drills.harness import LONG, Server, arms, models_folder, serving
+from lcb.serve import records
+from lcb.serve.desk import draw
+from lcb.serve.world import World
+from lcb.storage.store import Row, open_store
+
+CLIENTS = 16
+ROUNDS = 320 if LONG else 10  # of each client: a decision and its reward
+
+
+class Heard:
+    """What the replicas acknowledged."""
+
+    def __init__(self) -> None:
+        self.decisions: dict[str, dict[str, Any]] = {}
+        self.rewards: dict[str, float] = {}
+        self.refused: list[str] = []
+
+
+def client(replicas: list[Server], seed: int, rounds: int, heard: Heard) -> None:
+    """Decide at one replica, tell the reward to one or both, of the same user as everybody."""
+    rng = np.random.default_rng(seed)
+    with replicas[0].client() as one, replicas[1].client() as other:
+        both = (one, other)
+        for i in range(rounds):
+            body = {"user": "Ann", "arms": arms(rng, 5)}
+            if rng.random() < 0.5:
+                body["decision_id"] = f"d{seed}.{i}"
+            answer = _post(both[rng.integers(2)], "/v1/decisions", body, heard)
+            if answer is None:
+                continue
+            id, reward = answer["decision_id"], float(rng.integers(2))
+            heard.decisions[id] = answer
+            for at in rng.permutation(2)[: rng.integers(1, 3)]:
+                if _post(both[at], "/v1/rewards", {"decision_id": id, "reward": reward}, heard) is not None:
+                    heard.rewards[id] = reward
+
+
+def _post(http: httpx.Client, path: str, body: dict[str, Any], heard: Heard) -> dict[str, Any] | None:
+    answer = http.post(path, json=body)
+    if answer.status_code == 200:
+        return answer.json()
+    heard.refused.append(answer.text)
+    return None
+
+
+def drill(url: str, folder: Path, without: tuple[str, ...] = (), rounds: int = ROUNDS) -> None:
+    given = {"store": url, "models": models_folder(folder), "without": without}
+    heard = Heard()
+    with serving(folder, **given) as one, serving(folder, **given) as other:
+        threads = [threading.Thread(target=client, args=([one, other], seed, rounds, heard)) for seed in range(CLIENTS)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert heard.refused == [], f"{len(heard.refused)} refused"
+        store = open_store(url)
+        try:
+            log = list(store.events(0))
+            check_log(log, heard)
+            check_order(World(store), log)
+            check_state(World(store), [one, other])
+        finally:
+            store.close()
+
+
+def check_log(log: list[Row], heard: Heard) -> None:
+    """No gap; all that was acknowledged is there once, as it was told."""
+    assert [row.seq for row in log] == list(range(1, len(log) + 1))
+    rows = {row.id: row for row in log}
+    assert len(rows) == len(log)
+    for id, answer in heard.decisions.items():
+        taken = records.decode("decision", rows[id].body).taken[0]
+        assert (taken.id, taken.propensity) == (answer["arm"], answer["propensity"])
+    for id, reward in heard.rewards.items():
+        assert records.decode("reward", rows[f"r/{id}"].body).reward == reward
+    assert len(log) >= len(heard.decisions) + len(heard.rewards)
+
+
+def check_order(world: World, log: list[Row]) -> None:
+    """The order of the log explains every answer: each decision follows from what was there up to `seen`."""
+    made = [(records.decode("decision", row.body), row) for row in log if row.kind == "decision"]
+    made.sort(key=lambda one: one[0].seen)
+    for body, row in made:
+        assert body.seen < row.seq
+        while world.seq < body.seen:
+            world.apply(log[world.seq])
+        assert row.user is not None
+        user = world.user(row.user) or world.newcomer(body.recommender, row.model or 0, 0)
+        context = records.floats(body.x).reshape(body.n_arms, -1)
+        assert draw(world, user, body.arms, context, row.id, None) == body.taken, (
+            f"{row.id} is not what {body.seen} says"
+        )
+
+
+def check_state(world: World, replicas: list[Server]) -> None:
+    """Both replicas come to the fold of the log."""
+    world.load(upto=world.store.head())
+    user = world.user("Ann")
+    assert user is not None
+    posterior = world.posterior(user)
+    assert posterior is not None
+    wanted = (user.n_decisions, user.n_rewards, user.reward_sum, user.seq, posterior.tolist())
+    for replica in replicas:
+        with replica.client() as http:
+            until = time.monotonic() + 10
+            while (found := http.get("/v1/users/Ann").json())["seq"] < user.seq:
+                assert time.monotonic() < until, "a replica does not catch up"
+                time.sleep(0.05)
+        names = ("n_decisions", "n_rewards", "reward_sum", "seq", "posterior")
+        assert tuple(found[name] for name in names) == wanted
+
+
+def test_two_replicas_and_one_user_make_one_log_that_explains_every_answer(
+    postgres_database: str, tmp_path: Path
+) -> None:
+    drill(postgres_database, tmp_path)
+
+
+def test_replicas_that_do_not_lock_the_log_fail(postgres_database: str, tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="duplicate key"):
+        drill(postgres_database, tmp_path, without=("head",), rounds=6)

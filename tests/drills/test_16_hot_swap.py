@@ -1,0 +1,122 @@
+"""Drill 16: versions are switched under load; no request fails, no decision is of two versions, users keep theirs."""
+
+from __future__ import annotations
+
+import random
+import sqlite3
+import threading
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from drills.harness import LONG, Server, arms, models_folder, start
+from lcb.serve import records
+
+SWAPS = 100
+CLIENTS = 8 if LONG else 4
+BASELINE = 20.0 if LONG else 0.0  # seconds without swaps, to compare with
+
+
+class Seen:
+    """What all clients saw."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.bad: list[str] = []
+        self.models: dict[str, set[int]] = defaultdict(set)  # by user
+        self.named: dict[str, int] = {}  # by decision
+        self.seconds: list[float] = []
+
+
+def client(server: Server, seed: int, seen: Seen, stop: threading.Event) -> None:
+    """Decide and reward, for newcomers that others ask for at the same moment and for users who were there before."""
+    chance, offers = random.Random(seed), [arms(np.random.default_rng(i)) for i in range(10)]
+    with server.client() as http:
+        while not stop.is_set():
+            newest = int(time.monotonic() * 20)  # the same for all clients at one moment
+            user = f"u{newest - (0 if chance.random() < 0.5 else chance.randrange(200))}"
+            began = time.monotonic()
+            answer = http.post("/v1/decisions", json={"user": user, "arms": chance.choice(offers)})
+            took = time.monotonic() - began
+            if answer.status_code != 200:
+                seen.bad.append(answer.text)
+                continue
+            made = answer.json()
+            paid = http.post("/v1/rewards", json={"decision_id": made["decision_id"], "reward": chance.random()})
+            with seen.lock:
+                seen.seconds.append(took)
+                seen.models[user].add(made["model"])
+                seen.named[made["decision_id"]] = made["model"]
+                if paid.status_code != 200:
+                    seen.bad.append(paid.text)
+
+
+def drill(folder: Path, without: tuple[str, ...] = (), swaps: int = SWAPS) -> None:
+    first = start(folder, models=models_folder(folder, 0), pages=False)
+    first.stop()
+    server = start(folder, models=models_folder(folder, 1), without=without, pages=False)  # now there are two
+    before, seen, stop = Seen(), Seen(), threading.Event()
+    try:
+        if BASELINE:
+            load(server, before, threading.Event(), lambda: time.sleep(BASELINE))
+        load(server, seen, stop, lambda: swap(server, seen, swaps))
+    finally:
+        server.kill()
+    assert seen.bad == [], seen.bad[:3]
+    assert set().union(*seen.models.values()) == {1, 2}, "newcomers did not get both versions"
+    several = {user: models for user, models in seen.models.items() if len(models) > 1}
+    assert not several, f"users who were pinned have several versions: {list(several.items())[:3]}"
+    logged = in_the_log(folder / "lcb.db")
+    assert all(logged[id] == model for id, model in seen.named.items())
+    if BASELINE:
+        assert p99(seen) <= 2 * p99(before) + 0.005, (p99(seen), p99(before))
+
+
+def load(server: Server, seen: Seen, stop: threading.Event, work: object) -> None:
+    threads = [threading.Thread(target=client, args=(server, i, seen, stop)) for i in range(CLIENTS)]
+    for thread in threads:
+        thread.start()
+    try:
+        work()  # type: ignore[operator]
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def swap(server: Server, seen: Seen, swaps: int) -> None:
+    with server.client() as http:
+        for i in range(swaps):
+            answer = http.post(f"/v1/models/{1 + i % 2}/activate", json={"reason": f"swap {i}"})
+            if answer.status_code != 200:
+                seen.bad.append(answer.text)
+            time.sleep(0.02)
+
+
+def p99(seen: Seen) -> float:
+    return float(np.quantile(seen.seconds, 0.99))
+
+
+def in_the_log(path: Path) -> dict[str, int]:
+    """The version of every decision; each is of a user who has no other."""
+    connection = sqlite3.connect(path)
+    rows = connection.execute("select id, user, model, body from event where kind = 'decision'").fetchall()
+    connection.close()
+    of_user: dict[str, set[int]] = defaultdict(set)
+    for _, user, model, body in rows:
+        of_user[user].add(model)
+        assert len(records.decode("decision", body).taken) == 1
+    assert all(len(models) == 1 for models in of_user.values())
+    return {id: model for id, _, model, _ in rows}
+
+
+def test_versions_are_switched_under_load_without_a_failed_request(tmp_path: Path) -> None:
+    drill(tmp_path)
+
+
+def test_a_service_that_does_not_pin_its_users_fails_this(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="several versions"):
+        drill(tmp_path, without=("pinning",), swaps=20)
