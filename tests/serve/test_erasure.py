@@ -175,3 +175,16 @@ def test_an_erased_name_is_in_no_byte_of_the_file(opened: Any, place: Path) -> N
     assert b"secret-" not in found
     assert b"user1." in found
     same(inside.service.world, folded(inside.store), ("user1",))
+
+
+def test_an_erasure_begins_when_the_world_is_where_the_log_is(opened: Any) -> None:
+    inside = opened(EVERYONE)
+    inside.decide("ann", arms=ARMS, decision_id="d1")
+    reward, erasing = inside.begin_reward("d1", 1.0), inside.ask(inside.service.erase("ann"))
+    journal = inside.service.journal
+    assert journal.step(wait=False)  # the reward is in the log, and not yet in the world
+    assert journal.step(wait=False)
+    assert [row.id for row in inside.store.events_of("ann")] == ["d1", "r/d1"]
+    inside.write()
+    assert (inside.status(reward), erasing.result()) == (200, 2)
+    same(inside.service.world, folded(inside.store), ("ann",))

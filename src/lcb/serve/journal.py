@@ -15,7 +15,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -33,6 +33,7 @@ _PAUSE = 0.02  # before a busy store is tried again
 _LOOK = 0.25  # seconds between two looks at who waits, and at what others wrote
 _AGAIN = 0.1  # before a user is read again that could not be read
 _ENDING = 5.0  # for what cannot be applied when the service ends
+_MOMENT = 0.001
 _KEEP_WORLD = 5_000  # events between two snapshots of the world
 
 
@@ -87,6 +88,7 @@ class Journal:
         self.broken: str | None = None  # why nothing more can be answered
         self._applied = applied
         self._queue: queue.SimpleQueue[_Waiting | _Job | None] = queue.SimpleQueue()
+        self._next: _Job | None = None
         self._order: deque[_Waiting] = deque()
         self._pending: dict[str, asyncio.Future[None]] = {}
         self._seen = desk.world.seq  # of the writing thread
@@ -113,8 +115,8 @@ class Journal:
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
         await asyncio.sleep(0)
-        until = time.monotonic() + _ENDING
-        while self._settling and time.monotonic() < until:
+        until = self.monotonic() + _ENDING
+        while self._settling and self.monotonic() < until:
             await asyncio.sleep(0.01)
         self._ending = True
         self._bringing.shutdown(wait=False)
@@ -190,44 +192,56 @@ class Journal:
             self._call(self._settle, [], Appended(rows, frozenset()))
 
     def _wait_for_world(self) -> None:
-        until = time.monotonic() + self.patience
-        while self.desk.world.seq < self._seen and self.broken is None and time.monotonic() < until:
-            time.sleep(_PAUSE / 10)
+        until = self.monotonic() + self.patience
+        while self.desk.world.seq < self._seen and self.broken is None and self.monotonic() < until:
+            self.sleep(_PAUSE / 10)
 
     def _write(self) -> None:
         while self.step():
             pass
 
     def step(self, *, most: int = _BATCH, wait: bool = True) -> bool:
-        """Write what has queued up, at most so many events; False when nothing more will come, or waits."""
+        """Write what has queued up, at most so many events; False when nothing more will come, or waits.
+
+        A job begins when the world is where the log is: an erasure changes what the world may have to read again.
+        """
         batch: list[_Waiting] = []
         while len(batch) < most:
             try:
-                one = self._get(wait and not batch)
+                one = self._next or self._get(wait and not batch)
             except queue.Empty:
                 break
-            if not isinstance(one, _Waiting):
-                if batch:
-                    self._commit(batch)
-                if one is None:
-                    return False
+            self._next = None
+            if isinstance(one, _Waiting):
+                batch.append(one)
+            elif batch:
+                self._commit(batch)
+                self._next = one
+                return one is not None
+            elif one is None:
+                return False
+            elif self.desk.world.seq < self._seen and self.broken is None:
+                self._next = one
+                if wait:
+                    self.sleep(_MOMENT)
+                return True
+            else:
                 self._run(one)
                 return True
-            batch.append(one)
         if batch:
             self._commit(batch)
         return bool(batch)
 
     def _commit(self, batch: list[_Waiting]) -> None:
-        world, evicted = self.desk.world, []
+        world, evicted = self.desk.world, {}
         if world.seq >= self._erased:  # else there may be snapshots among them of somebody who is erased
-            evicted, world.evicted = world.evicted, []
+            evicted, world.evicted = world.evicted, {}
         stale = frozenset(one.entry.row.id for one in batch if one.made < self._erased and one.entry.row.user)
         rows = [one.entry.row for one in batch if one.entry.row.id not in stale]
         while True:
             began = self.monotonic()
             try:
-                appended = self.store.append(rows, self._seen, evicted)
+                appended = self.store.append(rows, self._seen, list(evicted.values()))
             except StoreUnavailable as error:
                 self.trouble = str(error)
                 if error.busy and began - batch[0].since < self.patience:
@@ -280,9 +294,9 @@ class Journal:
 
     def _settle(self, batch: list[_Waiting], appended: Appended) -> None:
         placed = {row.id: row.body for row in appended.rows}
-        mine = [one for one in batch if placed.get(one.entry.row.id) == one.entry.row.body]
-        bodies = {one.entry.row.id: one.entry.body for one in mine}
-        self._apply(_Settling(appended.rows, bodies, lambda error: self._answer(batch, bodies.keys(), error)))
+        mine = [placed.get(one.entry.row.id) == one.entry.row.body for one in batch]
+        bodies = {one.entry.row.id: one.entry.body for one, own in zip(batch, mine, strict=True) if own}
+        self._apply(_Settling(appended.rows, bodies, lambda error: self._answer(batch, mine, error)))
 
     def _settle_job(self, job: _Job, appended: Appended) -> None:
         def then(error: Exception | None) -> None:
@@ -291,23 +305,24 @@ class Journal:
 
         self._apply(_Settling(appended.rows, {}, then))
 
-    def _answer(self, batch: list[_Waiting], mine: Collection[str], error: Exception | None) -> None:
+    def _answer(self, batch: list[_Waiting], mine: list[bool], error: Exception | None) -> None:
         self.n_waiting -= len(batch)
-        for one in batch:
+        for one, own in zip(batch, mine, strict=True):
             if self._pending.get(one.entry.key) is one.done:
                 del self._pending[one.entry.key]
             if one.done.done():
                 continue
             if error is not None:
                 one.done.set_exception(error)
-            elif one.entry.row.id in mine:
+            elif own:
                 one.done.set_result(None)
             else:
                 one.done.set_exception(Taken(one.entry.row.id))
         world = self.desk.world
         if error is None and world.seq - self._kept >= _KEEP_WORLD:
             self._kept = world.seq
-            world.evicted.append(world.snapshot())
+            kept = world.snapshot()
+            world.evicted[kept.name] = kept
 
     def _apply(self, settling: _Settling) -> None:
         """After all that came before it."""

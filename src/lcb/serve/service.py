@@ -186,7 +186,7 @@ class Service:
 
         world.unkept.add(user)
         world.users.pop(user, None)
-        world.evicted = [one for one in world.evicted if one.name != f"user/{user}"]
+        world.evicted.pop(f"user/{user}", None)
         try:
             await self.journal.job(lambda store, seen: store.erase(user, rewrite, seen))
         finally:
@@ -200,22 +200,13 @@ class Service:
     ) -> int:  # fmt: skip
         """A new version, served from here on if `active`; its number."""
         while True:
+            await self._settled("model")
             version = max(self.world.versions, default=0) + 1
             body = records.ModelBody(
-                self.now(),
-                version,
-                manifest,
-                tensors,
-                active,
-                reason,
-                n_users,
-                score,
-                baseline,
-                n_started,
-                seen,
-            )
+                self.now(), version, manifest, tensors, active, reason, n_users, score, baseline, n_started, seen
+            )  # fmt: skip
             row = NewRow(f"model/{version}", "model", None, None, records.encode(body))
-            if await self._appended(Entry(row, body, b"", row.id)):
+            if await self._appended(Entry(row, body, b"", "model")):
                 return version
 
     async def activate(self, version: int, reason: str) -> None:

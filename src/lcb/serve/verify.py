@@ -115,8 +115,7 @@ class _LogOnly:
 
     def __init__(self, store: Store, kept: Snapshot | None = None) -> None:
         self._store, self._kept = store, kept
-        self.world: World | None = None  # whose users are all at hand, where none had to go
-        self.n_gone = 0
+        self.world: World | None = None  # whose users are all at hand
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -131,7 +130,8 @@ class _LogOnly:
         return 0 if self._is_new(user) else self._store.newest_of(user)
 
     def _is_new(self, user: str) -> bool:
-        return self.world is not None and not self.n_gone and user not in self.world.users
+        world = self.world
+        return world is not None and user not in world.users and f"user/{user}" not in world.evicted
 
 
 def _sweep(store: Store, upto: int, user: str | None, report: Report, progress: Progress) -> World | None:
@@ -153,8 +153,6 @@ def _sweep(store: Store, upto: int, user: str | None, report: Report, progress: 
             waiting[body.seen].append((row, body))
         if len(ahead) > farthest and not _go_on(world, ahead, waiting, report):
             return None
-        log.n_gone += len(world.evicted)
-        world.evicted.clear()
         if row.seq % _REPORT_EVERY == 0:
             progress("decisions made again", row.seq, upto)
     while ahead:

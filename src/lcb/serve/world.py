@@ -189,7 +189,7 @@ class World:
         self.store = store
         self.most_users = most_users
         self.users: OrderedDict[str, User] = OrderedDict()
-        self.evicted: list[Snapshot] = []  # to be written with the next commit
+        self.evicted: dict[str, Snapshot] = {}  # by name; to be written with the next commit
         self.holding = False  # nobody leaves the cache: events that need them are being applied
         self.n_erasures = 0
         self.unkept: set[str] = set()  # people who are being erased: no snapshot of them is to be written
@@ -247,6 +247,12 @@ class World:
         user = self.users.get(name)
         if user is not None:
             self.users.move_to_end(name)
+            return user
+        kept = self.evicted.pop(f"user/{name}", None)
+        if kept is not None:  # gone from the cache, and nothing has happened to them since
+            user = User.unpack(kept.body)
+            user.saved = 0
+            self.admit(name, user)
             return user
         if name in self._unknown:
             return None
@@ -415,6 +421,7 @@ class World:
     def admit(self, name: str, user: User) -> None:
         """Into the cache; who was there longest goes, with a snapshot if there is something new to keep."""
         self.users[name] = user
+        self.evicted.pop(f"user/{name}", None)
         if not self.holding:
             self._trim()
 
@@ -422,7 +429,7 @@ class World:
         while len(self.users) > self.most_users:
             gone, old = self.users.popitem(last=False)
             if old.unsaved and gone not in self.unkept:
-                self.evicted.append(Snapshot(f"user/{gone}", old.seq, old.pack()))
+                self.evicted[f"user/{gone}"] = Snapshot(f"user/{gone}", old.seq, old.pack())
 
     # The fold
 
@@ -565,7 +572,7 @@ class World:
         self.started_at_training -= self._was_trained_on(body.history[0][0], bool(counted))
         for name in [name for name, user in self.users.items() if user.seq in theirs]:
             del self.users[name]
-        self.evicted = [one for one in self.evicted if one.seq not in theirs or one.name == _WORLD]
+        self.evicted = {name: one for name, one in self.evicted.items() if one.seq not in theirs or name == _WORLD}
         if not counted:
             return
         _, n_decisions, n_rewards, reward_sum, settled = counted[-1]
