@@ -77,7 +77,6 @@ def drill(folder: Path, without: tuple[str, ...] = (), swaps: int = SWAPS) -> No
     logged = in_the_log(folder / "lcb.db")
     assert all(logged[id] == model for id, model in seen.named.items())
     if LONG:
-        print(f"p99 {p99(seen):.4f} s with swaps, {p99(before):.4f} s without")
         assert p99(seen) <= 2 * p99(before), (p99(seen), p99(before))
 
 
