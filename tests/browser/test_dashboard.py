@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import re
 import threading
 import time
@@ -16,7 +17,7 @@ import pytest
 from browser.playing import PHONE, SCREENS, WRITE_PICTURES, check_accessible, check_width, picture
 from drills.harness import serving
 from drills.server import settings as settings_of
-from lcb.evaluate.readers import CATEGORIES, reader_classes
+from lcb.evaluate.readers import CATEGORIES, KINDS, click_probability, reader_classes
 from lcb.features import fit_features
 from lcb.serve.keys import create, revoke
 from lcb.serve.service import Service
@@ -24,6 +25,7 @@ from lcb.storage.models import save_models
 from lcb.storage.store import open_store
 
 CHARTS = ("rates", "ctr", "classes", "concentration", "users_per_model")
+N_USERS = "[...document.querySelectorAll('#trial tr')].reduce((sum, row) => sum + Number(row.cells[2]?.textContent), 0)"
 INK = """canvas => {
     const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
     return new Set(new Uint32Array(pixels.buffer)).size;
@@ -52,9 +54,11 @@ def readers(server):
     def read():
         with server.client() as client:
             while not over.is_set():
+                kind, chance = random.choice(list(KINDS)), random.random
                 seen = client.post("/page/visit", json={"again": True}).json()
                 while not seen["done"] and not over.is_set():
-                    body = {"decision_id": seen["offer"]["decision_id"], "opened": seen["step"] % 3 == 0}
+                    opened = chance() < click_probability(kind, seen["offer"]["categories"])
+                    body = {"decision_id": seen["offer"]["decision_id"], "opened": opened}
                     seen = client.post("/page/answer", json=body).json()
 
     thread = threading.Thread(target=read)
@@ -97,8 +101,7 @@ def test_it_changes_while_load_runs(front, look):
             page.wait_for_function(grown, arg=f"{seen[-1]:,.0f}")
             seen.append(fact(page, "Events"))
         assert before < seen[0] < seen[1] < seen[2] < seen[3]
-        page.wait_for_function("""() => [...document.querySelectorAll('#trial tr')]
-            .reduce((sum, row) => sum + Number(row.cells[2].textContent), 0) >= 40""")
+        page.wait_for_function(f"() => {N_USERS} >= 40")
         page.wait_for_timeout(5500)  # the slower charts are drawn every five seconds
         for name in CHARTS:
             assert page.locator(f"#chart-{name} canvas").evaluate(INK) > 20
@@ -107,6 +110,16 @@ def test_it_changes_while_load_runs(front, look):
         routes = page.locator("#slowest th").all_inner_texts()
         assert set(routes) <= {"POST /page/visit", "POST /page/answer"}
         assert routes
+
+
+def test_before_there_are_classes_it_says_so(tmp_path, settings, look):
+    with serving(tmp_path, **settings | {"models": None, "categories": CATEGORIES}) as server:
+        page = look(server, "/dashboard")
+        live(page)
+        assert "none yet" in page.inner_text("#classes-model")
+        assert page.inner_text("#tile-model") == "none"
+        assert fact(page, "Events") > 0
+        check_accessible(page)
 
 
 def test_charts_are_drawn_though_their_module_fails_to_load_at_first(front, look, watched):
@@ -167,15 +180,15 @@ def test_an_operator_rolls_back_and_forth(two_versions, look):
         assert client.get(f"/v1/users/{made}").json()["model"] == 1
 
 
-def test_an_operator_retrains(two_versions, look):
-    let_in(two_versions, 25)
+def test_an_operator_retrains(two_versions, look, tmp_path, settings):
+    let_in(two_versions, 30)
     page = look(two_versions, "/dashboard", viewport={"width": 1280, "height": 900})
-    page.wait_for_function("() => Number(document.querySelector('#trial td:nth-child(3)')?.textContent) > 3")
+    page.wait_for_function(f"() => {N_USERS} >= 30")
     retrain(page, 3)
     assert page.inner_text("#retraining-text") == ""
     page.wait_for_function("() => !document.getElementById('retrain').disabled")
     if WRITE_PICTURES:
-        show_much(two_versions, page)
+        show_much(tmp_path, settings, look)
 
 
 def retrain(page, n_versions):
@@ -188,18 +201,19 @@ def retrain(page, n_versions):
     page.wait_for_selector("#retraining-progress", state="hidden")
 
 
-def show_much(server, page):
-    """A page with a few minutes of history, for the docs."""
-    page.set_viewport_size({"width": 1440, "height": 1900})
-    for n_versions in (4, 5, 6):
-        let_in(server, 300)
-        page.wait_for_timeout(50_000)
-        retrain(page, n_versions)
-    with readers(server):
-        page.wait_for_timeout(20_000)
-        names = "cells => cells.forEach(c => c.textContent = c.textContent.replace(/\\/.*\\//, ''))"
-        page.locator("#models td:nth-child(6)").evaluate_all(names)  # where models came from on this machine
-        picture(page, "dashboard", full_page=True)
+def show_much(folder, settings, look):
+    """A service that begins without classes and learns as visitors come, after some minutes; for the docs."""
+    learning = {"n_warmup_users": 100, "retrain_every": 400, "n_classes": 5}
+    given = settings | {"models": None, "categories": CATEGORIES, "learning": learning}
+    with serving(folder, **given) as server:
+        page = look(server, "/dashboard", viewport={"width": 1440, "height": 1900})
+        until = time.monotonic() + 400
+        while page.locator("#models tr").count() < 3 and time.monotonic() < until:
+            let_in(server, 100)
+            page.wait_for_timeout(20_000)
+        with readers(server):
+            page.wait_for_timeout(60_000)
+            picture(page, "dashboard", full_page=True)
 
 
 def test_a_server_that_comes_back_is_found_again(tmp_path, settings, look, watched):
