@@ -87,7 +87,10 @@ def drill(url: str, folder: Path, outage: Outage, seconds: float, without: tuple
             while not heard.rewards:
                 time.sleep(0.01)
             with outage():
+                before, until = len(waiting), time.monotonic() + 20
                 time.sleep(seconds)
+                while time.monotonic() < until and not (heard.refused and len(waiting) > before + 3):
+                    time.sleep(0.01)
         finally:
             stop.set()
             for thread in threads:
