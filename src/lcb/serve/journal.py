@@ -127,10 +127,7 @@ class Journal:
 
     def append(self, entry: Entry) -> asyncio.Future[None]:
         """Done when the event is on disk and the world has moved; fails with a Problem, or `Taken`."""
-        if self.broken is not None:
-            raise Problem(503, f"{self.broken}; verify the log, restart the service", retry_after=60)
-        if self.n_waiting >= self.most_waiting:
-            raise Problem(503, f"{self.n_waiting} requests wait for the store; try again in a second", retry_after=1)
+        self.check_room()
         assert self._loop is not None
         done = self._loop.create_future()
         self.n_waiting += 1
@@ -139,6 +136,13 @@ class Journal:
         self._order.append(waiting)
         self._queue.put(waiting)
         return done
+
+    def check_room(self) -> None:
+        """A Problem where nobody more is to wait for the store."""
+        if self.broken is not None:
+            raise Problem(503, f"{self.broken}; verify the log, restart the service", retry_after=60)
+        if self.n_waiting >= self.most_waiting:
+            raise Problem(503, f"{self.n_waiting} requests wait for the store; try again in a second", retry_after=1)
 
     def _look(self) -> None:
         """Nobody waits longer than `patience`; what becomes of their event, the same request asked again will tell."""

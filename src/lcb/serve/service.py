@@ -124,6 +124,7 @@ class Service:
             elif not self._has(request.user):
                 await self._fetch_user(request.user)
             elif (first := self._arriving.get(request.user)) is not None:
+                self.journal.check_room()  # who waits for another's place in a full queue is told at once
                 await first.wait()
             else:
                 made = self.desk.decide(request, recommender, known)
