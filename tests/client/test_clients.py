@@ -270,8 +270,8 @@ def test_what_cannot_be_sent_is_refused_before_it_is(kind, verb, given, words):
 
 def test_an_async_try_ends_when_its_time_is_over():
     async def slow(request: httpx.Request) -> httpx.Response:
-        await asyncio.sleep(30)
-        raise AssertionError
+        await asyncio.sleep(1)
+        return httpx.Response(200, json={"status": "ok"})
 
     async def ask() -> None:
         async with AsyncClient("http://s", transport=httpx.MockTransport(slow), timeout=0.05, retries=0) as client:

@@ -133,11 +133,11 @@ def without_pinning() -> None:
 
     kept = Desk.decide
 
-    def decide(self: Desk, request: Any, recommender: str | None = None) -> Any:
+    def decide(self: Desk, request: Any, *more: Any) -> Any:
         user = self.world.user(request.user)
         if user is not None:
             user.model = self.world.active
-        return kept(self, request, recommender)
+        return kept(self, request, *more)
 
     Desk.decide = decide  # type: ignore[method-assign]
 

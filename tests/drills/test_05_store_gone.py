@@ -84,16 +84,15 @@ def drill(url: str, folder: Path, outage: Outage, seconds: float, without: tuple
         for thread in threads:
             thread.start()
         try:
-            time.sleep(0.3)
-            known = len(heard.decisions)
+            while not heard.rewards:
+                time.sleep(0.01)
             with outage():
                 time.sleep(seconds)
-            resumed(server)
         finally:
             stop.set()
             for thread in threads:
                 thread.join()
-    assert known, "nothing was served before"
+        resumed(server)
     assert heard.refused, "nobody was refused"
     assert heard.others == []
     for answer in heard.refused:

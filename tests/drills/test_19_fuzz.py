@@ -259,7 +259,10 @@ def test_the_machine_sees_a_service_that_takes_any_body_for_a_known_id(monkeypat
 CONFIG = """
 [checks.positive_data_acceptance]
 # what a schema cannot say: that text is printable, that features are as many as the service has
-expected-statuses = ["2xx", "401", "403", "404", "409", "422", "429"]
+expected-statuses = ["2xx", "401", "403", "404", "409", "413", "422", "429"]
+
+[checks.negative_data_rejection]  # 413: 10,000 made-up arms are more than 4 MB
+expected-statuses = ["400", "401", "403", "404", "405", "409", "413", "422", "429"]
 
 [[operations]]
 include-path = "/v1/trials/{recommender}"
@@ -267,7 +270,7 @@ parameters = { recommender = "lcb" }
 """
 
 
-def schemathesis(folder: Path, examples: int, without: tuple[str, ...] = ()) -> int:
+def schemathesis(folder: Path, examples: int, *more: str, without: tuple[str, ...] = ()) -> int:
     """All checks of schemathesis against a running service; how many requests it made."""
     (folder / "schemathesis.toml").write_text(CONFIG)
     items = folder / "items.json"  # of one feature: what is made up fits more often
@@ -275,7 +278,7 @@ def schemathesis(folder: Path, examples: int, without: tuple[str, ...] = ()) -> 
     with serving(folder, without=without, items=str(items), pages=False) as server:
         ended = subprocess.run(
             [sys.executable, "-m", "schemathesis.cli", "run", f"{server.address}/openapi.json", "--checks", "all",
-             "--max-examples", str(examples), "--seed", "19", "--no-shrink", "--no-color"],
+             "--max-examples", str(examples), "--seed", "19", "--no-shrink", "--no-color", *more],
             cwd=folder, capture_output=True, text=True,
         )  # fmt: skip
         assert ended.returncode == 0, ended.stdout[-8000:] + ended.stderr[-2000:]
@@ -291,4 +294,4 @@ def test_schemathesis_finds_nothing(tmp_path: Path) -> None:
 
 def test_schemathesis_sees_a_service_that_fails_on_what_it_cannot_read(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="Server error"):
-        schemathesis(tmp_path, 1, without=("words",))
+        schemathesis(tmp_path, 1, "--phases", "coverage", "--include-path", "/v1/rewards", without=("words",))

@@ -85,9 +85,15 @@ def test_clicks_of_readers_are_learned_as_clicks_and_no_later_reward_is_refused(
     asyncio.run(drive())
 
 
-def test_learning_begins_on_demand_one_at_a_time(tmp_path: Path) -> None:
+@pytest.fixture(params=["sqlite", "postgres"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Path | str:
+    """A store of either kind."""
+    return tmp_path if request.param == "sqlite" else str(request.getfixturevalue("postgres_database"))
+
+
+def test_learning_begins_on_demand_one_at_a_time(place: Path | str) -> None:
     async def drive() -> None:
-        async with running(tmp_path, learning=replace(SOME, n_warmup_users=1000)) as service:
+        async with running(place, learning=replace(SOME, n_warmup_users=1000)) as service:
             refused = await service.http.post("/v1/models/retrain")
             assert refused.status_code == 409
             assert "no user has given a reward yet" in refused.json()["detail"]
@@ -105,18 +111,18 @@ def test_learning_begins_on_demand_one_at_a_time(tmp_path: Path) -> None:
     asyncio.run(drive())
 
 
-def test_learning_comes_again_after_as_many_new_users_also_across_a_restart(tmp_path: Path) -> None:
+def test_learning_comes_again_after_as_many_new_users_also_across_a_restart(place: Path | str) -> None:
     every = Learning(n_warmup_users=20, retrain_every=10, n_classes=2, held_out=0.0)
 
     async def drive() -> None:
-        async with running(tmp_path, learning=every) as service:
+        async with running(place, learning=every) as service:
             await rewarded(service, 20)
             assert (await service.learned())["active"] == 1
             assert service.world.started_at_training == 20
             await rewarded(service, 9, prefix="v")
             assert not service.app.retraining.running
             assert (await service.models())["retraining"]["next_at"] == 30
-        async with running(tmp_path, learning=every) as service:
+        async with running(place, learning=every) as service:
             assert service.world.started_at_training == 20
             assert not service.app.retraining.running
             assert service.world.user("u3").model == 0
@@ -124,7 +130,7 @@ def test_learning_comes_again_after_as_many_new_users_also_across_a_restart(tmp_
             await rewarded(service, 1, prefix="w")
             assert (await service.learned())["active"] == 2
             assert service.world.started_at_training == 30
-        async with running(tmp_path, learning=replace(every, retrain_every=1)) as service:
+        async with running(place, learning=replace(every, retrain_every=1)) as service:
             assert (await service.learned())["active"] == 2
 
     asyncio.run(drive())
@@ -159,10 +165,11 @@ def test_the_count_of_new_users_begins_where_learning_began(tmp_path: Path) -> N
 
 def test_a_version_that_scores_worse_is_kept_aside_until_somebody_activates_it(tmp_path: Path) -> None:
     save_models(WORLD.models, tmp_path / "truth")
+    one = Learning(retrain_every=None, n_classes=1)  # class, where there are three
 
     async def drive() -> None:
-        async with running(tmp_path, models=str(tmp_path / "truth"), learning=SOME) as service:
-            await rewarded(service, 40, n_steps=4)
+        async with running(tmp_path, models=str(tmp_path / "truth"), learning=one) as service:
+            await rewarded(service, 40, n_steps=6)
             assert (await service.http.post("/v1/models/retrain")).status_code == 202
             answer = await service.learned()
             assert answer["active"] == 1
@@ -291,6 +298,27 @@ def test_another_replica_that_learns_keeps_this_one_from_it(tmp_path: Path) -> N
             assert answer.status_code == 409
             assert "another replica" in answer.json()["detail"]
             assert service.app.metrics.n_failed_trainings == 0
+
+    asyncio.run(drive())
+
+
+def test_of_two_replicas_one_learns_and_both_serve_what_it_learned(postgres_database: str) -> None:
+    """Both meet users enough; the lead decides, and whoever has not heard of the version yet does not make another."""
+
+    async def drive() -> None:
+        async with running(postgres_database, learning=SOME) as one, running(postgres_database, learning=SOME) as two:
+            users = WORLD.draw(40, 2, np.random.default_rng(0))
+            for i in range(40):
+                await (one, two)[i % 2].visit(f"u{i}", users, i)
+            await asyncio.gather(one.learned(), two.learned())
+            for service in (one, two):
+                for i in range(3):
+                    await service.decide(f"{id(service)} {i}", arms_of(np.eye(6)))
+                await service.learned()
+                answer = await service.models()
+                assert answer["active"] == 1
+                assert [version["version"] for version in answer["versions"]] == [1]
+                assert (await service.decide(f"{id(service)} new", arms_of(np.eye(6))))["model"] == 1
 
     asyncio.run(drive())
 

@@ -42,9 +42,10 @@ def table(rows: Rows, texts: Sequence[str] = (), numbers: Sequence[str] = ()) ->
 
 
 def time_axis() -> Any:
-    """The time of day where the reader is, and the date at midnight."""
+    """The time of day where the reader is, the date at midnight, and seconds where ticks are that close."""
     alt = load_altair()
-    label = "timeFormat(datum.value, timeFormat(datum.value, '%H:%M') == '00:00' ? '%d %b' : '%H:%M')"
+    form = "seconds(datum.value) ? '%H:%M:%S' : hours(datum.value) || minutes(datum.value) ? '%H:%M' : '%d %b'"
+    label = f"timeFormat(datum.value, {form})"
     axis = alt.Axis(grid=False, labelExpr=label, labelOverlap=True, tickCount={"expr": "max(2, width / 110)"})
     return alt.X("time:T", title=None, axis=axis).scale(nice=False)
 

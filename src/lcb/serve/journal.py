@@ -116,8 +116,8 @@ class Journal:
         self._queue.put(None)
         await asyncio.to_thread(self._thread.join)
         await asyncio.sleep(0)
-        until = time.monotonic() + _ENDING
-        while self._settling and time.monotonic() < until:
+        until = self.monotonic() + _ENDING
+        while self._settling and self.monotonic() < until:
             await asyncio.sleep(0.01)
         self._ending = True
         self._bringing.shutdown(wait=False)
@@ -193,9 +193,9 @@ class Journal:
             self._call(self._settle, [], Appended(rows, frozenset()))
 
     def _wait_for_world(self) -> None:
-        until = time.monotonic() + self.patience
-        while self.desk.world.seq < self._seen and self.broken is None and time.monotonic() < until:
-            time.sleep(_PAUSE / 10)
+        until = self.monotonic() + self.patience
+        while self.desk.world.seq < self._seen and self.broken is None and self.monotonic() < until:
+            self.sleep(_PAUSE / 10)
 
     def _write(self) -> None:
         while self.step():
@@ -295,9 +295,9 @@ class Journal:
 
     def _settle(self, batch: list[_Waiting], appended: Appended) -> None:
         placed = {row.id: row.body for row in appended.rows}
-        mine = [one for one in batch if placed.get(one.entry.row.id) == one.entry.row.body]
-        bodies = {one.entry.row.id: one.entry.body for one in mine}
-        self._apply(_Settling(appended.rows, bodies, lambda error: self._answer(batch, placed, error)))
+        mine = [placed.get(one.entry.row.id) == one.entry.row.body for one in batch]
+        bodies = {one.entry.row.id: one.entry.body for one, own in zip(batch, mine, strict=True) if own}
+        self._apply(_Settling(appended.rows, bodies, lambda error: self._answer(batch, mine, error)))
 
     def _settle_job(self, job: _Job, appended: Appended) -> None:
         def then(error: Exception | None) -> None:
@@ -306,16 +306,16 @@ class Journal:
 
         self._apply(_Settling(appended.rows, {}, then))
 
-    def _answer(self, batch: list[_Waiting], placed: dict[str, bytes], error: Exception | None) -> None:
+    def _answer(self, batch: list[_Waiting], mine: list[bool], error: Exception | None) -> None:
         self.n_waiting -= len(batch)
-        for one in batch:
+        for one, own in zip(batch, mine, strict=True):
             if self._pending.get(one.entry.key) is one.done:
                 del self._pending[one.entry.key]
             if one.done.done():
                 continue
             if error is not None:
                 one.done.set_exception(error)
-            elif placed.get(one.entry.row.id) == one.entry.row.body:
+            elif own:
                 one.done.set_result(None)
             else:
                 one.done.set_exception(Taken(one.entry.row.id))

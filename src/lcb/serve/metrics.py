@@ -19,6 +19,16 @@ if TYPE_CHECKING:
 
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SLOWEST = 10
+_WORK = ("/v1/", "/page/visit", "/page/answer")
+
+
+def is_work(route: str) -> bool:
+    """Whether a route serves users: not a page, its files, or somebody who looks on.
+
+    >>> [is_work(route) for route in ("POST /v1/decisions", "POST /page/answer", "GET /static/vega.js", "GET /metrics")]
+    [True, True, False, False]
+    """
+    return route.partition(" ")[2].startswith(_WORK)
 
 
 class Metrics:
@@ -30,7 +40,7 @@ class Metrics:
         self.counts: dict[tuple[str, int], int] = {}
         self.times: dict[str, list[int]] = {}
         self.sums: dict[str, float] = {}
-        self.slowest: list[tuple[float, str, float]] = []  # seconds, route, when
+        self.slowest: list[tuple[float, str, float]] = []  # seconds, route, when; of work alone
         self.refused: dict[int, int] = {}  # connections closed before they were requests, by status
         self.n_unforeseen = 0
         self.n_failed_trainings = 0
@@ -46,7 +56,7 @@ class Metrics:
             self.sums[route] = 0.0
         times[bisect_left(BOUNDS, seconds)] += 1
         self.sums[route] += seconds
-        if len(self.slowest) < _SLOWEST or seconds > self.slowest[-1][0]:
+        if (len(self.slowest) < _SLOWEST or seconds > self.slowest[-1][0]) and is_work(route):
             self.slowest = sorted([*self.slowest, (seconds, route, time.time())], reverse=True)[:_SLOWEST]
 
     def exposition(self) -> bytes:

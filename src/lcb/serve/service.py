@@ -200,22 +200,13 @@ class Service:
     ) -> int:  # fmt: skip
         """A new version, served from here on if `active`; its number."""
         while True:
+            await self._settled("model")
             version = max(self.world.versions, default=0) + 1
             body = records.ModelBody(
-                self.now(),
-                version,
-                manifest,
-                tensors,
-                active,
-                reason,
-                n_users,
-                score,
-                baseline,
-                n_started,
-                seen,
-            )
+                self.now(), version, manifest, tensors, active, reason, n_users, score, baseline, n_started, seen
+            )  # fmt: skip
             row = NewRow(f"model/{version}", "model", None, None, records.encode(body))
-            if await self._appended(Entry(row, body, b"", row.id)):
+            if await self._appended(Entry(row, body, b"", "model")):
                 return version
 
     async def activate(self, version: int, reason: str) -> None:

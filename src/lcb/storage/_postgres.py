@@ -22,11 +22,12 @@ except ImportError:
 CONNECT_SECONDS = 3
 LOCK_SECONDS = 3
 STATEMENT_SECONDS = 4
+IDLE_SECONDS = 5
 ANSWER_SECONDS = 6.0  # longer than the server's own limits: it is asked to give up first
 _LIMITS = {
     "statement_timeout": f"{STATEMENT_SECONDS}s",
     "lock_timeout": f"{LOCK_SECONDS}s",
-    "idle_in_transaction_session_timeout": f"{LOCK_SECONDS}s",  # a replica that hangs lets go of the log
+    "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",  # a replica that hangs lets go of the log
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from lcb.serve import trials, versions
-from lcb.serve.metrics import BOUNDS
+from lcb.serve.metrics import BOUNDS, is_work
 from lcb.serve.pages.specs import classes_spec
 from lcb.serve.pages.visitors import Visitors
 from lcb.storage.store import Row
@@ -153,7 +153,8 @@ class Live:
             self._size = (time.monotonic(), await asyncio.to_thread(self.service.store.size))
 
     def _requests(self) -> dict[str, Any]:
-        times = [sum(column) for column in zip(*self.app.metrics.times.values(), strict=True)]
+        work = [times for route, times in self.app.metrics.times.items() if is_work(route)]
+        times = [sum(column) for column in zip(*work, strict=True)]
         errors = sum(n for (_, status), n in self.app.metrics.counts.items() if status >= 500)
         return {"p50_ms": _quantile(times, 0.5), "p99_ms": _quantile(times, 0.99), "errors": errors}
 

@@ -86,8 +86,8 @@ def why(
 
     >>> likes = [["football", "tennis"], ["arts", "books", "film"]]
     >>> why(np.array([0.24, 0.76]), likes, 0.06, 170, n_answers=4, backed=np.array([0.0, 1.0]))
-    'You seem to be one of the readers who like arts, books and film, and this is what they open most. It was drawn by
-    lot among 170 articles; this one had a chance of 6 %.'
+    'You seem to be one of the readers who like arts, books, film and the like, and this is what they open most. It was
+    drawn by lot among 170 articles; this one had a chance of 6 %, against 0.6 % in a blind draw.'
     """
     best = int(np.argmax(weights))
     source = best if backed is None else int(np.argmax(backed))
@@ -97,17 +97,17 @@ def why(
     elif n_answers == 0:
         reason = (
             "It knows nothing of you yet, so it starts with a kind of reader drawn by lot, common kinds more often: "
-            f"this one is for readers who like {liked(likes[source])}."
+            f"this one is for readers who like {taste(likes[source])}."
         )
     elif source != best:
         reason = (
-            f"You seem to be one of the readers who like {liked(likes[best])}, but that is not certain. "
+            f"You seem to be one of the readers who like {taste(likes[best])}, but that is not certain. "
             f"So now and then it tries something for another kind: this one is for readers who like "
-            f"{liked(likes[source])}."
+            f"{taste(likes[source])}."
         )
     else:
         seem = "are almost surely" if weights[best] >= _SURE else "seem to be" if weights[best] >= 0.5 else "may be"
-        reason = f"You {seem} one of the readers who like {liked(likes[best])}, and this is what they open most."
+        reason = f"You {seem} one of the readers who like {taste(likes[best])}, and this is what they open most."
     return f"{reason} {lot(propensity, n_arms)}"
 
 
@@ -135,13 +135,14 @@ def lot(propensity: float, n_arms: int) -> str:
     """The chance of the draw, as a sentence.
 
     >>> lot(0.0471, 170)
-    'It was drawn by lot among 170 articles; this one had a chance of 4.7 %.'
+    'It was drawn by lot among 170 articles; this one had a chance of 4.7 %, against 0.6 % in a blind draw.'
     """
     if n_arms == 1:
         return "It was the only article there was."
     if propensity >= 1:
         return f"This article came out on top of {n_arms}."
-    return f"It was drawn by lot among {n_arms} articles; this one had a chance of {chance(propensity)}."
+    blind = f", against {chance(1 / n_arms)} in a blind draw"
+    return f"It was drawn by lot among {n_arms} articles; this one had a chance of {chance(propensity)}{blind}."
 
 
 def chance(propensity: float) -> str:
@@ -155,6 +156,15 @@ def chance(propensity: float) -> str:
     if 0.99 < propensity < 1:
         return "more than 99 %"
     return f"{100 * propensity:.0f} %" if propensity >= 0.1 else f"{100 * propensity:.1f}".removesuffix(".0") + " %"
+
+
+def taste(words: Sequence[str]) -> str:
+    """What a kind of readers likes; where the words are as many as there may be, it may like more.
+
+    >>> taste(["arts", "books", "film"]), taste(["music"]), taste([])
+    ('arts, books, film and the like', 'music', 'a bit of everything')
+    """
+    return f"{', '.join(words)} and the like" if len(words) >= N_WORDS else liked(words)
 
 
 def liked(words: Sequence[str]) -> str:

@@ -1,11 +1,19 @@
 // What the recommender believes about this visitor: the kinds of readers as bars, how they moved, why this article.
 
-import { counted, h, percent, s } from "./dom.js";
+import { counted, h, listed, percent, s } from "./dom.js";
 
 const SHOWN = 7; // kinds with a line of their own; the others are counted together
 const LETTERS = "ABCDEFG";
 
+const MOST_WORDS = 3; // of a kind; one with so many may like more
+
 export const inWords = (likes) => (likes.length ? likes.join(", ") : "a bit of everything");
+
+// in a sentence: readers who like ...
+export function tasteOf(words) {
+  const likes = words.split(", ");
+  return likes.length >= MOST_WORDS ? `${words} and the like` : listed(likes);
+}
 
 // the path (steps + 1, kinds): where it began, then after each answer
 export function pathOf({ beliefs, past }) {
@@ -42,14 +50,14 @@ function aboutKinds(state) {
   const kinds = kindsOf(state);
   const n = state.past.length;
   const lead = n
-    ? `After ${counted(n, "answer")}, how likely you are to be each kind of reader:`
-    : "Earlier readers came in a few kinds. Before your first answer, you are as likely to be of each kind as anybody:";
+    ? `After ${counted(n, "answer")}, how likely it is that you are one of the readers who like …`
+    : "Earlier readers came in a few kinds. Before your first answer it only knows how common each kind is, those who like …";
   return [h("p", {}, lead), bars(kinds)];
 }
 
 function moves(state) {
   if (!state.beliefs?.posterior || !state.past.length) return [];
-  return [h("h3", {}, "How it moved"), movement(kindsOf(state), state.past)];
+  return [h("h3", {}, "How its guess moved"), movement(kindsOf(state), state.past)];
 }
 
 function bars(kinds) {
@@ -67,7 +75,8 @@ function bars(kinds) {
       h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { class: "bar-fill" }), h("span", { class: "bar-start" })),
     );
   };
-  const note = h("p", { class: "fine" }, "The small mark is where each kind began: its share among earlier readers.");
+  const marks = kinds[0].path.length > 1 ? " ▲ and ▼ are what your last answer changed." : "";
+  const note = h("p", { class: "fine" }, `The small mark is where each kind began: its share among earlier readers.${marks}`);
   const list = h("ul", { class: "bars" }, kinds.map(row));
   requestAnimationFrame(() => requestAnimationFrame(() => list.childNodes.forEach((bar) => bar.style.setProperty("--share", bar.dataset.share))));
   return h("div", {}, list, note);
@@ -125,8 +134,6 @@ function aboutEverybody(state) {
 }
 
 function aboutOffer({ offer, beliefs }) {
-  const times = offer.propensity * offer.n_arms;
-  const more = offer.propensity < 1 && times >= 1.5 ? `, ${times >= 10 ? Math.round(times) : times.toFixed(1)} times an even draw` : "";
-  const odds = `Propensity (the chance of this draw) ${offer.propensity.toPrecision(2)}${more}.`;
+  const odds = `This chance is written down with the draw, as its propensity: ${offer.propensity.toPrecision(2)}.`;
   return [h("h3", {}, `Why “${offer.title}”`), h("p", { class: "why" }, beliefs?.why ?? ""), h("p", { class: "fine odds" }, odds)];
 }

@@ -141,7 +141,14 @@ const SHOW = {
     $("tile-errors").classList.toggle("bad", errors > 0);
   },
 
-  classes: ({ model, pi, words, chart }) => {
+  classes: (classes) => {
+    $("chart-classes").hidden = !classes;
+    if (!classes) {
+      $("classes-model").textContent = "none yet: one list for everybody serves until enough users have been met";
+      $("classes-words").replaceChildren();
+      return;
+    }
+    const { model, pi, words, chart } = classes;
     $("classes-model").textContent = `model version ${model}`;
     const rows = pi.map((share, h) => el("li", {}, el("b", {}, `${percent(share)} `), words?.[h] ?? `class ${h + 1}`));
     $("classes-words").replaceChildren(...rows);

@@ -23,7 +23,20 @@ const KEPT = 200; // rows gone that Vega may remember; it is 10,000 unless told,
 const RENEW = 300; // updates after which a view is made anew: what Vega does not forget goes with it
 const BESIDE = 440; // pixels of a chart that has room for labels beside it
 
-const vega = import("./vega.js");
+let vega = null;
+let tries = 0;
+
+/** The module that draws; one that could not be loaded is asked for again, by another name: browsers keep failures. */
+function loaded() {
+  vega ??= import(tries ? `./vega.js?${tries}` : "./vega.js").catch((error) => {
+    vega = null;
+    tries += 1;
+    throw error;
+  });
+  return vega;
+}
+
+loaded().catch(() => {}); // whoever draws first is told
 
 /**
  * The chart in `holder`; `show(rows)` replaces its rows, as often as one likes: it is drawn when it can be seen, and
@@ -110,7 +123,7 @@ export class Chart {
   async embed(rows) {
     const spec = dark.matches ? darkened(this.spec) : structuredClone(this.spec);
     if (this.live) spec.data.values = rows;
-    const { vegaEmbed } = await vega;
+    const { vegaEmbed } = await this.library();
     const place = document.createElement("div");
     place.className = "coming";
     this.holder.append(place);
@@ -120,6 +133,15 @@ export class Chart {
     this.holder.replaceChildren(place);
     place.classList.remove("coming");
     Object.assign(this, { result, updates: 0, key: "" });
+  }
+
+  async library() {
+    try {
+      return await loaded();
+    } catch (error) {
+      this.changed = true; // draw when it comes
+      throw error;
+    }
   }
 
   /** What decides how much room the labels take. */

@@ -1,7 +1,7 @@
 // The reader's page: twenty headlines, beside them what the recommender believes, then a summary.
 
 import { hue } from "./art.js";
-import { drawBeliefs, inWords, kindsOf, movement } from "./believes.js";
+import { drawBeliefs, kindsOf, movement, tasteOf } from "./believes.js";
 import { chip, drawDots, makeDeck } from "./deck.js";
 import { byId, chance, counted, h, listed, percent } from "./dom.js";
 
@@ -73,7 +73,8 @@ function verdict(kinds, beliefs) {
   const best = kinds.reduce((a, b) => (b.path.at(-1) > a.path.at(-1) ? b : a));
   const [end, start] = [best.path.at(-1), best.path[0]];
   const took = end >= 0.9 ? "It took you for" : end >= 0.6 ? "It thinks you are probably" : "It is not sure. Its best guess is that you are";
-  return `${took} one of the readers who like ${best.words.includes(",") ? listed(best.words.split(", ")) : best.words}: ${percent(end)} likely, and ${percent(start)} before your first answer.`;
+  const likely = percent(end).replace("<", "less than ").replace(">", "more than ");
+  return `${took} one of the readers who like ${tasteOf(best.words)}. That is ${likely} likely now; before your first answer it was ${percent(start)}.`;
 }
 
 const legend = (kinds) => h("ul", { class: "legend" }, kinds.map((kind) => h("li", { "--colour": `var(--class-${kind.colour})` }, h("span", { class: "bar-letter" }, kind.letter), h("span", {}, kind.words), h("span", { class: "bar-number" }, percent(kind.path.at(-1))))));
@@ -103,10 +104,10 @@ function explained(past, kinds) {
   const words = [];
   if (kinds) {
     words.push(`You were a stranger when you came. But earlier readers had shown that people come in a few kinds (${counted(kinds.length, "kind")} here), each with its own taste. So the page did not have to learn your taste from nothing; it only had to find out which kind you are, and twenty answers are plenty for that.`);
-    words.push("An open makes the kinds that like such articles more likely, a pass makes them less likely. Now and then it offered something from a less likely kind, in case its guess was wrong.");
+    words.push("When you opened an article, the kinds that like such articles became more likely; when you passed, they became less likely. Now and then it offered something for a less likely kind, in case its guess was wrong.");
   } else {
     words.push("Each answer, yours and everybody else’s, moves one shared list of scores. The article on top of the list is offered next, with a little extra for categories that were seldom tried.");
   }
-  words.push(mean < 1 ? `Each headline was drawn by lot, with better odds for what the page thought you like, and its odds were written down (${chance(mean)} on average): with the odds known, one can work out later how another way of choosing would have done, without asking you again.` : "No headline was drawn by lot: the one on top was certain to be offered.");
+  words.push(mean < 1 ? `Each headline was drawn by lot, with better chances for what the page thought you like, and its chance was written down (${chance(mean)} on average). From these notes one can work out later how another way of choosing would have done, without asking you again.` : "No headline was drawn by lot: the one on top was certain to be offered.");
   return words.map((text) => h("p", {}, text));
 }

@@ -1,0 +1,297 @@
+"""The operator's page in a real browser: live, with keys, and what an operator may do there."""
+
+from __future__ import annotations
+
+import random
+import re
+import threading
+import time
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import numpy as np
+import pytest
+
+from browser.playing import PHONE, SCREENS, WRITE_PICTURES, check_accessible, check_width, picture
+from drills.harness import serving
+from drills.server import settings as settings_of
+from lcb.evaluate.readers import CATEGORIES, KINDS, click_probability, reader_classes
+from lcb.features import fit_features
+from lcb.serve.keys import create, revoke
+from lcb.serve.service import Service
+from lcb.storage.models import save_models
+from lcb.storage.store import open_store
+
+CHARTS = ("rates", "ctr", "classes", "concentration", "users_per_model")
+N_USERS = "[...document.querySelectorAll('#trial tr')].reduce((sum, row) => sum + Number(row.cells[2]?.textContent), 0)"
+INK = """canvas => {
+    const pixels = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height).data;
+    return new Set(new Uint32Array(pixels.buffer)).size;
+}"""
+
+
+def number(page, id):
+    return float(re.sub(r"[^\d.]", "", page.inner_text(f"#{id}")) or 0)
+
+
+def fact(page, name):
+    row = page.locator("#store > div", has_text=name).locator("dd")
+    return float(row.inner_text().replace(",", ""))
+
+
+def let_in(server, n):
+    with server.client() as client:
+        assert client.post("/page/study/visitors", json={"n": n}).status_code == 202
+
+
+@contextmanager
+def readers(server):
+    """Somebody reads, one headline after another, for as long as this lasts."""
+    over = threading.Event()
+
+    def read():
+        with server.client() as client:
+            while not over.is_set():
+                kind, chance = random.choice(list(KINDS)), random.random
+                seen = client.post("/page/visit", json={"again": True}).json()
+                while not seen["done"] and not over.is_set():
+                    opened = chance() < click_probability(kind, seen["offer"]["categories"])
+                    body = {"decision_id": seen["offer"]["decision_id"], "opened": opened}
+                    seen = client.post("/page/answer", json=body).json()
+
+    thread = threading.Thread(target=read)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def live(page):
+    page.wait_for_selector("#stream.live")
+    page.wait_for_function("() => document.querySelectorAll('#trial tr').length === 2")
+
+
+@pytest.fixture(scope="module")
+def two_versions(tmp_path_factory, settings):
+    """A service with two versions of the models, of which the second is active."""
+    folder = Path(tmp_path_factory.mktemp("versions"))
+    other = replace(reader_classes(), beta=np.clip(reader_classes().beta + 0.01, 0, 1))
+    save_models(other, folder / "other", feature_map=fit_features("one-hot", CATEGORIES, []))
+    store = open_store(str(folder / "lcb.db"))
+    Service(settings_of(settings | {"store": store.url}), store)
+    store.close()
+    with serving(folder, **settings | {"models": str(folder / "other")}) as server:
+        yield server
+
+
+def test_it_changes_while_load_runs(front, look):
+    page = look(front, "/dashboard", viewport={"width": 1440, "height": 2300})
+    live(page)
+    before = fact(page, "Events")
+    let_in(front, 40)
+    with readers(front):
+        page.wait_for_function("() => parseFloat(document.getElementById('tile-decisions').textContent) > 5")
+        seen = [fact(page, "Events")]
+        while len(seen) < 4:
+            grown = "n => !document.getElementById('store').textContent.includes(n)"
+            page.wait_for_function(grown, arg=f"{seen[-1]:,.0f}")
+            seen.append(fact(page, "Events"))
+        assert before < seen[0] < seen[1] < seen[2] < seen[3]
+        page.wait_for_function(f"() => {N_USERS} >= 40")
+        page.wait_for_timeout(5500)  # the slower charts are drawn every five seconds
+        for name in CHARTS:
+            assert page.locator(f"#chart-{name} canvas").evaluate(INK) > 20
+        assert page.inner_text("#stream") == "Live"
+        assert number(page, "tile-p50") > 0
+        routes = page.locator("#slowest th").all_inner_texts()
+        assert set(routes) <= {"POST /page/visit", "POST /page/answer"}
+        assert routes
+
+
+def test_before_there_are_classes_it_says_so(tmp_path, settings, look):
+    with serving(tmp_path, **settings | {"models": None, "categories": CATEGORIES}) as server:
+        page = look(server, "/dashboard")
+        live(page)
+        assert "none yet" in page.inner_text("#classes-model")
+        assert page.inner_text("#tile-model") == "none"
+        assert fact(page, "Events") > 0
+        check_accessible(page)
+
+
+def test_charts_are_drawn_though_their_module_fails_to_load_at_first(front, look, watched):
+    watched.forgive("Failed to fetch dynamically imported module", "net::ERR_FAILED")
+    page = look(front, "/dashboard", viewport={"width": 1000, "height": 900})
+    live(page)
+    page.route("**/vega.js", lambda route: route.abort())
+    page.reload()
+    page.wait_for_selector("#chart-rates canvas")
+
+
+@pytest.mark.parametrize("screen", SCREENS)
+def test_it_is_accessible_and_fits(front, look, screen):
+    page = look(front, "/dashboard", **SCREENS[screen])
+    live(page)
+    page.wait_for_selector("#chart-rates canvas")
+    check_accessible(page)
+
+
+@pytest.mark.parametrize("width", [320, 700, 1100, 1920])
+def test_no_width_leaves_a_hole_between_the_tiles_or_scrolls_sideways(front, look, width):
+    page = look(front, "/dashboard", viewport={"width": width, "height": 900})
+    live(page)
+    check_width(page)
+    sizes = page.evaluate("""() => {
+        const area = (e) => e.getBoundingClientRect().width * e.getBoundingClientRect().height;
+        const tiles = document.getElementById('tiles');
+        return [area(tiles), [...tiles.children].reduce((sum, tile) => sum + area(tile), 0)];
+    }""")
+    assert sizes[1] > 0.95 * sizes[0]
+
+
+def test_a_colour_scheme_that_changes_is_followed(front, look):
+    page = look(front, "/dashboard", viewport={"width": 1000, "height": 900})
+    live(page)
+    page.wait_for_selector("#chart-rates canvas")
+    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function("light => getComputedStyle(document.body).backgroundColor !== light", arg=light)
+    check_accessible(page)
+
+
+def test_an_operator_rolls_back_and_forth(two_versions, look):
+    page = look(two_versions, "/dashboard", viewport={"width": 1280, "height": 900})
+    page.wait_for_function("() => document.getElementById('tile-model').textContent === 'v2'")
+    rows = page.locator("#models tr")
+    assert rows.locator("th").all_inner_texts() == ["v2", "v1"]
+    rows.nth(1).locator("button").click()
+    assert "Users who were met before keep the version they have" in page.inner_text("#confirm-text")
+    check_accessible(page)
+    page.keyboard.press("Escape")
+    assert page.inner_text("#tile-model") == "v2"
+    rows.nth(1).locator("button").click()
+    page.click("#confirm-yes")
+    page.wait_for_function("() => document.getElementById('tile-model').textContent === 'v1'")
+    with two_versions.client() as client:
+        made = client.post("/page/visit", json={}).json()["visitor"]
+        assert client.get(f"/v1/users/{made}").json()["model"] == 1
+
+
+def test_an_operator_retrains(two_versions, look, tmp_path, settings):
+    let_in(two_versions, 30)
+    page = look(two_versions, "/dashboard", viewport={"width": 1280, "height": 900})
+    page.wait_for_function(f"() => {N_USERS} >= 30")
+    retrain(page, 3)
+    assert page.inner_text("#retraining-text") == ""
+    page.wait_for_function("() => !document.getElementById('retrain').disabled")
+    if WRITE_PICTURES:
+        show_much(tmp_path, settings, look)
+
+
+def retrain(page, n_versions):
+    page.click("#retrain")
+    page.click("#confirm-yes")
+    page.wait_for_selector("#retraining-progress:not([hidden])")
+    assert page.is_disabled("#retrain")
+    versions = "n => document.querySelectorAll('#models tr').length === n"
+    page.wait_for_function(versions, arg=n_versions, timeout=60_000)
+    page.wait_for_selector("#retraining-progress", state="hidden")
+
+
+def show_much(folder, settings, look):
+    """A service that begins without classes and learns as visitors come, after some minutes; for the docs."""
+    learning = {"n_warmup_users": 100, "retrain_every": 400, "n_classes": 5}
+    given = settings | {"models": None, "categories": CATEGORIES, "learning": learning}
+    with serving(folder, **given) as server:
+        page = look(server, "/dashboard", viewport={"width": 1440, "height": 1900})
+        until = time.monotonic() + 400
+        while page.locator("#models tr").count() < 3 and time.monotonic() < until:
+            let_in(server, 100)
+            page.wait_for_timeout(20_000)
+        with readers(server):
+            page.wait_for_timeout(60_000)
+            picture(page, "dashboard", full_page=True)
+
+
+def test_a_server_that_comes_back_is_found_again(tmp_path, settings, look, watched):
+    watched.forgive("ERR_CONNECTION", "ERR_INCOMPLETE_CHUNKED_ENCODING", "ERR_EMPTY_RESPONSE", "503", "vega.js")
+    with serving(tmp_path, **settings) as server:
+        page = look(server, "/dashboard", **PHONE)
+        live(page)
+        server.kill()
+        page.wait_for_selector("#stream.broken")
+        assert "trying again" in page.inner_text("#stream")
+        with serving(tmp_path, **settings | {"port": urlsplit(server.address).port}):
+            page.wait_for_selector("#stream.live", timeout=40_000)
+            page.wait_for_selector("#chart-rates canvas")
+
+
+def test_with_keys_one_signs_in_and_a_revoked_key_ends_the_session(tmp_path, settings, look, watched):
+    watched.forgive("401", "ERR_INCOMPLETE_CHUNKED_ENCODING")
+    store = open_store(str(tmp_path / "lcb.db"))
+    try:
+        admin, reader = (create(store, scope, scope, time.time()) for scope in ("admin", "reader"))
+        with serving(tmp_path, **settings) as server:
+            page = look(server, "/dashboard")
+            page.wait_for_selector("#login:not([hidden])")
+            check_accessible(page)
+            page.fill("#key", "lcb_of_somebody_else")
+            page.keyboard.press("Enter")
+            page.wait_for_selector("#login-error:not(:empty)")
+            assert page.inner_text("#login-error") == "This key is not known, or was revoked."
+            assert page.locator("#board").is_hidden()
+            page.fill("#key", admin)
+            page.keyboard.press("Enter")
+            live(page)
+            assert page.locator("#retrain").is_visible()
+            assert page.input_value("#key") == ""
+            cookie = next(one for one in page.context.cookies() if one["name"] == "lcb_session")
+            assert cookie["httpOnly"]
+            assert cookie["sameSite"] == "Strict"
+            assert admin not in cookie["value"]
+
+            onlooker = look(server, "/dashboard")
+            onlooker.fill("#key", reader)
+            onlooker.keyboard.press("Enter")
+            live(onlooker)
+            assert onlooker.locator("#retrain").is_hidden()
+            asked = onlooker.context.request.post(f"{server.address}/page/dashboard/retrain", data={})
+            assert asked.status == 403
+
+            revoke(store, "admin", time.time())
+            page.wait_for_selector("#login:not([hidden])")
+            assert page.context.request.get(f"{server.address}/page/dashboard/charts").status == 401
+            assert onlooker.inner_text("#stream") == "Live"
+            onlooker.click("#sign-out")
+            onlooker.wait_for_selector("#login:not([hidden])")
+    finally:
+        store.close()
+
+
+def test_the_stream_pauses_while_nobody_looks(front, look):
+    page = look(front, "/dashboard")
+    live(page)
+    hide = """hidden => {
+        Object.defineProperty(document, 'hidden', {value: hidden, configurable: true});
+        document.dispatchEvent(new Event('visibilitychange'));
+    }"""
+    page.clock.install()
+    page.evaluate(hide, True)
+    page.clock.fast_forward(31_000)
+    assert page.inner_text("#stream") == "Paused while hidden"
+    page.evaluate(hide, False)
+    page.wait_for_selector("#stream.live")
+
+
+def test_a_user_is_found_by_their_id(front, look):
+    with front.client() as client:
+        visitor = client.post("/page/visit", json={}).json()["visitor"]
+    page = look(front, "/dashboard")
+    live(page)
+    page.fill("#find-user", visitor)
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#decisions tr")
+    assert page.inner_text("h1") == f"User {visitor}"

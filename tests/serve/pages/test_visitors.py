@@ -1,0 +1,186 @@
+"""Visitors of the reader's page, asked over ASGI."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from drills.http_inside import inside
+from lcb.evaluate.readers import KINDS
+from lcb.serve.recommenders import Recommender
+from serve.pages.fronts import front, read
+
+CULTURE = set(KINDS["culture"][1])
+
+
+def test_a_visitor_is_known_by_a_signed_cookie_and_keeps_it(tmp_path):
+    async def main():
+        async with inside(front(tmp_path)) as (_, client):
+            first = await client.post("/page/visit", json={})
+            assert first.cookies["lcb_reader"]
+            again = await client.post("/page/visit", json={})
+            assert "set-cookie" not in again.headers
+            assert again.json() == first.json()
+            other = (await client.post("/page/visit", json={"again": True})).json()
+            assert other["visitor"] != first.json()["visitor"]
+
+    asyncio.run(main())
+
+
+def test_a_forged_cookie_is_somebody_new(tmp_path):
+    async def main():
+        async with inside(front(tmp_path)) as (_, client):
+            mine = (await client.post("/page/visit", json={})).json()["visitor"]
+            client.cookies.clear()
+            forged = {"cookie": "lcb_reader=" + "cmVhZGVyLTE.forged"}
+            theirs = await client.post("/page/visit", json={}, headers=forged)
+            assert theirs.json()["visitor"] not in (mine, "reader-1")
+            assert "set-cookie" in theirs.headers
+
+    asyncio.run(main())
+
+
+def test_a_headline_is_answered_by_its_own_visitor_alone(tmp_path):
+    async def main():
+        async with inside(front(tmp_path)) as (app, client):
+            mine = (await client.post("/page/visit", json={})).json()
+            client.cookies.clear()
+            await client.post("/page/visit", json={})
+            before = app.service.world.seq
+            body = {"decision_id": mine["offer"]["decision_id"], "opened": True}
+            refused = await client.post("/page/answer", json=body)
+            assert refused.status_code == 404
+            assert refused.json()["field"] == "decision_id"
+            client.cookies.clear()
+            assert (await client.post("/page/answer", json=body)).status_code == 404
+            assert app.service.world.seq == before
+
+    asyncio.run(main())
+
+
+def test_the_same_answer_again_changes_nothing_and_another_is_refused(tmp_path):
+    async def main():
+        async with inside(front(tmp_path)) as (_, client):
+            offer = (await client.post("/page/visit", json={})).json()["offer"]
+            body = {"decision_id": offer["decision_id"], "opened": True}
+            first = await client.post("/page/answer", json=body)
+            again = await client.post("/page/answer", json=body)
+            assert again.json() == first.json()
+            assert (await client.post("/page/answer", json=body | {"opened": False})).status_code == 409
+
+    asyncio.run(main())
+
+
+def test_twenty_headlines_each_new_and_then_it_is_done(tmp_path):
+    async def main():
+        async with inside(front(tmp_path)) as (_, client):
+            seen = await read(client, CULTURE)
+            assert seen["done"]
+            assert seen["offer"] is None
+            assert len({step["id"] for step in seen["past"]}) == 20
+            assert all(step["n_arms"] == 170 and 0 < step["propensity"] <= 1 for step in seen["past"])
+            assert (await client.post("/page/visit", json={})).json() == seen
+
+    asyncio.run(main())
+
+
+def test_the_belief_is_the_posterior_of_the_service(tmp_path):
+    async def main():
+        async with inside(front(tmp_path)) as (_, client):
+            seen = await read(client, CULTURE, 8)
+            told = (await client.get(f"/v1/users/{seen['visitor']}")).json()
+            assert seen["beliefs"]["posterior"] == told["posterior"] == seen["past"][-1]["posterior"]
+            assert sum(told["posterior"]) == pytest.approx(1)
+            assert told["recommender"] == "reader"
+            names = [one["likes"] for one in seen["beliefs"]["classes"]]
+            assert names[1] == ["arts", "books", "film"]
+            assert "drawn by lot among 170" in seen["beliefs"]["why"]
+
+    asyncio.run(main())
+
+
+def test_with_one_list_for_everybody_there_is_no_posterior(tmp_path):
+    async def main():
+        given = front(tmp_path, recommenders=(Recommender("population", "linucb", scope="everyone"),))
+        async with inside(given) as (_, client):
+            seen = await read(client, CULTURE, 6)
+            assert seen["beliefs"]["posterior"] is None
+            assert seen["beliefs"]["why"].startswith("Everybody gets the same list here")
+            assert all(step["posterior"] is None for step in seen["past"])
+
+    asyncio.run(main())
+
+
+def test_a_restart_goes_on_where_it_was(tmp_path):
+    async def main():
+        async with inside(front(tmp_path)) as (_, client):
+            before = await read(client, CULTURE, 7)
+            cookies = dict(client.cookies)
+        async with inside(front(tmp_path)) as (_, client):
+            client.cookies.update(cookies)
+            assert (await client.post("/page/visit", json={})).json() == before
+            assert (await read(client, CULTURE, again=False))["past"][:7] == before["past"]
+
+    asyncio.run(main())
+
+
+def test_somebody_erased_begins_again_under_the_same_cookie(tmp_path):
+    async def main():
+        async with inside(front(tmp_path)) as (_, client):
+            visitor = (await read(client, CULTURE, 5))["visitor"]
+            assert (await client.delete(f"/v1/users/{visitor}")).status_code == 200
+            seen = (await client.post("/page/visit", json={})).json()
+            assert (seen["visitor"], seen["step"]) == (visitor, 0)
+            assert (await read(client, CULTURE, again=False))["done"]
+
+    asyncio.run(main())
+
+
+def test_an_item_that_left_the_catalogue_stays_in_the_story(tmp_path):
+    async def main():
+        async with inside(front(tmp_path)) as (_, client):
+            seen = await read(client, CULTURE, 3)
+            gone = [step["id"] for step in seen["past"]] + [seen["offer"]["id"]]
+            assert (await client.put("/v1/items", json={"items": [], "remove": gone})).status_code == 200
+            now = (await client.post("/page/visit", json={})).json()
+            assert [step["title"] for step in now["past"]] == gone[:3]
+            assert now["offer"]["title"] == gone[3]
+            assert (await read(client, CULTURE, 6, again=False))["step"] == 6
+
+    asyncio.run(main())
+
+
+def test_an_empty_catalogue_is_said_to_be_empty(tmp_path):
+    async def main():
+        async with inside(front(tmp_path, items=None)) as (_, client):
+            refused = await client.post("/page/visit", json={})
+            assert refused.status_code == 409
+            assert "the catalogue is empty" in refused.json()["detail"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/page/visit", {"study": "yes"}), ("/page/visit", {"who": 1}), ("/page/answer", {}),
+        ("/page/answer", {"decision_id": "x", "opened": 1}), ("/page/answer", {"decision_id": 5, "opened": True}),
+    ],
+)  # fmt: skip
+def test_what_is_no_request_is_refused(tmp_path, path, body):
+    async def main():
+        async with inside(front(tmp_path)) as (_, client):
+            assert (await client.post(path, json=body)).status_code == 422
+
+    asyncio.run(main())
+
+
+def test_another_site_is_refused(tmp_path):
+    async def main():
+        async with inside(front(tmp_path)) as (_, client):
+            for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
+                answered = await client.post("/page/visit", json={}, headers={"sec-fetch-site": site})
+                assert answered.status_code == status
+
+    asyncio.run(main())
