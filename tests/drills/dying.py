@@ -190,7 +190,7 @@ class Session:
         try:
             inside.erase("u0")
         except Problem as problem:
-            assert problem.status == 404  # it was written, and the answer got lost
+            assert problem.status == 404  # noqa: PT017 (written, and the answer got lost)
 
     def keep(self, inside: Inside) -> None:
         inside.store.append([], inside.service.world.seq, inside.service.snapshots())

@@ -13,7 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lcb.serve import messages, trials, versions
-from lcb.serve.desk import check_user
+from lcb.serve.checks import check_user
 from lcb.serve.http import (
     Ask,
     Call,

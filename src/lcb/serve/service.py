@@ -25,7 +25,8 @@ from lcb.serve.journal import Behind, Journal, Taken
 from lcb.serve.problems import Problem, decode
 from lcb.serve.recommenders import Recommender
 from lcb.serve.settings import Settings
-from lcb.serve.world import WARMUP, User, World
+from lcb.serve.users import WARMUP, User
+from lcb.serve.world import World
 from lcb.storage.models import load_feature_map, load_models, pack_models
 from lcb.storage.store import Appended, NewRow, Row, Snapshot, Store
 
