@@ -8,10 +8,22 @@ from importlib.resources import files
 import pytest
 
 from lcb.evaluate.readers import CATEGORIES, KINDS
+from lcb.serve.service import Service
+from lcb.serve.settings import Settings
+from lcb.storage.store import open_store
 
 PAGES = files("lcb.serve.pages")
 ITEMS = json.loads(PAGES.joinpath("headlines.json").read_text(encoding="utf-8"))["items"]
 STATIC = sorted(path.name for path in PAGES.joinpath("static").iterdir())
+
+
+def test_they_need_nothing_beside_them_to_be_served(tmp_path):
+    for _ in range(2):
+        store = open_store(str(tmp_path / "lcb.db"))
+        service = Service(Settings(store=store.url, items="headlines"), store)
+        assert len(service.world.catalogue) == len(ITEMS)
+        assert service.world.n_features == len(CATEGORIES)
+        store.close()
 
 
 def test_there_are_about_two_hundred_each_with_its_own_id_and_title():

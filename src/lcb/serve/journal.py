@@ -69,6 +69,7 @@ class _Settling:
     bodies: dict[str, Any]
     then: Callable[[Exception | None], None]
     at: int = 0  # how many are applied
+    again: bool = False  # read a second time
 
 
 class Journal:
@@ -356,8 +357,8 @@ class Journal:
         world.holding = far
         while settling.at < len(settling.rows):
             row = settling.rows[settling.at]
-            if far and not world.ready(row):
-                self._bring(settling)
+            if far and (not world.ready(row) or (world.erased and not settling.again)):
+                self._bring(settling)  # somebody is erased: what was read before may not be what is there
                 return False
             body = settling.bodies.get(row.id)
             self.desk.apply(row, body)
@@ -387,6 +388,7 @@ class Journal:
         else:
             found = brought.result()
             settling.rows[settling.at :] = found.rows
+            settling.again = True
             self.desk.world.receive(found)
         self._proceed()
 

@@ -16,6 +16,7 @@ import msgspec
 import structlog
 
 from lcb.errors import InputError, LCBError, StoreUnavailable
+from lcb.evaluate.readers import CATEGORIES
 from lcb.features import FeatureMap, fit_features
 from lcb.models import LatentModels
 from lcb.serve import messages, records
@@ -24,13 +25,15 @@ from lcb.serve.journal import Behind, Journal, Taken
 from lcb.serve.problems import Problem, decode
 from lcb.serve.recommenders import Recommender
 from lcb.serve.settings import Settings
-from lcb.serve.world import WARMUP, User, World
+from lcb.serve.users import WARMUP, User
+from lcb.serve.world import World
 from lcb.storage.models import load_feature_map, load_models, pack_models
 from lcb.storage.store import Appended, NewRow, Row, Snapshot, Store
 
 T = TypeVar("T")
 _KEPT_AT_ONCE = 2000
 _READERS, _MOST_READING = 8, 64
+HEADLINES = "headlines"  # the news front that comes with lcb
 _ITEMS = msgspec.json.Decoder(messages.ItemsRequest)
 Watcher = Callable[[Row, Any], None]
 
@@ -66,7 +69,7 @@ class Service:
     def _fill(self, items: str) -> None:
         """The first items of an empty catalogue."""
         try:
-            made = self.desk.items(decode(_ITEMS, headlines() if items == "headlines" else Path(items).read_bytes()))
+            made = self.desk.items(decode(_ITEMS, headlines() if items == HEADLINES else Path(items).read_bytes()))
         except OSError as error:
             raise InputError(f"{items} could not be read ({error.strerror}); give a file of items") from None
         except Problem as problem:
@@ -318,8 +321,11 @@ def prepare(
         world.load()
     models = None if settings.models is None else load_models(settings.models)
     feature_map = None if settings.models is None else load_feature_map(settings.models)
-    if feature_map is None and settings.categories is not None:
-        feature_map = fit_features("one-hot", settings.categories, [])
+    categories = settings.categories
+    if categories is None and models is None and world.service is None and settings.items == HEADLINES:
+        categories = CATEGORIES
+    if feature_map is None and categories is not None:
+        feature_map = fit_features("one-hot", categories, [])
     rows: list[tuple[str, str, Any]] = []
     if world.service is None:
         kept_map = None if feature_map is None else msgspec.json.encode(feature_map.to_json())

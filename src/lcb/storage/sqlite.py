@@ -26,6 +26,7 @@ _KEEP = (
 )
 _BUSY_SECONDS = 0.2
 _BLOCK = 2000
+_WAL_HEADER, _FRAME_HEADER = 32, 24  # bytes
 
 
 class SQLite:
@@ -42,6 +43,7 @@ class SQLite:
         try:
             self._writer = self._connect()
             self._migrate()
+            self.discarded = self._unfinished() if serve else 0
             self._reader = self._connect()
         except sqlite3.Error as error:
             self._release()
@@ -81,6 +83,21 @@ class SQLite:
                     connection.execute(statement)
                 connection.execute(f"pragma user_version = {number}")
             connection.execute(f"pragma application_id = {_APPLICATION}")
+
+    def _unfinished(self) -> int:
+        """Bytes at the end of the write-ahead log that belong to no commit: what a crash or a power loss broke off."""
+        wal = Path(f"{self.path}-wal")
+        size = wal.stat().st_size if wal.exists() else 0
+        _, frames, _ = self._writer.execute("pragma wal_checkpoint(passive)").fetchone()
+        page = self._writer.execute("pragma page_size").fetchone()[0]
+        end = _WAL_HEADER + max(frames, 0) * (page + _FRAME_HEADER)
+        if size <= end:
+            return 0
+        with wal.open("rb") as file:
+            salt = file.read(_WAL_HEADER)[16:24]
+            file.seek(end)
+            frame = file.read(_FRAME_HEADER)
+        return size - end if len(frame) < _FRAME_HEADER or frame[8:16] == salt else 0  # else of an older log
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
