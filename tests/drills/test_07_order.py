@@ -25,7 +25,7 @@ SETTINGS: dict[str, dict[str, Any]] = {"coarse-fine": {"n_coarse": 2}}
 
 
 def session(path: Path, spec: Recommender, order: int | None, broken: Callable[[Service], None] | None = None) -> Any:
-    """The same decisions for users of three versions and of none, their rewards in some order; who they are in the end."""
+    """The same decisions for users of three versions and of none, rewards in some order; who they are in the end."""
     given = Settings(recommenders=(spec,), reward_range=(0.0, 1.0), pages=False)
     chance = random.Random(0)
     with Inside(sqlite(path), given, broken=broken) as inside:
