@@ -28,7 +28,8 @@ def send_and_leave(server: Server, body: dict) -> None:
     """A request whose answer nobody waits for."""
     place = urlsplit(server.address)
     data = json.dumps(body).encode()
-    head = f"POST /v1/decisions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(data)}\r\n\r\n"
+    lines = ("POST /v1/decisions HTTP/1.1", "Host: x", "Content-Type: application/json", f"Content-Length: {len(data)}")
+    head = "\r\n".join((*lines, "", ""))
     with socket.create_connection((place.hostname, place.port)) as connection:
         connection.sendall(head.encode() + data)
 

@@ -40,6 +40,7 @@ class SQLite:
         self._check_place(create)
         self._lock = _served(self.path) if serve else None
         self._reading = threading.Lock()
+        self._unscrubbed = False  # something erased is still in the file
         try:
             self._writer = self._connect()
             self._migrate()
@@ -149,6 +150,8 @@ class SQLite:
             _insert(connection, placed)
             if snapshots:
                 connection.executemany(_KEEP, snapshots)
+        if self._unscrubbed:
+            self._scrub()
         return Appended(others + placed, refused | late)
 
     @staticmethod
@@ -170,8 +173,17 @@ class SQLite:
             connection.execute("delete from snapshot where name = ?", (f"user/{user}",))
             placed = Row(head + 1, *event)
             connection.execute("insert into event values(?, ?, ?, ?, ?, ?)", placed)
-        self._writer.execute("pragma wal_checkpoint(truncate)")
+        self._scrub()
         return Appended([*others, placed], frozenset())
+
+    def _scrub(self) -> None:
+        """Overwrite what was erased also in the file and its write-ahead log; a long read or a full disk hold it up."""
+        self._unscrubbed = True
+        try:
+            busy, _, _ = self._writer.execute("pragma wal_checkpoint(truncate)").fetchone()
+        except sqlite3.Error:  # the commit is done; the next one tries again
+            return
+        self._unscrubbed = bool(busy)
 
     def event(self, id: str) -> Row | None:
         found = self._read(f"select {_COLUMNS} from event where id = ?", (id,))
