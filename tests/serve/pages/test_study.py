@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
+import threading
 
 import numpy as np
 import pytest
@@ -104,18 +105,20 @@ def test_an_erasure_while_the_log_is_read_is_not_missed(tmp_path, monkeypatch):
         async with inside(front(tmp_path)) as (_, client):
             names = [(await read(client, HOME, study=True))["visitor"] for _ in range(3)]
         async with inside(front(tmp_path)) as (app, client):
-            kept, reading = app.service.world.folded, asyncio.Event()
+            kept, reading, erased = app.service.world.folded, asyncio.Event(), threading.Event()
             loop = asyncio.get_running_loop()
 
             def folded(name, upto):
                 found = kept(name, upto)
                 loop.call_soon_threadsafe(reading.set)
+                assert erased.wait(20)
                 return found
 
             monkeypatch.setattr(app.service.world, "folded", folded)
             asked = asyncio.create_task(lines(client))
             await reading.wait()
             await app.service.erase(names[0])
+            erased.set()
             await asked
             assert {row["visitor"] for row in await lines(client)} == set(names[1:])
 
