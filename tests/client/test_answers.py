@@ -22,7 +22,7 @@ EXAMPLES: dict[str, Any] = {
     "RewardAnswer": messages.RewardAnswer("d", 1.0),
     "Item": messages.Item("a", [1.0, 2.0], ["b"], "title", "summary"),
     "ItemsAnswer": messages.ItemsAnswer(3, None),
-    "ItemsList": messages.ItemsList([messages.Item("a", [1.0])], 1, "a"),
+    "ItemsList": messages.ItemsList([messages.Item("a", [1.0])], 1),
     "UserAnswer": messages.UserAnswer("ann", "lcb", 1, "thompson", 3, 2, 1.5, [0.25, 0.75], 9),
     "EraseAnswer": messages.EraseAnswer(3),
     "ModelAnswer": MODEL,

@@ -57,13 +57,15 @@ def serving(folder: Path, *, without: tuple[str, ...] = (), **settings: Any) -> 
             server.kill()
 
 
-def start(folder: Path, *, without: tuple[str, ...] = (), seconds: float = 30, **settings: Any) -> Server:
-    """Start it and wait until it says that it is ready."""
+def start(
+    folder: Path, *, without: tuple[str, ...] = (), seconds: float = 30, within: tuple[str, ...] = (), **settings: Any
+) -> Server:
+    """Start it, by the command `within` if there is one, and wait until it says that it is ready."""
     given = {"store": str(folder / "lcb.db"), "port": 0, **settings}
     output = folder / f"output-{time.monotonic_ns()}.txt"
     with output.open("w") as file:
         process = subprocess.Popen(
-            [sys.executable, str(_SERVER), json.dumps(given), *without],
+            [*within, sys.executable, str(_SERVER), json.dumps(given), *without],
             stdout=file, stderr=subprocess.STDOUT, text=True,
             env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
         )  # fmt: skip

@@ -133,11 +133,11 @@ def without_pinning() -> None:
 
     kept = Desk.decide
 
-    def decide(self: Desk, request: Any, recommender: str | None = None) -> Any:
+    def decide(self: Desk, request: Any, *more: Any) -> Any:
         user = self.world.user(request.user)
         if user is not None:
             user.model = self.world.active
-        return kept(self, request, recommender)
+        return kept(self, request, *more)
 
     Desk.decide = decide  # type: ignore[method-assign]
 
@@ -152,6 +152,23 @@ def without_logging_activations() -> None:
     Service.activate = activate  # type: ignore[method-assign]
 
 
+def without_refusal() -> None:
+    """Go on as if a full disk had taken it."""
+    from lcb.errors import StoreUnavailable
+    from lcb.storage.sqlite import SQLite
+    from lcb.storage.store import Appended, Row
+
+    kept = SQLite.append
+
+    def append(self: SQLite, rows: Any, seen: int, snapshots: Any = ()) -> Appended:
+        try:
+            return kept(self, rows, seen, snapshots)
+        except StoreUnavailable:
+            return Appended([Row(seen + i, *row) for i, row in enumerate(rows, start=1)], frozenset())
+
+    SQLite.append = append  # type: ignore[method-assign]
+
+
 def say(address: str) -> None:
     sys.stdout.write(f"ready {address}\n")
     sys.stdout.flush()
@@ -159,6 +176,7 @@ def say(address: str) -> None:
 
 WITHOUT = {
     "waiting": without_waiting,
+    "refusal": without_refusal,
     "drain": without_drain,
     "lock": without_lock,
     "guard": without_guard,

@@ -87,7 +87,10 @@ def drill(url: str, folder: Path, outage: Outage, seconds: float, without: tuple
             while not heard.rewards:
                 time.sleep(0.01)
             with outage():
+                before, until = len(waiting), time.monotonic() + 20
                 time.sleep(seconds)
+                while time.monotonic() < until and not (heard.refused and len(waiting) > before + 3):
+                    time.sleep(0.01)
         finally:
             stop.set()
             for thread in threads:
@@ -99,9 +102,10 @@ def drill(url: str, folder: Path, outage: Outage, seconds: float, without: tuple
         assert answer.headers["content-type"] == "application/problem+json"
         assert int(answer.headers["retry-after"]) >= 1
     assert max(waiting) <= LIMITS["max_waiting"], f"{max(waiting)} waited"
-    if LONG and heard.times:
-        assert np.quantile(heard.times, 0.99) < 0.1
     check(url, heard)
+    if LONG and heard.times:
+        slow = np.quantile(heard.times, 0.99)
+        assert slow < 0.1, f"refusals took {slow:.3f} s"
 
 
 def resumed(server: Server) -> None:
@@ -216,12 +220,11 @@ def test_a_server_that_hangs_and_is_stopped_and_started_costs_refusals_and_nothi
     drill(database, tmp_path, lambda: hanging_then_stopped(database, seconds), seconds)
 
 
-@pytest.mark.parametrize(
-    ("protection", "words", "seconds"), [("reconnecting", "does not resume", 2.0), ("waiting", "lost", RESUMES)]
-)
+@pytest.mark.parametrize(("protection", "words"), [("reconnecting", "does not resume"), ("waiting", "lost|not resume")])
 def test_a_service_that_does_not_connect_again_or_answers_before_it_writes_fails(
-    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protection: str, words: str, seconds: float
+    database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protection: str, words: str
 ) -> None:
-    monkeypatch.setattr("drills.test_05_store_gone.RESUMES", seconds)
+    """A reward that was written for a decision that was not leaves a log that cannot be applied."""
+    monkeypatch.setattr("drills.test_05_store_gone.RESUMES", 2.0)
     with pytest.raises(AssertionError, match=words):
         drill(database, tmp_path, lambda: stopped(database), 0.2, without=(protection,))

@@ -13,7 +13,7 @@ import pytest
 
 from drills.harness import LONG, Server, arms, models_folder, serving
 from lcb.serve import records
-from lcb.serve.desk import draw
+from lcb.serve.draw import draw
 from lcb.serve.world import World
 from lcb.storage.store import Row, open_store
 

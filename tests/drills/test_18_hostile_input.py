@@ -15,7 +15,7 @@ import pytest
 
 from drills.harness import LONG, Server, arms, models_folder, serving
 from drills.local import Local
-from lcb.serve import desk, messages, problems
+from lcb.serve import checks, desk, messages, problems
 
 ARMS = arms(np.random.default_rng(0), 3)
 ITEMS = [{"id": f"i{n}", "x": one["x"]} for n, one in enumerate(ARMS)]
@@ -298,8 +298,8 @@ def test_what_only_looks_odd_is_taken(local: Local) -> None:
 @pytest.mark.parametrize(
     "at, name, body",
     [
-        (desk, "_check_size", put(DECIDE, "arms[1].x[0]", "1e308")),
-        (desk, "_check_ids", put(DECIDE, "arms[1].id", '"a\\u001b[2J"')),
+        (checks, "check_size", put(DECIDE, "arms[1].x[0]", "1e308")),
+        (desk, "check_ids", put(DECIDE, "arms[1].id", '"a\\u001b[2J"')),
         (problems, "refuse_duplicates", json.dumps(GOOD[DECIDE]).encode()[:-1] + b',"user":"eve"}'),
         (problems, "refuse_nul", put(ITEM, "items[0].title", '"\\u0000"')),
     ],

@@ -228,3 +228,13 @@ def eventually(holds, seconds: float = 15) -> bool:
             return True
         time.sleep(0.05)
     return False
+
+
+def test_a_page_of_another_site_cannot_act_where_there_are_no_keys(tmp_path: Path) -> None:
+    async def asked(site: str) -> int:
+        async with inside(Settings(store=str(tmp_path / f"{site}.db"), pages=False)) as (_, http):
+            body = {"user": "ann", "arms": [{"id": "a", "x": [1.0]}]}
+            return (await http.post("/v1/decisions", json=body, headers={"sec-fetch-site": site})).status_code
+
+    found = {site: asyncio.run(asked(site)) for site in ("none", "same-origin", "same-site", "cross-site")}
+    assert found == {"none": 200, "same-origin": 200, "same-site": 403, "cross-site": 403}

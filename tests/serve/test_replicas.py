@@ -364,6 +364,35 @@ def test_erasing_a_person_on_one_replica_erases_them_on_all(postgres_database: s
     run(work())
 
 
+def test_a_decision_read_for_a_reward_while_its_person_is_erased_takes_none(
+    postgres_database: str, tmp_path: Path
+) -> None:
+    async def work() -> None:
+        async with replica(postgres_database, tmp_path) as one, replica(postgres_database, tmp_path) as other:
+            id = await decided(one, "Ann")
+            await until(lambda: other.world.seq == one.world.seq)
+            other.desk.open.clear()
+            go, there = threading.Event(), threading.Event()
+
+            def hold() -> None:  # the decision is read, the rewards it had are not
+                if threading.current_thread().name.startswith("lcb-read"):
+                    there.set()
+                    go.wait(10)
+
+            other.store.before["events_of"] = hold
+            rewarding = asyncio.create_task(other.reward(RewardRequest(id, 1.0)))
+            await asyncio.to_thread(there.wait, 10)
+            await one.erase("Ann")
+            await until(lambda: other.world.seq == one.world.seq)
+            go.set()
+            with pytest.raises(Problem, match="no decision"):
+                await rewarding
+            assert [row.kind for row in one.store.store.events(0)][-1] == "erase"
+            assert other.journal.broken is None
+
+    run(work())
+
+
 def test_a_person_erased_while_their_event_is_on_its_way_to_a_replica_is_counted_nowhere(
     postgres_database: str, tmp_path: Path
 ) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from drills.inside import Inside
 from lcb.serve import records
-from lcb.serve.desk import number
+from lcb.serve.draw import number
 from lcb.serve.recommenders import Recommender
 from lcb.serve.verify import Report, verify
 from serve.sessions import busy

@@ -63,7 +63,6 @@ class ItemsAnswer:
 class ItemsList:
     items: tuple[Item, ...]
     n_items: int
-    next: str | None = None
 
 
 @dataclass(frozen=True)

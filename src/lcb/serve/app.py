@@ -13,8 +13,20 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lcb.serve import messages, trials, versions
-from lcb.serve.desk import check_user
-from lcb.serve.http import Ask, Call, Endpoint, Receive, Reply, Scope, Send, json_reply, problem_reply, respond
+from lcb.serve.checks import check_user
+from lcb.serve.http import (
+    Ask,
+    Call,
+    Endpoint,
+    Receive,
+    Reply,
+    Scope,
+    Send,
+    json_reply,
+    problem_reply,
+    refuse_other_sites,
+    respond,
+)
 from lcb.serve.keys import Keyring
 from lcb.serve.metrics import Metrics
 from lcb.serve.openapi import PROBES, document
@@ -130,6 +142,8 @@ class App:
             if authorization is None and self.pages is not None:
                 who = self.pages.operator.by_cookie(scope, needed)
             who = who or self.keyring.check(authorization, needed)
+        elif needed:
+            refuse_other_sites(scope)
         if scope["path"] not in PROBES:
             self.rates.take(who or (scope.get("client") or ("",))[0])
 

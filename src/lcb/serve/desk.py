@@ -7,7 +7,6 @@ draws by a number that follows from the log's seed and the decision's id alone, 
 from __future__ import annotations
 
 import hashlib
-import math
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -16,14 +15,18 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from lcb.bandits.bandit import Bandit, advised, decided
-from lcb.errors import InputError
+from lcb.bandits.bandit import advised
 from lcb.events import Decision, Floats
 from lcb.features import cross
 from lcb.serve import messages, records
+from lcb.serve.checks import check_ids, check_printable, check_size, check_user, vectors
+from lcb.serve.draw import draw, number
+from lcb.serve.erasure import erasure
 from lcb.serve.problems import Problem
 from lcb.serve.recommenders import WEIGHS, WEIGHS_ALL
-from lcb.serve.world import WARMUP, Damaged, User, World
+from lcb.serve.users import WARMUP, User
+from lcb.serve.version import Damaged
+from lcb.serve.world import World
 from lcb.storage.store import NewRow, Rewrite, Row
 
 _MOST_OPEN = 20_000
@@ -63,18 +66,6 @@ class Open:
         self.n += 1
         if body.part is not None and body.sent is not None:
             self.parts = {**(self.parts or {}), body.part: body.sent}
-
-
-class OneNumber:
-    """The generator of one decision: it has one number to give."""
-
-    __slots__ = ("number",)
-
-    def __init__(self, number: float) -> None:
-        self.number = number
-
-    def random(self) -> float:
-        return self.number
 
 
 class Desk:
@@ -136,15 +127,15 @@ class Desk:
                 raise Problem(422, "no arms and the catalogue is empty; send arms, or PUT /v1/items", field="arms")
         else:
             ids = [arm.id for arm in arms]
-            _check_ids(ids)
+            check_ids(ids)
             if arms[0].x is None:
                 context = self._named(arms, ids)
             else:
-                context = _vectors(arms)
+                context = vectors(arms)
                 sent = context.tobytes()
         if request.x is not None:
             own = np.array(request.x)
-            _check_size(own[None], "x")
+            check_size(own[None], "x")
         size = context.shape[1] * (1 + len(request.x or ()))
         n_features = self.world.n_features
         if n_features is not None and size != n_features:
@@ -357,9 +348,9 @@ class Desk:
 
     def items(self, request: messages.ItemsRequest) -> Entry:
         """Items to add or change, their features made of categories where they have these."""
-        _check_ids([item.id for item in request.items], "items")
+        check_ids([item.id for item in request.items], "items")
         for i, id in enumerate(request.remove):
-            _check_printable(id, f"remove[{i}]")
+            check_printable(id, f"remove[{i}]")
         rows = [self._item(i, item) for i, item in enumerate(request.items)]
         sizes = {len(row[1]) // 8 for row in rows}
         wanted = self.world.n_features or (len(rows[0][1]) // 8 if rows else 0)
@@ -385,7 +376,7 @@ class Desk:
             raise Problem(422, f"item {item.id!r} has {has} categories; give one of them", field=f"items[{i}]")
         if item.x is not None:
             x = np.array(item.x)
-            _check_size(x[None], f"items[{i}].x", of_arm=False)
+            check_size(x[None], f"items[{i}].x", of_arm=False)
             return item.id, x.tobytes(), None, item.title, item.summary
         features = self.world.feature_map
         assert item.categories is not None
@@ -419,133 +410,9 @@ def open_slots(row: Row, body: records.DecisionBody) -> dict[str, Open]:
     return {id: Open(row.seq, row.user, row.model, body.recommender, one) for id, one in zip(ids, taken, strict=True)}
 
 
-def draw(
-    world: World, user: User, ids: list[str], context: Floats, decision_id: str, k: int | None
-) -> list[records.Taken]:
-    """The arms for a user as they are, one per slot; nothing is changed."""
-    try:
-        bandit, shared = world.bandit(user.recommender, user.model, context.shape[1])
-    except Damaged as error:
-        raise Problem(503, str(error), retry_after=60) from None
-    state = user.state if shared is None else world.shared_state(shared, bandit)
-    assert state is not None
-    assert world.service is not None
-    if k is not None and k > len(ids):
-        raise Problem(422, f"k is {k} and there are {len(ids)} arms; ask for at most as many", field="k")
-    try:
-        if k is None:
-            one = bandit.choose(state, context, OneNumber(number(world.service.seed, decision_id)))  # type: ignore[arg-type]
-            return [records.taken(one, ids[one.arm])]
-        return _slots(bandit, state, ids, context, world.service.seed, decision_id, k)
-    except InputError as error:
-        raise Problem(422, str(error), field="arms") from None
-
-
-def _slots(
-    bandit: Bandit, state: Floats, ids: list[str], context: Floats, seed: bytes, decision_id: str, k: int
-) -> list[records.Taken]:
-    """One arm after another, each out of those that are left; the propensity is given the slots above."""
-    left = np.arange(len(ids))
-    taken = []
-    for i in range(k):
-        one = bandit.choose(state, context[left], OneNumber(number(seed, f"{decision_id}/{i}")))  # type: ignore[arg-type]
-        state = decided(bandit, state, one)
-        kept = records.taken(one, ids[left[one.arm]])
-        if one.distribution is not None and kept.distribution is not None:
-            whole = np.zeros(len(ids))
-            whole[left] = one.distribution
-            kept.distribution = whole.tobytes()
-        kept.arm = int(left[one.arm])
-        taken.append(kept)
-        left = np.delete(left, one.arm)
-    return taken
-
-
-def number(seed: bytes, name: str) -> float:
-    """A number in [0, 1) that follows from the seed and a name.
-
-    >>> number(b"seed", "d1") == number(b"seed", "d1") != number(b"seed", "d2")
-    True
-    """
-    digest = hashlib.blake2b(name.encode(), digest_size=8, key=seed).digest()
-    return (int.from_bytes(digest, "big") >> 11) * 2.0**-53
-
-
-def erasure(world: World, rows: list[Row], at: float, new_id: Callable[[], str]) -> tuple[list[Rewrite], NewRow]:
-    """Ids, items and context go; where a state is shared by all, features and reward stay, nobody's any more."""
-    rewrites, history = [], []
-    recommender, model = "", 0
-    for row, body, user in world.walk(rows):
-        recommender, model = user.recommender, user.model
-        shared = user.state is None and user.is_own(row, body)
-        left: Any
-        if row.kind == "decision":
-            taken = body.taken if body.chosen is None else [body.chosen]
-            bare = [records.Taken(one.arm, "", one.propensity, one.x, None, one.at_random, one.advice) for one in taken]
-            left = records.ErasedDecision(body.recommender, shared, bare if shared else [])
-        else:
-            left = records.ErasedReward(
-                body.recommender, shared, body.reward if shared else 0.0, body.propensity if shared else 1.0,
-                body.x if shared else b"", shared and body.at_random, body.advice if shared else None,
-                body.before if shared else None,
-            )  # fmt: skip
-        history.append((row.seq, user.n_decisions, user.n_rewards, user.reward_sum, user.settled))
-        rewrites.append(Rewrite(row.seq, f"erased/{row.seq}", f"erased {row.kind}", records.encode(left)))
-    body = records.EraseBody(at, recommender, model, history, world.n_features)
-    return rewrites, NewRow(f"erase/{new_id()}", "erase", None, None, records.encode(body))
-
-
 def reward_key(reward_id: str) -> str:
     return f"r/{reward_id}"
 
 
 def _digest(request: messages.DecisionRequest) -> bytes:
     return hashlib.blake2b(records.encode(request), digest_size=16).digest()
-
-
-def _check_ids(ids: list[str], field: str = "arms") -> None:
-    if len(set(ids)) != len(ids):
-        seen: set[str] = set()
-        i = next(i for i, id in enumerate(ids) if id in seen or seen.add(id))  # type: ignore[func-returns-value]
-        raise Problem(422, f"{ids[i]!r} is there twice; ids name one each", field=f"{field}[{i}].id")
-    if not "".join(ids).isprintable():
-        for i, id in enumerate(ids):
-            _check_printable(id, f"{field}[{i}].id")
-
-
-def _check_printable(id: str, field: str) -> None:
-    if not id.isprintable():
-        other = next(c for c in id if not c.isprintable())
-        raise Problem(422, f"{field} has U+{ord(other):04X}; ids are printable text, take it out", field=field)
-
-
-def check_user(name: str) -> None:
-    """Refuse what no user is called."""
-    if not 0 < len(name) <= messages.MOST_TEXT:
-        words = f"a user of {len(name)} characters; send 1 to {messages.MOST_TEXT}"
-        raise Problem(422, words, field="user")
-    _check_printable(name, "user")
-
-
-def _vectors(arms: list[messages.Arm]) -> Floats:
-    try:
-        context = np.array([arm.x for arm in arms], np.float64)
-    except (ValueError, TypeError):
-        n = len(arms[0].x or ())
-        i = next(i for i, arm in enumerate(arms) if arm.x is None or len(arm.x) != n)
-        came = "none" if arms[i].x is None else f"{len(arms[i].x or ())}"
-        raise Problem(
-            422, f"arms[0] has {n} features and arms[{i}] has {came}; send as many for each", field=f"arms[{i}].x"
-        ) from None
-    _check_size(context, "arms")
-    return context
-
-
-def _check_size(context: Floats, field: str, *, of_arm: bool = True) -> None:
-    if np.abs(context).max() <= messages.LARGEST:
-        return
-    i, j = (int(n) for n in np.argwhere(~(np.abs(context) <= messages.LARGEST))[0])
-    where = f"{field}[{i}].x[{j}]" if of_arm and field == "arms" else f"{field}[{j}]"
-    value = context[i, j]
-    words = "not a number" if math.isnan(value) else f"{value:g}"
-    raise Problem(422, f"a feature is {words}; features are at most {messages.LARGEST:g} in size", field=where)

@@ -144,6 +144,13 @@ def _too_large(most: int) -> Problem:
     return Problem(413, f"the body has more than {most:,} bytes; send fewer arms, or name items of the catalogue")
 
 
+def refuse_other_sites(scope: Scope) -> None:
+    """Where no key is asked for, a page of another site must not act through the browser of whoever looks at it."""
+    for name, value in scope["headers"]:
+        if name == b"sec-fetch-site" and value not in (b"same-origin", b"none"):
+            raise Problem(403, "this comes from a page of another site; make keys (lcb keys create), and send one")
+
+
 async def respond(send: Send, reply: Reply) -> None:
     headers = [(b"content-type", reply.type), (b"content-length", b"%d" % len(reply.body)), *reply.headers]
     await send({"type": "http.response.start", "status": reply.status, "headers": headers})

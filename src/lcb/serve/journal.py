@@ -69,6 +69,7 @@ class _Settling:
     bodies: dict[str, Any]
     then: Callable[[Exception | None], None]
     at: int = 0  # how many are applied
+    again: bool = False  # read a second time
 
 
 class Journal:
@@ -127,10 +128,7 @@ class Journal:
 
     def append(self, entry: Entry) -> asyncio.Future[None]:
         """Done when the event is on disk and the world has moved; fails with a Problem, or `Taken`."""
-        if self.broken is not None:
-            raise Problem(503, f"{self.broken}; verify the log, restart the service", retry_after=60)
-        if self.n_waiting >= self.most_waiting:
-            raise Problem(503, f"{self.n_waiting} requests wait for the store; try again in a second", retry_after=1)
+        self.check_room()
         assert self._loop is not None
         done = self._loop.create_future()
         self.n_waiting += 1
@@ -139,6 +137,13 @@ class Journal:
         self._order.append(waiting)
         self._queue.put(waiting)
         return done
+
+    def check_room(self) -> None:
+        """A Problem where nobody more is to wait for the store."""
+        if self.broken is not None:
+            raise Problem(503, f"{self.broken}; verify the log, restart the service", retry_after=60)
+        if self.n_waiting >= self.most_waiting:
+            raise Problem(503, f"{self.n_waiting} requests wait for the store; try again in a second", retry_after=1)
 
     def _look(self) -> None:
         """Nobody waits longer than `patience`; what becomes of their event, the same request asked again will tell."""
@@ -352,8 +357,8 @@ class Journal:
         world.holding = far
         while settling.at < len(settling.rows):
             row = settling.rows[settling.at]
-            if far and not world.ready(row):
-                self._bring(settling)
+            if far and (not world.ready(row) or (world.erased and not settling.again)):
+                self._bring(settling)  # somebody is erased: what was read before may not be what is there
                 return False
             body = settling.bodies.get(row.id)
             self.desk.apply(row, body)
@@ -383,6 +388,7 @@ class Journal:
         else:
             found = brought.result()
             settling.rows[settling.at :] = found.rows
+            settling.again = True
             self.desk.world.receive(found)
         self._proceed()
 

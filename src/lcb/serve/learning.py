@@ -42,7 +42,7 @@ from lcb.features import FeatureMap
 from lcb.models import LatentModels, Likelihood, weight_covariance
 from lcb.progress import Progress, silent
 from lcb.serve import records
-from lcb.serve.desk import number
+from lcb.serve.draw import number
 from lcb.storage.models import pack_models, unpack_models
 from lcb.storage.store import Row, Store, open_store
 

@@ -120,7 +120,6 @@ class ItemsAnswer(Struct):
 class ItemsList(Struct):
     items: list[Item]
     n_items: int
-    next: str | None = None
 
 
 class UserAnswer(Struct):

@@ -53,6 +53,8 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> No
         store.close()
         raise
     logs.configure(settings.log_level, settings.log_format)
+    if store.discarded:
+        structlog.get_logger("lcb.serve").warning("unfinished commit discarded", bytes=store.discarded)
     host, port = listening.getsockname()[:2]
     door = _Door(settings, store, keyring, f"http://{f'[{host}]' if ':' in host else host}:{port}", ready)
     limits = settings.limits

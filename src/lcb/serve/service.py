@@ -25,7 +25,8 @@ from lcb.serve.journal import Behind, Journal, Taken
 from lcb.serve.problems import Problem, decode
 from lcb.serve.recommenders import Recommender
 from lcb.serve.settings import Settings
-from lcb.serve.world import WARMUP, User, World
+from lcb.serve.users import WARMUP, User
+from lcb.serve.world import World
 from lcb.storage.models import load_feature_map, load_models, pack_models
 from lcb.storage.store import Appended, NewRow, Row, Snapshot, Store
 
@@ -126,6 +127,7 @@ class Service:
             elif not self._has(request.user):
                 await self._fetch_user(request.user)
             elif (first := self._arriving.get(request.user)) is not None:
+                self.journal.check_room()  # who waits for another's place in a full queue is told at once
                 await first.wait()
             else:
                 made = self.desk.decide(request, recommender, known)

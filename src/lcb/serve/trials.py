@@ -11,7 +11,7 @@ from lcb.serve import messages
 from lcb.serve.problems import Problem
 from lcb.serve.service import Service
 from lcb.serve.settings import READER
-from lcb.serve.world import Tally
+from lcb.serve.users import Tally
 
 
 def trial(service: Service) -> messages.TrialAnswer:

@@ -28,9 +28,11 @@ from lcb.events import Decision, Floats
 from lcb.features import cross
 from lcb.progress import Progress, silent
 from lcb.serve import records
-from lcb.serve.desk import Open, draw, open_slots
+from lcb.serve.desk import Open, open_slots
+from lcb.serve.draw import draw
 from lcb.serve.problems import Problem
-from lcb.serve.world import Tally, User, World
+from lcb.serve.users import Tally, User
+from lcb.serve.world import World
 from lcb.storage.store import Row, Snapshot, Store
 
 _SHOWN = 20

@@ -8,7 +8,8 @@ import msgspec
 
 from lcb.serve import messages
 from lcb.serve.retrain import Retraining, told_time
-from lcb.serve.world import Version, World
+from lcb.serve.version import Version
+from lcb.serve.world import World
 
 
 def listed(world: World, retraining: Retraining) -> messages.ModelsAnswer:

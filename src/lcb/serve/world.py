@@ -14,140 +14,31 @@ from __future__ import annotations
 import math
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
-import numpy as np
 from msgspec import Struct
 
 from lcb.bandits.bandit import Bandit, decided
 from lcb.bandits.posterior_mean import PosteriorMean
 from lcb.bandits.thompson import GeneralizedThompson
-from lcb.errors import LCBError, ModelError, StoreError
+from lcb.errors import ModelError, StoreError
 from lcb.events import Floats
 from lcb.features import FeatureMap
-from lcb.models import LatentModels
 from lcb.serve import records
 from lcb.serve.catalogue import Catalogue
 from lcb.serve.recommenders import Recommender, revised
 from lcb.serve.records import decision_of, floats
-from lcb.storage.models import unpack_models
+from lcb.serve.users import LOST, WARMUP, Tally, User
+from lcb.serve.version import Damaged, Version
 from lcb.storage.store import Row, Snapshot, Store
 
-WARMUP = 0  # the model version of users who came before there were classes
 BAYESIAN = (GeneralizedThompson, PosteriorMean)  # whose state is the log posterior over the classes
 SETTLED = 0.9  # a class that holds this much is what a user is taken for
 _LOG_SETTLED = math.log(SETTLED)
 _WORLD = "world"
-LOST: Floats = np.empty(0)  # the state of a user whose models cannot be read; it is never written
 _MOST_UNKNOWN = 10_000
-
-
-class User:
-    """What is kept of one user; `state` is None where it is shared with others."""
-
-    __slots__ = ("model", "n_decisions", "n_rewards", "recommender", "reward_sum", "saved", "seq", "settled", "state")
-
-    def __init__(self, recommender: str, model: int, state: Floats | None, seq: int) -> None:
-        self.recommender, self.model, self.state, self.seq = recommender, model, state, seq
-        self.n_decisions = self.n_rewards = self.settled = 0
-        self.reward_sum = 0.0
-        self.saved = 0  # seq of the snapshot in the store
-
-    @property
-    def unsaved(self) -> bool:
-        """Whether there is something to keep that the store does not have."""
-        return self.seq != self.saved and self.state is not LOST
-
-    @property
-    def rate(self) -> float:
-        return self.reward_sum / self.n_decisions if self.n_decisions else 0.0
-
-    def is_own(self, row: Row, body: Any) -> bool:
-        """Whether an event is of the recommender and the models the user is pinned to.
-
-        Two first decisions of one user, made at once around an activation, may be of two; the first in the log pins
-        the user, and the other counts but teaches nothing.
-        """
-        return (row.model or WARMUP) == self.model and body.recommender == self.recommender
-
-    def pack(self) -> bytes:
-        """Byte for byte the same for the same history."""
-        state = None if self.state is None else self.state.tobytes()
-        return records.encode(
-            (self.recommender, self.model, state, self.seq, self.n_decisions, self.n_rewards, self.reward_sum,
-             self.settled)
-        )  # fmt: skip
-
-    @classmethod
-    def unpack(cls, data: bytes) -> User:
-        recommender, model, state, seq, n_decisions, n_rewards, reward_sum, settled = msgspec.msgpack.decode(data)
-        user = cls(recommender, model, None if state is None else floats(state), seq)
-        user.n_decisions, user.n_rewards, user.reward_sum, user.settled = n_decisions, n_rewards, reward_sum, settled
-        user.saved = seq
-        return user
-
-
-class Tally(Struct):
-    """What a recommender's users did; rates are rewards per decision of one user."""
-
-    n_users: int = 0
-    n_decisions: int = 0
-    n_rewards: int = 0
-    reward_sum: float = 0.0
-    rate_sum: float = 0.0
-    rate_square_sum: float = 0.0
-
-    @property
-    def mean(self) -> float | None:
-        return self.rate_sum / self.n_users if self.n_users else None
-
-    @property
-    def deviation(self) -> float | None:
-        if self.n_users < 2:
-            return None
-        n = self.n_users
-        return math.sqrt(max(self.rate_square_sum - self.rate_sum**2 / n, 0.0) / (n - 1))
-
-
-@dataclass
-class Version:
-    """One model version; the numbers are unpacked when first needed."""
-
-    body: records.ModelBody
-    seq: int
-    served: bool = False  # now, or at some time before
-    reason: str = ""  # why it is served, or is not
-    _unpacked: tuple[LatentModels, FeatureMap | None] | None = field(default=None, repr=False)
-    damaged: str | None = None
-
-    def models(self) -> LatentModels:
-        if self.damaged is not None:
-            raise ModelError(self.damaged)
-        if self._unpacked is None:
-            try:
-                place = f"model version {self.body.version}"
-                self._unpacked = unpack_models(self.body.manifest, self.body.tensors, place)
-            except ModelError as error:
-                self.damaged = str(error)
-                raise
-        return self._unpacked[0]
-
-    def check_size(self, n_features: int) -> None:
-        """Models of another size than the log's are of no use."""
-        if self.models().n_features != n_features:
-            came = self.models().n_features
-            self.damaged = f"model version {self.body.version} has {came} features, this log {n_features}"
-
-    @property
-    def readable(self) -> bool:
-        if self._unpacked is None and self.damaged is None:
-            try:
-                self.models()
-            except ModelError:
-                return False
-        return self.damaged is None
 
 
 class _Kept(Struct):
@@ -176,10 +67,6 @@ class Brought:
     rows: list[Row]
     users: dict[str, User | None]
     histories: dict[str, list[Row]]
-
-
-class Damaged(LCBError):
-    """The models a user is pinned to cannot be read."""
 
 
 class World:
@@ -479,7 +366,7 @@ class World:
         self.step(user, row, body, 0.0)
         self.n_events += 1
         tally.n_decisions += len(taken)
-        _move(tally, before, user.rate)
+        tally.move(before, user.rate)
 
     def _apply_reward(self, row: Row, body: records.RewardBody) -> None:
         assert row.user is not None
@@ -505,7 +392,7 @@ class World:
         self.n_events += 1
         tally.n_rewards += first
         tally.reward_sum += body.reward - (body.before or 0.0)
-        _move(tally, before, user.rate)
+        tally.move(before, user.rate)
         if user.settled != settled:
             _add(self.concentration, user.model, user.settled, 1)
 
@@ -666,11 +553,6 @@ def _known(bandit: Bandit, reward: float) -> float:
         low, high = bandit.models.levels
         return min(max(reward, low), high)
     return reward
-
-
-def _move(tally: Tally, before: float, after: float) -> None:
-    tally.rate_sum += after - before
-    tally.rate_square_sum += after * after - before * before
 
 
 def _add(counts: dict[int, dict[int, int]], model: int, steps: int, n: int) -> None:

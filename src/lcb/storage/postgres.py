@@ -50,6 +50,7 @@ class Postgres:
     """A store in the database at a postgresql:// address, whose tables are made when they are not there."""
 
     inline = False
+    discarded = 0  # PostgreSQL mends its own log
 
     def __init__(self, url: str, *, create: bool = True) -> None:
         self._place = Place(url)

@@ -26,6 +26,7 @@ _KEEP = (
 )
 _BUSY_SECONDS = 0.2
 _BLOCK = 2000
+_WAL_HEADER, _FRAME_HEADER = 32, 24  # bytes
 
 
 class SQLite:
@@ -39,9 +40,11 @@ class SQLite:
         self._check_place(create)
         self._lock = _served(self.path) if serve else None
         self._reading = threading.Lock()
+        self._unscrubbed = False  # something erased is still in the file
         try:
             self._writer = self._connect()
             self._migrate()
+            self.discarded = self._unfinished() if serve else 0
             self._reader = self._connect()
         except sqlite3.Error as error:
             self._release()
@@ -81,6 +84,21 @@ class SQLite:
                     connection.execute(statement)
                 connection.execute(f"pragma user_version = {number}")
             connection.execute(f"pragma application_id = {_APPLICATION}")
+
+    def _unfinished(self) -> int:
+        """Bytes at the end of the write-ahead log that belong to no commit: what a crash or a power loss broke off."""
+        wal = Path(f"{self.path}-wal")
+        size = wal.stat().st_size if wal.exists() else 0
+        _, frames, _ = self._writer.execute("pragma wal_checkpoint(passive)").fetchone()
+        page = self._writer.execute("pragma page_size").fetchone()[0]
+        end = _WAL_HEADER + max(frames, 0) * (page + _FRAME_HEADER)
+        if size <= end:
+            return 0
+        with wal.open("rb") as file:
+            salt = file.read(_WAL_HEADER)[16:24]
+            file.seek(end)
+            frame = file.read(_FRAME_HEADER)
+        return size - end if len(frame) < _FRAME_HEADER or frame[8:16] == salt else 0  # else of an older log
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -132,6 +150,8 @@ class SQLite:
             _insert(connection, placed)
             if snapshots:
                 connection.executemany(_KEEP, snapshots)
+        if self._unscrubbed:
+            self._scrub()
         return Appended(others + placed, refused | late)
 
     @staticmethod
@@ -153,8 +173,17 @@ class SQLite:
             connection.execute("delete from snapshot where name = ?", (f"user/{user}",))
             placed = Row(head + 1, *event)
             connection.execute("insert into event values(?, ?, ?, ?, ?, ?)", placed)
-        self._writer.execute("pragma wal_checkpoint(truncate)")
+        self._scrub()
         return Appended([*others, placed], frozenset())
+
+    def _scrub(self) -> None:
+        """Overwrite what was erased also in the file and its write-ahead log; a long read or a full disk hold it up."""
+        self._unscrubbed = True
+        try:
+            busy, _, _ = self._writer.execute("pragma wal_checkpoint(truncate)").fetchone()
+        except sqlite3.Error:  # the commit is done; the next one tries again
+            return
+        self._unscrubbed = bool(busy)
 
     def event(self, id: str) -> Row | None:
         found = self._read(f"select {_COLUMNS} from event where id = ?", (id,))

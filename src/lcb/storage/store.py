@@ -75,6 +75,7 @@ class Store(Protocol):
     """Methods may be called from any thread; `append`, `erase` and `save` from one at a time."""
 
     url: str  # without its password
+    discarded: int  # bytes of an unfinished commit that were met when it was opened to be served
     inline: bool  # reads are short and local: they may be made where the caller is
 
     def head(self) -> int: ...

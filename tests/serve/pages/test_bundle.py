@@ -32,10 +32,10 @@ def test_the_engine_that_makes_it_is_not_loaded_here():
 def test_a_failure_says_what_the_engine_said(monkeypatch):
     monkeypatch.setattr(file, "_WRITE", "raise SystemExit('no such version')")
     with pytest.raises(LCBError, match=r"made no module of Vega-Lite .*: no such version; install lcb\[plots\] anew"):
-        file.bundle.__wrapped__()
+        file._made.__wrapped__()
 
 
 def test_without_the_package_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setattr(file.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(MissingExtra, match="vl-convert-python is not installed; it comes with"):
-        file.bundle.__wrapped__()
+        file._made.__wrapped__()

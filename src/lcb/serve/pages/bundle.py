@@ -12,12 +12,14 @@ import hashlib
 import importlib.util
 import subprocess
 import sys
+import threading
 from dataclasses import dataclass
 
 from lcb.charts import style
 from lcb.errors import LCBError, MissingExtra
 
 _SNIPPET = "export { vegaEmbed };"
+_MAKING = threading.Lock()
 _WRITE = """
 import sys, vl_convert
 sys.stdout.buffer.write(vl_convert.javascript_bundle(sys.argv[1], vl_version=sys.argv[2]).encode())
@@ -33,12 +35,17 @@ class Bundle:
     etag: str
 
 
-@functools.cache
 def bundle() -> Bundle:
-    """The module, made at the first call (about 2 s) and kept (1.2 MB).
+    """The module, made at the first call (about 2 s) and kept (1.2 MB); others wait for it.
 
     Another process makes it: the engine that does so takes 90 MB, which go when that process ends.
     """
+    with _MAKING:
+        return _made()
+
+
+@functools.cache
+def _made() -> Bundle:
     alt = style.load_altair()
     if importlib.util.find_spec("vl_convert") is None:
         raise MissingExtra("vl-convert-python", "plots")

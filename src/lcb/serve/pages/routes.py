@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from lcb.serve.http import Ask, Handler, Reply, json_reply
+from lcb.serve.http import Ask, Handler, Reply, json_reply, refuse_other_sites
 from lcb.serve.pages.files import Files
 from lcb.serve.pages.operator import Operator
 from lcb.serve.pages.study import Study
 from lcb.serve.pages.visitors import Visitors
-from lcb.serve.problems import Problem
 
 if TYPE_CHECKING:
     from lcb.serve.app import App
@@ -78,8 +77,7 @@ def own(handler: Handler) -> Handler:
     """Only for our own pages: a browser that comes from elsewhere says so."""
 
     async def checked(ask: Ask) -> Reply:
-        if ask.header(b"sec-fetch-site") not in (None, b"same-origin", b"none"):
-            raise Problem(403, "this comes from another site; open the page itself")
+        refuse_other_sites(ask.scope)
         return await handler(ask)
 
     return checked

@@ -24,7 +24,7 @@ from lcb.serve.http import Ask, Reply, json_reply
 from lcb.serve.messages import RewardRequest
 from lcb.serve.pages.visitors import N_STEPS, Visitors
 from lcb.serve.problems import Problem, decode
-from lcb.serve.world import User
+from lcb.serve.users import User
 from lcb.storage.store import Row
 
 PAPER = (("population", 0.196, 0.096, 5), ("lcb", 0.380, 0.076, 5))

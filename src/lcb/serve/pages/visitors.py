@@ -17,7 +17,7 @@ from lcb.bandits.lints import LinTS
 from lcb.bandits.linucb import LinUCB
 from lcb.events import Floats
 from lcb.serve import messages, records
-from lcb.serve.desk import number
+from lcb.serve.draw import number
 from lcb.serve.http import Ask, Reply, json_reply
 from lcb.serve.pages import words
 from lcb.serve.pages.cookies import Signer, read_cookies, set_cookie
@@ -25,7 +25,7 @@ from lcb.serve.problems import Problem, decode
 from lcb.serve.service import Service
 from lcb.serve.settings import READER
 from lcb.serve.story import Step, story
-from lcb.serve.world import User
+from lcb.serve.users import User
 from lcb.storage.store import Row
 
 N_STEPS, N_OFFERED = 20, 170

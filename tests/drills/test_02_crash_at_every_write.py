@@ -1,0 +1,35 @@
+"""Drill 2: the process ends at the n-th write, for every n; what is there after is a whole log, and its fold."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from drills.dying import MortalStore, Opened, Session, WithoutTransactions
+from drills.harness import LONG
+from lcb.errors import LCBError
+
+
+def drill(folder: Path, opened: Opened = MortalStore, *, first: int = 1, every: int = 1) -> int:
+    """How many deaths were survived."""
+    whole = Session(folder / "whole.db", opened)
+    whole.run()
+    n_writes = whole.life.n_written
+    assert whole.n_deaths == 0
+    for n in range(first, n_writes + 1, every):
+        session = Session(folder / f"{n}.db", opened, die_at=n)
+        session.run()
+        assert session.n_deaths == 1
+        assert session.chosen == whole.chosen, "other arms than without a crash"
+        (folder / f"{n}.db").unlink()
+    return n_writes
+
+
+def test_after_a_crash_at_any_write_the_log_is_whole(tmp_path: Path) -> None:
+    assert drill(tmp_path, every=1 if LONG else 11) > 100
+
+
+def test_without_transactions_something_half_done_is_left(tmp_path: Path) -> None:
+    with pytest.raises((AssertionError, LCBError)):
+        drill(tmp_path, WithoutTransactions, first=30)

@@ -1,0 +1,143 @@
+"""Drill 4: the disk is full.  Writes are refused with 503, nothing is half written, reads go on; with room all is well.
+
+The disk is a tmpfs of 3 MB in a mount namespace of the service's own; where the system allows no such namespace, a
+limit of 3 MB on the size of its files, which a write meets in the same way.
+"""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from drills.harness import LONG, Server, arms, models_folder, start
+from lcb.serve.verify import verify
+from lcb.storage.sqlite import SQLite
+
+SIZE = 3 << 20
+MOST = 20_000  # requests before 3 MB must be full
+WITHIN = 5.0  # seconds of room
+
+
+def namespaces() -> bool:
+    """Whether a process may have mounts of its own."""
+    try:
+        return subprocess.run(["unshare", "-Urm", "true"], capture_output=True).returncode == 0
+    except FileNotFoundError:
+        return False
+
+
+class Disk:
+    """A small one; `folder` is where others see it."""
+
+    def __init__(self, server: Server, folder: Path, *, limited: bool) -> None:
+        self.server, self.folder, self.limited = server, folder, limited
+        if limited:
+            self._limit(SIZE)
+        else:
+            (folder / "ballast").write_bytes(b"x" * (1 << 20))
+
+    def make_room(self) -> None:
+        if self.limited:
+            self._limit(4 * SIZE)
+        else:
+            (self.folder / "ballast").unlink()
+
+    def _limit(self, size: int) -> None:
+        _, most = resource.prlimit(self.server.process.pid, resource.RLIMIT_FSIZE)
+        resource.prlimit(self.server.process.pid, resource.RLIMIT_FSIZE, (size, most))
+
+
+@contextmanager
+def small_disk(folder: Path, without: tuple[str, ...] = ()) -> Iterator[Disk]:
+    place, limited = folder / "small", not namespaces()
+    place.mkdir()
+    mount = f"mount -t tmpfs -o size={SIZE} tmpfs '{place}' && exec \"$@\""
+    within = () if limited else ("unshare", "-Urm", "sh", "-c", mount, "sh")
+    server = start(folder, without=without, within=within, models=models_folder(folder), store=str(place / "lcb.db"))
+    try:
+        seen = place if limited else Path(f"/proc/{server.process.pid}/root{place}")
+        yield Disk(server, seen, limited=limited)
+    finally:
+        server.kill()
+
+
+def drill(folder: Path, without: tuple[str, ...] = ()) -> None:
+    rng, known = np.random.default_rng(0), []
+
+    def decide(http: httpx.Client) -> httpx.Response:
+        body = {"user": f"u{rng.integers(20)}", "arms": arms(rng), "decision_id": f"d{len(known)}.{rng.integers(1e9)}"}
+        answer = http.post("/v1/decisions", json=body)
+        if answer.status_code == 200:
+            known.append(answer.json()["decision_id"])
+        return answer
+
+    with small_disk(folder, without) as disk, disk.server.client() as http:
+        refused = fill(http, decide)
+        assert refused is not None, "3 MB are never full"
+        assert refused.status_code == 503, refused.text
+        assert int(refused.headers["retry-after"]) >= 1
+        assert refused.headers["content-type"] == "application/problem+json"
+        assert "make room" in refused.json()["detail"]
+        for _ in range(20):
+            assert decide(http).status_code in (200, 503)
+        assert http.get("/healthz").status_code == 200
+        assert http.get(f"/v1/users/u{rng.integers(20)}").status_code == 200
+        assert http.get("/readyz").status_code == 503
+        check(disk, folder / "full.db", known)
+        disk.make_room()
+        began = time.monotonic()
+        while decide(http).status_code != 200:
+            assert time.monotonic() - began < WITHIN or not LONG, f"no answer after {WITHIN} s of room"
+            assert time.monotonic() - began < 12 * WITHIN
+            time.sleep(0.05)
+        assert http.get("/readyz").status_code == 200
+        check(disk, folder / "after.db", known)
+
+
+def fill(http: httpx.Client, decide) -> httpx.Response | None:
+    """The first refusal."""
+    for _ in range(MOST):
+        answer = decide(http)
+        if answer.status_code != 200:
+            return answer
+    return None
+
+
+def check(disk: Disk, copy: Path, known: list[str]) -> None:
+    """All that was acknowledged is on the disk, and the log is whole; nobody writes meanwhile."""
+    for part in ("", "-wal"):
+        shutil.copyfile(f"{disk.folder}/lcb.db{part}", f"{copy}{part}")
+    store = SQLite(copy)
+    try:
+        assert store._read("pragma integrity_check") == [("ok",)]
+        ids = [row.id for row in store.events(0) if row.kind == "decision"]
+        assert set(known) <= set(ids), "an acknowledged decision is lost"
+        assert verify(store).differences == []
+    finally:
+        store.close()
+
+
+def test_a_full_disk_refuses_writes_and_nothing_else(tmp_path: Path) -> None:
+    drill(tmp_path)
+
+
+def test_a_service_that_goes_on_as_if_loses_what_it_acknowledged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(globals(), "MOST", 700)
+    with pytest.raises(AssertionError):
+        drill(tmp_path, ("refusal",))
+
+
+def test_a_limit_on_the_size_of_files_is_a_full_disk_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(globals(), "namespaces", lambda: False)
+    drill(tmp_path)

@@ -1,0 +1,97 @@
+"""Drill 7: rewards in any order, up to 30 days late, across three model versions: the same users in the end."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from drills.harness import LONG, classes
+from drills.inside import Inside, folded, sqlite
+from lcb.serve.problems import Problem
+from lcb.serve.recommenders import OVER_CLASSES, Recommender
+from lcb.serve.service import Service
+from lcb.serve.settings import Settings
+from lcb.serve.verify import verify, world_differences
+from lcb.storage.models import pack_models
+
+DAY = 86_400.0
+ORDERS = 10 if LONG else 3
+SETTINGS: dict[str, dict[str, Any]] = {"coarse-fine": {"n_coarse": 2}}
+
+
+def session(path: Path, spec: Recommender, order: int | None, broken: Callable[[Service], None] | None = None) -> Any:
+    """The same decisions for users of three versions and of none, rewards in some order; who they are in the end."""
+    given = Settings(recommenders=(spec,), reward_range=(0.0, 1.0), pages=False)
+    chance = random.Random(0)
+    with Inside(sqlite(path), given, broken=broken) as inside:
+        rewards: list[tuple[str, float]] = []
+        for version in range(4):
+            if version:
+                made = classes(version, version + 1, 3)
+                made = made.with_covariance(np.tile(0.01 * np.eye(3), (version + 1, 1, 1)))
+                manifest, tensors = pack_models(made)
+                inside.done(inside.service.add_model(manifest, tensors, active=True, reason="a test", n_users=1))
+            for user in range(version + 1):
+                for _ in range(6):
+                    arms = [{"id": f"a{i}", "x": [chance.gauss(0, 1) for _ in range(3)]} for i in range(4)]
+                    answer = inside.decide(f"u{user}.{version}" if user < version else f"u{user}", arms=arms)
+                    rewards.append((answer["decision_id"], float(chance.random() < 0.5)))
+        if order is not None:
+            random.Random(order).shuffle(rewards)
+        for id, reward in rewards:
+            inside.pass_time(chance.random() * 30 * DAY / len(rewards))
+            inside.reward(id, reward)
+        assert world_differences(inside.service.world, folded(inside.store)) == []
+        assert verify(inside.store).differences == []
+        users = {name: inside.service.world.user(name) for name in inside.store.users()}
+        models = {name: user.model for name, user in users.items() if user is not None}
+        assert set(models.values()) == {0, 1, 2, 3}
+        states = {name: user.state for name, user in users.items() if user is not None and user.state is not None}
+        return states, dict(inside.service.world.shared)
+
+
+def drill(folder: Path, spec: Recommender, broken: Callable[[Service], None] | None = None) -> None:
+    expected, shared = session(folder / "first.db", spec, None)
+    for order in range(ORDERS):
+        states, also = session(folder / f"{order}.db", spec, order, broken)
+        assert states.keys() == expected.keys()
+        for name, state in states.items():
+            np.testing.assert_allclose(state, expected[name], rtol=1e-9, atol=1e-9, err_msg=f"{name} in order {order}")
+        for name, state in also.items():
+            np.testing.assert_allclose(state, shared[name], rtol=1e-9, atol=1e-9, err_msg=f"{name} in order {order}")
+
+
+@pytest.mark.parametrize("bandit", [*OVER_CLASSES] if LONG else ["thompson", "posterior-mean", "exp4", "iltcb"])
+def test_the_order_of_rewards_does_not_matter(tmp_path: Path, bandit: str) -> None:
+    drill(tmp_path, Recommender("lcb", bandit, settings=SETTINGS.get(bandit, {})))
+
+
+def test_rewards_applied_under_the_version_of_the_day_give_another_user(tmp_path: Path) -> None:
+    def of_the_day(service: Service) -> None:
+        kept = service.world.bandit
+        service.world.bandit = lambda recommender, model, n_features=None: kept(  # type: ignore[method-assign]
+            recommender, min(model, 1) and service.world.active, n_features
+        )
+
+    with pytest.raises((AssertionError, Problem)):
+        drill(tmp_path, Recommender("lcb"), of_the_day)
+
+
+def test_a_state_that_forgets_with_every_reward_depends_on_the_order(tmp_path: Path) -> None:
+    def forgetting(service: Service) -> None:
+        kept = service.world.step
+
+        def step(user: Any, row: Any, body: Any, reward: float) -> None:
+            kept(user, row, body, reward)
+            if row.kind == "reward" and user.state is not None:
+                user.state = 0.9 * user.state
+
+        service.world.step = step  # type: ignore[method-assign]
+
+    with pytest.raises(AssertionError):
+        drill(tmp_path, Recommender("lcb"), forgetting)

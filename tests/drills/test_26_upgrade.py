@@ -1,0 +1,230 @@
+"""Drill 26: stores of earlier releases open and are brought up to date, or stay as they were; copies are copies; people
+who are erased are gone from every byte."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from drills.dying import Died, Life, MortalStore, Opened, WithoutTransactions
+from drills.harness import LONG
+from drills.inside import Inside, folded, sqlite
+from lcb.errors import LCBError, StoreError
+from lcb.serve.recommenders import Recommender
+from lcb.serve.settings import Settings
+from lcb.serve.verify import verify, world_differences
+from lcb.storage import migrate
+from lcb.storage.sqlite import SQLite
+from serve.sessions import busy
+
+KNOWN = migrate.migrations("sqlite")
+LATER = (
+    "alter table event add column note text;\n"
+    "update event set note = kind;\n"
+    "create index event_of_note on event(note);\n"
+    "create table more(name text primary key) strict;"
+)
+
+
+@pytest.fixture
+def later(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Code that knows one more schema than this; called, it is known."""
+    number = KNOWN[-1][0] + 1
+
+    def known(store: str) -> list[tuple[int, str]]:
+        return [*KNOWN, (number, LATER)]
+
+    def use(there: bool = True) -> int:
+        monkeypatch.setattr(migrate, "migrations", known if there else lambda store: KNOWN)
+        return number
+
+    return use
+
+
+def schema(path: Path) -> tuple[int, list[str]]:
+    connection = sqlite3.connect(path)
+    try:
+        (version,) = connection.execute("pragma user_version").fetchone()
+        return version, [
+            sql for (sql,) in connection.execute("select sql from sqlite_master where sql is not null order by name")
+        ]
+    finally:
+        connection.close()
+
+
+def drill_migration(folder: Path, later: Any, opened: Opened = MortalStore) -> None:
+    path = folder / "lcb.db"
+    with busy(path, n=30):
+        pass
+    old, rows = schema(path), contents(path)
+    number = later()
+    n = 0
+    while True:
+        n += 1
+        life = Life(n)
+        try:
+            opened(path, life).close()
+        except Died:
+            life.bury()
+            assert schema(path) == old, f"killed at statement {n}, neither old nor new"
+            assert contents(path) == rows
+        else:
+            break
+    assert n > 5
+    assert schema(path)[0] == number
+    assert contents(path) == rows
+    store = SQLite(path)
+    assert verify_all(store)
+    store.close()
+    later(False)
+    with pytest.raises(StoreError, match=f"has schema {number}, this lcb knows up to {number - 1}; install the lcb"):
+        SQLite(path)
+
+
+def contents(path: Path) -> list[tuple[Any, ...]]:
+    connection = sqlite3.connect(path)
+    try:
+        return connection.execute("select seq, id, kind, user, model, body from event order by seq").fetchall()
+    finally:
+        connection.close()
+
+
+def verify_all(store: SQLite) -> bool:
+    """The events read as before; what is appended is another matter, of the code that knows the later schema."""
+    return verify(store).differences == []
+
+
+def test_a_migration_is_made_whole_or_not_at_all(tmp_path: Path, later: Any) -> None:
+    drill_migration(tmp_path, later)
+
+
+def test_a_migration_without_a_transaction_leaves_neither(tmp_path: Path, later: Any) -> None:
+    with pytest.raises((AssertionError, LCBError, sqlite3.Error)):
+        drill_migration(tmp_path, later, WithoutTransactions)
+
+
+def test_a_store_of_the_first_release_opens(tmp_path: Path) -> None:
+    """Made by the statements of schema 1 alone."""
+    connection = sqlite3.connect(tmp_path / "old.db")
+    connection.executescript(KNOWN[0][1])
+    connection.execute("pragma user_version = 1")
+    connection.execute(f"pragma application_id = {0x6C636231}")
+    connection.commit()
+    connection.close()
+    with Inside(sqlite(tmp_path / "old.db"), Settings(pages=False)) as inside:
+        inside.reward(inside.decide("ann", arms=[{"id": "a", "x": [1.0]}])["decision_id"], 1.0)
+        assert verify(inside.store).differences == []
+    assert schema(tmp_path / "old.db")[0] == KNOWN[-1][0]
+
+
+# Copies
+
+
+def drill_backup(folder: Path, copy: Any) -> None:
+    """Taken while a service writes, it is the log up to some moment, and folds to what the log folded to then."""
+    with busy(folder / "lcb.db", n=60, erase=False) as inside:
+        stop, written = threading.Event(), 0
+        copying = threading.Thread(target=lambda: (copy(inside, folder / "copy.db"), stop.set()))
+        copying.start()
+        while not stop.is_set() or written < 20:
+            inside.reward(inside.decide(f"u{written % 9}")["decision_id"], 1.0)
+            written += 1
+        copying.join()
+        rows = list(inside.store.events(0))
+        store = SQLite(folder / "copy.db")
+        try:
+            found = list(store.events(0))
+            assert found == rows[: len(found)], "the copy is not the beginning of the log"
+            assert len(found) > 60
+            assert store._read("pragma integrity_check") == [("ok",)]
+            assert verify(store).differences == []
+            one, other = folded(store), folded(inside.store)
+            assert one.seq <= other.seq
+        finally:
+            store.close()
+        with Inside(sqlite(folder / "copy.db"), inside.settings) as restored:
+            assert world_differences(restored.service.world, folded(restored.store)) == []
+            restored.reward(restored.decide("u1")["decision_id"], 1.0)
+            assert verify(restored.store).differences == []
+
+
+def test_a_copy_taken_while_it_serves_folds_to_the_same(tmp_path: Path) -> None:
+    drill_backup(tmp_path, lambda inside, path: inside.store.backup(str(path)))
+
+
+def test_a_copy_of_the_file_alone_is_none(tmp_path: Path) -> None:
+    with pytest.raises((AssertionError, LCBError)):
+        drill_backup(tmp_path, lambda inside, path: path.write_bytes(Path(inside.store.url).read_bytes()))
+
+
+# People
+
+
+class Careless(SQLite):
+    """What is deleted stays in the file until something else is written there."""
+
+    def _migrate(self) -> None:
+        super()._migrate()
+        self._writer.execute("pragma secure_delete = off")
+
+
+def drill_erasure(folder: Path, kind: type[SQLite] = SQLite) -> None:
+    specs = (Recommender("lcb"), Recommender("population", "linucb", scope="everyone"), Recommender("own", "lints"))
+    names = [f"Person-{i}-of-Interest" for i in range(6)]
+    path = folder / "lcb.db"
+    with Inside(lambda: kind(path), Settings(recommenders=specs, pages=False)) as inside:
+        for i in range(400 if LONG else 120):
+            who = names[i // 4 % 6] if i % 4 == 0 else f"user{i % 17}"
+            film = f"Film-{i}-seen-by-{who}"
+            arms = [{"id": film, "x": [1.0, i / 7, 0.5]}, {"id": "other", "x": [0.0, 1.0, i % 3]}]
+            id = inside.decide(who, arms=arms, decision_id=f"{who}.{i}")["decision_id"]
+            inside.reward(id, float(i % 3))
+        inside.store.append([], inside.service.world.seq, inside.service.snapshots())
+        for name in names:
+            assert any(name.encode() in file.read_bytes() for file in files(path)), "the test sees nothing"
+        for name in names:
+            inside.erase(name)
+            left = [file.name for file in files(path) if name.encode() in file.read_bytes()]
+            assert not left, f"{name} is still in {', '.join(left)}"
+            assert world_differences(inside.service.world, folded(inside.store)) == []
+        assert any(b"user3." in file.read_bytes() for file in files(path))
+        report = verify(inside.store)
+        assert report.differences == []
+        assert report.n_erased > 0
+        inside.crash()
+        assert world_differences(inside.service.world, folded(inside.store)) == []
+        inside.store.backup(str(folder / "copy.db"))
+    for name in names:
+        assert name.encode() not in (folder / "copy.db").read_bytes()
+
+
+def files(path: Path) -> list[Path]:
+    return [file for file in path.parent.iterdir() if file.name.startswith(path.name)]
+
+
+def test_who_is_erased_is_in_no_byte_of_the_store(tmp_path: Path) -> None:
+    drill_erasure(tmp_path)
+
+
+def test_who_is_erased_during_a_long_read_is_gone_when_the_read_has_ended(tmp_path: Path) -> None:
+    path, arms = tmp_path / "lcb.db", [{"id": "a", "x": [1.0]}]
+    with Inside(lambda: SQLite(path), Settings(pages=False)) as inside:
+        for name in ("Person-of-Interest", "bob"):
+            inside.decide(name, arms=arms)
+        reading = sqlite3.connect(path, isolation_level=None)
+        reading.execute("begin")
+        reading.execute("select count(*) from event").fetchone()
+        inside.erase("Person-of-Interest")
+        reading.execute("rollback")
+        reading.close()
+        inside.decide("bob", arms=arms)
+        assert not [file for file in files(path) if b"Person-of-Interest" in file.read_bytes()]
+
+
+def test_without_overwriting_a_name_stays_in_the_file(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="is still in"):
+        drill_erasure(tmp_path, Careless)
