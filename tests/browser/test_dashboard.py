@@ -92,7 +92,7 @@ def test_it_changes_while_load_runs(front, look):
     page = look(front, "/dashboard", viewport={"width": 1440, "height": 2300})
     live(page)
     before = fact(page, "Events")
-    let_in(front, 40)
+    let_in(front, 20)
     with readers(front):
         page.wait_for_function("() => parseFloat(document.getElementById('tile-decisions').textContent) > 5")
         seen = [fact(page, "Events")]
@@ -101,7 +101,7 @@ def test_it_changes_while_load_runs(front, look):
             page.wait_for_function(grown, arg=f"{seen[-1]:,.0f}")
             seen.append(fact(page, "Events"))
         assert before < seen[0] < seen[1] < seen[2] < seen[3]
-        page.wait_for_function(f"() => {N_USERS} >= 40")
+        page.wait_for_function(f"() => {N_USERS} >= 20")
         page.wait_for_timeout(5500)  # the slower charts are drawn every five seconds
         for name in CHARTS:
             assert page.locator(f"#chart-{name} canvas").evaluate(INK) > 20
@@ -139,27 +139,18 @@ def test_it_is_accessible_and_fits(front, look, screen):
     check_accessible(page)
 
 
-@pytest.mark.parametrize("width", [320, 700, 1100, 1920])
-def test_no_width_leaves_a_hole_between_the_tiles_or_scrolls_sideways(front, look, width):
-    page = look(front, "/dashboard", viewport={"width": width, "height": 900})
+def test_no_width_leaves_a_hole_between_the_tiles_or_scrolls_sideways(front, look):
+    page = look(front, "/dashboard")
     live(page)
-    check_width(page)
-    sizes = page.evaluate("""() => {
-        const area = (e) => e.getBoundingClientRect().width * e.getBoundingClientRect().height;
-        const tiles = document.getElementById('tiles');
-        return [area(tiles), [...tiles.children].reduce((sum, tile) => sum + area(tile), 0)];
-    }""")
-    assert sizes[1] > 0.95 * sizes[0]
-
-
-def test_a_colour_scheme_that_changes_is_followed(front, look):
-    page = look(front, "/dashboard", viewport={"width": 1000, "height": 900})
-    live(page)
-    page.wait_for_selector("#chart-rates canvas")
-    light = page.evaluate("getComputedStyle(document.body).backgroundColor")
-    page.emulate_media(color_scheme="dark")
-    page.wait_for_function("light => getComputedStyle(document.body).backgroundColor !== light", arg=light)
-    check_accessible(page)
+    for width in (320, 700, 1100, 1920):
+        page.set_viewport_size({"width": width, "height": 900})
+        check_width(page)
+        whole, tiles = page.evaluate("""() => {
+            const area = (e) => e.getBoundingClientRect().width * e.getBoundingClientRect().height;
+            const tiles = document.getElementById('tiles');
+            return [area(tiles), [...tiles.children].reduce((sum, tile) => sum + area(tile), 0)];
+        }""")
+        assert tiles > 0.95 * whole, width
 
 
 def test_an_operator_rolls_back_and_forth(two_versions, look):

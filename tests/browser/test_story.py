@@ -74,7 +74,7 @@ def test_of_somebody_without_classes_there_is_no_picture_of_them(front, look):
     check_accessible(page)
 
 
-@pytest.mark.parametrize("name", ["a/b c", "<b>bold</b>", "100% ünï?#x", "x/story"])
+@pytest.mark.parametrize("name", ["<b>a/b</b> c", "100% ünï?#x/story"])
 def test_any_name_is_shown_as_it_is(front, look, name):
     arms = [{"id": "<i>one</i>", "x": [1.0] + [0.0] * (len(CATEGORIES) - 1)}]
     with front.client() as client:
