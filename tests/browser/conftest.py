@@ -83,7 +83,7 @@ class Watched:
 
     def watch(self, page: Page, home: str) -> None:
         self.homes.append(home)
-        page.set_default_timeout(20_000)
+        page.set_default_timeout(60_000)  # the machine may be busy
         page.on("console", lambda message: self.said.append(f"{message.type}: {message.text}"))
         page.on("pageerror", lambda error: self.said.append(f"error: {error}"))
         page.on("request", lambda request: self.asked.append(request.url))
