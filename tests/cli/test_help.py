@@ -9,7 +9,7 @@ COMMANDS = (
     "import", "learn", "compare-learners", "show", "simulate", "algorithms", "tune", "evaluate", "reproduce", "demo",
     "serve", "keys create", "keys revoke", "keys list", "config show",
     "log verify", "log export", "log backup", "log show",
-    "models list", "models retrain", "models activate", "trials",
+    "models list", "models retrain", "models activate", "trials", "study",
 )  # fmt: skip
 
 

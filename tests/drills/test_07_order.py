@@ -21,6 +21,7 @@ from lcb.storage.models import pack_models
 
 DAY = 86_400.0
 ORDERS = 10 if LONG else 3
+FIXED = ("umucb", "multiple-k-ucb")  # arms without features
 SETTINGS: dict[str, dict[str, Any]] = {"coarse-fine": {"n_coarse": 2}}
 
 
@@ -39,6 +40,8 @@ def session(path: Path, spec: Recommender, order: int | None, broken: Callable[[
             for user in range(version + 1):
                 for _ in range(6):
                     arms = [{"id": f"a{i}", "x": [chance.gauss(0, 1) for _ in range(3)]} for i in range(4)]
+                    if spec.bandit in FIXED:
+                        arms = [{"id": f"a{i}", "x": np.eye(3)[i].tolist()} for i in range(3)]
                     answer = inside.decide(f"u{user}.{version}" if user < version else f"u{user}", arms=arms)
                     rewards.append((answer["decision_id"], float(chance.random() < 0.5)))
         if order is not None:

@@ -12,7 +12,7 @@ from drills.harness import LONG, classes
 from lcb.bandits.bandit import Bandit, decided
 from lcb.bandits.linucb import LinUCB
 from lcb.events import Decision, Floats
-from lcb.serve.desk import OneNumber, number
+from lcb.serve.draw import OneNumber, number
 from lcb.serve.recommenders import BANDITS, Recommender
 
 DRAWS = 200_000 if LONG else 3_000

@@ -113,7 +113,7 @@ def test_lists_and_nothing_are_written_as_text(tmp_path):
         ("rewards = 'twice'", "rewards is 'twice'; wanted one of once, first, sum, last"),
         ("log_level = 'loud'", "log_level is 'loud'; wanted one of debug, info, warning, error"),
         ("reward_range = [0]", "reward_range is \\[0\\]; wanted two numbers: low,high"),
-        ("reward_range = [1, 0]", "the first number must be the smaller"),
+        ("reward_range = [1, 0]", "two finite numbers, the smaller first"),
         ("categories = [1]", "categories is \\[1\\]; wanted names: a,b,c"),
         ("shares = 1", "shares are a table: write \\[shares\\]"),
         ("shares.lcb = 'much'", "shares is .*'much'.*; wanted a number"),

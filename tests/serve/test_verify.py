@@ -9,13 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 import pytest
 
 from drills.inside import Inside
 from lcb.serve import records
 from lcb.serve.draw import number
+from lcb.serve.export import export
 from lcb.serve.recommenders import Recommender
 from lcb.serve.verify import Report, verify
+from lcb.storage.store import NewRow, open_store
 from serve.sessions import busy
 
 
@@ -246,3 +249,36 @@ def test_a_person_erased_during_the_verification_is_no_difference(inside: Inside
     report = verify(inside.store, progress)
     assert report.differences == []
     assert report.n_events == n + 1
+
+
+def test_a_log_in_postgresql_verifies_and_exports_the_same(
+    inside: Inside, postgres_database: str, tmp_path: Path
+) -> None:
+    far = open_store(postgres_database)
+    rows = list(inside.store.events(0))
+    far.append([NewRow(*row[1:]) for row in rows], 0, inside.service.snapshots())
+    try:
+        report, here = verify(far), verify(inside.store)
+        assert report.differences == []
+        assert (report.n_decisions, report.n_rewards, report.n_erased) == (
+            here.n_decisions, here.n_rewards, here.n_erased,
+        )  # fmt: skip
+        export(far, tmp_path / "far.parquet", missing=None)
+        export(inside.store, tmp_path / "near.parquet", missing=None)
+    finally:
+        far.close()
+    tables = [pq.read_table(tmp_path / f"{name}.parquet").sort_by("seq").to_pylist() for name in ("far", "near")]
+    assert sorted(map(repr, tables[0])) == sorted(map(repr, tables[1]))
+
+
+def test_memory_does_not_grow_with_the_events_of_an_export(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Rows leave in groups; the file is the same whatever their size."""
+    export(inside.store, tmp_path / "one.parquet", missing=None)
+    monkeypatch.setattr("lcb.serve.export._GROUP", 7)
+    export(inside.store, tmp_path / "many.parquet", missing=None)
+    one, many = (pq.ParquetFile(tmp_path / f"{name}.parquet") for name in ("one", "many"))
+    assert one.read().equals(many.read())
+    assert one.num_row_groups == 1
+    assert many.num_row_groups == -(-many.metadata.num_rows // 7)

@@ -20,6 +20,7 @@ from lcb.cli.reproduce import reproduce
 from lcb.cli.serve import config, keys, serve
 from lcb.cli.show import show
 from lcb.cli.simulate import simulate
+from lcb.cli.study import study
 from lcb.cli.trials import trials
 from lcb.cli.tune import tune
 from lcb.errors import InputError
@@ -39,6 +40,7 @@ app.add_typer(log, name="log")
 app.add_typer(keys, name="keys")
 app.add_typer(config, name="config")
 app.command()(trials)
+app.command()(study)
 app.add_typer(models, name="models")
 _UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # the parent of all; Typer exports this child only
 

@@ -83,6 +83,9 @@ def export(
             help="Reward of what no reward has come for: a number, or none; such rows are left out when not given."
         ),
     ] = None,
+    only_known: Annotated[
+        bool, typer.Option("--only-known", help="Leave out what callers chose without saying how probable it was.")
+    ] = False,
     json: Annotated[str | None, _JSON] = None,
 ) -> None:
     """Write the log as a table that lcb learn and lcb evaluate read: one row per decision and slot.
@@ -100,11 +103,13 @@ def export(
     from lcb.storage.store import open_store
 
     check_output("--json", json, files=[Path(store), out])
+    if out.suffix not in ("", ".parquet"):
+        raise InputError(f"{out} is neither a .parquet file nor a folder; give events.parquet, or a name without a dot")
     wanted = _missing(missing)
     opened = open_store(store, create=False)
     try:
         with bar() as progress:
-            done = run(opened, out, missing=wanted, progress=progress)
+            done = run(opened, out, missing=wanted, only_known=only_known, progress=progress)
     finally:
         opened.close()
     write_json(json, vars(done))

@@ -93,17 +93,24 @@ def reward(decision_id: str, reward: float, reward_id: str | None) -> Call[Rewar
     return Call("POST", "/v1/rewards", _json(body), RewardAnswer)
 
 
-def put_items(items: Iterable[Item], replace: bool, remove: Iterable[str]) -> Call[ItemsAnswer]:
+def put_items(items: Iterable[Item | Mapping[str, Any]], replace: bool, remove: Iterable[str]) -> Call[ItemsAnswer]:
     sent = [
         _there({
             "id": one.id, "x": None if one.x is None else _vector(one.x, f"item {one.id!r}"),
             "categories": None if one.categories is None else list(one.categories),
             "title": one.title, "summary": one.summary,
         })
-        for one in items
+        for one in map(_item, items)
     ]  # fmt: skip
     body = {"items": sent, "replace": replace, "remove": list(remove)}
     return Call("PUT", "/v1/items", _json(body), ItemsAnswer)
+
+
+def _item(given: Item | Mapping[str, Any]) -> Item:
+    try:
+        return given if isinstance(given, Item) else Item(**given)
+    except TypeError as error:
+        raise InputError(f"an item {given!r} ({error}); give lcb.client.Item, or a mapping with its fields") from None
 
 
 def items() -> Call[ItemsList]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 import structlog
@@ -128,6 +129,10 @@ class App:
             await self._router(scope, receive, send)
             return
         endpoint = self._exact.get((scope["method"], scope["path"]))
+        if endpoint is None and not _readable(scope):
+            words = "the path has bytes that are not UTF-8; encode it as UTF-8, then by percent signs"
+            await respond(send, problem_reply(Problem(400, words, field="path")))
+            return
         if endpoint is None and "\n" in scope["path"]:  # a last one would pass the end of a route's pattern
             await respond(send, problem_reply(_no_route(scope["path"])))
             return
@@ -219,7 +224,9 @@ class App:
         if self.draining:
             return json_reply(messages.Health("draining", "asked to end; requests that come are still answered"), 503)
         if trouble is not None:
-            return json_reply(messages.Health("trouble", redact(trouble)), 503)
+            return json_reply(
+                messages.Health("trouble", redact(trouble).replace(self.service.store.url, "the store")), 503
+            )
         return json_reply(messages.Health("ok"))
 
     async def openapi(self, ask: Ask) -> Reply:
@@ -247,6 +254,15 @@ def _user(ask: Ask) -> str:
     name: str = ask.path["user"]
     check_user(name)
     return name
+
+
+def _readable(scope: Scope) -> bool:
+    """Whether the path is text: what is not would be read as somebody else's name."""
+    try:
+        unquote_to_bytes(scope.get("raw_path") or b"").decode()
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def _no_route(path: str) -> Problem:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -64,16 +65,18 @@ class Exported:
 
 def export(
     store: Store, out: str | os.PathLike[str], *, missing: float | str | None = "leave out",
-    progress: Progress = silent,
+    only_known: bool = False, progress: Progress = silent,
 ) -> Exported:  # fmt: skip
     """Write the log up to its head; `out` is a .parquet file or a folder, as `lcb import` has it.
 
-    Slots without a reward are left out, or have the reward `missing` (None: none, which `lcb learn` refuses).
+    Slots without a reward are left out, or have the reward `missing` (None: none, which `lcb learn` refuses).  With
+    `only_known`, so are those that the caller chose without saying how probable that was.
     """
     files = LogFiles.named(out)
     check_place(files, [Path(store.url)])
     upto = store.head()
     about = _About(store, upto)
+    about.only_known = only_known
     done = Exported(upto=upto)
     with made_folder(files.events.parent):
         beside = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in _three(files)}
@@ -111,6 +114,7 @@ class _About:
         self.catalogue = Catalogue()
         self.specs: dict[str, Recommender] = {}
         self.offered: Counter[int] = Counter()
+        self.categories: tuple[str, ...] = ()
         seed = b""
         for row in store.events_of_service(upto):
             if row.kind == "items":
@@ -119,7 +123,11 @@ class _About:
                 spec = Recommender.from_json(records.decode(row.kind, row.body).spec)
                 self.specs[spec.name] = spec
             elif row.kind == "service":
-                seed = records.decode(row.kind, row.body).seed
+                body = records.decode(row.kind, row.body)
+                seed = body.seed
+                if body.feature_map is not None:
+                    self.categories = tuple(msgspec.json.decode(body.feature_map)["categories"])
+        self.only_known = False
         self.stamp = hashlib.sha256(seed + str(upto).encode()).hexdigest()[:32].encode()
 
     def policy(self, recommender: str, model: int) -> str:
@@ -190,7 +198,7 @@ def _rows(rows: list[Row], about: _About, missing: float | str | None, done: Exp
             slot = slots[id]
             done.n_open += slot.reward is None
             reward = missing if slot.reward is None else slot.reward
-            if reward == "leave out":
+            if reward == "leave out" or (about.only_known and not body.own):
                 continue
             done.n_below += i > 0
             done.n_unknown += not body.own
@@ -208,7 +216,8 @@ def _write_items(about: _About, beside: dict[Path, Path], files: LogFiles, shown
     if not known:
         return
     names = [*known, *sorted(shown - known.keys())]
-    categories = sorted({name for item in known.values() for name in item.categories or ()})
+    met = {name for item in known.values() for name in item.categories or ()}
+    categories = list(about.categories) if met <= set(about.categories) else sorted(met)
     columns: dict[str, Any] = {"item": pa.array(names, pa.string())}
     if categories:
         place = {name: j for j, name in enumerate(categories)}

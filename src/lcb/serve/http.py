@@ -24,6 +24,7 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 T = TypeVar("T")
+_ELSEWHERE = "this comes from a page of another site; make keys (lcb keys create), and send one"
 _JSON = msgspec.json.Encoder()
 
 
@@ -146,9 +147,16 @@ def _too_large(most: int) -> Problem:
 
 def refuse_other_sites(scope: Scope) -> None:
     """Where no key is asked for, a page of another site must not act through the browser of whoever looks at it."""
+    host = origin = b""
     for name, value in scope["headers"]:
-        if name == b"sec-fetch-site" and value not in (b"same-origin", b"none"):
-            raise Problem(403, "this comes from a page of another site; make keys (lcb keys create), and send one")
+        if name == b"host":
+            host = value
+        elif name == b"origin":
+            origin = value
+        elif name == b"sec-fetch-site" and value not in (b"same-origin", b"none"):
+            raise Problem(403, _ELSEWHERE)
+    if origin and origin.rpartition(b"/")[2] != host:
+        raise Problem(403, _ELSEWHERE)
 
 
 async def respond(send: Send, reply: Reply) -> None:

@@ -11,7 +11,7 @@ A name stands for the same settings for as long as the log lives; the log keeps 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 import msgspec
@@ -75,6 +75,8 @@ WEIGHS = frozenset({"exp3", "exp4", "iltcb"})  # a reward by how probable its ar
 WEIGHS_ALL = frozenset({"exp4p"})  # by how probable every arm was, which a caller who tells one does not say
 REVISABLE = frozenset({"linucb", "lints", "uniform"})  # whose shared state a changed reward can still mend
 
+_TRIAL = LatentModels(np.full(2, 0.5), np.eye(2), np.ones(2)).with_covariance(np.tile(np.eye(2), (2, 1, 1)))
+
 
 @dataclass(frozen=True)
 class Recommender:
@@ -108,14 +110,23 @@ class Recommender:
     def over_classes(self) -> bool:
         return self.bandit in OVER_CLASSES
 
+    def takes(self) -> list[str]:
+        """The names of the bandit's settings."""
+        trial = Recommender(self.name, self.bandit, self.scope) if self.settings else self
+        made = trial.make(_TRIAL, 2, (0.0, 1.0))
+        given = {"models", "policies", "n_features", "n_arms", "subspace"}
+        return [one.name for one in fields(made) if one.name not in given]  # type: ignore[arg-type]
+
     def check_settings(self) -> None:
         """Refuse settings the bandit does not have, or values it does not take."""
-        trial = LatentModels(np.full(2, 0.5), np.eye(2), np.ones(2)).with_covariance(np.tile(np.eye(2), (2, 1, 1)))
         try:
-            self.make(trial, 2, (0.0, 1.0))
+            self.make(_TRIAL, 2, (0.0, 1.0))
             self.make_warmup(2)
         except TypeError as error:
-            raise InputError(f"recommender {self.name}: {self.bandit} does not take these settings ({error})") from None
+            known = ", ".join(self.takes())
+            raise InputError(
+                f"recommender {self.name}: {self.bandit} does not take {self.settings} ({error}); it has: {known}"
+            ) from None
         except InputError as error:
             raise InputError(f"recommender {self.name}: {error}") from None
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import re
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib.resources import files
 from pathlib import Path
@@ -34,6 +35,7 @@ T = TypeVar("T")
 _KEPT_AT_ONCE = 2000
 _READERS, _MOST_READING = 8, 64
 HEADLINES = "headlines"  # the news front that comes with lcb
+_PLAIN = re.compile(r"x\d+")  # a feature that has no name but its place
 _ITEMS = msgspec.json.Decoder(messages.ItemsRequest)
 Watcher = Callable[[Row, Any], None]
 
@@ -372,13 +374,32 @@ def _check_same(settings: Settings, world: World, feature_map: FeatureMap | None
                 f"{name} is {kept} in this log, the settings say {wanted}; keep it, or start another store"
             )
     if feature_map is not None and world.feature_map is not None:
-        same = feature_map.to_json() == world.feature_map.to_json()
-        if not same:
-            raise InputError("the categories or their features are others than this log's; start another store")
+        if feature_map.to_json() != world.feature_map.to_json():
+            raise InputError(
+                f"categories {_some(feature_map.categories)} ({feature_map.spec}) for a log of "
+                f"{_some(world.feature_map.categories)} ({world.feature_map.spec}); give those in that order, or learn "
+                "from the table of the log (lcb log export STORE events.parquet)"
+            )
+    elif settings.categories is not None and world.feature_map is None:
+        size = "no" if world.n_features is None else f"{world.n_features}"
+        raise InputError(
+            f"--categories {_some(settings.categories)} for a log that began without categories and has {size} "
+            "features; leave them out, or take another store"
+        )
+    kept_names, named = tuple(service.features or ()), () if models is None else models.features
+    if kept_names and named and kept_names != named and not all(map(_PLAIN.fullmatch, named)):
+        raise InputError(
+            f"models of the features {_some(named)} for a log of {_some(kept_names)}; learn them from the table of the "
+            "log (lcb log export STORE events.parquet), which has its features in their order"
+        )
     if models is not None and world.n_features not in (None, models.n_features):
         raise InputError(
             f"models of {models.n_features} features for a log of {world.n_features}; learn them from this log"
         )
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
 def _served(world: World) -> LatentModels | None:

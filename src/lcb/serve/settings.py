@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
@@ -11,6 +12,7 @@ from lcb.serve.recommenders import NEEDS_RANGE, REVISABLE, WEIGHS_ALL, Recommend
 
 RewardRule = Literal["once", "first", "sum", "last"]
 READER = "reader"  # who chooses for the visitors of the reader's page; not part of any trial
+_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _RULES = ("once", "first", "sum", "last")
 LEARNERS = ("em", "gibbs", "blocked", "spectral")  # as in lcb.learners, which brings SciPy along
 
@@ -81,6 +83,17 @@ class Settings:
         names = [one.name for one in self.recommenders]
         if not names or len(set(names)) != len(names):
             raise InputError(f"recommenders {', '.join(names) or 'none'}; give at least one, each with its own name")
+        for name in names:
+            if not _NAME.fullmatch(name):
+                raise InputError(f"a recommender named {name!r}; give letters, digits and _ . : - , at most 64")
+        if self.categories is not None:
+            blank = [name for name in self.categories if not name.strip()]
+            if not self.categories or blank or len(set(self.categories)) != len(self.categories):
+                raise InputError(
+                    f"categories {list(self.categories)}; give at least one, each once, none of them blank"
+                )
+        if not (math.isfinite(self.simulated_visitors) and self.simulated_visitors >= 0):
+            raise InputError(f"simulated_visitors {self.simulated_visitors}; it is a number a minute, 0 for none")
         for name, share in self.shares.items():
             if name not in names:
                 raise InputError(f"a share for {name!r}; the recommenders are {', '.join(names)}")
@@ -90,8 +103,10 @@ class Settings:
             raise InputError("no recommender has a share of the users; give one at least")
         if self.rewards not in _RULES:
             raise InputError(f"rewards {self.rewards!r}; it is one of {', '.join(_RULES)}")
-        if self.reward_range is not None and not self.reward_range[0] < self.reward_range[1]:
-            raise InputError(f"reward_range {self.reward_range}; the first number must be the smaller")
+        if self.reward_range is not None:
+            low, high = self.reward_range
+            if not (math.isfinite(low) and math.isfinite(high) and low < high):
+                raise InputError(f"reward_range {low:g}, {high:g}; give two finite numbers, the smaller first")
         for one in self.recommenders:
             if self.shadow and one.bandit in WEIGHS_ALL:
                 raise InputError(

@@ -35,7 +35,7 @@ class SQLite:
     inline = True
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True, serve: bool = False) -> None:
-        self.path = Path(path).absolute()
+        self.path = Path(path).resolve()  # a link is the same store
         self.url = str(path)
         self._check_place(create)
         self._lock = _served(self.path) if serve else None

@@ -9,6 +9,7 @@ import pytest
 from drills.http_inside import inside
 from lcb.evaluate.readers import KINDS
 from lcb.serve.recommenders import Recommender
+from lcb.serve.settings import Settings
 from serve.pages.fronts import front, read
 
 CULTURE = set(KINDS["culture"][1])
@@ -59,7 +60,7 @@ def test_a_headline_is_answered_by_its_own_visitor_alone(tmp_path):
     asyncio.run(main())
 
 
-def test_the_same_answer_again_changes_nothing_and_another_is_refused(tmp_path):
+def test_the_same_answer_again_and_another_change_nothing(tmp_path):
     async def main():
         async with inside(front(tmp_path)) as (_, client):
             offer = (await client.post("/page/visit", json={})).json()["offer"]
@@ -67,7 +68,8 @@ def test_the_same_answer_again_changes_nothing_and_another_is_refused(tmp_path):
             first = await client.post("/page/answer", json=body)
             again = await client.post("/page/answer", json=body)
             assert again.json() == first.json()
-            assert (await client.post("/page/answer", json=body | {"opened": False})).status_code == 409
+            other = await client.post("/page/answer", json=body | {"opened": False})  # of a tab that was left behind
+            assert other.json() == first.json()
 
     asyncio.run(main())
 
@@ -156,7 +158,7 @@ def test_an_empty_catalogue_is_said_to_be_empty(tmp_path):
         async with inside(front(tmp_path, items=None)) as (_, client):
             refused = await client.post("/page/visit", json={})
             assert refused.status_code == 409
-            assert "the catalogue is empty" in refused.json()["detail"]
+            assert "nothing to read yet; its operator has to fill the catalogue" in refused.json()["detail"]
 
     asyncio.run(main())
 
@@ -182,5 +184,36 @@ def test_another_site_is_refused(tmp_path):
             for site, status in (("cross-site", 403), ("same-site", 403), ("same-origin", 200), ("none", 200)):
                 answered = await client.post("/page/visit", json={}, headers={"sec-fetch-site": site})
                 assert answered.status_code == status
+
+    asyncio.run(main())
+
+
+def test_a_study_tells_nothing_of_who_chooses(tmp_path):
+    async def main():
+        async with inside(front(tmp_path)) as (_, client):
+            kinds = set()
+            for _ in range(8):
+                seen = (await client.post("/page/visit", json={"study": True, "again": True})).json()
+                body = {"decision_id": seen["offer"]["decision_id"], "opened": True}
+                seen = (await client.post("/page/answer", json=body)).json()
+                kinds.add((*seen["offer"], *seen["past"][0], seen["beliefs"]))
+            assert len(kinds) == 1
+            assert not {"propensity", "posterior"} & set(next(iter(kinds)))
+
+    asyncio.run(main())
+
+
+def test_a_small_catalogue_is_read_to_its_end(tmp_path):
+    items = tmp_path / "items.json"
+    items.write_text('{"items": [{"id": "a", "x": [1, 0]}, {"id": "b", "x": [0, 1]}, {"id": "c", "x": [1, 1]}]}')
+
+    async def main():
+        async with inside(Settings(store=str(tmp_path / "small.db"), items=str(items))) as (_, client):
+            seen = (await client.post("/page/visit", json={})).json()
+            for n in range(3):
+                assert (seen["step"], seen["n_steps"], seen["done"]) == (n, 3, False)
+                body = {"decision_id": seen["offer"]["decision_id"], "opened": True}
+                seen = (await client.post("/page/answer", json=body)).json()
+            assert (seen["step"], seen["done"], seen["offer"]) == (3, True, None)
 
     asyncio.run(main())

@@ -25,6 +25,7 @@ _SECONDS = 300  # of rates that are kept
 _BUCKET = 30.0  # seconds of clicks in one point
 _MOST_BUCKETS = 2000
 _MOST_STEPS = 20
+_MOST_OPEN = 20_000
 _SIZE_EVERY = 10.0  # seconds between two looks at the size of the log
 
 
@@ -35,6 +36,7 @@ class Live:
         self.app, self.service, self.visitors, self.clock = app, app.service, visitors, clock
         self._rates: deque[list[float]] = deque(maxlen=_SECONDS)  # second, decisions, rewards
         self._clicks: OrderedDict[tuple[float, str, int], list[float]] = OrderedDict()  # -> decisions, rewards' sum
+        self._buckets: OrderedDict[int, tuple[float, str, int]] = OrderedDict()  # decision -> where it was counted
         self._size = (float("-inf"), 0)
         self._classes: tuple[int, dict[str, Any]] | None = None
         self.service.watchers.append(self.watch)
@@ -44,7 +46,14 @@ class Live:
             return
         now = self.clock()
         second = self._second(now)
-        point = self._point(now, row, body)
+        key = (now - now % _BUCKET, body.recommender, row.model or 0)
+        if row.kind == "decision":
+            self._buckets[row.seq] = key
+            if len(self._buckets) > _MOST_OPEN:
+                self._buckets.popitem(last=False)
+        else:  # a click counts where its decision does
+            key = self._buckets.get(body.decision, key)
+        point = self._point(key)
         if row.kind == "decision":
             n = len(body.taken)
             second[1] += n
@@ -59,8 +68,7 @@ class Live:
             self._rates.append([whole, 0.0, 0.0])
         return self._rates[-1]
 
-    def _point(self, now: float, row: Row, body: Any) -> list[float]:
-        key = (now - now % _BUCKET, body.recommender, row.model or 0)
+    def _point(self, key: tuple[float, str, int]) -> list[float]:
         point = self._clicks.get(key)
         if point is None:
             point = self._clicks[key] = [0.0, 0.0]

@@ -174,7 +174,10 @@ class Study:
     async def trickle(self, per_minute: float) -> None:
         """Simulated visitors for as long as the service runs, for a page that lives."""
         while True:
-            await self.visit(1, pause=_SLOW_PAUSE)
+            try:
+                await self.play(f"{_SIMULATED}{self.service.new_id()}", _SLOW_PAUSE)
+            except LCBError as error:
+                self._log.warning("a simulated visitor gave up", error=str(error))
             await asyncio.sleep(60 / per_minute)
 
     async def play(self, name: str, pause: float) -> None:

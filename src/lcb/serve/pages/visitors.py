@@ -60,7 +60,9 @@ class Visitors:
     async def look(self, ask: Ask) -> Reply:
         """Where a visitor of the study stands, if there is one; makes nothing."""
         name = self.known(ask, "study")
-        return json_reply({"visitor": None} if name is None else await self.view(name))
+        if name is None or not await self.rows(name):
+            return json_reply({"visitor": None})
+        return json_reply(await self.view(name))
 
     async def visit(self, ask: Ask) -> Reply:
         request = decode(_VISIT, ask.body)
@@ -79,7 +81,11 @@ class Visitors:
         name = request.decision_id.rpartition(".")[0]
         if name not in {self.known(ask, role) for role in ROLES} - {None}:
             raise Problem(404, "no such headline of yours; reload the page", field="decision_id")
-        await self.service.reward(messages.RewardRequest(request.decision_id, float(request.opened)))
+        try:
+            await self.service.reward(messages.RewardRequest(request.decision_id, float(request.opened)))
+        except Problem as problem:
+            if problem.status != 409:  # answered before, in another tab: the page goes on from there
+                raise
         return json_reply(await self.view(name))
 
     def known(self, ask: Ask, role: str) -> str | None:
@@ -90,24 +96,32 @@ class Visitors:
     async def view(self, name: str) -> dict[str, Any]:
         """What the page shows; the next headline is decided if there is none open."""
         steps = await self._steps(name)
-        if len(steps) < N_STEPS and all(step.reward is not None for step in steps):
-            await self.offer(name, len(steps), [step.taken.id for step in steps])
+        left = self._unread(steps)
+        if len(steps) < N_STEPS and left and all(step.reward is not None for step in steps):
+            await self.offer(name, len(steps), left)
             steps = await self._steps(name)
+        if not steps:
+            raise Problem(409, "there is nothing to read yet; its operator has to fill the catalogue: PUT /v1/items")
         last = steps[-1]
         is_open = last.reward is None
         past = [self._past(step) for step in steps if step.reward is not None]
+        blind = name.startswith("study-")
+        if blind:
+            past = [_blind(step) for step in past]
+        offer = self._offer(last) if is_open else None
         return {
-            "visitor": name, "step": len(past), "n_steps": N_STEPS, "done": not is_open,
-            "offer": self._offer(last) if is_open else None, "past": past,
-            "beliefs": None if name.startswith("study-") else await self._beliefs(name, steps),
+            "visitor": name, "step": len(past), "n_steps": min(N_STEPS, len(steps) + len(self._unread(steps))),
+            "done": not is_open, "offer": _blind(offer) if blind and offer else offer, "past": past,
+            "beliefs": None if blind else await self._beliefs(name, steps),
         }  # fmt: skip
 
-    async def offer(self, name: str, step: int, shown: list[str]) -> None:
+    def _unread(self, steps: list[Step]) -> list[str]:
+        """What is in the catalogue and was not shown."""
+        shown = {step.taken.id for step in steps}
+        return [id for id in self.service.world.catalogue.ids if id not in shown]
+
+    async def offer(self, name: str, step: int, left: list[str]) -> None:
         """Decide what is next, among what this visitor has not been shown."""
-        world = self.service.world
-        left = [id for id in world.catalogue.ids if id not in set(shown)]
-        if not left:
-            raise Problem(409, "there is nothing left to read: the catalogue is empty; PUT /v1/items", field="items")
         rng = np.random.default_rng(int(number(self.service.desk.seed, f"arms/{name}.{step}") * 2**53))
         chosen = np.sort(rng.permutation(len(left))[:N_OFFERED])
         await self.service.decide(
@@ -213,3 +227,8 @@ class Visitors:
             return catalogue.x(ids)
         except KeyError:
             return np.tile(records.floats(body.taken[0].x), (body.n_arms, 1))
+
+
+def _blind(shown: dict[str, Any]) -> dict[str, Any]:
+    """Without what would tell one recommender from another."""
+    return {name: value for name, value in shown.items() if name not in ("propensity", "posterior")}

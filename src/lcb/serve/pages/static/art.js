@@ -36,7 +36,7 @@ function numbers(text) {
   };
 }
 
-export const hue = (category) => KNOWN[category]?.[0] ?? Math.floor(360 * numbers(category)());
+export const hue = (category) => KNOWN[category]?.[0] ?? Math.floor(360 * numbers(category ?? "")());
 const shape = (category) => KNOWN[category]?.[1] ?? `${RING}M8 12h8M12 8v8`;
 
 export function glyph(category) {

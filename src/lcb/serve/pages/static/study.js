@@ -86,9 +86,12 @@ function fill(table, rows) {
 function compared({ difference, recommenders }) {
   const n = recommenders.reduce((sum, row) => sum + row.users, 0);
   if (!n) return "Nobody has finished yet. Be the first, or let in simulated visitors below.";
-  if (!difference) return `${counted(n, "visitor")} so far, too few to compare.`;
+  const made = recommenders.reduce((sum, row) => sum + (row.simulated ?? 0), 0);
+  const who = made ? `${counted(n, "visitor")} so far, ${made === n ? "all" : made} of them simulated` : `${counted(n, "visitor")} so far`;
+  if (recommenders.length < 2) return `${who}.`;
+  if (!difference) return `${who}, too few to compare.`;
   const { of, to, mean, low, high } = difference;
-  const words = `${counted(n, "visitor")} so far. Those with ${named(of)} opened ${hundredths(Math.abs(mean))} ${mean < 0 ? "fewer" : "more"} of 100 headlines than those with ${named(to)}`;
+  const words = `${who}. Those with ${named(of)} opened ${hundredths(Math.abs(mean))} ${mean < 0 ? "fewer" : "more"} of 100 headlines than those with ${named(to)}`;
   const clear = low > 0 || high < 0 ? "" : ", so there may be no difference";
   return `${words} (95 % interval ${hundredths(low)} to ${hundredths(high)}${clear}).`;
 }
