@@ -64,7 +64,7 @@ class SQLite:
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS)
         connection.execute("pragma synchronous = full")
-        connection.execute("pragma cache_size = -32000")
+        connection.execute("pragma cache_size = -128000")
         return connection
 
     def _migrate(self) -> None:
