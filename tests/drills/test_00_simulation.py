@@ -28,7 +28,7 @@ def test_nothing_acknowledged_is_lost_and_everything_can_be_made_again(tmp_path:
 
 @pytest.mark.parametrize("rule", ["first", "sum", "last"])
 def test_so_it_is_for_every_rule_of_rewards(tmp_path: Path, rule: str) -> None:
-    simulate(tmp_path / "lcb.db", 1, 100_000 if LONG else 1_000, rule=rule)
+    simulate(tmp_path / "lcb.db", 1, 20_000 if LONG else 1_000, rule=rule)
 
 
 def test_the_same_seed_gives_the_same_log(tmp_path: Path) -> None:
