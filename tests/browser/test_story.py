@@ -40,6 +40,7 @@ def test_every_decision_is_told_with_what_was_offered_and_learned(front, look, r
     rewards = [rows.nth(i).locator("td").nth(5).inner_text() for i in range(12)]
     assert rewards.count("1") == opened
     rows.nth(0).locator("summary").click()
+    rows.nth(0).locator(".arms li").first.wait_for()  # the list is made when it is opened
     assert rows.nth(0).locator(".arms li").count() == 170
     assert rows.nth(0).locator(".arms .chosen").count() == 1
     rows.nth(0).locator("summary").click()
