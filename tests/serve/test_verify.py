@@ -16,8 +16,9 @@ from drills.inside import Inside
 from lcb.serve import records
 from lcb.serve.draw import number
 from lcb.serve.export import export
+from lcb.serve.findings import Report
 from lcb.serve.recommenders import Recommender
-from lcb.serve.verify import Report, verify
+from lcb.serve.verify import verify
 from lcb.storage.store import NewRow, open_store
 from serve.sessions import busy
 

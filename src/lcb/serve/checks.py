@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from lcb.events import Floats
+from lcb.features import FeatureMap
 from lcb.serve import messages
 from lcb.serve.problems import Problem
 
@@ -57,3 +58,31 @@ def check_size(context: Floats, field: str, *, of_arm: bool = True) -> None:
     value = context[i, j]
     words = "not a number" if math.isnan(value) else f"{value:g}"
     raise Problem(422, f"a feature is {words}; features are at most {messages.LARGEST:g} in size", field=where)
+
+
+def item_kept(
+    i: int, item: messages.Item, features: FeatureMap | None
+) -> tuple[str, bytes, list[str] | None, str | None, str | None]:
+    """An item as the log keeps it, its features made of categories where it has these; `i` is its place."""
+    if (item.x is None) == (item.categories is None):
+        has = "neither x nor" if item.x is None else "both x and"
+        raise Problem(422, f"item {item.id!r} has {has} categories; give one of them", field=f"items[{i}]")
+    if item.x is not None:
+        x = np.array(item.x)
+        check_size(x[None], f"items[{i}].x", of_arm=False)
+        return item.id, x.tobytes(), None, item.title, item.summary
+    assert item.categories is not None
+    if features is None:
+        raise Problem(
+            422, "this service has no map from categories to features; send x, or start it with --categories, "
+            "or with models learned from categories", field=f"items[{i}].categories",
+        )  # fmt: skip
+    vector = np.zeros(len(features.categories))
+    for j, name in enumerate(item.categories):
+        if name not in features.categories:
+            raise Problem(
+                422, f"category {name!r} is not one of this service's: {', '.join(features.categories)}",
+                field=f"items[{i}].categories[{j}]",
+            )  # fmt: skip
+        vector[features.categories.index(name)] = 1 / len(item.categories)
+    return item.id, features(vector).tobytes(), item.categories, item.title, item.summary

@@ -19,7 +19,7 @@ from lcb.bandits.bandit import advised
 from lcb.events import Decision, Floats
 from lcb.features import cross
 from lcb.serve import messages, records
-from lcb.serve.checks import check_ids, check_printable, check_size, check_user, vectors
+from lcb.serve.checks import check_ids, check_printable, check_size, check_user, item_kept, vectors
 from lcb.serve.draw import draw, number
 from lcb.serve.erasure import erasure
 from lcb.serve.problems import Problem
@@ -351,7 +351,7 @@ class Desk:
         check_ids([item.id for item in request.items], "items")
         for i, id in enumerate(request.remove):
             check_printable(id, f"remove[{i}]")
-        rows = [self._item(i, item) for i, item in enumerate(request.items)]
+        rows = [item_kept(i, item, self.world.feature_map) for i, item in enumerate(request.items)]
         sizes = {len(row[1]) // 8 for row in rows}
         wanted = self.world.n_features or (len(rows[0][1]) // 8 if rows else 0)
         if rows and sizes != {wanted}:
@@ -369,31 +369,6 @@ class Desk:
             )  # fmt: skip
         answer = messages.ItemsAnswer(n, next(iter(sizes), self.world.n_features))
         return Entry(row, body, _JSON.encode(answer), row.id)
-
-    def _item(self, i: int, item: messages.Item) -> tuple[str, bytes, list[str] | None, str | None, str | None]:
-        if (item.x is None) == (item.categories is None):
-            has = "neither x nor" if item.x is None else "both x and"
-            raise Problem(422, f"item {item.id!r} has {has} categories; give one of them", field=f"items[{i}]")
-        if item.x is not None:
-            x = np.array(item.x)
-            check_size(x[None], f"items[{i}].x", of_arm=False)
-            return item.id, x.tobytes(), None, item.title, item.summary
-        features = self.world.feature_map
-        assert item.categories is not None
-        if features is None:
-            raise Problem(
-                422, "this service has no map from categories to features; send x, or start it with --categories, "
-                "or with models learned from categories", field=f"items[{i}].categories",
-            )  # fmt: skip
-        vector = np.zeros(len(features.categories))
-        for j, name in enumerate(item.categories):
-            if name not in features.categories:
-                raise Problem(
-                    422, f"category {name!r} is not one of this service's: {', '.join(features.categories)}",
-                    field=f"items[{i}].categories[{j}]",
-                )  # fmt: skip
-            vector[features.categories.index(name)] = 1 / len(item.categories)
-        return item.id, features(vector).tobytes(), item.categories, item.title, item.summary
 
     # People
 

@@ -15,7 +15,6 @@ import time
 from array import array
 from collections import defaultdict, deque
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import msgspec
@@ -30,55 +29,16 @@ from lcb.progress import Progress, silent
 from lcb.serve import records
 from lcb.serve.desk import Open, open_slots
 from lcb.serve.draw import draw
+from lcb.serve.findings import Report
 from lcb.serve.problems import Problem
 from lcb.serve.users import Tally, User
 from lcb.serve.world import World
 from lcb.storage.store import Row, Snapshot, Store
 
-_SHOWN = 20
 _FARTHEST = 200_000  # events between what a decision was made from and its place
 _MOST_USERS = 1_000_000
 _REPORT_EVERY = 500
 _CLOSE = 1e-9
-
-
-@dataclass(frozen=True)
-class Difference:
-    """`seq` is the event's, None where it is of none."""
-
-    seq: int | None
-    what: str
-    stored: str
-    recomputed: str
-
-    def __str__(self) -> str:
-        where = "" if self.seq is None else f"event {self.seq}: "
-        return f"{where}{self.what}: stored {self.stored}, recomputed {self.recomputed}"
-
-
-@dataclass
-class Report:
-    """What was looked at, and the first of what differs."""
-
-    upto: int = 0
-    n_events: int = 0
-    n_decisions: int = 0  # made again
-    n_erased: int = 0  # decisions of people who were erased
-    n_rewards: int = 0
-    n_users: int = 0
-    n_snapshots: int = 0
-    n_models: int = 0
-    n_differences: int = 0
-    seconds: float = 0.0
-    differences: list[Difference] = field(default_factory=list)
-
-    def differs(self, seq: int | None, what: str, stored: object, recomputed: object) -> None:
-        self.n_differences += 1
-        if len(self.differences) < _SHOWN:
-            self.differences.append(Difference(seq, what, _short(stored), _short(recomputed)))
-
-    def to_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 def verify(
@@ -440,8 +400,3 @@ def _told(packed: bytes) -> str:
         f"{user.recommender}, model {user.model}, {user.n_decisions} decisions, {user.n_rewards} rewards, "
         f"sum {user.reward_sum!r}, settled {user.settled}, as of {user.seq}, state {state}"
     )
-
-
-def _short(value: object) -> str:
-    text = value if isinstance(value, str) else str(value) if isinstance(value, Exception) else repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}..."
