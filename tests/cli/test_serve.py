@@ -110,7 +110,8 @@ def test_a_port_that_is_taken_is_one_line(lcb):
 
 
 def test_without_the_extra_the_line_that_installs_it_is_printed(tmp_path):
-    for words in (["serve"], ["config", "show"], ["keys", "list"]):
+    commands = ["serve", "config show", "keys list", "log verify a.db", "log export a.db a.parquet", "log show a.db"]
+    for words in map(str.split, commands):
         code = f"import sys; sys.modules.update(dict.fromkeys({EXTRA!r})); sys.argv[1:] = {words!r}; {MAIN}"
         done = subprocess.run(
             [sys.executable, "-c", code], cwd=tmp_path, env=environment(), capture_output=True, text=True

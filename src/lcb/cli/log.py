@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lcb.cli.extra import extra
 from lcb.cli.output import JSON_HELP, check_output, write_json
 from lcb.errors import InputError
 
@@ -42,7 +43,9 @@ def verify(
       lcb log verify lcb.db
     """
     from lcb.progress import bar
-    from lcb.serve.verify import verify as run
+
+    with extra("serve"):
+        from lcb.serve.verify import verify as run
     from lcb.storage.store import open_store
 
     check_output("--json", json, files=[Path(store)])
@@ -99,7 +102,9 @@ def export(
       lcb evaluate events.parquet --method ips --algorithms lcb-mean,random
     """
     from lcb.progress import bar
-    from lcb.serve.export import export as run
+
+    with extra("serve"):
+        from lcb.serve.export import export as run
     from lcb.storage.store import open_store
 
     check_output("--json", json, files=[Path(store), out])
@@ -186,6 +191,8 @@ def show(
     Example:
       lcb log show lcb.db --user ann
     """
+    with extra("serve"):
+        from lcb.serve.records import decode
     from lcb.storage.store import open_store
 
     check_output("--json", json, files=[Path(store)])
@@ -199,7 +206,7 @@ def show(
                 raise InputError(f"{store} has no events of user {user!r}; check the name")
     finally:
         opened.close()
-    told = [_told(row) for row in rows]
+    told = [_told(row, decode(row.kind, row.body)) for row in rows]
     write_json(json, told)
     if json != "-":
         for one in told:
@@ -207,12 +214,9 @@ def show(
             typer.echo(f"{one['seq']:>9,}  {one['time'] or '-':19}  {one['kind']:15}  {who}{one['words']}")
 
 
-def _told(row: Row) -> dict[str, Any]:
+def _told(row: Row, body: Any) -> dict[str, Any]:
     from datetime import UTC, datetime
 
-    from lcb.serve import records
-
-    body = records.decode(row.kind, row.body)
     at = getattr(body, "at", None)
     time = None if at is None else datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S")
     return {"seq": row.seq, "time": time, "kind": row.kind, "id": row.id, "user": row.user, "model": row.model,

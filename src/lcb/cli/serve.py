@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lcb.cli.extra import extra
 from lcb.cli.output import JSON_HELP, check_output, console, split_names, write_json
-from lcb.errors import MissingExtra
 
 if TYPE_CHECKING:
     from lcb.serve.config import Config
@@ -203,10 +203,8 @@ def show_config(config: ConfigFile = None, json: JSONOption = None) -> None:
 
 
 def _config(file: Path | None, flags: dict[str, Any]) -> Config:
-    try:
+    with extra("serve"):
         from lcb.serve.config import load
-    except ModuleNotFoundError as error:
-        raise _missing(error) from None
     return load(flags, file=file)
 
 
@@ -218,16 +216,8 @@ def _store(url: str | None, file: Path | None, *, create: bool = False) -> Store
 
 def require() -> None:
     """Refuse at once where the packages of the extra are missing."""
-    try:
+    with extra("serve"):
         import lcb.serve.server  # noqa: F401
-    except ModuleNotFoundError as error:
-        raise _missing(error) from None
-
-
-def _missing(error: ModuleNotFoundError) -> Exception:
-    """A package of the extra that is not there; anything else is a fault of ours."""
-    package = (error.name or "").split(".")[0]
-    return error if package in ("", "lcb") else MissingExtra(package, "serve")
 
 
 def _date(seconds: float | None) -> str | None:

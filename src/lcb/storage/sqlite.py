@@ -38,6 +38,8 @@ class SQLite:
         self.path = Path(path).resolve()  # a link is the same store
         self.url = str(path)
         self._check_place(create)
+        if serve:
+            self._check_name()
         self._lock = _served(self.path) if serve else None
         self._reading = threading.Lock()
         self._unscrubbed = False  # something erased is still in the file
@@ -60,6 +62,14 @@ class SQLite:
             raise StoreError(f"{self.path} does not exist; give the store of a service, or start one there: lcb serve")
         if not self.path.parent.is_dir():
             raise StoreError(f"{self.path.parent} is no folder; make it first, or give another place")
+
+    def _check_name(self) -> None:
+        """The lock and the write-ahead log go by name: under two names two servers would ruin one file."""
+        if self.path.exists() and (n := self.path.stat().st_nlink) > 1:
+            raise StoreError(
+                f"{self.path} has {n} names (hard links), and can be served under one; remove the others, "
+                "or copy the file: lcb log backup"
+            )
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS)
