@@ -85,10 +85,8 @@ def serve(
         "learning.retrain_every": retrain_every, "limits.rate": rate, "log_level": log_level,
         "log_format": log_format,
     })  # fmt: skip
-    try:
+    with extra("serve"):
         from lcb.serve.server import run
-    except ModuleNotFoundError as error:
-        raise _missing(error) from None
     run(found.settings, ready=lambda address: typer.echo(f"serving {found.shown()['store'].value} at {address}"))
 
 
