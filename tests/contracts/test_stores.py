@@ -131,6 +131,15 @@ def test_rows_that_others_wrote_come_back_first(place: Place) -> None:
     assert one.append([], 1).rows == appended.rows
 
 
+def test_rows_that_are_to_be_first_are_left_out_where_others_wrote(place: Place) -> None:
+    one, other = place.open(), place.open()
+    assert one.append([row("a")], 0, (), {"a"}).refused == frozenset()
+    appended = other.append([row("b"), row("c")], 0, (), {"b"})
+    assert [one.id for one in appended.rows] == ["a", "c"]
+    assert appended.refused == {"b"}
+    assert other.append([row("b")], 2, (), {"b"}).refused == frozenset()
+
+
 def test_the_same_append_made_again_changes_nothing(store: Store) -> None:
     given = [row("a"), row("b")]
     first = store.append(given, 0)

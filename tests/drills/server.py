@@ -160,9 +160,9 @@ def without_refusal() -> None:
 
     kept = SQLite.append
 
-    def append(self: SQLite, rows: Any, seen: int, snapshots: Any = ()) -> Appended:
+    def append(self: SQLite, rows: Any, seen: int, *more: Any) -> Appended:
         try:
-            return kept(self, rows, seen, snapshots)
+            return kept(self, rows, seen, *more)
         except StoreUnavailable:
             return Appended([Row(seen + i, *row) for i, row in enumerate(rows, start=1)], frozenset())
 

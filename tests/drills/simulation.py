@@ -61,8 +61,8 @@ class Trouble(Unsynced):
     slow: Callable[[float], None] = staticmethod(lambda seconds: None)
     _within = False
 
-    def append(self, rows: Any, seen: int, snapshots: Any = ()) -> Appended:
-        return self._fated(lambda: super(Trouble, self).append(rows, seen, snapshots))
+    def append(self, *given: Any) -> Appended:
+        return self._fated(lambda: super(Trouble, self).append(*given))
 
     def erase(self, user: str, rewrite: Any, seen: int) -> Appended:
         return self._fated(lambda: super(Trouble, self).erase(user, rewrite, seen))

@@ -56,7 +56,7 @@ def test_a_link_to_a_store_is_the_store(tmp_path: Path) -> None:
 def test_a_store_of_two_names_is_not_served(tmp_path: Path) -> None:
     first = open_store(str(tmp_path / "lcb.db"), serve=True)
     (tmp_path / "other.db").hardlink_to(tmp_path / "lcb.db")
-    with pytest.raises(StoreError, match="other.db has 2 names"):
+    with pytest.raises(StoreError, match=r"other\.db has 2 names"):
         open_store(str(tmp_path / "other.db"), serve=True)
     first.close()
     (tmp_path / "other.db").unlink()

@@ -16,7 +16,7 @@ import pytest
 
 from drills.harness import arms, models_folder
 from lcb.errors import StoreUnavailable
-from lcb.serve.messages import Arm, DecisionRequest, RewardRequest
+from lcb.serve.messages import Arm, DecisionRequest, Item, ItemsRequest, RewardRequest
 from lcb.serve.problems import Problem
 from lcb.serve.recommenders import Recommender
 from lcb.serve.service import Service
@@ -54,7 +54,7 @@ class Watched:
 @asynccontextmanager
 async def replica(url: str, folder: Path, **more: Any) -> AsyncIterator[Service]:
     store = Watched(open_store(url))
-    settings = Settings(store=url, models=models_folder(folder), recommenders=MIXED, **more)
+    settings = Settings(**{"store": url, "models": models_folder(folder), "recommenders": MIXED, **more})
     service = await asyncio.to_thread(Service, settings, store)
     store.loop_thread = threading.get_ident()
     service.start()
@@ -150,6 +150,32 @@ def test_one_decision_id_sent_to_both_at_once_is_decided_once(postgres_database:
                 assert first == second
                 with pytest.raises(Problem, match="another request"):
                     await other.decide(asked("Ann", i + 1, decision_id=f"d{i}"))
+
+    run(work())
+
+
+def test_two_first_requests_of_different_sizes_leave_one_size(postgres_database: str, tmp_path: Path) -> None:
+    """Each is well formed where the log does not say yet how many features there are; whoever is second is refused."""
+
+    def sized(user: str, n_features: int) -> DecisionRequest:
+        return DecisionRequest(user, [Arm(id, [1.0] * n_features) for id in "ab"])
+
+    async def work() -> None:
+        async with (
+            replica(postgres_database, tmp_path, models=None) as one,
+            replica(postgres_database, tmp_path, models=None) as other,
+        ):
+            answers = await asyncio.gather(
+                one.decide(sized("Ann", 3)), other.decide(sized("Bob", 4)), return_exceptions=True
+            )
+            won = int(isinstance(answers[0], Problem))
+            assert isinstance(answers[won], bytes), answers
+            assert isinstance(answers[1 - won], Problem)
+            assert answers[1 - won].field == "arms[0].x"
+            for service in (one, other):
+                await service.decide(sized("Cid", 3 + won))
+            await other.items(ItemsRequest([Item("c", [0.0] * (3 + won))]))
+            assert one.journal.broken is None is other.journal.broken
 
     run(work())
 

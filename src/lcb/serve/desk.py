@@ -45,6 +45,7 @@ class Entry:
     answer: bytes
     key: str
     newcomer: bool = False  # the first decision of somebody new, which fixes recommender and models
+    first: bool = False  # it fixes how many features there are: it holds if nobody else wrote meanwhile
 
 
 class Open:
@@ -115,7 +116,7 @@ class Desk:
             chosen, request.chosen is None or request.chosen_propensity is not None,
         )  # fmt: skip
         row = NewRow(decision_id, "decision", name, user.model, records.encode(body))
-        return Entry(row, body, self.answer(decision_id, user.model, body), decision_id, newcomer)
+        return Entry(row, body, self.answer(decision_id, user.model, body), decision_id, newcomer, self.first)
 
     def context(self, request: messages.DecisionRequest) -> tuple[list[str], Floats, bytes | None]:
         """The ids and features (K, d) of the arms; the bytes of the features where they came with the request."""
@@ -180,6 +181,11 @@ class Desk:
             if point < 0:
                 return name
         return next(name for name in reversed(self.shares) if self.shares[name] > 0)
+
+    @property
+    def first(self) -> bool:
+        """Whether the log does not say yet how many features there are."""
+        return self.world.n_features is None
 
     @property
     def seed(self) -> bytes:
@@ -368,7 +374,7 @@ class Desk:
                 "or send arms with each request", field="items",
             )  # fmt: skip
         answer = messages.ItemsAnswer(n, next(iter(sizes), self.world.n_features))
-        return Entry(row, body, _JSON.encode(answer), row.id)
+        return Entry(row, body, _JSON.encode(answer), row.id, first=self.first)
 
     # People
 

@@ -241,12 +241,13 @@ class Journal:
         world, evicted = self.desk.world, {}
         if world.seq >= self._erased:  # else there may be snapshots among them of somebody who is erased
             evicted, world.evicted = world.evicted, {}
-        stale = frozenset(one.entry.row.id for one in batch if one.made < self._erased and one.entry.row.user)
+        first = {one.entry.row.id for one in batch if one.entry.first}
+        stale = {one.entry.row.id for one in batch if one.made < self._valid_from(one.entry)}
         rows = [one.entry.row for one in batch if one.entry.row.id not in stale]
         while True:
             began = self.monotonic()
             try:
-                appended = self.store.append(rows, self._seen, list(evicted.values()))
+                appended = self.store.append(rows, self._seen, list(evicted.values()), first)
             except StoreUnavailable as error:
                 self.trouble = str(error)
                 if error.busy and began - batch[0].since < self.patience:
@@ -262,6 +263,10 @@ class Journal:
         self.last_commit, self.trouble = self.monotonic() - began, None
         self._saw(appended.rows)
         self._call(self._settle, batch, appended)
+
+    def _valid_from(self, entry: Entry) -> int:
+        """What was made from less of the log than this does not hold."""
+        return self._seen if entry.first else self._erased if entry.row.user is not None else 0
 
     def _saw(self, rows: Sequence[Row]) -> None:
         if rows:

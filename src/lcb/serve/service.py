@@ -69,7 +69,8 @@ class Service:
             raise InputError(f"{items} could not be read ({error.strerror}); give a file of items") from None
         except Problem as problem:
             raise InputError(f"{items}: {problem}; give what PUT /v1/items takes") from None
-        for row in self.store.append([made.row], self.world.seq).rows:
+        first = {made.row.id} if made.first else set()
+        for row in self.store.append([made.row], self.world.seq, (), first).rows:
             self.desk.apply(row)
 
     def _watch(self, row: Row, body: Any) -> None:
@@ -108,7 +109,7 @@ class Service:
 
     async def decide(self, request: messages.DecisionRequest, recommender: str | None = None) -> bytes:
         """`recommender` is for a newcomer who is not to be assigned by share."""
-        if self.world.n_features is None:
+        if self.desk.first:
             return await self._first(lambda: self._decide(request, recommender))
         return await self._decide(request, recommender)
 
@@ -161,14 +162,15 @@ class Service:
         return self.world.user(name)
 
     async def items(self, request: messages.ItemsRequest) -> bytes:
-        if self.world.n_features is None:
+        if self.desk.first:
             return await self._first(lambda: self._items(request))
         return await self._items(request)
 
     async def _items(self, request: messages.ItemsRequest) -> bytes:
-        made = self.desk.items(request)
-        await self.journal.append(made)
-        return made.answer
+        while True:
+            made = self.desk.items(request)
+            if await self._appended(made):
+                return made.answer
 
     async def erase(self, user: str) -> int:
         """A person's events, their ids, items and context, are gone when this returns; how many there were."""
@@ -236,7 +238,7 @@ class Service:
     async def _first(self, work: Callable[[], Awaitable[bytes]]) -> bytes:
         """Until one is in the log that says how many features there are, requests that do go one after another."""
         async with self._sizing:
-            if self.world.n_features is None:
+            if self.desk.first:
                 return await work()
         return await work()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any
 
@@ -159,13 +159,15 @@ class Postgres:
             connection.close()
             self._writer = None
 
-    def append(self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = ()) -> Appended:
+    def append(
+        self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = (), first: Set[str] = frozenset()
+    ) -> Appended:
         single, doubled = once(rows)
         ids = [row.id for row in single]
         begin = ((_LOCK, ()), (_OTHERS, (seen,)), ("select id from event where id = any(%b::text[])", (ids,)))
         with self._transaction(*begin) as (connection, (((head,),), met, there)):
             others = [Row(*row) for row in met]
-            left, snapshots, late = outdated(others, single, snapshots)
+            left, snapshots, late = outdated(others, single, snapshots, first)
             refused = late.union(id for (id,) in there)
             fresh = [row for row in left if row.id not in refused]
             placed = [Row(head + i, *row) for i, row in enumerate(fresh, start=1)]

@@ -10,7 +10,7 @@ import fcntl
 import os
 import sqlite3
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -140,22 +140,24 @@ class SQLite:
     def head(self) -> int:
         return int(self._read("select coalesce(max(seq), 0) from event")[0][0])
 
-    def append(self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = ()) -> Appended:
+    def append(
+        self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = (), first: Set[str] = frozenset()
+    ) -> Appended:
         try:
-            return self._append(rows, seen, snapshots, frozenset())
+            return self._append(rows, seen, snapshots, first, frozenset())
         except sqlite3.IntegrityError:
             single, doubled = once(rows)
             taken = frozenset(row.id for row in single if self.event(row.id) is not None)
             fresh = [row for row in single if row.id not in taken]
-            return self._append(fresh, seen, snapshots, taken | doubled)
+            return self._append(fresh, seen, snapshots, first, taken | doubled)
 
     def _append(
-        self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot], refused: frozenset[str]
+        self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot], first: Set[str], refused: frozenset[str]
     ) -> Appended:
         with self._transaction() as connection:
             head = connection.execute("select coalesce(max(seq), 0) from event").fetchone()[0]
             others = self._others(connection, seen, head)
-            rows, snapshots, late = outdated(others, rows, snapshots)
+            rows, snapshots, late = outdated(others, rows, snapshots, first)
             placed = [Row(head + i, *row) for i, row in enumerate(rows, start=1)]
             _insert(connection, placed)
             if snapshots:

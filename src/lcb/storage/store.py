@@ -7,12 +7,12 @@
 SQLite and PostgreSQL have the same methods.  `append` is one transaction: all of the rows or none; rows whose id is
 there already are left out and named, and rows that others have written meanwhile come back with it, so that whoever
 appends has seen the log without a gap.  Where a person was erased meanwhile, rows and snapshots of users were made from
-what is no longer there, and they are left out too.
+what is no longer there, and they are left out too; so are the rows of `first`, which hold if nobody else wrote.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple, Protocol
 
 from lcb.errors import StoreError
@@ -80,7 +80,9 @@ class Store(Protocol):
 
     def head(self) -> int: ...
 
-    def append(self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = ()) -> Appended: ...
+    def append(
+        self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = (), first: Set[str] = frozenset()
+    ) -> Appended: ...
 
     def erase(self, user: str, rewrite: Callable[[list[Row]], tuple[list[Rewrite], NewRow]], seen: int) -> Appended: ...
 
@@ -127,14 +129,16 @@ def once(rows: Sequence[NewRow]) -> tuple[list[NewRow], frozenset[str]]:
 
 
 def outdated(
-    others: Sequence[Row], rows: Sequence[NewRow], snapshots: Sequence[Snapshot]
+    others: Sequence[Row], rows: Sequence[NewRow], snapshots: Sequence[Snapshot], first: Set[str]
 ) -> tuple[Sequence[NewRow], Sequence[Snapshot], frozenset[str]]:
     """The rows and snapshots that still hold after what others wrote, and the ids of the rows that do not."""
-    if not any(row.kind == "erase" for row in others):
+    if not others:
         return rows, snapshots, frozenset()
-    left = [row for row in rows if row.user is None]
-    kept = [one for one in snapshots if not one.name.startswith("user/")]
-    return left, kept, frozenset(row.id for row in rows if row.user is not None)
+    late = {row.id for row in rows if row.id in first}
+    if any(row.kind == "erase" for row in others):
+        late.update(row.id for row in rows if row.user is not None)
+        snapshots = [one for one in snapshots if not one.name.startswith("user/")]
+    return [row for row in rows if row.id not in late], snapshots, frozenset(late)
 
 
 def open_store(url: str, *, create: bool = True, serve: bool = False) -> Store:
