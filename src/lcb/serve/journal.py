@@ -88,8 +88,9 @@ class Journal:
         self.trouble: str | None = None  # why the last one failed
         self.broken: str | None = None  # why nothing more can be answered
         self._applied = applied
-        self._queue: queue.SimpleQueue[_Waiting | _Job | None] = queue.SimpleQueue()
-        self._next: _Job | None = None
+        self._gathered: list[_Waiting] = []  # not handed over yet
+        self._queue: queue.SimpleQueue[list[_Waiting] | _Job | None] = queue.SimpleQueue()
+        self._got: deque[_Waiting | _Job | None] = deque()  # of the writing thread
         self._order: deque[_Waiting] = deque()
         self._pending: dict[str, asyncio.Future[None]] = {}
         self._seen = desk.world.seq  # of the writing thread
@@ -113,7 +114,7 @@ class Journal:
         """Write what has queued up, then end."""
         if self._looking is not None:
             self._looking.cancel()
-        self._queue.put(None)
+        self._put(None)
         await asyncio.to_thread(self._thread.join)
         await asyncio.sleep(0)
         until = self.monotonic() + _ENDING
@@ -135,8 +136,20 @@ class Journal:
         self._pending[entry.key] = done
         waiting = _Waiting(entry, done, self.monotonic(), self.desk.world.seq)
         self._order.append(waiting)
-        self._queue.put(waiting)
+        self._gathered.append(waiting)
+        if len(self._gathered) == 1:
+            self._loop.call_soon(self._hand_over)
         return done
+
+    def _hand_over(self) -> None:
+        """What came in one turn of the event loop goes to the writing thread together."""
+        gathered, self._gathered = self._gathered, []
+        if gathered:
+            self._queue.put(gathered)
+
+    def _put(self, last: _Job | None) -> None:
+        self._hand_over()
+        self._queue.put(last)
 
     def check_room(self) -> None:
         """A Problem where nobody more is to wait for the store."""
@@ -159,20 +172,23 @@ class Journal:
         """Done when what the work wrote, or found, is applied."""
         assert self._loop is not None
         done = self._loop.create_future()
-        self._queue.put(_Job(work, done))
+        self._put(_Job(work, done))
         return done
 
     # The writing thread
 
     def _get(self, wait: bool) -> _Waiting | _Job | None:
         """What to write next; what others wrote is read while there is nothing."""
-        if not wait or self.store.inline:
-            return self._queue.get(wait)
-        while True:
+        while not self._got:
             try:
-                return self._queue.get(timeout=_LOOK)
+                found = self._queue.get(wait, None if self.store.inline else _LOOK)
             except queue.Empty:
+                if not wait:
+                    raise
                 self._catch_up()
+                continue
+            self._got.extend(found if isinstance(found, list) else [found])
+        return self._got.popleft()
 
     def _catch_up(self) -> None:
         try:
@@ -213,20 +229,19 @@ class Journal:
         batch: list[_Waiting] = []
         while len(batch) < most:
             try:
-                one = self._next or self._get(wait and not batch)
+                one = self._get(wait and not batch)
             except queue.Empty:
                 break
-            self._next = None
             if isinstance(one, _Waiting):
                 batch.append(one)
             elif batch:
                 self._commit(batch)
-                self._next = one
-                return one is not None
+                self._got.appendleft(one)
+                return True
             elif one is None:
                 return False
             elif self.desk.world.seq < self._seen and self.broken is None:
-                self._next = one
+                self._got.appendleft(one)
                 if wait:
                     self.sleep(_MOMENT)
                 return True

@@ -28,6 +28,7 @@ from lcb.serve.problems import Problem
 LINGER = 1.0
 MAX_PIPELINED = 32  # requests sent ahead of their answers on one connection
 _IDLE, _HEADERS, _BODY, _REFUSED = range(4)
+_CONTINUE = b"HTTP/1.1 100 "
 
 
 def protocol(
@@ -80,19 +81,43 @@ class _Sweep:
 _SWEEPS: WeakKeyDictionary[ServerState, _Sweep] = WeakKeyDictionary()
 
 
-class _Counting:
-    """A transport that knows how much was written to it; the rest is the transport's own."""
+class _Outgoing:
+    """A transport that sends the head of an answer with the first of its body, and knows how much was written to it.
 
-    __slots__ = ("_transport", "_write", "close", "is_closing", "written")
+    uvicorn writes them one after the other, each a call to the kernel and a packet of its own.  `at_head` says that the
+    next to be written is the head of an answer; the rest is the transport's own.
+    """
+
+    __slots__ = ("_head", "_transport", "_write", "at_head", "is_closing", "written")
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self.written = 0
+        self.at_head = True
+        self._head = b""
         self._transport, self._write = transport, transport.write
-        self.is_closing, self.close = transport.is_closing, transport.close
+        self.is_closing = transport.is_closing
 
     def write(self, data: bytes) -> None:
         self.written += len(data)
-        self._write(data)
+        if not self.at_head:
+            head, self._head = self._head, b""
+            self._write(head + data if head else data)
+        elif data.startswith(_CONTINUE):
+            self._write(data)
+        else:
+            self._head = data
+            self.at_head = False
+
+    def answered(self) -> None:
+        """The answer is whole; one without a body is still to be sent."""
+        self.at_head = True
+        if self._head:
+            head, self._head = self._head, b""
+            self._write(head)
+
+    def close(self) -> None:
+        self.answered()
+        self._transport.close()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
@@ -105,7 +130,7 @@ class GuardedProtocol(HttpToolsProtocol):
     by name, because `super()` costs twice as much in the five calls that every request makes.
     """
 
-    __slots__ = ("body", "came", "chunk", "counting", "sent", "sent_at", "since", "stage", "sweep")
+    __slots__ = ("body", "came", "chunk", "outgoing", "sent", "sent_at", "since", "stage", "sweep")
 
     deadline: float
     max_body: int
@@ -134,7 +159,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.transport = self.counting = _Counting(transport)  # type: ignore[assignment]
+        self.transport = self.outgoing = _Outgoing(transport)  # type: ignore[assignment]
         self.since = self.loop.time()
         self.sweep.start()
         if len(self.sweep.admitted) < self.max_connections:
@@ -206,6 +231,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self.since = None
         HttpToolsProtocol.on_message_complete(self)
 
+    def on_response_complete(self) -> None:
+        self.outgoing.answered()
+        HttpToolsProtocol.on_response_complete(self)
+
     def handle_websocket_upgrade(self) -> None:
         self.sweep.admitted.discard(self)  # another protocol takes over
         super().handle_websocket_upgrade()
@@ -235,8 +264,8 @@ class GuardedProtocol(HttpToolsProtocol):
         waiting = self.transport.get_write_buffer_size()
         if waiting == 0:
             self.sent = -1
-        elif self.counting.written - waiting != self.sent:
-            self.sent, self.sent_at = self.counting.written - waiting, now
+        elif self.outgoing.written - waiting != self.sent:
+            self.sent, self.sent_at = self.outgoing.written - waiting, now
         elif now - self.sent_at >= self.deadline:
             self._refuse(Problem(408, "the answer was not read"), answer=False)
 
@@ -265,6 +294,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.abort()
             return
         self.transport.write(self._response(problem))
+        self.outgoing.answered()
         if self.transport.can_write_eof():
             self.flow.resume_reading()
             self.transport.write_eof()

@@ -12,6 +12,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from itertools import chain
 from pathlib import Path
 
 from lcb.errors import StoreError, StoreUnavailable
@@ -26,6 +27,8 @@ _KEEP = (
 )
 _BUSY_SECONDS = 0.2
 _BLOCK = 2000
+_MOST_AT_ONCE = 64
+_INSERTS = [f"insert into event values {', '.join(['(?, ?, ?, ?, ?, ?)'] * n)}" for n in range(_MOST_AT_ONCE + 1)]
 _WAL_HEADER, _FRAME_HEADER = 32, 24  # bytes
 
 
@@ -144,12 +147,28 @@ class SQLite:
         self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = (), first: Set[str] = frozenset()
     ) -> Appended:
         try:
+            if 0 < len(rows) <= _MOST_AT_ONCE and not snapshots and not self._unscrubbed:
+                return self._append_at(rows, seen)
             return self._append(rows, seen, snapshots, first, frozenset())
         except sqlite3.IntegrityError:
             single, doubled = once(rows)
             taken = frozenset(row.id for row in single if self.event(row.id) is not None)
             fresh = [row for row in single if row.id not in taken]
             return self._append(fresh, seen, snapshots, first, taken | doubled)
+
+    def _append_at(self, rows: Sequence[NewRow], seen: int) -> Appended:
+        """One statement, which is one commit: where nobody else wrote, and no id is there already.
+
+        Each call gives up the interpreter's lock, and has to wait for it behind whoever answers requests.
+        """
+        placed = [Row(seen + i, *row) for i, row in enumerate(rows, start=1)]
+        try:
+            _insert(self._writer, placed)
+        except sqlite3.IntegrityError:
+            raise
+        except sqlite3.Error as error:
+            raise _told(error, self.path) from None
+        return Appended(placed, frozenset())
 
     def _append(
         self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot], first: Set[str], refused: frozenset[str]
@@ -315,17 +334,10 @@ _LAST = 2**63 - 1
 
 
 def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
-    """Many rows by one statement: each statement gives up the interpreter's lock and has to get it back.
-
-    Blocks of 64, 32, ... 1 rows, so that a handful of statements is all there ever is to prepare.
-    """
-    done, size = 0, 64
-    while done < len(rows):
-        while size > len(rows) - done:
-            size //= 2
-        values = [value for row in rows[done : done + size] for value in row]
-        connection.execute(f"insert into event values {', '.join(['(?, ?, ?, ?, ?, ?)'] * size)}", values)
-        done += size
+    """Many rows by one statement, of which there are as many to prepare as there are sizes of a block."""
+    for start in range(0, len(rows), _MOST_AT_ONCE):
+        block = rows[start : start + _MOST_AT_ONCE]
+        connection.execute(_INSERTS[len(block)], list(chain.from_iterable(block)))
 
 
 def _served(path: Path) -> int:
