@@ -16,7 +16,7 @@ import pytest
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from lcb.serve.protocol import protocol
+from lcb.serve.protocol import Outgoing, protocol
 
 DEADLINE = 0.6
 LONG = 10.0  # far above the deadline, far below never: machines are noisy
@@ -482,3 +482,49 @@ def test_half_requests_do_not_keep_the_server_from_stopping(start):
         begun = time.monotonic()
         server.stop()
         assert time.monotonic() - begun < LONG
+
+
+def test_an_idle_connection_is_closed_when_uvicorn_would(start):
+    server = start(keep_alive=1)
+    with server.connect(GET) as client:
+        assert answer(client)[0] == 200
+        assert not closes(client, 0.5)
+        assert closes(client, LONG)
+
+
+class Wire:
+    """A transport that keeps what is written to it, call by call."""
+
+    def __init__(self) -> None:
+        self.calls: list[bytes] = []
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        self.calls.append(data)
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_an_answer_is_one_packet_and_nothing_is_kept_back():
+    wire = Wire()
+    outgoing = Outgoing(wire)
+    outgoing.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    outgoing.write(b"HTTP/1.1 200 OK\r\n\r\n")
+    outgoing.write(b"body")
+    outgoing.write(b"more")
+    outgoing.answered()
+    outgoing.write(b"HTTP/1.1 304 Not Modified\r\n\r\n")  # no body
+    outgoing.answered()
+    outgoing.write(b"HTTP/1.1 200 OK\r\n\r\n")
+    outgoing.close()
+    assert wire.calls == [
+        b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\nbody", b"more",
+        b"HTTP/1.1 304 Not Modified\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n",
+    ]  # fmt: skip
+    assert wire.closed
+    assert outgoing.written == sum(map(len, wire.calls))

@@ -15,6 +15,8 @@ Both spend exactly one uniform number per decision, in the same order, and so ma
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from itertools import accumulate
 from typing import Protocol
 
 import numpy as np
@@ -25,6 +27,7 @@ from lcb.events import Decision, Floats
 
 Arms = NDArray[np.int64]
 _BELOW_ONE = 1 - 2.0**-53
+_FEW = 32  # numbers that are added up faster one by one
 
 
 class Bandit(Protocol):
@@ -54,9 +57,9 @@ def advised(bandit: Bandit, decision: Decision, context: Floats) -> Decision:
 
 def drawn(p: Floats, uniform: float) -> tuple[int, float]:
     """A place drawn from `p` by one uniform number, and what is left of that number, uniform again."""
-    cumulative = p.cumsum()
+    cumulative = list(accumulate(p.tolist())) if len(p) <= _FEW else p.cumsum()  # the same sums
     wanted = uniform * cumulative[-1]
-    place = int(cumulative.searchsorted(wanted, side="right"))
+    place = bisect_right(cumulative, wanted)
     if place == len(p):
         raise InputError("the context or the state holds a NaN: nothing can be drawn; give finite features and rewards")
     rest = (wanted - cumulative[place] + p[place]) / p[place]

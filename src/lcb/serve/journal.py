@@ -91,7 +91,7 @@ class Journal:
         self._gathered: list[_Waiting] = []  # not handed over yet
         self._queue: queue.SimpleQueue[list[_Waiting] | _Job | None] = queue.SimpleQueue()
         self._got: deque[_Waiting | _Job | None] = deque()  # of the writing thread
-        self._order: deque[_Waiting] = deque()
+        self._order: deque[list[_Waiting]] = deque()
         self._pending: dict[str, asyncio.Future[None]] = {}
         self._seen = desk.world.seq  # of the writing thread
         self._erased = 0  # where somebody was erased last: what a user's event was made from before that is gone
@@ -134,9 +134,7 @@ class Journal:
         done = self._loop.create_future()
         self.n_waiting += 1
         self._pending[entry.key] = done
-        waiting = _Waiting(entry, done, self.monotonic(), self.desk.world.seq)
-        self._order.append(waiting)
-        self._gathered.append(waiting)
+        self._gathered.append(_Waiting(entry, done, self.monotonic(), self.desk.world.seq))
         if len(self._gathered) == 1:
             self._loop.call_soon(self._hand_over)
         return done
@@ -145,6 +143,7 @@ class Journal:
         """What came in one turn of the event loop goes to the writing thread together."""
         gathered, self._gathered = self._gathered, []
         if gathered:
+            self._order.append(gathered)
             self._queue.put(gathered)
 
     def _put(self, last: _Job | None) -> None:
@@ -162,10 +161,10 @@ class Journal:
         """Nobody waits longer than `patience`; what becomes of their event, the same request asked again will tell."""
         assert self._loop is not None
         order, now = self._order, self.monotonic()
-        while order and (order[0].done.done() or now - order[0].since > self.patience):
+        while order and (order[0][-1].done.done() or now - order[0][0].since > self.patience):
             late = order.popleft()
             words = f"the store has not answered for {self.patience:g} s; send the same again"
-            self._fail([late.done], Problem(503, words, retry_after=1))
+            self._fail([one.done for one in late], Problem(503, words, retry_after=1))
         self._looking = self._loop.call_later(_LOOK, self._look)
 
     def job(self, work: Callable[[Store, int], Appended]) -> asyncio.Future[None]:

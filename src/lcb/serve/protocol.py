@@ -8,7 +8,8 @@
 
 One sweep per server, every tenth of the deadline, looks at all connections; a request pays with five short calls.
 A refusal is written at once; what the client still sends is thrown away for up to `LINGER` seconds, because closing a
-socket with unread bytes makes the kernel drop the answer too.  Idle keep-alive connections are uvicorn's own business.
+socket with unread bytes makes the kernel drop the answer too.  The sweep also closes what is idle for longer than
+uvicorn's `timeout_keep_alive`, which saves two timers a request.
 """
 
 from __future__ import annotations
@@ -81,7 +82,7 @@ class _Sweep:
 _SWEEPS: WeakKeyDictionary[ServerState, _Sweep] = WeakKeyDictionary()
 
 
-class _Outgoing:
+class Outgoing:
     """A transport that sends the head of an answer with the first of its body, and knows how much was written to it.
 
     uvicorn writes them one after the other, each a call to the kernel and a packet of its own.  `at_head` says that the
@@ -130,7 +131,7 @@ class GuardedProtocol(HttpToolsProtocol):
     by name, because `super()` costs twice as much in the five calls that every request makes.
     """
 
-    __slots__ = ("body", "came", "chunk", "outgoing", "sent", "sent_at", "since", "stage", "sweep")
+    __slots__ = ("answered_at", "body", "came", "chunk", "outgoing", "sent", "sent_at", "since", "stage", "sweep")
 
     deadline: float
     max_body: int
@@ -156,10 +157,11 @@ class GuardedProtocol(HttpToolsProtocol):
         self.chunk = 0
         self.body = 0
         self.sent, self.sent_at = -1, 0.0
+        self.answered_at = 0.0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.transport = self.outgoing = _Outgoing(transport)  # type: ignore[assignment]
+        self.transport = self.outgoing = Outgoing(transport)  # type: ignore[assignment]
         self.since = self.loop.time()
         self.sweep.start()
         if len(self.sweep.admitted) < self.max_connections:
@@ -191,6 +193,8 @@ class GuardedProtocol(HttpToolsProtocol):
                     self._refuse_header()
             elif self.came > 2 * self.max_body + self.max_header:  # chunk sizes, their extensions and trailers count
                 self._refuse_body()
+        elif stage == _IDLE and self.since is None and self.cycle is not None and self.cycle.response_complete:
+            self.since = self.loop.time()  # line ends before a request that may never come
 
     def on_message_begin(self) -> None:
         if self.stage == _REFUSED:
@@ -233,7 +237,14 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         self.outgoing.answered()
-        HttpToolsProtocol.on_response_complete(self)
+        self.server_state.total_requests += 1
+        if self.transport.is_closing():
+            return
+        self.flow.resume_reading()
+        if self.pipeline:
+            self._start_asgi_task(*self.pipeline.pop())
+        else:
+            self.answered_at = self.loop.time()
 
     def handle_websocket_upgrade(self) -> None:
         self.sweep.admitted.discard(self)  # another protocol takes over
@@ -251,10 +262,9 @@ class GuardedProtocol(HttpToolsProtocol):
                 self.transport.abort()
             return
         if since is None:
-            # uvicorn's keep-alive timer ends at any byte, a line end before the request that never comes among them.
-            answered = self.cycle is None or self.cycle.response_complete
-            if answered and not self.pipeline and self.timeout_keep_alive_task is None:
-                self.since = now
+            answered = not self.pipeline and self.cycle is not None and self.cycle.response_complete
+            if answered and now - self.answered_at >= self.timeout_keep_alive:
+                self.transport.close()
         elif self.flow.read_paused:  # it is the service that does not read
             self.since = now
         elif now - since >= self.deadline:

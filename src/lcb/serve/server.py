@@ -65,7 +65,7 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> No
         refused=door.refused,
     )  # fmt: skip
     config = uvicorn.Config(
-        door, loop="uvloop", http=guarded, access_log=False, log_config=None, lifespan="on", backlog=2048,
+        door, loop="uvloop", http=guarded, ws="none", access_log=False, log_config=None, lifespan="on", backlog=2048,
         timeout_graceful_shutdown=_IN_FLIGHT, timeout_keep_alive=75, server_header=False, date_header=False,
         proxy_headers=False,
     )  # fmt: skip

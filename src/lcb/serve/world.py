@@ -403,17 +403,14 @@ class World:
             taken = body.taken if body.chosen is None else [body.chosen]
             user.n_decisions += len(taken)
             if (moving := self._moving(user, row, body)) is not None:
-                bandit, state = moving
-                for one in taken:
-                    state = decided(bandit, state, decision_of(one))
-                user.state = state
+                user.state = _after(*moving, taken)
             return
         user.n_rewards += 1
         user.reward_sum += reward
         if (moving := self._moving(user, row, body)) is not None:
             bandit, state = moving
             user.state = bandit.update(state, decision_of(body), _known(bandit, reward))
-            if not user.settled and isinstance(bandit, BAYESIAN) and user.state.max() >= _LOG_SETTLED:
+            if not user.settled and isinstance(bandit, BAYESIAN) and max(user.state.tolist()) >= _LOG_SETTLED:
                 user.settled = user.n_decisions
 
     def _moving(self, user: User, row: Row, body: Any) -> tuple[Bandit, Floats] | None:
@@ -432,10 +429,7 @@ class World:
     def _count_shared(self, recommender: str, model: int, taken: list[records.Taken]) -> None:
         bandit, name = self.bandit(recommender, model)
         assert name is not None
-        state = self.shared_state(name, bandit)
-        for one in taken:
-            state = decided(bandit, state, decision_of(one))
-        self.shared[name] = state
+        self.shared[name] = _after(bandit, self.shared_state(name, bandit), taken)
 
     def _reward_shared(
         self, recommender: str, model: int, body: records.RewardBody | records.ErasedReward, reward: float
@@ -545,6 +539,14 @@ class World:
 def _changes(row: Row) -> bool:
     """Whether it is a reward that changes an earlier one."""
     return row.kind == "reward" and "#" in row.id
+
+
+def _after(bandit: Bandit, state: Floats, taken: list[records.Taken]) -> Floats:
+    """The state after decisions, of a bandit that counts them."""
+    if hasattr(bandit, "decided"):
+        for one in taken:
+            state = decided(bandit, state, decision_of(one))
+    return state
 
 
 def _known(bandit: Bandit, reward: float) -> float:
