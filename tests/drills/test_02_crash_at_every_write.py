@@ -27,7 +27,7 @@ def drill(folder: Path, opened: Opened = MortalStore, *, first: int = 1, every: 
 
 
 def test_after_a_crash_at_any_write_the_log_is_whole(tmp_path: Path) -> None:
-    assert drill(tmp_path, every=1 if LONG else 11) > 100
+    assert drill(tmp_path, every=1 if LONG else 5) > 50
 
 
 def test_without_transactions_something_half_done_is_left(tmp_path: Path) -> None:
