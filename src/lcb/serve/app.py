@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -124,19 +124,18 @@ class App:
             Call("GET", "/openapi.json", self.openapi, "", "This page.", None, "application/json"),
         ]  # fmt: skip
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] != "http":
-            await self._router(scope, receive, send)
-            return
+            return self._router(scope, receive, send)
         endpoint = self._exact.get((scope["method"], scope["path"]))
-        if endpoint is None and not _readable(scope):
+        if endpoint is not None:
+            return endpoint(scope, receive, send)
+        if not _readable(scope):
             words = "the path has bytes that are not UTF-8; encode it as UTF-8, then by percent signs"
-            await respond(send, problem_reply(Problem(400, words, field="path")))
-            return
-        if endpoint is None and "\n" in scope["path"]:  # a last one would pass the end of a route's pattern
-            await respond(send, problem_reply(_no_route(scope["path"])))
-            return
-        await (self._router if endpoint is None else endpoint)(scope, receive, send)
+            return respond(send, problem_reply(Problem(400, words, field="path")))
+        if "\n" in scope["path"]:  # a last one would pass the end of a route's pattern
+            return respond(send, problem_reply(_no_route(scope["path"])))
+        return self._router(scope, receive, send)
 
     # Around every endpoint
 

@@ -51,7 +51,7 @@ def vectors(arms: list[messages.Arm]) -> Floats:
 
 
 def check_size(context: Floats, field: str, *, of_arm: bool = True) -> None:
-    if np.abs(context).max() <= messages.LARGEST:
+    if np.maximum.reduce(np.abs(context), None) <= messages.LARGEST:
         return
     i, j = (int(n) for n in np.argwhere(~(np.abs(context) <= messages.LARGEST))[0])
     where = f"{field}[{i}].x[{j}]" if of_arm and field == "arms" else f"{field}[{j}]"

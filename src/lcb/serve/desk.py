@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -33,8 +32,7 @@ _MOST_OPEN = 20_000
 _JSON = msgspec.json.Encoder()
 
 
-@dataclass(slots=True)
-class Entry:
+class Entry(msgspec.Struct):
     """An event that is not in the log yet, what its record says, and what to answer once it is there.
 
     `key` names what it is about: as long as one is on its way, another of the same key waits.

@@ -11,7 +11,6 @@ import asyncio
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -28,8 +27,7 @@ _ELSEWHERE = "this comes from a page of another site; make keys (lcb keys create
 _JSON = msgspec.json.Encoder()
 
 
-@dataclass(slots=True)
-class Ask:
+class Ask(msgspec.Struct):
     """A request: its body, what its path named, its headers, who asks."""
 
     body: bytes
@@ -40,12 +38,11 @@ class Ask:
         return next((value for key, value in self.scope["headers"] if key == name), None)
 
 
-@dataclass(slots=True)
-class Reply:
+class Reply(msgspec.Struct):
     body: bytes
     status: int = 200
     type: bytes = b"application/json"
-    headers: list[tuple[bytes, bytes]] = field(default_factory=list)
+    headers: list[tuple[bytes, bytes]] = []
     stream: AsyncIterator[bytes] | None = None  # goes on after `body`, until it ends or nobody listens
 
 

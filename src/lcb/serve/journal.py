@@ -17,10 +17,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from typing import Any
 
 import structlog
+from msgspec import Struct
 
 from lcb.errors import StoreError, StoreUnavailable
 from lcb.serve.desk import Desk, Entry
@@ -45,24 +45,21 @@ class Behind(Exception):
     """A job that needs the world to have come as far as the log."""
 
 
-@dataclass(slots=True)
-class _Waiting:
+class _Waiting(Struct):
     entry: Entry
     done: asyncio.Future[None]
     since: float
     made: int  # the log up to here is what it was made from
 
 
-@dataclass(slots=True)
-class _Job:
+class _Job(Struct):
     """Something else for the one thread that writes: `work(store, seen)`."""
 
     work: Callable[[Store, int], Appended]
     done: asyncio.Future[None]
 
 
-@dataclass(slots=True)
-class _Settling:
+class _Settling(Struct):
     """Events of the log that are to be applied; `then` is called after, with what went wrong if anything did."""
 
     rows: list[Row]

@@ -121,7 +121,7 @@ def refuse_duplicates(raw: bytes, message: object = None) -> None:
     lcb.serve.problems.Problem: arms[0].x comes twice; send it once
     """
     if isinstance(message, Struct):
-        unexplained = raw.count(b":") - _pairs([message])  # an escaped colon is none, an escaped key has its own
+        unexplained = raw.count(b":") - _pairs(message)  # an escaped colon is none, an escaped key has its own
         if unexplained == 0 or (b"\\" not in raw and unexplained == _colons_in_text([message])):
             return
     _parse_exactly(raw)
@@ -189,8 +189,23 @@ def _alike(column: list[Any]) -> bool:
     return len(set(map(type, column))) == 1 and isinstance(column[0], Struct)
 
 
-def _pairs(messages: list[Any]) -> int:
-    """How many pairs of the JSON these messages surely come from; never too many."""
+def _pairs(message: Any) -> int:
+    """How many pairs of the JSON this message surely comes from; never too many."""
+    pairs = 0
+    for field in _fields(message.__class__):
+        value = field.get(message)
+        if value is field.default or (not field.always and value == []):
+            continue
+        pairs += 1
+        if field.nested and isinstance(value, Struct):
+            pairs += _pairs(value)
+        elif field.nested and isinstance(value, list) and _alike(value):
+            pairs += _pairs_of_all(value)
+    return pairs
+
+
+def _pairs_of_all(messages: list[Any]) -> int:
+    """The same of many of one kind, field by field."""
     pairs = 0
     for field in _fields(messages[0].__class__):
         if field.always and not field.nested:
@@ -199,7 +214,7 @@ def _pairs(messages: list[Any]) -> int:
         column = _columns(messages, field)
         pairs += len(column)
         if field.nested and _alike(column := _flat(column)):
-            pairs += _pairs(column)
+            pairs += _pairs_of_all(column)
     return pairs
 
 

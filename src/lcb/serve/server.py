@@ -19,7 +19,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from types import FrameType
 
 import structlog
@@ -65,9 +65,9 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> No
         refused=door.refused,
     )  # fmt: skip
     config = uvicorn.Config(
-        door, loop="uvloop", http=guarded, ws="none", access_log=False, log_config=None, lifespan="on", backlog=2048,
-        timeout_graceful_shutdown=_IN_FLIGHT, timeout_keep_alive=75, server_header=False, date_header=False,
-        proxy_headers=False,
+        door, loop="uvloop", http=guarded, ws="none", interface="asgi3", access_log=False, log_config=None,
+        lifespan="on", backlog=2048, timeout_graceful_shutdown=_IN_FLIGHT, timeout_keep_alive=75,
+        server_header=False, date_header=False, proxy_headers=False,
     )  # fmt: skip
     door.server = _Server(config, door, limits.drain)
     try:
@@ -151,13 +151,12 @@ class _Door:
         self.server: _Server | None = None
         self.log = structlog.get_logger("lcb.serve")
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "lifespan":
-            await self.live(receive, send)
-        elif self.app is not None:
-            await self.app(scope, receive, send)
-        elif scope["type"] == "http":
-            await self.wait(scope, send)
+            return self.live(receive, send)
+        if self.app is not None:
+            return self.app(scope, receive, send)
+        return self.wait(scope, send)
 
     async def wait(self, scope: Scope, send: Send) -> None:
         """While the log is read."""

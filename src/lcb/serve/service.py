@@ -107,11 +107,11 @@ class Service:
 
     # Requests
 
-    async def decide(self, request: messages.DecisionRequest, recommender: str | None = None) -> bytes:
+    def decide(self, request: messages.DecisionRequest, recommender: str | None = None) -> Awaitable[bytes]:
         """`recommender` is for a newcomer who is not to be assigned by share."""
         if self.desk.first:
-            return await self._first(lambda: self._decide(request, recommender))
-        return await self._decide(request, recommender)
+            return self._first(lambda: self._decide(request, recommender))
+        return self._decide(request, recommender)
 
     async def _decide(self, request: messages.DecisionRequest, recommender: str | None) -> bytes:
         id, known, looked = request.decision_id, None, self.store.inline
@@ -161,10 +161,10 @@ class Service:
             await self._fetch_user(name)
         return self.world.user(name)
 
-    async def items(self, request: messages.ItemsRequest) -> bytes:
+    def items(self, request: messages.ItemsRequest) -> Awaitable[bytes]:
         if self.desk.first:
-            return await self._first(lambda: self._items(request))
-        return await self._items(request)
+            return self._first(lambda: self._items(request))
+        return self._items(request)
 
     async def _items(self, request: messages.ItemsRequest) -> bytes:
         while True:
