@@ -1,11 +1,13 @@
 """The store in a PostgreSQL database, for several replicas of a service.
 
 `append` locks the one row of `head` first and holds it until its commit: the log is one sequence without a gap, in the
-order of the commits, whoever writes.  What others wrote is read under the same lock.  One connection writes; a few
-read.  A connection that was lost is made again.
+order of the commits, whoever writes.  What others wrote is read under the same lock; where nobody did since the last
+time, one statement locks, writes and commits.  One connection writes; a few read.  A connection that was lost is made
+again.
 
-Where a connection is lost during a commit, nobody knows whether the rows are there.  That is told as unavailable, never
-as done; the same append made again leaves out rows that are there after all, for their ids are unique.
+Where a connection is lost during a commit, nobody knows whether the rows are there.  After the one statement that is
+looked up under the lock; else it is told as unavailable, never as done.  The same append made again leaves out rows
+that are there after all, for their ids are unique.
 """
 
 from __future__ import annotations
@@ -24,11 +26,16 @@ from lcb.storage.store import Appended, Key, NewRow, Rewrite, Row, Snapshot, onc
 _COLUMNS = 'seq, id, kind, "user", model, body'
 _LOCK = "select seq from head for update"
 _OTHERS = f"select {_COLUMNS} from event where seq > %s order by seq"
-_INSERT = (
-    'insert into event select %s::bigint + n, id, kind, "user", model, body '
-    "from unnest(%b::text[], %b::text[], %b::text[], %b::bigint[], %b::bytea[]) "
+_GIVEN = (
+    "unnest(%b::text[], %b::text[], %b::text[], %b::bigint[], %b::bytea[]) "
     'with ordinality as given(id, kind, "user", model, body, n)'
 )
+_INSERT = f'insert into event select %s::bigint + n, id, kind, "user", model, body from {_GIVEN}'
+_INSERT_AT = (
+    "with before as (update head set seq = seq + %s where seq = %s returning seq - %s as seq) "
+    f'insert into event select before.seq + n, id, kind, "user", model, body from before, {_GIVEN}'
+)
+_TAKEN = "23505"  # an id is there already
 _KEEP = (
     "insert into snapshot select * from unnest(%b::text[], %b::bigint[], %b::bytea[]) "
     "on conflict (name) do update set seq = excluded.seq, body = excluded.body where snapshot.seq < excluded.seq"
@@ -57,6 +64,7 @@ class Postgres:
         self.url = self._place.shown
         self._writing = threading.RLock()
         self._writer: Connection | None = None
+        self._others_write = False
         self._idle: list[Connection] = []
         self._room = threading.BoundedSemaphore(_READERS)
         self._leading: set[Connection] = set()
@@ -130,9 +138,7 @@ class Postgres:
 
     def _begun(self, first: Sequence[Statement]) -> tuple[Connection, list[list[Any]]]:
         for again in (False, True):
-            connection = self._writer
-            if connection is None or connection.closed:
-                connection = self._writer = self._connect()
+            connection = self._connected()
             try:
                 with connection.pipeline():
                     connection.execute("begin isolation level read committed read write")
@@ -143,6 +149,11 @@ class Postgres:
                 if again or not lost(error):
                     raise
         raise AssertionError
+
+    def _connected(self) -> Connection:
+        if self._writer is None or self._writer.closed:
+            self._writer = self._connect()
+        return self._writer
 
     @staticmethod
     def _end(connection: Connection, *last: Statement) -> None:
@@ -162,11 +173,14 @@ class Postgres:
     def append(
         self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = (), first: Set[str] = frozenset()
     ) -> Appended:
+        if rows and not snapshots and not self._others_write and self._append_at(rows, seen):
+            return Appended([Row(seen + i, *row) for i, row in enumerate(rows, start=1)], frozenset())
         single, doubled = once(rows)
         ids = [row.id for row in single]
         begin = ((_LOCK, ()), (_OTHERS, (seen,)), ("select id from event where id = any(%b::text[])", (ids,)))
         with self._transaction(*begin) as (connection, (((head,),), met, there)):
             others = [Row(*row) for row in met]
+            self._others_write = bool(others)
             left, snapshots, late = outdated(others, single, snapshots, first)
             refused = late.union(id for (id,) in there)
             fresh = [row for row in left if row.id not in refused]
@@ -178,6 +192,18 @@ class Postgres:
                 last.append((_KEEP, _columns(list({one.name: one for one in snapshots}.values()))))
             self._end(connection, *last)
         return Appended(others + placed, refused | doubled)
+
+    def _append_at(self, rows: Sequence[NewRow], seen: int) -> bool:
+        """In one journey, after `seen`; False where others wrote, or an id is there already, or nobody knows."""
+        with self._writing:
+            try:
+                n = len(rows)
+                done = self._connected().execute(_INSERT_AT, (n, seen, n, *_columns(rows)))
+            except Error as error:
+                if error.sqlstate == _TAKEN or lost(error):
+                    return False
+                raise self._place.told(error) from None
+        return done.rowcount == n
 
     def erase(self, user: str, rewrite: Callable[[list[Row]], tuple[list[Rewrite], NewRow]], seen: int) -> Appended:
         theirs = f'select {_COLUMNS} from event where "user" = %s order by seq'
