@@ -2,10 +2,11 @@
 
     python benchmarks/serve.py [--rounds 5] [--seconds 4] [--prototype FOLDER] [--store postgresql://...]
 
-wrk on loopback with 32 connections, after 6 s in which most of the users come for the first time; the service runs 5
-classes and Thompson Sampling.  With --prototype, an ASGI
+wrk on loopback with 32 connections, after 6 s in which most of the users come for the first time (12 s with --store,
+where each is looked up over the network); the service runs 5 classes and Thompson Sampling.  With --prototype, an ASGI
 prototype with group commit and no bandit (proto_durable.py and mixed.lua in FOLDER) runs in turn with it, so that the
-ratios survive a machine that others use.  Needs wrk (Debian: apt-get install wrk).
+ratios survive a machine that others use.  Every round has a store of its own; with --store, databases that are made
+there and dropped after.  Needs wrk (Debian: apt-get install wrk).
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +56,20 @@ def free_port() -> int:
         return probe.getsockname()[1]
 
 
-def measure(command: list[str], env: dict[str, str], script: Path, port: int, seconds: int, connections: int):
+@contextmanager
+def database(url: str, name: str) -> Iterator[str]:
+    """A database of its own beside the one at the address."""
+    import psycopg
+
+    with psycopg.connect(url, autocommit=True) as server:
+        server.execute(f"create database {name}")
+        try:
+            yield f"{url.rpartition('/')[0]}/{name}"
+        finally:
+            server.execute(f"drop database {name} with (force)")
+
+
+def measure(command: list[str], env: dict[str, str], script: Path, port: int, given: argparse.Namespace):
     process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
     try:
         for _ in range(600):
@@ -61,11 +77,13 @@ def measure(command: list[str], env: dict[str, str], script: Path, port: int, se
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break
             time.sleep(0.05)
-        wrk = ["wrk", "-t1", f"-c{connections}", "--latency", "-s", str(script)]
+        wrk = ["wrk", "-t1", f"-c{given.connections}", "--latency", "-s", str(script)]
         url = f"http://127.0.0.1:{port}/v1/recommend"
-        subprocess.run([*wrk, "-d6s", url], env=env, capture_output=True, check=True)
+        subprocess.run([*wrk, "-d12s" if given.store else "-d6s", url], env=env, capture_output=True, check=True)
         before = cpu(process.pid)
-        said = subprocess.run([*wrk, f"-d{seconds}s", url], env=env, capture_output=True, text=True, check=True).stdout
+        said = subprocess.run(
+            [*wrk, f"-d{given.seconds}s", url], env=env, capture_output=True, text=True, check=True
+        ).stdout
         n = int(re.search(r"(\d+) requests in", said)[1])
         bad = re.search(r"Non-2xx.*: (\d+)", said)
         return {
@@ -86,7 +104,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--prototype", type=Path)
-    parser.add_argument("--store", help="postgresql:// address; both use it. SQLite files when not given")
+    parser.add_argument("--store", help="postgresql:// address of a server for both; SQLite files when not given")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     rng = np.random.default_rng(0)
@@ -101,25 +119,24 @@ def main() -> None:
         save_models(models, folder / "models")
         for i in range(given.rounds):
             port, env = free_port(), {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-            store = given.store or str(folder / f"store-{i}.db")
-            command = [sys.executable, "-c", RUN, store, str(folder / "models"), str(port)]
-            ours = measure(
-                command, {**env, "PAYLOAD": str(folder / "arms.json"), "SEED": str(i)}, HERE / "serve.lua", port,
-                given.seconds, given.connections,
-            )  # fmt: skip
+            more = {"PAYLOAD": str(folder / "arms.json"), "SEED": str(i)}
+            with database(given.store, f"lcb_{i}") if given.store else nullcontext(str(folder / f"{i}.db")) as store:
+                command = [sys.executable, "-c", RUN, store, str(folder / "models"), str(port)]
+                ours = measure(command, env | more, HERE / "serve.lua", port, given)
             found.setdefault("lcb", []).append(ours)
             if given.prototype is None:
                 continue
             place = folder / f"prototype-{i}"
             place.mkdir()
             more = {"PAYLOAD": str(folder / "old.json"), "DBDIR": str(place), "PYTHONPATH": str(given.prototype)}
-            more |= {"STORE": "pg", "DSN": given.store} if given.store else {"STORE": "sqlite"}
             command = [
                 sys.executable, "-m", "uvicorn", "proto_durable:app", "--port", str(port), "--no-access-log",
                 "--log-level", "error", "--loop", "uvloop", "--http", "httptools",
             ]  # fmt: skip
             script = given.prototype / "mixed.lua"
-            theirs = measure(command, env | more, script, port, given.seconds, given.connections)
+            with database(given.store, f"prototype_{i}") if given.store else nullcontext() as store:
+                more |= {"STORE": "pg", "DSN": store} if store else {"STORE": "sqlite"}
+                theirs = measure(command, env | more, script, port, given)
             found.setdefault("prototype", []).append(theirs)
     for name, rounds in found.items():
         middle = {key: statistics.median(one[key] for one in rounds) for key in rounds[0]}
