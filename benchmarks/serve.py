@@ -3,10 +3,12 @@
     python benchmarks/serve.py [--rounds 5] [--seconds 4] [--prototype FOLDER] [--store postgresql://...]
 
 wrk on loopback with 32 connections, after 6 s in which most of the users come for the first time (12 s with --store,
-where each is looked up over the network); the service runs 5 classes and Thompson Sampling.  With --prototype, an ASGI
-prototype with group commit and no bandit (proto_durable.py and mixed.lua in FOLDER) runs in turn with it, so that the
-ratios survive a machine that others use.  Every round has a store of its own; with --store, databases that are made
-there and dropped after.  Needs wrk (Debian: apt-get install wrk).
+where each is looked up over the network); the service runs 5 classes and Thompson Sampling. Classes are not relearned
+meanwhile unless --retrain-every says so: thousands of newcomers a second would keep the other process at it all the
+time, on the cores that wrk shares. With --prototype, an ASGI prototype with group commit and no bandit
+(proto_durable.py and mixed.lua in FOLDER) runs in turn with it, so that the ratios survive a machine that others use.
+Every round has a store of its own; with --store, databases that are made there and dropped after. Needs wrk (Debian:
+apt-get install wrk).
 """
 
 from __future__ import annotations
@@ -35,8 +37,9 @@ HERE = Path(__file__).parent
 RUN = """
 import sys
 from lcb.serve.server import run
-from lcb.serve.settings import Settings
-run(Settings(store=sys.argv[1], models=sys.argv[2], port=int(sys.argv[3]), log_level="warning"))
+from lcb.serve.settings import Learning, Settings
+learning = Learning(retrain_every=int(sys.argv[4]) or None)
+run(Settings(store=sys.argv[1], models=sys.argv[2], port=int(sys.argv[3]), learning=learning, log_level="warning"))
 """
 
 
@@ -105,6 +108,7 @@ def main() -> None:
     parser.add_argument("--connections", type=int, default=32)
     parser.add_argument("--prototype", type=Path)
     parser.add_argument("--store", help="postgresql:// address of a server for both; SQLite files when not given")
+    parser.add_argument("--retrain-every", type=int, default=0, help="new users; 0: not at all")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     rng = np.random.default_rng(0)
@@ -121,7 +125,15 @@ def main() -> None:
             port, env = free_port(), {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
             more = {"PAYLOAD": str(folder / "arms.json"), "SEED": str(i)}
             with database(given.store, f"lcb_{i}") if given.store else nullcontext(str(folder / f"{i}.db")) as store:
-                command = [sys.executable, "-c", RUN, store, str(folder / "models"), str(port)]
+                command = [
+                    sys.executable,
+                    "-c",
+                    RUN,
+                    store,
+                    str(folder / "models"),
+                    str(port),
+                    str(given.retrain_every),
+                ]
                 ours = measure(command, env | more, HERE / "serve.lua", port, given)
             found.setdefault("lcb", []).append(ours)
             if given.prototype is None:
