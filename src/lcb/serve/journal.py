@@ -1,11 +1,10 @@
 """Group commit: one thread appends what has queued up, in one transaction; answers leave after it is on disk.
 
 The queue is bounded.  A store that is busy for a moment is waited for; one that is full or gone refuses the batch, and
-nothing of it is in the log.  The event loop is woken once per batch.
+nothing of it is in the log.  What comes in one turn of the event loop goes to the thread together, and the loop is
+woken once per batch: each of the two waits for the other's lock on the interpreter as seldom as can be.
 
-What other replicas wrote comes back with every append, and is looked for when there is nothing to append.  Events
-become the world's in the order of the log, each batch after the one before; where one needs a user who is not in memory
-and the store is far, the user is read in a thread first.
+What other replicas wrote comes back with every append, and is looked for when there is nothing to append.
 """
 
 from __future__ import annotations
@@ -16,22 +15,19 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-import structlog
 from msgspec import Struct
 
 from lcb.errors import StoreError, StoreUnavailable
+from lcb.serve.applying import Applying
 from lcb.serve.desk import Desk, Entry
 from lcb.serve.problems import Problem
-from lcb.serve.world import Brought
 from lcb.storage.store import Appended, Row, Store
 
 _BATCH = 512
 _PAUSE = 0.02  # before a busy store is tried again
 _LOOK = 0.25  # seconds between two looks at who waits, and at what others wrote
-_AGAIN = 0.1  # before a user is read again that could not be read
 _ENDING = 5.0  # for what cannot be applied when the service ends
 _MOMENT = 0.001
 _KEEP_WORLD = 5_000  # events between two snapshots of the world
@@ -59,16 +55,6 @@ class _Job(Struct):
     done: asyncio.Future[None]
 
 
-class _Settling(Struct):
-    """Events of the log that are to be applied; `then` is called after, with what went wrong if anything did."""
-
-    rows: list[Row]
-    bodies: dict[str, Any]
-    then: Callable[[Exception | None], None]
-    at: int = 0  # how many are applied
-    again: bool = False  # read a second time
-
-
 class Journal:
     """Between the desk and the store; `start` and all else but the writing belong to the event loop."""
 
@@ -83,8 +69,6 @@ class Journal:
         self.n_waiting = 0
         self.last_commit = 0.0  # seconds the last one took
         self.trouble: str | None = None  # why the last one failed
-        self.broken: str | None = None  # why nothing more can be answered
-        self._applied = applied
         self._gathered: list[_Waiting] = []  # not handed over yet
         self._queue: queue.SimpleQueue[list[_Waiting] | _Job | None] = queue.SimpleQueue()
         self._got: deque[_Waiting | _Job | None] = deque()  # of the writing thread
@@ -93,9 +77,7 @@ class Journal:
         self._seen = desk.world.seq  # of the writing thread
         self._erased = 0  # where somebody was erased last: what a user's event was made from before that is gone
         self._kept = desk.world.seq
-        self._settling: deque[_Settling] = deque()
-        self._bringing = ThreadPoolExecutor(1, "lcb-bring")
-        self._ending = False
+        self._applying = Applying(store, desk, applied)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._looking: asyncio.TimerHandle | None = None
         self._thread = threading.Thread(target=self._write, name="lcb-journal", daemon=True)
@@ -115,10 +97,14 @@ class Journal:
         await asyncio.to_thread(self._thread.join)
         await asyncio.sleep(0)
         until = self.monotonic() + _ENDING
-        while self._settling and self.monotonic() < until:
+        while self._applying.busy and self.monotonic() < until:
             await asyncio.sleep(0.01)
-        self._ending = True
-        self._bringing.shutdown(wait=False)
+        self._applying.end()
+
+    @property
+    def broken(self) -> str | None:
+        """Why nothing more can be answered."""
+        return self._applying.broken
 
     def pending(self, key: str) -> asyncio.Future[None] | None:
         """Done when the entry of this key is in the log, or is not to be."""
@@ -317,14 +303,14 @@ class Journal:
         placed = {row.id: row.body for row in appended.rows}
         mine = [placed.get(one.entry.row.id) == one.entry.row.body for one in batch]
         bodies = {one.entry.row.id: one.entry.body for one, own in zip(batch, mine, strict=True) if own}
-        self._apply(_Settling(appended.rows, bodies, lambda error: self._answer(batch, mine, error)))
+        self._applying.add(appended.rows, bodies, lambda error: self._answer(batch, mine, error))
 
     def _settle_job(self, job: _Job, appended: Appended) -> None:
         def then(error: Exception | None) -> None:
             if not job.done.done():
                 job.done.set_result(None) if error is None else job.done.set_exception(error)
 
-        self._apply(_Settling(appended.rows, {}, then))
+        self._applying.add(appended.rows, {}, then)
 
     def _answer(self, batch: list[_Waiting], mine: list[bool], error: Exception | None) -> None:
         self.n_waiting -= len(batch)
@@ -344,73 +330,6 @@ class Journal:
             self._kept = world.seq
             kept = world.snapshot()
             world.evicted[kept.name] = kept
-
-    def _apply(self, settling: _Settling) -> None:
-        """After all that came before it."""
-        self._settling.append(settling)
-        if len(self._settling) == 1:
-            self._proceed()
-
-    def _proceed(self) -> None:
-        """The world moves.  If it cannot, what is in memory is not what the log says: nothing more is answered."""
-        while self._settling:
-            first, failed = self._settling[0], None
-            try:
-                if not self._applied_all(first):
-                    return
-            except Exception as error:  # noqa: BLE001 (whatever it is, the world stands still from here on)
-                self._break(error)
-            if self.broken is not None:
-                failed = Problem(503, f"{self.broken}; verify the log, restart the service", retry_after=60)
-            self._settling.popleft()
-            first.then(failed)
-
-    def _applied_all(self, settling: _Settling) -> bool:
-        """False where a user has to be read first; `_proceed` comes back then."""
-        if self.broken is not None:
-            return True
-        world, far = self.desk.world, not self.store.inline
-        world.holding = far
-        while settling.at < len(settling.rows):
-            row = settling.rows[settling.at]
-            if far and (not world.ready(row) or (world.erased and not settling.again)):
-                self._bring(settling)  # somebody is erased: what was read before may not be what is there
-                return False
-            body = settling.bodies.get(row.id)
-            self.desk.apply(row, body)
-            if self._applied is not None:
-                self._applied(row, body)
-            settling.at += 1
-        world.release()
-        return True
-
-    def _bring(self, settling: _Settling) -> None:
-        assert self._loop is not None
-        world, rows = self.desk.world, settling.rows[settling.at :]
-        names = dict.fromkeys(row.user for row in rows if row.user is not None and not world.knows(row.user))
-        brought = self._loop.run_in_executor(self._bringing, world.bring, rows, names)
-        brought.add_done_callback(lambda done: self._receive(settling, done))
-
-    def _receive(self, settling: _Settling, brought: asyncio.Future[Brought]) -> None:
-        assert self._loop is not None
-        if brought.cancelled() or self._ending:
-            return
-        error = brought.exception()
-        if isinstance(error, StoreUnavailable):
-            self._loop.call_later(_AGAIN, self._bring, settling)
-            return
-        if error is not None:
-            self._break(error)
-        else:
-            found = brought.result()
-            settling.rows[settling.at :] = found.rows
-            settling.again = True
-            self.desk.world.receive(found)
-        self._proceed()
-
-    def _break(self, error: BaseException) -> None:
-        self.broken = f"event {self.desk.world.seq + 1} could not be applied ({type(error).__name__}: {error})"
-        structlog.get_logger("lcb.serve").error("broken", error=self.broken, exc_info=error)
 
     def _refuse(self, batch: list[_Waiting], problem: Problem) -> None:
         self.n_waiting -= len(batch)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from lcb.events import Floats
 from lcb.serve import records
-from lcb.serve.world import BAYESIAN, World
+from lcb.serve.fold import BAYESIAN
+from lcb.serve.world import World
 from lcb.storage.store import Row
 
 

@@ -11,32 +11,24 @@ the way: `ready` says whether an event can be applied from memory, `bring` reads
 
 from __future__ import annotations
 
-import math
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 from msgspec import Struct
 
-from lcb.bandits.bandit import Bandit, decided
-from lcb.bandits.posterior_mean import PosteriorMean
-from lcb.bandits.thompson import GeneralizedThompson
-from lcb.errors import ModelError, StoreError
+from lcb.bandits.bandit import Bandit
+from lcb.errors import StoreError
 from lcb.events import Floats
-from lcb.features import FeatureMap
 from lcb.serve import records
-from lcb.serve.catalogue import Catalogue
-from lcb.serve.recommenders import Recommender, revised
+from lcb.serve.fold import Fold, after
+from lcb.serve.recommenders import revised
 from lcb.serve.records import decision_of, floats
-from lcb.serve.users import LOST, WARMUP, Tally, User
-from lcb.serve.version import Damaged, Version
+from lcb.serve.users import WARMUP, Tally, User
 from lcb.storage.store import Row, Snapshot, Store
 
-BAYESIAN = (GeneralizedThompson, PosteriorMean)  # whose state is the log posterior over the classes
-SETTLED = 0.9  # a class that holds this much is what a user is taken for
-_LOG_SETTLED = math.log(SETTLED)
 _WORLD = "world"
 _MOST_UNKNOWN = 10_000
 
@@ -69,10 +61,11 @@ class Brought:
     histories: dict[str, list[Row]]
 
 
-class World:
-    """The fold; `store` is only read."""
+class World(Fold):
+    """Everybody, and what they come to together; `store` is only read."""
 
     def __init__(self, store: Store, *, most_users: int = 50_000) -> None:
+        super().__init__()
         self.store = store
         self.most_users = most_users
         self.users: OrderedDict[str, User] = OrderedDict()
@@ -81,20 +74,12 @@ class World:
         self.n_erasures = 0
         self.unkept: set[str] = set()  # people who are being erased: no snapshot of them is to be written
         self.seq = 0
-        self.service: records.ServiceBody | None = None
-        self.feature_map: FeatureMap | None = None
-        self.recommenders: dict[str, Recommender] = {}
-        self.catalogue = Catalogue()
-        self.versions: dict[int, Version] = {}
-        self.activations = [WARMUP]  # versions in the order they were put to use
-        self.n_features: int | None = None
         self.n_started = self.n_rewarded = self.n_events = 0
         self.started_at_training = 0
         self.shared: dict[str, Floats] = {}
         self.tallies: dict[str, Tally] = {}
         self.users_per_model: dict[int, int] = {}
         self.concentration: dict[int, dict[int, int]] = {}  # model -> decisions until settled -> users
-        self._bandits: dict[tuple[str, int], tuple[Bandit, str | None]] = {}
         self.erased: set[int] = set()  # events met as erased, whose erasure is still to come
         self._unknown: set[str] = set()
         self._histories: dict[str, list[Row]] = {}
@@ -106,7 +91,7 @@ class World:
         kept = self.store.snapshot(_WORLD)
         if kept is not None and (upto is None or kept.seq <= upto):
             for row in self.store.events_of_service(kept.seq):
-                self._apply_service(row.kind, row.seq, records.decode(row.kind, row.body))
+                self.apply_service(row.kind, row.seq, records.decode(row.kind, row.body))
             self._restore(msgspec.msgpack.decode(kept.body, type=_Kept))
         for row in self.store.events(self.seq, upto):
             self.apply(row)
@@ -228,82 +213,9 @@ class World:
             self.step(user, row, body, getattr(body, "reward", 0.0))
         return user
 
-    def fold_user(self, rows: Iterable[Row]) -> User | None:
-        """A user from all of their events; a reward that was changed counts where it first came."""
-        bodies = [(row, records.decode(row.kind, row.body)) for row in rows]
-        counts = {row.id.partition("#")[0]: body.reward for row, body in bodies if row.kind == "reward"}
-        user: User | None = None
-        for row, body in bodies:
-            if user is None:
-                user = self.newcomer(body.recommender, row.model or WARMUP, row.seq)
-            changed = row.kind == "reward" and body.before is not None
-            if changed:
-                user.seq = row.seq
-            else:
-                self.step(user, row, body, counts.get(row.id, 0.0))
-        return user
-
-    def walk(self, rows: Sequence[Row]) -> Iterator[tuple[Row, Any, User]]:
-        """A user's events one after another, each with what the user is after it."""
-        user: User | None = None
-        for i, row in enumerate(rows):
-            body = records.decode(row.kind, row.body)
-            if user is None:
-                user = self.newcomer(body.recommender, row.model or WARMUP, row.seq)
-            if row.kind == "reward" and body.before is not None:
-                user = self.fold_user(rows[: i + 1])
-                assert user is not None
-            else:
-                self.step(user, row, body, getattr(body, "reward", 0.0))
-            yield row, body, user
-
-    def newcomer(self, recommender: str, model: int, seq: int, n_features: int | None = None) -> User:
-        """Somebody at the door: the state every user of this recommender and these models starts from."""
-        try:
-            bandit, shared = self.bandit(recommender, model, n_features)
-        except Damaged:
-            return User(recommender, model, LOST, seq)
-        return User(recommender, model, None if shared else bandit.start(), seq)
-
-    def bandit(self, recommender: str, model: int, n_features: int | None = None) -> tuple[Bandit, str | None]:
-        """The bandit that decides for such users, and the name of its state if they share it.
-
-        `n_features` is of the very first decision, when the log does not say yet.
-        """
-        found = self._bandits.get((recommender, model))
-        if found is None:
-            size = self.n_features or n_features
-            assert size is not None
-            found = self._made(self.recommenders[recommender], model, size)
-            if self.n_features is not None:
-                self._bandits[recommender, model] = found
-        return found
-
-    def _made(self, spec: Recommender, model: int, n_features: int) -> tuple[Bandit, str | None]:
-        reward_range = self.service.reward_range if self.service else None
-        if not spec.over_classes:
-            return spec.make(None, n_features, reward_range), spec.name if spec.scope == "everyone" else None
-        if model == WARMUP:
-            return spec.make_warmup(n_features), f"{spec.name}/warmup"
-        try:
-            return spec.make(self.versions[model].models(), n_features, reward_range), None
-        except ModelError as error:
-            raise Damaged(f"{error}; activate another version, and restore this one from a backup") from None
-
     def shared_state(self, name: str, bandit: Bandit) -> Floats:
         state = self.shared.get(name)
         return bandit.start() if state is None else state
-
-    def model_for_newcomers(self, recommender: str) -> int:
-        return self.active if self.recommenders[recommender].over_classes else WARMUP
-
-    @property
-    def active(self) -> int:
-        """The version newcomers get: what was put to use last, of those that can be read."""
-        last = self.activations[-1]
-        if last == WARMUP or self.versions[last].readable:
-            return last
-        return next(one for one in reversed(self.activations) if one == WARMUP or self.versions[one].readable)
 
     def admit(self, name: str, user: User) -> None:
         """Into the cache; who was there longest goes, with a snapshot if there is something new to keep."""
@@ -341,7 +253,7 @@ class World:
             if body.shared:
                 self._reward_shared(body.recommender, WARMUP, body, body.reward)
         else:
-            self._apply_service(row.kind, row.seq, body)
+            self.apply_service(row.kind, row.seq, body)
         self.seq = row.seq
         if row.user in self._histories:
             self._histories[row.user].append(row)
@@ -396,40 +308,10 @@ class World:
         if user.settled != settled:
             _add(self.concentration, user.model, user.settled, 1)
 
-    def step(self, user: User, row: Row, body: Any, reward: float) -> None:
-        """What one event does to its user alone; `reward` is what counts for it."""
-        user.seq = row.seq
-        if row.kind == "decision":
-            taken = body.taken if body.chosen is None else [body.chosen]
-            user.n_decisions += len(taken)
-            if (moving := self._moving(user, row, body)) is not None:
-                user.state = _after(*moving, taken)
-            return
-        user.n_rewards += 1
-        user.reward_sum += reward
-        if (moving := self._moving(user, row, body)) is not None:
-            bandit, state = moving
-            user.state = bandit.update(state, decision_of(body), _known(bandit, reward))
-            if not user.settled and isinstance(bandit, BAYESIAN) and max(user.state.tolist()) >= _LOG_SETTLED:
-                user.settled = user.n_decisions
-
-    def _moving(self, user: User, row: Row, body: Any) -> tuple[Bandit, Floats] | None:
-        """The bandit by which an event moves its user's own state, and that state.
-
-        None where the state is shared or lost, and for what is not of the models that the user is pinned to.
-        """
-        if user.state is None or user.state is LOST or not user.is_own(row, body):
-            return None
-        try:
-            return self.bandit(user.recommender, user.model)[0], user.state
-        except Damaged:
-            user.state = LOST
-            return None
-
     def _count_shared(self, recommender: str, model: int, taken: list[records.Taken]) -> None:
         bandit, name = self.bandit(recommender, model)
         assert name is not None
-        self.shared[name] = _after(bandit, self.shared_state(name, bandit), taken)
+        self.shared[name] = after(bandit, self.shared_state(name, bandit), taken)
 
     def _reward_shared(
         self, recommender: str, model: int, body: records.RewardBody | records.ErasedReward, reward: float
@@ -481,41 +363,10 @@ class World:
             return counted and first < last.seq
         return last.body.seen is not None and first <= last.body.seen
 
-    def _apply_service(self, kind: str, seq: int, body: Any) -> None:
-        if kind == "service":
-            self.service = body
-            if body.feature_map is not None:
-                self.feature_map = FeatureMap.from_json(msgspec.json.decode(body.feature_map))
-                self.n_features = self.feature_map.n_features
-            elif body.features is not None:
-                self.n_features = len(body.features)
-        elif kind == "recommender":
-            spec = Recommender.from_json(body.spec)
-            self.recommenders[spec.name] = spec
-        elif kind == "items":
-            self.catalogue.apply(body)
-            self.n_features = self.n_features or self.catalogue.n_features
-        elif kind == "model":
-            version = Version(body, seq)
-            self.versions[body.version] = version
-            if version.readable:
-                self.n_features = self.n_features or version.models().n_features
-                version.check_size(self.n_features)
+    def apply_service(self, kind: str, seq: int, body: Any) -> None:
+        super().apply_service(kind, seq, body)
+        if kind == "model":
             self.started_at_training = self.n_started if body.n_started is None else body.n_started
-            version.reason = body.reason
-            if body.active:
-                self._put_to_use(body.version)
-        elif kind == "activate":
-            self._put_to_use(body.version)
-            if body.version in self.versions:
-                self.versions[body.version].reason = f"activated by hand: {body.reason}"
-        else:
-            raise StoreError(f"an event of kind {kind!r}; install the lcb that wrote this log")
-
-    def _put_to_use(self, version: int) -> None:
-        self.activations.append(version)
-        if version in self.versions:
-            self.versions[version].served = True
 
     def tally(self, recommender: str) -> Tally:
         found = self.tallies.get(recommender)
@@ -523,38 +374,10 @@ class World:
             found = self.tallies[recommender] = Tally()
         return found
 
-    def posterior(self, user: User) -> Floats | None:
-        """The probability of each class for a user whose bandit knows it."""
-        if user.state is None or user.state is LOST:
-            return None
-        try:
-            bandit, _ = self.bandit(user.recommender, user.model)
-        except Damaged:
-            return None
-        if not isinstance(bandit, BAYESIAN):
-            return None
-        return bandit.weights(user.state)
-
 
 def _changes(row: Row) -> bool:
     """Whether it is a reward that changes an earlier one."""
     return row.kind == "reward" and "#" in row.id
-
-
-def _after(bandit: Bandit, state: Floats, taken: list[records.Taken]) -> Floats:
-    """The state after decisions, of a bandit that counts them."""
-    if hasattr(bandit, "decided"):
-        for one in taken:
-            state = decided(bandit, state, decision_of(one))
-    return state
-
-
-def _known(bandit: Bandit, reward: float) -> float:
-    """A reward as models of two levels know it: what lies beyond a level says no more of the class than that level."""
-    if isinstance(bandit, BAYESIAN) and bandit.models.levels is not None:
-        low, high = bandit.models.levels
-        return min(max(reward, low), high)
-    return reward
 
 
 def _add(counts: dict[int, dict[int, int]], model: int, steps: int, n: int) -> None:
