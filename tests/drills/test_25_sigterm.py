@@ -193,7 +193,7 @@ def test_a_signal_after_the_end_changes_nothing(asked: bool) -> None:
 
     before = {sig: signal.getsignal(sig) for sig in (signal.SIGTERM, signal.SIGINT)}
     try:
-        server = _Server(uvicorn.Config(lambda: None), None, 0.0)  # type: ignore[arg-type]
+        server = _Server(uvicorn.Config(lambda: None), None, None, 0.0)  # type: ignore[arg-type]
         with server.capture_signals():
             server.asked = asked
         after = {sig: signal.getsignal(sig) for sig in before}

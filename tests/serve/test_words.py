@@ -86,7 +86,7 @@ def test_the_first_article_is_said_to_be_a_guess():
 
 def test_an_article_for_a_less_likely_kind_is_said_to_be_a_try():
     said = words.why(np.array([0.7, 0.2, 0.1]), LIKES, 0.02, 170, n_answers=3, backed=np.array([0.0, 0.1, 0.9]))
-    assert "who like football and tennis, but that is not certain" in said
+    assert "who like football and tennis, but it is not certain" in said
     assert "another kind: this one is for readers who like a bit of everything." in said
 
 

@@ -20,18 +20,20 @@ import socket
 import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
+from functools import partial
 from types import FrameType
 
 import structlog
 import uvicorn
 
-from lcb.errors import LCBError, OutputError
+from lcb.errors import LCBError
 from lcb.serve import logs, messages
 from lcb.serve.app import App
 from lcb.serve.http import Receive, Scope, Send, json_reply, problem_reply, respond
 from lcb.serve.keys import Keyring, check_address
+from lcb.serve.listening import Accepting, listen
 from lcb.serve.problems import Problem
-from lcb.serve.protocol import protocol
+from lcb.serve.protocol import GuardedProtocol, protocol
 from lcb.serve.redact import redact
 from lcb.serve.service import Service
 from lcb.serve.settings import Settings
@@ -50,7 +52,7 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> No
     try:
         keyring = Keyring(store.list_keys())
         check_address(settings.host, keyring)
-        listening = _listen(settings.host, settings.port)
+        listening = listen(settings.host, settings.port)
     except LCBError:
         store.close()
         raise
@@ -66,31 +68,16 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> No
     )  # fmt: skip
     config = uvicorn.Config(
         door, loop="uvloop", http=guarded, ws="none", interface="asgi3", access_log=False, log_config=None,
-        lifespan="on", backlog=2048, timeout_graceful_shutdown=_IN_FLIGHT, timeout_keep_alive=75,
+        lifespan="on", timeout_graceful_shutdown=_IN_FLIGHT, timeout_keep_alive=75,
         server_header=False, date_header=False, proxy_headers=False,
     )  # fmt: skip
-    door.server = _Server(config, door, limits.drain)
+    door.server = _Server(config, guarded, door, limits.drain)
     try:
         door.server.run(sockets=[listening])
     finally:
         listening.close()
     if door.failure is not None:
         raise door.failure
-
-
-def _listen(host: str, port: int) -> socket.socket:
-    try:
-        family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
-        listening = socket.socket(family, socket.SOCK_STREAM)
-        try:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listening.bind((host, port))
-        except OSError:
-            listening.close()
-            raise
-    except OSError as error:
-        raise OutputError(f"cannot listen on {host}:{port} ({error.strerror}); give another --port or --host") from None
-    return listening
 
 
 def _spare_collector() -> None:
@@ -103,10 +90,15 @@ def _spare_collector() -> None:
 class _Server(uvicorn.Server):
     """uvicorn, which on SIGTERM says for a while that it is not ready before it is gone, and then ends with 0."""
 
-    def __init__(self, config: uvicorn.Config, door: _Door, drain: float) -> None:
+    def __init__(self, config: uvicorn.Config, guarded: type[GuardedProtocol], door: _Door, drain: float) -> None:
         super().__init__(config)
-        self.door, self.drain = door, drain
+        self.guarded, self.door, self.drain = guarded, door, drain
         self.asked = False
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=[])
+        make = partial(self.guarded, self.config, self.server_state, self.lifespan.state)
+        self.servers = [Accepting(one, make) for one in sockets or ()]  # type: ignore[misc]
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -60,9 +60,10 @@ class Visitors:
     async def look(self, ask: Ask) -> Reply:
         """Where a visitor of the study stands, if there is one; makes nothing."""
         name = self.known(ask, "study")
+        n_ways = sum(share > 0 for share in self.service.settings.share.values())
         if name is None or not await self.rows(name):
-            return json_reply({"visitor": None})
-        return json_reply(await self.view(name))
+            return json_reply({"visitor": None, "n_ways": n_ways})
+        return json_reply({**await self.view(name), "n_ways": n_ways})
 
     async def visit(self, ask: Ask) -> Reply:
         request = decode(_VISIT, ask.body)

@@ -101,7 +101,7 @@ def why(
         )
     elif source != best:
         reason = (
-            f"You seem to be one of the readers who like {taste(likes[best])}, but that is not certain. "
+            f"The best guess is that you are one of the readers who like {taste(likes[best])}, but it is not certain. "
             f"So now and then it tries something for another kind: this one is for readers who like "
             f"{taste(likes[source])}."
         )
@@ -139,7 +139,7 @@ def lot(propensity: float, n_arms: int) -> str:
     """
     if n_arms == 1:
         return "It was the only article there was."
-    if propensity >= 1:
+    if propensity > 0.99:
         return f"This article came out on top of {n_arms}."
     blind = f", against {chance(1 / n_arms)} in a blind draw"
     return f"It was drawn by lot among {n_arms} articles; this one had a chance of {chance(propensity)}{blind}."

@@ -135,5 +135,5 @@ function aboutEverybody(state) {
 
 function aboutOffer({ offer, beliefs }) {
   const odds = `This chance is written down with the draw, as its propensity: ${offer.propensity.toPrecision(2)}.`;
-  return [h("h3", {}, `Why “${offer.title}”`), h("p", { class: "why" }, beliefs?.why ?? ""), h("p", { class: "fine odds" }, odds)];
+  return [h("h3", {}, "Why this headline?"), h("p", { class: "why" }, beliefs?.why ?? ""), h("p", { class: "fine odds" }, odds)];
 }

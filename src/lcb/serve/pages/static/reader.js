@@ -24,12 +24,15 @@ function showPanel(shown) {
 
 function changed(next) {
   const finished = next.done && state !== null && !state.done;
+  const moved = !next.done && state?.offer && state.offer.decision_id !== next.offer?.decision_id;
   state = next;
   byId("desk").hidden = next.done;
   byId("summary").hidden = !next.done;
   if (!next.done) byId("summary").replaceChildren();
   if (next.done) drawSummary(byId("summary"), next, finished);
   else if (!panel.hidden) drawBeliefs(panel, next);
+  // where the beliefs are below the headline, the next headline must not be out of sight
+  if (moved && byId("deck").getBoundingClientRect().top < 0) byId("deck").scrollIntoView({ block: "start" });
 }
 
 async function startAgain(event) {
@@ -89,7 +92,7 @@ function liked(past) {
 
 function learned(past) {
   const likes = liked(past);
-  if (!likes.size) return "You passed on nearly everything, so it learned what you do not want, and little of what you do.";
+  if (!likes.size) return `You passed on ${past.some((step) => step.opened) ? "nearly everything" : "everything"}, so it learned what you do not want, and little of what you do.`;
   const [early, late] = [past.slice(0, 10), past.slice(-10)].map((steps) => steps.filter((step) => step.categories.some((category) => likes.has(category))).length);
   return `You mostly opened ${listed([...likes].slice(0, 6))}. Of the first ${Math.min(10, past.length)} headlines, ${early} were on these topics; of the last ${Math.min(10, past.length)}, ${late}.`;
 }
@@ -103,7 +106,7 @@ function explained(past, kinds) {
   const mean = past.reduce((sum, step) => sum + step.propensity, 0) / Math.max(past.length, 1);
   const words = [];
   if (kinds) {
-    words.push(`You were a stranger when you came. But earlier readers had shown that people come in a few kinds (${counted(kinds.length, "kind")} here), each with its own taste. So the page did not have to learn your taste from nothing; it only had to find out which kind you are, and twenty answers are plenty for that.`);
+    words.push(`You were a stranger when you came. But earlier readers had shown that people come in a few kinds (${counted(kinds.length, "kind")} here), each with its own taste. So the page did not have to learn your taste from nothing; it only had to find out which kind you are.`);
     words.push("When you opened an article, the kinds that like such articles became more likely; when you passed, they became less likely. Now and then it offered something for a less likely kind, in case its guess was wrong.");
   } else {
     words.push("Each answer, yours and everybody else’s, moves one shared list of scores. The article on top of the list is offered next, with a little extra for categories that were seldom tried.");

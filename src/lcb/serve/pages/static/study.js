@@ -25,6 +25,7 @@ function view(name) {
 async function resume() {
   const kept = await ask("page/visit?study=true").catch((error) => showTrouble(error.message, "Try again", () => location.reload()));
   if (kept?.visitor) deck.show(kept);
+  byId("ways").hidden = !(kept?.n_ways > 1);
   if (location.hash === "#results") showResults(true);
 }
 
