@@ -81,3 +81,18 @@ def test_a_million_rank_one_updates_stay_at_the_direct_solution(arms):
 def test_settings_out_of_range_are_refused(setting):
     with pytest.raises(InputError, match=next(iter(setting))):
         LinUCB(**{"n_features": 2, **setting})
+
+
+@pytest.mark.parametrize("largest", [1e3, 1e9])
+def test_features_of_very_different_sizes_leave_a_state_that_decides(largest):
+    """By rounding A^-1 stops being positive definite there: a spread may come out below 0, or cancel with 1."""
+    rng, bandit = np.random.default_rng(0), LinUCB(3, width=0.5)
+    values = np.array([0.0, 1.0, -1.0, 1e-9, largest, -largest])
+    for _ in range(300):
+        state = bandit.start()
+        for _ in range(30):
+            context = rng.choice(values, (4, 3))
+            state = bandit.update(state, bandit.choose(state, context, rng), rng.choice([-1.0, 0.0, 1.0]))
+        assert np.isfinite(state).all()
+        contexts, rewards = rng.choice(values, (1, 30, 4, 3)), rng.choice([-1.0, 0.0, 1.0], (1, 30, 4))
+        assert np.isfinite(serve(bandit, bandit.start()[None], contexts, rewards, rng)[0]).all()

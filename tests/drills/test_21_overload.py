@@ -280,7 +280,7 @@ if LONG:
             sys.stdout.write(f"{good:.0f}/s good, {told}; memory +{(memory(server) - before) / 1e6:.0f} MB\n")
             assert set(found) <= {"200", "503", "unsent", "dropped"}, told
             assert told.get("dropped", 0) < 0.01 * sum(told.values()), told  # closed before they heard why
-            assert good >= 0.5 * peak, f"{good:.0f}/s of twice what it can"  # who asks shares the machine
+            assert good >= 0.8 * peak, f"{good:.0f}/s of twice what it can"
             waits = {status: np.quantile(times, [0.5, 0.99]).round(3).tolist() for status, times in probe.found.items()}
             sys.stdout.write(f"seconds until an answer, median and p99, for one who knocks: {waits}\n")
             assert waits.get("503", [0.0])[0] < 1.0, "a refusal is slow"

@@ -26,14 +26,17 @@ def serve_linucb(states, contexts, rewards, uniforms, arms, width, n_uniform):  
                     spread = 0.0
                     for j in range(d):
                         spread += products[k, j] * context[k, j]
-                    scores[k] = products[k, d] + width * np.sqrt(spread)
+                    scores[k] = products[k, d] + width * np.sqrt(max(spread, 0.0))
                     best = max(best, scores[k])
                 arm = pick_best(scores, best, uniforms[u, t])
             arms[u, t] = arm
             np.dot(context[arm], state, w)
-            along = 1.0
+            along, spread = 1.0, 0.0
             for j in range(d):
                 along += w[j] * context[arm, j]
+                spread += w[j] * context[arm, j]
+            if spread <= 0:
+                continue
             w[d] -= rewards[u, t, arm]
             for i in range(d):
                 scaled = w[i] / along

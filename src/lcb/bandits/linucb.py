@@ -68,7 +68,7 @@ class LinUCB:
         check_context(context, self.n_features)
         products = context @ state.reshape(self.n_features, -1)
         scores = np.vecdot(products[:, :-1], context)
-        np.sqrt(scores, scores)
+        np.sqrt(np.maximum(scores, 0.0, out=scores), scores)  # rounding may leave them below 0
         scores *= self.width
         scores += products[:, -1]
         return Decision.best(scores, context, rng.random())
@@ -78,7 +78,10 @@ class LinUCB:
         matrix, x = state.reshape(self.n_features, -1), decision.x
         product = x @ matrix
         w = product[:-1]
-        step = w / (1 + w @ x)
+        spread = w @ x
+        if not spread > 0:  # nothing is left to learn along x, but for rounding
+            return state
+        step = w / (1 + spread)
         product[-1] -= reward
         change = step[:, None] * product
         return np.subtract(matrix, change, change).ravel()
