@@ -17,17 +17,23 @@ Id = Annotated[
     str, Meta(min_length=1, max_length=MOST_TEXT, description="Any printable text of at most 256 characters.")
 ]
 # `$(?!\n)`: in Python `$` alone would let a last line feed pass
+_DECISION_ID = r"^[A-Za-z0-9_.:-]{1,64}$(?!\n)"
+_REWARD_ID = r"^[A-Za-z0-9_.:-]{1,64}(/[0-9]{1,3})?$(?!\n)"
+FORMS = {  # for whoever sent something else
+    _DECISION_ID: "1 to 64 letters, digits and _ . : -",
+    _REWARD_ID: "the decision_id of an answer, or the reward_id of a slot",
+}
 DecisionId = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9_.:-]{1,64}$(?!\n)",
+        pattern=_DECISION_ID,
         description="Letters, digits and _ . : - ; at most 64. The idempotency key, and the seed of the draw.",
     ),
 ]
 RewardId = Annotated[
     str,
     Meta(
-        pattern=r"^[A-Za-z0-9_.:-]{1,64}(/[0-9]{1,3})?$(?!\n)",
+        pattern=_REWARD_ID,
         description="A decision_id, or the reward_id of a slot.",
     ),
 ]

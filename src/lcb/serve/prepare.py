@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,6 +24,16 @@ from lcb.storage.store import NewRow, Store
 
 HEADLINES = "headlines"  # the news front that comes with lcb
 _PLAIN = re.compile(r"x\d+")  # a feature that has no name but its place
+
+
+def first_items(items: str) -> bytes:
+    """The items of an empty catalogue, as PUT /v1/items takes them: a file, or the news front that comes with lcb."""
+    if items == HEADLINES:
+        return (files("lcb.serve.pages") / "headlines.json").read_bytes()
+    try:
+        return Path(items).read_bytes()
+    except OSError as error:
+        raise InputError(f"{items} could not be read ({error.strerror}); give a file of items") from None
 
 
 def prepare(

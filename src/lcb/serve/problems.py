@@ -21,6 +21,7 @@ import msgspec
 from msgspec import Struct, inspect
 
 from lcb.errors import LCBError
+from lcb.serve.messages import FORMS
 
 Message = TypeVar("Message")
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -33,6 +34,7 @@ _WORDS = {
     "array": "a list",
     "object": "an object",
 }
+_FORMS = {repr(pattern)[1:-1]: words for pattern, words in FORMS.items()}
 _LONGEST = 1000  # characters of a detail
 _BOUNDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
 
@@ -322,7 +324,7 @@ def _complaint(said: str) -> str:
     if found := re.fullmatch(r"Expected `(.+)` (>=|<=|>|<) (.+)", said):
         return f"is out of range: {_word(found[1])} of {_BOUNDS[found[2]]} {found[3]} is wanted; change it"
     if found := re.fullmatch(r"Expected `str` matching regex '(.+)'", said, re.DOTALL):
-        return f"is not of the form that is wanted: {found[1]}; change it"
+        return f"is not of the form that is wanted: {_FORMS.get(found[1], found[1])}; change it"
     if said == "Number out of range":
         return "is a number too large for a 64-bit float; send a smaller one"
     return f"is not as wanted: {said[:1].lower()}{said[1:200]}; change it"

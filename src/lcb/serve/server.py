@@ -32,6 +32,7 @@ from lcb.serve.app import App
 from lcb.serve.http import Receive, Scope, Send, json_reply, problem_reply, respond
 from lcb.serve.keys import Keyring, check_address
 from lcb.serve.listening import Accepting, listen
+from lcb.serve.prepare import first_items
 from lcb.serve.problems import Problem
 from lcb.serve.protocol import GuardedProtocol, protocol
 from lcb.serve.redact import redact
@@ -48,13 +49,19 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
     """Serve until SIGTERM or Ctrl-C; `ready` is told the address once requests are answered."""
-    store = open_store(settings.store, serve=True)
+    if settings.items is not None:
+        first_items(settings.items)  # before anything is made
+    listening = listen(settings.host, settings.port)
     try:
-        keyring = Keyring(store.list_keys())
-        check_address(settings.host, keyring)
-        listening = listen(settings.host, settings.port)
+        store = open_store(settings.store, serve=True)
+        try:
+            keyring = Keyring(store.list_keys())
+            check_address(settings.host, keyring)
+        except LCBError:
+            store.close()
+            raise
     except LCBError:
-        store.close()
+        listening.close()
         raise
     logs.configure(settings.log_level, settings.log_format)
     if store.discarded:

@@ -8,8 +8,6 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
-from importlib.resources import files
-from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
@@ -19,7 +17,7 @@ from lcb.errors import InputError, LCBError, StoreUnavailable
 from lcb.serve import messages, records
 from lcb.serve.desk import Desk, Entry, reward_key
 from lcb.serve.journal import Behind, Journal, Taken
-from lcb.serve.prepare import HEADLINES, prepare
+from lcb.serve.prepare import first_items, prepare
 from lcb.serve.problems import Problem, decode
 from lcb.serve.settings import Settings
 from lcb.serve.users import WARMUP, User
@@ -64,9 +62,7 @@ class Service:
     def _fill(self, items: str) -> None:
         """The first items of an empty catalogue."""
         try:
-            made = self.desk.items(decode(_ITEMS, headlines() if items == HEADLINES else Path(items).read_bytes()))
-        except OSError as error:
-            raise InputError(f"{items} could not be read ({error.strerror}); give a file of items") from None
+            made = self.desk.items(decode(_ITEMS, first_items(items)))
         except Problem as problem:
             raise InputError(f"{items}: {problem}; give what PUT /v1/items takes") from None
         first = {made.row.id} if made.first else set()
@@ -307,11 +303,6 @@ class Service:
         found = await self._far(self.desk.find, id)
         if self.world.n_erasures == n_erasures:
             self.desk.remember(found)
-
-
-def headlines() -> bytes:
-    """The news front that comes with lcb, as PUT /v1/items takes it."""
-    return (files("lcb.serve.pages") / "headlines.json").read_bytes()
 
 
 def time_ordered_ids(now: Callable[[], float]) -> Callable[[], str]:
