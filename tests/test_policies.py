@@ -8,7 +8,7 @@ import pytest
 
 from lcb.errors import InputError
 from lcb.models import LatentModels
-from lcb.policies import ClassPolicies, EnumeratedPolicies, Softmax
+from lcb.policies import ClassPolicies, EnumeratedPolicies, Greedy, Softmax
 
 
 def contexts(n, n_arms, seed=0):
@@ -74,3 +74,7 @@ def test_the_limit_itself_is_allowed():
     assert EnumeratedPolicies(contexts(2, 3), limit=9).n_policies == 9
     with pytest.raises(InputError, match=re.escape("3^2 (9) policies, and the limit is 8")):
         EnumeratedPolicies(contexts(2, 3), limit=8)
+
+
+def test_no_scores_are_no_policies():
+    assert Greedy()(np.empty((0, 5))).shape == (0, 5)

@@ -40,7 +40,7 @@ class Greedy:
     def __call__(self, scores: Floats) -> Floats:
         best = np.equal(scores, np.maximum.reduce(scores, -1, keepdims=True)).astype(np.float64)
         ties = np.add.reduce(best, -1, keepdims=True)
-        if np.minimum.reduce(ties, None) < 1:
+        if np.minimum.reduce(ties, None, initial=1) < 1:
             raise InputError("a score is NaN: no arm is best; give finite features")
         best /= ties
         return best

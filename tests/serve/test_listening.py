@@ -24,6 +24,9 @@ class Greeting(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.came.append(transport)
 
+    def shutdown(self) -> None:
+        self.came[-1].close()
+
 
 class Short(socket.socket):
     """A socket of a process that has no descriptor left."""
@@ -52,7 +55,6 @@ def test_many_who_come_at_once_are_let_in_within_a_few_turns():
     async def run(at_socket: socket.socket) -> int:
         came: list[asyncio.BaseTransport] = []
         with ExitStack() as stack:
-            at_socket.listen(N)
             for _ in range(N):
                 stack.enter_context(socket.create_connection(at_socket.getsockname()))
             accepting = Accepting(at_socket, lambda: Greeting(came))
@@ -78,11 +80,25 @@ def test_without_descriptors_it_looks_again_later(monkeypatch):
 
     with Short(socket.AF_INET, socket.SOCK_STREAM) as at_socket:
         at_socket.bind(("127.0.0.1", 0))
+        at_socket.listen()
         uvloop.run(run(at_socket))
 
 
+def test_who_is_on_the_way_in_when_it_closes_is_told_too():
+    async def run(at_socket: socket.socket) -> bytes:
+        came: list[asyncio.BaseTransport] = []
+        with socket.create_connection(at_socket.getsockname()) as client:
+            accepting = Accepting(at_socket, lambda: Greeting(came))  # type: ignore[arg-type,return-value]
+            accepting._accept()
+            accepting.close()
+            await accepting.wait_closed()
+            client.settimeout(5)
+            return await asyncio.to_thread(client.recv, 1)
+
+    with listen("127.0.0.1", 0) as at_socket:
+        assert uvloop.run(run(at_socket)) == b""
+
+
 def test_a_place_that_is_taken_is_told():
-    with listen("127.0.0.1", 0) as taken:
-        taken.listen()
-        with pytest.raises(OutputError, match="give another --port or --host"):
-            listen(*taken.getsockname())
+    with listen("127.0.0.1", 0) as taken, pytest.raises(OutputError, match="give another --port or --host"):
+        listen(*taken.getsockname())

@@ -35,7 +35,7 @@ def serve_linucb(states, contexts, rewards, uniforms, arms, width, n_uniform):  
             for j in range(d):
                 along += w[j] * context[arm, j]
                 spread += w[j] * context[arm, j]
-            if spread <= 0:
+            if not spread > 0:
                 continue
             w[d] -= rewards[u, t, arm]
             for i in range(d):

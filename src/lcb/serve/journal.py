@@ -144,7 +144,7 @@ class Journal:
         """Nobody waits longer than `patience`; what becomes of their event, the same request asked again will tell."""
         assert self._loop is not None
         order, now = self._order, self.monotonic()
-        while order and (order[0][-1].done.done() or now - order[0][0].since > self.patience):
+        while order and (all(one.done.done() for one in order[0]) or now - order[0][0].since > self.patience):
             late = order.popleft()
             words = f"the store has not answered for {self.patience:g} s; send the same again"
             self._fail([one.done for one in late], Problem(503, words, retry_after=1))
@@ -240,6 +240,7 @@ class Journal:
             evicted, world.evicted = world.evicted, {}
         first = {one.entry.row.id for one in batch if one.entry.first}
         stale = {one.entry.row.id for one in batch if one.made < self._valid_from(one.entry)}
+        stale |= {one.entry.row.id for one in batch[1:] if one.entry.first}  # what is before them may say otherwise
         rows = [one.entry.row for one in batch if one.entry.row.id not in stale]
         while True:
             began = self.monotonic()

@@ -14,6 +14,7 @@ from collections.abc import Callable
 import structlog
 
 from lcb.errors import OutputError
+from lcb.serve.protocol import GuardedProtocol
 
 _BACKLOG = 2048
 _AT_ONCE = 16
@@ -29,6 +30,7 @@ def listen(host: str, port: int) -> socket.socket:
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind((host, port))
+            listening.listen(_BACKLOG)
         except OSError:
             listening.close()
             raise
@@ -40,16 +42,17 @@ def listen(host: str, port: int) -> socket.socket:
 class Accepting:
     """Connections from a socket, each with a protocol of its own, until `close`; from inside the event loop."""
 
-    def __init__(self, listening: socket.socket, make: Callable[[], asyncio.BaseProtocol]) -> None:
+    def __init__(self, listening: socket.socket, make: Callable[[], GuardedProtocol]) -> None:
         self._loop = asyncio.get_running_loop()
         self._listening, self._make = listening, make
-        self._coming: set[asyncio.Task[object]] = set()
+        self._coming: set[asyncio.Task[tuple[asyncio.Transport, GuardedProtocol]]] = set()
+        self._closed = False
         self._waiting: asyncio.TimerHandle | None = None
         listening.setblocking(False)
-        listening.listen(_BACKLOG)
         self._look()
 
     def close(self) -> None:
+        self._closed = True
         if self._waiting is not None:
             self._waiting.cancel()
         self._loop.remove_reader(self._listening)
@@ -79,7 +82,9 @@ class Accepting:
             self._coming.add(coming)
             coming.add_done_callback(self._came)
 
-    def _came(self, coming: asyncio.Task[object]) -> None:
+    def _came(self, coming: asyncio.Task[tuple[asyncio.Transport, GuardedProtocol]]) -> None:
         self._coming.discard(coming)
-        if not coming.cancelled():
-            coming.exception()  # whoever came may be gone again
+        if coming.cancelled() or coming.exception() is not None:
+            return  # whoever came is gone again
+        if self._closed:  # the others have been told
+            coming.result()[1].shutdown()

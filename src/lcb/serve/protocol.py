@@ -246,6 +246,9 @@ class GuardedProtocol(HttpToolsProtocol):
         else:
             self.answered_at = self.loop.time()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Who wants another protocol gets an answer in this one; the log has no advice for them."""
+
     def handle_websocket_upgrade(self) -> None:
         self.sweep.admitted.discard(self)  # another protocol takes over
         super().handle_websocket_upgrade()

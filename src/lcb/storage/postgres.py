@@ -35,7 +35,7 @@ _INSERT_AT = (
     "with before as (update head set seq = seq + %s where seq = %s returning seq - %s as seq) "
     f'insert into event select before.seq + n, id, kind, "user", model, body from before, {_GIVEN}'
 )
-_TAKEN = "23505"  # an id is there already
+_OTHERWISE = ("23505", "25006")  # an id is there already; a transaction has to say that it writes
 _KEEP = (
     "insert into snapshot select * from unnest(%b::text[], %b::bigint[], %b::bytea[]) "
     "on conflict (name) do update set seq = excluded.seq, body = excluded.body where snapshot.seq < excluded.seq"
@@ -200,7 +200,7 @@ class Postgres:
                 n = len(rows)
                 done = self._connected().execute(_INSERT_AT, (n, seen, n, *_columns(rows)))
             except Error as error:
-                if error.sqlstate == _TAKEN or lost(error):
+                if error.sqlstate in _OTHERWISE or lost(error):
                     return False
                 raise self._place.told(error) from None
         return done.rowcount == n
