@@ -57,8 +57,8 @@ def fill(folder: Path, n_users: int) -> None:
             seq = world.seq + len(rows)
             body = records.RewardBody(0.0, seq, "lcb", 1.0, taken.propensity, taken.x, False, None)
             rows.append(NewRow(f"r/{id}", "reward", name, 1, records.encode(body)))
-        evicted, world.evicted = world.evicted, []
-        for row in store.append(rows, world.seq, evicted).rows:
+        evicted, world.evicted = world.evicted, {}
+        for row in store.append(rows, world.seq, list(evicted.values())).rows:
             world.apply(row)
         if (start // BLOCK) % 20 == 0:
             print(f"\r{start + len(names) - 1:,} users, {time.monotonic() - began:.0f} s", end="", flush=True)
@@ -71,7 +71,7 @@ def fill(folder: Path, n_users: int) -> None:
 
 def measure(folder: Path, n_users: int, payload: Path, seconds: int) -> dict[str, float]:
     port = free_port()
-    command = [sys.executable, "-c", RUN, str(folder / "lcb.db"), str(folder / "models"), str(port)]
+    command = [sys.executable, "-c", RUN, str(folder / "lcb.db"), str(folder / "models"), str(port), "0"]
     began = time.monotonic()
     process = subprocess.Popen(command, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})
     try:
