@@ -62,12 +62,12 @@ def without_head() -> None:
 
 def without_reconnecting() -> None:
     """Keep a connection for good."""
-    from lcb.storage._postgres import Connection
+    from lcb.storage._postgres import Connection, Readers
     from lcb.storage.postgres import Postgres
 
     Connection.closed = property(lambda self: False)  # type: ignore[method-assign, assignment]
     Postgres._roll_back = lambda self, connection: None  # type: ignore[method-assign, assignment]
-    Postgres._drop_idle = lambda self: None  # type: ignore[method-assign]
+    Readers.drop_idle = lambda self: None  # type: ignore[method-assign]
 
 
 def without_drain() -> None:

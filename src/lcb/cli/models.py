@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from lcb.cli.asking import URL, Key, Url, ask
-from lcb.cli.output import JSON_HELP, check_output, console, write_json
+from lcb.cli.output import JSON_HELP, check_output, columns, console, write_json
 from lcb.errors import InputError
 
 _LOOK = 0.5  # seconds
@@ -100,13 +100,8 @@ def activate(
 
 
 def _print(answer: dict[str, Any]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for title in ("version", "", "classes", "users", "score", "baseline", "made", "why"):
-        right = title in ("version", "classes", "users", "score", "baseline")
-        table.add_column(title, justify="right" if right else "left", no_wrap=title != "why")
+    titles = ("version", "", "classes", "users", "score", "baseline", "made", "why")
+    table = columns(*titles, left=["", "made", "why"], wrapped=["why"])
     for one in answer["versions"]:
         table.add_row(
             str(one["version"]), one["status"], str(one["n_classes"]), f"{one['n_users']:,}", _number(one["score"]),

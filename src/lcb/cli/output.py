@@ -6,13 +6,16 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 from rich.console import Console
 
 from lcb.errors import InputError
 from lcb.storage.files import check_writable, write_whole
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 JSON_HELP = "Write the result as JSON to this file; - prints it to standard output instead of the table."
 
@@ -34,6 +37,17 @@ def check_output(
         if folder is not None and Path(os.path.realpath(folder)) in (Path(place), *Path(place).parents):
             raise InputError(f"{option} {target} lies in {folder}, which holds models only; give another place")
     check_writable(target)
+
+
+def columns(*titles: str, left: Iterable[str] = (), wrapped: Iterable[str] = ()) -> Table:
+    """An empty table: numbers to the right, those of `left` to the left, those of `wrapped` on several lines."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for title in titles:
+        table.add_column(title, justify="left" if title in left else "right", no_wrap=title not in wrapped)
+    return table
 
 
 def write_json(target: str | None, value: Any) -> None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from lcb.cli.extra import extra
-from lcb.cli.output import JSON_HELP, check_output, console, split_names, write_json
+from lcb.cli.output import JSON_HELP, check_output, columns, console, split_names, write_json
 
 if TYPE_CHECKING:
     from lcb.serve.config import Config
@@ -143,9 +143,6 @@ def list_keys(store: StoreOption = None, config: ConfigFile = None, json: JSONOp
     Example:
       lcb keys list --store news.db
     """
-    from rich import box
-    from rich.table import Table
-
     check_output("--json", json)
     place = _store(store, config)
     try:
@@ -162,7 +159,8 @@ def list_keys(store: StoreOption = None, config: ConfigFile = None, json: JSONOp
     if not rows:
         typer.echo("no keys: everybody on this machine may do everything; lcb keys create makes one")
         return
-    table = Table("name", "scope", "created", "revoked", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    titles = ("name", "scope", "created", "revoked")
+    table = columns(*titles, left=titles, wrapped=titles)
     for row in rows:
         table.add_row(*(value or "" for value in row.values()))
     console().print(table)
@@ -180,16 +178,14 @@ def show_config(config: ConfigFile = None, json: JSONOption = None) -> None:
     import json as codec
     import os
 
-    from rich import box
-    from rich.table import Table
-
     check_output("--json", json)
     found = _config(config, {})
     shown = found.shown()
     write_json(json, {name: {"value": one.value, "source": one.source} for name, one in shown.items()})
     if json == "-":
         return
-    table = Table("setting", "value", "from", box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    titles = ("setting", "value", "from")
+    table = columns(*titles, left=titles, wrapped=titles)
     for name, one in shown.items():
         value = "none" if one.value is None else one.value
         table.add_row(name, value if isinstance(value, str) else codec.dumps(value), one.source)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from lcb.cli.asking import URL, Key, Url, ask
-from lcb.cli.output import JSON_HELP, check_output, console, write_json
+from lcb.cli.output import JSON_HELP, check_output, columns, console, write_json
 
 _PAUSE = 0.5  # seconds between two looks
 
@@ -43,12 +43,7 @@ def study(
 
 
 def _print(results: dict[str, Any]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for title in ("recommender", "visitors", "simulated", "mean", "deviation", "paper"):
-        table.add_column(title, justify="left" if title == "recommender" else "right", no_wrap=True)
+    table = columns("recommender", "visitors", "simulated", "mean", "deviation", "paper", left=["recommender"])
     paper = {one["name"]: f"{one['mean']:.3f} ± {one['deviation']:.3f}" for one in results["paper"]}
     for one in results["recommenders"]:
         mean, deviation = (("-" if value is None else f"{value:.3f}") for value in (one["mean"], one["deviation"]))

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from lcb.cli.asking import URL, Key, Url, ask
-from lcb.cli.output import JSON_HELP, check_output, console, write_json
+from lcb.cli.output import JSON_HELP, check_output, columns, console, write_json
 
 
 def trials(
@@ -32,12 +32,8 @@ def trials(
 
 
 def _print(answer: dict[str, Any]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for title in ("recommender", "bandit", "share", "users", "decisions", "rewards", "mean", "deviation"):
-        table.add_column(title, justify="left" if title in ("recommender", "bandit") else "right", no_wrap=True)
+    titles = ("recommender", "bandit", "share", "users", "decisions", "rewards", "mean", "deviation")
+    table = columns(*titles, left=["recommender", "bandit"])
     for one in answer["recommenders"]:
         table.add_row(
             one["name"], one["bandit"], f"{one['share']:.1%}", f"{one['n_users']:,}", f"{one['n_decisions']:,}",

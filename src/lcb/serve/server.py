@@ -51,18 +51,14 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> No
     """Serve until SIGTERM or Ctrl-C; `ready` is told the address once requests are answered."""
     if settings.items is not None:
         first_items(settings.items)  # before anything is made
-    listening = listen(settings.host, settings.port)
-    try:
+    with contextlib.ExitStack() as undone:
+        listening = listen(settings.host, settings.port)
+        undone.callback(listening.close)
         store = open_store(settings.store, serve=True)
-        try:
-            keyring = Keyring(store.list_keys())
-            check_address(settings.host, keyring)
-        except LCBError:
-            store.close()
-            raise
-    except LCBError:
-        listening.close()
-        raise
+        undone.callback(store.close)
+        keyring = Keyring(store.list_keys())
+        check_address(settings.host, keyring)
+        undone.pop_all()
     logs.configure(settings.log_level, settings.log_format)
     if store.discarded:
         structlog.get_logger("lcb.serve").warning("unfinished commit discarded", bytes=store.discarded)

@@ -6,8 +6,10 @@ answer, the server's own limits for a statement or a lock, and a limit of ours o
 
 from __future__ import annotations
 
+import threading
 import time
-from collections.abc import Generator
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 from urllib.parse import quote
 
@@ -19,6 +21,7 @@ try:
 except ImportError:
     raise MissingExtra("psycopg", "postgres") from None
 
+READERS = 8
 CONNECT_SECONDS = 3
 LOCK_SECONDS = 3
 STATEMENT_SECONDS = 4
@@ -97,6 +100,9 @@ class Place:
             raise self.told(error) from None
         return connection
 
+    def closed(self) -> StoreError:
+        return StoreError(f"{self.shown} was closed; open it again")
+
     def told(self, error: psycopg.Error) -> StoreError:
         """What to say of an error."""
         state, words = error.sqlstate, self._words(error)
@@ -128,3 +134,60 @@ def lost(error: psycopg.Error) -> bool:
     return (
         gone and isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError)) and not isinstance(error, Slow)
     )
+
+
+class Readers:
+    """A few connections that read, each for one at a time; one that was lost is made again."""
+
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._idle: list[Connection] = []
+        self._room = threading.BoundedSemaphore(READERS)
+        self._closed = False
+
+    def read(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
+        try:
+            try:
+                return self._read_once(statement, values)
+            except Error as error:
+                if not lost(error):
+                    raise
+            self.drop_idle()
+            return self._read_once(statement, values)
+        except Error as error:
+            raise self._place.told(error) from None
+
+    def drop_idle(self) -> None:
+        while self._idle:
+            self._idle.pop().close()
+
+    def close(self) -> None:
+        self._closed = True
+        self.drop_idle()
+
+    def _read_once(self, statement: str, values: Sequence[object]) -> list[Any]:
+        with self._reader() as connection:
+            return connection.execute(statement, values, binary=True).fetchall()
+
+    @contextmanager
+    def _reader(self) -> Iterator[Connection]:
+        if not self._room.acquire(timeout=ANSWER_SECONDS):
+            words = f"{self._place.shown} has {READERS} readers already; it is tried again"
+            raise StoreUnavailable(words, busy=True)
+        try:
+            try:
+                connection = self._idle.pop()
+            except IndexError:
+                if self._closed:
+                    raise self._place.closed() from None
+                connection = self._place.connect()
+            try:
+                yield connection
+            except BaseException:
+                connection.close()
+                raise
+            self._idle.append(connection)
+            if self._closed:
+                self.drop_idle()
+        finally:
+            self._room.release()

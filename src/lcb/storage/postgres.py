@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
 from typing import Any
 
-from lcb.errors import StoreError, StoreUnavailable
-from lcb.storage._postgres import ANSWER_SECONDS, Connection, Error, Place, lost
+from lcb.errors import StoreError
+from lcb.storage._postgres import Connection, Error, Place, Readers, lost
 from lcb.storage.migrate import missing
 from lcb.storage.store import Appended, Key, NewRow, Rewrite, Row, Snapshot, once, outdated
 
@@ -48,7 +48,6 @@ _REWRITE = (
 _MOVE = "update head set seq = %s"
 _BLOCK = 2000
 _LAST = 2**63 - 1
-_READERS = 8
 _MIGRATION_SECONDS = 600
 Statement = tuple[str, Sequence[object]]
 
@@ -65,8 +64,7 @@ class Postgres:
         self._writing = threading.RLock()
         self._writer: Connection | None = None
         self._others_write = False
-        self._idle: list[Connection] = []
-        self._room = threading.BoundedSemaphore(_READERS)
+        self._readers = Readers(self._place)
         self._leading: set[Connection] = set()
         self._closed = False
         self._migrate(create)
@@ -117,7 +115,7 @@ class Postgres:
 
     def _connect(self) -> Connection:
         if self._closed:
-            raise StoreError(f"{self.url} was closed; open it again")
+            raise self._place.closed()
         return self._place.connect()
 
     # Writing
@@ -221,45 +219,8 @@ class Postgres:
 
     # Reading
 
-    @contextmanager
-    def _reader(self) -> Iterator[Connection]:
-        if not self._room.acquire(timeout=ANSWER_SECONDS):
-            raise StoreUnavailable(f"{self.url} has {_READERS} readers already; it is tried again", busy=True)
-        try:
-            try:
-                connection = self._idle.pop()
-            except IndexError:
-                connection = self._connect()
-            try:
-                yield connection
-            except BaseException:
-                connection.close()
-                raise
-            self._idle.append(connection)
-            if self._closed:
-                self._drop_idle()
-        finally:
-            self._room.release()
-
     def _read(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
-        try:
-            try:
-                return self._read_once(statement, values)
-            except Error as error:
-                if not lost(error):
-                    raise
-            self._drop_idle()
-            return self._read_once(statement, values)
-        except Error as error:
-            raise self._place.told(error) from None
-
-    def _read_once(self, statement: str, values: Sequence[object]) -> list[Any]:
-        with self._reader() as connection:
-            return connection.execute(statement, values, binary=True).fetchall()
-
-    def _drop_idle(self) -> None:
-        while self._idle:
-            self._idle.pop().close()
+        return self._readers.read(statement, values)
 
     def head(self) -> int:
         return int(self._read("select seq from head")[0][0])
@@ -379,7 +340,7 @@ class Postgres:
 
     def close(self) -> None:
         self._closed = True
-        self._drop_idle()
+        self._readers.close()
         for connection in (*self._leading, self._writer):
             if connection is not None:
                 connection.close()
