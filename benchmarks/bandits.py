@@ -23,7 +23,7 @@ from timing import in_turns, save  # noqa: E402
 
 from lcb import charts  # noqa: E402
 from lcb.bandits.bandit import Bandit, decided, serve  # noqa: E402
-from lcb.evaluate.world import paper_classes  # noqa: E402
+from lcb.evaluate.worlds.paper import paper_classes  # noqa: E402
 
 SIZES, N_ROUNDS, N_STEPS = ((20, 10), (170, 21)), 4000, 20
 WIDTH = 0.5

@@ -19,7 +19,8 @@ from workloads import largest_error
 from lcb import charts
 from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning
-from lcb.learners import bernoulli, em
+from lcb.learners.em import bernoulli
+from lcb.learners.em import gaussian as em
 
 CASES = (
     ("C", 100_000, 5),

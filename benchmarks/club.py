@@ -21,13 +21,13 @@ for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
 import numpy as np  # noqa: E402
 from timing import save  # noqa: E402
 
-from lcb.bandits.linucb import LinUCB  # noqa: E402
-from lcb.evaluate.compare import _megabytes  # noqa: E402
-from lcb.evaluate.world import World, paper_classes  # noqa: E402
-from lcb.recommenders.club import Club  # noqa: E402
+from lcb.bandits.linear.linucb import LinUCB  # noqa: E402
+from lcb.evaluate.compare_learners import _megabytes  # noqa: E402
+from lcb.evaluate.worlds.paper import World, paper_classes  # noqa: E402
+from lcb.recommenders.clustering.club import Club  # noqa: E402
+from lcb.recommenders.clustering.sclub import Sclub  # noqa: E402
 from lcb.recommenders.pooled import Pooled  # noqa: E402
 from lcb.recommenders.recommender import Recommender, serve_step_by_step  # noqa: E402
-from lcb.recommenders.sclub import Sclub  # noqa: E402
 from lcb.stats import UserStats  # noqa: E402
 
 N_STEPS, BLOCK = 20, 1000

@@ -19,7 +19,7 @@ from timing import in_turns, save  # noqa: E402
 
 from bandits import step_by_step  # noqa: E402
 from lcb import charts  # noqa: E402
-from lcb.evaluate.world import given_classes  # noqa: E402
+from lcb.evaluate.worlds.paper import given_classes  # noqa: E402
 
 ARMS, CLASSES, D, N_ROUNDS = (20, 100, 1000, 10_000), (1, 5, 20, 100), 10, 400
 

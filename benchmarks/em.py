@@ -15,7 +15,7 @@ from workloads import largest_error, make
 
 from lcb import parallel
 from lcb.errors import ConvergenceWarning
-from lcb.learners import em
+from lcb.learners.em import gaussian as em
 from lcb.models import LatentModels
 from lcb.prior import Prior
 from lcb.stats import UserStats

@@ -30,11 +30,11 @@ import httpx
 import numpy as np
 from timing import save
 
-from lcb.evaluate.world import Users
+from lcb.demo import story as demo
+from lcb.evaluate.worlds.paper import Users
 from lcb.events import Floats
-from lcb.experiments import demo
 from lcb.models import LatentModels
-from lcb.storage.models import save_models
+from lcb.storage.models.folder import save_models
 
 N_STEPS = 20
 AT_ONCE = 8
@@ -43,9 +43,9 @@ SHOWN = (1, 2, 3, 5, 10, 15, 20)
 
 def serve(given: dict[str, Any]) -> None:
     """The service, in a process of its own."""
-    from lcb.serve.recommenders import Recommender
+    from lcb.serve.config.recommenders import Recommender
+    from lcb.serve.config.settings import Learning, Settings
     from lcb.serve.server import run
-    from lcb.serve.settings import Learning, Settings
 
     recommenders = (Recommender(**given.pop("recommender")),)
     settings = Settings(port=0, recommenders=recommenders, learning=Learning(retrain_every=None), pages=False, **given)

@@ -23,10 +23,11 @@ from workloads import Workload, largest_error, make
 from lcb import charts, parallel
 from lcb.charts.sampler import traces
 from lcb.errors import ConvergenceWarning
-from lcb.learners import blocked, gibbs
-from lcb.learners._blocked import assign, draw_models
-from lcb.learners._partition import Design, Partition
-from lcb.learners.draws import GibbsFit
+from lcb.learners.gibbs import blocked
+from lcb.learners.gibbs import collapsed as gibbs
+from lcb.learners.gibbs._blocked_step import assign, draw_models
+from lcb.learners.gibbs._partition import Design, Partition
+from lcb.learners.gibbs.draws import GibbsFit
 from lcb.prior import Prior
 from lcb.stats import UserStats
 

@@ -23,13 +23,14 @@ from pathlib import Path
 
 import numpy as np
 
+from lcb import messages
 from lcb.models import LatentModels
-from lcb.serve import messages, records
+from lcb.serve import events
+from lcb.serve.config.settings import Settings
 from lcb.serve.service import Service
-from lcb.serve.settings import Settings
-from lcb.serve.world import World
-from lcb.storage.models import save_models
-from lcb.storage.store import NewRow, Snapshot, open_store
+from lcb.serve.state.world import World
+from lcb.storage.models.folder import save_models
+from lcb.storage.store.base import NewRow, Snapshot, open_store
 from serve import RUN, free_port, milliseconds
 
 HERE = Path(__file__).parent
@@ -55,8 +56,8 @@ def fill(folder: Path, n_users: int) -> None:
             id = service.new_id()
             rows.append(NewRow(id, "decision", name, 1, made.row.body))
             seq = world.seq + len(rows)
-            body = records.RewardBody(0.0, seq, "lcb", 1.0, taken.propensity, taken.x, False, None)
-            rows.append(NewRow(f"r/{id}", "reward", name, 1, records.encode(body)))
+            body = events.RewardBody(0.0, seq, "lcb", 1.0, taken.propensity, taken.x, False, None)
+            rows.append(NewRow(f"r/{id}", "reward", name, 1, events.encode(body)))
         evicted, world.evicted = world.evicted, {}
         for row in store.append(rows, world.seq, list(evicted.values())).rows:
             world.apply(row)

@@ -20,7 +20,8 @@ from timing import in_turns, save
 from workloads import make
 
 from lcb import parallel
-from lcb.learners import em, gibbs
+from lcb.learners.em import gaussian as em
+from lcb.learners.gibbs import collapsed as gibbs
 from lcb.models import LatentModels
 from lcb.prior import Prior
 

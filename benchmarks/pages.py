@@ -31,10 +31,10 @@ from typing import Any
 import httpx
 import numpy as np
 
-from lcb.evaluate.readers import CATEGORIES, KINDS
-from lcb.experiments import demo
+from lcb.demo import story as demo
+from lcb.demo.readers import CATEGORIES, KINDS
 from lcb.features import fit_features
-from lcb.storage.models import save_models
+from lcb.storage.models.folder import save_models
 
 RUN = """
 import json, sys

@@ -31,7 +31,7 @@ from pathlib import Path
 import numpy as np
 
 from lcb.models import LatentModels
-from lcb.storage.models import save_models
+from lcb.storage.models.folder import save_models
 
 HERE = Path(__file__).parent
 RUN = """

@@ -23,8 +23,9 @@ from workloads_spectral import Rows, clicks, max_error, simulation
 
 from lcb.charts import bars, save
 from lcb.errors import ConvergenceWarning, LCBError
-from lcb.learners import em, spectral
-from lcb.learners.moments import Form, Moments
+from lcb.learners.em import gaussian as em
+from lcb.learners.spectral import experts as spectral
+from lcb.learners.spectral.moments import Form, Moments
 from lcb.models import LatentModels
 from lcb.stats import UserStats
 

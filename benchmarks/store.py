@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 import psycopg
 from timing import save
 
-from lcb.storage.store import NewRow, Store, open_store
+from lcb.storage.store.base import NewRow, Store, open_store
 
 N_ROWS, N_BYTES, N_USERS = 100, 700, 1000
 Append = Callable[[list[NewRow]], None]

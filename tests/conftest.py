@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from hypothesis import settings
 
-from lcb.evaluate.world import World, paper_classes
+from lcb.evaluate.worlds.paper import World, paper_classes
 from lcb.models import LatentModels
 from lcb.stats import UserStats
 

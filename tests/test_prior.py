@@ -7,7 +7,7 @@ from scipy.stats import invgamma, multivariate_normal
 
 from conftest import stats_of
 from lcb.errors import InputError
-from lcb.evaluate.world import paper_classes
+from lcb.evaluate.worlds.paper import paper_classes
 from lcb.prior import Prior
 from lcb.stats import UserStats
 

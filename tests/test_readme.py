@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from lcb.evaluate.readers import CATEGORIES, articles, reader_classes
+from lcb.demo.readers import CATEGORIES, articles, reader_classes
 
 ROOT = Path(__file__).parents[1]
 

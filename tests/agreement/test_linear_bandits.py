@@ -13,8 +13,8 @@ import pytest
 from coba.learners import LinTSLearner, LinUCBLearner
 from mabwiser.mab import MAB, LearningPolicy
 
-from lcb.bandits.lints import LinTS
-from lcb.bandits.linucb import LinUCB
+from lcb.bandits.linear.lints import LinTS
+from lcb.bandits.linear.linucb import LinUCB
 
 N_STEPS, N_ARMS, D = 300, 20, 10
 

@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
-from drills.harness import Server, serving
-from lcb.evaluate.readers import CATEGORIES, reader_classes
+from lcb.demo.readers import CATEGORIES, reader_classes
 from lcb.features import fit_features
-from lcb.storage.models import save_models
+from lcb.storage.models.folder import save_models
+from support.harness import Server, serving
 
 QUIET = [
     "--disable-gpu",

@@ -14,15 +14,15 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from browser.playing import PHONE, SCREENS, WRITE_PICTURES, check_accessible, check_width, picture
-from drills.harness import serving
-from drills.server import settings as settings_of
-from lcb.evaluate.readers import CATEGORIES, KINDS, click_probability, reader_classes
+from lcb.demo.readers import CATEGORIES, KINDS, click_probability, reader_classes
 from lcb.features import fit_features
-from lcb.serve.keys import create, revoke
 from lcb.serve.service import Service
-from lcb.storage.models import save_models
-from lcb.storage.store import open_store
+from lcb.serve.web.keys import create, revoke
+from lcb.storage.models.folder import save_models
+from lcb.storage.store.base import open_store
+from support.harness import serving
+from support.playing import PHONE, SCREENS, WRITE_PICTURES, check_accessible, check_width, picture
+from support.server import settings as settings_of
 
 CHARTS = ("rates", "ctr", "classes", "concentration", "users_per_model")
 N_USERS = "[...document.querySelectorAll('#trial tr')].reduce((sum, row) => sum + Number(row.cells[2]?.textContent), 0)"

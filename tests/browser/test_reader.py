@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from browser.playing import (
+from support.harness import serving
+from support.playing import (
     N_STEPS,
     PHONE,
     SCREENS,
@@ -21,7 +22,6 @@ from browser.playing import (
     play,
     ready,
 )
-from drills.harness import serving
 
 POLICY = {"default-src 'none'", "script-src 'self'", "style-src 'self'", "connect-src 'self'", "frame-ancestors 'none'"}
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from browser.playing import N_STEPS, SCREENS, check_accessible, likes, picture
-from lcb.evaluate.readers import CATEGORIES
+from lcb.demo.readers import CATEGORIES
+from support.playing import N_STEPS, SCREENS, check_accessible, likes, picture
 
 
 def read(server, kind, n=N_STEPS, study=False):

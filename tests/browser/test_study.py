@@ -8,7 +8,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from browser.playing import (
+from lcb.serve.web.keys import create
+from lcb.storage.store.base import open_store
+from support.harness import serving, start
+from support.playing import (
     N_STEPS,
     SCREENS,
     WIDE,
@@ -23,9 +26,6 @@ from browser.playing import (
     play,
     ready,
 )
-from drills.harness import serving, start
-from lcb.serve.keys import create
-from lcb.storage.store import open_store
 
 RESULTS = "fetch('/page/study/results').then(a => a.json())"
 

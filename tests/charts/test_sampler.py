@@ -7,7 +7,7 @@ import pytest
 
 from lcb.charts.sampler import traces
 from lcb.errors import InputError
-from lcb.learners.draws import GibbsFit
+from lcb.learners.gibbs.draws import GibbsFit
 from lcb.models import LatentModels
 
 from .reading import rows

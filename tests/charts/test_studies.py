@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lcb.charts import StudyPanel, studies
-from lcb.charts.style import line_styles
+from lcb.charts.style.theme import line_styles
 from lcb.errors import InputError
 
 from .reading import rows

@@ -9,7 +9,7 @@ import pytest
 
 from conftest import rows_of
 from lcb.cli import main
-from lcb.evaluate.world import paper_classes
+from lcb.evaluate.worlds.paper import paper_classes
 
 
 @dataclass

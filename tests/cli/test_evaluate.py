@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lcb.storage.models import load_feature_map, load_models
+from lcb.storage.models.folder import load_feature_map, load_models
 
 LIKES = np.array([[0.9, 0.2, 0.2], [0.1, 0.8, 0.2]])
 

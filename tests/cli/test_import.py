@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lcb.storage.logs import open_log
+from lcb.storage.logs.log import open_log
 
 PAGE = (Path(__file__).parents[2] / "docs" / "import.md").read_text()
 NAMES = ("--user", "visitor", "--item", "article", "--reward", "clicked", "--time", "at", "--item-categories", "topics")

@@ -7,7 +7,7 @@ import pytest
 
 import lcb as library
 from conftest import largest_error
-from lcb.evaluate.world import paper_classes
+from lcb.evaluate.worlds.paper import paper_classes
 
 
 def test_a_log_becomes_classes_that_can_be_shown(lcb, events, tmp_path):
@@ -126,7 +126,7 @@ def test_a_missing_folder_is_refused(lcb):
 
 
 def test_an_interrupted_learning_leaves_nothing(lcb, events, tmp_path, monkeypatch):
-    from lcb.learners import em
+    from lcb.learners.em import gaussian as em
 
     def interrupt(*args, **settings):
         raise KeyboardInterrupt

@@ -10,15 +10,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from drills.inside import Inside, folded, sqlite
-from lcb.evaluate.readers import CATEGORIES
-from lcb.serve import records
-from lcb.serve.recommenders import Recommender
-from lcb.serve.settings import Settings
-from lcb.serve.verify import world_differences
-from lcb.storage.sqlite import SQLite
-from lcb.storage.store import open_store
-from serve.sessions import busy
+from lcb.demo.readers import CATEGORIES
+from lcb.serve import events
+from lcb.serve.audit.verify import world_differences
+from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.settings import Settings
+from lcb.storage.store.base import open_store
+from lcb.storage.store.sqlite import SQLite
+from support.inside import Inside, folded, sqlite
+from support.sessions import busy
 
 SOME = CATEGORIES[:6]
 
@@ -134,12 +134,12 @@ def test_one_row_per_slot_with_what_counts(lcb, store, tmp_path):
     wanted = {}
     for row in opened.events(0):
         if row.kind == "decision":
-            body = records.decode("decision", row.body)
+            body = events.decode("decision", row.body)
             for i, one in enumerate(body.taken if body.chosen is None else [body.chosen]):
                 wanted[row.id, i] = [row, body, one, None]
         elif row.kind == "reward":
             id, _, slot = row.id[2:].partition("/")
-            wanted[id, int(slot or 0)][3] = records.decode("reward", row.body).reward
+            wanted[id, int(slot or 0)][3] = events.decode("reward", row.body).reward
     opened.close()
     assert len(rows) == len(wanted)
     for one in rows:

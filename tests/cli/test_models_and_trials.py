@@ -8,9 +8,9 @@ from http.server import BaseHTTPRequestHandler, HTTPServer
 import numpy as np
 import pytest
 
-from drills.harness import Server, arms, serving
-from lcb.serve import keys
-from lcb.storage.store import open_store
+from lcb.serve.web import keys
+from lcb.storage.store.base import open_store
+from support.harness import Server, arms, serving
 
 
 @pytest.fixture(scope="module")

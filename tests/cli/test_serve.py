@@ -12,8 +12,8 @@ import time
 import httpx
 import pytest
 
-from lcb.serve.keys import sha256
-from lcb.storage.store import open_store
+from lcb.serve.web.keys import sha256
+from lcb.storage.store.base import open_store
 
 MAIN = "from lcb.cli import main; main()"
 EXTRA = ("starlette", "msgspec", "uvicorn", "uvloop", "httptools", "structlog", "prometheus_client")

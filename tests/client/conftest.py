@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from drills.harness import Server, models_folder, serving
+from support.harness import Server, models_folder, serving
 
 
 @pytest.fixture(scope="session")

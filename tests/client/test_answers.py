@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from lcb import messages
 from lcb.client import answers
-from lcb.serve import messages
 
 NAMES = [name for name, kind in vars(answers).items() if dataclasses.is_dataclass(kind)]
 SLOT = messages.Slot("a", 0.5, "d/0")

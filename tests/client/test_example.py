@@ -14,12 +14,12 @@ import httpx
 import numpy as np
 import pytest
 
-from client import news
-from client.news import DOCS, NEWS, events
-from drills.harness import Server, serving, start
 from lcb.client import Client
 from lcb.models import LatentModels
-from lcb.storage.models import save_models
+from lcb.storage.models.folder import save_models
+from support import news
+from support.harness import Server, serving, start
+from support.news import DOCS, NEWS, events
 
 
 @contextmanager

@@ -10,9 +10,9 @@ import httpx
 import numpy as np
 import pytest
 
-from drills.harness import Server, classes, models_folder
-from drills.local import Local
 from lcb.client import AsyncClient, Client, Item, ServiceError
+from support.harness import Server, classes, models_folder
+from support.local import Local
 
 ARMS = {f"a{i}": x for i, x in enumerate(np.random.default_rng(0).normal(size=(5, 6)))}
 

@@ -8,18 +8,18 @@ import numpy as np
 import pytest
 
 from lcb.bandits.bandit import choose_uniformly, decided, serve, serve_step_by_step
-from lcb.bandits.coarse_fine import CoarseFineUCB
-from lcb.bandits.epoch_greedy import EpochGreedy
-from lcb.bandits.exp3 import EXP3
-from lcb.bandits.exp4 import EXP4
-from lcb.bandits.exp4p import EXP4P
-from lcb.bandits.iltcb import ILTCB
-from lcb.bandits.lints import LinTS
-from lcb.bandits.linucb import LinUCB
-from lcb.bandits.mmts import MMTS
-from lcb.bandits.mucb import MUCB
-from lcb.bandits.posterior_mean import PosteriorMean
-from lcb.bandits.thompson import GeneralizedThompson
+from lcb.bandits.linear.coarse_fine import CoarseFineUCB
+from lcb.bandits.linear.lints import LinTS
+from lcb.bandits.linear.linucb import LinUCB
+from lcb.bandits.over_classes.mmts import MMTS
+from lcb.bandits.over_classes.mucb import MUCB
+from lcb.bandits.over_classes.posterior_mean import PosteriorMean
+from lcb.bandits.over_classes.thompson import GeneralizedThompson
+from lcb.bandits.over_policies.epoch_greedy import EpochGreedy
+from lcb.bandits.over_policies.exp3 import EXP3
+from lcb.bandits.over_policies.exp4 import EXP4
+from lcb.bandits.over_policies.exp4p import EXP4P
+from lcb.bandits.over_policies.iltcb import ILTCB
 from lcb.bandits.uniform import Uniform
 from lcb.errors import InputError
 from lcb.events import Decision

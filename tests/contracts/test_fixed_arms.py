@@ -30,9 +30,9 @@ from contracts.test_recommenders import (
     test_one_arm_is_always_played as test_one_arm_is_always_played_for_every_user,  # noqa: F401
 )
 from lcb.bandits.bandit import decided
-from lcb.bandits.multiple_k_ucb import MultipleKUCB
-from lcb.bandits.ucb1 import UCB1
-from lcb.bandits.umucb import UMUCB
+from lcb.bandits.fixed_arms.multiple_k_ucb import MultipleKUCB
+from lcb.bandits.fixed_arms.ucb1 import UCB1
+from lcb.bandits.fixed_arms.umucb import UMUCB
 from lcb.errors import InputError
 from lcb.models import LatentModels
 from lcb.recommenders.factorised import Factorised

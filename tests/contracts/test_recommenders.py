@@ -5,27 +5,27 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lcb.bandits.epoch_greedy import EpochGreedy
-from lcb.bandits.exp3 import EXP3
-from lcb.bandits.exp4p import EXP4P
-from lcb.bandits.iltcb import ILTCB
-from lcb.bandits.lints import LinTS
-from lcb.bandits.linucb import LinUCB
-from lcb.bandits.mmts import MMTS
-from lcb.bandits.mucb import MUCB
-from lcb.bandits.thompson import GeneralizedThompson
+from lcb.bandits.linear.lints import LinTS
+from lcb.bandits.linear.linucb import LinUCB
+from lcb.bandits.over_classes.mmts import MMTS
+from lcb.bandits.over_classes.mucb import MUCB
+from lcb.bandits.over_classes.thompson import GeneralizedThompson
+from lcb.bandits.over_policies.epoch_greedy import EpochGreedy
+from lcb.bandits.over_policies.exp3 import EXP3
+from lcb.bandits.over_policies.exp4p import EXP4P
+from lcb.bandits.over_policies.iltcb import ILTCB
 from lcb.bandits.uniform import Uniform
-from lcb.evaluate.world import paper_classes
-from lcb.learners import em
+from lcb.evaluate.worlds.paper import paper_classes
+from lcb.learners.em import gaussian as em
 from lcb.models import weight_covariance
 from lcb.policies import ClassPolicies, Softmax
-from lcb.recommenders.club import Club
+from lcb.recommenders.clustering.club import Club
+from lcb.recommenders.clustering.sclub import Sclub
 from lcb.recommenders.cofine import CofineUCB
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.latent import FromRows, Latent
 from lcb.recommenders.pooled import Pooled
 from lcb.recommenders.recommender import serve_step_by_step
-from lcb.recommenders.sclub import Sclub
 from lcb.stats import UserStats
 
 D = 4

@@ -19,8 +19,8 @@ from hypothesis import settings as tries
 from hypothesis import strategies as st
 
 from lcb.errors import MissingExtra, StoreError, StoreUnavailable
-from lcb.storage import migrate
-from lcb.storage.store import Appended, Key, NewRow, Rewrite, Row, Snapshot, Store, open_store
+from lcb.storage.store import migrate
+from lcb.storage.store.base import Appended, Key, NewRow, Rewrite, Row, Snapshot, Store, open_store
 
 
 class Place:
@@ -423,7 +423,7 @@ class Killer(list):
     def __iter__(self):
         yield self[-2]
         os._exit(9)
-for module in ("lcb.storage.sqlite", "lcb.storage.postgres"):
+for module in ("lcb.storage.store.sqlite", "lcb.storage.store.postgres"):
     __import__(module)
     sys.modules[module].missing = lambda *a: Killer([(2, "create table more(x integer)"), (3, "select 1")])
 open_store(sys.argv[1])
@@ -481,7 +481,7 @@ def test_no_address_or_error_tells_the_password(postgres_url: str, postgres_data
 
 def test_without_psycopg_the_line_that_installs_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    for name in ("lcb.storage.postgres", "lcb.storage._postgres"):
+    for name in ("lcb.storage.store.postgres", "lcb.storage.store._connections"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.raises(MissingExtra, match=r"pip install 'lcb\[postgres\]'"):
         open_store("postgresql://nobody@nowhere/x")
@@ -527,7 +527,7 @@ def test_a_server_that_is_not_there_is_told_as_unavailable(postgres_url: str) ->
 
 
 def test_a_server_that_does_not_answer_is_given_up(postgres_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lcb.storage import _postgres
+    from lcb.storage.store import _connections as _postgres
 
     monkeypatch.setattr(_postgres.Connection, "limit", 0.5)
     store = open_store(postgres_database)
@@ -556,7 +556,7 @@ def test_a_server_that_does_not_answer_is_given_up(postgres_database: str, monke
 def test_a_lock_on_the_log_is_waited_for_and_then_told_as_busy(
     postgres_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lcb.storage import _postgres
+    from lcb.storage.store import _connections as _postgres
 
     monkeypatch.setitem(_postgres._LIMITS, "lock_timeout", "300ms")
     store = open_store(postgres_database)

@@ -10,7 +10,7 @@ import pytest
 from lcb.datasets import DATASETS, found_in
 from lcb.errors import BadRows, InputError
 from lcb.storage.importing.run import import_log
-from lcb.storage.logs import open_log
+from lcb.storage.logs.log import open_log
 
 
 def files(folder, **contents):

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from drills.harness import LONG
-from drills.simulation import Defect, Simulation, simulate
 from lcb.errors import LCBError
-from lcb.serve import records
+from lcb.serve import events
 from lcb.serve.service import Service
-from lcb.storage.store import Row, Snapshot
+from lcb.storage.store.base import Row, Snapshot
+from support.harness import LONG
+from support.simulation import Defect, Simulation, simulate
 
 STEPS = 1_000_000 if LONG else 3_000
 SHORT = 1_000
@@ -100,7 +100,7 @@ def keeps_users_as_of_later(service: Service) -> None:
 def answers_any_body(service: Service) -> None:
     kept = service.desk.answered
     service.desk.answered = lambda row, digest: kept(  # type: ignore[method-assign]
-        row, records.decode("decision", row.body).digest if row.kind == "decision" else digest
+        row, events.decode("decision", row.body).digest if row.kind == "decision" else digest
     )
 
 

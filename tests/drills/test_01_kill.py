@@ -12,7 +12,7 @@ import httpx
 import numpy as np
 import pytest
 
-from drills.harness import LONG, Server, arms, models_folder, start
+from support.harness import LONG, Server, arms, models_folder, start
 
 KILLS = 200 if LONG else 4
 CLIENTS = 16

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from drills.dying import MortalStore, Opened, Session, WithoutTransactions
-from drills.harness import LONG
 from lcb.errors import LCBError
+from support.dying import MortalStore, Opened, Session, WithoutTransactions
+from support.harness import LONG
 
 
 def drill(folder: Path, opened: Opened = MortalStore, *, first: int = 1, every: int = 1) -> int:

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drills.dying import ARMS, RECOMMENDERS
-from drills.harness import LONG, arms, models_folder, serving
-from drills.inside import Inside, Unsynced, folded
-from lcb.serve.settings import Settings
-from lcb.serve.verify import verify, world_differences
-from lcb.storage.sqlite import SQLite
+from lcb.serve.audit.verify import verify, world_differences
+from lcb.serve.config.settings import Settings
+from lcb.storage.store.sqlite import SQLite
+from support.dying import ARMS, RECOMMENDERS
+from support.harness import LONG, arms, models_folder, serving
+from support.inside import Inside, Unsynced, folded
 
 PAGE, HEADER, FRAME = 4096, 32, 24
 

@@ -18,9 +18,9 @@ import httpx
 import numpy as np
 import pytest
 
-from drills.harness import LONG, Server, arms, models_folder, start
-from lcb.serve.verify import verify
-from lcb.storage.sqlite import SQLite
+from lcb.serve.audit.verify import verify
+from lcb.storage.store.sqlite import SQLite
+from support.harness import LONG, Server, arms, models_folder, start
 
 SIZE = 3 << 20
 MOST = 20_000  # requests before 3 MB must be full

@@ -18,8 +18,8 @@ import numpy as np
 import psycopg
 import pytest
 
-from drills.harness import LONG, Server, arms, models_folder, serving
-from lcb.storage.store import open_store
+from lcb.storage.store.base import open_store
+from support.harness import LONG, Server, arms, models_folder, serving
 
 CLIENTS = 24
 RESUMES = 15.0  # seconds

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from drills.dying import ARMS
-from drills.inside import Inside, folded, sqlite
-from lcb.serve.recommenders import Recommender
+from lcb.serve.audit.verify import verify
+from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.settings import RewardRule, Settings
 from lcb.serve.service import Service
-from lcb.serve.settings import RewardRule, Settings
-from lcb.serve.verify import verify
+from support.dying import ARMS
+from support.inside import Inside, folded, sqlite
 
 RECOMMENDERS = (Recommender("own", "linucb"), Recommender("everyone", "linucb", scope="everyone"))
 Defect = Callable[[Service], None] | None

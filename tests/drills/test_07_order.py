@@ -10,14 +10,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drills.harness import LONG, classes
-from drills.inside import Inside, folded, sqlite
-from lcb.serve.problems import Problem
-from lcb.serve.recommenders import OVER_CLASSES, Recommender
+from lcb.serve.audit.verify import verify, world_differences
+from lcb.serve.config.recommenders import OVER_CLASSES, Recommender
+from lcb.serve.config.settings import Settings
+from lcb.serve.errors import Problem
 from lcb.serve.service import Service
-from lcb.serve.settings import Settings
-from lcb.serve.verify import verify, world_differences
-from lcb.storage.models import pack_models
+from lcb.storage.models.folder import pack_models
+from support.harness import LONG, classes
+from support.inside import Inside, folded, sqlite
 
 DAY = 86_400.0
 ORDERS = 10 if LONG else 3

@@ -13,13 +13,13 @@ from urllib.parse import urlsplit
 import numpy as np
 import pytest
 
-from drills.harness import LONG, Server, arms, models_folder, serving
-from drills.inside import Inside, sqlite
-from lcb.serve import messages
-from lcb.serve.recommenders import Recommender
+from lcb import messages
+from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.settings import Settings
 from lcb.serve.service import Service
-from lcb.serve.settings import Settings
-from lcb.storage.store import open_store
+from lcb.storage.store.base import open_store
+from support.harness import LONG, Server, arms, models_folder, serving
+from support.inside import Inside, sqlite
 
 RETRIES = 200 if LONG else 25
 

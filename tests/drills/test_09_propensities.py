@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drills.harness import LONG, classes
 from lcb.bandits.bandit import Bandit, decided
-from lcb.bandits.linucb import LinUCB
+from lcb.bandits.linear.linucb import LinUCB
 from lcb.events import Decision, Floats
-from lcb.serve.draw import OneNumber, number
-from lcb.serve.recommenders import BANDITS, Recommender
+from lcb.serve.config.recommenders import BANDITS, Recommender
+from lcb.serve.decide.drawing import OneNumber, number
+from support.harness import LONG, classes
 
 DRAWS = 200_000 if LONG else 3_000
 SIGMAS = 4.0

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drills.harness import LONG, arms, models_folder, serving
-from lcb.serve import records
+from lcb.serve import events
+from support.harness import LONG, arms, models_folder, serving
 
 DECISIONS = 5_000 if LONG else 80
 RECOMMENDERS = [
@@ -72,12 +72,12 @@ def one_bit(path: Path) -> None:
         for seq, body in connection.execute(
             "select seq, body from event where kind = 'decision' order by seq"
         ).fetchall():
-            decision = records.decode("decision", body)
+            decision = events.decode("decision", body)
             taken = decision.taken[0]
             if taken.propensity < 1:
                 (bits,) = struct.unpack("<q", struct.pack("<d", taken.propensity))
                 (taken.propensity,) = struct.unpack("<d", struct.pack("<q", bits + 1))
-                connection.execute("update event set body = ? where seq = ?", (records.encode(decision), seq))
+                connection.execute("update event set body = ? where seq = ?", (events.encode(decision), seq))
                 break
     connection.close()
 

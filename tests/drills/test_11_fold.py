@@ -8,13 +8,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drills.harness import LONG, models_folder
-from drills.inside import Inside, folded, sqlite
-from lcb.serve import messages
-from lcb.serve.recommenders import Recommender
+from lcb import messages
+from lcb.serve.audit.verify import verify, world_differences
+from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.service import Service
-from lcb.serve.settings import Limits, Settings
-from lcb.serve.verify import verify, world_differences
+from support.harness import LONG, models_folder
+from support.inside import Inside, folded, sqlite
 
 USERS = 10_000 if LONG else 200
 RECOMMENDERS = (

@@ -11,11 +11,11 @@ import httpx
 import numpy as np
 import pytest
 
-from drills.harness import LONG, Server, arms, models_folder, serving
-from lcb.serve import records
-from lcb.serve.draw import draw
-from lcb.serve.world import World
-from lcb.storage.store import Row, open_store
+from lcb.serve import events
+from lcb.serve.decide.drawing import draw
+from lcb.serve.state.world import World
+from lcb.storage.store.base import Row, open_store
+from support.harness import LONG, Server, arms, models_folder, serving
 
 CLIENTS = 16
 ROUNDS = 320 if LONG else 10  # of each client: a decision and its reward
@@ -83,16 +83,16 @@ def check_log(log: list[Row], heard: Heard) -> None:
     rows = {row.id: row for row in log}
     assert len(rows) == len(log)
     for id, answer in heard.decisions.items():
-        taken = records.decode("decision", rows[id].body).taken[0]
+        taken = events.decode("decision", rows[id].body).taken[0]
         assert (taken.id, taken.propensity) == (answer["arm"], answer["propensity"])
     for id, reward in heard.rewards.items():
-        assert records.decode("reward", rows[f"r/{id}"].body).reward == reward
+        assert events.decode("reward", rows[f"r/{id}"].body).reward == reward
     assert len(log) >= len(heard.decisions) + len(heard.rewards)
 
 
 def check_order(world: World, log: list[Row]) -> None:
     """The order of the log explains every answer: each decision follows from what was there up to `seen`."""
-    made = [(records.decode("decision", row.body), row) for row in log if row.kind == "decision"]
+    made = [(events.decode("decision", row.body), row) for row in log if row.kind == "decision"]
     made.sort(key=lambda one: one[0].seen)
     for body, row in made:
         assert body.seen < row.seq
@@ -100,7 +100,7 @@ def check_order(world: World, log: list[Row]) -> None:
             world.apply(log[world.seq])
         assert row.user is not None
         user = world.user(row.user) or world.newcomer(body.recommender, row.model or 0, 0)
-        context = records.floats(body.x).reshape(body.n_arms, -1)
+        context = events.floats(body.x).reshape(body.n_arms, -1)
         assert draw(world, user, body.arms, context, row.id, None) == body.taken, (
             f"{row.id} is not what {body.seen} says"
         )

@@ -14,16 +14,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drills.harness import LONG, classes
-from drills.inside import Inside, sqlite
-from lcb.bandits.thompson import GeneralizedThompson
+from lcb import messages
+from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.events import Decision, Floats
 from lcb.models import LatentModels
-from lcb.serve import messages, records
-from lcb.serve.recommenders import Recommender
-from lcb.serve.settings import Settings
-from lcb.storage.models import save_models
-from lcb.storage.store import Store
+from lcb.serve import events
+from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.settings import Settings
+from lcb.storage.models.folder import save_models
+from lcb.storage.store.base import Store
+from support.harness import LONG, classes
+from support.inside import Inside, sqlite
 
 N_USERS, N_STEPS = (1000, 50) if LONG else (120, 20)
 N_CLASSES, N_FEATURES, N_ARMS, NOISE = 4, 4, 5, 0.3
@@ -97,12 +98,12 @@ def logged(store: Store) -> Iterator[tuple[str, Floats, int, float, float]]:
     decisions = {}
     for row in store.events(0):
         if row.kind == "decision":
-            decisions[row.seq] = row.user, records.decode("decision", row.body)
+            decisions[row.seq] = row.user, events.decode("decision", row.body)
         elif row.kind == "reward":
-            reward = records.decode("reward", row.body)
+            reward = events.decode("reward", row.body)
             user, body = decisions.pop(reward.decision)
             assert user is not None
-            context, taken = records.floats(body.x).reshape(N_ARMS, N_FEATURES), body.taken[0]
+            context, taken = events.floats(body.x).reshape(N_ARMS, N_FEATURES), body.taken[0]
             yield user, context, taken.arm, taken.propensity, reward.reward
 
 

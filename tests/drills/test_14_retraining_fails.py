@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drills.faulty_learning import OF_FRAMES, OF_MODELS, OF_PHASES, PHASES
-from drills.harness import LONG, arms, models_folder, serving
-from drills.running import Running, arms_of, running
-from lcb.serve import retrain
-from lcb.serve.retrain import Retraining
-from lcb.serve.settings import Learning
+from lcb.serve.config.settings import Learning
+from lcb.serve.learn import supervisor as retrain
+from lcb.serve.learn.supervisor import Retraining
+from support.faulty_learning import OF_FRAMES, OF_MODELS, OF_PHASES, PHASES
+from support.harness import LONG, arms, models_folder, serving
+from support.running import Running, arms_of, running
 
 ALL = [
     *((fault, phase) for fault in OF_PHASES for phase in PHASES),
@@ -27,7 +27,7 @@ FAULTS = ALL if LONG else [
     ("kill", "reading"), ("memory", "scoring"), ("hang", "reading"), ("nan", "reading"), ("truncated", "reading"),
     ("garbage", "reading"),
 ]  # fmt: skip
-_SCRIPT = str(Path(__file__).with_name("faulty_learning.py"))
+_SCRIPT = str(Path(__file__).parents[1] / "support" / "faulty_learning.py")
 
 
 def faulty(fault: str, phase: str) -> list[str]:

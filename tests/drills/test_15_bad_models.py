@@ -16,14 +16,14 @@ import pytest
 from safetensors.numpy import save
 
 import lcb
-from drills.harness import classes
-from drills.running import Running, arms_of, running
 from lcb.errors import InputError
 from lcb.models import LatentModels
-from lcb.serve import records
-from lcb.storage import models as storage
-from lcb.storage.models import pack_models, save_models
-from lcb.storage.store import NewRow, open_store
+from lcb.serve import events
+from lcb.storage.models import folder as storage
+from lcb.storage.models.folder import pack_models, save_models
+from lcb.storage.store.base import NewRow, open_store
+from support.harness import classes
+from support.running import Running, arms_of, running
 
 ARMS = arms_of(np.eye(6))
 MARK = "executed"
@@ -152,9 +152,9 @@ async def served_by_the_version_before(service: Running, waiting: str) -> None:
 def spoil_row(path: Path, spoilt: tuple[bytes, bytes]) -> None:
     connection = sqlite3.connect(path)
     (body,) = connection.execute("select body from event where id = 'model/2'").fetchone()
-    kept = records.decode("model", body)
+    kept = events.decode("model", body)
     kept.manifest, kept.tensors = spoilt
-    connection.execute("update event set body = ? where id = 'model/2'", (records.encode(kept),))
+    connection.execute("update event set body = ? where id = 'model/2'", (events.encode(kept),))
     connection.commit()
     connection.close()
 
@@ -186,7 +186,7 @@ def test_erasing_somebody_whose_models_are_damaged_works(tmp_path: Path) -> None
             await service.service.add_model(manifest, tensors, active=True, reason="learned", n_users=9)
         store = open_store(str(tmp_path / "lcb.db"))
         store.append(
-            [NewRow("activate/0", "activate", None, None, records.encode(records.ActivateBody(0.0, 1, "")))],
+            [NewRow("activate/0", "activate", None, None, events.encode(events.ActivateBody(0.0, 1, "")))],
             store.head(),
         )
         store.close()

@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drills.harness import LONG, Server, arms, models_folder, start
-from lcb.serve import records
+from lcb.serve import events
+from support.harness import LONG, Server, arms, models_folder, start
 
 SWAPS = 100
 CLIENTS = 8 if LONG else 4
@@ -115,7 +115,7 @@ def in_the_log(path: Path) -> dict[str, int]:
     of_user: dict[str, set[int]] = defaultdict(set)
     for _, user, model, body in rows:
         of_user[user].add(model)
-        assert len(records.decode("decision", body).taken) == 1
+        assert len(events.decode("decision", body).taken) == 1
     assert all(len(models) == 1 for models in of_user.values())
     return {id: model for id, _, model, _ in rows}
 

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drills.harness import Server, arms, models_folder, start
 from lcb.cli.app import run
-from lcb.serve import records
+from lcb.serve import events
+from support.harness import Server, arms, models_folder, start
 
 
 def model_of(server: Server, user: str) -> int:
@@ -42,7 +42,7 @@ def drill(folder: Path, without: tuple[str, ...] = ()) -> None:
     connection = sqlite3.connect(folder / "lcb.db")
     rows = connection.execute("select body from event where kind = 'activate'").fetchall()
     connection.close()
-    (body,) = (records.decode("activate", body) for (body,) in rows)
+    (body,) = (events.decode("activate", body) for (body,) in rows)
     assert (body.version, body.reason) == (1, "too much sport")
 
 

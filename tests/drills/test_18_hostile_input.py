@@ -13,9 +13,12 @@ from urllib.parse import quote
 import numpy as np
 import pytest
 
-from drills.harness import LONG, Server, arms, models_folder, serving
-from drills.local import Local
-from lcb.serve import checks, desk, messages, problems
+from lcb import messages
+from lcb.serve import errors as problems
+from lcb.serve.decide import desk
+from lcb.serve.decide import validation as checks
+from support.harness import LONG, Server, arms, models_folder, serving
+from support.local import Local
 
 ARMS = arms(np.random.default_rng(0), 3)
 ITEMS = [{"id": f"i{n}", "x": one["x"]} for n, one in enumerate(ARMS)]

@@ -23,10 +23,10 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from drills.harness import LONG, classes, serving
-from drills.local import Answered, Local
-from lcb.serve import desk
-from lcb.storage.models import pack_models, save_models
+from lcb.serve.decide import desk
+from lcb.storage.models.folder import pack_models, save_models
+from support.harness import LONG, classes, serving
+from support.local import Answered, Local
 
 N_FEATURES = 3
 REWARDS = ("once", "first", "last", "sum")

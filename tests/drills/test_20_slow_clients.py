@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from drills.harness import LONG, Server, arms, models_folder, serving
+from support.harness import LONG, Server, arms, models_folder, serving
 
 EACH = 500 if LONG else 40
 DEADLINE = 5.0 if LONG else 1.0

@@ -18,12 +18,12 @@ import numpy as np
 import pytest
 import uvloop
 
-from drills.harness import LONG, Server, arms, models_folder, serving
-from drills.http_inside import inside
-from lcb.serve.journal import Journal
-from lcb.serve.rates import Rates
-from lcb.serve.settings import Limits, Settings
-from lcb.storage.store import open_store
+from lcb.serve.config.settings import Limits, Settings
+from lcb.serve.log.journal import Journal
+from lcb.serve.web.rate_limits import Rates
+from lcb.storage.store.base import open_store
+from support.harness import LONG, Server, arms, models_folder, serving
+from support.http_inside import inside
 
 MOST = 20
 N = 200

@@ -13,16 +13,16 @@ from pathlib import Path
 
 import pytest
 
-from drills.harness import LONG, serving
-from drills.http_inside import inside
 from lcb.errors import InputError
-from lcb.serve import keys as of_keys
-from lcb.serve.http import Ask, Reply
-from lcb.serve.keys import SCOPES, Keyring, check_address, create, revoke, sha256
-from lcb.serve.openapi import plain
-from lcb.serve.problems import Problem
-from lcb.serve.settings import Settings
-from lcb.storage.store import Key, open_store
+from lcb.serve.config.settings import Settings
+from lcb.serve.errors import Problem
+from lcb.serve.web import keys as of_keys
+from lcb.serve.web.endpoint import Ask, Reply
+from lcb.serve.web.keys import SCOPES, Keyring, check_address, create, revoke, sha256
+from lcb.serve.web.openapi import plain
+from lcb.storage.store.base import Key, open_store
+from support.harness import LONG, serving
+from support.http_inside import inside
 
 PAGE = Path(__file__).parents[2] / "docs" / "http.md"
 WHO = ("none", "wrong", "revoked", *SCOPES)

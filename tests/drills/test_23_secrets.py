@@ -16,14 +16,14 @@ import numpy as np
 import pytest
 import structlog
 
-from drills.harness import arms, serving
-from drills.http_inside import inside
-from lcb.serve import logs
-from lcb.serve import redact as redaction
-from lcb.serve.keys import SCOPES, create
-from lcb.serve.openapi import plain
-from lcb.serve.settings import Settings
-from lcb.storage.store import open_store
+from lcb.serve.config.settings import Settings
+from lcb.serve.observe import logging as logs
+from lcb.serve.observe import redaction
+from lcb.serve.web.keys import SCOPES, create
+from lcb.serve.web.openapi import plain
+from lcb.storage.store.base import open_store
+from support.harness import arms, serving
+from support.http_inside import inside
 
 PASSWORD = "hunter2-of-the-database"
 WRONG = "lcb_d3JvbmcteyB3cm9uZyB3cm9uZyB3cm9uZyB3cm9uZy1"
@@ -158,6 +158,6 @@ def test_without_redaction_the_log_tells(tmp_path: Path, monkeypatch, logging_as
 
 
 def test_a_key_kept_as_it_is_would_be_found(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr("lcb.serve.keys.sha256", lambda secret: secret.encode())
+    monkeypatch.setattr("lcb.serve.web.keys.sha256", lambda secret: secret.encode())
     with pytest.raises(AssertionError, match="a secret is in the store"):
         from_a_process(tmp_path)

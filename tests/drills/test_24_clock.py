@@ -13,13 +13,15 @@ from typing import Any
 import numpy as np
 import pytest
 
-from drills.harness import LONG, arms
-from drills.http_inside import inside
-from lcb.serve import http, rates, records
-from lcb.serve.recommenders import Recommender
-from lcb.serve.settings import Limits, Settings
-from lcb.serve.world import World
-from lcb.storage.store import open_store
+from lcb.serve import events
+from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.settings import Limits, Settings
+from lcb.serve.state.world import World
+from lcb.serve.web import endpoint as http
+from lcb.serve.web import rate_limits as rates
+from lcb.storage.store.base import open_store
+from support.harness import LONG, arms
+from support.http_inside import inside
 
 N = 1000 if LONG else 60
 DAY = 86_400.0
@@ -86,7 +88,7 @@ def drill(folder: Path, clock: Clock, by_the_wall: str = "") -> None:
         try:
             rows = list(store.events(0))
             assert [row.seq for row in rows] == list(range(1, len(rows) + 1)), "the log has a gap"
-            at = [records.decode(row.kind, row.body).at for row in rows]
+            at = [events.decode(row.kind, row.body).at for row in rows]
             assert any(later < earlier for earlier, later in pairwise(at)), "the clock never went back"
             store.forget_snapshots()
             world = World(store)

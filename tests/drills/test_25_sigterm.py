@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 import pytest
 
-from drills.harness import LONG, Server, arms, models_folder, serving, start
+from support.harness import LONG, Server, arms, models_folder, serving, start
 
 CLIENTS = 16
 ROUNDS = 20 if LONG else 1
@@ -206,9 +206,9 @@ def test_a_signal_after_the_end_changes_nothing(asked: bool) -> None:
 def test_while_the_log_is_read_the_service_is_alive_and_not_ready(tmp_path: Path, monkeypatch) -> None:
     import asyncio
 
-    from lcb.serve.keys import Keyring
+    from lcb.serve.config.settings import Settings
     from lcb.serve.server import _Door
-    from lcb.serve.settings import Settings
+    from lcb.serve.web.keys import Keyring
 
     door = _Door(Settings(), None, Keyring(), "", None)  # type: ignore[arg-type]
 

@@ -10,16 +10,16 @@ from typing import Any
 
 import pytest
 
-from drills.dying import Died, Life, MortalStore, Opened, WithoutTransactions
-from drills.harness import LONG
-from drills.inside import Inside, folded, sqlite
 from lcb.errors import LCBError, StoreError
-from lcb.serve.recommenders import Recommender
-from lcb.serve.settings import Settings
-from lcb.serve.verify import verify, world_differences
-from lcb.storage import migrate
-from lcb.storage.sqlite import SQLite
-from serve.sessions import busy
+from lcb.serve.audit.verify import verify, world_differences
+from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.settings import Settings
+from lcb.storage.store import migrate
+from lcb.storage.store.sqlite import SQLite
+from support.dying import Died, Life, MortalStore, Opened, WithoutTransactions
+from support.harness import LONG
+from support.inside import Inside, folded, sqlite
+from support.sessions import busy
 
 KNOWN = migrate.migrations("sqlite")
 LATER = (

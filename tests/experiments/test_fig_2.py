@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lcb.evaluate.algorithms import PAPERS
-from lcb.evaluate.simulate import Result, Simulation
+from lcb.evaluate.simulation.simulate import Result, Simulation
 from lcb.experiments import fig_2a, fig_2b
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from lcb.evaluate.world import paper_classes
+from lcb.evaluate.worlds.paper import paper_classes
 from lcb.experiments import table_1
 from lcb.theory import TABLE_1, theorem_1_margin
 

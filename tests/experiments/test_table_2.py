@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lcb.bandits.uniform import Uniform
-from lcb.evaluate.readers import Readers, articles
-from lcb.evaluate.study import Group
+from lcb.demo.readers import Readers, articles
+from lcb.evaluate.two_groups import Group
 from lcb.experiments import table_2
 from lcb.experiments.report import Section, page
 from lcb.experiments.reproduce import reproduce

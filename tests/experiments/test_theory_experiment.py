@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from lcb import charts
-from lcb.evaluate.schedules import BANDITS
-from lcb.evaluate.world import World, given_classes
+from lcb.evaluate.simulation.schedules import BANDITS
+from lcb.evaluate.worlds.paper import World, given_classes
 from lcb.experiments import theory
 from lcb.theory import Sizes, smallest_gap, theorem_1, theorem_2
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from conftest import largest_error, rows_of
 from lcb.clicks import EventLog
-from lcb.evaluate.world import given_classes, paper_classes
+from lcb.evaluate.worlds.paper import given_classes, paper_classes
 from lcb.learners import fit
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from conftest import stats_of
 from lcb.errors import InputError
-from lcb.evaluate.world import given_classes, paper_classes
+from lcb.evaluate.worlds.paper import given_classes, paper_classes
 from lcb.learners import fit
 
 

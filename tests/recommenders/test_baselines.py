@@ -3,7 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lcb.bandits.linucb import LinUCB
+from lcb.bandits.linear.linucb import LinUCB
 from lcb.bandits.uniform import Uniform
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.pooled import Pooled

@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lcb.bandits.coarse_fine import CoarseFineUCB
-from lcb.bandits.linucb import LinUCB
+from lcb.bandits.linear.coarse_fine import CoarseFineUCB
+from lcb.bandits.linear.linucb import LinUCB
 from lcb.errors import InputError
-from lcb.evaluate.world import World, given_classes
+from lcb.evaluate.worlds.paper import World, given_classes
 from lcb.recommenders.cofine import CofineUCB, learn_subspace, profiles
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.recommender import serve_step_by_step

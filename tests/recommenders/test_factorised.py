@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from lcb.errors import InputError
-from lcb.evaluate.fixed_arms import FixedArms
-from lcb.evaluate.world import given_classes
+from lcb.evaluate.worlds.fixed_arms import FixedArms
+from lcb.evaluate.worlds.paper import given_classes
 from lcb.events import Decision
 from lcb.recommenders.factorised import Factorised, Factors
 from lcb.stats import UserStats

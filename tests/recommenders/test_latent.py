@@ -3,12 +3,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lcb.bandits.linucb import LinUCB
-from lcb.bandits.posterior_mean import PosteriorMean
-from lcb.bandits.thompson import GeneralizedThompson
+from lcb.bandits.linear.linucb import LinUCB
+from lcb.bandits.over_classes.posterior_mean import PosteriorMean
+from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.errors import InputError
-from lcb.evaluate.world import World, paper_classes
-from lcb.learners import em
+from lcb.evaluate.worlds.paper import World, paper_classes
+from lcb.learners.em import gaussian as em
 from lcb.policies import Softmax
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.latent import FromRows, Latent

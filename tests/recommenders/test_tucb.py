@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from conftest import largest_error
-from lcb.bandits.ucb1 import UCB1
-from lcb.bandits.umucb import UMUCB
+from lcb.bandits.fixed_arms.ucb1 import UCB1
+from lcb.bandits.fixed_arms.umucb import UMUCB
 from lcb.errors import InputError
-from lcb.evaluate.fixed_arms import FixedArms
+from lcb.evaluate.worlds.fixed_arms import FixedArms
 from lcb.events import Decision
 from lcb.models import LatentModels
 from lcb.recommenders.individual import Individual

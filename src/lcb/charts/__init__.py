@@ -27,12 +27,12 @@ from lcb.charts.classes import heat_map, posterior_path
 from lcb.charts.curve import Curve
 from lcb.charts.grids import grids
 from lcb.charts.growth import GrowthPanel, growth
+from lcb.charts.live.traffic import ctr_over_time, rates
+from lcb.charts.live.versions import concentration, model_scores, users_per_model
 from lcb.charts.regret import regret_by_steps, regret_by_users, relative_ctr
 from lcb.charts.sampler import traces
 from lcb.charts.save import require, save
 from lcb.charts.studies import StudyPanel, studies
-from lcb.charts.traffic import ctr_over_time, rates
-from lcb.charts.versions import concentration, model_scores, users_per_model
 
 __all__ = [
     "Curve",

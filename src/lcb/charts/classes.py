@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lcb.charts.axes import ladder
-from lcb.charts.formats import number, number_format, percent
-from lcb.charts.labels import LINE, apart, check_names, end_labels
-from lcb.charts.style import AREAS, DIVERGING, GREY, SEQUENTIAL, dressed, inline, load_altair
+from lcb.charts.style.axes import ladder
+from lcb.charts.style.formats import number, number_format, percent
+from lcb.charts.style.labels import LINE, apart, check_names, end_labels
+from lcb.charts.style.theme import AREAS, DIVERGING, GREY, SEQUENTIAL, dressed, inline, load_altair
 from lcb.errors import InputError
 from lcb.events import Floats
 from lcb.models import LatentModels

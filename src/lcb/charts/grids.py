@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from lcb.charts.axes import axis_and_scale, axis_ends
-from lcb.charts.formats import number
-from lcb.charts.labels import check_names
-from lcb.charts.style import INK, dressed, inline, line_styles, load_altair
+from lcb.charts.style.axes import axis_and_scale, axis_ends
+from lcb.charts.style.formats import number
+from lcb.charts.style.labels import check_names
+from lcb.charts.style.theme import INK, dressed, inline, line_styles, load_altair
 from lcb.errors import InputError
 
 if TYPE_CHECKING:

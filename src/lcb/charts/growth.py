@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lcb.charts.axes import axis_and_scale, axis_ends, ladder
 from lcb.charts.curve import Curve
-from lcb.charts.labels import apart, check_names, end_labels
-from lcb.charts.style import dressed, inline, line_styles, load_altair
+from lcb.charts.style.axes import axis_and_scale, axis_ends, ladder
+from lcb.charts.style.labels import apart, check_names, end_labels
+from lcb.charts.style.theme import dressed, inline, line_styles, load_altair
 from lcb.errors import InputError
 from lcb.events import Floats
 

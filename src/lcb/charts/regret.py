@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from lcb.charts.axes import axis_and_scale, axis_ends
 from lcb.charts.curve import Curve
-from lcb.charts.formats import number, printable
-from lcb.charts.labels import LINE, apart, check_names, end_labels
-from lcb.charts.style import STRONG, dressed, inline, line_styles, load_altair, plain
+from lcb.charts.style.axes import axis_and_scale, axis_ends
+from lcb.charts.style.formats import number, printable
+from lcb.charts.style.labels import LINE, apart, check_names, end_labels
+from lcb.charts.style.theme import STRONG, dressed, inline, line_styles, load_altair, plain
 from lcb.events import Floats
 
 if TYPE_CHECKING:

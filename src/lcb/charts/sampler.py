@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lcb.charts.style import AREAS, GREY, dressed, inline, load_altair
+from lcb.charts.style.theme import AREAS, GREY, dressed, inline, load_altair
 from lcb.errors import InputError
 
 if TYPE_CHECKING:
     import altair as alt
 
-    from lcb.learners.draws import GibbsFit
+    from lcb.learners.gibbs.draws import GibbsFit
 
 _MOST_POINTS = 400  # of a line
 

@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from lcb.charts.style import load_altair
+from lcb.charts.style.theme import load_altair
 from lcb.errors import InputError, MissingExtra
 from lcb.storage.files import write_whole
 

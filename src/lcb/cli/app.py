@@ -7,22 +7,22 @@ from collections.abc import Sequence
 import typer
 from typer.main import get_command
 
-from lcb.cli.algorithms import algorithms
-from lcb.cli.compare_learners import compare_learners
-from lcb.cli.demo import demo
-from lcb.cli.evaluate import evaluate
-from lcb.cli.import_log import import_log
-from lcb.cli.learn import learn
-from lcb.cli.log import app as log
-from lcb.cli.models import models
-from lcb.cli.report import report
-from lcb.cli.reproduce import reproduce
-from lcb.cli.serve import config, keys, serve
-from lcb.cli.show import show
-from lcb.cli.simulate import simulate
-from lcb.cli.study import study
-from lcb.cli.trials import trials
-from lcb.cli.tune import tune
+from lcb.cli.commands.algorithms import algorithms
+from lcb.cli.commands.compare_learners import compare_learners
+from lcb.cli.commands.demo import demo
+from lcb.cli.commands.evaluate import evaluate
+from lcb.cli.commands.import_log import import_log
+from lcb.cli.commands.learn import learn
+from lcb.cli.commands.log import app as log
+from lcb.cli.commands.models import models
+from lcb.cli.commands.report import report
+from lcb.cli.commands.reproduce import reproduce
+from lcb.cli.commands.serve import config, keys, serve
+from lcb.cli.commands.show import show
+from lcb.cli.commands.simulate import simulate
+from lcb.cli.commands.study import study
+from lcb.cli.commands.trials import trials
+from lcb.cli.commands.tune import tune
 from lcb.errors import InputError
 from lcb.version import __version__
 

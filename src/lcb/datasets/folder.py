@@ -8,8 +8,8 @@ from pathlib import Path
 from lcb.datasets.dataset import Dataset
 from lcb.storage.importing.source import Source
 from lcb.storage.importing.table import table_source, with_items
-from lcb.storage.log_files import LogFiles
-from lcb.storage.log_items import read_items
+from lcb.storage.logs.files import LogFiles
+from lcb.storage.logs.items import read_items
 
 
 def _source(folder: Path, part: str) -> Source:

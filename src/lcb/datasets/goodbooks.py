@@ -25,10 +25,10 @@ from lcb.errors import InputError
 from lcb.storage.importing.cells import whole_numbers
 from lcb.storage.importing.items import made_items
 from lcb.storage.importing.problems import Check, Problems
-from lcb.storage.importing.readers import RawTable, open_csv
 from lcb.storage.importing.source import Source
 from lcb.storage.importing.table import Columns, raw_source
-from lcb.storage.log_items import Items
+from lcb.storage.logs.items import Items
+from lcb.storage.tables.raw import RawTable, open_csv
 
 _FILES = ("ratings.csv", "books.csv", "book_tags.csv", "tags.csv")
 MOST_GENRES, LEAST_SHARE = 3, 0.25

@@ -18,8 +18,8 @@ import pyarrow as pa
 from lcb.datasets.dataset import Dataset
 from lcb.storage.importing.items import item_table
 from lcb.storage.importing.problems import Problems
-from lcb.storage.importing.readers import open_csv
 from lcb.storage.importing.source import Chunk, Source
+from lcb.storage.tables.raw import open_csv
 
 N_POOL = 7583
 _RANDOM, _STANDARD = "log_random_*.csv", "log_standard_*.csv"

@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lcb.datasets.dataset import Dataset
-from lcb.storage.arrow import plain
 from lcb.storage.importing.items import item_table, made_items
 from lcb.storage.importing.problems import Problems, shown
-from lcb.storage.importing.readers import open_csv
 from lcb.storage.importing.source import Chunk, Source
+from lcb.storage.tables.arrow import plain
+from lcb.storage.tables.raw import open_csv
 
 _BEHAVIORS = ("impression", "user", "time", "history", "impressions")
 _NEWS = ("item", "category", "subcategory", "title", "abstract", "url", "title_entities", "abstract_entities")

@@ -15,10 +15,10 @@ import pyarrow as pa
 from lcb.datasets.dataset import Dataset
 from lcb.errors import InputError
 from lcb.storage.importing.items import item_table, made_items
-from lcb.storage.importing.readers import RawTable, open_csv
 from lcb.storage.importing.source import Source
 from lcb.storage.importing.table import Columns, raw_source
-from lcb.storage.log_items import Items
+from lcb.storage.logs.items import Items
+from lcb.storage.tables.raw import RawTable, open_csv
 
 _NO_GENRE = ("(no genres listed)", "unknown")
 _GENRES = (

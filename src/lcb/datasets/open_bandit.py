@@ -15,11 +15,11 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from lcb.datasets.dataset import Dataset
-from lcb.storage.arrow import plain
 from lcb.storage.importing.items import item_table, made_items
 from lcb.storage.importing.problems import Problems
-from lcb.storage.importing.readers import open_csv
 from lcb.storage.importing.source import Chunk, Source
+from lcb.storage.tables.arrow import plain
+from lcb.storage.tables.raw import open_csv
 
 _CAMPAIGNS = ("all.csv", "men.csv", "women.csv")
 _COLUMNS = {"item": "item_id", "order": "timestamp", "reward": "click", "propensity": "propensity_score",

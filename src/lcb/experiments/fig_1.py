@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from lcb import charts
-from lcb.evaluate.world import paper_classes
+from lcb.evaluate.worlds.paper import paper_classes
 from lcb.experiments.claims import Claim
 from lcb.models import LatentModels
 from lcb.progress import Progress, silent

@@ -13,8 +13,8 @@ import numpy as np
 
 from lcb import charts
 from lcb.evaluate.algorithms import PAPERS
-from lcb.evaluate.simulate import Result, Simulation, curve_points, simulate
-from lcb.evaluate.world import World, paper_classes
+from lcb.evaluate.simulation.simulate import Result, Simulation, curve_points, simulate
+from lcb.evaluate.worlds.paper import World, paper_classes
 from lcb.experiments.claims import Claim
 from lcb.progress import Progress, silent
 

@@ -11,8 +11,8 @@ from typing import Any
 
 from lcb import charts
 from lcb.evaluate.algorithms import PAPERS
-from lcb.evaluate.simulate import Simulation, simulate
-from lcb.evaluate.world import World, paper_classes
+from lcb.evaluate.simulation.simulate import Simulation, simulate
+from lcb.evaluate.worlds.paper import World, paper_classes
 from lcb.experiments.claims import Claim
 from lcb.progress import Progress, silent
 

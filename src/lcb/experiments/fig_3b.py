@@ -10,7 +10,7 @@ from typing import Any
 
 from lcb import charts
 from lcb.evaluate.algorithms import Settings
-from lcb.evaluate.offline import Outcome, Plan
+from lcb.evaluate.offline.evaluate_log import Outcome, Plan
 from lcb.experiments.claims import Claim
 from lcb.experiments.real_data import (
     ALGORITHMS,

@@ -18,8 +18,8 @@ from lcb import charts, parallel
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS as ALL
 from lcb.evaluate.algorithms import Settings, Task
-from lcb.evaluate.offline import Outcome, Plan, split_users
-from lcb.evaluate.sources import Queues, Source
+from lcb.evaluate.offline.evaluate_log import Outcome, Plan, split_users
+from lcb.evaluate.offline.sources import Queues, Source
 from lcb.events import Floats
 from lcb.experiments.claims import Claim
 from lcb.experiments.real_data import (

@@ -13,12 +13,12 @@ from typing import Any
 from lcb import charts
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import Settings, checked_settings
-from lcb.evaluate.labels import Reading, natural_reading
-from lcb.evaluate.offline import Outcome, Plan, evaluate_log
-from lcb.evaluate.sources import Source, source_of
-from lcb.evaluate.tune_log import tune_seeds
+from lcb.evaluate.offline.evaluate_log import Outcome, Plan, evaluate_log
+from lcb.evaluate.offline.labels import Reading, natural_reading
+from lcb.evaluate.offline.sources import Source, source_of
+from lcb.evaluate.tuning.logged import tune_seeds
 from lcb.progress import Progress, silent
-from lcb.storage.logs import open_log
+from lcb.storage.logs.log import open_log
 
 N_STEPS, N_CLASSES = 20, 30
 PAPERS = ("lcb-gibbs", "club", "linucb-population", "linucb-individual", "random")

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lcb import charts
-from lcb.evaluate.world import paper_classes
+from lcb.evaluate.worlds.paper import paper_classes
 from lcb.experiments.claims import Claim
 from lcb.progress import Progress, silent
 from lcb.theory import (

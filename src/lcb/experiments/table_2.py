@@ -21,15 +21,15 @@ import numpy as np
 
 from lcb import charts, parallel
 from lcb.bandits.bandit import Bandit
-from lcb.bandits.linucb import LinUCB
-from lcb.bandits.posterior_mean import PosteriorMean
-from lcb.bandits.thompson import GeneralizedThompson
+from lcb.bandits.linear.linucb import LinUCB
+from lcb.bandits.over_classes.posterior_mean import PosteriorMean
+from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.clicks import EventLog
+from lcb.demo.readers import Readers, articles
 from lcb.evaluate.algorithms import Settings
 from lcb.evaluate.algorithms.algorithm import Value
-from lcb.evaluate.readers import Readers, articles
-from lcb.evaluate.study import Group, two_sample
-from lcb.evaluate.world import Users
+from lcb.evaluate.two_groups import Group, two_sample
+from lcb.evaluate.worlds.paper import Users
 from lcb.events import Floats
 from lcb.experiments.claims import Claim
 from lcb.learners import fit

@@ -18,9 +18,9 @@ from typing import Any, Literal
 import numpy as np
 
 from lcb import charts, parallel, theory
-from lcb.evaluate.growth import Slope, mean_slope, slopes
-from lcb.evaluate.schedules import BANDITS, BanditName, Learner, Play, play
-from lcb.evaluate.world import World, given_classes, paper_classes
+from lcb.evaluate.simulation.growth import Slope, mean_slope, slopes
+from lcb.evaluate.simulation.schedules import BANDITS, BanditName, Learner, Play, play
+from lcb.evaluate.worlds.paper import World, given_classes, paper_classes
 from lcb.events import Floats
 from lcb.experiments.claims import Claim
 from lcb.progress import Progress, silent

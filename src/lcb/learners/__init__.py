@@ -17,9 +17,13 @@ import numpy as np
 
 from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, InputError
-from lcb.learners import bernoulli, blocked, em, gibbs, spectral
-from lcb.learners.moments import Form, Moments
+from lcb.learners.em import bernoulli
+from lcb.learners.em import gaussian as em
+from lcb.learners.gibbs import blocked
+from lcb.learners.gibbs import collapsed as gibbs
 from lcb.learners.n_classes import choose_n_classes
+from lcb.learners.spectral import experts as spectral
+from lcb.learners.spectral.moments import Form, Moments
 from lcb.models import Fit, LatentModels, Likelihood
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats

@@ -18,8 +18,8 @@ from typing import Literal
 import numpy as np
 
 from lcb.bandits.bandit import Arms, Bandit, serve
-from lcb.bandits.coarse_fine import CoarseFineUCB
-from lcb.bandits.linucb import LinUCB
+from lcb.bandits.linear.coarse_fine import CoarseFineUCB
+from lcb.bandits.linear.linucb import LinUCB
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
 from lcb.recommenders.individual import Individual

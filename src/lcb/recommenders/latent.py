@@ -21,7 +21,7 @@ from typing import Literal
 import numpy as np
 
 from lcb.bandits.bandit import Arms, Bandit, advised, choose_uniformly, decided, serve
-from lcb.bandits.linucb import LinUCB
+from lcb.bandits.linear.linucb import LinUCB
 from lcb.clicks import EventLog, LogBuilder
 from lcb.errors import InputError
 from lcb.events import Decision, Floats

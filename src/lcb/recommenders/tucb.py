@@ -22,10 +22,10 @@ from itertools import permutations
 import numpy as np
 
 from lcb.bandits.bandit import Arms
-from lcb.bandits.umucb import UMUCB
+from lcb.bandits.fixed_arms.umucb import UMUCB
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
-from lcb.learners.tensor_power import tensor_power, whitening
+from lcb.learners.spectral.tensor_power import tensor_power, whitening
 from lcb.models import LatentModels
 from lcb.recommenders.recommender import serve_step_by_step
 

@@ -26,19 +26,20 @@ from types import FrameType
 import structlog
 import uvicorn
 
+from lcb import messages
 from lcb.errors import LCBError
-from lcb.serve import logs, messages
-from lcb.serve.app import App
-from lcb.serve.http import Receive, Scope, Send, json_reply, problem_reply, respond
-from lcb.serve.keys import Keyring, check_address
-from lcb.serve.listening import Accepting, listen
-from lcb.serve.prepare import first_items
-from lcb.serve.problems import Problem
-from lcb.serve.protocol import GuardedProtocol, protocol
-from lcb.serve.redact import redact
+from lcb.serve.config.settings import Settings
+from lcb.serve.errors import Problem
+from lcb.serve.log.bootstrap import first_items
+from lcb.serve.observe import logging as logs
+from lcb.serve.observe.redaction import redact
 from lcb.serve.service import Service
-from lcb.serve.settings import Settings
-from lcb.storage.store import Store, open_store
+from lcb.serve.web.app import App
+from lcb.serve.web.endpoint import Receive, Scope, Send, json_reply, problem_reply, respond
+from lcb.serve.web.keys import Keyring, check_address
+from lcb.serve.web.wire.listening import Accepting, listen
+from lcb.serve.web.wire.protocol import GuardedProtocol, protocol
+from lcb.storage.store.base import Store, open_store
 
 _LOOK_AT_KEYS = 1.0  # seconds
 _IN_FLIGHT = 5  # seconds that requests in flight have once the socket is closed

@@ -13,16 +13,18 @@ from typing import Any, TypeVar
 import msgspec
 import structlog
 
+from lcb import messages
 from lcb.errors import InputError, LCBError, StoreUnavailable
-from lcb.serve import messages, records
-from lcb.serve.desk import Desk, Entry, reward_key
-from lcb.serve.journal import Behind, Journal, Taken
-from lcb.serve.prepare import first_items, prepare
-from lcb.serve.problems import Problem, decode
-from lcb.serve.settings import Settings
-from lcb.serve.users import WARMUP, User
-from lcb.serve.world import World
-from lcb.storage.store import Appended, NewRow, Row, Snapshot, Store
+from lcb.serve import events
+from lcb.serve.config.settings import Settings
+from lcb.serve.decide.desk import Desk, Entry, reward_key
+from lcb.serve.errors import Problem
+from lcb.serve.log.bootstrap import first_items, prepare
+from lcb.serve.log.journal import Behind, Journal, Taken
+from lcb.serve.state.users import WARMUP, User
+from lcb.serve.state.world import World
+from lcb.serve.strict_json import decode
+from lcb.storage.store.base import Appended, NewRow, Row, Snapshot, Store
 
 T = TypeVar("T")
 _KEPT_AT_ONCE = 2000
@@ -75,7 +77,7 @@ class Service:
         elif row.kind == "erase":
             self._passed.update(self._fetches)
         if self.watchers:
-            body = records.decode(row.kind, row.body) if body is None else body
+            body = events.decode(row.kind, row.body) if body is None else body
             for watcher in self.watchers:
                 watcher(row, body)
 
@@ -199,10 +201,10 @@ class Service:
         while True:
             await self._settled("model")
             version = max(self.world.versions, default=0) + 1
-            body = records.ModelBody(
+            body = events.ModelBody(
                 self.now(), version, manifest, tensors, active, reason, n_users, score, baseline, n_started, seen
             )  # fmt: skip
-            row = NewRow(f"model/{version}", "model", None, None, records.encode(body))
+            row = NewRow(f"model/{version}", "model", None, None, events.encode(body))
             if await self._appended(Entry(row, body, b"", "model")):
                 return version
 
@@ -217,8 +219,8 @@ class Service:
                 known.models()
         except LCBError as error:
             raise Problem(409, str(error), field="version") from None
-        body = records.ActivateBody(self.now(), version, reason)
-        row = NewRow(f"activate/{self.new_id()}", "activate", None, None, records.encode(body))
+        body = events.ActivateBody(self.now(), version, reason)
+        row = NewRow(f"activate/{self.new_id()}", "activate", None, None, events.encode(body))
         await self.journal.append(Entry(row, body, b"", row.id))
 
     # Waiting

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from lcb.serve.http import Ask
+from lcb.serve.errors import Problem
 from lcb.serve.pages.files import POLICY, Files
-from lcb.serve.problems import Problem
+from lcb.serve.web.endpoint import Ask
 
 FILES = Files()
 

@@ -6,10 +6,10 @@ import asyncio
 
 import pytest
 
-from drills.http_inside import inside
-from lcb.evaluate.readers import KINDS
+from lcb.demo.readers import KINDS
 from lcb.serve.pages.live import Live, _quantile
-from serve.pages.fronts import front, read
+from support.fronts import front, read
+from support.http_inside import inside
 
 SPORT = set(KINDS["sport"][1])
 

@@ -8,12 +8,12 @@ import time
 
 import pytest
 
-from drills.http_inside import inside
-from lcb.evaluate.readers import KINDS
-from lcb.serve.http import Ask
-from lcb.serve.keys import sha256
-from lcb.storage.store import Key
-from serve.pages.fronts import front, read
+from lcb.demo.readers import KINDS
+from lcb.serve.web.endpoint import Ask
+from lcb.serve.web.keys import sha256
+from lcb.storage.store.base import Key
+from support.fronts import front, read
+from support.http_inside import inside
 
 KEYS = [Key(scope, scope, sha256(f"lcb_{scope}"), 0.0, None) for scope in ("reader", "writer", "admin")]
 SPORT = set(KINDS["sport"][1])

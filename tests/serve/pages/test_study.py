@@ -10,10 +10,10 @@ import threading
 import numpy as np
 import pytest
 
-from drills.http_inside import inside
-from lcb.evaluate.readers import KINDS
-from lcb.evaluate.study import Group
-from serve.pages.fronts import front, read
+from lcb.demo.readers import KINDS
+from lcb.evaluate.two_groups import Group
+from support.fronts import front, read
+from support.http_inside import inside
 
 HOME = set(KINDS["home"][1])
 

@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from drills.http_inside import inside
-from lcb.evaluate.readers import KINDS
-from lcb.serve.recommenders import Recommender
-from lcb.serve.settings import Settings
-from serve.pages.fronts import front, read
+from lcb.demo.readers import KINDS
+from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.settings import Settings
+from support.fronts import front, read
+from support.http_inside import inside
 
 CULTURE = set(KINDS["culture"][1])
 

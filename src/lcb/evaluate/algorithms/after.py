@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from lcb.bandits.bandit import Bandit
-from lcb.bandits.mmts import MMTS
-from lcb.bandits.mucb import MUCB
-from lcb.bandits.thompson import GeneralizedThompson
+from lcb.bandits.over_classes.mmts import MMTS
+from lcb.bandits.over_classes.mucb import MUCB
+from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task
 from lcb.evaluate.algorithms.latent import learned
 from lcb.evaluate.algorithms.learning import learn_by_em

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task
-from lcb.recommenders.club import Club
+from lcb.recommenders.clustering.club import Club
+from lcb.recommenders.clustering.sclub import Sclub
 from lcb.recommenders.recommender import Recommender
-from lcb.recommenders.sclub import Sclub
 from lcb.stats import UserStats
 
 _WIDTHS = (0.1, 0.25, 0.5)

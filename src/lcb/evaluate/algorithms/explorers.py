@@ -5,8 +5,8 @@ The names that end in `-theory` take the publications' own settings, the others'
 
 from __future__ import annotations
 
-from lcb.bandits.epoch_greedy import EpochGreedy
-from lcb.bandits.iltcb import ILTCB
+from lcb.bandits.over_policies.epoch_greedy import EpochGreedy
+from lcb.bandits.over_policies.iltcb import ILTCB
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
 from lcb.evaluate.algorithms.latent import learned
 from lcb.evaluate.algorithms.policy_sets import note_of

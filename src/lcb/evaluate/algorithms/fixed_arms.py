@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from lcb.bandits.bandit import Bandit
-from lcb.bandits.multiple_k_ucb import MultipleKUCB
-from lcb.bandits.ucb1 import UCB1
-from lcb.bandits.umucb import UMUCB
+from lcb.bandits.fixed_arms.multiple_k_ucb import MultipleKUCB
+from lcb.bandits.fixed_arms.ucb1 import UCB1
+from lcb.bandits.fixed_arms.umucb import UMUCB
 from lcb.evaluate.algorithms.algorithm import NO_FEATURES, Algorithm, Task
 from lcb.evaluate.algorithms.latent import given
 from lcb.models import LatentModels

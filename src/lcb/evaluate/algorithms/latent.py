@@ -10,14 +10,16 @@ from typing import Any
 import numpy as np
 
 from lcb.bandits.bandit import Bandit
-from lcb.bandits.linucb import LinUCB
-from lcb.bandits.posterior_mean import PosteriorMean
-from lcb.bandits.thompson import GeneralizedThompson
+from lcb.bandits.linear.linucb import LinUCB
+from lcb.bandits.over_classes.posterior_mean import PosteriorMean
+from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
 from lcb.evaluate.algorithms.learning import learn_by_em, learn_by_sampling, learn_by_spectral
-from lcb.learners import Learner, blocked, fit, gibbs
+from lcb.learners import Learner, fit
+from lcb.learners.gibbs import blocked
+from lcb.learners.gibbs import collapsed as gibbs
 from lcb.models import LatentModels
 from lcb.recommenders.latent import FromRows, Latent, Learn
 from lcb.recommenders.recommender import Recommender

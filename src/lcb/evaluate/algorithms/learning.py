@@ -12,8 +12,9 @@ import numpy as np
 from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, TooFewRows
 from lcb.evaluate.algorithms.algorithm import Task
-from lcb.learners import em, spectral
-from lcb.learners.moments import Form, Moments
+from lcb.learners.em import gaussian as em
+from lcb.learners.spectral import experts as spectral
+from lcb.learners.spectral.moments import Form, Moments
 from lcb.models import LatentModels
 from lcb.recommenders.latent import FromRows, Learn
 from lcb.stats import UserStats

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.bandits.lints import LinTS
-from lcb.bandits.linucb import LinUCB
+from lcb.bandits.linear.lints import LinTS
+from lcb.bandits.linear.linucb import LinUCB
 from lcb.bandits.uniform import Uniform
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task
 from lcb.recommenders.cofine import CofineUCB

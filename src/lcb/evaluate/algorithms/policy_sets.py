@@ -13,13 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from lcb.bandits.exp3 import EXP3
-from lcb.bandits.exp4 import EXP4
-from lcb.bandits.exp4p import EXP4P
+from lcb.bandits.over_policies.exp3 import EXP3
+from lcb.bandits.over_policies.exp4 import EXP4
+from lcb.bandits.over_policies.exp4p import EXP4P
 from lcb.errors import InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
 from lcb.evaluate.algorithms.latent import learned, learned_before, true_classes
-from lcb.evaluate.world import given_classes
+from lcb.evaluate.worlds.paper import given_classes
 from lcb.models import LatentModels
 from lcb.policies import ClassPolicies, EnumeratedPolicies, Greedy, Softmax, in_words
 from lcb.recommenders.individual import Individual

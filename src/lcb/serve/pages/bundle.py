@@ -15,7 +15,7 @@ import sys
 import threading
 from dataclasses import dataclass
 
-from lcb.charts import style
+from lcb.charts.style import theme as style
 from lcb.errors import LCBError, MissingExtra
 
 _SNIPPET = "export { vegaEmbed };"

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 from importlib.resources import files
 
-from lcb.serve.http import Ask, Reply
-from lcb.serve.problems import Problem
+from lcb.serve.errors import Problem
+from lcb.serve.web.endpoint import Ask, Reply
 
 _TYPES = {
     "html": b"text/html; charset=utf-8",

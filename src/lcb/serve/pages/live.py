@@ -12,14 +12,15 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from lcb.serve import trials, versions
-from lcb.serve.metrics import BOUNDS, is_work
+from lcb.serve.audit import trials
+from lcb.serve.learn import versions
+from lcb.serve.observe.metrics import BOUNDS, is_work
 from lcb.serve.pages.specs import classes_spec
 from lcb.serve.pages.visitors import Visitors
-from lcb.storage.store import Row
+from lcb.storage.store.base import Row
 
 if TYPE_CHECKING:
-    from lcb.serve.app import App
+    from lcb.serve.web.app import App
 
 _SECONDS = 300  # of rates that are kept
 _BUCKET = 30.0  # seconds of clicks in one point

@@ -14,19 +14,20 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from lcb.serve.http import Ask, Reply, Scope, json_reply
-from lcb.serve.keys import Keyring
+from lcb.serve.audit.story import Step, story
+from lcb.serve.audit.verify import verify
+from lcb.serve.errors import Problem
 from lcb.serve.pages.bundle import bundle
 from lcb.serve.pages.cookies import read_cookies, set_cookie
 from lcb.serve.pages.live import Live
 from lcb.serve.pages.specs import posterior_spec, specs
 from lcb.serve.pages.visitors import Visitors
-from lcb.serve.problems import Problem, decode
-from lcb.serve.story import Step, story
-from lcb.serve.verify import verify
+from lcb.serve.strict_json import decode
+from lcb.serve.web.endpoint import Ask, Reply, Scope, json_reply
+from lcb.serve.web.keys import Keyring
 
 if TYPE_CHECKING:
-    from lcb.serve.app import App
+    from lcb.serve.web.app import App
 
 _COOKIE, _DAY = "lcb_session", 24 * 3600
 _EVERY = 1.0  # seconds between two events of the stream

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from lcb.serve.http import Ask, Handler, Reply, json_reply, refuse_other_sites
 from lcb.serve.pages.files import Files
 from lcb.serve.pages.operator import Operator
 from lcb.serve.pages.study import Study
 from lcb.serve.pages.visitors import Visitors
+from lcb.serve.web.endpoint import Ask, Handler, Reply, json_reply, refuse_other_sites
 
 if TYPE_CHECKING:
-    from lcb.serve.app import App
+    from lcb.serve.web.app import App
 
 
 class Pages:

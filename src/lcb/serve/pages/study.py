@@ -1,7 +1,7 @@
 """The user study of the paper: visitors assigned blindly, twenty headlines each, how many they opened.
 
 Counted are visitors who have answered all twenty.  Simulated visitors click as the generated readers of
-`lcb.evaluate.readers` do; they are marked, and counted apart as well.
+`lcb.demo.readers` do; they are marked, and counted apart as well.
 """
 
 from __future__ import annotations
@@ -17,15 +17,16 @@ import numpy as np
 import structlog
 from msgspec import Meta, Struct
 
+from lcb.demo.readers import CATEGORIES, KINDS, click_probability, reader_classes
 from lcb.errors import LCBError
-from lcb.evaluate.readers import CATEGORIES, KINDS, click_probability, reader_classes
-from lcb.evaluate.study import Group
-from lcb.serve.http import Ask, Reply, json_reply
-from lcb.serve.messages import RewardRequest
+from lcb.evaluate.two_groups import Group
+from lcb.messages import RewardRequest
+from lcb.serve.errors import Problem
 from lcb.serve.pages.visitors import N_STEPS, Visitors
-from lcb.serve.problems import Problem, decode
-from lcb.serve.users import User
-from lcb.storage.store import Row
+from lcb.serve.state.users import User
+from lcb.serve.strict_json import decode
+from lcb.serve.web.endpoint import Ask, Reply, json_reply
+from lcb.storage.store.base import Row
 
 PAPER = (("population", 0.196, 0.096, 5), ("lcb", 0.380, 0.076, 5))
 _PREFIX, _SIMULATED = "study-", "study-simulated-"

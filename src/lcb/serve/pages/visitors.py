@@ -13,20 +13,22 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from lcb.bandits.lints import LinTS
-from lcb.bandits.linucb import LinUCB
+from lcb import messages
+from lcb.bandits.linear.lints import LinTS
+from lcb.bandits.linear.linucb import LinUCB
 from lcb.events import Floats
-from lcb.serve import messages, records
-from lcb.serve.draw import number
-from lcb.serve.http import Ask, Reply, json_reply
+from lcb.serve import events
+from lcb.serve.audit.story import Step, story
+from lcb.serve.config.settings import READER
+from lcb.serve.decide.drawing import number
+from lcb.serve.errors import Problem
 from lcb.serve.pages import words
 from lcb.serve.pages.cookies import Signer, read_cookies, set_cookie
-from lcb.serve.problems import Problem, decode
 from lcb.serve.service import Service
-from lcb.serve.settings import READER
-from lcb.serve.story import Step, story
-from lcb.serve.users import User
-from lcb.storage.store import Row
+from lcb.serve.state.users import User
+from lcb.serve.strict_json import decode
+from lcb.serve.web.endpoint import Ask, Reply, json_reply
+from lcb.storage.store.base import Row
 
 N_STEPS, N_OFFERED = 20, 170
 _YEAR = 365 * 24 * 3600
@@ -220,14 +222,14 @@ class Visitors:
             found = self._words[version] = words.class_words(beta, names)
         return found
 
-    def _context(self, body: records.DecisionBody) -> Floats:
+    def _context(self, body: events.DecisionBody) -> Floats:
         """The features of what was offered, as far as the catalogue still has it."""
         catalogue = self.service.world.catalogue
         ids = [id if id in catalogue.items else body.taken[0].id for id in body.arms or catalogue.ids]
         try:
             return catalogue.x(ids)
         except KeyError:
-            return np.tile(records.floats(body.taken[0].x), (body.n_arms, 1))
+            return np.tile(events.floats(body.taken[0].x), (body.n_arms, 1))
 
 
 def _blind(shown: dict[str, Any]) -> dict[str, Any]:

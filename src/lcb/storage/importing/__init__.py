@@ -1,4 +1,4 @@
-"""From any log to the files that `lcb.storage.logs.open_log` opens.
+"""From any log to the files that `lcb.storage.logs.log.open_log` opens.
 
     source      where events come from: a table with named columns, or a loader of `lcb.datasets`
     run         import_log: check rows, code users, sort by user and time, drop duplicates, write

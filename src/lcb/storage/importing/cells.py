@@ -11,8 +11,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lcb.errors import InputError
-from lcb.storage.arrow import is_number, is_string, parsed_numbers, plain
 from lcb.storage.importing.problems import Check, shown
+from lcb.storage.tables.arrow import is_number, is_string, parsed_numbers, plain
 
 _ZONE = r"(Z|[+-]\d\d:?\d\d)\s*$"
 

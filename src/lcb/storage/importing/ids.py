@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lcb.errors import InputError
-from lcb.storage.arrow import is_string, plain, value_type
 from lcb.storage.importing._codes_numba import (
     differing,
     enter_hashes,
@@ -21,6 +20,7 @@ from lcb.storage.importing._codes_numba import (
 )
 from lcb.storage.importing.cells import convertible, whole_numbers
 from lcb.storage.importing.problems import Check, shown
+from lcb.storage.tables.arrow import is_string, plain, value_type
 
 Codes = NDArray[np.int32]
 

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from lcb.errors import InputError
-from lcb.storage.arrow import is_list, is_string, plain
 from lcb.storage.importing.ids import Ids
 from lcb.storage.importing.problems import Check, Problems
-from lcb.storage.importing.readers import RawTable
-from lcb.storage.log_items import Items, category_codes, flat_lists
+from lcb.storage.logs.items import Items, category_codes, flat_lists
+from lcb.storage.tables.arrow import is_list, is_string, plain
+from lcb.storage.tables.raw import RawTable
 
 _JOINT = "\x1f"  # between the categories of a list that became text
 

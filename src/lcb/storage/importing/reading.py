@@ -17,7 +17,7 @@ from lcb.storage.importing.items import Gathered
 from lcb.storage.importing.problems import Check, Problems, shown
 from lcb.storage.importing.sorting import Arrays, Spill
 from lcb.storage.importing.source import ROLES, Chunk, Source
-from lcb.storage.log_items import Items
+from lcb.storage.logs.items import Items
 
 _NUMBERS = ("rating", "reward", "propensity")
 

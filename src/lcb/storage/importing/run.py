@@ -18,7 +18,7 @@ from lcb.storage.importing.reading import Reading
 from lcb.storage.importing.sorting import MOST_ROWS, Arrays, Spill, by_user_and_order, repeated
 from lcb.storage.importing.source import Source
 from lcb.storage.importing.writing import check_place, within_users, writing
-from lcb.storage.log_files import LogFiles
+from lcb.storage.logs.files import LogFiles
 
 DUPLICATES = ("drop", "stop", "keep")
 
@@ -54,7 +54,7 @@ def import_log(
     most_rows: int = MOST_ROWS,
     progress: Progress | None = None,
 ) -> Imported:
-    """Import a source into `out`, a folder or a .parquet file; see `lcb.storage.logs` for what is written.
+    """Import a source into `out`, a folder or a .parquet file; see `lcb.storage.logs.log` for what is written.
 
     like          reward 1 for ratings from here on, else 0
     duplicates    rows equal in user, item and time: "drop" all but the last, "stop", or "keep"; by default they are

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lcb.storage.importing.problems import Problems
-from lcb.storage.log_items import Items
+from lcb.storage.logs.items import Items
 
 ROLES = ("user", "item", "order", "rating", "reward", "propensity", "categories")
 

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lcb.errors import InputError
-from lcb.storage.arrow import is_list, is_string, plain, value_type
 from lcb.storage.importing.cells import convertible
 from lcb.storage.importing.items import item_table
 from lcb.storage.importing.problems import Problems
-from lcb.storage.importing.readers import RawTable, open_raw
 from lcb.storage.importing.source import ROLES, Chunk, Source
-from lcb.storage.log_items import Items
+from lcb.storage.logs.items import Items
+from lcb.storage.tables.arrow import is_list, is_string, plain, value_type
+from lcb.storage.tables.raw import RawTable, open_raw
 
 _KINDS = {"user": "id", "item": "id", "order": "order", "categories": "text"}  # all else: numbers
 

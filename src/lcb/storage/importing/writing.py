@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 from lcb.errors import InputError, OutputError
 from lcb.storage.files import check_writable
 from lcb.storage.importing.sorting import Arrays
-from lcb.storage.log_files import FEATURES, STAMP, LogFiles
-from lcb.storage.log_items import Items
+from lcb.storage.logs.files import FEATURES, STAMP, LogFiles
+from lcb.storage.logs.items import Items
 
 _GROUP_ROWS = 1 << 20
 

@@ -1,0 +1,1 @@
+"""Bandits over a fixed set of arms without features."""

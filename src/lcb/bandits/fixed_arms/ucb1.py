@@ -1,0 +1,54 @@
+"""UCB1 for arms without features (Auer, Cesa-Bianchi & Fischer 2002, Machine Learning 47): nothing is known before.
+
+    play argmax_a  mean_a + width * sqrt(2 log n / n_a)         n_a rewards of arm a, n of all; arms not seen first
+
+for rewards in [0, 1] with the publication's width of 1.  The rule is deterministic: the propensity is 1, or 1 / ties.
+A decision costs O(K).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lcb.bandits.fixed_arms._counts import counted, estimates, items_of, received
+from lcb.errors import InputError
+from lcb.events import Decision, Floats
+
+
+@dataclass(frozen=True)
+class UCB1:
+    """Settings only; the state is the decisions, the rewards and their sum of every arm, (3 K,).
+
+    >>> bandit, rng = UCB1(n_arms=2), np.random.default_rng(0)
+    >>> state = np.array([4.0, 1.0, 4.0, 1.0, 2.0, 0.0])  # means 0.5 of 4 rewards, 0.0 of 1
+    >>> bandit.choose(state, np.eye(2), rng).arm  # 0.5 + sqrt(2 log 5 / 4) = 1.40, 0.0 + sqrt(2 log 5) = 1.79
+    1
+    """
+
+    n_arms: int
+    width: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.n_arms < 1:
+            raise InputError(f"n_arms={self.n_arms}; there must be at least 1")
+        if not (np.isfinite(self.width) and self.width >= 0):
+            raise InputError(f"width={self.width}; it must be 0 or more")
+
+    def start(self) -> Floats:
+        return np.zeros(3 * self.n_arms)
+
+    def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        items = items_of(context, self.n_arms)
+        decisions, count, mean = estimates(state)
+        if not decisions[items].all():
+            return Decision.best(-decisions[items], context, rng.random())
+        bonus = self.width * np.sqrt(2 * np.log(max(count.sum(), 1.0)) / np.maximum(count, 1.0))
+        return Decision.best((mean + bonus)[items], context, rng.random())
+
+    def decided(self, state: Floats, decision: Decision) -> Floats:
+        return counted(state, decision)
+
+    def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
+        return received(state, decision, reward)

@@ -1,0 +1,96 @@
+"""mUCB and umUCB: arms without features and a finite set of models (Azar, Lazaric & Brunskill 2013, arXiv:1307.6887).
+
+The expected rewards beta (N, K) of the classes are known to within `epsilon` (0: exactly, which is the publication's
+mUCB; above: its umUCB).  With n_a rewards of arm a of mean mean_a:
+
+    r_ha     = width * noise_h sqrt(2 log(N n_steps^2 / delta) / n_a)            infinite before the first reward
+    C        = { h : |beta_h[a] - mean_a| <= r_ha + epsilon for every arm a }     the models the rewards allow
+    B_h(a)   = min(beta_h[a] + epsilon, mean_a + r_ha)                             what they may give at best
+    play argmax_a max_{h in C} B_h(a)
+
+after every arm was taken `n_first` times (3 in umUCB, so that each arm has a reward for each of three moments).
+Rewards in [0, 1] have noise 1/2 and r is the publication's.  Where no model is allowed, the arm of the highest
+mean_a + r_ha is played, as UCB does.  The rule is deterministic: the propensity is 1, or 1 / ties.  O(N K) a decision.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lcb.bandits.fixed_arms._counts import counted, estimates, items_of, received
+from lcb.errors import InputError
+from lcb.events import Decision, Floats
+from lcb.models import LatentModels
+
+
+@dataclass(frozen=True)
+class UMUCB:
+    """Settings only; the state is the decisions, the rewards and their sum of every arm, (3 K,).
+
+    >>> models = LatentModels(pi=[0.5, 0.5], beta=[[1.0, 0.2], [0.3, 0.9]], sigma2=[0.01, 0.01])
+    >>> bandit, rng = UMUCB(models, n_steps=10), np.random.default_rng(0)
+    >>> state = bandit.start()
+    >>> decision = bandit.choose(state, np.eye(2), rng)  # the first model promises 1.0
+    >>> state = bandit.update(bandit.decided(state, decision), decision, reward=0.3)
+    >>> bandit.allowed(state), bandit.choose(state, np.eye(2), rng).arm  # 0.7 off, 0.1 sqrt(2 log 2000) = 0.39 allowed
+    (array([False,  True]), 1)
+    """
+
+    models: LatentModels = field(repr=False)
+    n_steps: int
+    epsilon: float = 0.0
+    n_first: int = 0
+    width: float = 1.0
+    delta: float | None = None  # 1 / n_steps
+
+    def __post_init__(self) -> None:
+        if self.n_steps < 1 or self.n_first < 0:
+            raise InputError(f"n_steps={self.n_steps}, n_first={self.n_first}; wanted at least 1 and at least 0")
+        if not self.epsilon >= 0:
+            raise InputError(f"epsilon={self.epsilon}; it must be 0 or more")
+        if not (np.isfinite(self.width) and self.width >= 0):
+            raise InputError(f"width={self.width}; it must be 0 or more")
+        if self.delta is not None and not 0 < self.delta < 1:
+            raise InputError(f"delta={self.delta}; it is a probability between 0 and 1, or None for 1 / n_steps")
+
+    def start(self) -> Floats:
+        return np.zeros(3 * self.models.n_features)
+
+    def allowed(self, state: Floats) -> NDArray[np.bool_]:
+        """(N,) the models that no arm's rewards have ruled out"""
+        return self._bounds(state)[0]
+
+    def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        items = items_of(context, self.models.n_features)
+        decisions = state[items]
+        if decisions.min() < self.n_first:
+            return Decision.best(-decisions, context, rng.random())
+        allowed, highest = self._bounds(state)
+        if allowed.any():
+            highest = np.minimum(highest, self.models.beta + self.epsilon)[allowed]
+        return Decision.best(highest.max(axis=0)[items], context, rng.random())
+
+    def decided(self, state: Floats, decision: Decision) -> Floats:
+        return counted(state, decision)
+
+    def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
+        return received(state, decision, reward)
+
+    @cached_property
+    def _radius(self) -> Floats:
+        """(N, 1) r after one reward"""
+        delta = 1 / self.n_steps if self.delta is None else self.delta
+        rate = np.sqrt(2 * np.log(self.models.n_classes * self.n_steps**2 / delta))
+        return np.asarray(self.width * rate * self.models.noise[:, None])
+
+    def _bounds(self, state: Floats) -> tuple[NDArray[np.bool_], Floats]:
+        """`allowed` (N,) and mean_a + r_ha (N, K)."""
+        _, count, mean = estimates(state)
+        with np.errstate(divide="ignore"):
+            radius = np.where(count > 0, self._radius / np.sqrt(count), np.inf)
+        allowed = (np.abs(self.models.beta - mean) <= radius + self.epsilon).all(axis=1)
+        return np.asarray(allowed), mean + radius

@@ -1,0 +1,1 @@
+"""Linear bandits: the reward is linear in the features, with no classes."""

@@ -1,0 +1,75 @@
+"""CoFineUCB for many users at once, compiled: the twin of its `choose` and `update`."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lcb._compiled import njit
+from lcb.bandits._kernels_numba import COMPILED, dot, pick_best
+from lcb.bandits.linear._ridge_numba import add_reward, factor, solve_lower, solve_upper
+
+
+@njit(**COMPILED)
+def serve_coarse_fine(  # type: ignore[no-untyped-def]
+    states, contexts, rewards, uniforms, arms, subspace, ridges, width, ridge, n_uniform
+):
+    """`states` (B, d (d + 1)) are updated in place, `arms` (B, T) receives what was played; False where M is singular.
+
+    `subspace` is U (d, k), `ridges` (k, k) what U' M U lacks of M~.
+    """
+    n_users, n_steps, n_arms, d = contexts.shape
+    k = subspace.shape[1]
+    scores, lower, solved, target = np.empty(n_arms), np.empty((d, d)), np.empty(d), np.empty(d)
+    coarse_gram, coarse_lower, coarse = np.empty((k, k)), np.empty((k, k)), np.empty(k)
+    for u in range(n_users):
+        state = states[u].reshape(d, d + 1)
+        for t in range(n_steps):
+            context = contexts[u, t]
+            if t < n_uniform:
+                arm = int(uniforms[u, t] * n_arms)
+            else:
+                _coarse_gram(state, subspace, ridges, coarse_gram)
+                if not (factor(state, lower) and factor(coarse_gram, coarse_lower)):
+                    return False
+                _through(subspace, state[:, d], coarse)
+                solve_lower(coarse_lower, coarse)
+                solve_upper(coarse_lower, coarse)
+                for i in range(d):
+                    target[i] = state[i, d] + ridge * dot(subspace[i], coarse)
+                best = -np.inf
+                for a in range(n_arms):
+                    solved[:] = context[a]
+                    solve_lower(lower, solved)
+                    fine = np.sqrt(dot(solved, solved))
+                    solve_upper(lower, solved)
+                    _through(subspace, solved, coarse)
+                    solve_lower(coarse_lower, coarse)
+                    scores[a] = dot(solved, target) + width * (fine + ridge * np.sqrt(dot(coarse, coarse)))
+                    best = max(best, scores[a])
+                arm = pick_best(scores, best, uniforms[u, t])
+            arms[u, t] = arm
+            add_reward(state, context[arm], rewards[u, t, arm])
+    return True
+
+
+@njit(**COMPILED)
+def _through(subspace, x, into):  # type: ignore[no-untyped-def]
+    """into = U' x"""
+    into[:] = 0.0
+    for i in range(len(x)):
+        for j in range(len(into)):
+            into[j] += subspace[i, j] * x[i]
+
+
+@njit(**COMPILED)
+def _coarse_gram(state, subspace, ridges, into):  # type: ignore[no-untyped-def]
+    """into = U' M U + ridges"""
+    d, k = subspace.shape
+    into[:] = ridges
+    for i in range(d):
+        for j in range(k):
+            total = 0.0
+            for m in range(d):
+                total += state[i, m] * subspace[m, j]
+            for n in range(k):
+                into[n, j] += subspace[i, n] * total

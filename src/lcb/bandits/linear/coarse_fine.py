@@ -1,0 +1,114 @@
+"""CoFineUCB for one user, the subspace of past users given (Yue, Hong & Guestrin 2012, ICML, Algorithm 1).
+
+    coarse  M~ = coarse_ridge I + U' X'X U        w~ = M~^-1 U' b            least squares in the subspace U (d, k)
+    fine    M  = ridge I + X'X                    w  = M^-1 (b + ridge U w~) least squares drawn towards it
+    play argmax_a  w . x_a + width * (sqrt(x_a' M^-1 x_a) + ridge * sqrt(v_a' M~^-1 v_a))        v_a = U' M^-1 x_a
+
+b = sum r x.  The first root is what the fine estimate does not know, the second what the coarse one does not, seen
+through the fine one.  A large `ridge` trusts the subspace, a small one the user's own rewards; with U = 0 it is LinUCB,
+with U = I and ridge without bound it is LinUCB with `coarse_ridge`.  The publication's four confidence constants (a
+variance and a bias term per level) are the one `width`.
+
+The state is [M, b]: sums, which do not drift.  A decision costs O(d^3 + K d^2), an update O(d^2).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from lcb.bandits.bandit import Arms
+from lcb.bandits.linear import _ridge
+from lcb.errors import InputError
+from lcb.events import Decision, Floats, check_context
+from lcb.stats import UserStats
+
+
+@dataclass(frozen=True, eq=False)
+class CoarseFineUCB:
+    """Settings only; the state is [M, b], (d, d + 1), flattened.
+
+    Past users have equal weights for both features.  A reward of 1 for the first feature is 1/3 in the subspace
+    (M~ = 1 + 1/2, U'b = 1 / sqrt(2)) for either feature, and the fine estimate moves (1/3 + 1) / 2 = 2/3 on the first.
+
+    >>> bandit = CoarseFineUCB(np.array([[1.0], [1.0]]) / np.sqrt(2), ridge=1, coarse_ridge=1)
+    >>> state = bandit.update(bandit.start(), Decision(0, 1.0, np.array([1.0, 0.0])), reward=1.0)
+    >>> bandit.coarse(state).round(3), bandit.theta(state).round(3)
+    (array([0.471]), array([0.667, 0.333]))
+    """
+
+    subspace: Floats = field(repr=False)  # U (d, k)
+    width: float = 0.1
+    ridge: float = 3.0
+    coarse_ridge: float = 0.1
+
+    def __post_init__(self) -> None:
+        shape = np.shape(self.subspace)
+        if len(shape) != 2 or not 1 <= shape[1] <= shape[0] or not np.isfinite(self.subspace).all():
+            raise InputError(f"subspace of shape {shape}; it must be (d, k) finite numbers with k from 1 to d")
+        _ridge.check_not_negative("width", self.width)
+        _ridge.check_positive("ridge", self.ridge)
+        _ridge.check_positive("coarse_ridge", self.coarse_ridge)
+
+    def start(self) -> Floats:
+        return _ridge.start(len(self.subspace), self.ridge)
+
+    def trained(self, stats: UserStats) -> Floats:
+        """The state after all rewards of a log."""
+        return _ridge.trained(stats, self.ridge)
+
+    def coarse(self, state: Floats) -> Floats:
+        """w~, the weights in the subspace, (k,)."""
+        matrix = self._matrix(state)
+        return np.linalg.solve(self._coarse_gram(matrix), self.subspace.T @ matrix[:, -1])
+
+    def theta(self, state: Floats) -> Floats:
+        """w, the weights, (d,)."""
+        matrix = self._matrix(state)
+        return np.linalg.solve(matrix[:, :-1], matrix[:, -1] + self.ridge * self.subspace @ self.coarse(state))
+
+    def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        check_context(context, self.subspace.shape[0])
+        matrix = self._matrix(state)
+        moment = matrix[:, -1]
+        inverse = _ridge.inverse_factor(matrix[:, :-1])
+        coarse_inverse = _ridge.inverse_factor(self._coarse_gram(matrix))
+        coarse = (coarse_inverse @ (moment @ self.subspace)) @ coarse_inverse
+        fine = context @ inverse.T
+        solved = fine @ inverse  # M^-1 x_a, (K, d)
+        seen = solved @ (self.subspace @ coarse_inverse.T)
+        scores = np.sqrt(np.vecdot(fine, fine))
+        scores += self.ridge * np.sqrt(np.vecdot(seen, seen))
+        scores *= self.width
+        scores += solved @ (moment + self.ridge * (self.subspace @ coarse))
+        return Decision.best(scores, context, rng.random())
+
+    def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
+        return _ridge.updated(state, decision, reward)
+
+    @cached_property
+    def _ridges(self) -> Floats:
+        """What U' M U lacks of M~."""
+        k = self.subspace.shape[1]
+        return self.coarse_ridge * np.eye(k) - self.ridge * (self.subspace.T @ self.subspace)
+
+    def _coarse_gram(self, matrix: Floats) -> Floats:
+        return self.subspace.T @ matrix[:, :-1] @ self.subspace + self._ridges
+
+    def _matrix(self, state: Floats) -> Floats:
+        return state.reshape(len(self.subspace), -1)
+
+    def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
+        """Many users at once, compiled; `states` (B, d (d + 1)) are updated in place."""
+        from lcb.bandits.linear._coarse_fine_numba import serve_coarse_fine
+
+        arms = np.empty(uniforms.shape, np.int64)
+        whole = serve_coarse_fine(
+            states, contexts, rewards, uniforms, arms, np.ascontiguousarray(self.subspace), self._ridges,
+            self.width, self.ridge, n_uniform,
+        )  # fmt: skip
+        if not whole:
+            raise _ridge.singular()
+        return arms

@@ -1,0 +1,1 @@
+"""Bandits that keep a posterior over the latent classes of one user."""

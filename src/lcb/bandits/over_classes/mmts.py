@@ -1,0 +1,143 @@
+"""mmTS: posterior sampling of the class and of its uncertain weights (Hong et al. 2020, arXiv:2006.08714).
+
+What was learned of a class is a distribution, not a point: beta_h ~ N(models.beta_h, models.covariance_h).  A user's
+rewards move it, exactly, by Bayes' rule for linear-Gaussian rewards (the publication's Algorithm 3 with the conjugate
+prior of its Algorithm 4):
+
+    precision_h = covariance_h^-1 + gram / sigma2_h
+    mean_h      = precision_h^-1 (covariance_h^-1 beta_h + moment / sigma2_h)
+    w_h         proportional to pi_h p(rewards | class h), the weights integrated out
+    draw h from w, then beta from N(mean_h, precision_h^-1), play argmax_a beta . x_a
+
+The arm's probability under a Gaussian draw has no formula, so the draw is from `n_points` equally likely points that
+have the mean and the covariance of a standard normal (Sobol points and their mirror images).  For those the
+distribution over arms is exact.  Classes with less than 1e-15 of the weight are left out.
+
+mTS, the publication's Algorithm 2, takes the weights as certain: that is `GeneralizedThompson(models)` at eta = 1,
+gamma = 0.  A decision costs O(N (d^3 + K d^2 + n_points K d)), an update O(d^2), whatever the number of rewards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cache, cached_property
+
+import numpy as np
+
+from lcb.bandits.bandit import Arms
+from lcb.errors import InputError
+from lcb.events import Decision, Floats, check_context, check_reward
+from lcb.models import LatentModels
+from lcb.stats import n_packed, upper
+
+Terms = tuple[Floats, Floats, Floats, Floats, Floats]
+
+
+@dataclass(frozen=True)
+class MMTS:
+    """Settings only; the state is the user's statistics as `UserStats` packs them, (d (d + 1) / 2 + d + 2,).
+
+    >>> models = LatentModels(pi=[1.0], beta=[[0.5, 0.5]], sigma2=[0.01], covariance=[np.diag([0.0001, 0.04])])
+    >>> bandit, rng = MMTS(models), np.random.default_rng(0)
+    >>> decision = bandit.choose(bandit.start(), np.eye(2), rng)
+    >>> decision.distribution  # which of the two is the better nobody knows
+    array([0.5, 0.5])
+    >>> state = bandit.update(bandit.start(), decision, reward=0.3)
+    >>> decision.arm, bandit.means(state).round(3)  # the second weight was uncertain: 0.5 - 0.2 * 0.04 / (0.04 + 0.01)
+    (1, array([[0.5 , 0.34]]))
+    """
+
+    models: LatentModels = field(repr=False)
+    n_points: int = 128
+
+    def __post_init__(self) -> None:
+        if self.models.covariance is None:
+            raise InputError(
+                "the models do not say how uncertain their weights are; add weight_covariance(models, stats) by "
+                "models.with_covariance, or take the weights as certain with GeneralizedThompson"
+            )
+        if self.n_points < 2 or self.n_points & (self.n_points - 1):
+            raise InputError(f"n_points={self.n_points}; it must be a power of 2, at least 2")
+
+    def start(self) -> Floats:
+        return np.zeros(n_packed(self.models.n_features))
+
+    def weights(self, state: Floats) -> Floats:
+        """The probability of each class, (N,)."""
+        return self._posterior(state)[0]
+
+    def means(self, state: Floats) -> Floats:
+        """The expected weights of each class, (N, d)."""
+        _, roots, scaled = self._posterior(state)
+        return np.asarray(self.models.beta + np.linalg.solve(np.tril(roots).swapaxes(1, 2), scaled[..., None])[..., 0])
+
+    def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        from lcb.bandits.over_classes._mmts_numba import choose_mmts
+
+        check_context(context, self.models.n_features)
+        if not np.isfinite(context.sum()):
+            raise InputError("the context holds a NaN or an infinity: no arm is best; give finite features")
+        distribution = np.zeros(len(context))
+        arm = choose_mmts(state, context, rng.random(), self._terms, self._points, distribution)
+        return Decision(arm, distribution[arm], context[arm], distribution)
+
+    def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
+        check_reward(reward)
+        x = decision.x
+        rows, columns = upper(len(x))
+        return state + np.concatenate((x[rows] * x[columns], reward * x, (reward * reward, 1.0)))
+
+    def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
+        """Many users at once, compiled; `states` are updated in place."""
+        from lcb.bandits.over_classes._mmts_numba import serve_mmts
+
+        arms = np.empty(uniforms.shape, np.int64)
+        serve_mmts(states, contexts, rewards, uniforms, arms, self._terms, self._points, n_uniform)
+        return arms
+
+    @cached_property
+    def _terms(self) -> Terms:
+        """Of each class's prior: precision (N, d, d), beta (N, d), 1 / sigma2 (N,), log pi + log|precision| / 2 (N,),
+        log(2 pi sigma2) / 2 (N,).
+        """
+        models = self.models
+        assert models.covariance is not None
+        precision = np.linalg.inv(models.covariance)
+        constant = models.log_pi + 0.5 * np.linalg.slogdet(precision)[1]
+        return precision, models.beta, 1 / models.sigma2, constant, -models.gaussian[0]
+
+    @property
+    def _points(self) -> Floats:
+        return normal_points(self.models.n_features, self.n_points)
+
+    def _posterior(self, state: Floats) -> tuple[Floats, Floats, Floats]:
+        """`weights` (N,), the Cholesky roots L of the precisions (N, d, d), and L' (means - beta) (N, d)."""
+        from lcb.bandits.over_classes._mmts_numba import posterior
+
+        n, d = self.models.beta.shape
+        weights, roots, scaled = np.empty(n), np.empty((n, d, d)), np.empty((n, d))
+        posterior(state, self._terms, weights, roots, scaled)
+        return weights, roots, scaled
+
+
+@cache
+def normal_points(n_features: int, n_points: int) -> Floats:
+    """Points (d, n) for a standard normal of d dimensions: mean 0, unit variances, no correlations where n > 2 d.
+
+    Scrambled Sobol points, always the same, and their mirror images.
+
+    >>> points = normal_points(3, 64)
+    >>> np.allclose(points.mean(axis=1), 0), np.allclose(points @ points.T / 64, np.eye(3))
+    (True, True)
+    """
+    from scipy.special import ndtri
+    from scipy.stats.qmc import Sobol
+
+    half = n_points // 2
+    points = ndtri(Sobol(n_features, rng=np.random.default_rng(0)).random(half))
+    points /= np.sqrt(np.mean(points**2, axis=0))
+    if half > n_features:
+        points = np.linalg.solve(np.linalg.cholesky(points.T @ points / half), points.T).T
+    both = np.ascontiguousarray(np.concatenate((points, -points)).T)
+    both.setflags(write=False)
+    return both

@@ -1,0 +1,110 @@
+"""mUCB: the best arm of any class that the rewards have not refuted (Hong et al. 2020, arXiv:2006.08714, Algorithm 1).
+
+A class is held to its own promises.  Whenever it was the one that made an arm look best, what it promised is set
+against what came:
+
+    count_h  = number of rewards of decisions made on the word of class h
+    gap_h    = sum of (beta_h . x - epsilon - r) over these rewards
+    C        = { h : gap_h <= width * noise_h sqrt(6 count_h log n_steps) }
+    play argmax_a max_{h in C} beta_h . x_a                          on the word of the class that attains it
+
+`epsilon` is how far off the models' expected rewards may be (the publication's misspecified models), `noise_h` the
+deviation of class h's rewards, `n_steps` the number of decisions a user will see; the publication's `width` is 1.
+Where rewards refute every class, the one that exceeds its bound the least is played.  Classes that promise the same
+share the word; an arm taken at random counts for the classes whose best it is.
+
+The rule is deterministic: the propensity is 1, or 1 / ties.  A decision costs O(N K d), an update O(N d).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lcb.bandits.bandit import Arms
+from lcb.errors import InputError
+from lcb.events import Decision, Floats, check_context, check_reward
+from lcb.models import LatentModels
+
+
+@dataclass(frozen=True)
+class MUCB:
+    """Settings only; the state is the counts and the gaps of the classes, (2 N,).
+
+    >>> models = LatentModels(pi=[0.5, 0.5], beta=[[1.0, 0.0], [0.0, 0.9]], sigma2=[0.01, 0.01])
+    >>> bandit, rng = MUCB(models, n_steps=20), np.random.default_rng(0)
+    >>> state = bandit.start()
+    >>> decision = bandit.choose(state, np.eye(2), rng)
+    >>> decision.arm, decision.advice  # taken on the word of the first class, which promises 1.0
+    (0, array([1., 0.]))
+    >>> state = bandit.update(state, decision, reward=0.1)  # 0.9 short of it; allowed are 0.1 sqrt(6 log 20) = 0.42
+    >>> state.round(3), bandit.consistent(state), bandit.choose(state, np.eye(2), rng).arm
+    (array([1. , 0. , 0.9, 0. ]), array([False,  True]), 1)
+    """
+
+    models: LatentModels = field(repr=False)
+    n_steps: int
+    width: float = 1.0
+    epsilon: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.n_steps < 1:
+            raise InputError(f"n_steps={self.n_steps}; it is the number of decisions for a user, at least 1")
+        for name in ("width", "epsilon"):
+            if not (np.isfinite(getattr(self, name)) and getattr(self, name) >= 0):
+                raise InputError(f"{name}={getattr(self, name)}; it must be 0 or more")
+
+    @cached_property
+    def bound(self) -> Floats:
+        """(N,) what the gap of a class may be after one reward"""
+        return np.asarray(self.width * self.models.noise * np.sqrt(6 * np.log(self.n_steps)))
+
+    def start(self) -> Floats:
+        return np.zeros(2 * self.models.n_classes)
+
+    def consistent(self, state: Floats) -> NDArray[np.bool_]:
+        """(N,) which classes the rewards have not refuted; the least refuted one where all are"""
+        count, gap = state.reshape(2, -1)
+        excess = gap - self.bound * np.sqrt(count)
+        return np.asarray(excess <= max(0.0, excess.min()))
+
+    def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        check_context(context, self.models.n_features)
+        consistent, promised = self.consistent(state), self.models.beta @ context.T
+        promised[~consistent] = -np.inf
+        best = promised.max(axis=0)
+        decision = Decision.best(best, context, rng.random())
+        word = promised[:, decision.arm] == best[decision.arm]
+        return self._with_word(decision, word)
+
+    def advised(self, decision: Decision, context: Floats) -> Decision:
+        """An arm taken for another reason, noted with the classes whose best it is."""
+        promised = self.models.beta @ context.T
+        return self._with_word(decision, promised[:, decision.arm] == promised.max(axis=1))
+
+    def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
+        check_reward(reward)
+        word = decision.advice
+        if word is None:
+            raise InputError("the decision does not say on the word of which class it was made; note it by `advised`")
+        gap = self.models.beta @ decision.x
+        gap -= self.epsilon + reward
+        gap *= word
+        return state + np.concatenate((word, gap))
+
+    def _with_word(self, decision: Decision, word: NDArray[np.bool_]) -> Decision:
+        return Decision(
+            decision.arm, decision.propensity, decision.x, decision.distribution, decision.at_random,
+            word.astype(np.float64),
+        )  # fmt: skip
+
+    def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
+        """Many users at once, compiled; `states` (B, 2 N) are updated in place."""
+        from lcb.bandits.over_classes._mucb_numba import serve_mucb
+
+        arms = np.empty(uniforms.shape, np.int64)
+        serve_mucb(states, contexts, rewards, uniforms, arms, self.models.beta, self.bound, self.epsilon, n_uniform)
+        return arms

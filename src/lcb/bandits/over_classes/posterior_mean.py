@@ -1,0 +1,70 @@
+"""Posterior mean: the arm that is best on average over the classes a user may belong to.
+
+    p_a      = (1 - uniform) [a = argmax_b sum_h w_h beta_h . x_b] + uniform / K      tied arms share equally
+    log w_h += log p(r | x, class h)                          the models' own likelihood
+
+It explores nothing on purpose, and over a few dozen steps that costs less than drawing a class.  Its propensity is
+1 without a uniform slice: keep one when the log must support off-policy estimates.
+A decision costs O(N d + K d), an update O(N d).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lcb.bandits.bandit import Arms
+from lcb.errors import InputError
+from lcb.events import Decision, Floats, check_context, check_reward, rescaled
+from lcb.models import LatentModels
+
+
+@dataclass(frozen=True)
+class PosteriorMean:
+    """Settings only; the state is the log weights of the classes, (N,).
+
+    >>> models = LatentModels(pi=[0.75, 0.25], beta=[[1.0, 0.0], [0.0, 1.0]], sigma2=[0.01, 0.01])
+    >>> bandit = PosteriorMean(models, uniform=0.1)
+    >>> bandit.choose(bandit.start(), np.eye(2), np.random.default_rng(0)).distribution
+    array([0.95, 0.05])
+    """
+
+    models: LatentModels = field(repr=False)
+    uniform: float = 0.0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.uniform <= 1:
+            raise InputError(f"uniform={self.uniform}; the uniform share must lie in [0, 1]")
+
+    def start(self) -> Floats:
+        return self.models.log_pi.copy()
+
+    def weights(self, state: Floats) -> Floats:
+        """The probability of each class, (N,)."""
+        return np.exp(state)
+
+    def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        check_context(context, self.models.n_features)
+        scores = context @ (np.exp(state) @ self.models.beta)
+        uniform = rng.random()
+        decision = Decision.best(scores, context, rescaled(uniform, self.uniform))
+        return decision.with_uniform(self.uniform, context, uniform) if self.uniform else decision
+
+    def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
+        check_reward(reward)
+        log_w = state + self.models.log_density(decision.x, reward)
+        log_w -= np.logaddexp.reduce(log_w)
+        return log_w
+
+    def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
+        """Many users at once, compiled; `states` (B, N) are updated in place."""
+        from lcb.bandits.over_classes._density import own_density
+        from lcb.bandits.over_classes._posterior_mean_numba import serve_posterior_mean
+
+        arms = np.empty(uniforms.shape, np.int64)
+        density = own_density(self.models, rewards)
+        serve_posterior_mean(
+            states, contexts, rewards, uniforms, arms, self.models.beta, density, n_uniform, self.uniform
+        )
+        return arms

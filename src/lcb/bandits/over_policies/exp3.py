@@ -1,0 +1,108 @@
+"""EXP3 with the policies as its arms (Auer, Cesa-Bianchi, Freund & Schapire 2002, SIAM J. Comput. 32, section 3).
+
+    q_h    = (1 - gamma) w_h + gamma / N                        draw a policy h from q, then an arm from xi_h
+    Y_h   += r / q_h                                            at the policy drawn; unbiased for sum_b xi_h(b) r_b
+    w_h    = exp(gamma Y_h / N) / sum_g exp(gamma Y_g / N)
+    gamma  = min(1, sqrt(N ln N / ((e - 1) T)))                 by Corollary 3.2 with g = T
+
+xi_h(a) is the share that policy h gives to arm a, so an arm is taken with probability p_a = sum_h q_h xi_h(a); policy
+and arm come from one uniform number.  Where an arm was drawn uniformly in place of a policy, every policy takes
+Y_h += xi_h(a) r / p_a with p_a = 1 / K, which is unbiased too.  r is the reward as a share of the declared range.
+With T <= N ln N / (e - 1) gamma is 1 and every policy is as likely as another to the end: `note` says so.
+A decision costs O(N K) beside the policies' own cost, an update O(N).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from lcb.bandits.bandit import drawn
+from lcb.bandits.over_policies._exponential import check_settings, counted, note_on_chance, rounds, softmax
+from lcb.bandits.over_policies._policy_set import advice_of, check_arms, scaled
+from lcb.events import Decision, Floats
+from lcb.policies import Policies
+
+
+@dataclass(frozen=True)
+class EXP3:
+    """Settings only; the state is [decisions, Y], (1 + N,).
+
+    `horizon` is T, the decisions to come (None: doubled as they come); `gamma` and the rate of learning `eta` are the
+    theory's when None, gamma as above and eta = gamma / N.
+
+    >>> from lcb.policies import ClassPolicies
+    >>> from lcb.models import LatentModels
+    >>> models = LatentModels(pi=[0.5, 0.5], beta=[[1.0, 0.0], [0.0, 1.0]], sigma2=[0.01, 0.01])
+    >>> bandit, rng = EXP3(ClassPolicies(models), gamma=0.5), np.random.default_rng(0)
+    >>> state, context = bandit.start(), np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]])
+    >>> decision = bandit.choose(state, context, rng)          # the second policy, whose best arm is the second
+    >>> decision.arm, decision.distribution, decision.advice
+    (1, array([0.5, 0.5, 0. ]), array([0., 2.]))
+    >>> bandit.update(bandit.decided(state, decision), decision, reward=0.75)
+    array([1. , 0. , 1.5])
+    """
+
+    policies: Policies = field(repr=False)
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    horizon: int | None = None
+    gamma: float | None = None
+    eta: float | None = None
+
+    def __post_init__(self) -> None:
+        check_settings(self.policies, self.reward_range, self.horizon, self.eta, gamma=self.gamma)
+
+    def start(self) -> Floats:
+        return np.zeros(1 + self.policies.n_policies)
+
+    def _gamma(self, state: Floats) -> float:
+        """gamma, the share of the decisions in which any policy is drawn."""
+        if self.gamma is not None:
+            return self.gamma
+        return min(1.0, math.sqrt(self._least / rounds(self.horizon, state[0])))
+
+    def weights(self, state: Floats) -> Floats:
+        """The probability w of each policy before gamma is mixed in, (N,)."""
+        return self._weights(state, self._gamma(state))
+
+    def note(self, n_arms: int) -> str | None:
+        """In words, when the setting leaves little or nothing but chance; `n_arms` does not matter here."""
+        alike = "draw every policy alike, whatever was seen"
+        if self.gamma is not None:
+            return f"gamma=1 makes this {alike}" if self.gamma == 1 else None
+        does = "draw any policy, all alike"
+        return note_on_chance("gamma", f"N {self.policies.n_policies}", self._least, self.horizon, alike, does)
+
+    def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        check_arms(context)
+        uniform, xi, gamma = rng.random(), self.policies(context), self._gamma(state)
+        q = self._weights(state, gamma)
+        q *= 1 - gamma
+        q += gamma / len(q)
+        h, rest = drawn(q, uniform)
+        arm, advice, p = drawn(xi[h], rest)[0], np.zeros(len(q)), q @ xi
+        advice[h] = 1 / q[h]
+        return Decision(arm, p[arm], context[arm], p, advice=advice)
+
+    def decided(self, state: Floats, decision: Decision) -> Floats:
+        return counted(state)
+
+    def advised(self, decision: Decision, context: Floats) -> Decision:
+        """A decision for which no policy was drawn, with what every policy says of it."""
+        return replace(decision, advice=self.policies(context)[:, decision.arm] / decision.propensity)
+
+    def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
+        after = state.copy()
+        share = scaled(reward, self.reward_range, "EXP3")
+        after[1:] += share * advice_of(decision, len(state) - 1, "EXP3")
+        return after
+
+    def _weights(self, state: Floats, gamma: float) -> Floats:
+        return softmax((gamma / self.policies.n_policies if self.eta is None else self.eta) * state[1:])
+
+    @property
+    def _least(self) -> float:
+        """The decisions at which the theory's gamma is 1."""
+        return self.policies.n_policies * math.log(self.policies.n_policies) / (math.e - 1)

@@ -1,0 +1,103 @@
+"""EXP4 over a set of policies (Auer, Cesa-Bianchi, Freund & Schapire 2002, SIAM J. Comput. 32, section 7).
+
+    p_a    = (1 - gamma) sum_h w_h xi_h(a) + gamma / K          xi_h(a): the share that policy h gives to arm a
+    Y_h   += xi_h(a) r / p_a                                    at the arm taken; unbiased for sum_b xi_h(b) r_b
+    w_h    = exp(gamma Y_h / K) / sum_g exp(gamma Y_g / K)
+    gamma  = min(1, sqrt(K ln N / ((e - 1) T)))                 by Theorem 7.1 (and Corollary 3.2) with g = T
+
+r is the reward as a share of the declared range.  The theorem wants one policy of the set to be the uniform one.
+With T <= K ln N / (e - 1) gamma is 1 and nothing is learned: `note` says so.  A decision costs O(N K) beside the
+policies' own cost, an update O(N).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from lcb.bandits.bandit import drawn
+from lcb.bandits.over_policies._exponential import check_settings, counted, note_on_chance, rounds, softmax
+from lcb.bandits.over_policies._policy_set import advice_of, check_arms, scaled
+from lcb.events import Decision, Floats
+from lcb.policies import Policies
+
+
+@dataclass(frozen=True)
+class EXP4:
+    """Settings only; the state is [decisions, Y], (1 + N,).
+
+    `horizon` is T, the decisions to come (None: doubled as they come); `gamma` and the rate of learning `eta` are the
+    theory's when None, gamma as above and eta = gamma / K.
+
+    >>> from lcb.policies import ClassPolicies
+    >>> from lcb.models import LatentModels
+    >>> models = LatentModels(pi=[0.5, 0.5], beta=[[1.0, 0.0], [0.0, 1.0]], sigma2=[0.01, 0.01])
+    >>> bandit, rng = EXP4(ClassPolicies(models), gamma=0.5), np.random.default_rng(0)
+    >>> state, context = bandit.start(), np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0], [-1.0, -1.0]])
+    >>> decision = bandit.choose(state, context, rng)          # p = 0.5 * [1/2, 1/2, 0, 0] + 0.5 / 4
+    >>> decision.arm, decision.distribution, decision.advice
+    (1, array([0.375, 0.375, 0.125, 0.125]), array([0.        , 2.66666667]))
+    >>> bandit.update(bandit.decided(state, decision), decision, reward=0.75)
+    array([1., 0., 2.])
+    """
+
+    policies: Policies = field(repr=False)
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    horizon: int | None = None
+    gamma: float | None = None
+    eta: float | None = None
+
+    def __post_init__(self) -> None:
+        check_settings(self.policies, self.reward_range, self.horizon, self.eta, gamma=self.gamma)
+
+    def start(self) -> Floats:
+        return np.zeros(1 + self.policies.n_policies)
+
+    def _gamma(self, state: Floats, n_arms: int) -> float:
+        """gamma, the share of the decisions that is uniform."""
+        if self.gamma is not None:
+            return self.gamma
+        return min(1.0, math.sqrt(self._least(n_arms) / rounds(self.horizon, state[0])))
+
+    def weights(self, state: Floats, n_arms: int) -> Floats:
+        """The probability of each policy, (N,)."""
+        return self._weights(state, self._gamma(state, n_arms) / n_arms)
+
+    def note(self, n_arms: int) -> str | None:
+        """In words, when the setting leaves little or nothing but chance."""
+        if self.gamma is not None:
+            return "gamma=1 makes this the uniform policy" if self.gamma == 1 else None
+        sizes = f"K {n_arms}, N {self.policies.n_policies}"
+        return note_on_chance("gamma", sizes, self._least(n_arms), self.horizon, "the uniform policy", "uniform")
+
+    def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        check_arms(context)
+        n_arms, uniform, xi = len(context), rng.random(), self.policies(context)
+        gamma = self._gamma(state, n_arms)
+        p = self._weights(state, gamma / n_arms) @ xi
+        p *= 1 - gamma
+        p += gamma / n_arms
+        arm = drawn(p, uniform)[0]
+        return Decision(arm, p[arm], context[arm], p, advice=xi[:, arm] / p[arm])
+
+    def decided(self, state: Floats, decision: Decision) -> Floats:
+        return counted(state)
+
+    def advised(self, decision: Decision, context: Floats) -> Decision:
+        """A decision of somebody else, with what the policies say of it."""
+        return replace(decision, advice=self.policies(context)[:, decision.arm] / decision.propensity)
+
+    def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
+        after = state.copy()
+        share = scaled(reward, self.reward_range, "EXP4")
+        after[1:] += share * advice_of(decision, len(state) - 1, "EXP4")
+        return after
+
+    def _weights(self, state: Floats, rate: float) -> Floats:
+        return softmax((rate if self.eta is None else self.eta) * state[1:])
+
+    def _least(self, n_arms: int) -> float:
+        """The decisions at which the theory's gamma is 1."""
+        return n_arms * math.log(self.policies.n_policies) / (math.e - 1)

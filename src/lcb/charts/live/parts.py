@@ -1,0 +1,136 @@
+"""What a chart needs to be drawn once in a report and again and again in a page.
+
+Its rows are one named source, `table`; all that follows from them (scales, labels, bands) is worked out by Vega.
+New rows in `table` are a new picture, without a new specification.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from lcb.charts.style.formats import printable
+from lcb.charts.style.labels import LINE
+from lcb.charts.style.theme import INK, load_altair
+from lcb.errors import InputError
+
+SOURCE = "table"
+WIDTH, HEIGHT = 460, 220
+SERIES = 6  # versions whose lines can be told apart: the newest
+VERSIONS = ("#0b5394", "#d55e00", "#00866b", "#a03c78", "#7a5c2e", "#4f7fd6", "#7d8000", "#c2434b")
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def table(rows: Rows, texts: Sequence[str] = (), numbers: Sequence[str] = ()) -> Any:
+    """These fields of the rows as the source `table`; without rows the axes alone are drawn.
+
+    >>> table([{"model": 3, "users": 7, "more": None}], numbers=["model", "users"]).to_dict()
+    {'values': [{'model': 3, 'users': 7}], 'name': 'table'}
+    """
+    values = []
+    for row in rows:
+        missing = [field for field in (*texts, *numbers) if field not in row]
+        if missing:
+            came = ", ".join(map(str, row)) or "nothing"
+            raise InputError(f"a row holds {came}, but no {missing[0]}; send {missing[0]} in every row")
+        text = {field: _text(row[field]) for field in texts}
+        values.append(text | {field: _number(field, row[field]) for field in numbers})
+    return load_altair().InlineData(values=values, name=SOURCE)
+
+
+def time_axis() -> Any:
+    """The time of day where the reader is, the date at midnight, and seconds where ticks are that close."""
+    alt = load_altair()
+    form = "seconds(datum.value) ? '%H:%M:%S' : hours(datum.value) || minutes(datum.value) ? '%H:%M' : '%d %b'"
+    label = f"timeFormat(datum.value, {form})"
+    axis = alt.Axis(grid=False, labelExpr=label, labelOverlap=True, tickCount={"expr": "max(2, width / 110)"})
+    return alt.X("time:T", title=None, axis=axis).scale(nice=False)
+
+
+def percent_axis() -> Any:
+    return load_altair().Axis(tickCount=4, labelExpr=percent_text("datum.value", ".3~r"))
+
+
+def percent_text(share: str, form: str = ".1f") -> str:
+    return f"format(100 * {share}, '{form}') + ' %'"
+
+
+def in_time() -> Any:
+    """A chart whose rows have `time`, from `t` in seconds since 1970."""
+    return load_altair().Chart().transform_calculate(time="toDate(1000 * datum.t)")
+
+
+def newest(chart: Any, *within: str) -> Any:
+    """Only the rows of the newest model versions, within each of these groups; `age` 1 is the newest."""
+    alt = load_altair()
+    age = alt.WindowFieldDef(**{"op": "dense_rank", "as": "age"})
+    by = [alt.SortField("model", order="descending")]
+    chart = chart.transform_window([age], sort=by, groupby=list(within)) if within else _window(chart, age, by)
+    return chart.transform_filter(f"datum.age <= {SERIES}")
+
+
+def last_of(chart: Any, field: str, *each: str) -> Any:
+    """Only the row with the largest `field` of each group."""
+    alt = load_altair()
+    back = alt.WindowFieldDef(**{"op": "row_number", "as": "back"})
+    by = [alt.SortField(field, order="descending")]
+    return chart.transform_window([back], sort=by, groupby=list(each)).transform_filter("datum.back == 1")
+
+
+def with_version(chart: Any) -> Any:
+    """With the `name` of the version and the `slot` of its colour."""
+    return chart.transform_calculate(name="'v' + datum.model", slot=f"datum.model % {len(VERSIONS)}")
+
+
+def version_colour() -> Any:
+    """A colour that depends on the version alone: it stays when other versions come and go."""
+    alt = load_altair()
+    return alt.Color("slot:O", legend=None).scale(domain=list(range(len(VERSIONS))), range=list(VERSIONS))
+
+
+def ranked_labels(ends: Any, x: str, y: str, colour: Any, below: int) -> list[Any]:
+    """The `text` of each row of `ends`, the largest `y` first: right of the plot, with a line to the row's x and y.
+
+    Where the page has little room it sets the parameter `beside` to false: then they stand in a list that many
+    pixels below the plot, each with its colour before it.
+    """
+    alt = load_altair()
+    rank = alt.WindowFieldDef(**{"op": "row_number", "as": "rank"})
+    ranked = _window(ends, rank, [alt.SortField(y, order="descending")])
+    places = {
+        "x": _either(f"scale('x', datum.{x})", "0"),
+        "y": _either(f"scale('y', datum.{y})", f"height + {below} + {LINE} * datum.rank"),
+        "x2": _either("width + 16", "14"),
+        "y2": _either(f"{LINE} * datum.rank - {LINE // 2}", f"height + {below} + {LINE} * datum.rank"),
+    }
+    width = {"expr": "beside ? 1 : 3"}
+    rule = ranked.mark_rule(strokeWidth=width, opacity={"expr": "beside ? 0.6 : 1"}).encode(**places, color=colour)
+    text = ranked.mark_text(align="left", baseline="middle", fontSize=12, color=INK)
+    return [rule, text.encode(x=_either("width + 21", "21"), y=places["y2"], text="text:N")]
+
+
+def layered(layers: Sequence[Any], data: Any) -> Any:
+    """The layers over one source, their labels beside the plot."""
+    alt = load_altair()
+    return alt.layer(*layers, data=data).add_params(alt.param(name="beside", value=True))
+
+
+def _either(beside: str, below: str) -> Any:
+    return load_altair().value({"expr": f"beside ? {beside} : {below}"})
+
+
+def _window(chart: Any, field: Any, by: Any) -> Any:
+    return chart.transform_window([field], sort=by)
+
+
+def _text(value: Any) -> Any:
+    return printable(value) if isinstance(value, str) else value
+
+
+def _number(field: str, value: Any) -> Any:
+    if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not np.isfinite(value):
+        raise InputError(f"{field} is {value!r} in a row; send a finite number, or leave the row out")
+    return value.item() if isinstance(value, np.generic) else value

@@ -1,0 +1,82 @@
+"""A service at work: how many decisions and rewards pass, and how many of the decisions pay."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from lcb.charts.live.parts import (
+    HEIGHT,
+    SERIES,
+    WIDTH,
+    Rows,
+    in_time,
+    last_of,
+    layered,
+    newest,
+    percent_axis,
+    percent_text,
+    ranked_labels,
+    table,
+    time_axis,
+)
+from lcb.charts.style.theme import ALGORITHMS, DASHES, STRANGERS, dressed, load_altair
+
+if TYPE_CHECKING:
+    import altair as alt
+
+_SIZE: dict[str, Any] = {"width": WIDTH, "height": HEIGHT}
+
+
+def rates(rows: Rows, title: str | None = None) -> alt.LayerChart:
+    """Decisions and rewards per second over time, from rows {t, decisions, rewards}; t in seconds since 1970."""
+    alt = load_altair()
+    long = in_time().transform_fold(["decisions", "rewards"], as_=["name", "rate"])
+    colour = alt.Color("name:N", legend=None).scale(domain=["decisions", "rewards"], range=["#0b5394", "#d55e00"])
+    x, y = time_axis(), alt.Y("rate:Q", title="per second").scale(domainMin=0).axis(tickCount=4)
+    line = long.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour)
+    ends = last_of(long, "t", "name").transform_calculate(text="datum.name + ' · ' + format(datum.rate, ',.1f') + '/s'")
+    layers = [line, *ranked_labels(ends, "time", "rate", colour, 22)]
+    return dressed(layered(layers, table(rows, numbers=["t", "decisions", "rewards"])), title, **_SIZE)
+
+
+def ctr_over_time(rows: Rows, title: str | None = None) -> alt.LayerChart:
+    """Clicks per decision over time, a line per recommender and model version with its 95 % Wilson band.
+
+    Rows {t, recommender, model, ctr, decisions}, one for each stretch of time.  A recommender has its colour in every
+    figure; its newest version is solid, the five before are dashed.  For rewards in [0, 1] that are no clicks the
+    band is wider than it needs to be.
+
+        middle +- half = (ctr + z^2 / 2 n +- z sqrt(ctr (1 - ctr) / n + z^2 / 4 n^2)) / (1 + z^2 / n),     z = 1.96
+    """
+    alt = load_altair()
+    z2, n = 1.96**2, "max(1, datum.decisions)"
+    root = f"{z2} * max(0, datum.ctr * (1 - datum.ctr)) / {n} + {z2**2 / 4} / ({n} * {n})"
+    base = newest(in_time(), "recommender").transform_calculate(
+        middle=f"(datum.ctr + {z2 / 2} / {n}) / (1 + {z2} / {n})",
+        half=f"sqrt({root}) / (1 + {z2} / {n})",
+        name="datum.recommender + ' v' + datum.model",
+    )
+    base = base.transform_calculate(family=_family("datum.recommender"))
+    base = base.transform_calculate(low="max(0, datum.middle - datum.half)", high="min(1, datum.middle + datum.half)")
+    families = {name: colour for name, (colour, _) in ALGORITHMS.items()}
+    families |= {f"stranger {number}": colour for number, colour in enumerate(STRANGERS)}
+    colour = alt.Color("family:N", legend=None).scale(domain=list(families), range=list(families.values()))
+    dash = alt.StrokeDash("age:O", legend=None).scale(domain=list(range(1, SERIES + 1)), range=list(map(list, DASHES)))
+    x, y = time_axis(), alt.Y("ctr:Q", title="CTR", axis=percent_axis()).scale(domainMin=0)
+    low = alt.Y("low:Q", axis=percent_axis())
+    band = base.mark_area(opacity=0.14).encode(x=x, y=low, y2="high:Q", color=colour, detail="name:N")
+    line = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash, detail="name:N")
+    hints = ["name:N", alt.Tooltip("time:T", format="%H:%M"), alt.Tooltip("ctr:Q", format=".1%"), "decisions:Q"]
+    point = base.mark_point(filled=True, size=9, opacity=1).encode(x=x, y=y, color=colour, tooltip=hints)
+    ends = last_of(base, "t", "name").transform_calculate(text=f"datum.name + ' · ' + {percent_text('datum.ctr')}")
+    layers = [band, line, point, *ranked_labels(ends, "time", "ctr", colour, 22)]
+    data = table(rows, texts=["recommender"], numbers=["t", "model", "ctr", "decisions"])
+    return dressed(layered(layers, data), title, "bands of 95 %", **_SIZE)
+
+
+def _family(name: str) -> str:
+    """What gives a recommender its colour: its name, the first word of it, or else a number from its letters."""
+    known, first = list(ALGORITHMS), f"split({name}, '-')[0]"
+    letters = f"parseInt('1' + slice(replace(lower({name}), regexp('[^0-9a-z]', 'g'), ''), -6), 36)"
+    stranger = f"'stranger ' + ({letters} % {len(STRANGERS)})"
+    return f"indexof({known}, {name}) >= 0 ? {name} : indexof({known}, {first}) >= 0 ? {first} : {stranger}"

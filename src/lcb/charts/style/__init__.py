@@ -1,0 +1,1 @@
+"""The look of all charts: palette, axes, number formats, labels."""

@@ -1,0 +1,62 @@
+"""Names beside what they name, in place of a legend: each its own, and none over another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lcb.charts.style.theme import INK, inline, load_altair
+from lcb.errors import InputError
+from lcb.events import Floats
+
+LINE = 16  # pixels from one label to the next
+
+
+def check_names(names: Sequence[str], what: str) -> None:
+    if not names:
+        raise InputError(f"there are no {what} to draw; send at least one")
+    if len(set(names)) < len(names):
+        twice = next(name for i, name in enumerate(names) if name in names[:i])
+        raise InputError(f"two {what} are named {twice}; give each a name of its own")
+
+
+def apart(values: Floats, ends: tuple[float, float], log: bool, pixels: int) -> Floats:
+    """The values moved as little as can be, in the same order, so that labels there do not overlap.
+
+    >>> apart(np.array([10.0, 11.0, 60.0]), (0.0, 64.0), log=False, pixels=320)  # labels take 16 pixels
+    array([ 8.9, 12.1, 60. ])
+    """
+    from scipy.optimize import isotonic_regression
+
+    to, back = (np.log, np.exp) if log else (np.asarray, np.asarray)
+    low, high = to(ends)
+    order = np.argsort(values, kind="stable")
+    room = min(LINE / pixels, 1 / max(len(values) - 1, 1)) * np.arange(len(values))
+    level = isotonic_regression((to(values)[order] - low) / (high - low) - room).x
+    places = np.empty(len(values))
+    places[order] = np.clip(level, 0, 1 - room[-1]) + room
+    return np.asarray(back(low + (high - low) * places))
+
+
+def end_labels(
+    pixel: float, colour: Any, end: Sequence[float], *, weak: Sequence[str] = (), log: bool = False, **columns: Any
+) -> list[Any]:
+    """Each `text` at its `place` right of the plot, with a line to the `end` and `value` of what it names.
+
+    Where some names are `weak`, the others are bold.  `pixel` is a pixel's width in the units of x, of its logarithm
+    on a log axis.
+    """
+    alt = load_altair()
+    away = (32, 37) if weak else (16, 21)
+    near, beyond = ([max(end) * np.exp(n * pixel) if log else max(end) + n * pixel] * len(end) for n in away)
+    data = inline(end=end, near=near, beyond=beyond, **columns)
+    leader = alt.Chart(data).mark_rule(strokeWidth=1 if weak else 1.5)
+    layers = [leader.encode(x="end:Q", x2="near:Q", y="value:Q", y2="place:Q", color=colour)]
+    is_weak = alt.FieldOneOfPredicate(field="name", oneOf=list(weak))
+    for part, weight in ((is_weak, "normal"), (~is_weak, "bold")) if weak else ((None, "normal"),):
+        chart = alt.Chart(data) if part is None else alt.Chart(data).transform_filter(part)
+        text = chart.mark_text(align="left", baseline="middle", fontSize=12, color=INK, fontWeight=weight)
+        layers.append(text.encode(x="beyond:Q", y="place:Q", text="text:N"))
+    return layers

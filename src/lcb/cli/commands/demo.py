@@ -1,0 +1,155 @@
+"""`lcb demo`: the whole idea in the terminal."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from lcb.cli.commands.serve import require as require_serve
+from lcb.cli.commands.show import class_table
+from lcb.cli.output import console
+from lcb.storage.files import check_writable, made_folder
+
+if TYPE_CHECKING:
+    import numpy as np
+    from rich.console import Console
+
+    from lcb.demo.readers import Readers
+    from lcb.models import LatentModels
+
+_READERS_SHOWN = 2
+_RETRAIN_EVERY = 200  # new users; those before are of the log that was learned from
+_A_MINUTE = 20.0  # simulated visitors of the study
+_FIGURES = ("classes.png", "new-reader.png", "clicks.png")
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the figures.")] = Path("demo"),
+    readers: Annotated[int, typer.Option(min=2, help="New readers in the comparison.")] = 1000,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the generated world.")] = 0,
+    serve: Annotated[bool, typer.Option("--serve", help="Then serve the pages until Ctrl-C.")] = False,
+    host: Annotated[str, typer.Option(help="With --serve: address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve: port; 0 for any that is free.")] = 8000,
+    visitors: Annotated[
+        bool, typer.Option("--visitors/--no-visitors", help="With --serve: simulated visitors trickle in, or none do.")
+    ] = True,
+) -> None:
+    """Learn from generated readers, serve new ones in the terminal, draw what happened; then on a page.
+
+    With --serve the classes that were learned are served: the reader's page, the study and the dashboard.
+
+    \b
+    Example:
+      lcb demo --out demo
+      lcb demo --serve --port 8000
+    """
+    from lcb import charts
+    from lcb.storage.models.folder import check_models_folder
+
+    if serve:
+        require_serve()
+
+    charts.require()
+    with made_folder(out):
+        for name in _FIGURES:
+            check_writable(out / name)
+        check_models_folder(out / "models")
+        _tell(out, readers, seed)
+    if serve:
+        _serve(out, host, port, visitors)
+
+
+def _tell(out: Path, readers: int, seed: int) -> None:
+    import numpy as np
+
+    from lcb import charts
+    from lcb.demo import story
+    from lcb.progress import bar
+    from lcb.storage.models.folder import save_models
+
+    classes, new_reader, clicks = (out / name for name in _FIGURES)
+    rng, terminal = np.random.default_rng(seed), console()
+    world = story.world(rng)
+    with bar() as progress:
+        log = story.past_log(world, story.N_PAST, rng)
+        found = story.learn(log, rng, progress)
+    models = found.models
+    save_models(models, out / "models", overwrite=True, feature_map=story.feature_map())
+    charts.save(charts.heat_map(models, title="What kinds of readers there are"), classes)
+    n_events, n_users = log.stats.n_events, log.n_users
+    terminal.print(f"{models.n_classes} classes learned from {n_events:,} clicks and passes of {n_users:,} readers")
+    for line in found.why:
+        terminal.print(line, soft_wrap=True)
+    terminal.print(class_table(models, terminal.width))
+    for _ in range(_READERS_SHOWN):
+        posterior = _serve_one(world, models, rng, terminal)
+    charts.save(charts.posterior_path(posterior, title="What is believed of one new reader"), new_reader)
+    rates = story.clicks_per_reader(world, models, log.stats, readers, rng)
+    _compare(rates, terminal)
+    rows = [(name, float(rate.mean())) for name, rate in rates.items()]
+    title = f"Clicks per offer, {readers:,} new readers of {story.N_STEPS} steps"
+    charts.save(charts.bars(rows, "click-through rate", title=title), clicks)
+    terminal.print(f"figures and models in {out}: {', '.join(_FIGURES)}, models/")
+
+
+def _serve(out: Path, host: str, port: int, visitors: bool) -> None:
+    """The pages, on the classes that were learned; LCB and one LinUCB for everybody share the study's visitors."""
+    from lcb.serve.config.recommenders import Recommender
+    from lcb.serve.config.settings import Learning, Settings
+    from lcb.serve.server import run
+
+    settings = Settings(
+        store=str(out / "service.db"), host=host, port=port, models=str(out / "models"), items="headlines",
+        recommenders=(Recommender("lcb", "thompson"), Recommender("population", "linucb", "everyone")),
+        learning=Learning(retrain_every=_RETRAIN_EVERY), simulated_visitors=_A_MINUTE if visitors else 0.0,
+        log_level="warning",
+    )  # fmt: skip
+    terminal = console()
+
+    def ready(address: str) -> None:
+        terminal.print(f"\nread, and be read: {address}/", soft_wrap=True)
+        terminal.print(f"the study:         {address}/study", soft_wrap=True)
+        terminal.print(f"the operator:      {address}/dashboard", soft_wrap=True)
+        terminal.print("Ctrl-C ends it", soft_wrap=True)
+
+    run(settings, ready=ready)
+
+
+def _serve_one(world: Readers, models: LatentModels, rng: np.random.Generator, terminal: Console) -> np.ndarray:
+    import numpy as np
+
+    from lcb.demo import story
+    from lcb.demo.readers import KINDS
+
+    label, steps = story.serve_reader(world, models, rng)
+    terminal.print(f"\na new reader comes; secretly of the kind “{list(KINDS)[label]}”\n")
+    posterior = [models.pi]
+    for t, step in enumerate(steps, start=1):
+        posterior.append(step.posterior)
+        believed = int(step.posterior.argmax())
+        filled = round(20 * float(step.posterior[believed]))
+        terminal.print(
+            f"{t:3}  {', '.join(step.categories):34} {'opened' if step.clicked else '  -   '}"
+            f"   class {believed + 1} {'█' * filled}{'░' * (20 - filled)} {step.posterior[believed]:4.0%}",
+            soft_wrap=True,
+        )
+    return np.array(posterior)
+
+
+def _compare(rates: dict[str, np.ndarray], terminal: Console) -> None:
+    import numpy as np
+    from rich import box
+    from rich.table import Table
+
+    base = rates["linucb-population"]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="\nclicks per offer, the same new readers for all")
+    for title in ("recommender", "clicks", "± se", "against linucb-population (95 %)"):
+        table.add_column(title, justify="left" if title == "recommender" else "right", no_wrap=True)
+    for name, rate in rates.items():
+        difference = rate - base
+        half = 1.96 * difference.std(ddof=1) / np.sqrt(len(rate))
+        against = "" if rate is base else f"{difference.mean() / base.mean():+.0%} ± {half / base.mean():.0%}"
+        table.add_row(name, f"{rate.mean():.3f}", f"{rate.std(ddof=1) / np.sqrt(len(rate)):.3f}", against)
+    terminal.print(table)

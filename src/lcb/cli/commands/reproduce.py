@@ -1,0 +1,188 @@
+"""`lcb reproduce`: the paper's figures, tables and theorems, one word each."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lcb.cli.output import JSON_HELP, algorithm_names, check_output, write_json
+from lcb.errors import InputError
+
+if TYPE_CHECKING:
+    from lcb.evaluate.offline.labels import Reading
+    from lcb.experiments.real_data import Data
+    from lcb.theory import Sizes
+
+
+class Figure(StrEnum):
+    fig_1 = "fig-1"
+    fig_2a = "fig-2a"
+    fig_2b = "fig-2b"
+    fig_3a = "fig-3a"
+    fig_3b = "fig-3b"
+    fig_3c = "fig-3c"
+    table_1 = "table-1"
+    table_2 = "table-2"
+    theory = "theory"
+
+
+SIMULATED, REAL = (Figure.fig_2a, Figure.fig_2b), (Figure.fig_3a, Figure.fig_3b, Figure.fig_3c)
+_TABLE = ("users", "warmup-users", "steps", "arms", "classes", "features", "contexts", "gap")
+_BELONGS: dict[str, tuple[Figure, ...]] = {
+    **dict.fromkeys(_TABLE, (Figure.table_1,)),
+    "features": (Figure.table_1, *REAL),
+    "algorithms": SIMULATED,
+    "learner": (Figure.theory,),
+    **dict.fromkeys(("data", "reading", "like", "settings"), REAL),
+}
+
+
+class TheoryLearner(StrEnum):
+    em = "em"
+    spectral = "spectral"
+
+
+class ReadingName(StrEnum):
+    labels = "labels"
+    choices = "choices"
+
+
+def _size(letter: str, what: str, default: str, least: int = 1) -> Any:
+    help_text = f"table-1: {what}, the paper's {letter}; {default} when not given."
+    return typer.Option(min=least, help=help_text)
+
+
+def reproduce(
+    figure: Annotated[Figure, typer.Argument(help="Which figure, table or theorem of the paper.")],
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="Independent runs, or seeds; 10 in simulations, 3 on real data.")
+    ] = None,
+    out: Annotated[Path, typer.Option(help="Folder for NAME.png, NAME.svg and NAME.json.")] = Path("figures"),
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the runs.")] = 0,
+    json: Annotated[str | None, typer.Option(help=JSON_HELP, metavar="FILE")] = None,
+    algorithms: Annotated[
+        str | None,
+        typer.Option(help="fig-2a, fig-2b: a,b,c, or all; the paper's when not given.", metavar="A,B,..."),
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="fig-3a to fig-3c: an imported log, or a folder of the same form.")
+    ] = None,
+    reading: Annotated[ReadingName | None, typer.Option(help="fig-3a to fig-3c: as in lcb evaluate.")] = None,
+    like: Annotated[
+        float | None, typer.Option(help="fig-3a to fig-3c: the rating from which on an item is liked.")
+    ] = None,
+    settings: Annotated[
+        Path | None, typer.Option(help="fig-3a to fig-3c: the JSON of another of them, whose tuned settings are used.")
+    ] = None,
+    learner: Annotated[
+        TheoryLearner | None, typer.Option(help="theory: how the classes are learned; em when not given.")
+    ] = None,
+    users: Annotated[int | None, _size("J + U", "users of both phases", "1000", 2)] = None,
+    warmup_users: Annotated[int | None, _size("J", "users of phase 1", "50")] = None,
+    steps: Annotated[int | None, _size("T_u", "steps per user", "20")] = None,
+    arms: Annotated[int | None, _size("K", "arms per step", "20")] = None,
+    classes: Annotated[int | None, _size("N", "latent classes", "5")] = None,
+    features: Annotated[
+        str | None,
+        typer.Option(help="table-1: features, the paper's d; fig-3a to fig-3c: one-hot, pca:K, either with +1."),
+    ] = None,
+    contexts: Annotated[int | None, _size("C", "different contexts", "infinite")] = None,
+    gap: Annotated[
+        float | None,
+        typer.Option(help="table-1: smallest distance between two classes; that of fig-1, 0.777, when not given."),
+    ] = None,
+) -> None:
+    """Redraw a figure of Zhou & Brunskill 2016 from a new run, or hold its theory to one.
+
+    \b
+    fig-1    the five latent models of the simulation
+    fig-2a   averaged per-user regret against the number of users
+    fig-2b   averaged per-user regret against the number of interactions per user
+    fig-3a   relative CTR on a log against the number of training users
+    fig-3b   relative CTR on a log against the number of latent models
+    fig-3c   relative CTR of a log's users, coming one after another
+    table-1  the regret bounds as numbers, at the simulation's sizes or others
+    table-2  the user study with simulated visitors, 5 per recommender and 1000
+    theory   the schedules of Theorems 1 and 2: measured growth of regret beside the bounds'
+
+    \b
+    Example:
+      lcb reproduce fig-2a --runs 10 --out figures
+      lcb reproduce fig-3a --data goodbooks --like 5
+      lcb reproduce table-1 --users 10000 --steps 100
+    """
+    from lcb.experiments import FIGURES
+    from lcb.experiments.reproduce import reproduce as run
+    from lcb.progress import bar
+
+    options = {
+        "users": users, "warmup-users": warmup_users, "steps": steps, "arms": arms, "classes": classes,
+        "features": features, "contexts": contexts, "gap": gap, "algorithms": algorithms, "learner": learner,
+        "data": data, "reading": reading, "like": like, "settings": settings,
+    }  # fmt: skip
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if figure not in _BELONGS[name]:
+            theirs = ", ".join(other.value for other in _BELONGS[name])
+            raise InputError(f"--{name} belongs to {theirs}; {figure.value} has no such setting, leave it out")
+    more: dict[str, Any] = {"seed": seed, "n_runs": runs if runs is not None else 3 if figure in REAL else 10}
+    if figure is Figure.table_1:
+        more["sizes"] = _table_sizes(given)
+    if figure in SIMULATED and algorithms is not None:
+        more["algorithms"] = algorithm_names(algorithms, ())
+    if learner is not None:
+        more["learner"] = learner.value
+    if figure in REAL:
+        more["data"] = _data(figure, given)
+    check_output("--json", json, files=[out / f"{figure.value}.{suffix}" for suffix in ("png", "svg", "json")])
+    experiment = FIGURES[figure.value]
+    command = shlex.join(["lcb", *sys.argv[1:]]) if sys.argv[1:2] == ["reproduce"] else f"lcb reproduce {figure.value}"
+    with bar() as progress:
+        outcome = run(figure.value, experiment, out, command, progress, **more)
+    write_json(json, experiment.to_json(outcome))
+    if json != "-":
+        for line in experiment.summary(outcome):
+            typer.echo(line)
+        typer.echo(f"figure in {out / figure.value}.png")
+
+
+def _data(figure: Figure, given: dict[str, Any]) -> Data:
+    from lcb.experiments.real_data import Data, tuned_in
+    from lcb.storage.files import read_json
+
+    if "data" not in given:
+        raise InputError(f"{figure.value} runs on a log; give it with --data DIR (lcb import makes one)")
+    tuned = None
+    if "settings" in given:
+        tuned = tuned_in(read_json(given["settings"]), str(given["settings"]))
+    reading: Reading | None = given["reading"].value if "reading" in given else None
+    return Data(str(given["data"]), reading, given.get("like"), given.get("features", "one-hot"), tuned)
+
+
+def _table_sizes(given: dict[str, Any]) -> Sizes:
+    """The simulation's sizes but for those given; `--users` counts both phases."""
+    from lcb.experiments.table_1 import paper_sizes
+    from lcb.theory import Sizes
+
+    paper = paper_sizes()
+    users, warmup_users = given.get("users", paper.all_users), given.get("warmup-users", paper.n_warmup_users)
+    if warmup_users >= users:
+        raise InputError(f"--warmup-users {warmup_users} of --users {users}; leave at least 1 for phase 2")
+    features = str(given.get("features", paper.n_features))
+    if not features.isdecimal() or int(features) < 1:
+        raise InputError(f"--features {features}; for table-1 it is a number of features, 1 or more")
+    return Sizes.of_equal_users(
+        n_users=users - warmup_users,
+        n_warmup_users=warmup_users,
+        steps_per_user=given.get("steps", paper.longest),
+        n_arms=given.get("arms", paper.n_arms),
+        n_classes=given.get("classes", paper.n_classes),
+        n_features=int(features),
+        n_contexts=given.get("contexts", paper.n_contexts),
+        gap=given.get("gap", paper.gap),
+    )

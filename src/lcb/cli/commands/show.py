@@ -1,0 +1,97 @@
+"""`lcb show`: the classes as a table and a picture."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from lcb.cli.output import JSON_HELP, check_output, console, write_json
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from lcb.models import LatentModels
+
+_SIDE = 28  # columns of text taken by class, share and noise
+
+
+def show(
+    folder: Annotated[Path, typer.Argument(help="Folder of models made by lcb learn.", metavar="DIR")],
+    json: Annotated[str | None, typer.Option(help=JSON_HELP, metavar="FILE")] = None,
+    png: Annotated[Path | None, typer.Option(help="Draw the heat map here: .png, .svg, .html or .json.")] = None,
+) -> None:
+    """Show the classes of a folder of models: share, weights, noise.
+
+    \b
+    Example:
+      lcb show models --png classes.png
+    """
+    from lcb.storage.models.folder import load_models
+
+    check_output("--json", json, folders=[folder])
+    check_output("--png", png, files=[Path(json)] if json not in (None, "-") else [], folders=[folder])
+    models = load_models(folder)
+    if png is not None:
+        from lcb import charts
+
+        charts.save(charts.heat_map(models), png)
+    write_json(json, to_json(models))
+    if json != "-":
+        terminal = console()
+        terminal.print(class_table(models, terminal.width))
+        if png is not None:
+            typer.echo(f"heat map in {png}")
+
+
+def to_json(models: LatentModels) -> dict[str, Any]:
+    return {
+        "pi": models.pi.tolist(),
+        "beta": models.beta.tolist(),
+        "sigma2": models.sigma2.tolist(),
+        "features": list(models.features),
+        "likelihood": models.likelihood,
+        "levels": models.levels and list(models.levels),
+        "provenance": dict(models.provenance),
+    }
+
+
+def class_table(models: LatentModels, width: int) -> Table:
+    """One row per class; features as shaded columns where they fit, else each class's largest weights."""
+    import numpy as np
+    from rich import box
+    from rich.table import Table
+
+    from lcb.charts.style.formats import printable
+
+    names = [printable(name) for name in models.features]
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
+    for title in ("class", "share", "noise"):
+        table.add_column(title, justify="right", no_wrap=True)
+    wide = _SIDE + sum(max(8, len(name)) + 1 for name in names) <= width
+    for title in names if wide else ("largest weights",):
+        table.add_column(title, justify="right" if wide else "left", no_wrap=wide)
+    top = np.abs(models.beta).max() or 1.0
+    for h in range(models.n_classes):
+        beta = models.beta[h]
+        if wide:
+            cells: list[Text | str] = [_shaded(value, value / top) for value in beta]
+        else:
+            largest = np.argsort(-np.abs(beta))[:6]
+            cells = [", ".join(f"{names[j]} {beta[j]:.3g}" for j in largest)]
+        noise = float(np.sqrt(models.sigma2[h]))
+        table.add_row(f"{h + 1}", f"{models.pi[h]:.1%}", f"{noise:.3g}", *cells)
+    return table
+
+
+def _shaded(value: float, strength: float) -> Text:
+    """A number on a background as strong as its weight: blue above 0, orange below."""
+    from rich.text import Text
+
+    full = (49, 130, 189) if strength >= 0 else (217, 116, 14)
+    share = abs(strength)
+    red, green, blue = (round(255 + (part - 255) * share) for part in full)
+    ink = "white" if share > 0.6 else "black"
+    return Text(f" {value:.3g} ", style=f"{ink} on rgb({red},{green},{blue})")

@@ -1,0 +1,97 @@
+"""A generated news front: readers of a few kinds, articles of 21 categories, clicks.
+
+Each kind of reader opens an article with a probability that is linear in its categories: an article of m categories
+has features 1/m on each, and the weight of a category is how often readers of that kind open it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lcb.errors import InputError
+from lcb.evaluate.worlds.paper import Users
+from lcb.events import Floats
+from lcb.models import LatentModels
+
+CATEGORIES = (
+    "arts", "books", "business", "cities", "climate", "education", "film", "food", "football", "gardening", "health",
+    "history", "law", "music", "politics", "science", "technology", "tennis", "theatre", "travel", "weather",
+)  # fmt: skip
+KINDS = {
+    "sport": (0.24, ("football", "tennis", "weather")),
+    "culture": (0.22, ("arts", "books", "film", "music", "theatre")),
+    "public affairs": (0.20, ("politics", "law", "business", "cities")),
+    "tomorrow": (0.18, ("science", "technology", "climate", "health")),
+    "home": (0.16, ("food", "gardening", "travel", "history", "education")),
+}
+_OFTEN, _SELDOM = 0.7, 0.05
+
+
+def reader_classes() -> LatentModels:
+    """The true kinds of readers."""
+    beta = np.full((len(KINDS), len(CATEGORIES)), _SELDOM)
+    for h, (_, liked) in enumerate(KINDS.values()):
+        beta[h, [CATEGORIES.index(name) for name in liked]] = _OFTEN
+    share = np.array([share for share, _ in KINDS.values()])
+    click_variance = np.full(len(KINDS), _OFTEN * (1 - _OFTEN))
+    return LatentModels(share, beta, click_variance, CATEGORIES)
+
+
+def articles(n_articles: int, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Articles of 1 to 3 categories as features, (n, 21)."""
+    x = np.zeros((n_articles, len(CATEGORIES)))
+    for row in x:
+        chosen = rng.choice(len(CATEGORIES), size=rng.integers(1, 4), replace=False)
+        row[chosen] = 1 / len(chosen)
+    return x
+
+
+def category_features(categories: Sequence[str]) -> Floats:
+    """An article of these categories as features, (21,).
+
+    >>> x = category_features(["film", "law"])
+    >>> [(CATEGORIES[j], float(x[j])) for j in np.flatnonzero(x)]
+    [('film', 0.5), ('law', 0.5)]
+    """
+    different = set(categories)
+    unknown = sorted(different - set(CATEGORIES))
+    if unknown:
+        raise InputError(f"no category is called {unknown[0]!r}; there are: {', '.join(CATEGORIES)}")
+    if not different:
+        raise InputError("an article of no category; give it at least one")
+    x = np.zeros(len(CATEGORIES))
+    x[[CATEGORIES.index(name) for name in different]] = 1 / len(different)
+    return x
+
+
+def click_probability(kind: str, categories: Sequence[str]) -> float:
+    """How likely a reader of this kind opens an article of these categories.
+
+    >>> round(click_probability("culture", ["film", "law"]), 3)  # (0.7 + 0.05) / 2
+    0.375
+    """
+    if kind not in KINDS:
+        raise InputError(f"no kind of reader is called {kind!r}; there are: {', '.join(KINDS)}")
+    return float(reader_classes().beta[list(KINDS).index(kind)] @ category_features(categories))
+
+
+@dataclass(frozen=True)
+class Readers:
+    """The news front: each step offers `n_arms` of the catalogue's articles."""
+
+    catalogue: Floats = field(repr=False)  # (articles, 21)
+    n_arms: int = 20
+    models: LatentModels = field(default_factory=reader_classes, repr=False)
+
+    def draw(self, n_users: int, n_steps: int, rng: np.random.Generator) -> Users:
+        """New readers; a reward is 1 for a click, else 0."""
+        label = rng.choice(self.models.n_classes, size=n_users, p=self.models.pi)
+        order = rng.random((n_users, n_steps, len(self.catalogue)))
+        offered = np.argpartition(order, self.n_arms - 1, axis=2)[:, :, : self.n_arms]
+        contexts = self.catalogue[offered]
+        means = np.matmul(contexts, self.models.beta[label][:, None, :, None])[..., 0]
+        return Users(label, contexts, means, (rng.random(means.shape) < means).astype(np.float64))

@@ -1,0 +1,106 @@
+"""The whole idea in a minute: a log of past readers -> classes -> new readers served -> how well.
+
+Past readers were offered articles at random.  Their log gives the classes; new readers are served by a bandit over
+them, beside one LinUCB for everybody that learned from the same log and goes on learning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lcb.bandits.linear.linucb import LinUCB
+from lcb.bandits.over_classes.posterior_mean import PosteriorMean
+from lcb.bandits.over_classes.thompson import GeneralizedThompson
+from lcb.bandits.uniform import Uniform
+from lcb.clicks import EventLog
+from lcb.demo.readers import CATEGORIES, Readers, articles
+from lcb.evaluate.worlds.paper import Users
+from lcb.events import Floats
+from lcb.features import FeatureMap, fit_features
+from lcb.learners import fit
+from lcb.models import Fit, LatentModels
+from lcb.progress import Progress, silent
+from lcb.recommenders.latent import Latent
+from lcb.recommenders.pooled import Pooled
+from lcb.recommenders.recommender import Recommender
+from lcb.stats import UserStats
+
+N_PAST, N_STEPS, N_ARTICLES = 4000, 20, 200
+_BLOCK = 100
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One step of one reader: what was offered, what came of it, what is believed after."""
+
+    categories: list[str]
+    propensity: float
+    clicked: bool
+    posterior: Floats = field(repr=False)
+
+
+def past_log(world: Readers, n_users: int, rng: np.random.Generator) -> EventLog:
+    """The log of past readers who were offered articles at random."""
+    users = world.draw(n_users, N_STEPS, rng)
+    arms = rng.integers(world.n_arms, size=(n_users, N_STEPS, 1))
+    x = np.take_along_axis(users.contexts, arms[..., None], axis=2)[:, :, 0]
+    reward = np.take_along_axis(users.rewards, arms, axis=2)[..., 0]
+    names = np.repeat(np.arange(n_users), N_STEPS)
+    return EventLog.from_rows(names, x.reshape(len(names), -1), reward.ravel(), features=world.models.features)
+
+
+def learn(log: EventLog, rng: np.random.Generator, progress: Progress = silent) -> Fit:
+    """Likelihood and number of classes are left to the learner."""
+    return fit(log, rng=rng, progress=progress)
+
+
+def serve_reader(world: Readers, models: LatentModels, rng: np.random.Generator) -> tuple[int, Iterator[Step]]:
+    """One new reader's kind, and the steps as they happen."""
+    users = world.draw(1, N_STEPS, rng)
+    return int(users.label[0]), _steps(users, models, rng)
+
+
+def _steps(users: Users, models: LatentModels, rng: np.random.Generator) -> Iterator[Step]:
+    bandit = GeneralizedThompson(models)
+    state = bandit.start()
+    for context, rewards in zip(users.contexts[0], users.rewards[0], strict=True):
+        decision = bandit.choose(state, context, rng)
+        state = bandit.update(state, decision, rewards[decision.arm])
+        categories = [models.features[j] for j in np.flatnonzero(decision.x)]
+        yield Step(categories, float(decision.propensity), bool(rewards[decision.arm]), bandit.weights(state))
+
+
+def clicks_per_reader(
+    world: Readers, models: LatentModels, stats: UserStats, n_users: int, rng: np.random.Generator
+) -> dict[str, Floats]:
+    """Click-through rate of each new reader under each recommender; all meet the same readers and articles."""
+    linucb = LinUCB(models.n_features)
+    population = Pooled(linucb)
+    population.state = linucb.trained(stats)
+    d = models.n_features
+    recommenders: dict[str, Recommender] = {
+        "lcb": Latent(d, GeneralizedThompson, rng=rng, models=models, retrain_every=None),
+        "lcb-mean": Latent(d, PosteriorMean, rng=rng, models=models, retrain_every=None),
+        "linucb-population": population,
+        "random": Pooled(Uniform()),
+    }
+    rates: dict[str, list[Floats]] = {name: [] for name in recommenders}
+    for start in range(0, n_users, _BLOCK):
+        names = range(start, min(start + _BLOCK, n_users))
+        users = world.draw(len(names), N_STEPS, rng)
+        for name, recommender in recommenders.items():
+            arms = recommender.serve(names, users.contexts, users.rewards, rng)
+            rates[name].append(np.take_along_axis(users.rewards, arms[..., None], axis=2)[..., 0].mean(axis=1))
+    return {name: np.concatenate(parts) for name, parts in rates.items()}
+
+
+def feature_map() -> FeatureMap:
+    """From the categories of an article to its features."""
+    return fit_features("one-hot", CATEGORIES, [])
+
+
+def world(rng: np.random.Generator) -> Readers:
+    return Readers(articles(N_ARTICLES, rng))

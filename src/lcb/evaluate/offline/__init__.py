@@ -1,0 +1,1 @@
+"""Estimates from a log how algorithms that never ran would have done."""

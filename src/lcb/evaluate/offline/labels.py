@@ -1,0 +1,134 @@
+"""What each user of a log would have answered, by arm: the two readings of a log.
+
+    labels     every event has a label (a reward, or a rating of at least `like`); it is a label of each arm of its item
+    choices    every event is what the user took: a label 1 of each arm of the item, 0 of all other arms
+
+Labels of one user and one arm are exchangeable (queues are in random order), so for labels of two values their numbers
+say everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lcb.clicks import EventLog
+from lcb.errors import InputError
+from lcb.events import Floats
+from lcb.stats import Index, UserStats
+from lcb.storage.logs.log import Log
+
+Reading = Literal["labels", "choices"]
+READINGS = ("labels", "choices")
+Counts = NDArray[np.int32]
+
+
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """The labels of every user and arm."""
+
+    arms: tuple[str, ...]
+    vectors: Any = field(repr=False)  # (n_items, A) sparse 0/1: the arms of every item
+    count: Counts = field(repr=False)  # (U, A) labels
+    total: Floats = field(repr=False)  # (U, A) their sum; of two values, how many are the higher
+    n_events: NDArray[np.int64] = field(repr=False)  # (U,) events that have an arm
+    logged: Floats = field(repr=False)  # (U, 2): the sum and the number of rewards that the data has
+    levels: tuple[float, float] | None  # the two values; None where there are more
+    values: Floats | None = field(default=None, repr=False)  # all labels by user and arm, where there are more
+    first: NDArray[np.int64] | None = field(default=None, repr=False)  # (U, A) where each user's and arm's begin
+    item_of_event: Index = field(default_factory=lambda: np.empty(0, np.intp), repr=False)
+    user_of_event: Index = field(default_factory=lambda: np.empty(0, np.intp), repr=False)
+
+    @property
+    def n_users(self) -> int:
+        return len(self.count)
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        if self.levels:
+            return self.levels
+        assert self.values is not None
+        return float(self.values.min()), float(self.values.max())
+
+    def logged_rate(self, users: Index) -> float:
+        """The mean reward in the data of these users (the CTR in the data)."""
+        total, n = self.logged[users].sum(axis=0)
+        return float(total / n)
+
+    def met(self, users: Index) -> tuple[Floats, Floats]:
+        """The arms of every item, 0/1 (n_items, A), and how many events these users have of each (n_items,)."""
+        chosen = np.zeros(self.n_users, bool)
+        chosen[users] = True
+        n = np.bincount(self.item_of_event[chosen[self.user_of_event]], minlength=self.vectors.shape[0])
+        return self.vectors.toarray().astype(np.float64), n.astype(np.float64)
+
+    def history(self, users: Index, x: Floats, features: tuple[str, ...]) -> EventLog:
+        """All labels of these users as rows, each with the features of its arm, x (A, d)."""
+        if self.levels:
+            high = self.total[users]
+            passed = self.count[users] - high
+            return EventLog.from_counts(x, high, passed, levels=self.levels, features=features)
+        assert self.values is not None
+        assert self.first is not None
+        ends = self.first[users, -1] + self.count[users, -1]
+        squares = np.array([(self.values[a:b] ** 2).sum() for a, b in zip(self.first[users, 0], ends, strict=True)])
+        return EventLog(
+            UserStats.from_sums(x, self.count[users].astype(np.float64), self.total[users], squares, features=features)
+        )
+
+
+def natural_reading(log: Log, like: float | None) -> Reading:
+    """Labels where the log has them, else choices; of ratings it must be said which are liked."""
+    if like is not None or log.reward is not None:
+        return "labels"
+    if log.rating is not None:
+        raise InputError("the log has ratings; say --like R (an item rated R or more is liked), or --reading choices")
+    return "choices"
+
+
+def read_labels(log: Log, reading: Reading, like: float | None = None, most_arms: int = 100) -> Labels:
+    """The labels of a log, read as `reading`; `like` is the rating from which on an item is liked."""
+    if reading not in READINGS:
+        raise InputError(f"reading {reading!r}; it is labels (each event has a reward) or choices (what was taken)")
+    if reading == "choices" and like is not None:
+        raise InputError(f"like {like:g} with choices, where ratings are not looked at; leave it out, or read labels")
+    names, vectors = log.arms(most_arms)
+    has_arm = np.diff(vectors.indptr)[log.item] > 0
+    user, item = log.user[has_arm].astype(np.intp), log.item[has_arm].astype(np.intp)
+    if not len(user):
+        raise InputError("no event has an item with an arm; give items with categories")
+    n_events = np.bincount(user, minlength=log.n_users)
+    event, arm = vectors[item].nonzero()
+    owner = user[event]
+    place = owner * len(names) + arm
+    common = {"arms": names, "vectors": vectors, "n_events": n_events, "item_of_event": item, "user_of_event": user}
+    shape = log.n_users, len(names)
+    if reading == "choices":
+        total = _summed(place, None, shape)
+        count = np.broadcast_to(n_events[:, None], shape).astype(np.int32)
+        logged = np.column_stack([total.sum(axis=1), count.sum(axis=1)])
+        return Labels(count=count, total=total, logged=logged, levels=(0.0, 1.0), **common)
+    label = log.labels(like)[has_arm].astype(np.float64)
+    logged = np.column_stack([np.bincount(user, label, log.n_users), n_events])
+    count = _summed(place, None, shape).astype(np.int32)
+    different = np.unique(label)
+    if len(different) < 2:
+        raise InputError(f"every label is {different[0]:g}: nothing can be learned; choose another `like`")
+    if len(different) == 2:
+        high = (label[event] == different[1]).astype(np.float64)
+        levels = float(different[0]), float(different[1])
+        return Labels(count=count, total=_summed(place, high, shape), logged=logged, levels=levels, **common)
+    order = np.argsort(place, kind="stable")
+    first = (np.cumsum(count.ravel()) - count.ravel()).reshape(shape)
+    return Labels(
+        count=count, total=_summed(place, label[event], shape), logged=logged, levels=None,
+        values=label[event][order], first=first, **common,
+    )  # fmt: skip
+
+
+def _summed(place: Index, weight: Floats | None, shape: tuple[int, int]) -> Floats:
+    """Sums of `weight`, or counts, at flat places of a (U, A) table."""
+    return np.bincount(place, weight, shape[0] * shape[1]).reshape(shape).astype(np.float64)

@@ -1,0 +1,96 @@
+"""Estimates from logs with propensities: IPS, SNIPS and DR.
+
+Event by event, a recommender says with which probability it would take each arm, p(a), having learned from the log up
+to there; the log says which arm was shown, with propensity q, and the reward:
+
+    w     = p(shown) / q
+    ips   = mean w r                                              Horvitz & Thompson 1952
+    snips = sum w r / sum w                                       Swaminathan & Joachims 2015
+    dr    = mean sum_a p(a) f(a) + w (r - f(shown))               Dudik, Langford & Li 2011; f(a) = x_a . theta
+
+ips and dr are unbiased for the mean reward of the recommender at these moments (it learns from what the log shows,
+not from its own choices); snips is so in the limit and varies less.  f is a ridge regression on training users.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from lcb.errors import InputError
+from lcb.evaluate.offline.logged import Logged
+from lcb.events import Floats
+from lcb.progress import Progress, silent
+from lcb.recommenders.recommender import Recommender, logged_decision
+from lcb.stats import Index
+
+ESTIMATORS = ("ips", "snips", "dr")
+
+
+@dataclass(frozen=True, eq=False)
+class Weighted:
+    """One recommender against the events of a log."""
+
+    user: Index = field(repr=False)  # (n,)
+    reward: Floats = field(repr=False)  # (n,)
+    weight: Floats = field(repr=False)  # (n,) p(shown) / q
+    direct: Floats = field(repr=False)  # (n,) sum_a p(a) f(a)
+    predicted: Floats = field(repr=False)  # (n,) f(shown)
+
+    @property
+    def effective_size(self) -> float:
+        """The number of events of equal weight that would say as much."""
+        return float(self.weight.sum() ** 2 / max((self.weight**2).sum(), 1e-300))
+
+    def terms(self, estimator: str) -> Floats:
+        """One number per event, (n,), whose mean is the estimate."""
+        if estimator == "ips":
+            return self.weight * self.reward
+        if estimator == "dr":
+            return self.direct + self.weight * (self.reward - self.predicted)
+        if estimator != "snips":
+            raise InputError(f"estimator {estimator!r}; there are: {', '.join(ESTIMATORS)}")
+        if not self.weight.any():
+            raise InputError("no event shows an arm that the recommender would take; snips has nothing to go by")
+        value = (self.weight * self.reward).sum() / self.weight.sum()
+        return value + self.weight * (self.reward - value) / self.weight.mean()
+
+    def estimate(self, estimator: str) -> tuple[float, float]:
+        """The estimate and its standard error; events of one user count as one draw."""
+        terms = self.terms(estimator)
+        value = float(terms.mean())
+        by_user = np.bincount(self.user, terms - value)
+        n_users = len(np.unique(self.user))
+        if n_users < 2:
+            return value, float("nan")
+        return value, float(np.sqrt((by_user**2).sum() * n_users / (n_users - 1)) / len(terms))
+
+
+def weigh(
+    recommender: Recommender,
+    logged: Logged,
+    x: Floats,
+    *,
+    theta: Floats,
+    rng: np.random.Generator,
+    learn: bool = True,
+    progress: Progress = silent,
+) -> Weighted:
+    """Walk the log with a recommender, which learns from what was shown (not at all with `learn=False`)."""
+    if logged.propensity is None:
+        raise InputError("the log has no propensities; import it with --propensity, or evaluate by queues or replay")
+    n = len(logged.user)
+    shown, direct, fitted = np.empty(n), np.empty(n), x @ theta
+    for e in range(n):
+        if e % 1024 == 0:
+            progress("events", e, n)
+        user, arm = int(logged.user[e]), int(logged.arm[e])
+        distribution = recommender.choose(user, x, rng).distribution
+        assert distribution is not None
+        shown[e], direct[e] = distribution[arm], distribution @ fitted
+        if learn:
+            decision = logged_decision(recommender, user, arm, float(logged.propensity[e]), x)
+            recommender.update(user, decision, float(logged.reward[e]))
+    progress("events", n, n)
+    return Weighted(logged.user, logged.reward, shown / logged.propensity, direct, fitted[logged.arm])

@@ -1,0 +1,137 @@
+"""The queue method (Mandel, Liu, Brunskill & Popovic 2015), extended to contexts as in the paper.
+
+Every user has one queue of labels per arm, in random order.  A recommender is offered the arms whose queues are not
+empty, takes one, and gets the next label of that queue as its reward: each label is used once.  The labels of a user
+and an arm are exchangeable, so a user's rewards have the distribution they would have had live.
+
+Every recommender meets the same users in the same order, and the same queues: the j-th label that a user gives of an
+arm is the same for all.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import numpy as np
+
+from lcb.clicks import EventLog
+from lcb.errors import InputError
+from lcb.evaluate.offline.labels import Labels
+from lcb.events import Floats
+from lcb.progress import Progress, silent
+from lcb.recommenders.recommender import Recommender
+from lcb.stats import Index, UserStats
+
+WhenEmpty = Literal["withhold", "end"]
+_QUEUES = 0x51  # keeps the numbers of the queues apart from all others
+
+
+class Queue:
+    """One user's labels, drawn as they are asked for."""
+
+    def __init__(self, labels: Labels, user: int, n_steps: int, seed: int) -> None:
+        rng = np.random.default_rng((seed, _QUEUES, user))
+        self.left = labels.count[user].astype(np.int64)
+        self.n_taken = [0] * len(self.left)
+        self._levels = labels.levels
+        if labels.levels:
+            self._high = labels.total[user].astype(np.int64)
+            self._uniform = rng.random((len(self.left), n_steps))
+            return
+        assert labels.values is not None
+        assert labels.first is not None
+        begin = labels.first[user]
+        parts = [labels.values[i : i + n] for i, n in zip(begin, self.left, strict=True)]
+        self._parts = [rng.permutation(part) for part in parts]
+
+    def take(self, arm: int) -> float:
+        """The next label of an arm."""
+        j = self.n_taken[arm]
+        self.n_taken[arm] += 1
+        if self._levels:
+            is_high = bool(self._uniform[arm, j] * self.left[arm] < self._high[arm])
+            self._high[arm] -= is_high
+            self.left[arm] -= 1
+            return self._levels[is_high]
+        self.left[arm] -= 1
+        return float(self._parts[arm][j])
+
+
+def evaluate_queue(
+    recommender: Recommender,
+    labels: Labels,
+    users: Index,
+    x: Floats,
+    n_steps: int,
+    *,
+    seed: int,
+    rng: np.random.Generator,
+    when_empty: WhenEmpty = "withhold",
+    progress: Progress = silent,
+) -> Floats:
+    """The rewards (users, n_steps) that a recommender gets of `users`, one after another; arms have features x (A, d).
+
+    An arm whose queue is empty is withheld; with `when_empty="end"` all arms stay on offer, and a user ends (nan from
+    there on) where an empty one is taken.
+    """
+    if when_empty not in ("withhold", "end"):
+        raise InputError(f"when_empty={when_empty!r}; an empty queue is withheld ('withhold') or ends the user ('end')")
+    rewards = np.full((len(users), n_steps), np.nan)
+    everything = np.arange(len(x))
+    for i, user in enumerate(users.tolist()):
+        if i % 64 == 0:
+            progress("test users", i, len(users))
+        queue = Queue(labels, user, n_steps, seed)
+        for t in range(n_steps):
+            if when_empty == "end" or queue.left.all():
+                offered, context = everything, x
+            else:
+                offered = queue.left.nonzero()[0]
+                if not len(offered):
+                    break
+                context = x[offered]
+            decision = recommender.choose(user, context, rng)
+            arm = int(offered[decision.arm])
+            if not queue.left[arm]:
+                break
+            rewards[i, t] = queue.take(arm)
+            recommender.update(user, decision, rewards[i, t])
+    progress("test users", len(users), len(users))
+    return rewards
+
+
+def uniform_history(
+    labels: Labels, users: Index, x: Floats, features: tuple[str, ...], n_pulls: int, rng: np.random.Generator
+) -> EventLog:
+    """What is known of `users` when each took `n_pulls` arms, drawn from the non-empty queues alike."""
+    left = labels.count[users].astype(np.int64)
+    n, sums, squares = np.zeros(left.shape), np.zeros(left.shape), np.zeros(len(users))
+    high = labels.total[users].copy()
+    rows = np.arange(len(users))
+    parts = None if labels.levels else [_shuffled(labels, user, rng) for user in users.tolist()]
+    for _ in range(n_pulls):
+        open_arms = np.greater(left, 0)
+        able = np.asarray(open_arms.any(axis=1))
+        arm = (rng.random(left.shape) * open_arms).argmax(axis=1)
+        if parts is None:
+            taken = np.less(rng.random(len(users)) * left[rows, arm], high[rows, arm]) & able
+            high[rows, arm] -= taken
+            value = taken.astype(np.float64)
+        else:
+            value = np.array(
+                [part[a][int(n[i, a])] if able[i] else 0.0 for i, (part, a) in enumerate(zip(parts, arm, strict=True))]
+            )
+            squares += value**2
+        n[rows, arm] += able
+        sums[rows, arm] += value
+        left[rows, arm] -= able
+    if labels.levels:
+        return EventLog.from_counts(x, sums, n - sums, levels=labels.levels, features=features)
+    return EventLog(UserStats.from_sums(x, n, sums, squares, features=features))
+
+
+def _shuffled(labels: Labels, user: int, rng: np.random.Generator) -> list[Floats]:
+    assert labels.values is not None
+    assert labels.first is not None
+    begin, n = labels.first[user], labels.count[user]
+    return [rng.permutation(labels.values[i : i + size]) for i, size in zip(begin, n, strict=True)]

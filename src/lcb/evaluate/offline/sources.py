@@ -1,0 +1,200 @@
+"""A log as an evaluation sees it, by each method: who can be tested, what training users teach, what test users give.
+
+queue                 arms are categories (or items), labels wait in queues         `Queues`
+replay                arms are items, events that match count                       `Events`
+ips, snips, dr        arms are items, events are weighted by propensities           `Events`
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lcb.bandits.linear.linucb import LinUCB
+from lcb.clicks import EventLog
+from lcb.errors import InputError
+from lcb.evaluate.offline.labels import Labels, Reading, read_labels
+from lcb.evaluate.offline.logged import Logged, logged_events
+from lcb.evaluate.offline.ope import weigh
+from lcb.evaluate.offline.queue import WhenEmpty, evaluate_queue, uniform_history
+from lcb.evaluate.offline.replay import evaluate_replay
+from lcb.events import Floats
+from lcb.features import FeatureMap, fit_features
+from lcb.recommenders.recommender import Recommender
+from lcb.stats import Index
+from lcb.storage.logs.log import Log
+
+Method = Literal["queue", "replay", "ips", "snips", "dr"]
+METHODS = ("queue", "replay", "ips", "snips", "dr")
+
+
+class Source(Protocol):
+    @property
+    def method(self) -> Method: ...
+
+    @property
+    def n_arms(self) -> int: ...
+
+    @property
+    def n_events(self) -> NDArray[np.int64]:
+        """(n_users,) that a test could use"""
+
+    @property
+    def reward_range(self) -> tuple[float, float]: ...
+
+    def logged_rate(self, users: Index, n_steps: int) -> float:
+        """The mean reward in the data of these users."""
+
+    def features(self, spec: str, users: Index) -> tuple[FeatureMap, Floats]:
+        """The map fitted on these users, and the arms' features (A, d)."""
+
+    def history(
+        self, users: Index, x: Floats, names: tuple[str, ...], n_pulls: int | None, rng: np.random.Generator
+    ) -> EventLog:
+        """What these users teach: all of it, or `n_pulls` uniform pulls of each."""
+
+    def rates(
+        self,
+        recommender: Recommender,
+        users: Index,
+        x: Floats,
+        n_steps: int,
+        history: EventLog,
+        seed: int,
+        rng: np.random.Generator,
+    ) -> Floats:
+        """The mean reward a recommender gets of each of these users, (users,); nan of one who says nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Queues:
+    labels: Labels
+    when_empty: WhenEmpty = "withhold"
+    method: Method = "queue"
+
+    @property
+    def n_arms(self) -> int:
+        return len(self.labels.arms)
+
+    @property
+    def n_events(self) -> NDArray[np.int64]:
+        return self.labels.n_events
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return self.labels.reward_range
+
+    def logged_rate(self, users: Index, n_steps: int) -> float:
+        return self.labels.logged_rate(users)
+
+    def features(self, spec: str, users: Index) -> tuple[FeatureMap, Floats]:
+        features = fit_features(spec, self.labels.arms, *self.labels.met(users))
+        return features, features.arms
+
+    def history(
+        self, users: Index, x: Floats, names: tuple[str, ...], n_pulls: int | None, rng: np.random.Generator
+    ) -> EventLog:
+        if n_pulls is None:
+            return self.labels.history(users, x, names)
+        return uniform_history(self.labels, users, x, names, n_pulls, rng)
+
+    def rates(
+        self,
+        recommender: Recommender,
+        users: Index,
+        x: Floats,
+        n_steps: int,
+        history: EventLog,
+        seed: int,
+        rng: np.random.Generator,
+    ) -> Floats:
+        rewards = evaluate_queue(
+            recommender, self.labels, users, x, n_steps, seed=seed, rng=rng, when_empty=self.when_empty
+        )
+        return _means(rewards)
+
+
+@dataclass(frozen=True, eq=False)
+class Events:
+    logged: Logged = field(repr=False)
+    method: Method
+
+    def __post_init__(self) -> None:
+        if self.method != "replay" and self.logged.propensity is None:
+            raise InputError(
+                f"{self.method} needs the propensity of every event, and the log has none; "
+                "import it with --propensity COLUMN, or evaluate by queue or replay"
+            )
+
+    @property
+    def n_arms(self) -> int:
+        return len(self.logged.vectors)
+
+    @property
+    def n_events(self) -> NDArray[np.int64]:
+        return self.logged.n_events
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        return self.logged.reward_range
+
+    def logged_rate(self, users: Index, n_steps: int) -> float:
+        steps = None if self.method == "replay" else n_steps
+        return float(self.logged.of_users(users, steps).reward.mean())
+
+    def features(self, spec: str, users: Index) -> tuple[FeatureMap, Floats]:
+        n = np.bincount(self.logged.of_users(users).arm, minlength=self.n_arms)
+        features = fit_features(spec, self.logged.names, self.logged.vectors, n, ball=self.logged.vectors)
+        return features, features(self.logged.vectors)
+
+    def history(
+        self, users: Index, x: Floats, names: tuple[str, ...], n_pulls: int | None, rng: np.random.Generator
+    ) -> EventLog:
+        if n_pulls is not None:
+            raise InputError(f"uniform pulls of training users need queues; train on all with method {self.method}")
+        return self.logged.of_users(users).history(x, names)
+
+    def rates(
+        self,
+        recommender: Recommender,
+        users: Index,
+        x: Floats,
+        n_steps: int,
+        history: EventLog,
+        seed: int,
+        rng: np.random.Generator,
+    ) -> Floats:
+        if self.method == "replay":
+            return _means(evaluate_replay(recommender, self.logged, users, x, n_steps, rng=rng))
+        bandit = LinUCB(x.shape[1])
+        found = weigh(
+            recommender,
+            self.logged.of_users(users, n_steps),
+            x,
+            theta=bandit.theta(bandit.trained(history.stats)),
+            rng=rng,
+        )
+        terms = found.terms(self.method)
+        return np.bincount(found.user, terms, self.logged.n_users)[users] / n_steps
+
+
+def source_of(
+    log: Log, method: Method, reading: Reading, like: float | None = None, when_empty: WhenEmpty = "withhold"
+) -> Source:
+    """The log, read for a method."""
+    if method not in METHODS:
+        raise InputError(f"method {method!r}; there are: {', '.join(METHODS)}")
+    if method == "queue":
+        return Queues(read_labels(log, reading, like), when_empty)
+    if reading != "labels":
+        raise InputError(f"method {method} needs a label of every event; with choices evaluate by queue")
+    return Events(logged_events(log, like), method)
+
+
+def _means(rewards: Floats) -> Floats:
+    """Of every row, over what there is; nan of a row of nothing."""
+    n = np.isfinite(rewards).sum(axis=1)
+    return np.where(n > 0, np.nansum(rewards, axis=1) / np.maximum(n, 1), np.nan)

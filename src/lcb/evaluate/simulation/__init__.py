@@ -1,0 +1,1 @@
+"""Plays algorithms in a generated world and measures their regret."""

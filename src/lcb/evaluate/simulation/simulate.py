@@ -1,0 +1,245 @@
+"""Many runs of many algorithms in a generated world, and their expected regret.
+
+Every run draws its own users; all algorithms of a run meet the same users, steps and rewards.  A run's numbers come
+from its own seed and the algorithm's name alone, so they are the same whatever the number of workers and the company
+an algorithm is in.  Regret uses means, not noisy rewards.  Some algorithms need rewards in a declared range: the world
+declares one, and the few rewards outside it are clipped, for all alike, and counted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+from zlib import crc32
+
+import numpy as np
+
+from lcb import parallel
+from lcb.errors import InputError
+from lcb.evaluate.algorithms import (
+    ALGORITHMS,
+    PAPERS,
+    Settings,
+    Task,
+    algorithms_named,
+    checked_settings,
+    tuned_settings,
+)
+from lcb.evaluate.worlds.fixed_arms import FixedArms
+from lcb.evaluate.worlds.paper import World
+from lcb.events import Floats
+from lcb.progress import Progress, silent
+from lcb.recommenders.recommender import Recommender
+
+_BLOCK = 50  # users drawn at a time
+_MOST_POINTS = 1000  # on a curve
+_SEEDS = 2**64  # from here on seeds are those of tuning (see tune.py)
+
+
+@dataclass(frozen=True, eq=False)
+class Result:
+    """One algorithm over all runs."""
+
+    algorithm: str
+    settings: Settings
+    regret: Floats = field(repr=False)  # (runs, users)
+    cpu_seconds: float  # of all runs, without drawing the users
+    note: str | None = None  # what a reader of its numbers must know
+
+    @property
+    def regret_per_user(self) -> float:
+        return float(self.regret.mean())
+
+    @property
+    def se(self) -> float:
+        """Standard error of `regret_per_user` over runs; nan for a single run."""
+        return _error_over_runs(self.regret)
+
+    @property
+    def last_quarter(self) -> Floats:
+        """(runs, users / 4) the regret of the users who came last"""
+        return self.regret[:, -max(1, self.regret.shape[1] // 4) :]
+
+    def curve(self, at: Sequence[int]) -> tuple[Floats, Floats]:
+        """Averaged per-user regret of the first u users, for each u of `at`: mean and standard error over runs."""
+        means = self.regret.cumsum(axis=1)[:, np.asarray(at) - 1] / np.asarray(at)
+        runs = len(means)
+        error = means.std(axis=0, ddof=1) / np.sqrt(runs) if runs > 1 else np.full(len(at), np.nan)
+        return means.mean(axis=0), error
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """What was run and what came out."""
+
+    settings: dict[str, Any]
+    results: list[Result]
+
+    def to_json(self) -> dict[str, Any]:
+        """As the command line writes it; `curve[i]` is the averaged regret of the first `curve_users[i]` users."""
+        at = curve_points(self.settings["users"])
+        return {
+            "settings": {**self.settings, "curve_users": at},
+            "results": [
+                {
+                    "algorithm": result.algorithm,
+                    "settings": dict(result.settings),
+                    "note": result.note,
+                    "regret_per_user": result.regret_per_user,
+                    "se": _number(result.se),
+                    "regret_last_quarter": float(result.last_quarter.mean()),
+                    "se_last_quarter": _number(_error_over_runs(result.last_quarter)),
+                    "cpu_seconds": result.cpu_seconds,
+                    "curve": result.curve(at)[0].tolist(),
+                }
+                for result in self.results
+            ],
+        }
+
+
+def simulate(
+    world: World | FixedArms,
+    algorithms: Sequence[str] = PAPERS,
+    *,
+    settings: Mapping[str, Settings] | None = None,
+    n_users: int = 1000,
+    n_steps: int = 20,
+    n_runs: int = 10,
+    seed: int = 0,
+    n_workers: int | None = None,
+    progress: Progress = silent,
+) -> Simulation:
+    """Run every algorithm on the same users, `n_runs` times over, spread over the cores.
+
+    `settings` are by algorithm; an algorithm without any has the tuned ones.
+    """
+    algorithms_named(algorithms)
+    check_sizes(n_users, n_steps, n_runs, seed)
+    chosen = {**tuned_settings(), **checked_settings(settings or {})}
+    contenders = tuple((name, chosen.get(name, {})) for name in algorithms)
+    tasks = [Run(world, contenders, n_users, n_steps, seed, run) for run in range(n_runs)]
+    progress("runs", 0, n_runs)
+    outcomes = parallel.processes(play, tasks, n_workers, lambda done: progress("runs", done, n_runs))
+    about = {
+        **in_short(world, n_users, n_steps, n_runs, seed),
+        "clipped_rewards": sum(clipped for _, _, clipped in outcomes),
+    }
+    results = [
+        Result(
+            name,
+            {**ALGORITHMS[name].defaults, **own},
+            np.array([regret[i] for regret, _, _ in outcomes]),
+            float(sum(cpu[i] for _, cpu, _ in outcomes)),
+            ALGORITHMS[name].note_for(tasks[0].task(), own),
+        )
+        for i, (name, own) in enumerate(contenders)
+    ]
+    return Simulation(about, results)
+
+
+def curve_points(n_users: int) -> list[int]:
+    """The numbers of users at which a curve is given: every one, or 1000 of them."""
+    return sorted({round(u) for u in np.linspace(1, n_users, min(n_users, _MOST_POINTS))})
+
+
+def check_sizes(n_users: int, n_steps: int, n_runs: int, seed: int) -> None:
+    for name, value in (("n_users", n_users), ("n_steps", n_steps), ("n_runs", n_runs)):
+        if value < 1:
+            raise InputError(f"{name}={value}; it must be at least 1")
+    if not 0 <= seed < _SEEDS:
+        raise InputError(f"seed={seed}; it must be 0 or more, and below 2^64")
+
+
+def in_short(world: World | FixedArms, n_users: int, n_steps: int, n_runs: int, seed: int) -> dict[str, Any]:
+    """What was run, as it is written beside the numbers."""
+    models = world.models
+    return {
+        "users": n_users, "steps": n_steps, "arms": world.n_arms, "runs": n_runs, "seed": seed,
+        "classes": models.n_classes, "features": models.n_features,
+        "noise": float(np.sqrt(models.sigma2.mean())), "reward_range": list(world.reward_range),
+    }  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run to be played: the same users for all contenders, who are algorithms with their settings."""
+
+    world: World | FixedArms
+    contenders: tuple[tuple[str, Settings], ...]
+    n_users: int
+    n_steps: int
+    seed: int
+    run: int
+
+    def task(self) -> Task:
+        models = self.world.models
+        return Task(
+            models.n_features, self.world.n_arms, self.n_steps, self.n_users, models.n_classes,
+            self.world.reward_range, truth=models, fixed_arms=isinstance(self.world, FixedArms),
+        )  # fmt: skip
+
+
+def play(run: Run) -> tuple[Floats, Floats, int]:
+    """One run: regret (contenders, users), CPU seconds (contenders,), the number of rewards clipped."""
+    _warm_up(run)
+    world_rng = np.random.default_rng((run.seed, run.run))
+    n = len(run.contenders)
+    seeds = [np.random.default_rng((run.seed, run.run, crc32(name.encode()))).spawn(2) for name, _ in run.contenders]
+    recommenders = _recommenders(run, [own[0] for own in seeds])
+    regret, cpu, clipped = np.empty((n, run.n_users)), np.zeros(n), 0
+    for start in range(0, run.n_users, _BLOCK):
+        names = range(start, min(start + _BLOCK, run.n_users))
+        users = run.world.draw(len(names), run.n_steps, world_rng)
+        rewards = users.rewards.clip(*run.world.reward_range)
+        clipped += int((rewards != users.rewards).sum())
+        for i, recommender in enumerate(recommenders):
+            before = time.process_time()
+            with _speaking_for(run.contenders[i][0]):
+                arms = recommender.serve(names, users.contexts, rewards, seeds[i][1])
+            cpu[i] += time.process_time() - before
+            regret[i, start : names.stop] = users.regret(arms)
+    return regret, cpu, clipped
+
+
+def _recommenders(run: Run, rngs: Sequence[np.random.Generator]) -> list[Recommender]:
+    task, made = run.task(), []
+    for (name, settings), rng in zip(run.contenders, rngs, strict=True):
+        with _speaking_for(name):
+            made.append(ALGORITHMS[name].made_for(task, rng, settings))
+    return made
+
+
+@contextmanager
+def _speaking_for(name: str) -> Iterator[None]:
+    """Say whose mistake it is."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{name}: {error}") from None
+
+
+_warm: set[str] = set()
+
+
+def _warm_up(run: Run) -> None:
+    """Compile, or load what was compiled before, so that it is not counted as an algorithm's time."""
+    new = {name: settings for name, settings in run.contenders if name not in _warm}
+    _warm.update(new)
+    few = replace(run, contenders=tuple(new.items()), n_users=60)
+    users = run.world.draw(few.n_users, min(run.n_steps, 3), np.random.default_rng(0))
+    rewards = users.rewards.clip(*run.world.reward_range)
+    for name, recommender in zip(new, _recommenders(few, np.random.default_rng(0).spawn(len(new))), strict=True):
+        with _speaking_for(name):
+            recommender.serve(range(few.n_users), users.contexts, rewards, np.random.default_rng(0))
+
+
+def _error_over_runs(regret: Floats) -> float:
+    runs = len(regret)
+    return float(regret.mean(axis=1).std(ddof=1) / np.sqrt(runs)) if runs > 1 else float("nan")
+
+
+def _number(value: float) -> float | None:
+    return value if np.isfinite(value) else None

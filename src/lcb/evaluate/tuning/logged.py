@@ -1,0 +1,75 @@
+"""Settings found on training users alone: some of them are served by what the others teach.
+
+Every algorithm gets the same number of combinations of its own grid (`next_trials`), the same users and queues; chosen
+is the highest mean reward, of equals the first tried.  Test users are never looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from lcb import parallel
+from lcb.errors import InputError
+from lcb.evaluate.algorithms import ALGORITHMS, Settings, algorithms_named
+from lcb.evaluate.offline.evaluate_log import Plan, Run, Split, play, split_users
+from lcb.evaluate.offline.sources import Source
+from lcb.evaluate.tuning.simulated import Values, next_trials
+from lcb.progress import Progress, silent
+
+MOST = 12  # combinations of one algorithm
+_HELD_OUT, _MOST_HELD_OUT = 4, 1500  # one in so many training users is held out, and at most this many
+_INNER = 1 << 40  # added to the seed: the numbers of tuning are its own
+
+
+def tune_on_training_users(
+    source: Source,
+    algorithms: Sequence[str],
+    plan: Plan,
+    *,
+    seed: int = 0,
+    most: int = MOST,
+    n_workers: int | None = None,
+    progress: Progress = silent,
+) -> dict[str, Settings]:
+    """By algorithm, the settings that do best within the training users of `seed`."""
+    algorithms_named(algorithms)
+    inner = inner_split(source, split_users(source, plan, seed), plan, seed)
+    inner_plan = replace(plan, n_train_users=len(inner.train), n_test_users=len(inner.test))
+    loss: dict[str, dict[Values, float]] = {name: {} for name in algorithms}
+    while wanted := [
+        (name, values) for name in algorithms for values in next_trials(ALGORITHMS[name].grid, loss[name], most)
+    ]:
+        runs = [Run(source, inner_plan, inner, seed + _INNER, name, _named(name, values)) for name, values in wanted]
+        done = parallel.processes(play, runs, n_workers, _reporting(progress, len(runs)))
+        for (name, values), one in zip(wanted, done, strict=True):
+            loss[name][values] = -float(np.nanmean(one.rate))
+    return {name: _named(name, min(tried, key=lambda one: tried[one])) for name, tried in loss.items()}
+
+
+def tune_seeds(
+    source: Source, algorithms: Sequence[str], plan: Plan, seeds: Sequence[int], progress: Progress = silent
+) -> dict[int, dict[str, Settings]]:
+    """By seed and algorithm, as `evaluate_log` takes them: each seed has test users, and so settings, of its own."""
+    return {seed: tune_on_training_users(source, algorithms, plan, seed=seed, progress=progress) for seed in seeds}
+
+
+def inner_split(source: Source, split: Split, plan: Plan, seed: int) -> Split:
+    """Of the training users, some with enough events to be served, and the others."""
+    rng = np.random.default_rng((seed, _INNER))
+    able = rng.permutation(split.train[source.n_events[split.train] >= plan.n_steps])
+    n_held_out = min(len(able) // _HELD_OUT, _MOST_HELD_OUT)
+    if n_held_out < 1:
+        raise InputError(f"{len(able)} training users have {plan.n_steps} events: too few to tune on; leave tuning out")
+    held_out = able[:n_held_out]
+    return Split(np.setdiff1d(split.train, held_out), held_out)
+
+
+def _named(algorithm: str, values: Values) -> Settings:
+    return dict(zip(ALGORITHMS[algorithm].grid, values, strict=True))
+
+
+def _reporting(progress: Progress, total: int) -> Callable[[int], None]:
+    return lambda done: progress("settings tried", done, total)

@@ -1,0 +1,220 @@
+"""Settings found by trying them: each algorithm's own grid, on users that no experiment meets.
+
+    tried     every combination of a grid's values; where there are more than `most`, all values of one setting after
+              another, the others held at the best so far, from the defaults, until a round changes nothing or `most`
+              combinations are tried
+    chosen    the least mean regret; of equals the first tried, the defaults before all others
+
+Every combination of every algorithm meets the same users, steps, rewards and random numbers, so that differences are
+paired: a combination is as good as the chosen one, for all that can be told, when it is `behind` by less than two
+standard errors of the difference over runs.  One that an algorithm refuses is noted and never chosen.
+
+Tuning has seeds of its own.  `simulate` makes its generators of (seed, run) and (seed, run, algorithm) with a seed
+below 2^64: four words of 32 bits, and 0 or 1 in the fifth where a generator is spawned.  Tuning has the number
+TUNING in the fifth, so that no seed of the one is a seed of the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import product
+from math import inf, prod
+from typing import Any
+
+import numpy as np
+
+from lcb import parallel
+from lcb.errors import InputError
+from lcb.evaluate.algorithms import ALGORITHMS, Settings, algorithms_named
+from lcb.evaluate.algorithms.algorithm import Value
+from lcb.evaluate.simulation.simulate import Run, check_sizes, in_short, play
+from lcb.evaluate.worlds.fixed_arms import FixedArms
+from lcb.evaluate.worlds.paper import World
+from lcb.events import Floats
+from lcb.progress import Progress, silent
+
+TUNING = 0x74756E65  # "tune"
+MOST = 60  # combinations of one algorithm
+_TOGETHER = 6  # combinations that meet the users in one process, who are drawn once for all of them
+Values = tuple[Value, ...]  # of the settings, in the order of the grid
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One combination over all runs."""
+
+    settings: Settings
+    regret: Floats = field(repr=False)  # (runs,) per user
+    refusal: str = ""  # why the algorithm would not have it; then there is no regret
+
+    @property
+    def mean(self) -> float:
+        return float(self.regret.mean()) if not self.refusal else inf
+
+    def to_json(self, best: Trial) -> dict[str, Any]:
+        if self.refusal:
+            return {"settings": dict(self.settings), "refused": self.refusal}
+        behind = self.regret - best.regret
+        return {
+            "settings": dict(self.settings),
+            "regret_per_user": self.mean,
+            "se": _error(self.regret),
+            "behind": float(behind.mean()),
+            "se_behind": _error(behind),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Tuning:
+    """What was tried, and what came out."""
+
+    settings: dict[str, Any]
+    trials: dict[str, list[Trial]]  # by algorithm, as they were tried
+
+    @property
+    def best(self) -> dict[str, Trial]:
+        """Of every algorithm that did not refuse all, the trial with the least regret."""
+        able = {name: trials for name, trials in self.trials.items() if not all(trial.refusal for trial in trials)}
+        return {name: min(trials, key=lambda trial: trial.mean) for name, trials in able.items()}
+
+    @property
+    def chosen(self) -> dict[str, Settings]:
+        return {name: trial.settings for name, trial in self.best.items()}
+
+    @property
+    def at_ends(self) -> list[tuple[str, str, Value]]:
+        """Chosen numbers beyond which none was tried, but for 0: there may be better ones."""
+        found: list[tuple[str, str, Value]] = []
+        for name, settings in self.chosen.items():
+            for setting, value in settings.items():
+                numbers = [one for one in ALGORITHMS[name].grid[setting] if not isinstance(one, str)]
+                if value in numbers and len(numbers) > 1 and value and value in (min(numbers), max(numbers)):
+                    found.append((name, setting, value))
+        return found
+
+    def to_json(self) -> dict[str, Any]:
+        """As `lcb tune` writes it and `lcb simulate --settings` reads it."""
+        best = self.best
+        return {
+            "settings": self.settings,
+            "chosen": {name: dict(settings) for name, settings in self.chosen.items()},
+            "grid": {
+                name: [trial.to_json(best.get(name, trial)) for trial in trials] for name, trials in self.trials.items()
+            },
+        }
+
+
+def tune(
+    world: World | FixedArms,
+    algorithms: Sequence[str],
+    *,
+    n_users: int = 500,
+    n_steps: int = 20,
+    n_runs: int = 4,
+    seed: int = 0,
+    most: int = MOST,
+    n_workers: int | None = None,
+    progress: Progress = silent,
+) -> Tuning:
+    """Try the settings of every algorithm, spread over the cores; the numbers are the same on any number of them."""
+    algorithms_named(algorithms)
+    check_sizes(n_users, n_steps, n_runs, seed)
+    if most < 1:
+        raise InputError(f"most={most}; try at least 1 combination")
+    tried: dict[str, dict[Values, Trial]] = {name: {} for name in algorithms}
+    first, number = Run(world, (), n_users, n_steps, tuning_seed(seed), 0), 0
+    while parts := _wanted(tried, most):
+        number += 1
+        tasks = [
+            replace(first, contenders=tuple((name, _named(name, values)) for values in part), run=run)
+            for name, part in parts
+            for run in range(n_runs)
+        ]
+        report = _report(progress, f"tuning, round {number}", len(tasks))
+        outcomes = iter(parallel.processes(_try, tasks, n_workers, report))
+        for name, part in parts:
+            by_run = [next(outcomes) for _ in range(n_runs)]
+            for i, values in enumerate(part):
+                tried[name][values] = _trial(_named(name, values), [outcome[i] for outcome in by_run])
+    tuning = Tuning(
+        {**in_short(world, n_users, n_steps, n_runs, seed), "seeds": "of tuning alone", "most": most},
+        {name: list(trials.values()) for name, trials in tried.items()},
+    )
+    if not tuning.chosen:
+        raise InputError(f"nothing could be tried: {next(iter(tuning.trials.values()))[0].refusal}")
+    return tuning
+
+
+def tuning_seed(seed: int) -> int:
+    """A seed of tuning's own: `seed` with TUNING in the fifth word of 32 bits."""
+    return seed + (TUNING << 128)
+
+
+def next_trials(grid: Mapping[str, Values], regret: Mapping[Values, float], most: int = MOST) -> list[Values]:
+    """The combinations to try when these regrets are known; none when the search has ended.
+
+    >>> next_trials({"eta": (1.0, 0.5), "gamma": (0.0, 0.1)}, {})
+    [(1.0, 0.0), (1.0, 0.1), (0.5, 0.0), (0.5, 0.1)]
+    >>> next_trials({"eta": (1.0, 0.5), "gamma": (0.0, 0.1)}, {}, most=3)
+    [(1.0, 0.0), (0.5, 0.0)]
+    >>> next_trials({"eta": (1.0, 0.5), "gamma": (0.0, 0.1)}, {(1.0, 0.0): 7.0, (0.5, 0.0): 5.0}, most=3)
+    [(0.5, 0.1)]
+    """
+    values = list(grid.values())
+    if prod(map(len, values)) <= most:
+        return [one for one in product(*values) if one not in regret]
+    room = most - len(regret)
+    best = tuple(tried[0] for tried in values)
+    while room:
+        before = best
+        for i, tried in enumerate(values):
+            line = [(*best[:i], value, *best[i + 1 :]) for value in tried]
+            untried = [one for one in line if one not in regret]
+            if untried:
+                return untried[:room]
+            best = min(line, key=lambda one: regret[one])
+        if best == before:
+            break
+    return []
+
+
+def _wanted(tried: Mapping[str, Mapping[Values, Trial]], most: int) -> list[tuple[str, tuple[Values, ...]]]:
+    """What to try next, in parts of one algorithm each."""
+    parts = []
+    for name, trials in tried.items():
+        regret = {values: trial.mean for values, trial in trials.items()}
+        wanted = next_trials(ALGORITHMS[name].grid, regret, most)
+        parts += [(name, wanted[i : i + _TOGETHER]) for i in range(0, len(wanted), _TOGETHER)]
+    return [(name, tuple(part)) for name, part in parts]
+
+
+def _report(progress: Progress, what: str, total: int) -> Callable[[int], None]:
+    progress(what, 0, total)
+    return lambda done: progress(what, done, total)
+
+
+def _named(algorithm: str, values: Values) -> Settings:
+    return dict(zip(ALGORITHMS[algorithm].grid, values, strict=True))
+
+
+def _try(run: Run) -> list[float | str]:
+    """The regret per user of every contender of one run, or why it was refused."""
+    try:
+        return list(play(run)[0].mean(axis=1).tolist())
+    except InputError as error:
+        if len(run.contenders) == 1:
+            return [str(error)]
+        return [_try(replace(run, contenders=(one,)))[0] for one in run.contenders]
+
+
+def _trial(settings: Settings, outcomes: Sequence[float | str]) -> Trial:
+    refusals = [outcome for outcome in outcomes if isinstance(outcome, str)]
+    if refusals:
+        return Trial(settings, np.empty(0), refusals[0])
+    return Trial(settings, np.array(outcomes, float))
+
+
+def _error(values: Floats) -> float | None:
+    """Standard error of the mean; None for a single run."""
+    return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None

@@ -1,0 +1,1 @@
+"""Generated worlds whose classes are known."""

@@ -1,0 +1,53 @@
+"""A world of fixed arms without features: every step offers the same K arms, and a class is K expected rewards.
+
+Arm a is the one-hot row e_a, so a context is the identity, weights are expected rewards, and every algorithm for
+contexts runs here too, with d = K.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lcb.evaluate.worlds.paper import Users
+from lcb.models import LatentModels
+
+
+@dataclass(frozen=True)
+class FixedArms:
+    """`models.beta` (N, K) are the classes' expected rewards; rewards are Gaussian, or two-valued as the models say.
+
+    >>> from lcb.evaluate.worlds.paper import given_classes
+    >>> world = FixedArms(given_classes(np.array([[0.9, 0.1, 0.5], [0.2, 0.8, 0.5]])))
+    >>> users = world.draw(2, n_steps=4, rng=np.random.default_rng(0))
+    >>> world.n_arms, users.contexts.shape, users.means[:, 0]
+    (3, (2, 4, 3, 3), array([[0.2, 0.8, 0.5], [0.9, 0.1, 0.5]]))
+    """
+
+    models: LatentModels
+
+    @property
+    def n_arms(self) -> int:
+        return self.models.n_features
+
+    @property
+    def reward_range(self) -> tuple[float, float]:
+        """Where rewards lie, but for a few in a hundred thousand: four deviations around the means."""
+        if self.models.levels is not None:
+            return self.models.levels
+        spread = 4 * float(np.sqrt(self.models.sigma2.max()))
+        return float(self.models.beta.min()) - spread, float(self.models.beta.max()) + spread
+
+    def draw(self, n_users: int, n_steps: int, rng: np.random.Generator) -> Users:
+        """New users, each with `n_steps` steps."""
+        models, k = self.models, self.n_arms
+        label = rng.choice(models.n_classes, size=n_users, p=models.pi)
+        contexts = np.tile(np.eye(k), (n_users, n_steps, 1, 1))
+        if models.levels is None:
+            means = np.repeat(models.beta[label][:, None], n_steps, axis=1)
+            noise = np.sqrt(models.sigma2[label])[:, None, None]
+            return Users(label, contexts, means, means + noise * rng.standard_normal(means.shape))
+        low, high = models.levels
+        p = np.repeat(models.click_probability(models.beta[label])[:, None], n_steps, axis=1)
+        return Users(label, contexts, low + (high - low) * p, np.where(rng.random(p.shape) < p, high, low))

@@ -1,0 +1,1 @@
+"""Expectation-maximisation: Gaussian rewards, and clicks with a Bernoulli likelihood."""

@@ -1,0 +1,240 @@
+"""Latent classes of clicks: EM with a Bernoulli likelihood whose mean is linear in the features.
+
+User u belongs to one class h; a reward is `high` with probability P_h(x) = (beta_h . x - low) / (high - low), kept
+inside (0, 1) by slow tails, else `low`.  Users enter through counts per arm, so a step costs
+O(pairs * N + A * N * d^2) for the different (user, arm) pairs and the A different arms, whatever the number of events.
+
+    E   resp_uh = softmax_h( log pi_h + clicked_u . log P_h + passed_u . log(1 - P_h) )
+    M   C = clicked' resp, D = passed' resp                                            both (A, N)
+        beta_h climbs  C_h . log P_h + D_h . log(1 - P_h) - (beta_h - w)' V (beta_h - w) / (2 noise)
+        by one step of Fisher scoring, halved as long as its value falls
+
+Every second step leaps on in the direction of the last two where that is better; the log posterior never falls.
+A Gaussian is biased here: with few rewards per user it mistakes the spread of a click for differences between users.
+EM on the statistics, with one shared variance, gives the start.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy.special import gammaln
+
+from lcb import parallel
+from lcb.clicks import Clicks, EventLog
+from lcb.errors import ConvergenceWarning, InputError
+from lcb.events import Floats
+from lcb.learners.em import gaussian as em
+from lcb.models import EDGE, Fit, LatentModels, squashed
+from lcb.prior import Prior
+from lcb.progress import Progress, silent
+from lcb.stats import upper
+
+_HALVINGS = 12
+_SMALLEST_SHARE = 1e-9
+_BLOCK = 4096  # arms whose probabilities under all classes stay in the cache together
+
+Map = Callable[[Callable[[slice], Any], Sequence[slice]], list[Any]]
+
+
+def fit(
+    log: EventLog,
+    n_classes: int,
+    *,
+    rng: np.random.Generator,
+    prior: Prior | None = None,
+    start: LatentModels | None = None,
+    n_starts: int = 4,
+    tol: float = 1e-6,
+    max_steps: int = 300,
+    n_threads: int | None = None,
+    progress: Progress = silent,
+) -> Fit:
+    """Learn `n_classes` latent models from a log of rewards that take exactly two values.
+
+    >>> log = EventLog.from_rows(user=[0, 0, 1, 1], x=np.ones((4, 1)), reward=[1, 1, 0, 1])
+    >>> fit(log, 1, rng=np.random.default_rng(0), prior=Prior(precision=1e-9)).models.beta.round(2)
+    array([[0.75]])
+    """
+    clicks = _checked(log, tol, max_steps)
+    prior = prior or Prior.scaled(log.stats)
+    if start is None:
+        start = _gaussian_start(log, n_classes, prior, n_starts, rng, n_threads, progress)
+    start.check_features(log.stats)
+    if start.n_classes != n_classes:
+        raise InputError(f"start has {start.n_classes} classes, n_classes={n_classes}; ask for the same number")
+    pi = (start.pi + _SMALLEST_SHARE) / (1 + n_classes * _SMALLEST_SHARE)  # a class of no share would stay at none
+    models = replace(start, pi=pi, likelihood="bernoulli", levels=(clicks.low, clicks.high))
+    with parallel.threads(n_threads) as map_blocks:
+        problem = _Problem(clicks, prior, map_blocks)
+        resp, value = problem.expect(models)
+        trace = [value]
+        path = [models]
+        while len(trace) <= max_steps and not _settled(trace, tol, log.n_users):
+            progress("EM steps on clicks", len(trace), max_steps)
+            models, resp, value = problem.climb(models, resp, value)
+            path.append(models)
+            if len(path) == 3:
+                models, resp, value = problem.leap(path, resp, value)
+                path = [models]
+            trace.append(value)
+    converged = _settled(trace, tol, log.n_users)
+    if not converged:
+        gain = (trace[-1] - trace[-2]) / log.n_users
+        warnings.warn(
+            f"EM on clicks stopped at {max_steps} steps, last gain {gain:.2g} per user (tol {tol:g}); "
+            "raise max_steps, or ask for fewer classes",
+            ConvergenceWarning,
+            stacklevel=2,
+        )
+    return Fit(models, np.array(trace), converged)
+
+
+def _checked(log: EventLog, tol: float, max_steps: int) -> Clicks:
+    if not tol > 0 or max_steps < 1:
+        raise InputError(f"tol={tol}, max_steps={max_steps}; wanted a positive number and at least 1")
+    if log.clicks is None:
+        reason = "this log has too many (user, arm) pairs to count" if log.two_valued else "this log has no such counts"
+        raise InputError(f"a Bernoulli likelihood needs rewards of exactly two values, counted; {reason}: use gaussian")
+    return log.clicks
+
+
+def _gaussian_start(
+    log: EventLog,
+    n_classes: int,
+    prior: Prior,
+    n_starts: int,
+    rng: np.random.Generator,
+    n_threads: int | None,
+    progress: Progress,
+) -> LatentModels:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # it is a start
+        return em.fit(
+            log.stats, n_classes, rng=rng, prior=prior, variance="shared", n_starts=n_starts, n_threads=n_threads,
+            max_steps=100, progress=progress,
+        ).models  # fmt: skip
+
+
+def _settled(trace: Sequence[float], tol: float, n_users: int) -> bool:
+    return len(trace) > 1 and (trace[-1] - trace[-2]) / n_users <= tol
+
+
+class _Problem:
+    """The counts and the prior, in the form the steps want them."""
+
+    def __init__(self, clicks: Clicks, prior: Prior, map_blocks: Map) -> None:
+        self.clicks, self.concentration, self.map = clicks, prior.concentration, map_blocks
+        self.n_arms, self.d = clicks.arms.shape
+        self.mean, precision = prior.arrays(self.d)
+        self.precision = precision / prior.rate * prior.shape  # in units of the noise the prior expects
+        self.span = clicks.high - clicks.low
+        self.clicked_of_arm, self.passed_of_arm = clicks.clicked.T.tocsr(), clicks.passed.T.tocsr()
+        self.blocks = [slice(i, min(i + _BLOCK, self.n_arms)) for i in range(0, self.n_arms, _BLOCK)]
+
+    def expect(self, models: LatentModels) -> tuple[Floats, float]:
+        """Responsibilities (users, N) and the log posterior."""
+        log_p, log_q = np.empty((self.n_arms, models.n_classes)), np.empty((self.n_arms, models.n_classes))
+
+        def logs(block: slice) -> None:
+            p = self._probability(models.beta, block)[0]
+            np.log(p, out=log_p[block])
+            np.log(np.subtract(1, p, out=p), out=log_q[block])
+
+        self.map(logs, self.blocks)
+        log_joint = self.clicks.clicked @ log_p
+        log_joint += self.clicks.passed @ log_q
+        log_joint += models.log_pi
+        evidence = np.logaddexp.reduce(log_joint, axis=1)
+        log_joint -= evidence[:, None]
+        return np.exp(log_joint, out=log_joint), float(evidence.sum()) + self._log_prior(models)
+
+    def climb(self, models: LatentModels, resp: Floats, value: float) -> tuple[LatentModels, Floats, float]:
+        """The next models, their responsibilities and log posterior, which is at least `value`."""
+        beta, sigma2 = self._maximised(models.beta, resp)
+        mass = resp.sum(axis=0)
+        pi = (mass + self.concentration / len(mass)) / (mass.sum() + self.concentration)
+        stepped = replace(models, pi=pi, beta=beta, sigma2=sigma2)
+        stepped_resp, stepped_value = self.expect(stepped)
+        if stepped_value < value:  # by rounding alone: every class's own value rose
+            return models, resp, value
+        return stepped, stepped_resp, stepped_value
+
+    def _maximised(self, beta: Floats, resp: Floats) -> tuple[Floats, Floats]:
+        """One step of Fisher scoring, halved for each class by itself until that class's value does not fall."""
+        gradient, curvature, sigma2, before = self._scores(beta, resp)
+        step = np.linalg.solve(curvature, gradient[..., None])[..., 0]
+        size = np.ones(len(beta))
+        for _ in range(_HALVINGS):
+            fell = self._values(beta + size[:, None] * step, resp) < before - 1e-12 * np.abs(before)
+            if not fell.any():
+                break
+            size = np.where(fell, size / 2, size)
+        else:
+            size = np.where(fell, 0.0, size)
+        return beta + size[:, None] * step, sigma2
+
+    def leap(self, path: list[LatentModels], resp: Floats, value: float) -> tuple[LatentModels, Floats, float]:
+        """Go on in the direction of the last two steps (SQUAREM, Varadhan & Roland 2008) where that is better."""
+        before, middle, after = (np.column_stack([models.beta, models.log_pi]) for models in path)
+        first, change = middle - before, after - 2 * middle + before
+        length = -np.linalg.norm(first) / max(float(np.linalg.norm(change)), 1e-300)
+        if length >= -1:
+            return path[-1], resp, value
+        target = before - 2 * length * first + length**2 * change
+        log_pi = target[:, -1] - np.logaddexp.reduce(target[:, -1])
+        leapt = replace(path[-1], beta=target[:, :-1], pi=np.exp(log_pi))
+        leapt_resp, leapt_value = self.expect(leapt)
+        return (leapt, leapt_resp, leapt_value) if leapt_value > value else (path[-1], resp, value)
+
+    def _scores(self, beta: Floats, resp: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+        """Gradient (N, d), expected curvature (N, d, d) and value (N,) of what the M step climbs; the variances."""
+        rows, columns = upper(self.d)
+
+        def part(block: slice) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+            p, slope = self._probability(beta, block)
+            clicked, passed = self.clicked_of_arm[block] @ resp, self.passed_of_arm[block] @ resp
+            n, variance, x = clicked + passed, p * (1 - p), self.clicks.arms[block]
+            pull = (clicked / p - passed / (1 - p)) * slope
+            packed = (x[:, rows] * x[:, columns]).T @ (n * slope**2 / variance)
+            value = (clicked * np.log(p) + passed * np.log(1 - p)).sum(axis=0)
+            return pull.T @ x, packed, (n * variance).sum(axis=0), n.sum(axis=0), value
+
+        gradient, packed, variance, n, value = (sum(parts) for parts in zip(*self.map(part, self.blocks), strict=True))
+        curvature = np.empty((len(beta), self.d, self.d))
+        curvature[:, rows, columns] = packed.T
+        curvature[:, columns, rows] = packed.T
+        return (
+            gradient / self.span - (beta - self.mean) @ self.precision,
+            curvature / self.span**2 + self.precision,
+            self.span**2 * (variance + EDGE) / (n + 1),
+            value - self._penalty(beta),
+        )
+
+    def _values(self, beta: Floats, resp: Floats) -> Floats:
+        """What the M step climbs, (N,)."""
+
+        def part(block: slice) -> Floats:
+            p = self._probability(beta, block)[0]
+            clicked, passed = self.clicked_of_arm[block] @ resp, self.passed_of_arm[block] @ resp
+            return (clicked * np.log(p) + passed * np.log(1 - p)).sum(axis=0)
+
+        return sum(self.map(part, self.blocks)) - self._penalty(beta)
+
+    def _penalty(self, beta: Floats) -> Floats:
+        """Of each class's distance to the prior's mean, (N,)."""
+        offset = beta - self.mean
+        return 0.5 * np.einsum("ni,ij,nj->n", offset, self.precision, offset)
+
+    def _probability(self, beta: Floats, block: slice) -> tuple[Floats, Floats]:
+        """P(click) of some arms under every class, and its slope."""
+        return squashed((self.clicks.arms[block] @ beta.T - self.clicks.low) / self.span)
+
+    def _log_prior(self, models: LatentModels) -> float:
+        n, share = models.n_classes, self.concentration / models.n_classes
+        dirichlet = gammaln(n + self.concentration) - n * gammaln(1 + share) + share * models.log_pi.sum()
+        return float(dirichlet - self._penalty(models.beta).sum())

@@ -1,0 +1,1 @@
+"""Gibbs sampling of the classes: collapsed and blocked, with what the chains leave behind."""

@@ -1,0 +1,164 @@
+"""Latent classes by collapsed Gibbs sampling, as many as the data asks for (Neal 2000, algorithm 3; the paper's).
+
+    alpha ~ Gamma(concentration)     c ~ Chinese restaurant process(alpha)     (beta_h, sigma2_h) ~ Prior
+    rewards of user u ~ N(X_u beta_c, sigma2_c),  c = c_u
+
+beta and sigma2 are integrated out; a sweep draws each user's class given all others':
+
+    p(c_u = h)   ~  n_h * evidence(h with u) / evidence(h)        n_h: its users without u
+    p(c_u = new) ~  alpha * evidence(u)
+
+With `n_classes` N given the weights are n_h + alpha/N and nothing is new.  After each sweep come split-merge moves
+and draws of alpha and, with `variance="shared"`, of the one sigma2 (beta integrated out).  Evidence comes from sums of
+statistics, so a sweep costs O(users * classes * d^3), whatever the number of events.  Chains run on threads, each
+with its own random stream: the draws are the same whatever the number of threads.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from lcb import parallel
+from lcb.errors import InputError
+from lcb.learners._starts import kmeans_starts
+from lcb.learners.gibbs._consensus import most_probable
+from lcb.learners.gibbs.draws import Chain, Concentration, GibbsFit, summarise
+from lcb.models import LatentModels
+from lcb.prior import Prior
+from lcb.progress import Progress, silent
+from lcb.stats import UserStats
+
+Start = Literal["split", "one"] | tuple[Literal["split", "one"], ...] | ArrayLike
+_SPLIT_INTO = 40  # classes of an over-split start
+_START_USERS = 5_000  # whose clusters an over-split start is made of
+_N_KEPT = 50  # draws of a chain whose classes are kept, at most
+
+
+def fit(
+    stats: UserStats,
+    n_classes: int | None = None,
+    *,
+    rng: np.random.Generator,
+    prior: Prior | None = None,
+    variance: Literal["class", "shared"] = "class",
+    concentration: Concentration = (1.0, 1.0),
+    start: Start = "split",
+    n_sweeps: int = 200,
+    n_burn: int | None = None,
+    n_chains: int = 2,
+    n_split_merge: int = 3,
+    n_scans: int = 2,
+    watch: ArrayLike = (),
+    n_threads: int | None = None,
+    progress: Progress = silent,
+) -> GibbsFit:
+    """Sample the users' classes; without `n_classes` their number is sampled too.
+
+    `concentration` is alpha, or the (shape, rate) of its Gamma prior.  `start` is "split" (more classes than are
+    likely), "one" (all users in one), several of these in turn for the chains, or a class for each user.  The first
+    `n_burn` sweeps (half, if not given) of each chain are dropped.  `watch` are positions of users whose classes are
+    kept at every draw, for `co_assignment`.
+
+    >>> rewards = [0.9, 1.0] * 10 + [0.1, 0.0] * 10
+    >>> stats = UserStats.from_rows(user=np.repeat(range(8), 5), x=np.ones((40, 1)), reward=rewards)
+    >>> found = fit(stats, rng=np.random.default_rng(0), n_sweeps=100)
+    >>> found.models.n_classes, found.label.tolist()
+    (2, [0, 0, 0, 0, 1, 1, 1, 1])
+    """
+    n_burn = n_sweeps // 2 if n_burn is None else n_burn
+    check(stats, n_classes, variance, concentration, n_sweeps, n_burn, n_chains)
+    watched = watched_users(watch, stats.n_users)
+    progress("compiling", 0, None)
+    from lcb.learners.gibbs._collapsed_step import log_prior, step
+    from lcb.learners.gibbs._partition import Design, Partition
+
+    prior = prior or Prior.scaled(stats)
+    design = Design.make(stats, prior)
+    lock, done = threading.Lock(), 0
+
+    def run(task: tuple[int, np.random.Generator]) -> Chain:
+        nonlocal done
+        number, chain_rng = task
+        label = start_labels(stats, prior, n_classes, start, number, chain_rng)
+        state = Partition(design, label, n_classes, variance == "shared")
+        state.concentration = 1.0 if isinstance(concentration, tuple) else float(concentration)
+        chain = Chain(n_sweeps, n_burn, watched, keep_every=max(1, (n_sweeps - n_burn) // _N_KEPT))
+        for sweep in range(n_sweeps):
+            step(state, concentration, n_split_merge, n_scans, chain_rng)
+            chain.record(sweep, state, log_prior(state, concentration))
+            with lock:
+                done += 1
+                progress("Gibbs sweeps", done, n_chains * n_sweeps)
+        return chain
+
+    with parallel.threads(n_threads) as map_chains:
+        chains = map_chains(run, list(enumerate(rng.spawn(n_chains))))
+    return summarise(stats, prior, design, chains, variance == "shared")
+
+
+def check(
+    stats: UserStats,
+    n_classes: int | None,
+    variance: str,
+    concentration: Concentration,
+    n_sweeps: int,
+    n_burn: int,
+    n_chains: int,
+) -> None:
+    """Refuse what cannot be sampled."""
+    if n_classes is not None and n_classes < 1:
+        raise InputError(f"n_classes={n_classes}; ask for at least 1, or leave it out")
+    if variance not in ("class", "shared"):
+        raise InputError(f"variance={variance!r}; it is 'class' (one per class) or 'shared' (one for all)")
+    values = concentration if isinstance(concentration, tuple) and len(concentration) == 2 else (concentration,)
+    if not all(isinstance(value, int | float | np.number) and np.isfinite(value) and value > 0 for value in values):
+        raise InputError(f"concentration={concentration}; it is a positive number, or the (shape, rate) of a Gamma")
+    if n_chains < 1 or not 0 <= n_burn < n_sweeps or n_sweeps - n_burn < 4:
+        raise InputError(
+            f"n_chains={n_chains}, n_sweeps={n_sweeps}, n_burn={n_burn}; keep at least 4 sweeps of a chain"
+        )
+    if stats.n_users < 1 or not stats.n_events:
+        raise InputError("no rewards to learn from; give at least one user with one reward")
+    if not np.isfinite(stats.packed).all():
+        raise InputError("the statistics hold numbers that are not finite; check the rows they were made of")
+
+
+def watched_users(watch: ArrayLike, n_users: int) -> NDArray[np.intp]:
+    watched = np.atleast_1d(np.asarray(watch, dtype=np.intp))
+    if watched.size and not (watched.min() >= 0 and watched.max() < n_users):
+        raise InputError(f"watch holds a position outside 0..{n_users - 1}; it takes positions of users")
+    return watched
+
+
+def start_labels(
+    stats: UserStats, prior: Prior, n_classes: int | None, start: Start, chain: int, rng: np.random.Generator
+) -> NDArray[np.intp]:
+    """Every user's class for this chain to begin with."""
+    if isinstance(start, tuple) and start and all(isinstance(one, str) for one in start):
+        start = start[chain % len(start)]
+    if isinstance(start, str):
+        if start == "one":
+            return np.zeros(stats.n_users, np.intp)
+        if start != "split":
+            raise InputError(f"start={start!r}; it is 'split', 'one' or a class for each user")
+        sample = stats
+        if stats.n_users > _START_USERS:
+            sample = stats.take(np.sort(rng.choice(stats.n_users, _START_USERS, replace=False)))
+        n = min(n_classes or _SPLIT_INTO, stats.n_users)
+        label = next(kmeans_starts(sample, n, prior, 1, rng)).label
+        if sample is stats:
+            return label
+        sums = np.stack([sample.packed[:, label == h].sum(axis=1, dtype=np.float64) for h in range(n)], axis=1)
+        beta, sigma2 = prior.mode(UserStats(sums, stats.n_features), shared=False)
+        return most_probable(LatentModels(np.full(n, 1 / n), beta, sigma2, stats.features), stats)
+    label = np.asarray(start)
+    if label.shape != (stats.n_users,) or label.dtype.kind not in "iu":
+        raise InputError(f"start has shape {label.shape} of {label.dtype}; wanted a whole number for each user")
+    label = np.unique(label, return_inverse=True)[1]
+    if n_classes is not None and label.max() >= n_classes:
+        raise InputError(f"start has {label.max() + 1} classes, n_classes={n_classes}; start with at most as many")
+    return label.astype(np.intp)

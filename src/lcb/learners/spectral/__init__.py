@@ -1,0 +1,1 @@
+"""Spectral Experts: classes from moments of the rewards."""

@@ -1,0 +1,1 @@
+"""Recommenders that cluster users while they serve them: CLUB and SCLUB."""

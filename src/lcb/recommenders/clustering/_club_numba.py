@@ -1,0 +1,117 @@
+"""CLUB's rounds, compiled: `club.py` says what they compute."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lcb._compiled import njit
+from lcb.bandits._kernels_numba import COMPILED, pick_best
+from lcb.recommenders.clustering._graph_numba import cut, neighbours, split
+from lcb.recommenders.clustering._ridge_numba import add_reward, ucb_scores, weights
+
+
+@njit(**COMPILED)
+def far_apart(users, i, other):  # type: ignore[no-untyped-def]
+    """||theta_i - theta_l|| > radius_i + radius_l"""
+    distance, reach = 0.0, users.radius[i] + users.radius[other]
+    for j in range(users.theta.shape[1]):
+        gap = users.theta[i, j] - users.theta[other, j]
+        distance += gap * gap
+    return distance > reach * reach
+
+
+@njit(**COMPILED)
+def width_at(t, width, log_bonus):  # type: ignore[no-untyped-def]
+    """What sqrt(x' A^-1 x) is multiplied with in round t = 1, 2, ..."""
+    return width * np.sqrt(np.log(t + 1)) if log_bonus else width
+
+
+@njit(**COMPILED)
+def _neighbourhood(i, graph, users, components):  # type: ignore[no-untyped-def]
+    """The sums of a user and its neighbours; kept while no other user is asked for or rewarded."""
+    if components.n[0] != i:
+        components.n[0] = i
+        found, total = components.room[3], users.stats[i].copy()
+        for k in range(neighbours(graph, i, found) - 1, -1, -1):  # in the order of memory
+            if users.n_rewards[found[k]] > 0:
+                total += users.stats[found[k]]
+        components.sums[0] = total
+    return components.sums[0]
+
+
+@njit(**COMPILED)
+def scores_for(i, graph, users, components, one_hop, ridge, width, context, scores):  # type: ignore[no-untyped-def]
+    """Every arm's upper confidence bound on the sums of the component, or of the user and its neighbours."""
+    sums = _neighbourhood(i, graph, users, components) if one_hop else components.sums[components.label[i]]
+    return ucb_scores(sums, ridge, width, context, scores)
+
+
+@njit(**COMPILED)
+def delete_edges(i, graph, users, components, one_hop):  # type: ignore[no-untyped-def]
+    """Test the edges of user `i`, delete those that are too long, and see what came apart."""
+    found = components.room[3]
+    n_deleted = 0
+    for k in range(neighbours(graph, i, found)):
+        other = found[k]
+        if far_apart(users, i, other):
+            cut(graph, i, other)
+            found[n_deleted] = other
+            n_deleted += 1
+    if not one_hop:
+        if n_deleted > 0:
+            split(graph, i, found[:n_deleted], components, users.stats)
+    elif components.n[0] == i:
+        for other in found[:n_deleted]:
+            components.sums[0] -= users.stats[other]
+
+
+@njit(**COMPILED)
+def delete_past_edges(n_past, graph, users):  # type: ignore[no-untyped-def]
+    """Test every edge among the first `n_past` users once."""
+    found = np.empty(len(users.n_rewards), np.int64)
+    for i in range(n_past):
+        for k in range(neighbours(graph, i, found)):
+            if i < found[k] < n_past and far_apart(users, i, found[k]):
+                cut(graph, i, found[k])
+
+
+@njit(**COMPILED)
+def estimate(i, users, ridge, threshold):  # type: ignore[no-untyped-def]
+    """theta_i and radius_i from the user's own sums."""
+    d = users.theta.shape[1]
+    weights(users.stats[i], ridge, np.empty((d, d)), users.theta[i])
+    users.radius[i] = threshold * np.sqrt((1 + np.log(1 + users.n_rewards[i])) / (1 + users.n_rewards[i]))
+
+
+@njit(**COMPILED)
+def learn(i, users, components, one_hop, ridge, threshold, x, reward):  # type: ignore[no-untyped-def]
+    """One reward moves the user's sums and those of its component, or of its neighbourhood."""
+    add_reward(users.stats[i], x, reward)
+    users.n_rewards[i] += 1
+    if not one_hop:
+        add_reward(components.sums[components.label[i]], x, reward)
+    elif components.n[0] == i:
+        add_reward(components.sums[0], x, reward)
+    else:
+        components.n[0] = -1
+    estimate(i, users, ridge, threshold)
+
+
+@njit(**COMPILED)
+def serve_club(  # type: ignore[no-untyped-def]
+    places, contexts, rewards, uniforms, arms, n_decisions,
+    graph, users, components, one_hop, ridge, threshold, width, log_bonus,
+):  # fmt: skip
+    """Whole users one after another: `places` (B,), `contexts` (B, T, K, d), `rewards` (B, T, K), `arms` (B, T)."""
+    n_users, n_steps, n_arms, _ = contexts.shape
+    scores = np.empty(n_arms)
+    for u in range(n_users):
+        i = places[u]
+        for t in range(n_steps):
+            n_decisions += 1
+            context, wide = contexts[u, t], width_at(n_decisions, width, log_bonus)
+            best = scores_for(i, graph, users, components, one_hop, ridge, wide, context, scores)
+            arm = pick_best(scores, best, uniforms[u, t])
+            arms[u, t] = arm
+            delete_edges(i, graph, users, components, one_hop)
+            learn(i, users, components, one_hop, ridge, threshold, context[arm], rewards[u, t, arm])

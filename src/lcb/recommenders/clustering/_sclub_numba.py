@@ -1,0 +1,190 @@
+"""SCLUB's rounds, compiled: `sclub.py` says what they compute."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lcb._compiled import njit
+from lcb.bandits._kernels_numba import COMPILED, pick_best
+from lcb.recommenders.clustering._ridge_numba import add_reward, ucb_scores, weights
+
+
+@njit(**COMPILED)
+def spread_of(count):  # type: ignore[no-untyped-def]
+    """F(T) = sqrt((1 + ln(1 + T)) / (1 + T))"""
+    return np.sqrt((1 + np.log(1 + count)) / (1 + count))
+
+
+@njit(**COMPILED)
+def _distance(a, b):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for j in range(len(a)):
+        total += (a[j] - b[j]) * (a[j] - b[j])
+    return np.sqrt(total)
+
+
+@njit(**COMPILED)
+def estimate(these, i, ridge):  # type: ignore[no-untyped-def]
+    """theta and F(T) of a user or a cluster from its sums."""
+    d = these.theta.shape[1]
+    weights(these.sums[i], ridge, np.empty((d, d)), these.theta[i])
+    these.spread[i] = spread_of(these.n_rewards[i])
+
+
+@njit(**COMPILED)
+def learn(i, users, clusters, ridge, x, reward):  # type: ignore[no-untyped-def]
+    """One reward moves the user and its cluster."""
+    j = users.label[i]
+    add_reward(users.sums[i], x, reward)
+    add_reward(clusters.sums[j], x, reward)
+    users.n_rewards[i] += 1
+    clusters.n_rewards[j] += 1
+    estimate(users, i, ridge)
+    estimate(clusters, j, ridge)
+
+
+@njit(**COMPILED)
+def begin_phase(n_past, users, clusters):  # type: ignore[no-untyped-def]
+    """Nobody but past users is checked, and every cluster's estimate is written down."""
+    clusters.n_checked[:] = 0
+    for i in range(len(users.label)):
+        users.checked[i] = i < n_past
+        clusters.n_checked[users.label[i]] += users.checked[i]
+    clusters.pivot[:] = clusters.theta
+    clusters.pivot_spread[:] = clusters.spread
+
+
+@njit(**COMPILED)
+def _does_not_belong(i, tau, users, clusters, threshold, frequency):  # type: ignore[no-untyped-def]
+    """Is the user's estimate far from the cluster's, or its frequency from that of another member?"""
+    j = users.label[i]
+    reach = threshold * (users.spread[i] + clusters.pivot_spread[j])
+    if _distance(users.theta[i], clusters.pivot[j]) > reach:
+        return True
+    allowed = 2 * frequency * spread_of(tau) * tau
+    for other in range(len(users.label)):
+        if users.label[other] == j and abs(users.n_rewards[i] - users.n_rewards[other]) > allowed:
+            return True
+    return False
+
+
+@njit(**COMPILED)
+def _set_apart(i, users, clusters, ridge):  # type: ignore[no-untyped-def]
+    """The user leaves its cluster and becomes one, with the lowest number that is free."""
+    old, new = users.label[i], 0
+    while clusters.size[new] > 0:
+        new += 1
+    clusters.n_ids[0] = max(clusters.n_ids[0], new + 1)
+    users.label[i] = new
+    clusters.sums[new] = users.sums[i]
+    clusters.theta[new] = users.theta[i]
+    clusters.pivot[new] = users.theta[i]
+    clusters.n_rewards[new] = users.n_rewards[i]
+    clusters.spread[new] = users.spread[i]
+    clusters.pivot_spread[new] = users.spread[i]
+    clusters.size[new] = 1
+    clusters.n_checked[new] = users.checked[i]
+    clusters.sums[old] -= users.sums[i]
+    clusters.n_rewards[old] -= users.n_rewards[i]
+    clusters.size[old] -= 1
+    clusters.n_checked[old] -= users.checked[i]
+    estimate(clusters, old, ridge)
+
+
+@njit(**COMPILED)
+def _is_checked(j, clusters):  # type: ignore[no-untyped-def]
+    return clusters.size[j] > 0 and clusters.n_checked[j] == clusters.size[j]
+
+
+@njit(**COMPILED)
+def _merge_into(first, second, users, clusters, ridge):  # type: ignore[no-untyped-def]
+    for i in range(len(users.label)):
+        if users.label[i] == second:
+            users.label[i] = first
+    clusters.sums[first] += clusters.sums[second]
+    clusters.n_rewards[first] += clusters.n_rewards[second]
+    clusters.size[first] += clusters.size[second]
+    clusters.n_checked[first] += clusters.n_checked[second]
+    clusters.size[second] = 0
+    clusters.n_checked[second] = 0
+    estimate(clusters, first, ridge)
+
+
+@njit(**COMPILED)
+def _find_pair(changed, allowed, clusters, threshold):  # type: ignore[no-untyped-def]
+    """The first two checked clusters, one of them `changed`, that are alike; (-1, -1) when no two are.
+
+    `clusters.gap` is the least difference in rewards per user that kept two clusters of like estimates apart.
+    """
+    first, second = -1, -1
+    for j in changed:
+        if not _is_checked(j, clusters):
+            continue
+        own = clusters.n_rewards[j] / clusters.size[j]
+        for other in range(clusters.n_ids[0]):
+            if other == j or not _is_checked(other, clusters):
+                continue
+            close = threshold / 2 * (clusters.spread[j] + clusters.spread[other])
+            if _distance(clusters.theta[j], clusters.theta[other]) >= close:
+                continue
+            gap = abs(own - clusters.n_rewards[other] / clusters.size[other])
+            a, b = min(j, other), max(j, other)
+            if gap >= allowed:
+                clusters.gap[0] = min(clusters.gap[0], gap)
+            elif first < 0 or a < first or (a == first and b < second):
+                first, second = a, b
+    return first, second
+
+
+@njit(**COMPILED)
+def _merge(changed, tau, users, clusters, ridge, threshold, frequency):  # type: ignore[no-untyped-def]
+    """Merge checked clusters that are alike until no two are; all others than `changed` have been compared before.
+
+    Time alone brings frequencies together, so now and then all are compared again.
+    """
+    allowed = frequency * spread_of(tau) * tau
+    if allowed > clusters.gap[0]:
+        clusters.gap[0] = np.inf
+        changed = np.arange(clusters.n_ids[0])
+    first, second = _find_pair(changed, allowed, clusters, threshold)
+    while first >= 0:
+        _merge_into(first, second, users, clusters, ridge)
+        changed = np.append(changed, first)
+        first, second = _find_pair(changed, allowed, clusters, threshold)
+
+
+@njit(**COMPILED)
+def settle(i, tau, users, clusters, ridge, threshold, frequency):  # type: ignore[no-untyped-def]
+    """What follows the rewards of user `i`: a split, a check, merges."""
+    old = users.label[i]
+    if clusters.size[old] > 1 and _does_not_belong(i, tau, users, clusters, threshold, frequency):
+        _set_apart(i, users, clusters, ridge)
+    new = users.label[i]
+    if not users.checked[i]:
+        users.checked[i] = True
+        clusters.n_checked[new] += 1
+    _merge(np.array([old, new]), tau, users, clusters, ridge, threshold, frequency)
+
+
+@njit(**COMPILED)
+def serve_sclub(  # type: ignore[no-untyped-def]
+    places, contexts, rewards, uniforms, arms, tau, phase_end, n_past,
+    users, clusters, ridge, threshold, frequency, width,
+):  # fmt: skip
+    """Whole users one after another; returns the end of the phase that is then under way."""
+    n_users, n_steps, n_arms, _ = contexts.shape
+    scores = np.empty(n_arms)
+    for u in range(n_users):
+        i = places[u]
+        for t in range(n_steps):
+            context = contexts[u, t]
+            best = ucb_scores(clusters.sums[users.label[i]], ridge, width, context, scores)
+            arm = pick_best(scores, best, uniforms[u, t])
+            arms[u, t] = arm
+            learn(i, users, clusters, ridge, context[arm], rewards[u, t, arm])
+            tau += 1
+            settle(i, tau, users, clusters, ridge, threshold, frequency)
+            if tau >= phase_end:
+                begin_phase(n_past, users, clusters)
+                phase_end = 2 * phase_end + 2
+    return phase_end

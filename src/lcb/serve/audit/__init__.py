@@ -1,0 +1,1 @@
+"""Reads the log afterwards: verify it, export it, tell one user's story, compare recommenders."""

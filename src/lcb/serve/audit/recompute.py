@@ -1,0 +1,68 @@
+"""A decision of the log, made again by the code that made it."""
+
+from __future__ import annotations
+
+from lcb.bandits.bandit import advised
+from lcb.errors import LCBError
+from lcb.events import Decision, Floats
+from lcb.features import cross
+from lcb.serve import events
+from lcb.serve.audit.report import Report
+from lcb.serve.decide.drawing import draw
+from lcb.serve.errors import Problem
+from lcb.serve.state.users import User
+from lcb.serve.state.world import World
+from lcb.storage.store.base import Row
+
+
+def check_decision(world: World, row: Row, body: events.DecisionBody, report: Report) -> None:
+    """`world` is as it was when the decision was made."""
+    report.n_decisions += 1
+    assert row.user is not None
+    try:
+        ids, context = _context(world, body)
+        user = world.user(row.user)
+        if user is None:
+            model = world.model_for_newcomers(body.recommender)
+            user = world.newcomer(body.recommender, model, 0, context.shape[1])
+        pinned = (user.recommender, user.model)
+        if (body.recommender, row.model) != pinned:
+            report.differs(row.seq, "recommender and model", (body.recommender, row.model), pinned)
+            return
+        taken = draw(world, user, ids, context, row.id, len(body.taken) if body.listed else None)
+        if body.chosen is not None:
+            _check_taken(row.seq, body.chosen, _shadowed(world, user, body.chosen, ids, context), report)
+    except (Problem, LCBError, KeyError, ValueError, IndexError) as error:
+        report.differs(row.seq, "the decision", "in the log", f"cannot be made again ({error})")
+        return
+    for stored, again in zip(body.taken, taken, strict=True):
+        _check_taken(row.seq, stored, again, report)
+
+
+def _context(world: World, body: events.DecisionBody) -> tuple[list[str], Floats]:
+    if body.arms is None:
+        ids, context = world.catalogue.ids, world.catalogue.whole()
+    else:
+        ids = body.arms
+        context = world.catalogue.x(ids) if body.x is None else events.floats(body.x).reshape(len(ids), -1)
+    if len(ids) != body.n_arms:
+        raise ValueError(f"{len(ids)} arms, not {body.n_arms}")
+    return ids, context if body.user_x is None else cross(context, events.floats(body.user_x))
+
+
+def _shadowed(world: World, user: User, chosen: events.Taken, ids: list[str], context: Floats) -> events.Taken:
+    bandit, _ = world.bandit(user.recommender, user.model, context.shape[1])
+    arm = ids.index(chosen.id)
+    return events.taken(advised(bandit, Decision(arm, chosen.propensity, context[arm]), context), chosen.id)
+
+
+def _check_taken(seq: int, stored: events.Taken, again: events.Taken, report: Report) -> None:
+    if events.encode(stored) == events.encode(again):
+        return
+    for name in stored.__struct_fields__:
+        one, other = getattr(stored, name), getattr(again, name)
+        if one != other:
+            if isinstance(one, bytes) and isinstance(other, bytes):
+                one, other = events.floats(one).tolist(), events.floats(other).tolist()
+            report.differs(seq, {"id": "item"}.get(name, name), one, other)
+            return

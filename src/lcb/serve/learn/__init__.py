@@ -1,0 +1,1 @@
+"""Learns model versions from the log in a child process while the service runs."""

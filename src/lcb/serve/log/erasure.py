@@ -1,0 +1,34 @@
+"""What is left of a person who is erased."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from lcb.serve import events
+from lcb.serve.state.world import World
+from lcb.storage.store.base import NewRow, Rewrite, Row
+
+
+def erasure(world: World, rows: list[Row], at: float, new_id: Callable[[], str]) -> tuple[list[Rewrite], NewRow]:
+    """Ids, items and context go; where a state is shared by all, features and reward stay, nobody's any more."""
+    rewrites, history = [], []
+    recommender, model = "", 0
+    for row, body, user in world.walk(rows):
+        recommender, model = user.recommender, user.model
+        shared = user.state is None and user.is_own(row, body)
+        left: Any
+        if row.kind == "decision":
+            taken = body.taken if body.chosen is None else [body.chosen]
+            bare = [events.Taken(one.arm, "", one.propensity, one.x, None, one.at_random, one.advice) for one in taken]
+            left = events.ErasedDecision(body.recommender, shared, bare if shared else [])
+        else:
+            left = events.ErasedReward(
+                body.recommender, shared, body.reward if shared else 0.0, body.propensity if shared else 1.0,
+                body.x if shared else b"", shared and body.at_random, body.advice if shared else None,
+                body.before if shared else None,
+            )  # fmt: skip
+        history.append((row.seq, user.n_decisions, user.n_rewards, user.reward_sum, user.settled))
+        rewrites.append(Rewrite(row.seq, f"erased/{row.seq}", f"erased {row.kind}", events.encode(left)))
+    body = events.EraseBody(at, recommender, model, history, world.n_features)
+    return rewrites, NewRow(f"erase/{new_id()}", "erase", None, None, events.encode(body))

@@ -1,0 +1,1 @@
+"""In-memory state of the service, rebuilt by replaying the event log."""

@@ -1,0 +1,63 @@
+"""The items that may be offered by their ids: features in one matrix, words beside."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from lcb.events import Floats
+from lcb.messages import Item
+from lcb.serve.events import ItemsBody, floats
+
+
+class Catalogue:
+    """Items in the order they came; a changed item keeps its place."""
+
+    def __init__(self) -> None:
+        self.items: dict[str, Item] = {}
+        self._x: dict[str, Floats] = {}
+        self._matrix: Floats | None = None
+        self._place: dict[str, int] = {}
+        self._ids: list[str] = []
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    @property
+    def n_features(self) -> int | None:
+        return len(next(iter(self._x.values()))) if self._x else None
+
+    @property
+    def ids(self) -> list[str]:
+        self._built()
+        return self._ids
+
+    def apply(self, body: ItemsBody) -> None:
+        """Add, change and remove as an event says."""
+        if body.replace:
+            self.items, self._x = {}, {}
+        for name in body.remove:
+            self.items.pop(name, None)
+            self._x.pop(name, None)
+        for id, x, categories, title, summary in body.items:
+            self.items[id] = Item(id, None if categories else floats(x).tolist(), categories, title, summary)
+            self._x[id] = floats(x)
+        self._matrix = None
+
+    def whole(self) -> Floats:
+        """The features of all items, (n, d)."""
+        return self._built()
+
+    def x(self, ids: Iterable[str]) -> Floats:
+        """The features of these, (K, d); raises KeyError with the first that is not there."""
+        matrix = self._built()
+        place = self._place
+        return matrix[[place[id] for id in ids]]
+
+    def _built(self) -> Floats:
+        if self._matrix is None:
+            self._ids = list(self._x)
+            self._place = {id: i for i, id in enumerate(self._ids)}
+            self._matrix = np.array(list(self._x.values())) if self._x else np.empty((0, 0))
+        return self._matrix

@@ -1,0 +1,90 @@
+"""What is kept of one user, and of all users of one recommender."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from lcb.events import Floats
+from lcb.serve import events
+from lcb.serve.events import floats
+from lcb.storage.store.base import Row
+
+WARMUP = 0  # the model version of users who came before there were classes
+LOST: Floats = np.empty(0)  # the state of a user whose models cannot be read; it is never written
+
+
+class User:
+    """What is kept of one user; `state` is None where it is shared with others."""
+
+    __slots__ = ("model", "n_decisions", "n_rewards", "recommender", "reward_sum", "saved", "seq", "settled", "state")
+
+    def __init__(self, recommender: str, model: int, state: Floats | None, seq: int) -> None:
+        self.recommender, self.model, self.state, self.seq = recommender, model, state, seq
+        self.n_decisions = self.n_rewards = self.settled = 0
+        self.reward_sum = 0.0
+        self.saved = 0  # seq of the snapshot in the store
+
+    @property
+    def unsaved(self) -> bool:
+        """Whether there is something to keep that the store does not have."""
+        return self.seq != self.saved and self.state is not LOST
+
+    @property
+    def rate(self) -> float:
+        return self.reward_sum / self.n_decisions if self.n_decisions else 0.0
+
+    def is_own(self, row: Row, body: Any) -> bool:
+        """Whether an event is of the recommender and the models the user is pinned to.
+
+        Two first decisions of one user, made at once around an activation, may be of two; the first in the log pins
+        the user, and the other counts but teaches nothing.
+        """
+        return (row.model or WARMUP) == self.model and body.recommender == self.recommender
+
+    def pack(self) -> bytes:
+        """Byte for byte the same for the same history."""
+        state = None if self.state is None else self.state.tobytes()
+        return events.encode(
+            (self.recommender, self.model, state, self.seq, self.n_decisions, self.n_rewards, self.reward_sum,
+             self.settled)
+        )  # fmt: skip
+
+    @classmethod
+    def unpack(cls, data: bytes) -> User:
+        recommender, model, state, seq, n_decisions, n_rewards, reward_sum, settled = msgspec.msgpack.decode(data)
+        user = cls(recommender, model, None if state is None else floats(state), seq)
+        user.n_decisions, user.n_rewards, user.reward_sum, user.settled = n_decisions, n_rewards, reward_sum, settled
+        user.saved = seq
+        return user
+
+
+class Tally(Struct):
+    """What a recommender's users did; rates are rewards per decision of one user."""
+
+    n_users: int = 0
+    n_decisions: int = 0
+    n_rewards: int = 0
+    reward_sum: float = 0.0
+    rate_sum: float = 0.0
+    rate_square_sum: float = 0.0
+
+    @property
+    def mean(self) -> float | None:
+        return self.rate_sum / self.n_users if self.n_users else None
+
+    @property
+    def deviation(self) -> float | None:
+        if self.n_users < 2:
+            return None
+        n = self.n_users
+        return math.sqrt(max(self.rate_square_sum - self.rate_sum**2 / n, 0.0) / (n - 1))
+
+    def move(self, before: float, after: float) -> None:
+        """A user's rate has changed."""
+        self.rate_sum += after - before
+        self.rate_square_sum += after * after - before * before

@@ -1,0 +1,346 @@
+"""Decodes JSON request bodies strictly: every fault is reported with the field it is in.
+
+    decode(decoder, raw)        a typed message; `Problem` 400 if the body is no JSON, 422 if a field is not as wanted
+    refuse_duplicates(raw, m)   422 if a key comes twice in one object, where msgspec would take the last
+
+Every pair of a JSON object has one colon outside strings, so a body in which the message accounts for every colon has
+no pair that was dropped: the usual body is cleared without a second parse.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Hashable
+from functools import cache
+from operator import attrgetter
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+from msgspec import Struct, inspect
+
+from lcb.messages import FORMS
+from lcb.serve.errors import Problem
+
+Message = TypeVar("Message")
+UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
+_WORDS = {
+    "float": "a number",
+    "int": "a whole number",
+    "str": "a string",
+    "bool": "true or false",
+    "null": "null",
+    "array": "a list",
+    "object": "an object",
+}
+_FORMS = {repr(pattern)[1:-1]: words for pattern, words in FORMS.items()}
+_BOUNDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"}
+
+
+def decode(decoder: msgspec.json.Decoder[Message], raw: bytes) -> Message:
+    """The message in `raw`, each key of which comes once.
+
+    >>> decode(msgspec.json.Decoder(dict[str, list[int]]), b'{"a": [1, "2"]}')
+    Traceback (most recent call last):
+    lcb.serve.errors.Problem: a[1] is a string where a whole number is wanted; change it
+    """
+    try:
+        message = decoder.decode(raw)
+    except UNREADABLE as error:
+        raise from_validation(error, raw, decoder) from None
+    refuse_duplicates(raw, message)
+    refuse_nul(raw)
+    return message
+
+
+def from_validation(
+    error: Exception, raw: bytes | None = None, decoder: msgspec.json.Decoder[Any] | None = None
+) -> Problem:
+    """msgspec's complaint in words; with `raw` and its `decoder` also the keys that msgspec writes as `[...]`.
+
+    >>> problem = from_validation(msgspec.ValidationError("Expected `float`, got `str` - at `$.arms[3].x[1]`"))
+    >>> problem.status, problem.field, problem.detail
+    (422, 'arms[3].x[1]', 'arms[3].x[1] is a string where a number is wanted; change it')
+    """
+    if isinstance(error, RecursionError):
+        return Problem(422, "the body is nested too deeply; no request needs more than a few levels")
+    if not isinstance(error, msgspec.ValidationError) and raw is not None:
+        try:
+            _refuse_almost(raw)
+        except Problem as problem:
+            return problem
+    if isinstance(error, UnicodeDecodeError):
+        return Problem(400, "the body has text that is not UTF-8; encode it as UTF-8")
+    said = str(error)
+    if not isinstance(error, msgspec.ValidationError):
+        if said == "Input data was truncated":
+            return Problem(400, "the body ends before its JSON does; send the whole of it")
+        return Problem(400, f"the body is not JSON: {said.removeprefix('JSON is malformed: ')}; mend it there")
+    said, _, where = said.partition(" - at `")
+    at_key = where.startswith("key` in `")
+    path = where.removeprefix("key` in `").rstrip("`") or "$"
+    if "[...]" in path and raw is not None and decoder is not None:
+        path = _named(path, str(error), raw, decoder)
+    if found := re.fullmatch(r"Object (missing required|contains unknown) field `(.*)`", said, re.DOTALL):
+        field = _field(f"{path}.{found[2]}")
+        if found[1] == "missing required":
+            return Problem(422, f"{field} is missing; send it", field=field)
+        return Problem(422, f"{field} is not a field of this request; take it out", field=field)
+    field = _field(path)
+    subject = f"a key of {field or 'the body'}" if at_key else field or "the body"
+    return Problem(422, f"{subject} {_complaint(said)}", field=field or None)
+
+
+def refuse_duplicates(raw: bytes, message: object = None) -> None:
+    """Raise `Problem` 422 if a key comes twice in one object of `raw`, which is known to be JSON.
+
+    Of two equal keys msgspec takes the last, so what one reader checked need not be what another reads.  With the
+    `message` that `raw` was decoded to, a body without duplicates is cleared by counting: 5 us for 20 arms of 6
+    features, 13 us if ids have colons in them.  Without it, and wherever the counts differ, `raw` is parsed: 50 us.
+
+    >>> refuse_duplicates(b'{"user": "a", "arms": [{"id": "b", "x": [1], "x": [2]}]}')
+    Traceback (most recent call last):
+    lcb.serve.errors.Problem: arms[0].x comes twice; send it once
+    """
+    if isinstance(message, Struct):
+        unexplained = raw.count(b":") - _pairs(message)  # an escaped colon is none, an escaped key has its own
+        if unexplained == 0 or (b"\\" not in raw and unexplained == _colons_in_text([message])):
+            return
+    _parse_exactly(raw)
+
+
+def refuse_nul(raw: bytes) -> None:
+    """Raise `Problem` 422 if a string of `raw`, known to be JSON, has the character U+0000, which PostgreSQL refuses.
+
+    JSON has it only as an escape: a body without a backslash is cleared in 0.2 us.
+    """
+    if b"\\" in raw and b"\\u0000" in raw:
+        _parse_exactly(raw, nul=True)
+
+
+class _Field(NamedTuple):
+    get: Callable[[Any], Any]
+    default: Any
+    always: bool  # required, so every message has it
+    nested: bool
+    text: bool
+
+
+@cache
+def _fields(kind: Hashable) -> tuple[_Field, ...]:
+    """The fields of a message that can be counted; one left out is never counted, which costs time, not truth."""
+    info = inspect.type_info(kind)
+    assert isinstance(info, inspect.StructType)
+    found = []
+    for field in info.fields:
+        if field.default_factory is not msgspec.NODEFAULT and field.default_factory is not list:
+            continue
+        kinds = _kinds(field.type)
+        nested, text = inspect.StructType in kinds, inspect.StrType in kinds
+        found.append(_Field(attrgetter(field.name), field.default, field.required, nested, text))
+    return tuple(found)
+
+
+def _kinds(info: inspect.Type) -> set[type]:
+    if isinstance(info, inspect.Metadata):
+        return _kinds(info.type)
+    if isinstance(info, inspect.UnionType):
+        return set().union(*map(_kinds, info.types))
+    if isinstance(info, inspect.ListType):
+        return _kinds(info.item_type)
+    return {type(info)}
+
+
+def _columns(messages: list[Any], field: _Field) -> list[Any]:
+    """What the messages have in this field, where it surely came: not the default, not an empty list by default."""
+    column = map(field.get, messages)
+    if field.always:
+        return list(column)
+    if field.default is msgspec.NODEFAULT:
+        return [value for value in column if value]
+    return [value for value in column if value is not field.default]
+
+
+def _flat(column: list[Any]) -> list[Any]:
+    if len(column) == 1 and isinstance(column[0], list):
+        return column[0]
+    return [item for value in column for item in (value if isinstance(value, list) else (value,))]
+
+
+def _alike(column: list[Any]) -> bool:
+    return len(set(map(type, column))) == 1 and isinstance(column[0], Struct)
+
+
+def _pairs(message: Any) -> int:
+    """How many pairs of the JSON this message surely comes from; never too many."""
+    pairs = 0
+    for field in _fields(message.__class__):
+        value = field.get(message)
+        if value is field.default or (not field.always and value == []):
+            continue
+        pairs += 1
+        if field.nested and isinstance(value, Struct):
+            pairs += _pairs(value)
+        elif field.nested and isinstance(value, list) and _alike(value):
+            pairs += _pairs_of_all(value)
+    return pairs
+
+
+def _pairs_of_all(messages: list[Any]) -> int:
+    """The same of many of one kind, field by field."""
+    pairs = 0
+    for field in _fields(messages[0].__class__):
+        if field.always and not field.nested:
+            pairs += len(messages)
+            continue
+        column = _columns(messages, field)
+        pairs += len(column)
+        if field.nested and _alike(column := _flat(column)):
+            pairs += _pairs_of_all(column)
+    return pairs
+
+
+def _colons_in_text(messages: list[Any]) -> int:
+    """How many colons the strings of these messages have."""
+    colons = 0
+    for field in _fields(messages[0].__class__):
+        if field.text or field.nested:
+            column = _flat(_columns(messages, field))
+            if field.text:
+                colons += "".join(value for value in column if isinstance(value, str)).count(":")
+            if field.nested and _alike(column):
+                colons += _colons_in_text(column)
+    return colons
+
+
+class _Twice(NamedTuple):
+    key: str
+
+
+def _parse_exactly(raw: bytes, *, nul: bool = False) -> None:
+    """Parse with every pair in sight; name the first key that comes twice, and with `nul` the first U+0000."""
+    faults = nul
+
+    def once(pairs: list[tuple[str, Any]]) -> Any:
+        nonlocal faults
+        found = dict(pairs)
+        if len(found) == len(pairs):
+            return found
+        faults = True
+        seen: set[str] = set()
+        for key, _ in pairs:
+            if key in seen:
+                return _Twice(key)
+            seen.add(key)
+
+    try:
+        parsed = json.loads(raw, object_pairs_hook=once)
+        if faults:
+            _walk(parsed, "$", _no_nul if nul else lambda value, path: None)
+    except RecursionError as error:
+        raise from_validation(error) from None
+
+
+class _Constant(NamedTuple):
+    name: str
+
+
+def _refuse_almost(raw: bytes) -> None:
+    """Name the first place of what many writers send and JSON does not have: NaN, halves of pairs, other encodings."""
+    try:
+        parsed = json.loads(raw.decode("utf-8", "surrogateescape"), parse_constant=_Constant)
+        _walk(parsed, "$", _no_almost)
+    except (ValueError, RecursionError):
+        return  # something else is wrong with it
+
+
+def _walk(value: Any, path: str, check: Callable[[Any, str], None]) -> None:
+    """`check` every key and value that is no object or list, in the order they came."""
+    if isinstance(value, _Twice):
+        field = _field(f"{path}.{value.key}")
+        raise Problem(422, f"{field} comes twice; send it once", field=field)
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            check(key, f"{path}.{key}")
+            _walk(inner, f"{path}.{key}", check)
+    elif isinstance(value, list):
+        for i, inner in enumerate(value):
+            _walk(inner, f"{path}[{i}]", check)
+    else:
+        check(value, path)
+
+
+def _no_nul(value: Any, path: str) -> None:
+    if isinstance(value, str) and "\0" in value:
+        field = _field(path)
+        raise Problem(422, f"{field or 'the body'} has the character U+0000; take it out", field=field or None)
+
+
+def _no_almost(value: Any, path: str) -> None:
+    field = _field(path)
+    subject = field or "the body"
+    if isinstance(value, _Constant):
+        words = f"{subject} is {value.name}, which is no number of JSON; send a finite number, or leave it out"
+        raise Problem(400, words, field=field or None)
+    if isinstance(value, str) and (halves := [c for c in value if "\ud800" <= c <= "\udfff"]):
+        if "\udc80" <= halves[0] <= "\udcff":
+            raise Problem(400, f"{subject} has text that is not UTF-8; encode it as UTF-8", field=field or None)
+        words = f"{subject} has U+{ord(halves[0]):04X}, half of a surrogate pair; send whole characters"
+        raise Problem(400, words, field=field or None)
+
+
+def _field(path: str) -> str:
+    """The place as it is printed: no `$`, no control characters, not endless."""
+    shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in path.removeprefix("$").lstrip("."))
+    return shown if len(shown) <= 200 else shown[:199] + "…"
+
+
+def _complaint(said: str) -> str:
+    if found := re.fullmatch(r"Expected `(.+)`, got `(.+)`", said):
+        return f"is {_word(found[2])} where {_word(found[1])} is wanted; change it"
+    if found := re.fullmatch(r"Expected `(.+)` of length (?:(>=|<=) )?(\d+)", said):
+        bound = f"{_BOUNDS[found[2]]} " if found[2] else ""
+        return f"has another length than is wanted: {_word(found[1])} of length {bound}{found[3]}; send that"
+    if found := re.fullmatch(r"Expected `(.+)` (>=|<=|>|<) (.+)", said):
+        return f"is out of range: {_word(found[1])} of {_BOUNDS[found[2]]} {found[3]} is wanted; change it"
+    if found := re.fullmatch(r"Expected `str` matching regex '(.+)'", said, re.DOTALL):
+        return f"is not of the form that is wanted: {_FORMS.get(found[1], found[1])}; change it"
+    if said == "Number out of range":
+        return "is a number too large for a 64-bit float; send a smaller one"
+    return f"is not as wanted: {said[:1].lower()}{said[1:200]}; change it"
+
+
+def _word(types: str) -> str:
+    return " or ".join(_WORDS.get(name, name) for name in types.split(" | "))
+
+
+def _named(path: str, said: str, raw: bytes, decoder: msgspec.json.Decoder[Any]) -> str:
+    """`path` with the key in place of each `[...]`: the first whose removal, with all after it, ends the complaint."""
+
+    def complains(body: Any) -> bool:
+        try:
+            decoder.decode(msgspec.json.encode(body))
+        except UNREADABLE as error:
+            return str(error) == said
+        return False
+
+    body = msgspec.json.decode(raw)
+    named, place = "$", body
+    for name, index in re.findall(r"\.([^.\[]+)|\[(\.\.\.|\d+)\]", path):
+        if index != "...":
+            key: Any = name or int(index)
+            named += f".{name}" if name else f"[{index}]"
+        else:
+            items = list(place.items())
+            low, high = 1, len(items)
+            while low < high:
+                middle = (low + high) // 2
+                place.clear()
+                place.update(items[:middle])
+                low, high = (low, middle) if complains(body) else (middle + 1, high)
+            place.clear()
+            place.update([items[low - 1]])
+            key = items[low - 1][0]
+            named += f".{key}"
+        place = place[key]
+    return named

@@ -1,0 +1,1 @@
+"""The HTTP API: routes, keys, rate limits, OpenAPI."""

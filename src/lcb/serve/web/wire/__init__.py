@@ -1,0 +1,1 @@
+"""The HTTP protocol with limits on slow, large and too many clients."""

@@ -1,0 +1,1 @@
+"""An imported event log in a folder: events, items and categories."""

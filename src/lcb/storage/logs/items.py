@@ -1,0 +1,171 @@
+"""The items of a log and their categories: items.parquet and categories.json."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from lcb.errors import InputError
+from lcb.storage.logs.files import STAMP, LogFiles
+from lcb.storage.tables.arrow import is_list, is_string, plain, value_type
+from lcb.storage.tables.diagnose import naming, one_line
+
+
+@dataclass(frozen=True)
+class Items:
+    """items.parquet and categories.json; `names` is None where there is no such table."""
+
+    path: str
+    names: Any = None  # (n,)
+    categories: tuple[str, ...] = ()
+    start: NDArray[np.int64] = field(default_factory=lambda: np.zeros(1, np.int64))  # (n + 1,) into `codes`
+    codes: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))  # categories, item after item
+    titles: Any = None
+    stamp: bytes | None = None
+
+    def matrix(self, names: Any) -> csr_array:
+        """(n_items, n_categories) of bool."""
+        shape = (len(names), len(self.categories))
+        if self.names is None:
+            return csr_array(shape, dtype=bool)
+        made = csr_array((np.ones(len(self.codes), bool), self.codes, self.start), shape=shape)
+        made.sum_duplicates()
+        return made
+
+    def take(self, places: NDArray[np.int64]) -> Items:
+        """The items at these places alone; all categories stay."""
+        lengths = np.diff(self.start)[places]
+        ends = np.cumsum(lengths)
+        codes = self.codes[np.repeat(self.start[places] - ends + lengths, lengths) + np.arange(lengths.sum())]
+        start = np.concatenate([[0], ends]).astype(np.int64)
+        titles = None if self.titles is None else self.titles.take(pa.array(places))
+        return Items(self.path, self.names.take(pa.array(places)), self.categories, start, codes, titles)
+
+    def notes(self, counts: NDArray[np.int64]) -> list[str]:
+        """What is there and never used, what is used and has no category; counts (n,) are the events of each item."""
+        n_categories, seen = len(self.categories), counts > 0
+        if not n_categories:
+            return []
+        used = np.bincount(self.codes[np.repeat(seen, np.diff(self.start))], minlength=n_categories) > 0
+        bare = seen & (np.diff(self.start) == 0)
+        notes = []
+        if not used.all():
+            names = some([self.categories[j] for j in np.flatnonzero(~used)])
+            notes.append(f"{np.sum(~used):,} of {n_categories:,} categories are those of no event: {names}")
+        if bare.any():
+            n_events, n_all = int(np.sum(counts[bare])), int(np.sum(counts))
+            notes.append(f"{bare.sum():,} items have no category; {n_events:,} of {n_all:,} events are theirs")
+        return notes
+
+
+def read_items(files: LogFiles) -> Items:
+    """The items and their categories; empty where there is no table of items."""
+    path = str(files.items)
+    if not files.items.is_file():
+        return Items(path)
+    with naming(path):
+        table = pq.read_table(files.items)
+    if "item" not in table.column_names:
+        raise InputError(one_line(f"{path} has no column item; it has {some(table.column_names)}: rename one"))
+    names = id_column(table["item"], f"{path} column item").combine_chunks()
+    n_repeated = len(names) - len(pc.unique(names))
+    if n_repeated:
+        raise InputError(f"{path} has {n_repeated:,} items more than once; give every item one row")
+    titles = plain(table["title"]).cast(pa.string()) if "title" in table.column_names else None
+    stamp = (table.schema.metadata or {}).get(STAMP)
+    column = next((table[name] for name in ("categories", "category") if name in table.column_names), None)
+    if column is None:
+        return Items(path, names, (), np.zeros(len(names) + 1, np.int64), titles=titles, stamp=stamp)
+    known = _category_names(files)
+    start, values = flat_lists(column)
+    categories, codes = category_codes(values, known, f"{path} column categories", str(files.categories))
+    return Items(path, names, categories, start, codes, titles, stamp)
+
+
+def flat_lists(column: Any) -> tuple[NDArray[np.int64], Any]:
+    """Lists as starts (n + 1,) and values; a value that is no list is a list of one, none is an empty list."""
+    column = plain(column)
+    if not is_list(column.type):
+        start = np.concatenate([[0], np.cumsum(column.is_valid().to_numpy(zero_copy_only=False))])
+        return start, column.drop_null()
+    lengths = pc.fill_null(pc.list_value_length(column), 0).to_numpy(zero_copy_only=False)
+    return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), plain(column.flatten())
+
+
+def _category_names(files: LogFiles) -> tuple[str, ...] | None:
+    if not files.categories.is_file():
+        return None
+    with naming(files.categories):
+        text = files.categories.read_text(encoding="utf-8-sig")
+    try:
+        names = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{files.categories} is not JSON ({error}); write a list of names") from None
+    if not isinstance(names, list) or not all(isinstance(name, str | int) for name in names):
+        raise InputError(f'{files.categories} is no list of names; write one, as in ["sport", "arts"]')
+    texts = tuple(map(str, names))
+    if len(set(texts)) < len(texts):
+        raise InputError(f"{files.categories} has {len(texts) - len(set(texts))} names twice; name each category once")
+    return texts
+
+
+def category_codes(
+    values: Any, known: tuple[str, ...] | None, what: str, names_path: str
+) -> tuple[tuple[str, ...], NDArray[np.int32]]:
+    """The names of all categories, and the codes of those in `values`: indices, or names."""
+    if values.null_count:
+        raise InputError(f"{what} has {values.null_count:,} missing values; leave them out of the lists")
+    if pa.types.is_null(values.type):
+        return known or (), np.zeros(0, np.int32)
+    if pa.types.is_integer(values.type):
+        codes = values.cast(pa.int64()).to_numpy(zero_copy_only=False)
+        if known is None:
+            ids = np.unique(codes)
+            return tuple(map(str, ids.tolist())), np.searchsorted(ids, codes).astype(np.int32)
+        n_wrong = int(np.sum((codes < 0) | (codes >= len(known))))
+        if n_wrong:
+            raise InputError(
+                f"{what} has {n_wrong:,} indices outside 0 to {len(known) - 1}, such as "
+                f"{codes[(codes < 0) | (codes >= len(known))][0]}; {names_path} names {len(known)} categories"
+            )
+        return known, codes.astype(np.int32)
+    if not is_string(values.type):
+        raise InputError(f"{what} holds {values.type}; indices or names are wanted, convert it")
+    values = values.cast(pa.string())
+    if known is None:
+        known = tuple(sorted(pc.unique(values).to_pylist()))
+    found = pc.index_in(values, value_set=pa.array(known, pa.string()))
+    if found.null_count:
+        example = values.filter(found.is_null())[0].as_py()
+        raise InputError(f"{what} has {found.null_count:,} names that {names_path} has not, such as {example!r}")
+    return known, found.to_numpy().astype(np.int32)
+
+
+def id_column(column: Any, what: str) -> Any:
+    """Users or items as int64 or strings, in chunks."""
+    check_present(column, what)
+    kind = value_type(column.type)
+    if pa.types.is_integer(kind):
+        return column.cast(pa.int64())
+    if not is_string(kind):
+        raise InputError(f"{what} holds {kind}; integers or strings are wanted, convert it")
+    return column.cast(pa.string())
+
+
+def check_present(column: Any, what: str) -> None:
+    if column.null_count:
+        raise InputError(f"{what} has {column.null_count:,} missing of {len(column):,} values; every row needs one")
+
+
+def some(names: Sequence[Any]) -> str:
+    shown = ", ".join(map(str, names[:5]))
+    return shown + (", ..." if len(names) > 5 else "")

@@ -1,0 +1,159 @@
+"""A log of choices and labels in memory: the door of every evaluation on real data.
+
+A log on disk is a folder, written by `lcb import` or by hand:
+
+    events.parquet     user, item, and where known: order, rating, reward, propensity, features
+    items.parquet      item, and where known: categories (indices into categories.json, or names), title
+    categories.json    ["sport", "arts", ...]
+
+or one file `clicks.parquet` with `clicks.items.parquet` and `clicks.categories.json` beside it.  Only events are
+needed: without items.parquet the items are those of the events and have no categories.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import csr_array
+
+from lcb.errors import InputError
+from lcb.progress import Progress, silent
+from lcb.storage.logs.events import read_events
+from lcb.storage.logs.files import LogFiles
+from lcb.storage.logs.items import read_items
+
+Codes = NDArray[np.int32]
+Numbers = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Log:
+    """Events sorted by user, then order; users are coded 0, 1, ... in the order of their names.
+
+    Items are coded in the order of items.parquet, or of their names where there is no such table.
+
+    An event costs 8 bytes, and 4 to 8 for each of `order`, `rating`, `reward`, `propensity` and each feature.
+    Names are pyarrow arrays of int64 or strings: `log.users[3].as_py()`.
+    """
+
+    users: Any  # (n_users,) names
+    items: Any  # (n_items,) names; items that no event has are among them
+    categories: tuple[str, ...]  # names; () where nothing is known of categories
+    item_categories: csr_array  # (n_items, n_categories) of bool; an item may have none
+    user: Codes  # (n_events,) codes, never falling
+    item: Codes  # (n_events,) codes
+    order: NDArray[Any]  # (n_events,) int64 or float64, never falling within a user: a time, or a position
+    rating: Numbers | None = None  # (n_events,) as the user gave it
+    reward: Numbers | None = None  # (n_events,) what a bandit would have got
+    propensity: Numbers | None = None  # (n_events,) in (0, 1], of the item under the policy that logged it
+    x: Numbers | None = None  # (n_events, n_features) features kept with the events
+    features: tuple[str, ...] = ()  # names of the columns of x
+    titles: Any = None  # (n_items,) strings, or None
+    notes: tuple[str, ...] = ()  # what a person should know of this log, one sentence each
+
+    @property
+    def n_users(self) -> int:
+        return len(self.users)
+
+    @property
+    def n_items(self) -> int:
+        return len(self.items)
+
+    @property
+    def n_events(self) -> int:
+        return len(self.user)
+
+    @cached_property
+    def start(self) -> NDArray[np.int64]:
+        """(n_users + 1,): the events of user u are start[u] to start[u + 1]."""
+        return np.searchsorted(self.user, np.arange(self.n_users + 1))
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """(n_users,): the number of events of each user."""
+        return np.diff(self.start)
+
+    def labels(self, like: float | None = None) -> Numbers:
+        """(n_events,): 1 where the rating is at least `like`, else 0; without `like` the rewards of the log."""
+        if like is None:
+            if self.reward is None:
+                remedy = "read it as choices" if self.rating is None else "say from which rating on an item is liked"
+                raise InputError(f"the log has no rewards; {remedy}")
+            return self.reward
+        if self.rating is None:
+            raise InputError(f"like {like:g} is a rating, and the log has none; leave it out")
+        return (self.rating >= like).astype(np.float32)
+
+    def arms(self, limit: int = 100) -> tuple[tuple[str, ...], csr_array]:
+        """Names of the arms, and which items each has, (n_items, n_arms) of bool.
+
+        Arms are the categories; in a log without, the items, the `limit` with the most events if there are more.
+        """
+        if self.categories:
+            return self.categories, self.item_categories
+        often = np.argsort(-np.bincount(self.item, minlength=self.n_items), kind="stable")[:limit]
+        chosen = np.sort(often)
+        ones = np.ones(len(chosen), bool)
+        matrix = csr_array((ones, (chosen, np.arange(len(chosen)))), shape=(self.n_items, len(chosen)))
+        return tuple(str(self.items[int(i)].as_py()) for i in chosen), matrix
+
+    def of_users(self, codes: ArrayLike) -> Log:
+        """The log of these users alone, in this order; their codes are 0, 1, ..., items keep theirs."""
+        chosen = np.asarray(codes, dtype=np.int64)
+        counts = self.counts[chosen]
+        ends = np.cumsum(counts)
+        rows = np.repeat(self.start[chosen] - ends + counts, counts) + np.arange(counts.sum())
+        parts = {name: getattr(self, name) for name in ("item", "order", "rating", "reward", "propensity", "x")}
+        taken: dict[str, Any] = {name: None if values is None else values[rows] for name, values in parts.items()}
+        return replace(
+            self, users=self.users.take(chosen), user=np.repeat(np.arange(len(chosen), dtype=np.int32), counts), **taken
+        )
+
+
+def open_log(path: str | os.PathLike[str], *, progress: Progress | None = None) -> Log:
+    """The log in a folder or in a file: what `lcb import` writes, or a folder of the same form.
+
+    Refused with counts: missing columns, missing values, values of the wrong type, events of items that items.parquet
+    does not have, categories that categories.json does not have, a damaged file, propensities outside (0, 1].
+    Told in `notes`: repeated events, categories without items, items without categories, items without events.
+
+    >>> import json, pyarrow as pa, pyarrow.parquet as pq
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     events = {"user": [7, 3, 3], "order": [0, 1, 0], "item": [1, 1, 2], "rating": [5, 4, 2]}
+    ...     items = {"item": [1, 2], "categories": [[0, 1], [0]]}
+    ...     pq.write_table(pa.table(events), Path(folder, "events.parquet"))
+    ...     pq.write_table(pa.table(items), Path(folder, "items.parquet"))
+    ...     _ = Path(folder, "categories.json").write_text(json.dumps(["sport", "arts"]))
+    ...     log = open_log(folder)
+    >>> log.users.to_pylist(), log.user, log.item, log.labels(like=4)
+    ([3, 7], array([0, 0, 1], dtype=int32), array([1, 0, 0], dtype=int32), array([0., 1., 1.], dtype=float32))
+    >>> log.categories, log.item_categories.toarray().astype(int).tolist()
+    (('sport', 'arts'), [[1, 1], [1, 0]])
+    """
+    files = LogFiles.found(path)
+    report = progress or silent
+    items = read_items(files)
+    events = read_events(files, items, report)
+    return Log(
+        users=events.users,
+        items=events.items,
+        categories=items.categories,
+        item_categories=items.matrix(events.items),
+        user=events.user,
+        item=events.item,
+        order=events.order,
+        rating=events.numbers.get("rating"),
+        reward=events.numbers.get("reward"),
+        propensity=events.numbers.get("propensity"),
+        x=events.x,
+        features=events.features,
+        titles=items.titles,
+        notes=(*events.notes, *items.notes(np.bincount(events.item, minlength=len(events.items)))),
+    )

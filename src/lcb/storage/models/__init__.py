@@ -1,0 +1,1 @@
+"""Saved models: safetensors and a manifest; weights of given classes in a CSV."""

@@ -1,0 +1,1 @@
+"""The store of the service: SQLite or PostgreSQL, and their migrations."""

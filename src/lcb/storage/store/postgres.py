@@ -1,0 +1,369 @@
+"""The store in a PostgreSQL database, for several replicas of a service.
+
+`append` locks the one row of `head` first and holds it until its commit: the log is one sequence without a gap, in the
+order of the commits, whoever writes.  What others wrote is read under the same lock; where nobody did since the last
+time, one statement locks, writes and commits.  One connection writes; a few read.  A connection that was lost is made
+again.
+
+Where a connection is lost during a commit, nobody knows whether the rows are there.  After the one statement that is
+looked up under the lock; else it is told as unavailable, never as done.  The same append made again leaves out rows
+that are there after all, for their ids are unique.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from typing import Any
+
+from lcb.errors import StoreError
+from lcb.storage.store._connections import Connection, Error, Place, Readers, lost
+from lcb.storage.store.base import Appended, Key, NewRow, Rewrite, Row, Snapshot, once, outdated
+from lcb.storage.store.migrate import missing
+
+_COLUMNS = 'seq, id, kind, "user", model, body'
+_LOCK = "select seq from head for update"
+_OTHERS = f"select {_COLUMNS} from event where seq > %s order by seq"
+_GIVEN = (
+    "unnest(%b::text[], %b::text[], %b::text[], %b::bigint[], %b::bytea[]) "
+    'with ordinality as given(id, kind, "user", model, body, n)'
+)
+_INSERT = f'insert into event select %s::bigint + n, id, kind, "user", model, body from {_GIVEN}'
+_INSERT_AT = (
+    "with before as (update head set seq = seq + %s where seq = %s returning seq - %s as seq) "
+    f'insert into event select before.seq + n, id, kind, "user", model, body from before, {_GIVEN}'
+)
+_OTHERWISE = ("23505", "25006")  # an id is there already; a transaction has to say that it writes
+_KEEP = (
+    "insert into snapshot select * from unnest(%b::text[], %b::bigint[], %b::bytea[]) "
+    "on conflict (name) do update set seq = excluded.seq, body = excluded.body where snapshot.seq < excluded.seq"
+)
+_REWRITE = (
+    'update event set id = given.id, kind = given.kind, "user" = null, model = null, body = given.body '
+    "from unnest(%b::bigint[], %b::text[], %b::text[], %b::bytea[]) as given(seq, id, kind, body) "
+    "where event.seq = given.seq"
+)
+_MOVE = "update head set seq = %s"
+_BLOCK = 2000
+_LAST = 2**63 - 1
+_MIGRATION_SECONDS = 600
+Statement = tuple[str, Sequence[object]]
+
+
+class Postgres:
+    """A store in the database at a postgresql:// address, whose tables are made when they are not there."""
+
+    inline = False
+    discarded = 0  # PostgreSQL mends its own log
+
+    def __init__(self, url: str, *, create: bool = True) -> None:
+        self._place = Place(url)
+        self.url = self._place.shown
+        self._writing = threading.RLock()
+        self._writer: Connection | None = None
+        self._others_write = False
+        self._readers = Readers(self._place)
+        self._leading: set[Connection] = set()
+        self._closed = False
+        self._migrate(create)
+
+    # Coming up
+
+    def _migrate(self, create: bool) -> None:
+        connection = self._connect()
+        connection.limit = _MIGRATION_SECONDS
+        try:
+            connection.execute("begin isolation level read committed")
+            for name, value in (("statement_timeout", "0"), ("lock_timeout", f"{_MIGRATION_SECONDS}s")):
+                connection.execute("select set_config(%s, %s, true)", (name, value))
+            connection.execute("select pg_advisory_xact_lock(%s)", (_number("migrate"),))
+            version = self._version(connection)
+            if version == 0 and not create:
+                raise StoreError(f"{self.url} has no store of lcb; give that of a service, or start one: lcb serve")
+            for number, text in missing("postgres", self.url, version):
+                connection.execute(text)
+                connection.execute("insert into lcb_schema values(%s)", (number,))
+            connection.execute("commit")
+            self._check(connection)
+        except Error as error:
+            raise self._place.told(error) from None
+        finally:
+            connection.close()
+
+    def _version(self, connection: Connection) -> int:
+        encoding, ours = _one(connection, "select current_setting('server_encoding'), to_regclass('lcb_schema')::text")
+        if encoding != "UTF8":
+            raise StoreError(f"{self.url} is in {encoding}; make the database with encoding UTF8")
+        if ours is not None:
+            return int(_one(connection, "select coalesce(max(version), 0) from lcb_schema")[0])
+        there = _one(
+            connection,
+            "select min(relname) from pg_class where relnamespace = current_schema()::regnamespace "
+            "and relkind in ('r', 'p') and not exists (select from pg_depend where objid = pg_class.oid "
+            "and classid = 'pg_class'::regclass and deptype = 'e')",
+        )[0]
+        if there is not None:
+            raise StoreError(f"{self.url} is a database of something else (table {there}); give an empty one")
+        return 0
+
+    def _check(self, connection: Connection) -> None:
+        head, last = _one(connection, "select (select seq from head), (select coalesce(max(seq), 0) from event)")
+        if head != last:
+            raise StoreError(f"{self.url} is damaged (head at {head}, log at {last}); take it from a backup")
+
+    def _connect(self) -> Connection:
+        if self._closed:
+            raise self._place.closed()
+        return self._place.connect()
+
+    # Writing
+
+    @contextmanager
+    def _transaction(self, *first: Statement) -> Iterator[tuple[Connection, list[list[Any]]]]:
+        """Begun with these statements, in one journey; what they found.  Ended by `_end`, or rolled back."""
+        with self._writing:
+            try:
+                connection, found = self._begun(first)
+                try:
+                    yield connection, found
+                except BaseException:
+                    self._roll_back(connection)
+                    raise
+            except Error as error:
+                raise self._place.told(error) from None
+
+    def _begun(self, first: Sequence[Statement]) -> tuple[Connection, list[list[Any]]]:
+        for again in (False, True):
+            connection = self._connected()
+            try:
+                with connection.pipeline():
+                    connection.execute("begin isolation level read committed read write")
+                    asked = [connection.execute(text, values) for text, values in first]
+                return connection, [one.fetchall() for one in asked]
+            except Error as error:
+                self._roll_back(connection)
+                if again or not lost(error):
+                    raise
+        raise AssertionError
+
+    def _connected(self) -> Connection:
+        if self._writer is None or self._writer.closed:
+            self._writer = self._connect()
+        return self._writer
+
+    @staticmethod
+    def _end(connection: Connection, *last: Statement) -> None:
+        with connection.pipeline():
+            for text, values in last:
+                connection.execute(text, values)
+            connection.execute("commit")
+
+    def _roll_back(self, connection: Connection) -> None:
+        """A connection that cannot even do that is given up; the server rolls back then."""
+        try:
+            connection.execute("rollback")
+        except Error:
+            connection.close()
+            self._writer = None
+
+    def append(
+        self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = (), first: Set[str] = frozenset()
+    ) -> Appended:
+        if rows and not snapshots and not self._others_write and self._append_at(rows, seen):
+            return Appended([Row(seen + i, *row) for i, row in enumerate(rows, start=1)], frozenset())
+        single, doubled = once(rows)
+        ids = [row.id for row in single]
+        begin = ((_LOCK, ()), (_OTHERS, (seen,)), ("select id from event where id = any(%b::text[])", (ids,)))
+        with self._transaction(*begin) as (connection, (((head,),), met, there)):
+            others = [Row(*row) for row in met]
+            self._others_write = bool(others)
+            left, snapshots, late = outdated(others, single, snapshots, first)
+            refused = late.union(id for (id,) in there)
+            fresh = [row for row in left if row.id not in refused]
+            placed = [Row(head + i, *row) for i, row in enumerate(fresh, start=1)]
+            last: list[Statement] = []
+            if placed:
+                last += [(_INSERT, (head, *_columns(fresh))), (_MOVE, (head + len(fresh),))]
+            if snapshots:
+                last.append((_KEEP, _columns(list({one.name: one for one in snapshots}.values()))))
+            self._end(connection, *last)
+        return Appended(others + placed, refused | doubled)
+
+    def _append_at(self, rows: Sequence[NewRow], seen: int) -> bool:
+        """In one journey, after `seen`; False where others wrote, or an id is there already, or nobody knows."""
+        with self._writing:
+            try:
+                n = len(rows)
+                done = self._connected().execute(_INSERT_AT, (n, seen, n, *_columns(rows)))
+            except Error as error:
+                if error.sqlstate in _OTHERWISE or lost(error):
+                    return False
+                raise self._place.told(error) from None
+        return done.rowcount == n
+
+    def erase(self, user: str, rewrite: Callable[[list[Row]], tuple[list[Rewrite], NewRow]], seen: int) -> Appended:
+        theirs = f'select {_COLUMNS} from event where "user" = %s order by seq'
+        begin = ((_LOCK, ()), (_OTHERS, (seen,)), (theirs, (_stored(user),)))
+        with self._transaction(*begin) as (connection, (((head,),), met, found)):
+            rewrites, event = rewrite([Row(*row) for row in found])
+            self._end(
+                connection,
+                (_REWRITE, _columns(rewrites)),
+                ("delete from snapshot where name = %s", (f"user/{user}",)),
+                (_INSERT, (head, *_columns([event]))),
+                (_MOVE, (head + 1,)),
+            )
+        return Appended([*(Row(*row) for row in met), Row(head + 1, *event)], frozenset())
+
+    # Reading
+
+    def _read(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
+        return self._readers.read(statement, values)
+
+    def head(self) -> int:
+        return int(self._read("select seq from head")[0][0])
+
+    def event(self, id: str) -> Row | None:
+        found = self._read(f"select {_COLUMNS} from event where id = %s", (_stored(id),))
+        return Row(*found[0]) if found else None
+
+    def events(self, after: int, upto: int | None = None) -> Iterator[Row]:
+        last = self.head() if upto is None else upto
+        while after < last:
+            statement = f"select {_COLUMNS} from event where seq > %s and seq <= %s order by seq limit {_BLOCK}"
+            block = self._read(statement, (after, last))
+            if not block:
+                return
+            yield from (Row(*row) for row in block)
+            after = block[-1][0]
+
+    def events_of(self, user: str, after: int = 0, upto: int | None = None) -> list[Row]:
+        return self.events_of_each({user: after}, _LAST if upto is None else upto)[user]
+
+    def events_of_each(self, after: Mapping[str, int], upto: int) -> dict[str, list[Row]]:
+        names = {_stored(user): user for user in after}
+        found = self._read(
+            f"select {', '.join(f'event.{name.strip()}' for name in _COLUMNS.split(','))} "
+            "from unnest(%b::text[], %b::bigint[]) as given(name, after) "
+            'join event on "user" = name and seq > after and seq <= %s order by seq',
+            (list(names), list(after.values()), upto),
+        )
+        events: dict[str, list[Row]] = {user: [] for user in after}
+        for row in found:
+            events[names[row[3]]].append(Row(*row))
+        return events
+
+    def newest_of(self, user: str) -> int:
+        found = self._read('select seq from event where "user" = %s order by seq desc limit 1', (_stored(user),))
+        return int(found[0][0]) if found else 0
+
+    def events_of_service(self, upto: int | None = None) -> list[Row]:
+        found = self._read(
+            f'select {_COLUMNS} from event where "user" is null and seq <= %s '
+            "and kind in ('service', 'recommender', 'items', 'model', 'activate') order by seq",
+            (_LAST if upto is None else upto,),
+        )
+        return [Row(*row) for row in found]
+
+    def users(self, after: str = "", limit: int = 1000) -> list[str]:
+        found = self._read(
+            'select distinct "user" from event where "user" is not null and "user" > %s order by "user" limit %s',
+            (after, limit),
+        )
+        return [user for (user,) in found]
+
+    # Caches
+
+    def snapshot(self, name: str) -> Snapshot | None:
+        return self.snapshots([name]).get(name)
+
+    def snapshots(self, names: Sequence[str]) -> dict[str, Snapshot]:
+        kept = {_stored(name): name for name in names}
+        found = self._read("select name, seq, body from snapshot where name = any(%b::text[])", (list(kept),))
+        return {kept[row[0]]: Snapshot(*row) for row in found}
+
+    def all_snapshots(self, after: str = "", limit: int = 1000) -> list[Snapshot]:
+        statement = (
+            'select name, seq, body from snapshot where name collate "C" > %b order by name collate "C" limit %b'
+        )
+        return [Snapshot(*row) for row in self._read(statement, (after, limit))]
+
+    def forget_snapshots(self) -> None:
+        with self._transaction((_LOCK, ())) as (connection, _):
+            self._end(connection, ("delete from snapshot", ()))
+
+    # Keys
+
+    def list_keys(self) -> list[Key]:
+        return [Key(*row) for row in self._read("select name, scope, sha256, created, revoked from key order by name")]
+
+    def save_key(self, key: Key) -> None:
+        statement = (
+            "insert into key values(%s, %s, %s, %s, %s) on conflict (name) do update set scope = excluded.scope, "
+            "sha256 = excluded.sha256, created = excluded.created, revoked = excluded.revoked"
+        )
+        with self._transaction() as (connection, _):
+            self._end(connection, (statement, key))
+
+    # The database
+
+    def size(self) -> int:
+        tables = "unnest('{event, snapshot, key, head}'::regclass[]) as one"
+        return int(self._read(f"select sum(pg_total_relation_size(one))::bigint from {tables}")[0][0])
+
+    def backup(self, path: str) -> None:
+        raise StoreError(
+            f"{self.url} is copied by PostgreSQL's own tool, while it is served: "
+            f"pg_dump --format=custom --file={path} ADDRESS; it comes back by pg_restore"
+        )
+
+    def lead(self, name: str) -> Callable[[], None] | None:
+        """Whoever is first leads, until it lets go or its connection is lost."""
+        connection = self._connect()
+        try:
+            (ours,) = _one(connection, "select pg_try_advisory_lock(%s)", (_number(f"lead/{name}"),))
+        except Error as error:
+            connection.close()
+            raise self._place.told(error) from None
+        if not ours:
+            connection.close()
+            return None
+        self._leading.add(connection)
+
+        def release() -> None:
+            self._leading.discard(connection)
+            connection.close()
+
+        return release
+
+    def close(self) -> None:
+        self._closed = True
+        self._readers.close()
+        for connection in (*self._leading, self._writer):
+            if connection is not None:
+                connection.close()
+        self._leading.clear()
+
+
+def _one(connection: Connection, statement: str, values: Sequence[object] = ()) -> Any:
+    return connection.execute(statement, values).fetchone()
+
+
+def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def _stored(text: str) -> str:
+    """What no text of the store can be, where it has a character that PostgreSQL does not take."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return ""
+    return "" if "\0" in text else text
+
+
+def _number(name: str) -> int:
+    """The key of an advisory lock: those of a database are numbers."""
+    return int.from_bytes(hashlib.blake2b(f"lcb/{name}".encode(), digest_size=8).digest(), "big", signed=True)

@@ -1,0 +1,365 @@
+"""The store in one SQLite file: nothing to install, one server at a time.
+
+WAL with synchronous=FULL: a commit that has returned is on disk.  One connection writes and one reads; long reads
+(export, verification, learning) open a connection of their own and see the log as it was when they began.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+
+from lcb.errors import StoreError, StoreUnavailable
+from lcb.storage.store.base import Appended, Key, NewRow, Rewrite, Row, Snapshot, once, outdated
+from lcb.storage.store.migrate import missing
+
+_APPLICATION = 0x6C636231  # "lcb1", in the header of the file
+_COLUMNS = "seq, id, kind, user, model, body"
+_KEEP = (
+    "insert into snapshot values(?, ?, ?) on conflict (name) "
+    "do update set seq = excluded.seq, body = excluded.body where snapshot.seq < excluded.seq"
+)
+_BUSY_SECONDS = 0.2
+_BLOCK = 2000
+_MOST_AT_ONCE = 64
+_INSERTS = [f"insert into event values {', '.join(['(?, ?, ?, ?, ?, ?)'] * n)}" for n in range(_MOST_AT_ONCE + 1)]
+_WAL_HEADER, _FRAME_HEADER = 32, 24  # bytes
+
+
+class SQLite:
+    """A store in a file; `serve` holds the lock of its one server until `close`."""
+
+    inline = True
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True, serve: bool = False) -> None:
+        self.path = Path(path).resolve()  # a link is the same store
+        self.url = str(path)
+        self._check_place(create)
+        if serve:
+            self._check_name()
+        self._lock = _served(self.path) if serve else None
+        self._reading = threading.Lock()
+        self._unscrubbed = False  # something erased is still in the file
+        try:
+            self._writer = self._connect()
+            self._migrate()
+            self.discarded = self._unfinished() if serve else 0
+            self._reader = self._connect()
+        except sqlite3.Error as error:
+            self._release()
+            raise _told(error, self.path) from None
+        except StoreError:
+            self._release()
+            raise
+
+    def _check_place(self, create: bool) -> None:
+        if self.path.is_dir():
+            raise StoreError(f"{self.path} is a folder; give the path of a file")
+        if not self.path.exists() and not create:
+            raise StoreError(f"{self.path} does not exist; give the store of a service, or start one there: lcb serve")
+        if not self.path.parent.is_dir():
+            raise StoreError(f"{self.path.parent} is no folder; make it first, or give another place")
+
+    def _check_name(self) -> None:
+        """The lock and the write-ahead log go by name: under two names two servers would ruin one file."""
+        if self.path.exists() and (n := self.path.stat().st_nlink) > 1:
+            raise StoreError(
+                f"{self.path} has {n} names (hard links), and can be served under one; remove the others, "
+                "or copy the file: lcb log backup"
+            )
+
+    def _connect(self) -> sqlite3.Connection:
+        connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS)
+        connection.execute("pragma synchronous = full")
+        connection.execute("pragma cache_size = -128000")
+        return connection
+
+    def _migrate(self) -> None:
+        application, version = (self._writer.execute(f"pragma {name}").fetchone()[0]
+                                for name in ("application_id", "user_version"))  # fmt: skip
+        if application != _APPLICATION and self._writer.execute("select count(*) from sqlite_master").fetchone()[0]:
+            raise StoreError(f"{self.path} is a database of something else; give another path")
+        self._writer.execute("pragma journal_mode = wal")
+        self._writer.execute("pragma wal_autocheckpoint = 4000")
+        self._writer.execute("pragma secure_delete = on")  # what is erased is overwritten
+        todo = missing("sqlite", str(self.path), version)
+        if not todo:
+            return
+        with self._transaction() as connection:
+            for number, text in todo:
+                for statement in filter(str.strip, text.split(";")):
+                    connection.execute(statement)
+                connection.execute(f"pragma user_version = {number}")
+            connection.execute(f"pragma application_id = {_APPLICATION}")
+
+    def _unfinished(self) -> int:
+        """Bytes at the end of the write-ahead log that belong to no commit: what a crash or a power loss broke off."""
+        wal = Path(f"{self.path}-wal")
+        size = wal.stat().st_size if wal.exists() else 0
+        _, frames, _ = self._writer.execute("pragma wal_checkpoint(passive)").fetchone()
+        page = self._writer.execute("pragma page_size").fetchone()[0]
+        end = _WAL_HEADER + max(frames, 0) * (page + _FRAME_HEADER)
+        if size <= end:
+            return 0
+        with wal.open("rb") as file:
+            salt = file.read(_WAL_HEADER)[16:24]
+            file.seek(end)
+            frame = file.read(_FRAME_HEADER)
+        return size - end if len(frame) < _FRAME_HEADER or frame[8:16] == salt else 0  # else of an older log
+
+    @contextmanager
+    def _transaction(self) -> Iterator[sqlite3.Connection]:
+        try:
+            self._writer.execute("begin immediate")
+            try:
+                yield self._writer
+                self._writer.execute("commit")
+            except BaseException:
+                if self._writer.in_transaction:
+                    self._writer.execute("rollback")
+                raise
+        except sqlite3.IntegrityError:
+            raise
+        except sqlite3.Error as error:
+            raise _told(error, self.path) from None
+
+    def _read(self, statement: str, values: Sequence[object] = ()) -> list[tuple]:  # type: ignore[type-arg]
+        try:
+            with self._reading:
+                return self._reader.execute(statement, values).fetchall()
+        except UnicodeEncodeError:  # half a surrogate pair: nothing here is named so
+            return []
+        except sqlite3.Error as error:
+            raise _told(error, self.path) from None
+
+    # The log
+
+    def head(self) -> int:
+        return int(self._read("select coalesce(max(seq), 0) from event")[0][0])
+
+    def append(
+        self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = (), first: Set[str] = frozenset()
+    ) -> Appended:
+        try:
+            if 0 < len(rows) <= _MOST_AT_ONCE and not snapshots and not self._unscrubbed:
+                return self._append_at(rows, seen)
+            return self._append(rows, seen, snapshots, first, frozenset())
+        except sqlite3.IntegrityError:
+            single, doubled = once(rows)
+            taken = frozenset(row.id for row in single if self.event(row.id) is not None)
+            fresh = [row for row in single if row.id not in taken]
+            return self._append(fresh, seen, snapshots, first, taken | doubled)
+
+    def _append_at(self, rows: Sequence[NewRow], seen: int) -> Appended:
+        """One statement, which is one commit: where nobody else wrote, and no id is there already.
+
+        Each call gives up the interpreter's lock, and has to wait for it behind whoever answers requests.
+        """
+        placed = [Row(seen + i, *row) for i, row in enumerate(rows, start=1)]
+        try:
+            _insert(self._writer, placed)
+        except sqlite3.IntegrityError:
+            raise
+        except sqlite3.Error as error:
+            raise _told(error, self.path) from None
+        return Appended(placed, frozenset())
+
+    def _append(
+        self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot], first: Set[str], refused: frozenset[str]
+    ) -> Appended:
+        with self._transaction() as connection:
+            head = connection.execute("select coalesce(max(seq), 0) from event").fetchone()[0]
+            others = self._others(connection, seen, head)
+            rows, snapshots, late = outdated(others, rows, snapshots, first)
+            placed = [Row(head + i, *row) for i, row in enumerate(rows, start=1)]
+            _insert(connection, placed)
+            if snapshots:
+                connection.executemany(_KEEP, snapshots)
+        if self._unscrubbed:
+            self._scrub()
+        return Appended(others + placed, refused | late)
+
+    @staticmethod
+    def _others(connection: sqlite3.Connection, seen: int, head: int) -> list[Row]:
+        if head == seen:
+            return []
+        return [Row(*row) for row in connection.execute(f"select {_COLUMNS} from event where seq > ?", (seen,))]
+
+    def erase(self, user: str, rewrite: Callable[[list[Row]], tuple[list[Rewrite], NewRow]], seen: int) -> Appended:
+        with self._transaction() as connection:
+            head = connection.execute("select coalesce(max(seq), 0) from event").fetchone()[0]
+            others = self._others(connection, seen, head)
+            statement = f"select {_COLUMNS} from event where user = ? order by seq"
+            rewrites, event = rewrite([Row(*row) for row in connection.execute(statement, (user,))])
+            connection.executemany(
+                "update event set id = ?, kind = ?, user = null, model = null, body = ? where seq = ?",
+                [(one.id, one.kind, one.body, one.seq) for one in rewrites],
+            )
+            connection.execute("delete from snapshot where name = ?", (f"user/{user}",))
+            placed = Row(head + 1, *event)
+            connection.execute("insert into event values(?, ?, ?, ?, ?, ?)", placed)
+        self._scrub()
+        return Appended([*others, placed], frozenset())
+
+    def _scrub(self) -> None:
+        """Overwrite what was erased also in the file and its write-ahead log; a long read or a full disk hold it up."""
+        self._unscrubbed = True
+        try:
+            busy, _, _ = self._writer.execute("pragma wal_checkpoint(truncate)").fetchone()
+        except sqlite3.Error:  # the commit is done; the next one tries again
+            return
+        self._unscrubbed = bool(busy)
+
+    def event(self, id: str) -> Row | None:
+        found = self._read(f"select {_COLUMNS} from event where id = ?", (id,))
+        return Row(*found[0]) if found else None
+
+    def events(self, after: int, upto: int | None = None) -> Iterator[Row]:
+        last = self.head() if upto is None else upto
+        connection = self._connect()
+        try:
+            while after < last:
+                block = connection.execute(
+                    f"select {_COLUMNS} from event where seq > ? and seq <= ? order by seq limit {_BLOCK}",
+                    (after, last),
+                ).fetchall()
+                if not block:
+                    return
+                yield from (Row(*row) for row in block)
+                after = block[-1][0]
+        except sqlite3.Error as error:
+            raise _told(error, self.path) from None
+        finally:
+            connection.close()
+
+    def events_of(self, user: str, after: int = 0, upto: int | None = None) -> list[Row]:
+        found = self._read(
+            f"select {_COLUMNS} from event where user = ? and seq > ? and seq <= ? order by seq",
+            (user, after, _LAST if upto is None else upto),
+        )
+        return [Row(*row) for row in found]
+
+    def events_of_each(self, after: Mapping[str, int], upto: int) -> dict[str, list[Row]]:
+        return {user: self.events_of(user, seq, upto) for user, seq in after.items()}
+
+    def newest_of(self, user: str) -> int:
+        found = self._read("select seq from event where user = ? order by seq desc limit 1", (user,))
+        return int(found[0][0]) if found else 0
+
+    def events_of_service(self, upto: int | None = None) -> list[Row]:
+        found = self._read(
+            f"select {_COLUMNS} from event where user is null and seq <= ? "
+            "and kind in ('service', 'recommender', 'items', 'model', 'activate') order by seq",
+            (_LAST if upto is None else upto,),
+        )
+        return [Row(*row) for row in found]
+
+    def users(self, after: str = "", limit: int = 1000) -> list[str]:
+        found = self._read(
+            "select distinct user from event where user is not null and user > ? order by user limit ?", (after, limit)
+        )
+        return [user for (user,) in found]
+
+    # Caches
+
+    def snapshot(self, name: str) -> Snapshot | None:
+        found = self._read("select name, seq, body from snapshot where name = ?", (name,))
+        return Snapshot(*found[0]) if found else None
+
+    def snapshots(self, names: Sequence[str]) -> dict[str, Snapshot]:
+        found = {name: self.snapshot(name) for name in names}
+        return {name: one for name, one in found.items() if one is not None}
+
+    def all_snapshots(self, after: str = "", limit: int = 1000) -> list[Snapshot]:
+        found = self._read("select name, seq, body from snapshot where name > ? order by name limit ?", (after, limit))
+        return [Snapshot(*row) for row in found]
+
+    def forget_snapshots(self) -> None:
+        with self._transaction() as connection:
+            connection.execute("delete from snapshot")
+
+    # Keys
+
+    def list_keys(self) -> list[Key]:
+        return [Key(*row) for row in self._read("select name, scope, sha256, created, revoked from key order by name")]
+
+    def save_key(self, key: Key) -> None:
+        with self._transaction() as connection:
+            connection.execute("insert or replace into key values(?, ?, ?, ?, ?)", key)
+
+    # The file
+
+    def size(self) -> int:
+        return sum(place.stat().st_size for place in (self.path, Path(f"{self.path}-wal")) if place.exists())
+
+    def backup(self, path: str) -> None:
+        """A copy of the whole store as it is at one moment, taken while it is served."""
+        if os.path.exists(path):
+            raise StoreError(f"{path} already exists; give another path")
+        part = f"{path}.part"
+        source = self._connect()
+        try:
+            with sqlite3.connect(part) as target:
+                source.backup(target, pages=4000)
+            target.close()
+            os.replace(part, path)
+        except (sqlite3.Error, OSError) as error:
+            raise StoreError(f"{path} could not be written ({error}); make room, or give another path") from None
+        finally:
+            source.close()
+            Path(part).unlink(missing_ok=True)
+
+    def lead(self, name: str) -> Callable[[], None] | None:
+        """The one server of the file leads in everything."""
+        return lambda: None
+
+    def close(self) -> None:
+        self._reader.close()
+        self._writer.close()
+        self._release()
+
+    def _release(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+
+_LAST = 2**63 - 1
+
+
+def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
+    """Many rows by one statement, of which there are as many to prepare as there are sizes of a block."""
+    for start in range(0, len(rows), _MOST_AT_ONCE):
+        block = rows[start : start + _MOST_AT_ONCE]
+        connection.execute(_INSERTS[len(block)], list(chain.from_iterable(block)))
+
+
+def _served(path: Path) -> int:
+    """The lock of the one server; it goes with the process, however that ends."""
+    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise StoreError(
+            f"{path} is being served by another process; stop it first, give this one a store of its own, "
+            "or use PostgreSQL for several"
+        ) from None
+    return descriptor
+
+
+def _told(error: sqlite3.Error, path: Path) -> StoreError:
+    words = str(error)
+    if "locked" in words or "busy" in words:
+        return StoreUnavailable(f"{path} is locked by another process; it is tried again", busy=True)
+    if "full" in words or "disk I/O" in words:
+        return StoreUnavailable(f"{path} could not be written ({words}); make room on its disk")
+    if "unable to open" in words or "readonly" in words:
+        return StoreUnavailable(f"{path} cannot be opened or written ({words}); check the folder and its permissions")
+    return StoreError(f"{path} is damaged or no store of lcb ({words}); take it from a backup")

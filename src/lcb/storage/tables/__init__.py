@@ -1,0 +1,1 @@
+"""Streams Parquet, CSV and JSON-lines tables in batches."""

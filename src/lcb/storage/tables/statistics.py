@@ -1,0 +1,239 @@
+"""Event tables, streamed into statistics.
+
+A table is Parquet (.parquet, .pq), CSV (.csv) or JSON lines (.jsonl, .ndjson), the last two also with .gz.
+Each row is one event:
+
+    user      an integer or a string; in a CSV always a string, so that 007 stays 007
+    reward    a number or a truth value
+    x         a list of numbers, the features of the arm taken; or, with `columns`, one column each
+    user_x    a list of numbers, the features of the user, if any; or, with `user_columns`, one column each
+
+The user's features are crossed with the arm's (`lcb.features.cross`).  Rows are read in batches, 65,536 of
+Parquet or a few megabytes of text: memory grows with users, never with events.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from reprlib import repr as short
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import DTypeLike
+
+from lcb.clicks import EventLog, LogBuilder
+from lcb.errors import InputError
+from lcb.events import Floats, check_rows
+from lcb.features import cross, cross_names
+from lcb.progress import Progress, silent
+from lcb.stats import Index, UserStats
+from lcb.storage.tables.arrow import parsed_numbers, plain
+from lcb.storage.tables.batches import Table, open_table
+from lcb.storage.tables.diagnose import MEND, Place, first_failing
+
+
+def read_stats(
+    path: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] = (),
+    user_columns: Sequence[str] = (),
+    reward_range: tuple[float, float] | None = None,
+    dtype: DTypeLike = np.float64,
+    progress: Progress | None = None,
+) -> UserStats:
+    """The statistics of every user of an event table; users keep the order of their first row.
+
+    >>> from pathlib import Path
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     path = Path(folder, "clicks.csv")
+    ...     _ = path.write_text("user,reward,age,hour\\nann,1,0.5,1\\nann,0,0.5,2\\nbob,true,0.25,1\\n")
+    ...     stats = read_stats(path, columns=["age", "hour"])
+    >>> stats.users, stats.count, stats.features
+    (('ann', 'bob'), array([2., 1.]), ('age', 'hour'))
+    """
+    return _read(path, columns, user_columns, reward_range, progress, False, False).log(dtype).stats
+
+
+def read_log(
+    path: str | os.PathLike[str],
+    *,
+    columns: Sequence[str] = (),
+    user_columns: Sequence[str] = (),
+    reward_range: tuple[float, float] | None = None,
+    dtype: DTypeLike = np.float64,
+    keep_rows: bool = False,
+    progress: Progress | None = None,
+) -> EventLog:
+    """The same, with the counts of clicks where rewards take exactly two values, and with the rows if asked."""
+    return _read(path, columns, user_columns, reward_range, progress, True, keep_rows).log(dtype)
+
+
+def _read(
+    path: str | os.PathLike[str],
+    columns: Sequence[str],
+    user_columns: Sequence[str],
+    reward_range: tuple[float, float] | None,
+    progress: Progress | None,
+    count: bool,
+    keep_rows: bool,
+) -> LogBuilder:
+    name = os.fspath(path)
+    table = open_table(name, columns, user_columns)
+    sums = _Sums(name, table, reward_range, {"count": count, "keep_rows": keep_rows})
+    report = progress or silent
+    for batch in table.batches:
+        sums.add(batch)
+        report(f"reading {os.path.basename(name)}", sums.n_rows, table.n_rows)
+    if sums.builder is None:
+        raise InputError(f"{name} has no rows; give a table with at least one event")
+    return sums.builder
+
+
+class _Sums:
+    """The statistics so far; the first row says how long the lists of all rows are."""
+
+    def __init__(
+        self, path: str, table: Table, reward_range: tuple[float, float] | None, keep: dict[str, bool]
+    ) -> None:
+        self.path = path
+        self.table = table
+        self.reward_range = reward_range
+        self.keep = keep
+        self.n_rows = 0
+        self.arm: tuple[str, ...] = ()
+        self.user: tuple[str, ...] = ()
+        self.builder: LogBuilder | None = None
+
+    def add(self, batch: Any) -> None:
+        if batch.num_rows == 0:
+            return
+        place = Place(self.path, self.n_rows + 1)
+        codes, names = _users(batch.column("user"), place)
+        reward = _numbers(batch.column("reward"), "reward", place)
+        builder = self.builder or self._start(batch, place)
+        x = _matrix(batch, self.table.arm, self.arm, place)
+        user_x = _matrix(batch, self.table.user, self.user, place)
+        self._check(x, self.arm, reward, place)
+        if self.user:
+            self._check(user_x, self.user, reward, place)
+        builder.add_coded(codes, names, cross(x, user_x) if self.user else x, reward)
+        self.n_rows += batch.num_rows
+
+    def _check(self, x: Floats, features: Sequence[str], reward: Floats, place: Place) -> None:
+        check_rows(
+            x,
+            reward,
+            place=place.path,
+            first_row=place.first_row,
+            features=features,
+            reward_range=self.reward_range,
+        )
+
+    def _start(self, batch: Any, place: Place) -> LogBuilder:
+        self.arm = _feature_names(batch, self.table.arm, place)
+        self.user = _feature_names(batch, self.table.user, place)
+        features = cross_names(self.arm, self.user) if self.user else self.arm
+        self.builder = LogBuilder(len(features), features, **self.keep)
+        return self.builder
+
+
+def _users(column: Any, place: Place) -> tuple[Index, list[int | str]]:
+    """Codes (n,) into the names of the users of a batch."""
+    column = plain(column)
+    _check_present(column, "user", place)
+    coded = column.dictionary_encode()
+    codes = coded.indices.to_numpy()
+    try:
+        users = coded.dictionary.to_pylist()
+    except UnicodeDecodeError:
+        row = int(np.argmax(codes == first_failing(coded.dictionary, _decodes)))
+        raise place.error(row, "user is not UTF-8 text; save the file as UTF-8") from None
+    if "" in users:
+        row = int(np.argmax(codes == users.index("")))
+        raise place.error(row, f"user is empty; every row needs one, {MEND}")
+    return codes, users
+
+
+def _feature_names(batch: Any, columns: Sequence[str], place: Place) -> tuple[str, ...]:
+    """The columns' own names, or x0, x1, ... for the list column x."""
+    if not columns or not _is_list(batch.column(columns[0])):
+        return tuple(columns)
+    name = columns[0]
+    _check_present(batch.column(name), name, place)
+    n_features = len(batch.column(name)[0])
+    if not n_features:
+        raise place.error(0, f"{name} is an empty list; give every row the same features, at least one")
+    return tuple(f"{name}{j}" for j in range(n_features))
+
+
+def _matrix(batch: Any, columns: Sequence[str], features: Sequence[str], place: Place) -> Floats:
+    """The values of `features` (n, d): one list column, or a column each."""
+    if columns and _is_list(batch.column(columns[0])):
+        return _list_matrix(batch.column(columns[0]), columns[0], features, place)
+    x = np.empty((batch.num_rows, len(columns)))
+    for j, name in enumerate(columns):
+        x[:, j] = _numbers(batch.column(name), f"feature {name}", place)
+    return x
+
+
+def _list_matrix(column: Any, name: str, features: Sequence[str], place: Place) -> Floats:
+    column = plain(column)
+    _check_present(column, name, place)
+    lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
+    if (lengths != len(features)).any():
+        row = int(np.argmax(lengths != len(features)))
+        raise place.error(row, f"{name} has {lengths[row]} numbers, the rows before {len(features)}; {MEND}")
+    values = plain(column.flatten())
+    if values.null_count:
+        row, j = divmod(pc.index(values.is_null(), True).as_py(), len(features))
+        raise place.error(row, f"feature {features[j]} is missing; every row needs one, {MEND}")
+    return np.asarray(_as_floats(values).reshape(-1, len(features)))
+
+
+def _numbers(column: Any, name: str, place: Place) -> Floats:
+    """One column of numbers, truth values or, in a CSV, text."""
+    column = plain(column)
+    _check_present(column, name, place)
+    if not pa.types.is_string(column.type):
+        return _as_floats(column)
+    try:
+        return _as_floats(parsed_numbers(column))
+    except pa.ArrowInvalid:
+        row = first_failing(column, _parses)
+        cell = column[row].as_buffer().to_pybytes().decode(errors="replace").strip()
+        came = short(cell) if cell else "empty"
+        raise place.error(row, f"{name} is {came}; a number is wanted, {MEND}") from None
+
+
+def _parses(text: Any) -> bool:
+    try:
+        parsed_numbers(text)
+    except pa.ArrowInvalid:
+        return False
+    return True
+
+
+def _decodes(names: Any) -> bool:
+    try:
+        names.to_pylist()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _check_present(column: Any, name: str, place: Place) -> None:
+    if column.null_count:
+        row = pc.index(column.is_null(), True).as_py()
+        raise place.error(row, f"{name} is missing; every row needs one, {MEND}")
+
+
+def _is_list(column: Any) -> bool:
+    return bool(pa.types.is_nested(column.type))
+
+
+def _as_floats(column: Any) -> Floats:
+    return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))

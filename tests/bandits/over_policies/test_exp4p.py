@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from lcb.bandits.bandit import choose_uniformly
+from lcb.bandits.over_policies.exp4p import EXP4P
+from lcb.errors import InputError
+from lcb.events import Decision
+from lcb.models import LatentModels
+from lcb.policies import ClassPolicies, Greedy, Softmax
+from support.tiny import CONSTANT, CONTEXT, MIXED, Fixed, expected_step, regret_at, steepest_slope
+
+MODELS = LatentModels(pi=[0.2, 0.3, 0.5], beta=[[0.9, 0.1], [0.1, 0.8], [-0.6, 0.5]], sigma2=[0.1, 0.1, 0.1])
+
+
+def published(p_min, delta, horizon, advice, arms, rewards):
+    """Algorithm 1 of Beygelzimer et al. 2011, line by line, weights multiplied: p (T, K)."""
+    n_steps, n_experts, n_arms = advice.shape
+    w = [1.0] * n_experts
+    probabilities = []
+    for t in range(n_steps):
+        total = sum(w)
+        p = [
+            (1 - n_arms * p_min) * sum(w[i] * advice[t, i, j] / total for i in range(n_experts)) + p_min
+            for j in range(n_arms)
+        ]
+        estimate = [rewards[t] / p[j] if j == arms[t] else 0.0 for j in range(n_arms)]
+        for i in range(n_experts):
+            y = sum(advice[t, i, j] * estimate[j] for j in range(n_arms))
+            v = sum(advice[t, i, j] / p[j] for j in range(n_arms))
+            w[i] *= math.exp(p_min / 2 * (y + v * math.sqrt(math.log(n_experts / delta) / (n_arms * horizon))))
+        probabilities.append(p)
+    return np.array(probabilities)
+
+
+@pytest.mark.parametrize("p_min, delta", [(None, 0.1), (None, 0.001), (0.08, 0.1)])
+@pytest.mark.parametrize("policy", [Greedy(), Softmax(0.3)], ids=["greedy", "softmax"])
+def test_every_distribution_is_that_of_the_published_algorithm(p_min, delta, policy, rng):
+    n_steps, policies = 400, ClassPolicies(MODELS, policy)
+    bandit = EXP4P(policies, (-2.0, 6.0), horizon=n_steps, p_min=p_min, delta=delta)
+    contexts, state, decisions = rng.standard_normal((n_steps, 4, 2)), bandit.start(), []
+    rewards = rng.uniform(-2, 6, n_steps)
+    for context, reward in zip(contexts, rewards, strict=True):
+        decisions.append(bandit.choose(state, context, rng))
+        state = bandit.update(bandit.decided(state, decisions[-1]), decisions[-1], reward)
+    advice = np.array([policies(context) for context in contexts])
+    by_theory = math.sqrt(math.log(3) / (4 * n_steps))
+    p = published(p_min or by_theory, delta, n_steps, advice, [d.arm for d in decisions], (rewards + 2) / 8)
+    np.testing.assert_allclose([d.distribution for d in decisions], p, atol=1e-12, rtol=0)
+    assert np.ptp(p, axis=0).min() > 0.1  # something happened
+
+
+@pytest.mark.parametrize("at_random", [False, True])
+def test_the_estimates_are_unbiased(at_random):
+    bandit = EXP4P(MIXED, (-1.0, 3.0), p_min=0.125)
+    state = np.array([7.0, math.log(3) * 2 / 0.125, 0.0, 5.0, 5.0])  # weights 3/4 and 1/4
+    np.testing.assert_allclose(bandit.weights(state, 4), [0.75, 0.25])
+    rewards = np.array([-0.5, 2.0, 0.7, 1.3])
+    step = expected_step(bandit, state, rewards, at_random=at_random)
+    np.testing.assert_allclose(step[:3], [0, *MIXED(CONTEXT) @ ((rewards + 1) / 4)], atol=1e-12)
+    p = np.full(4, 0.25) if at_random else 0.5 * (np.array([0.75, 0.25]) @ MIXED(CONTEXT)) + 0.125
+    np.testing.assert_allclose(step[3:], MIXED(CONTEXT) @ (1 / p), atol=1e-12)
+
+
+def test_an_unknown_horizon_is_doubled_without_a_restart(rng):
+    bandit, state = EXP4P(MIXED), EXP4P(MIXED).start()
+    for t in range(70):
+        decision = bandit.choose(state, CONTEXT, rng)
+        doubled = next(2**i for i in range(10) if 2**i >= t + 1)
+        known = EXP4P(MIXED, horizon=doubled).choose(state, CONTEXT, rng)
+        np.testing.assert_array_equal(decision.distribution, known.distribution)
+        state = bandit.update(bandit.decided(state, decision), decision, float(rng.random()))
+    assert state[0] == 70
+
+
+def test_regret_grows_slower_than_time():  # by theory as its root; 0.1 % false alarms if the slope were 0.8
+    times = (128, 512, 2048)
+    regrets = [[regret_at(EXP4P(CONSTANT, horizon=n), (n,), seed)[0] for n in times] for seed in range(12)]
+    assert steepest_slope(times, regrets) < 0.8
+
+
+def test_regret_grows_slower_than_time_when_nobody_knows_the_time():
+    times = (128, 512, 2048)
+    assert steepest_slope(times, [regret_at(EXP4P(CONSTANT), times, seed) for seed in range(12)]) < 0.8
+
+
+def test_a_rate_of_its_own_moves_the_weights_alone(rng):
+    bandit = EXP4P(MIXED, p_min=0.1, eta=0.5, horizon=50)
+    state = np.array([9.0, math.log(9) / 0.5, 0.0, 3.0, 3.0])  # weights 0.9 and 0.1
+    p = bandit.choose(state, CONTEXT, rng).distribution
+    np.testing.assert_allclose(p, 0.6 * (np.array([0.9, 0.1]) @ MIXED(CONTEXT)) + 0.1)
+
+
+def test_it_says_how_much_is_chance():
+    policies = Fixed(tuple((1.0, *[0.0] * 19) for _ in range(5)))
+    assert EXP4P(policies, horizon=20).note(20) == (
+        "at K 20, N 5, T 20 the theory's p_min makes this the uniform policy; it needs T above 32"
+    )
+    assert EXP4P(policies, horizon=40).note(20) == (
+        "at K 20, N 5, T 40 the theory's p_min makes 90% of the decisions uniform"
+    )
+    assert EXP4P(policies).note(20) == "at K 20, N 5 the theory's p_min makes the first 32 decisions uniform"
+    assert EXP4P(policies, horizon=1000).note(20) is None
+    assert EXP4P(policies, horizon=20, p_min=0.04).note(20) is None
+    assert EXP4P(policies, p_min=0.06).note(20) == "at K 20 p_min=0.06 makes this the uniform policy"
+
+
+@pytest.mark.parametrize("setting", [{"horizon": 2}, {"p_min": 0.3}])
+def test_where_p_min_leaves_nothing_it_is_the_uniform_policy(setting, rng):
+    bandit, state = EXP4P(MIXED, **setting), EXP4P(MIXED).start()
+    for _ in range(5):
+        decision = bandit.choose(state, CONTEXT, rng)
+        np.testing.assert_array_equal(decision.distribution, np.full(4, 0.25))
+        state = bandit.update(bandit.decided(state, decision), decision, 1.0)
+
+
+def test_the_first_decisions_of_a_doubled_horizon_are_as_uniform_as_the_note_says(rng):
+    bandit = EXP4P(CONSTANT)  # K ln N = 3.3: the note says 2
+    assert bandit.note(3) == "at K 3, N 3 the theory's p_min makes the first 2 decisions uniform"
+    state = np.array([1.0, 3.0, 0.0, 0.0, 0.0, 0.0, 0.0])  # the second decision
+    assert np.ptp(bandit.choose(state, np.eye(3), rng).distribution) == 0
+    state[0] = 2.0
+    assert np.ptp(bandit.choose(state, np.eye(3), rng).distribution) > 0
+
+
+def test_one_policy_is_followed(rng):
+    bandit = EXP4P(Fixed(((0.0, 1.0, 0.0, 0.0),)), horizon=10)
+    decision = bandit.choose(bandit.start(), CONTEXT, rng)
+    np.testing.assert_array_equal(decision.distribution, [0, 1, 0, 0])
+    np.testing.assert_array_equal(bandit.update(bandit.start(), decision, 0.5), [0, 0.5, 1])
+    assert bandit.note(4) is None
+    assert EXP4P(Fixed(((1.0,),))).note(1) is None
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [
+        {"p_min": 0.0},
+        {"p_min": 1.1},
+        {"p_min": math.nan},
+        {"delta": 0.0},
+        {"delta": 1.0},
+        {"eta": 0.0},
+        {"eta": math.inf},
+        {"horizon": 0},
+        {"reward_range": (1.0, 1.0)},
+        {"reward_range": (0.0, math.inf)},
+        {"policies": Fixed(())},
+    ],
+)
+def test_settings_out_of_range_are_refused(setting):
+    with pytest.raises(InputError, match=next(iter(setting)).replace("policies", "n_policies=0")):
+        EXP4P(**{"policies": MIXED, **setting})
+
+
+def test_a_reward_outside_the_declared_range_is_refused(rng):
+    bandit = EXP4P(MIXED, (-1.0, 1.0))
+    decision = bandit.choose(bandit.start(), CONTEXT, rng)
+    with pytest.raises(InputError, match=r"reward 7 is outside the declared range \[-1, 1\] that EXP4P needs; declare"):
+        bandit.update(bandit.start(), decision, 7.0)
+
+
+def test_a_context_without_arms_is_refused(rng):
+    with pytest.raises(InputError, match="no arms"):
+        EXP4P(MIXED).choose(EXP4P(MIXED).start(), np.empty((0, 2)), rng)
+
+
+def test_a_decision_without_advice_is_refused():
+    bandit = EXP4P(MIXED)
+    with pytest.raises(InputError, match="no advice of 4 numbers, which EXP4P learns from"):
+        bandit.update(bandit.start(), Decision(0, 1.0, CONTEXT[0]), 0.5)
+    for others, context in ((CONSTANT, np.eye(3)), (Fixed(((1.0,),)), np.ones((1, 2)))):
+        with pytest.raises(InputError, match="no advice of 4 numbers"):
+            bandit.update(bandit.start(), choose_uniformly(EXP4P(others), context, 0.5), 0.5)

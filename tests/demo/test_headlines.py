@@ -1,0 +1,81 @@
+"""The headlines of the reader's page, and the files of the pages."""
+
+import json
+import re
+from collections import Counter
+from importlib.resources import files
+
+import pytest
+
+from lcb.demo.readers import CATEGORIES, KINDS
+from lcb.serve.config.settings import Settings
+from lcb.serve.service import Service
+from lcb.storage.store.base import open_store
+
+PAGES = files("lcb.serve.pages")
+ITEMS = json.loads(PAGES.joinpath("headlines.json").read_text(encoding="utf-8"))["items"]
+STATIC = sorted(path.name for path in PAGES.joinpath("static").iterdir())
+
+
+def test_they_need_nothing_beside_them_to_be_served(tmp_path):
+    for _ in range(2):
+        store = open_store(str(tmp_path / "lcb.db"))
+        service = Service(Settings(store=store.url, items="headlines"), store)
+        assert len(service.world.catalogue) == len(ITEMS)
+        assert service.world.n_features == len(CATEGORIES)
+        store.close()
+
+
+def test_there_are_about_two_hundred_each_with_its_own_id_and_title():
+    assert 190 <= len(ITEMS) <= 240
+    for word in ("id", "title", "summary"):
+        assert len({item[word] for item in ITEMS}) == len(ITEMS)
+
+
+def test_an_item_has_what_a_catalogue_item_has_and_nothing_else():
+    for item in ITEMS:
+        assert list(item) == ["id", "title", "summary", "categories"]
+        assert re.fullmatch(r"n\d{3}", item["id"])
+        assert 15 <= len(item["title"]) <= 80, item
+        assert 20 <= len(item["summary"]) <= 120, item
+        assert item["summary"].endswith((".", "?")), item
+        assert not item["title"].endswith("."), item
+
+
+def test_every_item_has_one_to_three_known_categories():
+    for item in ITEMS:
+        assert 1 <= len(item["categories"]) <= 3
+        assert len(set(item["categories"])) == len(item["categories"])
+        assert set(item["categories"]) <= set(CATEGORIES)
+
+
+def test_every_category_has_enough_headlines_and_some_of_its_own():
+    every = Counter(category for item in ITEMS for category in item["categories"])
+    alone = Counter(item["categories"][0] for item in ITEMS if len(item["categories"]) == 1)
+    assert all(every[category] >= 12 and alone[category] >= 3 for category in CATEGORIES)
+
+
+def test_a_reader_of_each_kind_finds_more_than_twenty_headlines_wholly_of_that_kind():
+    for _, liked in KINDS.values():
+        assert sum(set(item["categories"]) <= set(liked) for item in ITEMS) > 25
+
+
+@pytest.mark.parametrize("name", [name for name in STATIC if name.endswith((".html", ".css", ".js", ".svg"))])
+def test_a_page_asks_no_other_host_and_obeys_a_strict_policy(name):
+    text = PAGES.joinpath("static", name).read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+    assert not re.search(r"https?:|//[a-z]+\.|@import|\beval\b|new Function|innerHTML|document\.write", text)
+    if name.endswith(".html"):
+        assert not re.search(r"\sstyle=|\son[a-z]+=|<style", text)
+        assert all('src="' in tag for tag in re.findall(r"<script[^>]*>", text))
+
+
+@pytest.mark.parametrize("name", [name for name in STATIC if name.endswith((".html", ".js"))])
+def test_a_page_refers_to_files_that_are_there(name):
+    text = PAGES.joinpath("static", name).read_text(encoding="utf-8")
+    named = re.findall(r'"(?:static/|\./)([\w.]+\.(?:js|css|svg))"', text)
+    assert set(named) <= {*STATIC, "vega.js"}  # which is made when first asked for
+
+
+def test_every_category_has_a_picture():
+    text = PAGES.joinpath("static", "art.js").read_text(encoding="utf-8")
+    assert set(re.findall(r"^  (\w+): \[\d+, ", text, re.MULTILINE)) == set(CATEGORIES)

@@ -1,0 +1,85 @@
+"""What a log is about is held by name: features, categories, the file itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from lcb.errors import InputError, StoreError
+from lcb.models import LatentModels
+from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.settings import Settings
+from lcb.serve.service import Service
+from lcb.storage.models.folder import save_models
+from lcb.storage.store.base import open_store
+
+
+def models(folder: Path, *features: str) -> str:
+    beta = np.eye(2, len(features))
+    save_models(LatentModels(np.full(2, 0.5), beta, np.ones(2), features), folder / "-".join(features))
+    return str(folder / "-".join(features))
+
+
+def start(folder: Path, **settings: object) -> None:
+    store = open_store(str(folder / "lcb.db"))
+    try:
+        Service(Settings(store=store.url, pages=False, **settings), store)  # type: ignore[arg-type]
+    finally:
+        store.close()
+
+
+def test_models_whose_features_have_another_order_are_refused(tmp_path: Path) -> None:
+    start(tmp_path, models=models(tmp_path, "sport", "arts", "science"))
+    with pytest.raises(
+        InputError, match="models of the features arts, science, sport for a log of sport, arts, science"
+    ):
+        start(tmp_path, models=models(tmp_path, "arts", "science", "sport"))
+    start(tmp_path, models=models(tmp_path, "x0", "x1", "x2"))  # features without names are taken by their place
+
+
+def test_categories_on_a_log_that_began_without_them_are_refused(tmp_path: Path) -> None:
+    start(tmp_path, models=models(tmp_path, "a", "b"))
+    with pytest.raises(InputError, match="began without categories and has 2 features; leave them out"):
+        start(tmp_path, categories=("x", "y"))
+
+
+def test_a_link_to_a_store_is_the_store(tmp_path: Path) -> None:
+    first = open_store(str(tmp_path / "lcb.db"), serve=True)
+    (tmp_path / "link.db").symlink_to(tmp_path / "lcb.db")
+    with pytest.raises(StoreError, match="is being served by another process"):
+        open_store(str(tmp_path / "link.db"), serve=True)
+    first.close()
+
+
+def test_a_store_of_two_names_is_not_served(tmp_path: Path) -> None:
+    first = open_store(str(tmp_path / "lcb.db"), serve=True)
+    (tmp_path / "other.db").hardlink_to(tmp_path / "lcb.db")
+    with pytest.raises(StoreError, match=r"other\.db has 2 names"):
+        open_store(str(tmp_path / "other.db"), serve=True)
+    first.close()
+    (tmp_path / "other.db").unlink()
+    open_store(str(tmp_path / "lcb.db"), serve=True).close()
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"categories": ()}, {"categories": ("a", "a")}, {"categories": (" ",)}, {"simulated_visitors": float("nan")},
+        {"simulated_visitors": -1.0}, {"reward_range": (0.0, float("inf"))},
+    ],
+)  # fmt: skip
+def test_settings_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(InputError):
+        Settings(**wrong)  # type: ignore[arg-type]
+
+
+def test_a_recommender_has_a_name_that_fits_in_a_path() -> None:
+    with pytest.raises(InputError, match="give letters, digits"):
+        Settings(recommenders=(Recommender("a b\n/x"),))
+
+
+def test_a_setting_the_bandit_does_not_have_is_met_with_those_it_has() -> None:
+    with pytest.raises(InputError, match="it has: eta, gamma, loss, policy"):
+        Recommender("lcb", "thompson", settings={"width": 1.0})

@@ -1,0 +1,122 @@
+"""A user is pinned to one recommender and one model version, whatever is on its way at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from lcb import messages
+from lcb.serve.audit.verify import verify, world_differences
+from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.settings import Settings
+from lcb.serve.errors import Problem
+from lcb.serve.service import Service
+from lcb.storage.models.folder import pack_models
+from support.harness import classes
+from support.inside import Inside, folded, sqlite
+
+ARMS = [{"id": "a", "x": [1.0, 0.0, 0.5]}, {"id": "b", "x": [0.0, 1.0, 0.5]}]
+
+
+async def at_once(service: Service, **request: Any) -> bytes:
+    """As another replica would: without waiting for a first decision that is on its way."""
+    return await waited(service, service.desk.decide(msgspec.convert(request, messages.DecisionRequest)))
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Any]:
+    with ExitStack() as stack:
+        yield lambda *recommenders: stack.enter_context(
+            Inside(sqlite(tmp_path / "lcb.db"), Settings(recommenders=recommenders, pages=False))
+        )
+
+
+def under_two_versions(inside: Inside, asked: Any) -> list[int]:
+    """The models of two first decisions of one user, one made before and one after an activation."""
+    for n_classes in (2, 5):
+        manifest, tensors = pack_models(classes(n_classes=n_classes, n_features=3))
+        inside.done(inside.service.add_model(manifest, tensors, active=n_classes == 2, reason="a test", n_users=1))
+    activating = inside.ask(inside.service.activate(2, "a test"))
+    first = asked("d1")
+    inside.service.journal.step(most=1, wait=False)
+    inside.turn()
+    assert activating.done()
+    second = asked("d2")
+    inside.write()
+    return [msgspec.json.decode(inside.ended(one))["model"] for one in (first, second)]
+
+
+def test_a_second_first_decision_waits_for_the_first(opened: Any) -> None:
+    inside = opened(Recommender("lcb", "exp4"))
+    models = under_two_versions(inside, lambda id: inside.begin_decide("ann", arms=ARMS, decision_id=id))
+    assert models == [1, 1]
+
+
+def test_two_first_decisions_around_an_activation_pin_a_user_to_the_first(opened: Any) -> None:
+    inside = opened(Recommender("lcb", "exp4"))
+    models = under_two_versions(
+        inside, lambda id: inside.ask(at_once(inside.service, user="ann", arms=ARMS, decision_id=id))
+    )
+    assert models == [1, 2]
+    for id in ("d1", "d2"):
+        inside.reward(id, 1.0)
+    assert inside.service.journal.broken is None
+    user = inside.service.world.user("ann")
+    assert user is not None
+    assert (user.model, user.n_decisions, user.n_rewards) == (1, 2, 2)
+    assert world_differences(inside.service.world, folded(inside.store)) == []
+    assert verify(inside.store).differences == []
+    inside.erase("ann")
+    assert world_differences(inside.service.world, folded(inside.store)) == []
+
+
+def test_two_first_decisions_of_two_recommenders_count_for_the_first(opened: Any) -> None:
+    inside = opened(Recommender("own", "linucb"), Recommender("population", "linucb", scope="everyone"))
+    inside.done(inside.service.items(messages.ItemsRequest([messages.Item("c", [0.0, 0.0, 0.0])])))  # the size is known
+    request = msgspec.convert({"user": "ann", "arms": ARMS}, messages.DecisionRequest)
+    made = [inside.service.desk.decide(request, name) for name in ("population", "own")]
+    asked = [inside.ask(waited(inside.service, one)) for one in made]
+    inside.write()
+    for one in asked:
+        inside.reward(msgspec.json.decode(one.result())["decision_id"], 1.0)
+    assert inside.service.world.tallies["population"].n_decisions == 2
+    assert "own" not in inside.service.world.tallies
+    assert verify(inside.store).differences == []
+    inside.erase("ann")
+    assert world_differences(inside.service.world, folded(inside.store)) == []
+
+
+async def waited(service: Service, entry: Any) -> bytes:
+    await service.journal.append(entry)
+    return entry.answer
+
+
+def test_whoever_gave_up_waiting_does_not_hold_up_the_next_who_asks(opened: Any) -> None:
+    inside = opened(Recommender("lcb"))
+    first = inside.begin_decide("ann", arms=ARMS, decision_id="d1")
+    inside.pass_time(60)
+    inside.turn()
+    assert inside.status(first) == 503
+    again = inside.begin_decide("ann", arms=ARMS, decision_id="d1")
+    inside.turn()
+    assert again.done(), "it goes round in circles until the store answers"
+    with pytest.raises(Problem):
+        again.result()
+    inside.write()
+    assert inside.decide("ann", arms=ARMS, decision_id="d1")["decision_id"] == "d1"
+    assert inside.store.head() == 3
+
+
+def test_of_two_models_added_at_once_each_gets_a_number_of_its_own(opened: Any) -> None:
+    inside = opened(Recommender("lcb"))
+    packed = [pack_models(classes(n_classes=n, n_features=3)) for n in (2, 5)]
+    asked = [inside.ask(inside.service.add_model(*one, active=True, reason="a test", n_users=1)) for one in packed]
+    inside.write()
+    inside.write()
+    assert sorted(one.result() for one in asked) == [1, 2]
+    assert {n: version.models().n_classes for n, version in inside.service.world.versions.items()} == {1: 2, 2: 5}

@@ -1,0 +1,113 @@
+"""/openapi.json is made of the table of routes, and says what the service does."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+import schemathesis
+
+from lcb import messages
+from lcb.serve.config.settings import Settings
+from lcb.serve.web.endpoint import Call
+from lcb.serve.web.keys import sha256
+from lcb.serve.web.openapi import document, plain, statuses
+from lcb.storage.store.base import Key
+from support.http_inside import inside
+
+ADMIN = Key("ops", "admin", sha256("lcb_admin"), 0.0, None)
+
+
+def page(tmp_path: Path, keys: tuple[Key, ...] = ()) -> tuple[dict, list[Call]]:
+    async def read() -> tuple[dict, list[Call]]:
+        async with inside(Settings(store=str(tmp_path / "lcb.db")), keys=keys) as (app, client):
+            answer = await client.get("/openapi.json")
+            assert answer.status_code == 200
+            return answer.json(), app.calls
+
+    return asyncio.run(read())
+
+
+def test_the_page_needs_no_key_and_names_every_call_of_the_api(tmp_path):
+    found, calls = page(tmp_path, (ADMIN,))
+    named = {(method.upper(), path) for path, methods in found["paths"].items() for method in methods}
+    wanted = {(call.method, plain(call.path)) for call in calls if call.path.startswith("/v1")}
+    assert named == wanted | {("GET", path) for path in ("/healthz", "/readyz", "/metrics", "/openapi.json")}
+    assert found["openapi"] == "3.1.0"
+
+
+def test_the_page_is_openapi_as_others_read_it(tmp_path):
+    found, calls = page(tmp_path)
+    schema = schemathesis.openapi.from_dict(found)
+    assert len(list(schema.get_all_operations())) == sum(bool(call.words) for call in calls)
+
+
+def test_the_schemas_are_those_of_the_types_that_validate(tmp_path):
+    schemas = page(tmp_path)[0]["components"]["schemas"]
+    arms = schemas["DecisionRequest"]["properties"]["arms"]["anyOf"][0]
+    assert (arms["minItems"], arms["maxItems"]) == (1, messages.MOST_ARMS)
+    assert schemas["DecisionRequest"]["additionalProperties"] is False
+    assert schemas["RewardRequest"]["required"] == ["decision_id", "reward"]
+    assert schemas["RewardRequest"]["properties"]["reward"]["maximum"] == messages.LARGEST
+
+
+def test_a_key_is_asked_for_where_there_are_keys(tmp_path):
+    decide = page(tmp_path, (ADMIN,))[0]["paths"]["/v1/decisions"]["post"]
+    assert decide["security"] == [{"key": []}]
+    assert "scope writer" in decide["description"]
+    assert page(tmp_path)[0]["paths"]["/v1/decisions"]["post"]["security"] == [{}]
+    assert "security" not in page(tmp_path, (ADMIN,))[0]["paths"]["/healthz"]["get"]
+
+
+def test_an_answer_leads_to_the_calls_that_follow(tmp_path):
+    links = page(tmp_path)[0]["paths"]["/v1/decisions"]["post"]["responses"]["200"]["links"]
+    assert links["reward"]["requestBody"] == {"decision_id": "$response.body#/decision_id"}
+    assert links["get_user"]["parameters"] == {"user": "$request.body#/user"}
+
+
+def test_every_status_is_a_problem_or_the_answer(tmp_path):
+    found, calls = page(tmp_path)
+    for call in calls:
+        if call.words:
+            responses = found["paths"][plain(call.path)][call.method.lower()]["responses"]
+            assert list(map(int, responses)) == statuses(call)
+    of = {f"{call.method} {plain(call.path)}": statuses(call) for call in calls}
+    assert of["POST /v1/rewards"] == [200, 400, 401, 403, 404, 408, 409, 413, 422, 429, 431, 500, 503]
+    assert of["GET /readyz"] == [200, 400, 408, 413, 431, 500, 503]
+    assert of["POST /v1/models/retrain"][0] == 202
+    problem = found["components"]["responses"]["404"]["content"]["application/problem+json"]
+    assert problem == {"schema": {"$ref": "#/components/schemas/ProblemAnswer"}}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "status"),
+    [
+        ("POST", "/v1/decisions", b"{", 400),
+        ("POST", "/v1/decisions", b'{"user": ""}', 422),
+        ("POST", "/v1/rewards", b'{"decision_id": "a", "reward": 1}', 404),
+        ("POST", "/v1/rewards", b"x" * 5000, 413),
+        ("GET", "/v1/users/nobody", b"", 404),
+        ("GET", "/v1/items", b"", 200),
+        ("GET", "/readyz", b"", 200),
+    ],
+)
+def test_what_a_call_answers_is_what_the_page_says(tmp_path, method, path, body, status):
+    async def ask() -> None:
+        settings = Settings(store=str(tmp_path / "lcb.db"))
+        async with inside(settings) as (app, client):
+            app.max_body = 4000
+            answer = await client.request(method, path, content=body)
+            assert answer.status_code == status
+            schema = schemathesis.openapi.from_dict(json.loads((await client.get("/openapi.json")).content))
+            operation = schema[path.replace("nobody", "{user}")][method]
+            operation.validate_response(schemathesis.Response.from_httpx(answer, verify=False))
+
+    asyncio.run(ask())
+
+
+def test_a_call_without_words_is_no_part_of_the_page():
+    async def handler(ask): ...
+
+    assert document([Call("GET", "/", handler, "")])["paths"] == {}

@@ -1,0 +1,530 @@
+"""Slow, greedy and too many clients, over real sockets; plain uvicorn is the negative control."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import json
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable
+from contextlib import ExitStack, contextmanager
+
+import pytest
+import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from lcb.serve.web.wire.protocol import Outgoing, protocol
+
+DEADLINE = 0.6
+LONG = 10.0  # far above the deadline, far below never: machines are noisy
+MAX_BODY = 300_000
+GET = b"GET /echo HTTP/1.1\r\nhost: a\r\n\r\n"
+
+
+class App:
+    """/echo says how much came, /late reads after a pause, /slow answers after one, /large and /stream write."""
+
+    def __init__(self) -> None:
+        self.n_disconnected, self.received, self.n_requests = 0, 0, 0
+
+    async def __call__(self, scope, receive, send):
+        self.n_requests += 1
+        if scope["path"] in ("/late", "/slow"):
+            await asyncio.sleep(2 * DEADLINE)
+        size, more = 0, True
+        while more:
+            message = await receive()
+            if message["type"] == "http.disconnect":
+                self.n_disconnected += 1
+                return
+            size, more = size + len(message["body"]), message["more_body"]
+            self.received = size
+        chunks = {"/large": [b"x" * 65536] * 400, "/stream": [b"y" * 8192] * 60}.get(scope["path"], [b"%d" % size])
+        headers = [(b"content-length", b"%d" % sum(map(len, chunks)))]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        for chunk in chunks:
+            await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            if scope["path"] == "/stream":
+                await asyncio.sleep(0.02)
+        await send({"type": "http.response.body", "body": b""})
+
+
+class Running:
+    def __init__(self, http, loop: str, **settings) -> None:
+        self.app = App()
+        self.listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 16_384)  # what is unread shows in the service
+        self.address = self.listener.getsockname()
+        config = uvicorn.Config(
+            self.app,
+            http=http,
+            loop=loop,
+            ws="none",
+            lifespan="off",
+            log_level="critical",
+            access_log=False,
+            **settings,
+        )
+        self.server = uvicorn.Server(config)
+        self.thread = threading.Thread(target=self.server.run, kwargs={"sockets": [self.listener]})
+        self.thread.start()
+        while not self.server.started:
+            time.sleep(0.01)
+
+    def connect(self, sent: bytes = b"", **settings) -> socket.socket:
+        client = socket.create_connection(self.address, timeout=10, **settings)
+        client.sendall(sent)
+        return client
+
+    def ask(self, sent: bytes = GET) -> tuple[int, dict[str, str], bytes]:
+        with self.connect(sent) as client:
+            return answer(client)
+
+    def stop(self) -> None:
+        self.server.should_exit = True
+        self.thread.join(20)
+        assert not self.thread.is_alive()
+        self.listener.close()
+
+
+def answer(client: socket.socket) -> tuple[int, dict[str, str], bytes]:
+    """One answer: its status (0 if the connection ends without one), headers and body."""
+    came = b""
+    try:
+        while b"\r\n\r\n" not in came:
+            if not (data := client.recv(65536)):
+                return 0, {}, b""
+            came += data
+        head, _, body = came.partition(b"\r\n\r\n")
+        lines = head.decode().split("\r\n")
+        headers = dict(line.split(": ", 1) for line in lines[1:])
+        while len(body) < int(headers["content-length"]):
+            body += client.recv(65536)
+    except ConnectionResetError:
+        return 0, {}, b""
+    return int(lines[0].split()[1]), headers, body
+
+
+def closes(client: socket.socket, within: float) -> bool:
+    client.settimeout(within)
+    try:
+        while client.recv(65536):
+            pass
+    except TimeoutError:
+        return False
+    except ConnectionResetError:
+        pass
+    return True
+
+
+def wait_until(fact: Callable[[], bool]) -> None:
+    limit = time.monotonic() + 10
+    while not fact():
+        assert time.monotonic() < limit
+        time.sleep(0.01)
+
+
+def resident() -> int:
+    with open("/proc/self/statm") as statm:
+        return int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+
+
+@contextmanager
+def memory_grows_by_less_than(bytes_: int):
+    gc.collect()
+    before, highest, stop = resident(), [0], threading.Event()
+
+    def watch() -> None:
+        while not stop.wait(0.01):
+            highest[0] = max(highest[0], resident())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        watcher.join()
+    assert highest[0] - before < bytes_
+
+
+def post(path: str, size: int, body: bytes = b"", more: str = "") -> bytes:
+    return f"POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: {size}\r\n{more}\r\n".encode() + body
+
+
+both_loops = pytest.mark.parametrize("loop", ["uvloop", "asyncio"])
+
+
+@pytest.fixture
+def loop() -> str:
+    return "uvloop"
+
+
+@pytest.fixture
+def start(loop):
+    running = []
+
+    def start(*, plain: bool = False, keep_alive: int = 5, **limits) -> Running:
+        limits = {"deadline": DEADLINE, "max_body": MAX_BODY, "max_connections": 400} | limits
+        http = HttpToolsProtocol if plain else protocol(**limits)
+        running.append(Running(http, loop, timeout_keep_alive=keep_alive))
+        return running[-1]
+
+    yield start
+    for server in running:
+        server.stop()
+
+
+HALVES = {"header": b"POST /echo HTTP/1.1\r\nhost: a\r\nx-half: ", "body": post("/echo", 1000, b"half")}
+
+
+@both_loops
+@pytest.mark.parametrize("half", HALVES)
+def test_two_hundred_halves_of_a_request_are_refused_while_others_are_answered(start, half):
+    server = start()
+    with ExitStack() as stack, memory_grows_by_less_than(20_000_000):
+        begun = time.monotonic()
+        clients = [stack.enter_context(server.connect(HALVES[half])) for _ in range(200)]
+        while time.monotonic() < begun + DEADLINE * 0.8:
+            assert server.ask()[0] == 200
+        for client in clients:
+            status, headers, body = answer(client)
+            assert status == 408
+            assert headers["content-type"] == "application/problem+json"
+            assert json.loads(body)["status"] == 408
+        assert DEADLINE * 0.8 < time.monotonic() - begun < LONG
+        assert all(closes(client, 2.5) for client in clients)
+    wait_until(lambda: server.app.n_disconnected == (200 if half == "body" else 0))
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_plain_uvicorn_keeps_them(start, half):
+    server = start(plain=True)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(server.connect(HALVES[half])) for _ in range(20)]
+        time.sleep(DEADLINE * 2)
+        assert not any(closes(client, 0.01) for client in clients)
+
+
+def test_a_connection_that_says_nothing_is_closed_without_a_word(start):
+    server = start()
+    with server.connect() as client:
+        assert answer(client)[0] == 0
+
+
+def test_dripping_one_byte_at_a_time_does_not_help(start):
+    server = start()
+    with server.connect() as client:
+        begun = time.monotonic()
+        client.settimeout(0.05)
+        dripped = b"GET / HTTP/1.1\r\n" + b"a: b\r\n" * 1000
+        for i in range(len(dripped)):
+            client.sendall(dripped[i : i + 1])
+            try:
+                came = client.recv(100)
+                break
+            except TimeoutError:
+                assert time.monotonic() - begun < LONG
+        assert came.startswith(b"HTTP/1.1 408 Request Timeout")
+
+
+def test_line_ends_before_a_request_that_never_comes_do_not_keep_the_connection(start):
+    for before in [b"", GET]:
+        server = start(keep_alive=60)
+        with server.connect(before) as client:
+            if before:
+                assert answer(client)[0] == 200
+            begun, closed = time.monotonic(), False
+            while not closed:
+                assert time.monotonic() - begun < LONG
+                closed = send_all(client, b"\r\n", 1) == 0 or closes(client, 0.1)
+
+
+def test_a_large_body_is_refused_before_it_is_read(start):
+    server = start()
+    with memory_grows_by_less_than(20_000_000), server.connect(post("/echo", 100_000_000)) as client:
+        status, headers, body = answer(client)
+        assert status == 413
+        assert headers["connection"] == "close"
+        assert "100000000 bytes" in json.loads(body)["detail"]
+    assert server.app.n_requests == 0
+
+
+def send_all(client: socket.socket, chunk: bytes, n: int) -> int:
+    """Up to n chunks, until the other side ends; how many went out."""
+    for i in range(n):
+        try:
+            client.sendall(chunk)
+        except (ConnectionError, TimeoutError):
+            return i
+    return n
+
+
+@both_loops
+def test_the_refusal_reaches_a_client_that_sends_its_whole_body_first(start):
+    server = start()
+    with server.connect(post("/echo", 20_000_000)) as client:
+        assert send_all(client, b"x" * 100_000, 200) == 200
+        assert answer(client)[0] == 413
+
+
+CHUNK = b"10000\r\n" + b"x" * 65536 + b"\r\n"
+
+
+@both_loops
+def test_a_chunked_body_is_cut_where_it_passes_the_limit(start):
+    server = start()
+    with memory_grows_by_less_than(20_000_000):
+        with server.connect(b"POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n") as client:
+            client.sendall(CHUNK * (MAX_BODY // 65536 + 1))
+            assert answer(client)[0] == 413
+        with server.connect(b"POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n") as client:
+            send_all(client, CHUNK, 1600)  # 100 MB
+            assert answer(client)[0] in (413, 0)  # 0: still sending when the service stopped listening
+    assert server.app.received <= MAX_BODY
+    assert server.ask()[0] == 200
+
+
+def test_plain_uvicorn_takes_it_all(start):
+    server = start(plain=True)
+    with server.connect(b"POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n") as client:
+        assert send_all(client, CHUNK, 160) == 160
+        client.sendall(b"0\r\n\r\n")
+        assert answer(client)[2] == b"10485760"
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_537, MAX_BODY])
+def test_a_body_within_the_limit_is_read_whole(start, size):
+    server = start()
+    assert server.ask(post("/echo", size, b"x" * size))[2] == b"%d" % size
+    chunks = b"".join(b"%x\r\n%b\r\n" % (1 + i % 999, b"y" * (1 + i % 999)) for i in range(500))
+    chunked = b"POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n" + chunks + b"0\r\n\r\n"
+    assert server.ask(chunked)[2] == b"%d" % sum(1 + i % 999 for i in range(500))
+
+
+def test_one_byte_above_the_limit_is_too_much(start):
+    assert start().ask(post("/echo", MAX_BODY + 1, b"x" * (MAX_BODY + 1)))[0] == 413
+
+
+@pytest.mark.parametrize(
+    "begin, chunk",
+    [
+        (b"GET / HTTP/1.1\r\nx-endless: ", b"x" * 65536),
+        (b"GET / HTTP/1.1\r\n", b"a: bbbbbbbbbb\r\n" * 4096),
+        (b"GET /", b"x" * 65536),
+    ],
+    ids=["one header", "many headers", "the path"],
+)
+def test_an_endless_header_is_refused(start, begin, chunk):
+    server = start()
+    with memory_grows_by_less_than(20_000_000), server.connect(begin) as client:
+        client.sendall(chunk)
+        time.sleep(0.05)
+        client.sendall(chunk)
+        assert answer(client)[0] == 431
+
+
+def test_a_finished_header_is_held_to_the_same_limit(start):
+    server = start(max_header=16_384)
+    assert server.ask(b"GET / HTTP/1.1\r\nx: " + b"x" * 15_000 + b"\r\n\r\n")[0] == 200
+    assert server.ask(b"GET / HTTP/1.1\r\nx: " + b"x" * 17_000 + b"\r\n\r\n")[0] == 431
+    body = post("/echo", 40_000, b"x" * 40_000)
+    with server.connect(body + GET[:10]) as client:  # a large body before them does not count as headers
+        assert answer(client)[2] == b"40000"
+        client.sendall(GET[10:])
+        assert answer(client)[0] == 200
+
+
+@pytest.mark.parametrize(
+    "filler", [b"1;" + b"e" * 65536, b"0\r\nx-trailer: " + b"t" * 65536], ids=["sizes", "trailers"]
+)
+def test_what_is_around_a_chunked_body_is_limited_too(start, filler):
+    server = start(max_body=100_000, deadline=30)
+    with (
+        memory_grows_by_less_than(20_000_000),
+        server.connect(b"POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n" + filler) as client,
+    ):
+        for _ in range(20):
+            client.sendall(b"z" * 65536)
+        assert answer(client)[0] == 413
+
+
+@both_loops
+def test_a_client_that_does_not_read_is_closed(start):
+    server = start()
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(server.address)
+        client.sendall(GET.replace(b"/echo", b"/large"))
+        time.sleep(DEADLINE * 2.5)
+        assert not server.server.server_state.connections
+        assert closes(client, 1)
+
+
+def test_plain_uvicorn_waits_for_it(start):
+    server = start(plain=True)
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(server.address)
+        client.sendall(GET.replace(b"/echo", b"/large"))
+        time.sleep(DEADLINE * 2.5)
+        assert len(server.server.server_state.connections) == 1
+
+
+@both_loops
+def test_a_client_that_reads_slowly_but_reads_keeps_its_stream(start):
+    server = start(deadline=0.3)
+    with socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        client.connect(server.address)
+        client.settimeout(10)
+        client.sendall(GET.replace(b"/echo", b"/stream"))
+        came, begun = 0, time.monotonic()
+        while came < 60 * 8192 and (data := client.recv(4096)):
+            came += len(data)
+            time.sleep(0.015)  # three quarters of the stream's pace: the service's buffer grows, and yet bytes move
+        assert came >= 60 * 8192
+        assert time.monotonic() - begun > 4 * 0.3
+
+
+def test_a_quiet_answer_is_the_services_own_business(start):
+    server = start()
+    assert server.ask(GET.replace(b"/echo", b"/slow"))[0] == 200
+    assert server.ask(post("/late", 250_000, b"x" * 250_000))[2] == b"250000"  # reading was paused past the deadline
+
+
+@both_loops
+def test_connections_beyond_the_limit_are_turned_away_until_one_ends(start):
+    server = start(max_connections=3, deadline=5)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(server.connect(GET)) for _ in range(3)]
+        assert [answer(client)[0] for client in clients] == [200] * 3
+        for _ in range(20):
+            status, headers, body = server.ask()
+            assert (status, headers["retry-after"]) == (503, "1")
+            assert json.loads(body)["title"] == "Service Unavailable"
+        clients[0].sendall(GET)
+        assert answer(clients[0])[0] == 200
+        clients[0].close()
+        wait_until(lambda: server.ask()[0] == 200)
+
+
+def test_more_turned_away_than_admitted_are_dropped_at_once(start):
+    server = start(max_connections=3, deadline=5)
+    with ExitStack() as stack:
+        clients = [stack.enter_context(server.connect()) for _ in range(10)]
+        assert [answer(client)[0] for client in clients[3:]] == [503] * 3 + [0] * 4
+
+
+def test_an_idle_connection_is_kept_as_long_as_uvicorn_keeps_it(start):
+    server = start(keep_alive=60)
+    with server.connect(GET) as client:
+        assert answer(client)[0] == 200
+        time.sleep(DEADLINE * 2)
+        client.sendall(GET)
+        assert answer(client)[0] == 200
+
+
+def test_requests_sent_ahead_are_answered_in_order_and_too_many_are_not(start):
+    server = start()
+    with server.connect(post("/echo", 1, b"x") + post("/echo", 2, b"xx") + post("/echo", 3, b"xxx")) as client:
+        came = b""
+        while came.count(b"\r\n\r\n") < 3 or not came.endswith(b"3"):
+            came += client.recv(65536)
+        assert [part[:1] for part in came.split(b"\r\n\r\n")[1:]] == [b"1", b"2", b"3"]
+    with memory_grows_by_less_than(20_000_000), server.connect() as client:
+        send_all(client, GET.replace(b"/echo", b"/slow") * 20_000, 1)
+        assert answer(client)[0] == 0
+    assert server.ask()[0] == 200
+
+
+def test_a_refusal_is_never_taken_for_the_answer_to_an_earlier_request(start):
+    server = start()
+    with server.connect(GET.replace(b"/echo", b"/slow") + post("/echo", MAX_BODY + 1)) as client:
+        assert answer(client)[0] == 0
+
+
+def test_what_is_not_http_is_a_problem_too(start):
+    status, headers, body = start().ask(b"\x16\x03\x01 hello\r\n\r\n")
+    assert (status, headers["content-type"]) == (400, "application/problem+json")
+    assert "well-formed" in json.loads(body)["detail"]
+
+
+def test_a_large_body_is_not_asked_for(start):
+    status, _, _ = start().ask(post("/echo", MAX_BODY + 1, more="expect: 100-continue\r\n"))
+    assert status == 413  # and no 100 before it
+
+
+def test_an_upgrade_that_is_not_offered_is_an_ordinary_request(start):
+    server = start()
+    upgrade = b"GET /echo HTTP/1.1\r\nhost: a\r\nconnection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\n\r\n"
+    assert server.ask(upgrade)[0] == 200
+
+
+def test_refusals_are_counted(start):
+    seen = []
+    server = start(refused=seen.append, max_connections=1)
+    with server.connect() as client:
+        assert server.ask()[0] == 503
+        assert answer(client)[0] == 0
+    assert server.ask(post("/echo", MAX_BODY + 1))[0] == 413
+    assert seen == [503, 0, 413]
+
+
+@both_loops
+def test_half_requests_do_not_keep_the_server_from_stopping(start):
+    server = start()
+    with server.connect(HALVES["body"]), server.connect(HALVES["header"]):
+        time.sleep(0.1)
+        begun = time.monotonic()
+        server.stop()
+        assert time.monotonic() - begun < LONG
+
+
+def test_an_idle_connection_is_closed_when_uvicorn_would(start):
+    server = start(keep_alive=1)
+    with server.connect(GET) as client:
+        assert answer(client)[0] == 200
+        assert not closes(client, 0.5)
+        assert closes(client, LONG)
+
+
+class Wire:
+    """A transport that keeps what is written to it, call by call."""
+
+    def __init__(self) -> None:
+        self.calls: list[bytes] = []
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        assert not self.closed
+        self.calls.append(data)
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_an_answer_is_one_packet_and_nothing_is_kept_back():
+    wire = Wire()
+    outgoing = Outgoing(wire)
+    outgoing.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+    outgoing.write(b"HTTP/1.1 200 OK\r\n\r\n")
+    outgoing.write(b"body")
+    outgoing.write(b"more")
+    outgoing.answered()
+    outgoing.write(b"HTTP/1.1 304 Not Modified\r\n\r\n")  # no body
+    outgoing.answered()
+    outgoing.write(b"HTTP/1.1 200 OK\r\n\r\n")
+    outgoing.close()
+    assert wire.calls == [
+        b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\nbody", b"more",
+        b"HTTP/1.1 304 Not Modified\r\n\r\n", b"HTTP/1.1 200 OK\r\n\r\n",
+    ]  # fmt: skip
+    assert wire.closed
+    assert outgoing.written == sum(map(len, wire.calls))

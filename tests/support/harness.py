@@ -1,0 +1,99 @@
+"""What the drills share: a service in its own process, somebody who asks it, a world to learn from.
+
+A drill is a function that raises AssertionError when what it watches does not hold.  Every drill runs twice: as it is,
+and with the protection it watches taken out, when it must fail.  `LONG` is set by `scripts/drills`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+
+from lcb.models import LatentModels
+from lcb.storage.models.folder import save_models
+
+LONG = bool(os.environ.get("LCB_DRILLS_LONG"))
+_SERVER = Path(__file__).with_name("server.py")
+
+
+class Server:
+    """A running service; `address` is where it listens."""
+
+    def __init__(self, process: subprocess.Popen[str], address: str, output: Path) -> None:
+        self.process, self.address, self.output = process, address, output
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def stop(self, seconds: float = 15) -> int:
+        """Ask it to end, as an operator would; its exit code."""
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(seconds)
+
+    def client(self, **more: Any) -> httpx.Client:
+        return httpx.Client(base_url=self.address, timeout=30, trust_env=False, **more)
+
+
+@contextmanager
+def serving(folder: Path, *, without: tuple[str, ...] = (), **settings: Any) -> Iterator[Server]:
+    """A service whose store is in `folder`, killed at the end if it still runs."""
+    server = start(folder, without=without, **settings)
+    try:
+        yield server
+    finally:
+        if server.process.poll() is None:
+            server.kill()
+
+
+def start(
+    folder: Path, *, without: tuple[str, ...] = (), seconds: float = 30, within: tuple[str, ...] = (), **settings: Any
+) -> Server:
+    """Start it, by the command `within` if there is one, and wait until it says that it is ready."""
+    given = {"store": str(folder / "lcb.db"), "port": 0, **settings}
+    output = folder / f"output-{time.monotonic_ns()}.txt"
+    with output.open("w") as file:
+        process = subprocess.Popen(
+            [*within, sys.executable, str(_SERVER), json.dumps(given), *without],
+            stdout=file, stderr=subprocess.STDOUT, text=True,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )  # fmt: skip
+    until = time.monotonic() + seconds
+    while time.monotonic() < until:
+        said = [line for line in output.read_text().splitlines() if line.startswith("ready ")]
+        if said:
+            return Server(process, said[0].split()[1], output)
+        if process.poll() is not None:
+            raise RuntimeError(f"the service ended with {process.returncode}:\n{output.read_text()}")
+        time.sleep(0.01)
+    process.kill()
+    raise RuntimeError(f"the service was not ready in {seconds} s:\n{output.read_text()}")
+
+
+def classes(seed: int = 0, n_classes: int = 5, n_features: int = 6) -> LatentModels:
+    rng = np.random.default_rng(seed)
+    beta = rng.normal(size=(n_classes, n_features)) / np.sqrt(n_features)
+    return LatentModels(np.full(n_classes, 1 / n_classes), beta, np.full(n_classes, 0.1))
+
+
+def models_folder(folder: Path, seed: int = 0) -> str:
+    """A folder of models, made if need be."""
+    place = folder / f"models-{seed}"
+    if not place.exists():
+        save_models(classes(seed), place)
+    return str(place)
+
+
+def arms(rng: np.random.Generator, n_arms: int = 20, n_features: int = 6) -> list[dict[str, Any]]:
+    return [{"id": f"a{i}", "x": rng.normal(size=n_features).tolist()} for i in range(n_arms)]

@@ -1,0 +1,32 @@
+"""A service inside the test's own process, asked over ASGI: clock, store and keys are the test's."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+
+from lcb.serve.config.settings import Settings
+from lcb.serve.service import Service
+from lcb.serve.web.app import App
+from lcb.serve.web.keys import Keyring
+from lcb.storage.store.base import Key, Store, open_store
+
+
+@asynccontextmanager
+async def inside(
+    settings: Settings, *, keys: Sequence[Key] = (), now: Callable[[], float] = time.time,
+    around: Callable[[Store], Any] = lambda store: store,
+) -> AsyncIterator[tuple[App, httpx.AsyncClient]]:  # fmt: skip
+    """The application and somebody who asks it; `around` may put something between it and its store."""
+    app = App(Service(settings, around(open_store(settings.store)), now=now), Keyring(keys))
+    app.start()
+    try:
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://lcb") as client:
+            yield app, client
+    finally:
+        await app.stop()

@@ -1,0 +1,217 @@
+"""A service inside this process: no thread, no socket, and a time of its own, so that everything happens in an order
+that follows from a seed.  The journal writes when it is told to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import itertools
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from lcb import messages
+from lcb.serve.config.settings import Settings
+from lcb.serve.errors import Problem
+from lcb.serve.service import Service
+from lcb.serve.state.world import World
+from lcb.storage.store.base import Store
+from lcb.storage.store.sqlite import SQLite
+
+T = TypeVar("T")
+MONDAY = 1_750_000_000.0
+
+
+class Loop(asyncio.SelectorEventLoop):
+    """An event loop whose time moves when it is moved."""
+
+    moment = 0.0
+
+    def time(self) -> float:
+        return self.moment
+
+
+class Unsynced(SQLite):
+    """A store that trusts the operating system: for drills that kill nothing but what is in this process."""
+
+    def _connect(self) -> Any:
+        connection = super()._connect()
+        connection.execute("pragma synchronous = off")
+        return connection
+
+
+class Inside:
+    """A service and its loop; `crash` throws away everything but the store."""
+
+    def __init__(
+        self, store: Callable[[], Store], settings: Settings, *, broken: Callable[[Service], None] | None = None
+    ) -> None:
+        self.open, self.settings, self.broken = store, settings, broken
+        self.loop = Loop()
+        self.wall = MONDAY
+        self._ids = itertools.count()
+        self.service: Service
+        try:
+            self.start()
+        except BaseException:
+            self.loop.close()
+            raise
+
+    def start(self) -> None:
+        self.store = self.open()
+        self.service = Service(
+            self.settings, self.store, now=lambda: self.wall, new_id=lambda: f"id{next(self._ids):08d}",
+            seed=lambda: b"a seed of a drill", monotonic=self.loop.time, sleep=self.pass_time,
+        )  # fmt: skip
+        if self.broken is not None:
+            self.broken(self.service)
+        self.run(self._start())
+
+    async def _start(self) -> None:
+        self.service.start(alone=True)
+
+    def pass_time(self, seconds: float) -> None:
+        self.loop.moment += seconds
+        self.wall += seconds
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(coroutine)
+
+    def turn(self, n: int = 4) -> None:
+        """Let everything that can go on go on."""
+        self.run(turns(n))
+
+    def write(self, most: int = 512) -> None:
+        """Commit what has queued up."""
+        self.turn()
+        while self.service.journal.step(most=most, wait=False):
+            self.turn()
+
+    def ask(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
+        """Begin a request; `write` lets it end."""
+        task = self.loop.create_task(coroutine)
+        task.add_done_callback(_looked_at)
+        self.turn(2)
+        return task
+
+    def done(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        task = self.ask(coroutine)
+        for _ in range(10):
+            self.write()
+            if task.done():
+                return task.result()
+        raise AssertionError("a request does not end")
+
+    # What clients send
+
+    def begin_decide(self, user: str, **more: Any) -> asyncio.Task[bytes]:
+        return self.ask(self.service.decide(msgspec.convert({"user": user, **more}, messages.DecisionRequest)))
+
+    def begin_reward(self, id: str, reward: float, **more: Any) -> asyncio.Task[bytes]:
+        given = {"decision_id": id, "reward": float(reward), **more}
+        return self.ask(self.service.reward(msgspec.convert(given, messages.RewardRequest)))
+
+    def decide(self, user: str, **more: Any) -> dict[str, Any]:
+        return json.loads(self.ended(self.begin_decide(user, **more)))
+
+    def reward(self, id: str, reward: float, **more: Any) -> dict[str, Any]:
+        return json.loads(self.ended(self.begin_reward(id, reward, **more)))
+
+    def ended(self, task: asyncio.Task[T]) -> T:
+        for _ in range(10):
+            if task.done():
+                return task.result()
+            self.write()
+        raise AssertionError("a request does not end")
+
+    def items(self, *items: dict[str, Any], **more: Any) -> None:
+        self.done(self.service.items(msgspec.convert({"items": list(items), **more}, messages.ItemsRequest)))
+
+    def erase(self, user: str) -> int:
+        return self.done(self.service.erase(user))
+
+    def status(self, task: asyncio.Task[Any]) -> int:
+        """200, or the status of the refusal."""
+        try:
+            self.ended(task)
+        except Problem as problem:
+            return problem.status
+        return 200
+
+    # Its end
+
+    def crash(self) -> None:
+        """Nothing of the process is left; the store is as the last commit left it."""
+        self.abandon()
+        self.start()
+
+    def abandon(self) -> None:
+        for task in asyncio.all_tasks(self.loop):
+            task.cancel()
+        if self.service.journal._looking is not None:
+            self.service.journal._looking.cancel()
+        self.turn(2)
+        self.store.close()
+
+    def stop(self) -> None:
+        """As an operator stops it: all is written, with snapshots."""
+        self.write()
+        self.store.append([], self.service.world.seq, self.service.snapshots())
+        self.abandon()
+
+    def close(self) -> None:
+        if not self.loop.is_closed():
+            self.abandon()
+            self.loop.close()
+
+    def __enter__(self) -> Inside:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+
+def _looked_at(task: asyncio.Task[Any]) -> None:
+    """A refusal that nobody asks for is no accident."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def turns(n: int) -> None:
+    for _ in range(n):
+        await asyncio.sleep(0)
+
+
+def sqlite(path: Path) -> Callable[[], Store]:
+    return lambda: Unsynced(path)
+
+
+class Bare:
+    """A store without its snapshots: what it folds to comes from the log alone."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def snapshot(self, name: str) -> None:
+        return None
+
+
+def folded(store: Store) -> World:
+    """The world from the log and nothing else."""
+    world = World(Bare(store), most_users=10**9)  # type: ignore[arg-type]
+    world.load()
+    return world
+
+
+def log_sha256(store: Store) -> str:
+    digest = hashlib.sha256()
+    for row in store.events(0):
+        digest.update(repr(row).encode())
+    return digest.hexdigest()

@@ -1,0 +1,110 @@
+"""What the page tests share: readers who play one kind, by mouse or by keyboard, and what a page must never do."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page
+
+from lcb.demo.readers import KINDS
+
+PICTURES = Path(__file__).parents[2] / "docs" / "figures"
+WRITE_PICTURES = bool(os.environ.get("LCB_WRITE_SCREENSHOTS"))
+PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
+WIDE = {"viewport": {"width": 1280, "height": 800}}
+SCREENS = {"phone": PHONE, "wide": WIDE}
+N_STEPS = 20
+_ANSWERED = "#deck .dot.opened, #deck .dot.passed"
+
+
+def likes(kind: str) -> set[str]:
+    return set(KINDS[kind][1])
+
+
+def ready(page: Page) -> None:
+    """Until a headline is there."""
+    page.wait_for_function("() => document.querySelector('#deck .headline')?.textContent")
+
+
+def categories(page: Page) -> set[str]:
+    return set(page.locator("#deck .chip").all_inner_texts())
+
+
+def n_answered(page: Page) -> int:
+    return page.locator(_ANSWERED).count()
+
+
+def answer(page: Page, opened: bool, by: str = "mouse") -> None:
+    """Open or pass, and wait for what comes of it."""
+    before = n_answered(page)
+    if by == "mouse":
+        page.click("#deck .answer.open" if opened else "#deck .answer.pass")
+    else:
+        page.keyboard.press("ArrowRight" if opened else "ArrowLeft")
+    page.wait_for_function(f"n => document.querySelectorAll('{_ANSWERED}').length > n", arg=before)
+
+
+def play(
+    page: Page, liked: Collection[str], n: int = N_STEPS, by: str = "mouse",
+    each: Callable[[int], None] = lambda i: None,
+) -> list[bool]:  # fmt: skip
+    """`n` answers of somebody who opens what has one of these categories; whether each was opened."""
+    opened = []
+    for i in range(n):
+        each(i)
+        opened.append(bool(categories(page) & set(liked)))
+        answer(page, opened[-1], by)
+    return opened
+
+
+def hurry(page: Page, liked: Collection[str], upto: int = N_STEPS) -> None:
+    """The same without looking, until so many are answered; then the page again."""
+    home, study = page.evaluate("[location.origin, location.pathname === '/study']")
+    ask = page.context.request
+    seen = ask.post(f"{home}/page/visit", data={"study": study}).json()
+    while seen["step"] < upto:
+        offer = seen["offer"]
+        body = {"decision_id": offer["decision_id"], "opened": bool(set(offer["categories"]) & set(liked))}
+        seen = ask.post(f"{home}/page/answer", data=body).json()
+    page.reload()
+
+
+def bars(page: Page) -> dict[str, float]:
+    """What it believes, as the panel shows it: the words of a kind -> its share."""
+    read = "bars => bars.map(b => [b.querySelector('.bar-words').textContent, Number(b.dataset.share)])"
+    return dict(page.locator("#beliefs .bar").evaluate_all(read))
+
+
+def believed(page: Page, kind: str) -> float:
+    """The share of the kind whose words these are."""
+    return next(share for words, share in bars(page).items() if set(words.split(", ")) <= likes(kind))
+
+
+def check_accessible(page: Page) -> None:
+    """In the light and in the dark: no violation that axe knows of, and nothing wider than the screen."""
+    for scheme in ("dark", "light"):
+        page.emulate_media(color_scheme=scheme)
+        page.evaluate("""async () => {
+            for (const _ of [1, 2, 3]) await new Promise(requestAnimationFrame);
+            await Promise.all(document.getAnimations().map((one) => one.finished.catch(() => 0)));
+        }""")
+        found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+        nodes = [(scheme, one["id"], node["target"], node["failureSummary"]) for one in found for node in one["nodes"]]
+        assert not nodes, nodes
+    check_width(page)
+
+
+def check_width(page: Page) -> None:
+    width, room = page.evaluate("[document.documentElement.scrollWidth, document.documentElement.clientWidth]")
+    assert width <= room, f"{width} pixels on a screen of {room}"
+
+
+def picture(page: Page, name: str, **options: Any) -> None:
+    """A screenshot for the docs, where they are asked for."""
+    if WRITE_PICTURES:
+        page.wait_for_timeout(600)  # what moves has come to rest
+        page.screenshot(path=PICTURES / f"{name}.png", animations="disabled", **options)

@@ -1,0 +1,203 @@
+"""A service in a process of its own for the drills: `python server.py SETTINGS_JSON [PROTECTION...]`.
+
+Each PROTECTION named is taken out, so that a drill can be seen to fail without it.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.settings import Learning, Limits, Settings
+
+
+def settings(given: dict[str, Any]) -> Settings:
+    """Settings from plain JSON."""
+    made = dict(given)
+    if "recommenders" in made:
+        made["recommenders"] = tuple(Recommender(**one) for one in made["recommenders"])
+    if "learning" in made:
+        made["learning"] = Learning(**made["learning"])
+    if "limits" in made:
+        made["limits"] = Limits(**made["limits"])
+    for name in ("categories", "reward_range"):
+        if made.get(name) is not None:
+            made[name] = tuple(made[name])
+    return Settings(**made)
+
+
+def without_waiting() -> None:
+    """Answer before the event is on disk."""
+    import asyncio
+
+    from lcb.serve.log.journal import Journal
+
+    kept = Journal.append
+
+    def append(self: Journal, entry: Any) -> asyncio.Future[None]:
+        waiting = kept(self, entry)
+        waiting.add_done_callback(lambda done: done.exception())
+        answered = asyncio.get_running_loop().create_future()
+        answered.set_result(None)
+        self.desk.remember(_slots(self, entry)) if entry.row.kind == "decision" else None
+        return answered
+
+    def _slots(journal: Journal, entry: Any) -> Any:
+        from lcb.serve.decide.desk import open_slots
+        from lcb.storage.store.base import Row
+
+        return open_slots(Row(journal.desk.world.seq + 1, *entry.row), entry.body)
+
+    Journal.append = append  # type: ignore[method-assign]
+
+
+def without_head() -> None:
+    """Append without locking the head of the log."""
+    from lcb.storage.store import postgres
+
+    postgres._LOCK = "select seq from head"
+
+
+def without_reconnecting() -> None:
+    """Keep a connection for good."""
+    from lcb.storage.store._connections import Connection, Readers
+    from lcb.storage.store.postgres import Postgres
+
+    Connection.closed = property(lambda self: False)  # type: ignore[method-assign, assignment]
+    Postgres._roll_back = lambda self, connection: None  # type: ignore[method-assign, assignment]
+    Readers.drop_idle = lambda self: None  # type: ignore[method-assign]
+
+
+def without_drain() -> None:
+    """End at the first signal, whatever is in flight."""
+    import os
+
+    from lcb.serve import server
+
+    server._Server.handle_exit = lambda self, sig, frame: os._exit(0)  # type: ignore[method-assign]
+
+
+def without_lock() -> None:
+    """Let anybody serve a file that is being served."""
+    from lcb.storage.store import sqlite
+
+    sqlite._served = lambda path: None  # type: ignore[assignment, return-value]
+
+
+def without_guard() -> None:
+    """uvicorn's own protocol: no deadlines, no limits."""
+    from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+    from lcb.serve import server
+
+    server.protocol = lambda **limits: HttpToolsProtocol  # type: ignore[assignment, return-value]
+
+
+def without_bound() -> None:
+    """A queue without an end, and no limit on connections."""
+    import math
+
+    from lcb.serve.log.journal import Journal
+
+    Journal.most_waiting = property(lambda self: math.inf, lambda self, value: None)  # type: ignore[assignment]
+
+
+def without_words() -> None:
+    """Let a body that cannot be read fail as it may."""
+    from lcb.serve import problems
+
+    problems.from_validation = lambda error, *_: error  # type: ignore[assignment,return-value]
+
+
+def with_learning(fault: str) -> None:
+    """A fault of the learning process, as in faulty_learning.py, while it reads the log."""
+    from pathlib import Path
+
+    from lcb.serve.learn.supervisor import Retraining
+
+    script = str(Path(__file__).with_name("faulty_learning.py"))
+    kept = Retraining.__init__
+
+    def init(self: Retraining, *given: Any, **more: Any) -> None:
+        kept(self, *given, **more)
+        self.command = lambda: [sys.executable, script, fault, "reading"]
+
+    Retraining.__init__ = init  # type: ignore[method-assign]
+
+
+def without_pinning() -> None:
+    """Users get whatever version is served now."""
+    from lcb.serve.decide.desk import Desk
+
+    kept = Desk.decide
+
+    def decide(self: Desk, request: Any, *more: Any) -> Any:
+        user = self.world.user(request.user)
+        if user is not None:
+            user.model = self.world.active
+        return kept(self, request, *more)
+
+    Desk.decide = decide  # type: ignore[method-assign]
+
+
+def without_logging_activations() -> None:
+    """Another version is served, and nobody will know."""
+    from lcb.serve.service import Service
+
+    async def activate(self: Service, version: int, reason: str) -> None:
+        self.world.activations.append(version)
+
+    Service.activate = activate  # type: ignore[method-assign]
+
+
+def without_refusal() -> None:
+    """Go on as if a full disk had taken it."""
+    from lcb.errors import StoreUnavailable
+    from lcb.storage.store.base import Appended, Row
+    from lcb.storage.store.sqlite import SQLite
+
+    kept = SQLite.append
+
+    def append(self: SQLite, rows: Any, seen: int, *more: Any) -> Appended:
+        try:
+            return kept(self, rows, seen, *more)
+        except StoreUnavailable:
+            return Appended([Row(seen + i, *row) for i, row in enumerate(rows, start=1)], frozenset())
+
+    SQLite.append = append  # type: ignore[method-assign]
+
+
+def say(address: str) -> None:
+    sys.stdout.write(f"ready {address}\n")
+    sys.stdout.flush()
+
+
+WITHOUT = {
+    "waiting": without_waiting,
+    "refusal": without_refusal,
+    "drain": without_drain,
+    "lock": without_lock,
+    "guard": without_guard,
+    "bound": without_bound,
+    "head": without_head,
+    "reconnecting": without_reconnecting,
+    "words": without_words,
+    "pinning": without_pinning,
+    "logged activations": without_logging_activations,
+    "learning:hang": lambda: with_learning("hang"),
+    "learning:orphan": lambda: with_learning("orphan"),
+}
+
+
+def main() -> None:
+    from lcb.serve.server import run
+
+    for name in sys.argv[2:]:
+        WITHOUT[name]()
+    run(settings(json.loads(sys.argv[1])), ready=say)
+
+
+if __name__ == "__main__":
+    main()
