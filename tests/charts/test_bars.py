@@ -6,8 +6,7 @@ import pytest
 
 from lcb.charts import bars
 from lcb.errors import InputError
-
-from .reading import encodings, rows
+from support.chart_reading import encodings, rows
 
 
 def test_bars_keep_their_order_and_print_their_values():

@@ -10,8 +10,7 @@ import pytest
 from lcb.charts import heat_map, posterior_path, save
 from lcb.errors import InputError
 from lcb.models import LatentModels
-
-from .reading import encodings, rows
+from support.chart_reading import encodings, rows
 
 
 def some_models(n_classes: int, n_features: int, low: float = -1.0, names: tuple[str, ...] = ()) -> LatentModels:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from .reading import python
+from support.chart_reading import python
 
 
 def test_importing_charts_loads_no_drawing_package():

@@ -8,8 +8,7 @@ import pytest
 
 from lcb.charts import grids, save
 from lcb.errors import InputError
-
-from .reading import encodings, rows, style
+from support.chart_reading import encodings, rows, style
 
 ROWS = [("lcb", [0.6, 0.5, 0.9], "eta 2, gamma 0"), ("random", [11.4], ""), ("club", [math.inf, 2.0, 3.0], "width 1")]
 

@@ -9,8 +9,7 @@ import pytest
 
 from lcb.charts import Curve, GrowthPanel, growth, save
 from lcb.errors import InputError
-
-from .reading import rows
+from support.chart_reading import rows
 
 AT = [10, 100, 1000]
 

@@ -11,8 +11,7 @@ import pytest
 
 from lcb.charts import Curve, regret_by_steps, regret_by_users, save
 from lcb.errors import InputError
-
-from .reading import ALGORITHMS, encodings, rows, some_curves
+from support.chart_reading import ALGORITHMS, encodings, rows, some_curves
 
 
 def n_paths(svg: str, mark: str) -> int:

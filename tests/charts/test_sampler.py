@@ -9,8 +9,7 @@ from lcb.charts.sampler import traces
 from lcb.errors import InputError
 from lcb.learners.gibbs.draws import GibbsFit
 from lcb.models import LatentModels
-
-from .reading import rows
+from support.chart_reading import rows
 
 MODELS = LatentModels([1.0], [[0.5]], [0.1])
 

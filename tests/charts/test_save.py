@@ -14,8 +14,7 @@ import pytest
 
 from lcb.charts import regret_by_users, save
 from lcb.errors import InputError, OutputError
-
-from .reading import ALGORITHMS, python, some_curves
+from support.chart_reading import ALGORITHMS, python, some_curves
 
 
 @pytest.fixture(scope="module")

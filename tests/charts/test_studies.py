@@ -7,8 +7,7 @@ import pytest
 from lcb.charts import StudyPanel, studies
 from lcb.charts.style.theme import line_styles
 from lcb.errors import InputError
-
-from .reading import rows
+from support.chart_reading import rows
 
 PAPER = StudyPanel("the paper", [("linucb-population", 0.196, 0.096), ("lcb", 0.38, 0.076)])
 OURS = StudyPanel("ours", [("lcb", 0.25, 0.5), ("lcb-mean", 0.5, None)])

@@ -13,7 +13,7 @@ from lcb.serve.service import Service
 from lcb.storage.store.base import open_store
 
 PAGES = files("lcb.serve.pages")
-ITEMS = json.loads(PAGES.joinpath("headlines.json").read_text(encoding="utf-8"))["items"]
+ITEMS = json.loads((files("lcb.demo") / "headlines.json").read_text(encoding="utf-8"))["items"]
 STATIC = sorted(path.name for path in PAGES.joinpath("static").iterdir())
 
 

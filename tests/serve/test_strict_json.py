@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
 from lcb.errors import LCBError
-from lcb.serve import problems
+from lcb.serve import strict_json
 from lcb.serve.errors import Problem
 from lcb.serve.strict_json import decode, from_validation, refuse_duplicates, refuse_nul
 
@@ -123,9 +123,9 @@ def test_a_field_is_printable_and_not_endless():
 def parses(monkeypatch):
     """How often a body was parsed a second time."""
     seen = []
-    exactly = problems._parse_exactly
+    exactly = strict_json._parse_exactly
     monkeypatch.setattr(
-        problems, "_parse_exactly", lambda raw, **settings: (seen.append(raw), exactly(raw, **settings))
+        strict_json, "_parse_exactly", lambda raw, **settings: (seen.append(raw), exactly(raw, **settings))
     )
     return seen
 

@@ -9,8 +9,7 @@ import pytest
 from lcb.charts import ctr_over_time, rates
 from lcb.charts.style.theme import STRANGERS
 from lcb.errors import InputError
-
-from .live_reading import marks, texts
+from support.live_chart_reading import marks, texts
 
 RATES = [{"t": 60.0 * i, "decisions": 10.0 + i, "rewards": 4.0 - i} for i in range(3)]
 

@@ -7,8 +7,7 @@ import pytest
 
 from lcb.charts import concentration, model_scores, save, users_per_model
 from lcb.errors import InputError
-
-from .live_reading import marks, texts
+from support.live_chart_reading import marks, texts
 
 STEPS = [
     {"model": 1, "steps": 2, "users": 10},

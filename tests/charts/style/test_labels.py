@@ -8,8 +8,7 @@ from hypothesis.strategies import booleans, floats, lists
 
 from lcb.charts import regret_by_users
 from lcb.charts.style.labels import apart
-
-from .reading import ALGORITHMS, ENDS, encodings, rows, some_curves
+from support.chart_reading import ALGORITHMS, ENDS, encodings, rows, some_curves
 
 
 def test_every_line_is_labelled_at_its_end_and_no_labels_overlap():

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from lcb.charts import Curve, bars, regret_by_steps, regret_by_users
-
-from .reading import ALGORITHMS, ENDS, python, some_curves, style
+from support.chart_reading import ALGORITHMS, ENDS, python, some_curves, style
 
 
 def test_an_algorithm_has_the_same_colour_and_dash_in_every_figure():

@@ -7,8 +7,7 @@ from lcb.errors import InputError
 from lcb.evaluate.offline.evaluate_log import Outcome, Plan, evaluate_log, larger_error, prepare, split_users
 from lcb.evaluate.offline.sources import source_of
 from lcb.evaluate.tuning.logged import inner_split, tune_on_training_users
-
-from .logs import make_log
+from support.logs import make_log
 
 LIKES = np.array([[0.8, 0.2, 0.2, 0.4], [0.1, 0.7, 0.2, 0.4], [0.1, 0.1, 0.8, 0.4]])  # of three kinds of users
 

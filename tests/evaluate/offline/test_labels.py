@@ -7,8 +7,7 @@ from lcb.clicks import EventLog
 from lcb.errors import InputError
 from lcb.evaluate.offline.labels import read_labels
 from lcb.evaluate.offline.queue import uniform_history
-
-from .logs import make_log
+from support.logs import make_log
 
 LOG = make_log(
     user=[0, 0, 0, 1, 1], item=[0, 1, 2, 2, 0], categories_of=[[0], [0, 1], [2], []], n_categories=3,

@@ -17,8 +17,7 @@ from lcb.models import LatentModels
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.latent import Latent
 from lcb.recommenders.pooled import Pooled
-
-from .logs import make_log
+from support.logs import make_log
 
 X = np.eye(3)
 LIKES = np.array([[0.8, 0.2, 0.4], [0.1, 0.6, 0.4]])  # of two kinds of users
