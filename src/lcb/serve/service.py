@@ -20,6 +20,7 @@ from lcb.serve.config.settings import Settings
 from lcb.serve.decide.desk import Desk, Entry, reward_key
 from lcb.serve.errors import Problem
 from lcb.serve.log.bootstrap import first_items, prepare
+from lcb.serve.log.erasure import build_erasure
 from lcb.serve.log.journal import Behind, Journal, Taken
 from lcb.serve.state.users import WARMUP, User
 from lcb.serve.state.world import World
@@ -181,7 +182,7 @@ class Service:
                 raise Problem(404, f"no user {user!r}; check the id", field="user")
             if not self.store.inline and rows[-1].seq > world.seq:
                 raise Behind
-            return self.desk.erasure(rows)
+            return build_erasure(world, rows, self.now(), self.new_id)
 
         world.unkept.add(user)
         world.users.pop(user, None)

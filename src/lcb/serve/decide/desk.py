@@ -23,11 +23,10 @@ from lcb.serve.config.recommenders import WEIGHS, WEIGHS_ALL
 from lcb.serve.decide.drawing import draw, number
 from lcb.serve.decide.validation import check_ids, check_printable, check_size, check_user, item_kept, vectors
 from lcb.serve.errors import Problem
-from lcb.serve.log.erasure import erasure
 from lcb.serve.state.model_version import Damaged
 from lcb.serve.state.users import WARMUP, User
 from lcb.serve.state.world import World
-from lcb.storage.store.base import NewRow, Rewrite, Row
+from lcb.storage.store.base import NewRow, Row
 
 _MOST_OPEN = 20_000
 _JSON = msgspec.json.Encoder()
@@ -374,12 +373,6 @@ class Desk:
             )  # fmt: skip
         answer = messages.ItemsAnswer(n, next(iter(sizes), self.world.n_features))
         return Entry(row, body, _JSON.encode(answer), row.id, first=self.first)
-
-    # People
-
-    def erasure(self, rows: list[Row]) -> tuple[list[Rewrite], NewRow]:
-        """What is left of a person's events, and the event that says so."""
-        return erasure(self.world, rows, self.now(), self.new_id)
 
 
 def open_slots(row: Row, body: events.DecisionBody) -> dict[str, Open]:

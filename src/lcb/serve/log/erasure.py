@@ -1,4 +1,4 @@
-"""What is left of a person who is erased."""
+"""Erasure of a user: their events lose everything personal, and an `erase` event records the counts to take back."""
 
 from __future__ import annotations
 
@@ -10,8 +10,12 @@ from lcb.serve.state.world import World
 from lcb.storage.store.base import NewRow, Rewrite, Row
 
 
-def erasure(world: World, rows: list[Row], at: float, new_id: Callable[[], str]) -> tuple[list[Rewrite], NewRow]:
-    """Ids, items and context go; where a state is shared by all, features and reward stay, nobody's any more."""
+def build_erasure(world: World, rows: list[Row], at: float, new_id: Callable[[], str]) -> tuple[list[Rewrite], NewRow]:
+    """Return what replaces each event of an erased user, and the `erase` event that says so.
+
+    Ids, items and context are dropped.  Where the state is shared by all users, features and reward stay without a
+    name: the shared state was computed from them and can be folded again.
+    """
     rewrites, history = [], []
     recommender, model = "", 0
     for row, body, user in world.walk(rows):
