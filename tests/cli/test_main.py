@@ -11,6 +11,7 @@ import time
 import pytest
 
 import lcb as library
+from lcb.evaluate import paper_classes
 
 MAIN = "print('up', flush=True); from lcb.cli import main; main()"
 
@@ -66,7 +67,7 @@ def test_without_words_help_is_printed(lcb):
 
 @pytest.fixture
 def models(tmp_path):
-    library.save_models(library.paper_classes(), tmp_path / "models")
+    library.save_models(paper_classes(), tmp_path / "models")
     return tmp_path / "models"
 
 

@@ -1,1 +1,5 @@
 """Algorithms that choose for one user: `start`, `choose`, `update`; the state is one flat array, handed in and back."""
+
+from lazy_loader import attach_stub
+
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

@@ -1,0 +1,10 @@
+from .clustering.club import Club as Club
+from .clustering.sclub import Sclub as Sclub
+from .cofine import CofineUCB as CofineUCB
+from .factorised import Factorised as Factorised
+from .individual import Individual as Individual
+from .latent import FromRows as FromRows
+from .latent import Latent as Latent
+from .pooled import Pooled as Pooled
+from .recommender import Recommender as Recommender
+from .tucb import TUCB as TUCB
