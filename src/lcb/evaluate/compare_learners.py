@@ -22,7 +22,7 @@ from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate._memory import peak_megabytes
 from lcb.events import Floats
-from lcb.learners import Learner, fit
+from lcb.learners.fitting import Learner, fit
 from lcb.models import LatentModels
 from lcb.progress import Progress, silent
 

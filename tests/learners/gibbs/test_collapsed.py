@@ -13,12 +13,12 @@ from scipy.special import gammaln
 
 import lcb.learners
 from lcb.errors import ConvergenceWarning, InputError, MissingExtra
-from lcb.learners._vector_numba import fast_exp, fast_log, fast_log_gamma, stirling
 from lcb.learners.gibbs import _collapsed_step as _collapsed
 from lcb.learners.gibbs import _gibbs_numba, _split_merge, diagnostics
 from lcb.learners.gibbs import collapsed as gibbs
 from lcb.learners.gibbs._concentration import slice_finite
 from lcb.learners.gibbs._partition import Design, Partition, log_partition
+from lcb.learners.shared._vector_numba import fast_exp, fast_log, fast_log_gamma, stirling
 from lcb.prior import Prior
 from lcb.stats import UserStats
 from support import sampling

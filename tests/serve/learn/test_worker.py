@@ -15,7 +15,7 @@ from conftest import rows_of
 from lcb.clicks import EventLog
 from lcb.errors import ModelError, TooFewRows
 from lcb.evaluate.worlds.paper import paper_classes
-from lcb.learners import LEARNERS
+from lcb.learners.fitting import LEARNERS
 from lcb.models import LatentModels
 from lcb.serve import events
 from lcb.serve.config import settings

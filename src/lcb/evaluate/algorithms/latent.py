@@ -17,7 +17,7 @@ from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
 from lcb.evaluate.algorithms.learning import learn_by_em, learn_by_sampling, learn_by_spectral
-from lcb.learners import Learner, fit
+from lcb.learners.fitting import Learner, fit
 from lcb.learners.gibbs import blocked
 from lcb.learners.gibbs import collapsed as gibbs
 from lcb.models import LatentModels

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from lcb import parallel
 from lcb.errors import ConvergenceWarning, InputError
-from lcb.learners._starts import Labels, kmeans_starts, sample_users
+from lcb.learners.shared.starts import Labels, kmeans_starts, sample_users
 from lcb.models import Fit, LatentModels
 from lcb.prior import Prior
 from lcb.progress import Progress, silent

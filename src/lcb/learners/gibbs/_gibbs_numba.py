@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from lcb._compiled import njit
-from lcb.learners._vector_numba import COMPILED, fast_exp, fast_log, fast_log_gamma, stirling
+from lcb.learners.shared._vector_numba import COMPILED, fast_exp, fast_log, fast_log_gamma, stirling
 
 LANES = 8  # columns are padded to a multiple of this
 _GROUP = 8  # pivots multiplied before their log is taken

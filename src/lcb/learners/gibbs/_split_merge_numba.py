@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lcb._compiled import njit
-from lcb.learners._vector_numba import COMPILED
 from lcb.learners.gibbs._gibbs_numba import LOG_DET, N_EXTRA, eliminate, evidence
+from lcb.learners.shared._vector_numba import COMPILED
 
 
 @njit(**COMPILED)

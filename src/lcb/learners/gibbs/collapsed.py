@@ -24,9 +24,9 @@ from numpy.typing import ArrayLike, NDArray
 
 from lcb import parallel
 from lcb.errors import InputError
-from lcb.learners._starts import kmeans_starts
 from lcb.learners.gibbs._consensus import most_probable
 from lcb.learners.gibbs.draws import Chain, Concentration, GibbsFit, summarise
+from lcb.learners.shared.starts import kmeans_starts
 from lcb.models import LatentModels
 from lcb.prior import Prior
 from lcb.progress import Progress, silent

@@ -47,7 +47,7 @@ from lcb.storage.models.folder import pack_models, unpack_models
 from lcb.storage.store.base import Row, Store, open_store
 
 if TYPE_CHECKING:
-    from lcb.learners import Learner
+    from lcb.learners.fitting import Learner
 
 STEP, DONE, WAIT, FAIL = b"step", b"done", b"wait", b"fail"
 _BLOCK = 5_000  # rewards added to the statistics at a time

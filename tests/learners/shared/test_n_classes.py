@@ -73,7 +73,7 @@ def test_where_nothing_tells_people_apart_there_is_one_class(kind):
 def test_fewer_classes_are_tried_downwards_until_they_do_not_do():
     """Five do as well as eight, and doubling and narrowing try 4, 6, 7 and 8 only."""
     from lcb.clicks import EventLog
-    from lcb.learners.n_classes import choose_n_classes
+    from lcb.learners.shared.n_classes import choose_n_classes
 
     value = {1: -9.0, 2: -7.0, 3: -6.0, 4: -5.0, 5: -1.0, 6: -1.0, 7: -1.0, 8: -0.9}
     noise = {n: np.random.default_rng(n).standard_normal(10_000) for n in range(65)}

@@ -1,0 +1,1 @@
+"""What several learners use: starts, the number of classes, compiled log and exp."""
