@@ -43,11 +43,11 @@ SHOWN = (1, 2, 3, 5, 10, 15, 20)
 
 def serve(given: dict[str, Any]) -> None:
     """The service, in a process of its own."""
-    from lcb.serve.config.recommenders import Recommender
+    from lcb.serve.config.recommenders import RecommenderSpec
     from lcb.serve.config.settings import Learning, Settings
     from lcb.serve.server import run
 
-    recommenders = (Recommender(**given.pop("recommender")),)
+    recommenders = (RecommenderSpec(**given.pop("recommender")),)
     settings = Settings(port=0, recommenders=recommenders, learning=Learning(retrain_every=None), pages=False, **given)
     run(settings, ready=lambda address: print(address, flush=True))
 

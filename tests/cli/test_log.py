@@ -13,7 +13,7 @@ import pytest
 from lcb.demo.readers import CATEGORIES
 from lcb.serve import events
 from lcb.serve.audit.verify import world_differences
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.storage.store.base import open_store
 from lcb.storage.store.sqlite import SQLite
@@ -34,7 +34,7 @@ def store(tmp_path):
 @pytest.fixture
 def news(tmp_path):
     """Readers of two kinds and 12 items of known categories, shown uniformly; half of the users also lately."""
-    given = Settings(recommenders=(Recommender("any", "uniform"),), categories=SOME, pages=False)
+    given = Settings(recommenders=(RecommenderSpec("any", "uniform"),), categories=SOME, pages=False)
     rng = np.random.default_rng(0)
     beta = np.array([[0.9] * 3 + [0.1] * 3, [0.1] * 3 + [0.9] * 3])
     path = tmp_path / "news.db"

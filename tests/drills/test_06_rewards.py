@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from lcb.serve.audit.verify import verify
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import RewardRule, Settings
 from lcb.serve.service import Service
 from support.dying import ARMS
 from support.inside import Inside, folded, sqlite
 
-RECOMMENDERS = (Recommender("own", "linucb"), Recommender("everyone", "linucb", scope="everyone"))
+RECOMMENDERS = (RecommenderSpec("own", "linucb"), RecommenderSpec("everyone", "linucb", scope="everyone"))
 Defect = Callable[[Service], None] | None
 
 

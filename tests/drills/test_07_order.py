@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lcb.serve.audit.verify import verify, world_differences
-from lcb.serve.config.recommenders import OVER_CLASSES, Recommender
+from lcb.serve.config.recommenders import OVER_CLASSES, RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
@@ -25,7 +25,9 @@ FIXED = ("umucb", "multiple-k-ucb")  # arms without features
 SETTINGS: dict[str, dict[str, Any]] = {"coarse-fine": {"n_coarse": 2}}
 
 
-def session(path: Path, spec: Recommender, order: int | None, broken: Callable[[Service], None] | None = None) -> Any:
+def session(
+    path: Path, spec: RecommenderSpec, order: int | None, broken: Callable[[Service], None] | None = None
+) -> Any:
     """The same decisions for users of three versions and of none, rewards in some order; who they are in the end."""
     given = Settings(recommenders=(spec,), reward_range=(0.0, 1.0), pages=False)
     chance = random.Random(0)
@@ -58,7 +60,7 @@ def session(path: Path, spec: Recommender, order: int | None, broken: Callable[[
         return states, dict(inside.service.world.shared)
 
 
-def drill(folder: Path, spec: Recommender, broken: Callable[[Service], None] | None = None) -> None:
+def drill(folder: Path, spec: RecommenderSpec, broken: Callable[[Service], None] | None = None) -> None:
     expected, shared = session(folder / "first.db", spec, None)
     for order in range(ORDERS):
         states, also = session(folder / f"{order}.db", spec, order, broken)
@@ -71,7 +73,7 @@ def drill(folder: Path, spec: Recommender, broken: Callable[[Service], None] | N
 
 @pytest.mark.parametrize("bandit", [*OVER_CLASSES] if LONG else ["thompson", "posterior-mean", "exp4", "iltcb"])
 def test_the_order_of_rewards_does_not_matter(tmp_path: Path, bandit: str) -> None:
-    drill(tmp_path, Recommender("lcb", bandit, settings=SETTINGS.get(bandit, {})))
+    drill(tmp_path, RecommenderSpec("lcb", bandit, settings=SETTINGS.get(bandit, {})))
 
 
 def test_rewards_applied_under_the_version_of_the_day_give_another_user(tmp_path: Path) -> None:
@@ -82,7 +84,7 @@ def test_rewards_applied_under_the_version_of_the_day_give_another_user(tmp_path
         )
 
     with pytest.raises((AssertionError, Problem)):
-        drill(tmp_path, Recommender("lcb"), of_the_day)
+        drill(tmp_path, RecommenderSpec("lcb"), of_the_day)
 
 
 def test_a_state_that_forgets_with_every_reward_depends_on_the_order(tmp_path: Path) -> None:
@@ -97,4 +99,4 @@ def test_a_state_that_forgets_with_every_reward_depends_on_the_order(tmp_path: P
         service.world.step = step  # type: ignore[method-assign]
 
     with pytest.raises(AssertionError):
-        drill(tmp_path, Recommender("lcb"), forgetting)
+        drill(tmp_path, RecommenderSpec("lcb"), forgetting)

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from lcb import messages
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.serve.service import Service
 from lcb.storage.store.base import open_store
@@ -58,7 +58,7 @@ def test_a_client_that_lost_the_answer_gets_it_again(tmp_path: Path) -> None:
 def drill_at_every_moment(folder: Path, broken: Callable[[Service], None] | None = None) -> None:
     """The client leaves, or the service ends, before the event is queued, before it is written, and after."""
     chance = np.random.default_rng(1)
-    spec = Recommender("lcb", settings={"gamma": 0.5})
+    spec = RecommenderSpec("lcb", settings={"gamma": 0.5})
     given = Settings(recommenders=(spec,), models=models_folder(folder), pages=False)
     with Inside(sqlite(folder / "lcb.db"), given, broken=broken) as inside:
         for i in range(RETRIES):

@@ -11,7 +11,7 @@ import pytest
 from lcb.bandits.bandit import Bandit, decided
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.events import Decision, Floats
-from lcb.serve.config.recommenders import BANDITS, Recommender
+from lcb.serve.config.recommenders import BANDITS, RecommenderSpec
 from lcb.serve.decide.drawing import OneNumber, number
 from support.harness import LONG, classes
 
@@ -25,7 +25,7 @@ SETTINGS: dict[str, dict[str, Any]] = {"thompson": {"gamma": 0.1}, "coarse-fine"
 
 def bandit_of(name: str) -> Bandit:
     models = classes(3, 4, N_FEATURES).with_covariance(np.tile(0.05 * np.eye(N_FEATURES), (4, 1, 1)))
-    return Recommender("x", name, settings=SETTINGS.get(name, {})).make(models, N_FEATURES, (0.0, 1.0))
+    return RecommenderSpec("x", name, settings=SETTINGS.get(name, {})).make(models, N_FEATURES, (0.0, 1.0))
 
 
 def contexts(seed: int, n: int) -> Floats:

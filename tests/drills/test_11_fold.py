@@ -10,7 +10,7 @@ import pytest
 
 from lcb import messages
 from lcb.serve.audit.verify import verify, world_differences
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.service import Service
 from support.harness import LONG, models_folder
@@ -18,11 +18,11 @@ from support.inside import Inside, folded, sqlite
 
 USERS = 10_000 if LONG else 200
 RECOMMENDERS = (
-    Recommender("lcb", settings={"gamma": 0.1}),
-    Recommender("exp4", "exp4"),
-    Recommender("epochs", "epoch-greedy"),
-    Recommender("population", "linucb", scope="everyone"),
-    Recommender("own", "linucb"),
+    RecommenderSpec("lcb", settings={"gamma": 0.1}),
+    RecommenderSpec("exp4", "exp4"),
+    RecommenderSpec("epochs", "epoch-greedy"),
+    RecommenderSpec("population", "linucb", scope="everyone"),
+    RecommenderSpec("own", "linucb"),
 )
 
 

@@ -19,7 +19,7 @@ from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.events import Decision, Floats
 from lcb.models import LatentModels
 from lcb.serve import events
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.storage.models.folder import save_models
 from lcb.storage.store.base import Store
@@ -45,7 +45,7 @@ def policies(models: LatentModels) -> dict[str, Policy]:
     return {"uniform": lambda context: np.full(N_ARMS, 1 / N_ARMS), **of_classes}
 
 
-def serve(folder: Path, spec: Recommender, models: LatentModels) -> Inside:
+def serve(folder: Path, spec: RecommenderSpec, models: LatentModels) -> Inside:
     """Users of all classes, side by side; the service has the true models, and finds out who is who."""
     save_models(models, folder / "models")
     given = Settings(recommenders=(spec,), models=str(folder / "models"), reward_range=(-10.0, 10.0), pages=False)
@@ -78,7 +78,7 @@ def append(store: Store, desk, entries: list) -> None:
         desk.apply(row)
 
 
-def drill(folder: Path, spec: Recommender) -> None:
+def drill(folder: Path, spec: RecommenderSpec) -> None:
     models = world()
     with serve(folder, spec, models) as inside:
         log = list(logged(inside.store))
@@ -109,7 +109,7 @@ def logged(store: Store) -> Iterator[tuple[str, Floats, int, float, float]]:
 
 @pytest.mark.parametrize("bandit, settings", [("thompson", {"gamma": 0.2}), ("exp4", {}), ("uniform", {})])
 def test_other_policies_can_be_valued_from_the_log(tmp_path: Path, bandit: str, settings: dict[str, float]) -> None:
-    drill(tmp_path, Recommender("lcb", bandit, settings=settings))
+    drill(tmp_path, RecommenderSpec("lcb", bandit, settings=settings))
 
 
 def test_a_softmax_logged_as_the_propensity_of_the_best_arm_misleads(
@@ -124,4 +124,4 @@ def test_a_softmax_logged_as_the_propensity_of_the_best_arm_misleads(
 
     monkeypatch.setattr(GeneralizedThompson, "choose", choose)
     with pytest.raises(AssertionError, match="standard errors off"):
-        drill(tmp_path, Recommender("lcb"))
+        drill(tmp_path, RecommenderSpec("lcb"))

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from lcb.serve import events
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.state.world import World
 from lcb.serve.web import endpoint as http
@@ -56,7 +56,7 @@ class Jumping:
 
 
 def drill(folder: Path, clock: Clock, by_the_wall: str = "") -> None:
-    recommenders = (Recommender("lcb"), Recommender("all", "linucb", "everyone"))
+    recommenders = (RecommenderSpec("lcb"), RecommenderSpec("all", "linucb", "everyone"))
     settings = Settings(store=str(folder / "lcb.db"), recommenders=recommenders, limits=Limits(patience=30, rate=1e6))
 
     async def day() -> None:

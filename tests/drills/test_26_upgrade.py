@@ -12,7 +12,7 @@ import pytest
 
 from lcb.errors import LCBError, StoreError
 from lcb.serve.audit.verify import verify, world_differences
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.storage.store import migrate
 from lcb.storage.store.sqlite import SQLite
@@ -173,7 +173,11 @@ class Careless(SQLite):
 
 
 def drill_erasure(folder: Path, kind: type[SQLite] = SQLite) -> None:
-    specs = (Recommender("lcb"), Recommender("population", "linucb", scope="everyone"), Recommender("own", "lints"))
+    specs = (
+        RecommenderSpec("lcb"),
+        RecommenderSpec("population", "linucb", scope="everyone"),
+        RecommenderSpec("own", "lints"),
+    )
     names = [f"Person-{i}-of-Interest" for i in range(6)]
     path = folder / "lcb.db"
     with Inside(lambda: kind(path), Settings(recommenders=specs, pages=False)) as inside:

@@ -8,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 from lcb.serve.audit.verify import verify, world_differences
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.storage.models.folder import pack_models
 from support.harness import classes
 from support.inside import Inside, Unsynced, folded
 
 RECOMMENDERS = (
-    Recommender("lcb", settings={"gamma": 0.1}),
-    Recommender("epochs", "epoch-greedy"),
-    Recommender("population", "linucb", scope="everyone"),
+    RecommenderSpec("lcb", settings={"gamma": 0.1}),
+    RecommenderSpec("epochs", "epoch-greedy"),
+    RecommenderSpec("population", "linucb", scope="everyone"),
 )
 ARMS = [{"id": f"a{i}", "x": [1.0, i / 5, (i * 7 % 5) / 5]} for i in range(5)]
 _WRITES = ("begin", "insert", "update", "delete", "commit", "create", "pragma user_version", "pragma application_id")

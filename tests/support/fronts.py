@@ -11,11 +11,11 @@ import httpx
 
 from lcb.demo.readers import CATEGORIES, reader_classes
 from lcb.features import fit_features
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning, Settings
 from lcb.storage.models.folder import save_models
 
-RECOMMENDERS = (Recommender("lcb"), Recommender("population", "linucb", scope="everyone"))
+RECOMMENDERS = (RecommenderSpec("lcb"), RecommenderSpec("population", "linucb", scope="everyone"))
 
 
 def front(folder: Path, store: str = "", **more: Any) -> Settings:

@@ -9,7 +9,7 @@ import json
 import sys
 from typing import Any
 
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning, Limits, Settings
 
 
@@ -17,7 +17,7 @@ def settings(given: dict[str, Any]) -> Settings:
     """Settings from plain JSON."""
     made = dict(given)
     if "recommenders" in made:
-        made["recommenders"] = tuple(Recommender(**one) for one in made["recommenders"])
+        made["recommenders"] = tuple(RecommenderSpec(**one) for one in made["recommenders"])
     if "learning" in made:
         made["learning"] = Learning(**made["learning"])
     if "limits" in made:

@@ -6,19 +6,19 @@ import random
 from pathlib import Path
 from typing import Any
 
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.storage.models.folder import pack_models
 from support.harness import classes
 from support.inside import Inside, sqlite
 
 RECOMMENDERS = (
-    Recommender("lcb", "thompson", settings={"gamma": 0.1}),
-    Recommender("exp4", "exp4"),
-    Recommender("epochs", "epoch-greedy"),
-    Recommender("population", "linucb", scope="everyone"),
-    Recommender("own", "lints"),
-    Recommender("any", "uniform"),
+    RecommenderSpec("lcb", "thompson", settings={"gamma": 0.1}),
+    RecommenderSpec("exp4", "exp4"),
+    RecommenderSpec("epochs", "epoch-greedy"),
+    RecommenderSpec("population", "linucb", scope="everyone"),
+    RecommenderSpec("own", "lints"),
+    RecommenderSpec("any", "uniform"),
 )
 
 

@@ -28,7 +28,7 @@ from lcb import messages
 from lcb.errors import StoreUnavailable
 from lcb.serve import events
 from lcb.serve.audit.verify import verify, world_differences
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.errors import Problem
 from lcb.serve.log import journal
@@ -41,11 +41,11 @@ from support.inside import MONDAY, Bare, Loop, Unsynced, folded, log_sha256, tur
 
 DAY = 86_400.0
 RECOMMENDERS = (
-    Recommender("lcb", "thompson", settings={"gamma": 0.1}),
-    Recommender("exp4", "exp4"),
-    Recommender("epochs", "epoch-greedy"),
-    Recommender("population", "linucb", scope="everyone"),
-    Recommender("own", "lints"),
+    RecommenderSpec("lcb", "thompson", settings={"gamma": 0.1}),
+    RecommenderSpec("exp4", "exp4"),
+    RecommenderSpec("epochs", "epoch-greedy"),
+    RecommenderSpec("population", "linucb", scope="everyone"),
+    RecommenderSpec("own", "lints"),
 )
 REVISABLE = (RECOMMENDERS[0], RECOMMENDERS[1], RECOMMENDERS[3], RECOMMENDERS[4])
 _POOL = 3000  # requests that may be sent again

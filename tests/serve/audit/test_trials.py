@@ -12,14 +12,14 @@ from scipy.stats import ttest_ind
 
 from lcb.errors import InputError
 from lcb.serve import events
-from lcb.serve.config.recommenders import BANDITS, Recommender
+from lcb.serve.config.recommenders import BANDITS, RecommenderSpec
 from lcb.serve.config.settings import Learning, Settings
 from support.harness import classes, models_folder
 from support.running import Running, arms_of, running
 
-LCB = Recommender("lcb")
-POPULATION = Recommender("population", "linucb", scope="everyone")
-UNIFORM = Recommender("uniform", "uniform")
+LCB = RecommenderSpec("lcb")
+POPULATION = RecommenderSpec("population", "linucb", scope="everyone")
+UNIFORM = RecommenderSpec("uniform", "uniform")
 ARMS = arms_of(np.eye(6))
 
 
@@ -258,7 +258,7 @@ def test_a_shadow_wants_the_arm_that_was_taken(tmp_path: Path, request_: dict[st
 @pytest.mark.parametrize("bandit", ["exp3", "exp4", "iltcb"])
 def test_a_bandit_that_weighs_by_propensity_wants_the_callers(tmp_path: Path, bandit: str) -> None:
     async def drive() -> None:
-        given = {"recommenders": (Recommender("lcb", bandit),), "models": models_folder(tmp_path)}
+        given = {"recommenders": (RecommenderSpec("lcb", bandit),), "models": models_folder(tmp_path)}
         async with running(tmp_path, shadow=True, **given) as service:
             answer = await service.http.post("/v1/decisions", json={"user": "u", "arms": ARMS, "chosen": "1"})
             assert answer.status_code == 422
@@ -270,7 +270,7 @@ def test_a_bandit_that_weighs_by_propensity_wants_the_callers(tmp_path: Path, ba
 
 
 def test_a_bandit_that_needs_every_arms_probability_is_no_shadow(tmp_path: Path) -> None:
-    recommenders = (Recommender("lcb", "exp4p"),)
+    recommenders = (RecommenderSpec("lcb", "exp4p"),)
     with pytest.raises(InputError, match="cannot learn as a shadow"):
         Settings(shadow=True, recommenders=recommenders)
 
@@ -287,7 +287,7 @@ def test_a_shadow_of_every_bandit_takes_decisions_and_rewards(tmp_path: Path) ->
     names = [name for name in BANDITS if name not in ("mmts", "exp4p")]
 
     async def drive() -> None:
-        recommenders = tuple(Recommender(name, name) for name in names)
+        recommenders = tuple(RecommenderSpec(name, name) for name in names)
         async with running(tmp_path, shadow=True, recommenders=recommenders, models=models_folder(tmp_path)) as service:
             for i in range(10 * len(names)):
                 made = await service.decide(f"u{i % 40}", ARMS, chosen=str(i % 6), chosen_propensity=1 / 6)

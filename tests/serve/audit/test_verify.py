@@ -16,7 +16,7 @@ from lcb.serve import events
 from lcb.serve.audit.export import export
 from lcb.serve.audit.report import Report
 from lcb.serve.audit.verify import verify
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.decide.drawing import number
 from lcb.storage.store.base import NewRow, open_store
 from support.inside import Inside
@@ -84,10 +84,9 @@ def opened(tmp_path: Path) -> Iterator[Any]:
 
 @pytest.mark.parametrize("rule", ["first", "sum", "last"])
 def test_logs_of_every_rule_verify(opened: Any, rule: str) -> None:
-    inside = opened(
-        n=40, rewards=rule, reward_range=(0.0, 9.0),
-        recommenders=(Recommender("lcb"), Recommender("exp4", "exp4"), Recommender("all", "linucb", scope="everyone")),
-    )  # fmt: skip
+    shared = RecommenderSpec("all", "linucb", scope="everyone")
+    recommenders = (RecommenderSpec("lcb"), RecommenderSpec("exp4", "exp4"), shared)
+    inside = opened(n=40, rewards=rule, reward_range=(0.0, 9.0), recommenders=recommenders)
     ids = [row.id for row in inside.store.events(0) if row.kind == "reward"]
     for i, id in enumerate(ids):
         for _ in range(2):
@@ -102,7 +101,7 @@ def test_logs_of_every_rule_verify(opened: Any, rule: str) -> None:
 
 
 def test_decisions_are_made_again_from_what_they_had_seen_not_from_their_place(opened: Any) -> None:
-    inside = opened(n=20, recommenders=(Recommender("all", "linucb", scope="everyone"),))
+    inside = opened(n=20, recommenders=(RecommenderSpec("all", "linucb", scope="everyone"),))
     arms = [{"id": "a", "x": [1.0, 0.0, 0.5]}, {"id": "b", "x": [0.0, 1.0, 0.5]}]
     begun = [inside.begin_decide("u0", arms=arms, decision_id=f"x{i}") for i in range(3)]
     ids = [row.id for row in inside.store.events(0) if row.kind == "decision"]

@@ -8,7 +8,7 @@ import pytest
 
 from lcb.errors import InputError
 from lcb.serve.config.load import kinds, load, variable
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 
 
@@ -68,7 +68,7 @@ def test_recommenders_are_tables_in_a_file(tmp_path):
         settings = { width = 0.25 }
     """
     settings = given(tmp_path, text).settings
-    assert settings.recommenders[1] == Recommender("population", "linucb", "everyone", {"width": 0.25})
+    assert settings.recommenders[1] == RecommenderSpec("population", "linucb", "everyone", {"width": 0.25})
     assert settings.share == {"lcb": 0.9, "population": 0.1}
 
 
@@ -79,7 +79,7 @@ def test_recommenders_are_short_words_elsewhere(tmp_path, how):
     else:
         environment = {"LCB_RECOMMENDERS": "lcb=thompson, all=linucb:everyone", "LCB_SHARES": "lcb=0.5,all=0.5"}
         config = given(tmp_path, environment=environment)
-    assert config.settings.recommenders == (Recommender("lcb"), Recommender("all", "linucb", "everyone"))
+    assert config.settings.recommenders == (RecommenderSpec("lcb"), RecommenderSpec("all", "linucb", "everyone"))
     assert config.settings.share == {"lcb": 0.5, "all": 0.5}
 
 

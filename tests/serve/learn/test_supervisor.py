@@ -13,7 +13,7 @@ import pytest
 from lcb.demo.readers import Readers, articles
 from lcb.errors import InputError
 from lcb.evaluate.worlds.paper import World, given_classes, paper_classes
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning
 from lcb.serve.learn import supervisor as retrain
 from lcb.serve.web.keys import Keyring, sha256
@@ -31,7 +31,7 @@ async def rewarded(service: Running, n_users: int, n_steps: int = 2, prefix: str
 
 def test_a_service_without_models_learns_and_serves_newcomers_better(tmp_path: Path) -> None:
     """Algorithm 1, and a trial of it beside one LinUCB for all, as in the paper's user study."""
-    recommenders = (Recommender("population", "linucb", scope="everyone"), Recommender("lcb"))
+    recommenders = (RecommenderSpec("population", "linucb", scope="everyone"), RecommenderSpec("lcb"))
     rng = np.random.default_rng(0)
     angle = np.arange(3)[:, None] * 2 * np.pi / 3
     world = World(given_classes(np.hstack([np.cos(angle), np.sin(angle), np.zeros((3, 1))])), n_arms=8)  # mean: 0
@@ -206,7 +206,7 @@ def test_too_little_to_learn_from_is_no_failure_and_is_not_tried_again_at_once(t
 
 def test_a_bandit_that_needs_the_uncertainty_of_the_weights_can_be_served_by_what_is_learned(tmp_path: Path) -> None:
     async def drive() -> None:
-        async with running(tmp_path, recommenders=(Recommender("lcb", "mmts"),), learning=SOME) as service:
+        async with running(tmp_path, recommenders=(RecommenderSpec("lcb", "mmts"),), learning=SOME) as service:
             await rewarded(service, 40)
             assert (await service.learned())["active"] == 1
             made = await service.decide("new", arms_of(np.eye(6)))
@@ -219,7 +219,7 @@ def test_models_that_a_recommender_cannot_use_are_refused_at_the_start(tmp_path:
     save_models(WORLD.models, tmp_path / "models")
 
     async def drive() -> None:
-        given = {"models": str(tmp_path / "models"), "recommenders": (Recommender("lcb", "mmts"),)}
+        given = {"models": str(tmp_path / "models"), "recommenders": (RecommenderSpec("lcb", "mmts"),)}
         with pytest.raises(InputError, match=r"recommender lcb cannot use the models of .* how uncertain"):
             async with running(tmp_path, **given):
                 pass
@@ -229,7 +229,7 @@ def test_models_that_a_recommender_cannot_use_are_refused_at_the_start(tmp_path:
 
 def test_a_service_without_classes_to_learn_for_does_not_learn_by_itself(tmp_path: Path) -> None:
     async def drive() -> None:
-        population = (Recommender("population", "linucb", scope="everyone"),)
+        population = (RecommenderSpec("population", "linucb", scope="everyone"),)
         async with running(tmp_path, recommenders=population, learning=Learning(n_warmup_users=5)) as service:
             await rewarded(service, 10)
             answer = await service.models()

@@ -9,7 +9,7 @@ import pytest
 
 from lcb.errors import InputError, StoreError
 from lcb.models import LatentModels
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.serve.service import Service
 from lcb.storage.models.folder import save_models
@@ -77,9 +77,9 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
 
 def test_a_recommender_has_a_name_that_fits_in_a_path() -> None:
     with pytest.raises(InputError, match="give letters, digits"):
-        Settings(recommenders=(Recommender("a b\n/x"),))
+        Settings(recommenders=(RecommenderSpec("a b\n/x"),))
 
 
 def test_a_setting_the_bandit_does_not_have_is_met_with_those_it_has() -> None:
     with pytest.raises(InputError, match="it has: eta, gamma, loss, policy"):
-        Recommender("lcb", "thompson", settings={"width": 1.0})
+        RecommenderSpec("lcb", "thompson", settings={"width": 1.0})

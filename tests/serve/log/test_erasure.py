@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lcb.serve.audit.verify import world_differences
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.serve.state.world import World
 from lcb.storage.models.folder import pack_models, save_models
@@ -28,8 +28,8 @@ def place(tmp_path: Path) -> Path:
 def opened(place: Path) -> Iterator[Any]:
     made: list[Inside] = []
 
-    def open_one(*recommenders: Recommender, **more: Any) -> Inside:
-        given = Settings(recommenders=recommenders or (Recommender("lcb"),), pages=False, **more)
+    def open_one(*recommenders: RecommenderSpec, **more: Any) -> Inside:
+        given = Settings(recommenders=recommenders or (RecommenderSpec("lcb"),), pages=False, **more)
         made.append(Inside(sqlite(place), given))
         return made[-1]
 
@@ -47,12 +47,12 @@ def same(live: World, again: World, users: tuple[str, ...] = ()) -> None:
             assert one.pack() == other.pack()
 
 
-EVERYONE = Recommender("population", "linucb", scope="everyone")
-OWN = Recommender("own", "linucb")
+EVERYONE = RecommenderSpec("population", "linucb", scope="everyone")
+OWN = RecommenderSpec("own", "linucb")
 
 
-@pytest.mark.parametrize("spec", [Recommender("lcb"), EVERYONE, OWN])
-def test_the_very_first_user_of_a_log_can_be_erased(opened: Any, spec: Recommender) -> None:
+@pytest.mark.parametrize("spec", [RecommenderSpec("lcb"), EVERYONE, OWN])
+def test_the_very_first_user_of_a_log_can_be_erased(opened: Any, spec: RecommenderSpec) -> None:
     inside = opened(spec)
     id = inside.decide("first", arms=ARMS)["decision_id"]
     inside.reward(id, 1.0)
@@ -62,8 +62,8 @@ def test_the_very_first_user_of_a_log_can_be_erased(opened: Any, spec: Recommend
     assert again.n_features == 3
 
 
-@pytest.mark.parametrize("spec", [Recommender("lcb"), EVERYONE])
-def test_a_state_shared_by_all_keeps_what_an_erased_person_taught_it(opened: Any, spec: Recommender) -> None:
+@pytest.mark.parametrize("spec", [RecommenderSpec("lcb"), EVERYONE])
+def test_a_state_shared_by_all_keeps_what_an_erased_person_taught_it(opened: Any, spec: RecommenderSpec) -> None:
     inside = opened(spec)
     for user in ("ann", "bob", "ann"):
         inside.reward(inside.decide(user, arms=ARMS)["decision_id"], 1.0)
@@ -87,10 +87,10 @@ def test_a_person_who_comes_back_is_somebody_new(opened: Any) -> None:
     same(inside.service.world, folded(inside.store), ("ann",))
 
 
-@pytest.mark.parametrize("spec", [Recommender("lcb"), EVERYONE, OWN])
+@pytest.mark.parametrize("spec", [RecommenderSpec("lcb"), EVERYONE, OWN])
 @pytest.mark.parametrize("kept_after", range(8))
 def test_erased_after_a_snapshot_in_the_middle_is_erased_all_the_same(
-    opened: Any, spec: Recommender, kept_after: int, tmp_path: Path
+    opened: Any, spec: RecommenderSpec, kept_after: int, tmp_path: Path
 ) -> None:
     save_models(classes(n_features=3), tmp_path / "models")
     more = {"models": str(tmp_path / "models")} if spec.over_classes and kept_after % 2 else {}
@@ -110,7 +110,7 @@ def test_erased_after_a_snapshot_in_the_middle_is_erased_all_the_same(
 
 def test_one_who_settles_after_the_snapshot_was_not_counted_as_settled_in_it(opened: Any, tmp_path: Path) -> None:
     save_models(classes(n_features=3), tmp_path / "models")
-    inside = opened(Recommender("lcb"), models=str(tmp_path / "models"))
+    inside = opened(RecommenderSpec("lcb"), models=str(tmp_path / "models"))
     world = inside.service.world
     ids = [inside.decide("ann", arms=ARMS)["decision_id"] for _ in range(2)]
     inside.store.append([], world.seq, [world.snapshot()])
@@ -161,7 +161,7 @@ def test_what_comes_for_a_person_while_they_are_erased_is_made_again_after(opene
 
 
 def test_an_erased_name_is_in_no_byte_of_the_file(opened: Any, place: Path) -> None:
-    inside = opened(Recommender("lcb"))
+    inside = opened(RecommenderSpec("lcb"))
     inside.items({"id": "film-of-ann", "x": [1.0, 0.0, 0.0]}, {"id": "other", "x": [0.0, 1.0, 0.0]})
     for i in range(300):
         name = "Ann-Secret-Name" if i % 3 == 0 else f"user{i}"

@@ -16,7 +16,7 @@ import pytest
 
 from lcb.errors import StoreUnavailable
 from lcb.messages import Arm, DecisionRequest, Item, ItemsRequest, RewardRequest
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
@@ -24,7 +24,11 @@ from lcb.serve.state.world import World
 from lcb.storage.store.base import Store, open_store
 from support.harness import arms, models_folder
 
-MIXED = (Recommender("lcb"), Recommender("population", "linucb", scope="everyone"), Recommender("own", "lints"))
+MIXED = (
+    RecommenderSpec("lcb"),
+    RecommenderSpec("population", "linucb", scope="everyone"),
+    RecommenderSpec("own", "lints"),
+)
 
 
 class Watched:

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from lcb.demo.readers import KINDS
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from support.fronts import front, read
 from support.http_inside import inside
@@ -104,7 +104,7 @@ def test_the_belief_is_the_posterior_of_the_service(tmp_path):
 
 def test_with_one_list_for_everybody_there_is_no_posterior(tmp_path):
     async def main():
-        given = front(tmp_path, recommenders=(Recommender("population", "linucb", scope="everyone"),))
+        given = front(tmp_path, recommenders=(RecommenderSpec("population", "linucb", scope="everyone"),))
         async with inside(given) as (_, client):
             seen = await read(client, CULTURE, 6)
             assert seen["beliefs"]["posterior"] is None

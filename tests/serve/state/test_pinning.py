@@ -12,7 +12,7 @@ import pytest
 
 from lcb import messages
 from lcb.serve.audit.verify import verify, world_differences
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
@@ -52,13 +52,13 @@ def under_two_versions(inside: Inside, asked: Any) -> list[int]:
 
 
 def test_a_second_first_decision_waits_for_the_first(opened: Any) -> None:
-    inside = opened(Recommender("lcb", "exp4"))
+    inside = opened(RecommenderSpec("lcb", "exp4"))
     models = under_two_versions(inside, lambda id: inside.begin_decide("ann", arms=ARMS, decision_id=id))
     assert models == [1, 1]
 
 
 def test_two_first_decisions_around_an_activation_pin_a_user_to_the_first(opened: Any) -> None:
-    inside = opened(Recommender("lcb", "exp4"))
+    inside = opened(RecommenderSpec("lcb", "exp4"))
     models = under_two_versions(
         inside, lambda id: inside.ask(at_once(inside.service, user="ann", arms=ARMS, decision_id=id))
     )
@@ -76,7 +76,7 @@ def test_two_first_decisions_around_an_activation_pin_a_user_to_the_first(opened
 
 
 def test_two_first_decisions_of_two_recommenders_count_for_the_first(opened: Any) -> None:
-    inside = opened(Recommender("own", "linucb"), Recommender("population", "linucb", scope="everyone"))
+    inside = opened(RecommenderSpec("own", "linucb"), RecommenderSpec("population", "linucb", scope="everyone"))
     inside.done(inside.service.items(messages.ItemsRequest([messages.Item("c", [0.0, 0.0, 0.0])])))  # the size is known
     request = msgspec.convert({"user": "ann", "arms": ARMS}, messages.DecisionRequest)
     made = [inside.service.desk.decide(request, name) for name in ("population", "own")]
@@ -97,7 +97,7 @@ async def waited(service: Service, entry: Any) -> bytes:
 
 
 def test_whoever_gave_up_waiting_does_not_hold_up_the_next_who_asks(opened: Any) -> None:
-    inside = opened(Recommender("lcb"))
+    inside = opened(RecommenderSpec("lcb"))
     first = inside.begin_decide("ann", arms=ARMS, decision_id="d1")
     inside.pass_time(60)
     inside.turn()
@@ -113,7 +113,7 @@ def test_whoever_gave_up_waiting_does_not_hold_up_the_next_who_asks(opened: Any)
 
 
 def test_of_two_models_added_at_once_each_gets_a_number_of_its_own(opened: Any) -> None:
-    inside = opened(Recommender("lcb"))
+    inside = opened(RecommenderSpec("lcb"))
     packed = [pack_models(classes(n_classes=n, n_features=3)) for n in (2, 5)]
     asked = [inside.ask(inside.service.add_model(*one, active=True, reason="a test", n_users=1)) for one in packed]
     inside.write()

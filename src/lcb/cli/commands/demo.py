@@ -96,13 +96,13 @@ def _tell(out: Path, readers: int, seed: int) -> None:
 
 def _serve(out: Path, host: str, port: int, visitors: bool) -> None:
     """The pages, on the classes that were learned; LCB and one LinUCB for everybody share the study's visitors."""
-    from lcb.serve.config.recommenders import Recommender
+    from lcb.serve.config.recommenders import RecommenderSpec
     from lcb.serve.config.settings import Learning, Settings
     from lcb.serve.server import run
 
     settings = Settings(
         store=str(out / "service.db"), host=host, port=port, models=str(out / "models"), items="headlines",
-        recommenders=(Recommender("lcb", "thompson"), Recommender("population", "linucb", "everyone")),
+        recommenders=(RecommenderSpec("lcb", "thompson"), RecommenderSpec("population", "linucb", "everyone")),
         learning=Learning(retrain_every=_RETRAIN_EVERY), simulated_visitors=_A_MINUTE if visitors else 0.0,
         log_level="warning",
     )  # fmt: skip

@@ -29,7 +29,7 @@ import pyarrow.parquet as pq
 from lcb.errors import InputError, OutputError
 from lcb.progress import Progress, silent
 from lcb.serve import events
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.decide.desk import open_slots
 from lcb.serve.state.catalogue import Catalogue
 from lcb.storage.files import made_folder
@@ -112,7 +112,7 @@ class _About:
 
     def __init__(self, store: Store, upto: int) -> None:
         self.catalogue = Catalogue()
-        self.specs: dict[str, Recommender] = {}
+        self.specs: dict[str, RecommenderSpec] = {}
         self.offered: Counter[int] = Counter()
         self.categories: tuple[str, ...] = ()
         seed = b""
@@ -120,7 +120,7 @@ class _About:
             if row.kind == "items":
                 self.catalogue.apply(events.decode(row.kind, row.body))
             elif row.kind == "recommender":
-                spec = Recommender.from_json(events.decode(row.kind, row.body).spec)
+                spec = RecommenderSpec.from_json(events.decode(row.kind, row.body).spec)
                 self.specs[spec.name] = spec
             elif row.kind == "service":
                 body = events.decode(row.kind, row.body)

@@ -23,7 +23,7 @@ from typing import Any, get_type_hints
 import msgspec
 
 from lcb.errors import InputError
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.serve.observe.redaction import HIDDEN, is_secret, redact
 
@@ -254,13 +254,13 @@ def _pairs(raw: Any) -> Any:
     return found
 
 
-def _recommenders(raw: Any) -> tuple[Recommender, ...]:
+def _recommenders(raw: Any) -> tuple[RecommenderSpec, ...]:
     """Tables of TOML, or `NAME=BANDIT[:everyone]`."""
     if isinstance(raw, tuple | list) and raw and all(isinstance(one, Mapping) for one in raw):
         return tuple(_recommender(i, one) for i, one in enumerate(raw, start=1))
     if not isinstance(raw, str) and not (isinstance(raw, list | tuple) and all(isinstance(one, str) for one in raw)):
         raise InputError("recommenders are tables: write [[recommenders]], and name = ... below")
-    found: list[Recommender] = []
+    found: list[RecommenderSpec] = []
     for part in _parts(raw):
         name, equals, rest = part.partition("=")
         bandit, _, scope = rest.partition(":")
@@ -270,8 +270,8 @@ def _recommenders(raw: Any) -> tuple[Recommender, ...]:
     return tuple(found)
 
 
-def _recommender(place: int, table: Mapping[str, Any]) -> Recommender:
-    known = get_type_hints(Recommender)
+def _recommender(place: int, table: Mapping[str, Any]) -> RecommenderSpec:
+    known = get_type_hints(RecommenderSpec)
     for name in table:
         if name not in known:
             raise InputError(f"recommender {place}: {name} is none of {', '.join(known)}")
@@ -282,7 +282,7 @@ def _recommender(place: int, table: Mapping[str, Any]) -> Recommender:
         if not isinstance(value, wanted):
             kind = "a table" if wanted is dict else "text"
             raise InputError(f"recommender {table['name']}: {name} is {value!r}; wanted {kind}")
-    return Recommender(**table)
+    return RecommenderSpec(**table)
 
 
 def _parts(raw: Any) -> list[str]:
@@ -304,6 +304,6 @@ def _shown(value: Any) -> Any:
         return redact(value)
     if isinstance(value, tuple):
         return [_shown(one) for one in value]
-    if isinstance(value, Recommender):
+    if isinstance(value, RecommenderSpec):
         return msgspec.json.decode(value.to_json())
     return value

@@ -79,12 +79,12 @@ _TRIAL = LatentModels(np.full(2, 0.5), np.eye(2), np.ones(2)).with_covariance(np
 
 
 @dataclass(frozen=True)
-class Recommender:
+class RecommenderSpec:
     """One recommender of a service.
 
-    >>> Recommender("population", "linucb", scope="everyone", settings={"width": 0.25}).to_json()
+    >>> RecommenderSpec("population", "linucb", scope="everyone", settings={"width": 0.25}).to_json()
     b'{"bandit":"linucb","name":"population","scope":"everyone","settings":{"width":0.25},"warmup":{}}'
-    >>> Recommender("lcb", "thomson")
+    >>> RecommenderSpec("lcb", "thomson")
     Traceback (most recent call last):
     lcb.errors.InputError: recommender lcb: bandit 'thomson'; there are: thompson, posterior-mean, exp3, ...
     """
@@ -112,7 +112,7 @@ class Recommender:
 
     def takes(self) -> list[str]:
         """The names of the bandit's settings."""
-        trial = Recommender(self.name, self.bandit, self.scope) if self.settings else self
+        trial = RecommenderSpec(self.name, self.bandit, self.scope) if self.settings else self
         made = trial.make(_TRIAL, 2, (0.0, 1.0))
         given = {"models", "policies", "n_features", "n_arms", "subspace"}
         return [one.name for one in fields(made) if one.name not in given]  # type: ignore[arg-type]
@@ -147,7 +147,7 @@ class Recommender:
         return msgspec.json.encode(kept | {"warmup": self.warmup}, order="sorted")
 
     @classmethod
-    def from_json(cls, kept: bytes) -> Recommender:
+    def from_json(cls, kept: bytes) -> RecommenderSpec:
         return cls(**msgspec.json.decode(kept))
 
 

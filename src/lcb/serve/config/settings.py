@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from lcb.errors import InputError
-from lcb.serve.config.recommenders import NEEDS_RANGE, REVISABLE, WEIGHS_ALL, Recommender
+from lcb.serve.config.recommenders import NEEDS_RANGE, REVISABLE, WEIGHS_ALL, RecommenderSpec
 
 RewardRule = Literal["once", "first", "sum", "last"]
 READER = "reader"  # who chooses for the visitors of the reader's page; not part of any trial
@@ -66,7 +66,7 @@ class Settings:
     models: str | None = None  # a folder to begin with
     categories: tuple[str, ...] | None = None  # features are one-hot over these, where there are no models
     items: str | None = None  # a file as PUT /v1/items takes it, for a catalogue that is empty; "headlines": our own
-    recommenders: tuple[Recommender, ...] = (Recommender("lcb"),)
+    recommenders: tuple[RecommenderSpec, ...] = (RecommenderSpec("lcb"),)
     shares: dict[str, float] = field(default_factory=dict)  # empty: alike
     pages: bool = True  # the reader's page, the study and the dashboard
     simulated_visitors: float = 0.0  # of the study, a minute; to see the pages live
@@ -146,7 +146,7 @@ class Settings:
         return self.reward_range
 
     @property
-    def all_recommenders(self) -> tuple[Recommender, ...]:
+    def all_recommenders(self) -> tuple[RecommenderSpec, ...]:
         """Those of the settings and, with pages, the one behind the reader's page: the first that knows classes."""
         if not self.pages or any(one.name == READER for one in self.recommenders):
             return self.recommenders

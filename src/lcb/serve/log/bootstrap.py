@@ -15,7 +15,7 @@ from lcb.errors import InputError
 from lcb.features import FeatureMap, fit_features
 from lcb.models import LatentModels
 from lcb.serve import events
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.serve.state.users import WARMUP
 from lcb.serve.state.world import World
@@ -141,5 +141,5 @@ def _check_usable(settings: Settings, models: LatentModels | None, given: bool) 
                 raise InputError(f"recommender {one.name} cannot use the models of {of}: {error}") from None
 
 
-def _words(spec: Recommender) -> str:
+def _words(spec: RecommenderSpec) -> str:
     return spec.to_json().decode()

@@ -10,7 +10,7 @@ from lcb.bandits.bandit import Bandit
 from lcb.errors import ModelError, StoreError
 from lcb.features import FeatureMap
 from lcb.serve import events
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.state.catalogue import Catalogue
 from lcb.serve.state.model_version import Damaged, Version
 from lcb.serve.state.users import WARMUP
@@ -22,7 +22,7 @@ class Standing:
     def __init__(self) -> None:
         self.service: events.ServiceBody | None = None
         self.feature_map: FeatureMap | None = None
-        self.recommenders: dict[str, Recommender] = {}
+        self.recommenders: dict[str, RecommenderSpec] = {}
         self.catalogue = Catalogue()
         self.versions: dict[int, Version] = {}
         self.activations = [WARMUP]  # versions in the order they were put to use
@@ -38,7 +38,7 @@ class Standing:
             elif body.features is not None:
                 self.n_features = len(body.features)
         elif kind == "recommender":
-            spec = Recommender.from_json(body.spec)
+            spec = RecommenderSpec.from_json(body.spec)
             self.recommenders[spec.name] = spec
         elif kind == "items":
             self.catalogue.apply(body)
@@ -78,7 +78,7 @@ class Standing:
                 self._bandits[recommender, model] = found
         return found
 
-    def _made(self, spec: Recommender, model: int, n_features: int) -> tuple[Bandit, str | None]:
+    def _made(self, spec: RecommenderSpec, model: int, n_features: int) -> tuple[Bandit, str | None]:
         reward_range = self.service.reward_range if self.service else None
         if not spec.over_classes:
             return spec.make(None, n_features, reward_range), spec.name if spec.scope == "everyone" else None
