@@ -38,14 +38,14 @@ from lcb.storage.models.folder import save_models
 
 RUN = """
 import json, sys
-from lcb.serve.recommenders import Recommender
-from lcb.serve.server import run
-from lcb.serve.settings import Learning, Settings
+from lcb.cli.commands.serve import run_service
+from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.settings import Learning, Settings
 given = json.loads(sys.argv[1])
 recommenders = tuple(Recommender(**one) for one in given.pop("recommenders"))
 settings = Settings(items="headlines", recommenders=recommenders, learning=Learning(retrain_every=None),
                     log_level="warning", port=0, **given)
-run(settings, ready=lambda address: print(address, flush=True))
+run_service(settings, lambda address: print(address, flush=True))
 """
 LCB = {"name": "lcb", "bandit": "thompson"}
 POPULATION = {"name": "population", "bandit": "linucb", "scope": "everyone"}

@@ -37,7 +37,7 @@ HERE = Path(__file__).parent
 RUN = """
 import sys
 from lcb.serve.server import run
-from lcb.serve.settings import Learning, Settings
+from lcb.serve.config.settings import Learning, Settings
 learning = Learning(retrain_every=int(sys.argv[4]) or None)
 run(Settings(store=sys.argv[1], models=sys.argv[2], port=int(sys.argv[3]), learning=learning, log_level="warning"))
 """

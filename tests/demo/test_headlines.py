@@ -8,7 +8,9 @@ from importlib.resources import files
 import pytest
 
 from lcb.demo.readers import CATEGORIES, KINDS
+from lcb.demo.visitors import HEADLINES, read_headlines
 from lcb.serve.config.settings import Settings
+from lcb.serve.log.bootstrap import FirstItems
 from lcb.serve.service import Service
 from lcb.storage.store.base import open_store
 
@@ -20,7 +22,8 @@ STATIC = sorted(path.name for path in PAGES.joinpath("static").iterdir())
 def test_they_need_nothing_beside_them_to_be_served(tmp_path):
     for _ in range(2):
         store = open_store(str(tmp_path / "lcb.db"))
-        service = Service(Settings(store=store.url, items="headlines"), store)
+        items = FirstItems(HEADLINES, read_headlines(), CATEGORIES)
+        service = Service(Settings(store=store.url, items=HEADLINES), store, items=items)
         assert len(service.world.catalogue) == len(ITEMS)
         assert service.world.n_features == len(CATEGORIES)
         store.close()

@@ -9,7 +9,11 @@ from typing import Any
 
 import httpx
 
+from lcb.demo.readers import CATEGORIES
+from lcb.demo.visitors import HEADLINES, SimulatedReaders, read_headlines
 from lcb.serve.config.settings import Settings
+from lcb.serve.log.bootstrap import FirstItems
+from lcb.serve.server import build_app
 from lcb.serve.service import Service
 from lcb.serve.web.app import App
 from lcb.serve.web.keys import Keyring
@@ -22,7 +26,9 @@ async def inside(
     around: Callable[[Store], Any] = lambda store: store,
 ) -> AsyncIterator[tuple[App, httpx.AsyncClient]]:  # fmt: skip
     """The application and somebody who asks it; `around` may put something between it and its store."""
-    app = App(Service(settings, around(open_store(settings.store)), now=now), Keyring(keys))
+    items = FirstItems(HEADLINES, read_headlines(), CATEGORIES) if settings.items == HEADLINES else None
+    service = Service(settings, around(open_store(settings.store)), items=items, now=now)
+    app = build_app(service, Keyring(keys), SimulatedReaders())
     app.start()
     try:
         transport = httpx.ASGITransport(app=app)

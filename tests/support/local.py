@@ -10,9 +10,9 @@ from urllib.parse import unquote
 import httpx
 
 from lcb.serve.audit.verify import verify, world_differences
+from lcb.serve.server import build_app
 from lcb.serve.service import Service
 from lcb.serve.state.world import World
-from lcb.serve.web.app import App
 from lcb.serve.web.keys import Keyring
 from lcb.storage.store.base import Row, open_store
 from support.server import settings as settings_of
@@ -48,7 +48,7 @@ class Local:
     def up(self) -> None:
         store = open_store(self.settings.store, serve=True)
         self.service = Service(self.settings, store)
-        self.app = App(self.service, Keyring())
+        self.app = build_app(self.service, Keyring())
         self.run(self._start())
 
     async def _start(self) -> None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from lcb.evaluate.worlds.paper import Users
 from lcb.serve.config.settings import Settings
+from lcb.serve.server import build_app
 from lcb.serve.service import Service
 from lcb.serve.web.app import App
 from lcb.serve.web.keys import Keyring
@@ -82,7 +83,7 @@ async def running(
     except BaseException:
         store.close()
         raise
-    app = App(service, keyring or Keyring())
+    app = build_app(service, keyring or Keyring())
     service.start()
     app.retraining.start()
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)  # type: ignore[arg-type]

@@ -106,9 +106,9 @@ def without_bound() -> None:
 
 def without_words() -> None:
     """Let a body that cannot be read fail as it may."""
-    from lcb.serve import problems
+    from lcb.serve import strict_json
 
-    problems.from_validation = lambda error, *_: error  # type: ignore[assignment,return-value]
+    strict_json.from_validation = lambda error, *_: error  # type: ignore[assignment,return-value]
 
 
 def with_learning(fault: str) -> None:
@@ -192,11 +192,11 @@ WITHOUT = {
 
 
 def main() -> None:
-    from lcb.serve.server import run
+    from lcb.cli.commands.serve import run_service
 
     for name in sys.argv[2:]:
         WITHOUT[name]()
-    run(settings(json.loads(sys.argv[1])), ready=say)
+    run_service(settings(json.loads(sys.argv[1])), say)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""Demo content: a news front with headlines, generated readers, and the story `lcb demo` tells."""
+"""Demo content: headlines, generated readers, simulated visitors of the study, and what `lcb demo` shows."""

@@ -30,9 +30,11 @@ from lcb import messages
 from lcb.errors import LCBError
 from lcb.serve.config.settings import Settings
 from lcb.serve.errors import Problem
-from lcb.serve.log.bootstrap import first_items
+from lcb.serve.log.bootstrap import FirstItems, read_first_items
 from lcb.serve.observe import logging as logs
 from lcb.serve.observe.redaction import redact
+from lcb.serve.pages.routes import Pages
+from lcb.serve.pages.study import Simulation
 from lcb.serve.service import Service
 from lcb.serve.web.app import App
 from lcb.serve.web.endpoint import Receive, Scope, Send, json_reply, problem_reply, respond
@@ -48,10 +50,26 @@ _COLLECT = (20_000, 50, 20)  # of Python's collector of cycles; requests leave n
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
-def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> None:
-    """Serve until SIGTERM or Ctrl-C; `ready` is told the address once requests are answered."""
-    if settings.items is not None:
-        first_items(settings.items)  # before anything is made
+def build_app(service: Service, keyring: Keyring, simulation: Simulation | None = None) -> App:
+    """The API and, unless the settings say otherwise, the web pages."""
+    pages = partial(Pages, simulation=simulation) if service.settings.pages else None
+    return App(service, keyring, pages)
+
+
+def run(
+    settings: Settings,
+    *,
+    ready: Callable[[str], None] | None = None,
+    items: FirstItems | None = None,
+    simulation: Simulation | None = None,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C; `ready` is called with the address once requests are answered.
+
+    `items` fill an empty catalogue in place of the file that the settings name; `simulation` provides the study page
+    with simulated visitors.
+    """
+    if items is None and settings.items is not None:
+        items = read_first_items(settings.items)  # refuse a bad path before a store is created
     with contextlib.ExitStack() as undone:
         listening = listen(settings.host, settings.port)
         undone.callback(listening.close)
@@ -64,7 +82,12 @@ def run(settings: Settings, *, ready: Callable[[str], None] | None = None) -> No
     if store.discarded:
         structlog.get_logger("lcb.serve").warning("unfinished commit discarded", bytes=store.discarded)
     host, port = listening.getsockname()[:2]
-    door = _Door(settings, store, keyring, f"http://{f'[{host}]' if ':' in host else host}:{port}", ready)
+    address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+    def build() -> App:
+        return build_app(Service(settings, store, items=items), keyring, simulation)
+
+    door = _Door(settings, store, keyring, address, build, ready)
     limits = settings.limits
     guarded = protocol(
         deadline=limits.deadline, max_body=limits.max_body, max_connections=limits.max_connections,
@@ -138,9 +161,16 @@ class _Door:
     """The ASGI application: brings the service up inside the event loop, and down when the last request is answered."""
 
     def __init__(
-        self, settings: Settings, store: Store, keyring: Keyring, address: str, ready: Callable[[str], None] | None
+        self,
+        settings: Settings,
+        store: Store,
+        keyring: Keyring,
+        address: str,
+        build: Callable[[], App],
+        ready: Callable[[str], None] | None,
     ) -> None:
-        self.settings, self.store, self.keyring, self.address, self.ready = settings, store, keyring, address, ready
+        self.settings, self.store, self.keyring = settings, store, keyring
+        self.address, self.build, self.ready = address, build, ready
         self.app: App | None = None  # None: the log is still being read
         self.failure: Exception | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
@@ -196,18 +226,15 @@ class _Door:
     async def start(self) -> asyncio.Task[None] | None:
         """Read the log, then answer."""
         try:
-            service = await asyncio.to_thread(Service, self.settings, self.store)
-            app = App(service, self.keyring)
+            app = await asyncio.to_thread(self.build)
             app.start()
         except Exception as error:  # noqa: BLE001 (raised again where `run` was called)
             self.failure = error
             assert self.server is not None
             self.server.should_exit = True
             return None
-        for hook in app.ready_hooks:
-            hook()
         _spare_collector()
-        self.app = app
+        self.app, service = app, app.service
         self.log.info(
             "ready", address=self.address, store=redact(self.store.url), seq=service.world.seq,
             model=service.world.active, keys=len(self.keyring.keys),

@@ -19,7 +19,7 @@ from lcb.serve import events
 from lcb.serve.config.settings import Settings
 from lcb.serve.decide.desk import Desk, Entry, reward_key
 from lcb.serve.errors import Problem
-from lcb.serve.log.bootstrap import first_items, prepare
+from lcb.serve.log.bootstrap import FirstItems, prepare, read_first_items
 from lcb.serve.log.erasure import build_erasure
 from lcb.serve.log.journal import Behind, Journal, Taken
 from lcb.serve.state.users import WARMUP, User
@@ -35,11 +35,15 @@ Watcher = Callable[[Row, Any], None]
 
 
 class Service:
-    """Settings, a store, a clock and a source of ids; `start` brings it up, `stop` drains it."""
+    """Settings, a store, a clock and a source of ids; `start` brings it up, `stop` drains it.
+
+    An empty catalogue is filled with `items`, else with the file that the settings name.
+    """
 
     def __init__(
-        self, settings: Settings, store: Store, *, now: Callable[[], float] = time.time,
-        new_id: Callable[[], str] | None = None, seed: Callable[[], bytes] = lambda: os.urandom(16),
+        self, settings: Settings, store: Store, *, items: FirstItems | None = None,
+        now: Callable[[], float] = time.time, new_id: Callable[[], str] | None = None,
+        seed: Callable[[], bytes] = lambda: os.urandom(16),
         monotonic: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
     ) -> None:  # fmt: skip
         self.settings, self.store, self.now = settings, store, now
@@ -52,22 +56,22 @@ class Service:
         self.watchers: list[Watcher] = []  # told of every event after it is applied
         self._arriving: dict[str, asyncio.Event] = {}  # users whose first decision is on its way
         self.world = World(store, most_users=settings.limits.cached_users)
-        prepare(settings, store, self.world, now, self.new_id, seed)
+        prepare(settings, store, self.world, now, self.new_id, seed, items)
         self.desk = Desk(self.world, settings.share, now, self.new_id, shadow=settings.shadow)
         if settings.items is not None and not len(self.world.catalogue):
-            self._fill(settings.items)
+            self._fill(items or read_first_items(settings.items))
         limits = settings.limits
         self.journal = Journal(
             store, self.desk, most_waiting=limits.max_waiting, patience=limits.patience, applied=self._watch,
             monotonic=monotonic, sleep=sleep,
         )  # fmt: skip
 
-    def _fill(self, items: str) -> None:
-        """The first items of an empty catalogue."""
+    def _fill(self, items: FirstItems) -> None:
+        """Put the first items into an empty catalogue."""
         try:
-            made = self.desk.items(decode(_ITEMS, first_items(items)))
+            made = self.desk.items(decode(_ITEMS, items.body))
         except Problem as problem:
-            raise InputError(f"{items}: {problem}; give what PUT /v1/items takes") from None
+            raise InputError(f"items {items.name}: {problem}; give a JSON file as PUT /v1/items takes it") from None
         first = {made.row.id} if made.first else set()
         for row in self.store.append([made.row], self.world.seq, (), first).rows:
             self.desk.apply(row)

@@ -7,11 +7,17 @@ import csv
 import io
 import threading
 
+import httpx
 import numpy as np
 import pytest
 
 from lcb.demo.readers import KINDS
 from lcb.evaluate.two_groups import Group
+from lcb.serve.config.settings import Settings
+from lcb.serve.server import build_app
+from lcb.serve.service import Service
+from lcb.serve.web.keys import Keyring
+from lcb.storage.store.base import open_store
 from support.fronts import front, read
 from support.http_inside import inside
 
@@ -170,5 +176,20 @@ def test_they_do_not_read_a_catalogue_they_do_not_know(tmp_path):
             refused = await client.post("/page/study/visitors", json={"n": 1})
             assert refused.status_code == 409
             assert "21 categories of the demo" in refused.json()["detail"]
+
+    asyncio.run(main())
+
+
+def test_without_a_simulation_the_service_says_so(tmp_path):
+    async def main():
+        store = open_store(str(tmp_path / "lcb.db"))
+        app = build_app(Service(Settings(store=store.url), store), Keyring())
+        app.start()
+        transport = httpx.ASGITransport(app=app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://lcb") as client:
+            refused = await client.post("/page/study/visitors", json={"n": 1})
+        await app.stop()
+        assert refused.status_code == 409
+        assert refused.json()["detail"].startswith("this service was started without simulated visitors")
 
     asyncio.run(main())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lcb.cli.commands.serve import require as require_serve
+from lcb.cli.commands.serve import run_service
 from lcb.cli.commands.show import class_table
 from lcb.cli.output import console
 from lcb.storage.files import check_writable, made_folder
@@ -98,7 +99,6 @@ def _serve(out: Path, host: str, port: int, visitors: bool) -> None:
     """The pages, on the classes that were learned; LCB and one LinUCB for everybody share the study's visitors."""
     from lcb.serve.config.recommenders import RecommenderSpec
     from lcb.serve.config.settings import Learning, Settings
-    from lcb.serve.server import run
 
     settings = Settings(
         store=str(out / "service.db"), host=host, port=port, models=str(out / "models"), items="headlines",
@@ -114,7 +114,7 @@ def _serve(out: Path, host: str, port: int, visitors: bool) -> None:
         terminal.print(f"the operator:      {address}/dashboard", soft_wrap=True)
         terminal.print("Ctrl-C ends it", soft_wrap=True)
 
-    run(settings, ready=ready)
+    run_service(settings, ready)
 
 
 def _serve_one(world: Readers, models: LatentModels, rng: np.random.Generator, terminal: Console) -> np.ndarray:

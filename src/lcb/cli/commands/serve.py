@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +14,7 @@ from lcb.cli.output import JSON_HELP, check_output, columns, console, split_name
 
 if TYPE_CHECKING:
     from lcb.serve.config.load import Config
+    from lcb.serve.config.settings import Settings
     from lcb.storage.store.base import Store
 
 _STORE_HELP = "A file, or postgresql://user@host/name.  [default: lcb.db]"
@@ -85,9 +87,19 @@ def serve(
         "learning.retrain_every": retrain_every, "limits.rate": rate, "log_level": log_level,
         "log_format": log_format,
     })  # fmt: skip
+    store_shown = found.shown()["store"].value
+    run_service(found.settings, lambda address: typer.echo(f"serving {store_shown} at {address}"))
+
+
+def run_service(settings: Settings, ready: Callable[[str], None]) -> None:
+    """Serve until a signal, with the demo's headlines (`items = "headlines"`) and simulated visitors at hand."""
     with extra("serve"):
+        from lcb.demo.readers import CATEGORIES
+        from lcb.demo.visitors import HEADLINES, SimulatedReaders, read_headlines
+        from lcb.serve.log.bootstrap import FirstItems
         from lcb.serve.server import run
-    run(found.settings, ready=lambda address: typer.echo(f"serving {found.shown()['store'].value} at {address}"))
+    items = FirstItems(HEADLINES, read_headlines(), CATEGORIES) if settings.items == HEADLINES else None
+    run(settings, ready=ready, items=items, simulation=SimulatedReaders())
 
 
 @keys.command("create")

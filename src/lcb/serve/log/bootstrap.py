@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from lcb.demo.readers import CATEGORIES
 from lcb.errors import InputError
 from lcb.features import FeatureMap, fit_features
 from lcb.models import LatentModels
@@ -22,23 +20,33 @@ from lcb.serve.state.world import World
 from lcb.storage.models.folder import load_feature_map, load_models, pack_models
 from lcb.storage.store.base import NewRow, Store
 
-HEADLINES = "headlines"  # the news front that comes with lcb
 _PLAIN = re.compile(r"x\d+")  # a feature that has no name but its place
 
 
-def first_items(items: str) -> bytes:
-    """The items of an empty catalogue, as PUT /v1/items takes them: a file, or the news front that comes with lcb."""
-    if items == HEADLINES:
-        return (files("lcb.demo") / "headlines.json").read_bytes()
+class FirstItems(NamedTuple):
+    """Items that fill an empty catalogue: a name for messages and a JSON body of PUT /v1/items.
+
+    `categories` are those of a new log that has neither models nor categories in its settings.
+    """
+
+    name: str
+    body: bytes
+    categories: tuple[str, ...] | None = None
+
+
+def read_first_items(path: str) -> FirstItems:
+    """Read the items of the setting `items` from a file."""
     try:
-        return Path(items).read_bytes()
+        return FirstItems(path, Path(path).read_bytes())
     except OSError as error:
-        raise InputError(f"{items} could not be read ({error.strerror}); give a file of items") from None
+        raise InputError(
+            f"items {path}: the file could not be read ({error.strerror}); give a JSON file as PUT /v1/items takes it"
+        ) from None
 
 
 def prepare(
     settings: Settings, store: Store, world: World, now: Callable[[], float], new_id: Callable[[], str],
-    seed: Callable[[], bytes],
+    seed: Callable[[], bytes], items: FirstItems | None = None,
 ) -> None:  # fmt: skip
     """Load the log, and write into it what the settings say that it does not have yet."""
     if world.seq == 0:
@@ -46,8 +54,8 @@ def prepare(
     models = None if settings.models is None else load_models(settings.models)
     feature_map = None if settings.models is None else load_feature_map(settings.models)
     categories = settings.categories
-    if categories is None and models is None and world.service is None and settings.items == HEADLINES:
-        categories = CATEGORIES
+    if categories is None and models is None and world.service is None and items is not None:
+        categories = items.categories
     if feature_map is None and categories is not None:
         feature_map = fit_features("one-hot", categories, [])
     rows: list[tuple[str, str, Any]] = []
@@ -80,7 +88,7 @@ def prepare(
         for row in appended.rows:
             world.apply(row)
         if appended.refused:  # another replica came up at the same time
-            prepare(settings, store, world, now, new_id, seed)
+            prepare(settings, store, world, now, new_id, seed, items)
 
 
 def _check_same(settings: Settings, world: World, feature_map: FeatureMap | None, models: LatentModels | None) -> None:

@@ -1,22 +1,19 @@
 """Measurements of a running service, in Prometheus' form.
 
-Counted by hand where requests pass (a list and two additions), made into Prometheus' objects only when somebody asks.
+Requests are counted in plain dictionaries; Prometheus objects are built only when /metrics is read.
 """
 
 from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
-if TYPE_CHECKING:
-    from lcb.serve.service import Service
-
+Gauge = tuple[str, str, float]  # name, help text, value
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SLOWEST = 10
 _WORK = ("/v1/", "/page/visit", "/page/answer")
@@ -32,10 +29,10 @@ def is_work(route: str) -> bool:
 
 
 class Metrics:
-    """Requests by route and status, their times, the slowest; the rest is read off the service."""
+    """Requests by route and status, their times, the slowest ones; `gauges` reads the state of the service."""
 
-    def __init__(self, service: Service) -> None:
-        self.service = service
+    def __init__(self, gauges: Callable[[], Iterable[Gauge]] = tuple) -> None:
+        self.gauges = gauges
         self.started = time.monotonic()
         self.counts: dict[tuple[str, int], int] = {}
         self.times: dict[str, list[int]] = {}
@@ -80,18 +77,9 @@ class Metrics:
         for status, n in self.refused.items():
             refused.add_metric([str(status)], n)
         yield refused
-        world, journal = self.service.world, self.service.journal
-        for name, words, value in (
-            ("lcb_log_events", "Events in the log.", world.seq),
-            ("lcb_users", "Users met.", world.n_started),
-            ("lcb_cached_users", "Users in memory.", len(world.users)),
-            ("lcb_model_version", "The version newcomers get; 0 before there is one.", world.active),
-            ("lcb_waiting", "Requests that wait for the store.", journal.n_waiting),
-            ("lcb_last_commit_seconds", "Time the last commit took.", journal.last_commit),
-            ("lcb_store_trouble", "1 while the store refuses.", journal.trouble is not None),
-            ("lcb_uptime_seconds", "Since the start.", time.monotonic() - self.started),
-        ):
-            yield GaugeMetricFamily(name, words, value=float(value))
+        uptime = ("lcb_uptime_seconds", "Seconds since the service started.", time.monotonic() - self.started)
+        for name, text, value in (*self.gauges(), uptime):
+            yield GaugeMetricFamily(name, text, value=float(value))
         failed = CounterMetricFamily("lcb_failed_trainings", "Trainings that came to nothing.")
         failed.add_metric([], self.n_failed_trainings)
         yield failed

@@ -10,17 +10,15 @@ import asyncio
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from lcb.serve.audit import trials
 from lcb.serve.learn import versions
 from lcb.serve.observe.metrics import BOUNDS, is_work
 from lcb.serve.pages.specs import classes_spec
 from lcb.serve.pages.visitors import Visitors
+from lcb.serve.web.app import App
 from lcb.storage.store.base import Row
-
-if TYPE_CHECKING:
-    from lcb.serve.web.app import App
 
 _SECONDS = 300  # of rates that are kept
 _BUCKET = 30.0  # seconds of clicks in one point

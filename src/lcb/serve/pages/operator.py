@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -23,11 +23,9 @@ from lcb.serve.pages.live import Live
 from lcb.serve.pages.specs import posterior_spec, specs
 from lcb.serve.pages.visitors import Visitors
 from lcb.serve.strict_json import decode
+from lcb.serve.web.app import App
 from lcb.serve.web.endpoint import Ask, Reply, Scope, json_reply
 from lcb.serve.web.keys import Keyring
-
-if TYPE_CHECKING:
-    from lcb.serve.web.app import App
 
 _COOKIE, _DAY = "lcb_session", 24 * 3600
 _EVERY = 1.0  # seconds between two events of the stream
@@ -79,7 +77,7 @@ class Operator:
     async def logout(self, ask: Ask) -> Reply:
         return Reply(b"", 204, headers=[set_cookie(_COOKIE, "", max_age=0)])
 
-    def by_cookie(self, scope: Scope, needed: str) -> str | None:
+    def check_session(self, scope: Scope, needed: str) -> str | None:
         """The name of the key that a session began with, if it still opens this; None without a session."""
         digest = self._session(scope)
         return None if digest is None else self.keyring.check_session(digest, needed)
@@ -95,7 +93,7 @@ class Operator:
     def may(self, ask: Ask, needed: str) -> bool:
         """Whether the one who asks has a key, or a session, for this."""
         try:
-            if self.by_cookie(ask.scope, needed) is None:
+            if self.check_session(ask.scope, needed) is None:
                 self.keyring.check(ask.header(b"authorization"), needed)
         except Problem:
             return False

@@ -3,60 +3,60 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from lcb.serve.pages.files import Files
 from lcb.serve.pages.operator import Operator
-from lcb.serve.pages.study import Study
+from lcb.serve.pages.study import Simulation, Study
 from lcb.serve.pages.visitors import Visitors
-from lcb.serve.web.endpoint import Ask, Handler, Reply, json_reply, refuse_other_sites
-
-if TYPE_CHECKING:
-    from lcb.serve.web.app import App
+from lcb.serve.web.app import App
+from lcb.serve.web.endpoint import Ask, Call, Handler, Reply, Scope, json_reply, refuse_other_sites
 
 
 class Pages:
-    """What people look at; `stop` ends what runs in the background."""
+    """The visitors' page, the study and the operator's pages, as an extension of the application."""
 
-    def __init__(self, app: App) -> None:
+    def __init__(self, app: App, simulation: Simulation | None = None) -> None:
         self.files = Files()
         self.visitors = Visitors(app.service)
-        self.study = Study(self.visitors)
+        self.study = Study(self.visitors, simulation)
         self.operator = Operator(app, self.visitors)
 
     def start(self) -> None:
-        """From inside the event loop."""
+        """Start background work; called inside the event loop."""
         self.study.start()
 
     async def stop(self) -> None:
         await self.study.stop()
 
-    def routes(self) -> Iterable[tuple[str, str, Handler, str]]:
-        """Method, path, function, scope; visitors and operators are known by their cookies."""
+    def check_session(self, scope: Scope, needed: str) -> str | None:
+        return self.operator.check_session(scope, needed)
+
+    def routes(self) -> Iterable[Call]:
+        """All routes of the pages; visitors and operators are identified by cookies."""
         visitors, study, operator = self.visitors, self.study, self.operator
         return [
-            ("GET", "/dashboard", self.page("dashboard.html"), ""),
-            ("GET", "/users/{user:path}", self.page("story.html"), ""),
-            ("GET", "/static/vega.js", operator.vega, ""),
-            ("GET", "/page/session", operator.session, ""),
-            ("POST", "/page/login", own(operator.login), ""),
-            ("POST", "/page/logout", own(operator.logout), ""),
-            ("GET", "/page/dashboard/charts", operator.charts, "reader"),
-            ("GET", "/page/dashboard/events", operator.events, "reader"),
-            ("POST", "/page/dashboard/retrain", own(operator.retrain), "admin"),
-            ("POST", "/page/dashboard/activate", own(operator.activate), "admin"),
-            ("GET", "/page/users/{user:path}/story", operator.story, "reader"),
-            ("POST", "/page/users/{user:path}/verify", own(operator.verify), "reader"),
-            ("GET", "/", self.page("index.html"), ""),
-            ("GET", "/study", self.page("study.html"), ""),
-            ("GET", "/static/{name}", self.file, ""),
-            ("GET", "/page/visit", visitors.look, ""),
-            ("POST", "/page/visit", own(visitors.visit), ""),
-            ("POST", "/page/answer", own(visitors.answer), ""),
-            ("GET", "/page/study/results", study.results, ""),
-            ("GET", "/page/study/results.csv", study.export, ""),
-            ("GET", "/page/study/visitors", self.let_in_so_far, ""),
-            ("POST", "/page/study/visitors", own(study.let_in), "writer"),
+            Call("GET", "/dashboard", self.page("dashboard.html"), ""),
+            Call("GET", "/users/{user:path}", self.page("story.html"), ""),
+            Call("GET", "/static/vega.js", operator.vega, ""),
+            Call("GET", "/page/session", operator.session, ""),
+            Call("POST", "/page/login", own(operator.login), ""),
+            Call("POST", "/page/logout", own(operator.logout), ""),
+            Call("GET", "/page/dashboard/charts", operator.charts, "reader"),
+            Call("GET", "/page/dashboard/events", operator.events, "reader"),
+            Call("POST", "/page/dashboard/retrain", own(operator.retrain), "admin"),
+            Call("POST", "/page/dashboard/activate", own(operator.activate), "admin"),
+            Call("GET", "/page/users/{user:path}/story", operator.story, "reader"),
+            Call("POST", "/page/users/{user:path}/verify", own(operator.verify), "reader"),
+            Call("GET", "/", self.page("index.html"), ""),
+            Call("GET", "/study", self.page("study.html"), ""),
+            Call("GET", "/static/{name}", self.file, ""),
+            Call("GET", "/page/visit", visitors.look, ""),
+            Call("POST", "/page/visit", own(visitors.visit), ""),
+            Call("POST", "/page/answer", own(visitors.answer), ""),
+            Call("GET", "/page/study/results", study.results, ""),
+            Call("GET", "/page/study/results.csv", study.export, ""),
+            Call("GET", "/page/study/visitors", self.let_in_so_far, ""),
+            Call("POST", "/page/study/visitors", own(study.let_in), "writer"),
         ]
 
     async def let_in_so_far(self, ask: Ask) -> Reply:

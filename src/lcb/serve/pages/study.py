@@ -1,7 +1,7 @@
 """The user study of the paper: visitors assigned blindly, twenty headlines each, how many they opened.
 
-Counted are visitors who have answered all twenty.  Simulated visitors click as the generated readers of
-`lcb.demo.readers` do; they are marked, and counted apart as well.
+Only visitors who have answered all twenty count.  Simulated visitors come from a `Simulation` that is handed in
+(`lcb serve` hands in the one of `lcb.demo`); their names are marked, and they are also counted separately.
 """
 
 from __future__ import annotations
@@ -9,16 +9,15 @@ from __future__ import annotations
 import asyncio
 import csv
 import io
-from collections.abc import Coroutine
-from typing import Annotated, Any
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from typing import Annotated, Any, Protocol
 
 import msgspec
 import numpy as np
 import structlog
 from msgspec import Meta, Struct
 
-from lcb.demo.readers import CATEGORIES, KINDS, click_probability, reader_classes
-from lcb.errors import LCBError
+from lcb.errors import InputError, LCBError
 from lcb.evaluate.two_groups import Group
 from lcb.messages import RewardRequest
 from lcb.serve.errors import Problem
@@ -42,11 +41,21 @@ class LetIn(Struct, forbid_unknown_fields=True):
 _LET_IN = msgspec.json.Decoder(LetIn)
 
 
-class Study:
-    """Who has finished, and simulated visitors on demand."""
+class Simulation(Protocol):
+    """Simulated visitors, as whoever starts the service hands them in."""
 
-    def __init__(self, visitors: Visitors) -> None:
-        self.visitors, self.service = visitors, visitors.service
+    def check_catalogue(self, categories: Iterable[Sequence[str]]) -> None:
+        """Raise InputError if the visitors cannot read a catalogue whose items have these categories."""
+
+    def draw_visitor(self) -> Callable[[Sequence[str]], bool]:
+        """Return a new visitor: a function from an item's categories to whether the visitor opens it."""
+
+
+class Study:
+    """The results of the study, and simulated visitors on demand."""
+
+    def __init__(self, visitors: Visitors, simulation: Simulation | None = None) -> None:
+        self.visitors, self.service, self.simulation = visitors, visitors.service, simulation
         self.finished: Finished | None = None  # None: not read yet
         self._coming: Finished | None = None  # while it is read
         self.running = self.done = 0
@@ -125,23 +134,29 @@ class Study:
         return {"running": self.running, "done": self.done}
 
     async def let_in(self, ask: Ask) -> Reply:
-        """Simulated visitors, a few at a time."""
+        """Let in simulated visitors, up to four at once."""
         n = decode(_LET_IN, ask.body).n
-        unknown = sorted({c for item in self.service.world.catalogue.items.values() for c in item.categories or ["?"]}
-                         - set(CATEGORIES))  # fmt: skip
-        if unknown or not len(self.service.world.catalogue):
-            words = f"{unknown[0]!r} is not one" if unknown else "there are no items"
-            raise Problem(409, f"simulated visitors read headlines of the 21 categories of the demo; {words}")
+        try:
+            items = self.service.world.catalogue.items.values()
+            self._simulated().check_catalogue(item.categories or () for item in items)
+        except InputError as error:
+            raise Problem(409, str(error)) from None
         if not self.running:
             self.done = 0
         self.running += n
         self._begin(self.visit(n))
         return json_reply({"running": self.running}, 202)
 
+    def _simulated(self) -> Simulation:
+        if self.simulation is None:
+            raise InputError("this service was started without simulated visitors; start it with lcb serve")
+        return self.simulation
+
     def start(self) -> None:
-        """From inside the event loop."""
+        """Start the stream of simulated visitors if the settings ask for one; called inside the event loop."""
         per_minute = self.service.settings.simulated_visitors
         if per_minute > 0:
+            self._simulated()
             self._begin(self.trickle(per_minute))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
@@ -182,16 +197,14 @@ class Study:
             await asyncio.sleep(60 / per_minute)
 
     async def play(self, name: str, pause: float) -> None:
-        """One visitor of a kind drawn at random, through all steps."""
-        rng = np.random.default_rng()
-        kind = str(rng.choice(list(KINDS), p=reader_classes().pi))
+        """Take one simulated visitor through all steps."""
+        opens = self._simulated().draw_visitor()
         while True:
             seen = await self.visitors.view(name)
             if seen["done"]:
                 return
             offer = seen["offer"]
-            opened = rng.random() < click_probability(kind, offer["categories"])
-            await self.service.reward(RewardRequest(offer["decision_id"], float(opened)))
+            await self.service.reward(RewardRequest(offer["decision_id"], float(opens(offer["categories"]))))
             await asyncio.sleep(pause)
 
 

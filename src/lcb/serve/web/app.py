@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from typing import Protocol
 from urllib.parse import unquote_to_bytes
 
 import msgspec
@@ -21,7 +23,6 @@ from lcb.serve.learn import versions
 from lcb.serve.learn.supervisor import Retraining
 from lcb.serve.observe.metrics import Metrics
 from lcb.serve.observe.redaction import redact
-from lcb.serve.pages.routes import Pages
 from lcb.serve.service import Service
 from lcb.serve.strict_json import decode
 from lcb.serve.web.endpoint import (
@@ -37,6 +38,7 @@ from lcb.serve.web.endpoint import (
     refuse_other_sites,
     respond,
 )
+from lcb.serve.web.gauges import read_gauges
 from lcb.serve.web.keys import Keyring
 from lcb.serve.web.openapi import PROBES, document
 from lcb.serve.web.rate_limits import Rates
@@ -47,21 +49,37 @@ _ACTIVATE = msgspec.json.Decoder(messages.ActivateRequest)
 _ITEMS = msgspec.json.Decoder(messages.ItemsRequest)
 
 
-class App:
-    """An ASGI application around a service."""
+class Extension(Protocol):
+    """Routes beside the API, such as the web pages; started and stopped with the application."""
 
-    def __init__(self, service: Service, keyring: Keyring, metrics: Metrics | None = None) -> None:
+    def routes(self) -> Iterable[Call]: ...
+
+    def start(self) -> None:
+        """Called inside the event loop, after the service has started."""
+
+    async def stop(self) -> None: ...
+
+    def check_session(self, scope: Scope, needed: str) -> str | None:
+        """Return the name of the key behind the request's session cookie; None without a valid session.
+
+        Raises Problem 403 if that key lacks the scope `needed`.
+        """
+
+
+class App:
+    """The ASGI application: the routes of the API and, if `pages` is given, those that `pages(app)` adds."""
+
+    def __init__(self, service: Service, keyring: Keyring, pages: Callable[[App], Extension] | None = None) -> None:
         self.service, self.keyring = service, keyring
-        self.metrics = metrics or Metrics(service)
+        self.metrics = Metrics(partial(read_gauges, service))
         self.retraining = Retraining(service, self.metrics)
         self.max_body = service.settings.limits.max_body
         self.rates = Rates(service.settings.limits.rate)
-        self.ready_hooks: list[Callable[[], None]] = []
         self.draining = False  # asked to end: answers go on, /readyz says 503
         self.log = structlog.get_logger("lcb.serve")
         self.debug = service.settings.log_level == "debug"
-        self.pages = Pages(self) if service.settings.pages else None
-        calls = self.calls = [*self.routes(), *(Call(*line) for line in (self.pages.routes() if self.pages else ()))]
+        self.pages = None if pages is None else pages(self)
+        calls = self.calls = [*self.routes(), *(self.pages.routes() if self.pages is not None else ())]
         self._openapi = {open: msgspec.json.encode(document(calls, open=open)) for open in (False, True)}
         routes = [
             Route(call.path, Endpoint(self, f"{call.method} {call.path}", call.handler, call.needed),
@@ -147,7 +165,7 @@ class App:
         if needed and not self.keyring.open:
             authorization = next((value for name, value in scope["headers"] if name == b"authorization"), None)
             if authorization is None and self.pages is not None:
-                who = self.pages.operator.by_cookie(scope, needed)
+                who = self.pages.check_session(scope, needed)
             who = who or self.keyring.check(authorization, needed)
         elif needed:
             refuse_other_sites(scope)
