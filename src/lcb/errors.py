@@ -19,6 +19,9 @@ Every message says what came, what was wanted and what to do next.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 
 class LCBError(Exception):
     """The parent of every error `lcb` raises on purpose."""
@@ -79,16 +82,41 @@ class ServiceError(LCBError):
 
 
 class Unreachable(LCBError):
-    """A service did not answer; what was asked may have been done, and the same may be asked again."""
+    """A service did not answer, for `reason`; the request may have been carried out, and may be sent again."""
 
     again = True
+
+    def __init__(self, message: str, reason: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class MissingExtra(LCBError, ImportError):
     """An optional package is not installed."""
 
     def __init__(self, package: str, extra: str) -> None:
-        super().__init__(f"{package} is not installed; it comes with: pip install 'lcb[{extra}]'")
+        super().__init__(f"{package} is not installed; in a checkout of lcb run: {install_line(extra)}")
+
+
+def install_line(extra: str) -> str:
+    """Return the command that installs the packages of an extra, to be run in a checkout: lcb is on no index.
+
+    >>> install_line("serve")
+    "pip install '.[serve]'"
+    """
+    return f"pip install '.[{extra}]'"
+
+
+@contextmanager
+def need_extra(extra: str) -> Iterator[None]:
+    """Around imports: raise MissingExtra if a package of `extra` is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        package = (error.name or "").split(".")[0]
+        if package in ("", "lcb"):  # a mistake in lcb itself
+            raise
+        raise MissingExtra(package, extra) from None
 
 
 class ConvergenceWarning(UserWarning):

@@ -1,25 +1,30 @@
-"""What comes and goes over HTTP: the types that validate are the types the OpenAPI page shows."""
+"""Message types of the HTTP API, shared by the service and its client.
+
+The service validates requests with them and generates /openapi.json from them; the client decodes answers into them.
+Requests refuse unknown fields.  Answers are frozen and ignore unknown fields, so an older client reads a newer service.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 MOST_ARMS = 10_000
 MOST_FEATURES = 1_000
 MOST_SLOTS = 100
-MOST_ITEMS = 10_000  # of the catalogue, which is the arms of a request without any
+MOST_ITEMS = 10_000  # in the catalogue, whose items are the arms of a request that sends none
 MOST_TEXT = 256  # characters of an id
-LARGEST = 1e9  # of a feature or a reward, in size
+LARGEST = 1e9  # absolute value of a feature or a reward
 
 Id = Annotated[
     str, Meta(min_length=1, max_length=MOST_TEXT, description="Any printable text of at most 256 characters.")
 ]
-# `$(?!\n)`: in Python `$` alone would let a last line feed pass
+# `$(?!\n)`: in Python `$` alone also matches before a final line feed
 _DECISION_ID = r"^[A-Za-z0-9_.:-]{1,64}$(?!\n)"
 _REWARD_ID = r"^[A-Za-z0-9_.:-]{1,64}(/[0-9]{1,3})?$(?!\n)"
-FORMS = {  # for whoever sent something else
+FORMS = {  # a pattern in words, for error messages
     _DECISION_ID: "1 to 64 letters, digits and _ . : -",
     _REWARD_ID: "the decision_id of an answer, or the reward_id of a slot",
 }
@@ -27,81 +32,80 @@ DecisionId = Annotated[
     str,
     Meta(
         pattern=_DECISION_ID,
-        description="Letters, digits and _ . : - ; at most 64. The idempotency key, and the seed of the draw.",
+        description="At most 64 letters, digits and _ . : - . The idempotency key, and the seed of the draw.",
     ),
 ]
-RewardId = Annotated[
-    str,
-    Meta(
-        pattern=_REWARD_ID,
-        description="A decision_id, or the reward_id of a slot.",
-    ),
-]
+RewardId = Annotated[str, Meta(pattern=_REWARD_ID, description="A decision_id, or the reward_id of a slot.")]
 Vector = Annotated[list[float], Meta(min_length=1, max_length=MOST_FEATURES)]
 Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 Probability = Annotated[float, Meta(gt=0, le=1)]
+# text and no Literal, so that a client can read a status that a later service adds
+Status = Annotated[str, Meta(extra_json_schema={"enum": ["active", "kept", "aside", "damaged"]})]
 
 
 class Arm(Struct, forbid_unknown_fields=True, gc=False):
-    """Something that may be offered: its features, or the id alone for an item of the catalogue."""
+    """An arm: an id with its features, or the id alone for an item of the catalogue."""
 
     id: Id
     x: Vector | None = None
 
 
 class DecisionRequest(Struct, forbid_unknown_fields=True):
-    """Who is there and what may be offered; without `arms`, the whole catalogue."""
+    """The user and the arms to choose from; without `arms`, every item of the catalogue."""
 
     user: Id
     arms: Annotated[list[Arm], Meta(min_length=1, max_length=MOST_ARMS)] | None = None
-    x: Annotated[Vector, Meta(description="The user's own features, crossed with the arms'.")] | None = None
-    k: Annotated[int, Meta(ge=1, le=MOST_SLOTS, description="How many arms: a list of slots.")] | None = None
+    x: Annotated[Vector, Meta(description="Features of the user, crossed with those of the arms.")] | None = None
+    k: Annotated[int, Meta(ge=1, le=MOST_SLOTS, description="Length of the list: one arm per slot.")] | None = None
     decision_id: DecisionId | None = None
-    chosen: Annotated[Id, Meta(description="Shadow mode: the arm the caller took; ours is only logged.")] | None = None
+    chosen: (
+        Annotated[Id, Meta(description="Shadow mode: the arm that the caller chose; the service logs its own choice.")]
+        | None
+    ) = None
     chosen_propensity: Probability | None = None
 
 
-class Slot(Struct, gc=False):
-    """One place of a list; the propensity is that of the arm given the slots above."""
+class Slot(Struct, frozen=True, gc=False):
+    """One place in a list of arms; `propensity` is the arm's probability given the slots above."""
 
     arm: str
     propensity: float
     reward_id: str
 
 
-class DecisionAnswer(Struct, omit_defaults=True, gc=False):
-    """The arm to show. `distribution` has the probability of every arm, in the order of the request."""
+class DecisionAnswer(Struct, frozen=True, omit_defaults=True, gc=False):
+    """The arm to show; `distribution` holds the probability of every arm, in the order of the request."""
 
     decision_id: str
     arm: str
     propensity: float | None
-    distribution: list[float]
+    distribution: tuple[float, ...]
     model: int
     policy: str
     recommender: str
-    slots: list[Slot] | None = None
+    slots: tuple[Slot, ...] | None = None
     would: str | None = None
 
 
 class RewardRequest(Struct, forbid_unknown_fields=True, gc=False):
-    """What came of a decision; any time later, in any order, as often as need be."""
+    """The reward of a decision; it may come late, out of order, and more than once."""
 
     decision_id: RewardId
     reward: Number
-    reward_id: (
-        Annotated[DecisionId, Meta(description="With `rewards = sum`: tells one contribution from another.")] | None
-    ) = None
+    reward_id: Annotated[DecisionId, Meta(description="With `rewards = sum`: the id of this contribution.")] | None = (
+        None
+    )
 
 
-class RewardAnswer(Struct, gc=False):
-    """`reward` is what now counts for the decision."""
+class RewardAnswer(Struct, frozen=True, gc=False):
+    """`reward` is the reward that the decision now has."""
 
     decision_id: str
     reward: float
 
 
-class Item(Struct, forbid_unknown_fields=True):
-    """One item of the catalogue: features, or categories that the service's map turns into features."""
+class ItemRequest(Struct, forbid_unknown_fields=True):
+    """One item of the catalogue: features, or categories that the service turns into features."""
 
     id: Id
     x: Vector | None = None
@@ -111,25 +115,35 @@ class Item(Struct, forbid_unknown_fields=True):
 
 
 class ItemsRequest(Struct, forbid_unknown_fields=True):
-    """Items to add or change; with `replace`, all others go."""
+    """Items to add or change; `replace` removes all others."""
 
-    items: Annotated[list[Item], Meta(max_length=MOST_ITEMS)]
+    items: Annotated[list[ItemRequest], Meta(max_length=MOST_ITEMS)]
     replace: bool = False
     remove: Annotated[list[Id], Meta(max_length=MOST_ITEMS)] = []
 
 
-class ItemsAnswer(Struct):
+class ItemsAnswer(Struct, frozen=True):
     n_items: int
     n_features: int | None
 
 
-class ItemsList(Struct):
-    items: list[Item]
+class Item(Struct, frozen=True):
+    """One item of the catalogue, with the features or the categories it was sent with."""
+
+    id: str
+    x: tuple[float, ...] | None = None
+    categories: tuple[str, ...] | None = None
+    title: str | None = None
+    summary: str | None = None
+
+
+class ItemsList(Struct, frozen=True):
+    items: tuple[Item, ...]
     n_items: int
 
 
-class UserAnswer(Struct):
-    """What is known of one user."""
+class UserAnswer(Struct, frozen=True):
+    """The state of one user; `posterior` holds the probability of each class."""
 
     user: str
     recommender: str
@@ -138,20 +152,22 @@ class UserAnswer(Struct):
     n_decisions: int
     n_rewards: int
     reward_sum: float
-    posterior: list[float] | None
+    posterior: tuple[float, ...] | None
     seq: int
 
 
-class EraseAnswer(Struct):
+class EraseAnswer(Struct, frozen=True):
+    """The number of events that were erased."""
+
     erased: int
 
 
-class ModelAnswer(Struct):
-    """One model version and where it comes from."""
+class ModelAnswer(Struct, frozen=True):
+    """One model version, its scores and how it was learned."""
 
     version: int
     active: bool
-    status: Literal["active", "kept", "aside", "damaged"]
+    status: Status
     n_classes: int
     n_features: int
     n_users: int
@@ -159,19 +175,14 @@ class ModelAnswer(Struct):
     score: float | None
     baseline: float | None
     reason: str
-    provenance: dict[str, Any]
+    provenance: Mapping[str, Any]
 
 
-class ModelsAnswer(Struct):
-    active: int
-    versions: list[ModelAnswer]
-    retraining: RetrainingAnswer
+class RetrainingAnswer(Struct, frozen=True):
+    """Progress of learning in the background.
 
-
-class RetrainingAnswer(Struct):
-    """How far learning in the background is; `error` is of the last that failed, `note` of the last that could not be.
-
-    `next_at` is the number of users at which the next begins by itself, null where none does.
+    `error` is from the last run that failed, `note` says why the last run could not start.  `next_at` is the number of
+    users at which the next run starts by itself, null if none will.
     """
 
     running: bool
@@ -186,18 +197,24 @@ class RetrainingAnswer(Struct):
     next_at: int | None = None
 
 
+class ModelsAnswer(Struct, frozen=True):
+    active: int
+    versions: tuple[ModelAnswer, ...]
+    retraining: RetrainingAnswer
+
+
 class ActivateRequest(Struct, forbid_unknown_fields=True):
-    """Why another version is to be served; the log keeps it."""
+    """Why this version is activated; the log keeps the reason."""
 
     reason: Annotated[str, Meta(max_length=1000)] = "asked for"
 
 
-class ActivateAnswer(Struct):
+class ActivateAnswer(Struct, frozen=True):
     active: int
 
 
-class Difference(Struct):
-    """Mean reward per decision of one recommender's users less that of another's, with a 95 % interval (Welch)."""
+class RecommenderDifference(Struct, frozen=True):
+    """Mean reward per decision of the users of `of` minus that of the users of `to`, with Welch's 95 % interval."""
 
     of: str
     to: str
@@ -206,8 +223,8 @@ class Difference(Struct):
     high: float
 
 
-class TrialRecommender(Struct):
-    """`mean` and `deviation` of the users' rewards per decision, as in the paper's user study."""
+class TrialRecommender(Struct, frozen=True):
+    """`mean` and `deviation` are taken over users, of each user's reward per decision, as in the paper's user study."""
 
     name: str
     bandit: str
@@ -220,11 +237,13 @@ class TrialRecommender(Struct):
     deviation: float | None
 
 
-class TrialAnswer(Struct):
-    recommenders: list[TrialRecommender]
-    differences: list[Difference]
+class TrialAnswer(Struct, frozen=True):
+    recommenders: tuple[TrialRecommender, ...]
+    differences: tuple[RecommenderDifference, ...]
 
 
-class Health(Struct):
+class Health(Struct, frozen=True):
+    """`status` is ok, loading, draining or trouble; `detail` says more."""
+
     status: str
     detail: str = ""

@@ -27,4 +27,4 @@ except MissingExtra as error:
     print(error)
 """
     name = {"vl_convert": "vl-convert-python"}.get(package, package)
-    assert python(code) == f"{name} is not installed; it comes with: pip install 'lcb[plots]'\n"
+    assert python(code) == f"{name} is not installed; in a checkout of lcb run: pip install '.[plots]'\n"

@@ -117,7 +117,7 @@ def test_without_the_extra_the_line_that_installs_it_is_printed(tmp_path):
             [sys.executable, "-c", code], cwd=tmp_path, env=environment(), capture_output=True, text=True
         )
         assert done.returncode == 2, done.stderr
-        assert done.stderr.endswith("is not installed; it comes with: pip install 'lcb[serve]'\n")
+        assert done.stderr.endswith("is not installed; in a checkout of lcb run: pip install '.[serve]'\n")
         assert done.stderr.count("\n") == 1
 
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from lcb.client import AsyncClient, Client, Item, ServiceError, Unreachable
-from lcb.errors import InputError, LCBError
+from lcb.errors import InputError, LCBError, MissingExtra
 
 DECISION = {
     "decision_id": "d", "arm": "a", "propensity": 0.5, "distribution": [0.5, 0.5], "model": 1, "policy": "thompson",
@@ -145,7 +145,7 @@ def test_a_refusal_has_the_words_and_the_field_of_the_service(kind):
 
 def test_who_never_answers_is_unreachable(kind):
     heard = Heard(httpx.ConnectError("refused"))
-    with pytest.raises(Unreachable, match=r"POST /v1/rewards had no answer in 3 tries .*refused"):
+    with pytest.raises(Unreachable, match=r"POST /v1/rewards got no answer in 3 attempts .*refused"):
         kind(heard, retries=2)("reward", "d", 1.0)
 
 
@@ -277,7 +277,7 @@ def test_an_async_try_ends_when_its_time_is_over():
         async with AsyncClient("http://s", transport=httpx.MockTransport(slow), timeout=0.05, retries=0) as client:
             await client.health()
 
-    with pytest.raises(Unreachable, match=r"nothing within 0\.05 s"):
+    with pytest.raises(Unreachable, match=r"no answer within 0\.05 s"):
         asyncio.run(ask())
 
 
@@ -292,9 +292,10 @@ def test_threads_share_a_client():
     assert len({body["decision_id"] for body in heard.bodies}) == 400
 
 
-def test_without_httpx_the_line_that_installs_it_is_said(monkeypatch):
-    monkeypatch.setitem(sys.modules, "httpx", None)
-    for name in [name for name in sys.modules if name.startswith("lcb.client")]:
+@pytest.mark.parametrize("package", ["httpx", "msgspec"])
+def test_without_a_package_of_the_extra_the_error_has_the_install_line(monkeypatch, package):
+    monkeypatch.setitem(sys.modules, package, None)
+    for name in [name for name in sys.modules if name.startswith("lcb.client") or name == "lcb.messages"]:
         monkeypatch.delitem(sys.modules, name)
-    with pytest.raises(LCBError, match=r"pip install 'lcb\[client\]'"):
+    with pytest.raises(MissingExtra, match=rf"{package} is not installed; .* pip install '\.\[client\]'"):
         import lcb.client  # noqa: F401

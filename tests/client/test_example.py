@@ -113,7 +113,7 @@ def test_without_the_service_the_editor_decides_and_it_is_told_later(tmp_path: P
             for reader in readers:
                 reader.visit()
             assert [reader.seen[0][0] for reader in readers] == ["world", "world"]
-            assert "the editor decides: POST /v1/decisions had no answer in 1 try" in caplog.text
+            assert "the editor decides: POST /v1/decisions got no answer in 1 attempt" in caplog.text
             server = start(tmp_path, models=classes, port=int(server.address.rsplit(":", 1)[1]))
             told = events(server, 4)
         assert [kind for kind, *_ in told] == ["decision", "reward"] * 2

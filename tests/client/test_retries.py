@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lcb.client import RewardAnswer
 from lcb.client.calls import Reply, erase, health, reward
-from lcb.client.retries import Attempt, Lost, Policy, Wait, conversation
+from lcb.client.retries import Attempt, Lost, Policy, Wait, try_call
 from lcb.errors import InputError, LCBError, ServiceError, Unreachable
 
 FINE = Reply(200, b'{"decision_id": "d", "reward": 1.0}')
@@ -22,12 +22,12 @@ CALL = reward("d", 1.0, None)
 
 
 class Played:
-    """A conversation played to its end on a clock of its own; each try takes `each` seconds."""
+    """A call played to its end on a clock of its own; each try takes `each` seconds."""
 
     def __init__(self, call: Any, policy: Policy, outcomes: Sequence[Reply | Lost], each: float = 0.0) -> None:
         self.now, self.tries, self.waits = 100.0, [], []
         self.answer, self.error = None, None
-        steps, given, outcome = conversation(call, policy, lambda: self.now, lambda: 0.5), iter(outcomes), None
+        steps, given, outcome = try_call(call, policy, lambda: self.now, lambda: 0.5), iter(outcomes), None
         try:
             while True:
                 step = steps.send(outcome)
@@ -89,8 +89,8 @@ def test_what_does_not_fit_into_the_deadline_is_not_waited_for():
 def test_who_does_not_answer_is_named_with_the_tries_and_the_time():
     played = Played(CALL, Policy(timeout=1, retries=2, pause=0.2), [Lost("refused", False)] * 3, each=0.5)
     assert isinstance(played.error, Unreachable)
-    assert str(played.error).startswith("POST /v1/rewards had no answer in 3 tries and 1.8 s (refused); see whether")
-    assert "in 1 try" in str(Played(CALL, Policy(retries=0), [Lost("refused", False)]).error)
+    assert str(played.error).startswith("POST /v1/rewards got no answer in 3 attempts and 1.8 s (refused); check that")
+    assert "in 1 attempt" in str(Played(CALL, Policy(retries=0), [Lost("refused", False)]).error)
 
 
 def test_somebody_who_is_gone_at_the_second_try_was_erased_at_the_first():

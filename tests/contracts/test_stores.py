@@ -483,7 +483,7 @@ def test_without_psycopg_the_line_that_installs_it_is_told(monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "psycopg", None)
     for name in ("lcb.storage.store.postgres", "lcb.storage.store._connections"):
         monkeypatch.delitem(sys.modules, name, raising=False)
-    with pytest.raises(MissingExtra, match=r"pip install 'lcb\[postgres\]'"):
+    with pytest.raises(MissingExtra, match=r"pip install '\.\[postgres\]'"):
         open_store("postgresql://nobody@nowhere/x")
 
 

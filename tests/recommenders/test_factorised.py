@@ -170,4 +170,4 @@ except MissingExtra as error:
     print(error)
 """
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said == "scikit-surprise is not installed; it comes with: pip install 'lcb[factorise]'\n"
+    assert said == "scikit-surprise is not installed; in a checkout of lcb run: pip install '.[factorise]'\n"

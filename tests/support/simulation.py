@@ -297,12 +297,14 @@ class Simulation:
 
     def change_items(self) -> None:
         chance = self.chance
-        request = messages.ItemsRequest([messages.Item(chance.choice(self.items), self.vector(3))])
+        request = messages.ItemsRequest([messages.ItemRequest(chance.choice(self.items), self.vector(3))])
         if chance.random() < 0.3:
             gone = chance.choice(self.items[5:]) if len(self.items) > 5 else ""
             new = f"i{chance.randrange(20)}"
             self.items = [id for id in dict.fromkeys((*self.items, new)) if id != gone or id == new]
-            request = messages.ItemsRequest([messages.Item(new, self.vector(3))], remove=[gone] if gone != new else [])
+            request = messages.ItemsRequest(
+                [messages.ItemRequest(new, self.vector(3))], remove=[gone] if gone != new else []
+            )
         self.send("items", "", "", 0, self.service.items(request))
 
     def erase(self) -> None:
@@ -451,7 +453,7 @@ class Simulation:
         self.often = min(1.0, math.sqrt(20_000 / n_steps))  # coming up takes longer with a long log
         self.open()
         await turns(2)
-        items = [messages.Item(id, self.vector(3)) for id in self.items]
+        items = [messages.ItemRequest(id, self.vector(3)) for id in self.items]
         self.send("items", "", "", 0, self.service.items(messages.ItemsRequest(items)))
         await self.write(1)
         for _ in range(n_steps):

@@ -1,16 +1,18 @@
-"""What can be asked of the service: each verb makes a `Call`, which is data; whoever has a connection sends it."""
+"""The requests a client can send: each function builds a `Call`, which is plain data; the clients send it."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
-from lcb.client.answers import (
+import msgspec
+
+from lcb.errors import InputError, ServiceError
+from lcb.messages import (
     ActivateAnswer,
-    Answer,
     DecisionAnswer,
     EraseAnswer,
     Health,
@@ -22,16 +24,15 @@ from lcb.client.answers import (
     RewardAnswer,
     TrialAnswer,
     UserAnswer,
-    made,
 )
-from lcb.errors import InputError, ServiceError
 
+Answer = TypeVar("Answer")
 Arms = Mapping[str, Sequence[float]] | Iterable[str]
 
 
 @dataclass(frozen=True)
 class Reply:
-    """What came back, whatever it is."""
+    """An HTTP response of any status."""
 
     status: int
     body: bytes
@@ -40,77 +41,78 @@ class Reply:
 
 @dataclass(frozen=True)
 class Call(Generic[Answer]):
-    """A request and how its answer reads.
+    """A request and the type of its answer.
 
-    `also` is a status that is an answer and no error.  `done` is the status that says it was carried out already, when
-    it is sent again because the first answer was lost; `was` is then the answer.
+    `also` is an error status whose body is an answer nevertheless.  `done` is the status that a repeated request gets
+    if the first was carried out and its answer lost; the answer is then `done_answer`.
     """
 
     method: str
     path: str
     body: bytes | None
-    kind: type[Answer]
+    answer: type[Answer]
     also: int | None = None
     done: int | None = None
-    was: Answer | None = None
+    done_answer: Answer | None = None
 
     def read(self, reply: Reply, *, again: bool = False) -> Answer:
-        """The answer, or ServiceError."""
-        if again and reply.status == self.done and self.was is not None:
-            return self.was
+        """Decode the answer; raise ServiceError if the reply is an error or not an answer of lcb.
+
+        >>> Call("GET", "/v1/items", None, ItemsAnswer).read(Reply(200, b'{"n_items": 3, "n_features": 2, "new": 1}'))
+        ItemsAnswer(n_items=3, n_features=2)
+        """
+        if again and reply.status == self.done and self.done_answer is not None:
+            return self.done_answer
         if not 200 <= reply.status < 300 and reply.status != self.also:
-            raise problem(reply)
+            raise read_problem(reply)
         try:
-            return made(self.kind, json.loads(reply.body))
-        except (ValueError, TypeError):
-            words = f"{self.method} {self.path} was not answered as by lcb ({_shown(reply)}); check the url"
-            raise ServiceError(reply.status, words) from None
+            return msgspec.json.decode(reply.body, type=self.answer)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            message = f"{self.method} {self.path} got an answer that is not lcb's: {_quote_body(reply)}; check the url"
+            raise ServiceError(reply.status, message) from None
 
 
-def problem(reply: Reply) -> ServiceError:
-    """The error a reply tells of; a proxy's words where it is not the service's."""
+def read_problem(reply: Reply) -> ServiceError:
+    """Return the error in a problem+json reply; the error of a proxy is quoted."""
     try:
-        said = json.loads(reply.body)
-        detail, field = said["detail"], said.get("field")
+        problem = json.loads(reply.body)
+        detail, field = problem["detail"], problem.get("field")
     except (ValueError, TypeError, KeyError):
-        return ServiceError(reply.status, f"status {reply.status} and no problem+json: {_shown(reply)}; check the url")
+        message = f"status {reply.status} without problem+json: {_quote_body(reply)}; check the url"
+        return ServiceError(reply.status, message)
     return ServiceError(reply.status, str(detail), field)
 
 
 def decide(
-    user: str, arms: Arms | None, x: Sequence[float] | None, k: int | None, chosen: str | None,
-    chosen_propensity: float | None, decision_id: str,
-) -> Call[DecisionAnswer]:  # fmt: skip
+    user: str,
+    arms: Arms | None,
+    decision_id: str,
+    *,
+    x: Sequence[float] | None,
+    k: int | None,
+    chosen: str | None,
+    chosen_propensity: float | None,
+) -> Call[DecisionAnswer]:
     body = {
-        "user": user, "arms": None if arms is None else _arms(arms), "x": None if x is None else _vector(x), "k": k,
-        "decision_id": decision_id, "chosen": chosen, "chosen_propensity": chosen_propensity,
-    }  # fmt: skip
-    return Call("POST", "/v1/decisions", _json(body), DecisionAnswer)
+        "user": user,
+        "arms": None if arms is None else _arms(arms),
+        "x": None if x is None else _vector(x),
+        "k": k,
+        "decision_id": decision_id,
+        "chosen": chosen,
+        "chosen_propensity": chosen_propensity,
+    }
+    return Call("POST", "/v1/decisions", encode(body), DecisionAnswer)
 
 
 def reward(decision_id: str, reward: float, reward_id: str | None) -> Call[RewardAnswer]:
     body = {"decision_id": decision_id, "reward": float(reward), "reward_id": reward_id}
-    return Call("POST", "/v1/rewards", _json(body), RewardAnswer)
+    return Call("POST", "/v1/rewards", encode(body), RewardAnswer)
 
 
 def put_items(items: Iterable[Item | Mapping[str, Any]], replace: bool, remove: Iterable[str]) -> Call[ItemsAnswer]:
-    sent = [
-        _there({
-            "id": one.id, "x": None if one.x is None else _vector(one.x, f"item {one.id!r}"),
-            "categories": None if one.categories is None else list(one.categories),
-            "title": one.title, "summary": one.summary,
-        })
-        for one in map(_item, items)
-    ]  # fmt: skip
-    body = {"items": sent, "replace": replace, "remove": list(remove)}
-    return Call("PUT", "/v1/items", _json(body), ItemsAnswer)
-
-
-def _item(given: Item | Mapping[str, Any]) -> Item:
-    try:
-        return given if isinstance(given, Item) else Item(**given)
-    except TypeError as error:
-        raise InputError(f"an item {given!r} ({error}); give lcb.client.Item, or a mapping with its fields") from None
+    body = {"items": [_item(one) for one in items], "replace": replace, "remove": list(remove)}
+    return Call("PUT", "/v1/items", encode(body), ItemsAnswer)
 
 
 def items() -> Call[ItemsList]:
@@ -118,12 +120,12 @@ def items() -> Call[ItemsList]:
 
 
 def user(user: str) -> Call[UserAnswer]:
-    return Call("GET", f"/v1/users/{_segment(user)}", None, UserAnswer)
+    return Call("GET", f"/v1/users/{_quote_user(user)}", None, UserAnswer)
 
 
 def erase(user: str) -> Call[EraseAnswer]:
-    """Who was erased is not there: so says the answer to the second try where that to the first was lost."""
-    return Call("DELETE", f"/v1/users/{_segment(user)}", None, EraseAnswer, done=404, was=EraseAnswer(0))
+    """Erase a user; a repeated request gets 404 if the first erased them and its answer was lost."""
+    return Call("DELETE", f"/v1/users/{_quote_user(user)}", None, EraseAnswer, done=404, done_answer=EraseAnswer(0))
 
 
 def models() -> Call[ModelsAnswer]:
@@ -135,7 +137,7 @@ def retrain() -> Call[RetrainingAnswer]:
 
 
 def activate(version: int, reason: str | None) -> Call[ActivateAnswer]:
-    return Call("POST", f"/v1/models/{version:d}/activate", _json({"reason": reason}), ActivateAnswer)
+    return Call("POST", f"/v1/models/{version:d}/activate", encode({"reason": reason}), ActivateAnswer)
 
 
 def trials() -> Call[TrialAnswer]:
@@ -146,12 +148,34 @@ def health() -> Call[Health]:
     return Call("GET", "/readyz", None, Health, also=503)
 
 
+def encode(body: Mapping[str, Any]) -> bytes:
+    """Return the body as JSON, without fields that are None; raise InputError if JSON cannot hold it."""
+    try:
+        return json.dumps(_drop_none(body), allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
+    except (ValueError, TypeError) as error:
+        raise InputError(f"the request cannot be sent ({error}); send finite numbers and plain text") from None
+
+
 def _arms(arms: Arms) -> list[dict[str, Any]]:
     if isinstance(arms, str):
         raise InputError(f"arms is the text {arms!r}; give a mapping of ids to features, or a list of ids")
     if isinstance(arms, Mapping):
         return [{"id": id, "x": _vector(x, f"arm {id!r}")} for id, x in arms.items()]
     return [{"id": id} for id in arms]
+
+
+def _item(given: Item | Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        item = given if isinstance(given, Item) else Item(**given)
+    except TypeError as error:
+        message = f"item {given!r} is not valid ({error}); give an lcb.client.Item, or a mapping with its fields"
+        raise InputError(message) from None
+    fields = {name: getattr(item, name) for name in Item.__struct_fields__}
+    if item.x is not None:
+        fields["x"] = _vector(item.x, f"item {item.id!r}")
+    if item.categories is not None:
+        fields["categories"] = list(item.categories)
+    return _drop_none(fields)
 
 
 def _vector(x: Sequence[float], name: str = "x") -> list[float]:
@@ -161,19 +185,12 @@ def _vector(x: Sequence[float], name: str = "x") -> list[float]:
         raise InputError(f"{name} is {x!r:.60}; give a list of numbers") from None
 
 
-def _there(body: Mapping[str, Any]) -> dict[str, Any]:
+def _drop_none(body: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in body.items() if value is not None}
 
 
-def _json(body: Mapping[str, Any]) -> bytes:
-    try:
-        return json.dumps(_there(body), allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode()
-    except (ValueError, TypeError) as error:
-        raise InputError(f"the request cannot be sent ({error}); send finite numbers and plain text") from None
-
-
-def _segment(user: str) -> str:
-    """A user in a path; `.` and `..` must not be taken for steps in it."""
+def _quote_user(user: str) -> str:
+    """Quote a user for a path; `.` and `..` are quoted too, since they would be resolved as steps of the path."""
     try:
         name = quote(user, safe="")
     except UnicodeEncodeError as error:
@@ -181,5 +198,5 @@ def _segment(user: str) -> str:
     return name.replace(".", "%2E") if name in (".", "..") else name
 
 
-def _shown(reply: Reply) -> str:
+def _quote_body(reply: Reply) -> str:
     return repr(reply.body[:60].decode(errors="replace"))

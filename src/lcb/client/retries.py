@@ -1,11 +1,12 @@
-"""When a call is sent again, after which pause, and when to give up: no connection and no clock of its own.
+"""Retry rules: when a call is sent again, after which pause, and when to give up.
 
-    steps = conversation(call, policy, clock, random)
-    an Attempt  -> send it, hand back the Reply or Lost
-    a Wait      -> sleep, hand back None
-    return      -> the answer; ServiceError or Unreachable where there is none
+`try_call` is a generator without a connection or a clock of its own; a client runs its steps.
 
-The pause before try n + 2 is drawn from [0, pause * 2**n], at most `longest_pause`, on top of what Retry-After asks.
+    an Attempt  -> send it, then send back the Reply or Lost
+    a Wait      -> sleep, then send back None
+    return      -> the answer; raises ServiceError or Unreachable if there is none
+
+The pause after attempt n, counted from 0, is uniform on [0, min(pause * 2**n, longest_pause)], plus Retry-After.
 """
 
 from __future__ import annotations
@@ -16,14 +17,13 @@ from dataclasses import dataclass
 from email.utils import parsedate_to_datetime
 from typing import Any
 
-from lcb.client.answers import Answer
-from lcb.client.calls import Call, Reply, problem
+from lcb.client.calls import Answer, Call, Reply, read_problem
 from lcb.errors import InputError, LCBError, ServiceError, Unreachable
 
 
 @dataclass(frozen=True)
 class Policy:
-    """How long one try may take, how many more there may be, how long all may take together, in seconds."""
+    """Seconds for one attempt, number of further attempts, and seconds for all of them together."""
 
     timeout: float = 2.0
     retries: int = 4
@@ -34,25 +34,25 @@ class Policy:
     def __post_init__(self) -> None:
         for name in ("timeout", "deadline", "pause", "longest_pause"):
             if not 0 < getattr(self, name) < float("inf"):
-                raise InputError(f"{name}={getattr(self, name)}; give seconds above 0")
+                raise InputError(f"{name}={getattr(self, name)}; give a number of seconds above 0")
         if self.retries < 0:
             raise InputError(f"retries={self.retries}; give 0 or more")
 
     def wait(self, n: int, outcome: Reply | Lost, random: Callable[[], float]) -> float:
-        """Seconds before the try that follows try `n`, counted from 0.
+        """Return the seconds to wait after attempt `n`, counted from 0.
 
         >>> Policy(pause=0.1).wait(2, Lost("refused", sent=False), lambda: 0.5)
         0.2
         >>> Policy(pause=0.1).wait(0, Reply(503, b"", retry_after="3"), lambda: 0.5)
         3.05
         """
-        drawn = random() * min(self.pause * 2.0**n, self.longest_pause)
-        return drawn + (_seconds(outcome.retry_after) if isinstance(outcome, Reply) else 0.0)
+        pause = random() * min(self.pause * 2.0**n, self.longest_pause)
+        return pause + (_seconds(outcome.retry_after) if isinstance(outcome, Reply) else 0.0)
 
 
 @dataclass(frozen=True)
 class Attempt:
-    """Send this, and wait no longer than so many seconds."""
+    """Send the call and wait at most this many seconds for the answer."""
 
     call: Call[Any]
     seconds: float
@@ -65,7 +65,7 @@ class Wait:
 
 @dataclass(frozen=True)
 class Lost:
-    """There was no answer; `sent` where the service may have got the request nevertheless."""
+    """No answer came; `sent` if the service may have received the request."""
 
     reason: str
     sent: bool
@@ -74,13 +74,13 @@ class Lost:
 Steps = Generator[Attempt | Wait, Reply | Lost | None, Answer]
 
 
-def conversation(
+def try_call(
     call: Call[Answer], policy: Policy, clock: Callable[[], float], random: Callable[[], float]
 ) -> Steps[Answer]:
-    """The tries of one call, one step at a time."""
+    """Yield the steps of one call and return its answer."""
     began = clock()
     end = began + policy.deadline
-    unsure = False  # whether a try before this one may have been carried out
+    unsure = False  # whether an earlier attempt may have been carried out
     n = 0
     while True:
         outcome = yield Attempt(call, min(policy.timeout, max(end - clock(), 0.001)))
@@ -97,16 +97,17 @@ def conversation(
 
 def _error(call: Call[Any], outcome: Reply | Lost, tries: int, seconds: float) -> LCBError:
     if isinstance(outcome, Reply):
-        return problem(outcome)
-    many = "1 try" if tries == 1 else f"{tries} tries"
-    return Unreachable(
-        f"{call.method} {call.path} had no answer in {many} and {seconds:.2g} s ({outcome.reason}); "
-        "see whether the service runs there, or give it more time"
+        return read_problem(outcome)
+    many = "1 attempt" if tries == 1 else f"{tries} attempts"
+    message = (
+        f"{call.method} {call.path} got no answer in {many} and {seconds:.2g} s ({outcome.reason}); "
+        "check that the service runs there, or raise timeout and deadline"
     )
+    return Unreachable(message, outcome.reason)
 
 
 def _seconds(retry_after: str | None) -> float:
-    """What Retry-After asks: a number of seconds, or a date."""
+    """Return the seconds that Retry-After asks to wait; it holds a number of seconds or a date."""
     if retry_after is None:
         return 0.0
     if retry_after.strip().isdecimal():

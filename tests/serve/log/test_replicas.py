@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 from lcb.errors import StoreUnavailable
-from lcb.messages import Arm, DecisionRequest, Item, ItemsRequest, RewardRequest
+from lcb.messages import Arm, DecisionRequest, ItemRequest, ItemsRequest, RewardRequest
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.errors import Problem
@@ -178,7 +178,7 @@ def test_two_first_requests_of_different_sizes_leave_one_size(postgres_database:
             assert answers[1 - won].field == "arms[0].x"
             for service in (one, other):
                 await service.decide(sized("Cid", 3 + won))
-            await other.items(ItemsRequest([Item("c", [0.0] * (3 + won))]))
+            await other.items(ItemsRequest([ItemRequest("c", [0.0] * (3 + won))]))
             assert one.journal.broken is None is other.journal.broken
 
     run(work())

@@ -77,7 +77,9 @@ def test_two_first_decisions_around_an_activation_pin_a_user_to_the_first(opened
 
 def test_two_first_decisions_of_two_recommenders_count_for_the_first(opened: Any) -> None:
     inside = opened(RecommenderSpec("own", "linucb"), RecommenderSpec("population", "linucb", scope="everyone"))
-    inside.done(inside.service.items(messages.ItemsRequest([messages.Item("c", [0.0, 0.0, 0.0])])))  # the size is known
+    inside.done(
+        inside.service.items(messages.ItemsRequest([messages.ItemRequest("c", [0.0, 0.0, 0.0])]))
+    )  # the size is known
     request = msgspec.convert({"user": "ann", "arms": ARMS}, messages.DecisionRequest)
     made = [inside.service.desk.decide(request, name) for name in ("population", "own")]
     asked = [inside.ask(waited(inside.service, one)) for one in made]

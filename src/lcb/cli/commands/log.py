@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lcb.cli.extras import extra
 from lcb.cli.output import JSON_HELP, check_output, write_json
-from lcb.errors import InputError
+from lcb.errors import InputError, need_extra
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -44,7 +43,7 @@ def verify(
     """
     from lcb.progress import bar
 
-    with extra("serve"):
+    with need_extra("serve"):
         from lcb.serve.audit.verify import verify as run
     from lcb.storage.store.base import open_store
 
@@ -103,7 +102,7 @@ def export(
     """
     from lcb.progress import bar
 
-    with extra("serve"):
+    with need_extra("serve"):
         from lcb.serve.audit.export import export as run
     from lcb.storage.store.base import open_store
 
@@ -191,7 +190,7 @@ def show(
     Example:
       lcb log show lcb.db --user ann
     """
-    with extra("serve"):
+    with need_extra("serve"):
         from lcb.serve.events import decode
     from lcb.storage.store.base import open_store
 

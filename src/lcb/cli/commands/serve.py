@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lcb.cli.extras import extra
 from lcb.cli.output import JSON_HELP, check_output, columns, console, split_names, write_json
+from lcb.errors import need_extra
 
 if TYPE_CHECKING:
     from lcb.serve.config.load import Config
@@ -93,7 +93,7 @@ def serve(
 
 def run_service(settings: Settings, ready: Callable[[str], None]) -> None:
     """Serve until a signal, with the demo's headlines (`items = "headlines"`) and simulated visitors at hand."""
-    with extra("serve"):
+    with need_extra("serve"):
         from lcb.demo.readers import CATEGORIES
         from lcb.demo.visitors import HEADLINES, SimulatedReaders, read_headlines
         from lcb.serve.log.bootstrap import FirstItems
@@ -209,7 +209,7 @@ def show_config(config: ConfigFile = None, json: JSONOption = None) -> None:
 
 
 def _config(file: Path | None, flags: dict[str, Any]) -> Config:
-    with extra("serve"):
+    with need_extra("serve"):
         from lcb.serve.config.load import load
     return load(flags, file=file)
 
@@ -222,7 +222,7 @@ def _store(url: str | None, file: Path | None, *, create: bool = False) -> Store
 
 def require() -> None:
     """Refuse at once where the packages of the extra are missing."""
-    with extra("serve"):
+    with need_extra("serve"):
         import lcb.serve.server  # noqa: F401
 
 

@@ -18,7 +18,8 @@ def trial(service: Service) -> messages.TrialAnswer:
     """All recommenders, and each but the first against the first."""
     names = _names(service)
     return messages.TrialAnswer(
-        [_recommender(service, name) for name in names], _differences(service, [(name, names[0]) for name in names[1:]])
+        tuple(_recommender(service, name) for name in names),
+        _differences(service, [(name, names[0]) for name in names[1:]]),
     )
 
 
@@ -28,7 +29,7 @@ def trial_of(service: Service, name: str) -> messages.TrialAnswer:
     if name not in names:
         raise Problem(404, f"no recommender {name!r}; there are: {', '.join(names)}", field="recommender")
     others = [(name, other) for other in names if other != name]
-    return messages.TrialAnswer([_recommender(service, name)], _differences(service, others))
+    return messages.TrialAnswer((_recommender(service, name),), _differences(service, others))
 
 
 def _names(service: Service) -> list[str]:
@@ -46,7 +47,7 @@ def _recommender(service: Service, name: str) -> messages.TrialRecommender:
     )  # fmt: skip
 
 
-def _differences(service: Service, pairs: list[tuple[str, str]]) -> list[messages.Difference]:
+def _differences(service: Service, pairs: list[tuple[str, str]]) -> tuple[messages.RecommenderDifference, ...]:
     from lcb.evaluate.two_groups import Group  # brings SciPy, which deciding does without
 
     def group(name: str) -> Group:
@@ -57,5 +58,5 @@ def _differences(service: Service, pairs: list[tuple[str, str]]) -> list[message
     for of, to in pairs:
         between = group(of).above(group(to))
         if between is not None:
-            found.append(messages.Difference(of, to, *between))
-    return found
+            found.append(messages.RecommenderDifference(of, to, *between))
+    return tuple(found)

@@ -230,11 +230,11 @@ class Desk:
         spec = self.world.recommenders[body.recommender]
         slots = None
         if body.listed:
-            slots = [messages.Slot(one.id, one.propensity, f"{decision_id}/{i}") for i, one in enumerate(taken)]
+            slots = tuple(messages.Slot(one.id, one.propensity, f"{decision_id}/{i}") for i, one in enumerate(taken))
         return _JSON.encode(
             messages.DecisionAnswer(
                 decision_id, first.id, first.propensity if body.own else None,
-                events.distribution_of(taken[0], body.n_arms).tolist(), model,
+                tuple(events.distribution_of(taken[0], body.n_arms).tolist()), model,
                 "linucb" if spec.over_classes and model == 0 else spec.bandit, body.recommender, slots,
                 None if body.chosen is None else taken[0].id,
             )

@@ -61,7 +61,7 @@ def check_size(context: Floats, field: str, *, of_arm: bool = True) -> None:
 
 
 def item_kept(
-    i: int, item: messages.Item, features: FeatureMap | None
+    i: int, item: messages.ItemRequest, features: FeatureMap | None
 ) -> tuple[str, bytes, list[str] | None, str | None, str | None]:
     """An item as the log keeps it, its features made of categories where it has these; `i` is its place."""
     if (item.x is None) == (item.categories is None):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import msgspec
 
@@ -15,7 +15,7 @@ from lcb.serve.state.world import World
 def listed(world: World, retraining: Retraining) -> messages.ModelsAnswer:
     """All versions, the newest first."""
     active = world.active
-    versions = [_shown(version, active) for _, version in sorted(world.versions.items(), reverse=True)]
+    versions = tuple(_shown(version, active) for _, version in sorted(world.versions.items(), reverse=True))
     return messages.ModelsAnswer(active, versions, retraining.answer())
 
 
@@ -27,7 +27,7 @@ def _shown(version: Version, active: int) -> messages.ModelAnswer:
         shape, provenance = (models.n_classes, models.n_features), dict(models.provenance)
         manifest = msgspec.json.decode(body.manifest)
         provenance |= {"lcb": manifest["lcb"], "sha256": manifest["sha256"]}
-    status: Literal["active", "kept", "aside", "damaged"] = "kept" if version.served else "aside"
+    status = "kept" if version.served else "aside"
     if body.version == active:
         status = "active"
     return messages.ModelAnswer(

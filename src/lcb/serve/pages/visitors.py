@@ -192,7 +192,7 @@ class Visitors:
             weights = words.category_weights(*self._by_category(theta[None]))
             scores = self._context(last.body) @ theta
             on_top = bool(scores[last.taken.arm] >= scores.max() - 1e-12)
-        categories = self._item(last.taken.id).categories or []
+        categories = self._item(last.taken.id).categories or ()
         propensity, n_arms = last.taken.propensity, last.body.n_arms
         why = words.why_for_everybody(weights, categories, propensity, n_arms, on_top=on_top)
         return {

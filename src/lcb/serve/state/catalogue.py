@@ -41,7 +41,8 @@ class Catalogue:
             self.items.pop(name, None)
             self._x.pop(name, None)
         for id, x, categories, title, summary in body.items:
-            self.items[id] = Item(id, None if categories else floats(x).tolist(), categories, title, summary)
+            features = None if categories else tuple(floats(x).tolist())
+            self.items[id] = Item(id, features, tuple(categories) if categories else None, title, summary)
             self._x[id] = floats(x)
         self._matrix = None
 

@@ -194,7 +194,7 @@ class App:
         return Reply(await self.service.items(decode(_ITEMS, ask.body)))
 
     async def get_items(self, ask: Ask) -> Reply:
-        items = list(self.service.world.catalogue.items.values())
+        items = tuple(self.service.world.catalogue.items.values())
         return json_reply(messages.ItemsList(items, len(items)))
 
     async def get_user(self, ask: Ask) -> Reply:
@@ -207,7 +207,7 @@ class App:
             messages.UserAnswer(
                 name, user.recommender, user.model,
                 "linucb" if spec.over_classes and user.model == 0 else spec.bandit, user.n_decisions, user.n_rewards,
-                user.reward_sum, None if posterior is None else posterior.tolist(), user.seq,
+                user.reward_sum, None if posterior is None else tuple(posterior.tolist()), user.seq,
             )
         )  # fmt: skip
 
