@@ -39,10 +39,10 @@ from lcb.storage.models.folder import save_models
 RUN = """
 import json, sys
 from lcb.cli.commands.serve import run_service
-from lcb.serve.config.recommenders import Recommender
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning, Settings
 given = json.loads(sys.argv[1])
-recommenders = tuple(Recommender(**one) for one in given.pop("recommenders"))
+recommenders = tuple(RecommenderSpec(**one) for one in given.pop("recommenders"))
 settings = Settings(items="headlines", recommenders=recommenders, learning=Learning(retrain_every=None),
                     log_level="warning", port=0, **given)
 run_service(settings, lambda address: print(address, flush=True))

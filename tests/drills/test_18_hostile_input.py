@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from lcb import messages
-from lcb.serve import errors as problems
+from lcb.serve import strict_json
 from lcb.serve.decide import desk
 from lcb.serve.decide import validation as checks
 from support.harness import LONG, Server, arms, models_folder, serving
@@ -303,8 +303,8 @@ def test_what_only_looks_odd_is_taken(local: Local) -> None:
     [
         (checks, "check_size", put(DECIDE, "arms[1].x[0]", "1e308")),
         (desk, "check_ids", put(DECIDE, "arms[1].id", '"a\\u001b[2J"')),
-        (problems, "refuse_duplicates", json.dumps(GOOD[DECIDE]).encode()[:-1] + b',"user":"eve"}'),
-        (problems, "refuse_nul", put(ITEM, "items[0].title", '"\\u0000"')),
+        (strict_json, "refuse_duplicates", json.dumps(GOOD[DECIDE]).encode()[:-1] + b',"user":"eve"}'),
+        (strict_json, "refuse_nul", put(ITEM, "items[0].title", '"\\u0000"')),
     ],
     ids=["size", "ids", "duplicates", "NUL"],
 )

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec import Meta, Struct
 
 from lcb.errors import LCBError
+from lcb.messages import DecisionRequest
 from lcb.serve import strict_json
 from lcb.serve.errors import Problem
 from lcb.serve.strict_json import decode, from_validation, refuse_duplicates, refuse_nul
@@ -36,6 +37,7 @@ class Ask(Struct, forbid_unknown_fields=True):
 
 
 ASK = msgspec.json.Decoder(Ask)
+DECISION = msgspec.json.Decoder(DecisionRequest)
 WRONG = [
     (b'{"user": 1}', 422, "user", "user is a whole number where a string is wanted; change it"),
     (b'{"user": "a", "arms": [{"id": "a"}, {"id": "b", "x": [1, "2"]}]}', 422, "arms[1].x[1]", "a number is wanted"),
@@ -134,13 +136,32 @@ def parses(monkeypatch):
     "raw",
     [
         b'{"user": "a", "arms": [{"id": "a"}, {"x": [1], "id": "b"}], "k": 2}',
-        b'{"user": "a:b", "arms": [{"id": "::"}, {"id": "b"}], "best": {"id": ":"}, "tags": ["x:y", "z"]}',
-        b'{"us\\u0065r": "a", "tags": ["z"], "replace": true}',
+        b'{"user": "a:b", "arms": [{"id": "::"}, {"id": "b"}], "decision_id": "c:d"}',
+        b'{"user":"a"}',
     ],
 )
-def test_an_ordinary_body_is_not_parsed_again(parses, raw):
-    decode(ASK, raw)
+def test_an_ordinary_decision_is_not_parsed_again(parses, raw):
+    decode(DECISION, raw)
     assert parses == []
+
+
+def test_the_requests_checked_by_counting_have_no_default_but_null():
+    def check(info):
+        for inner in getattr(info, "types", ()):
+            check(inner)
+        for inner in (getattr(info, "item_type", None), getattr(info, "type", None)):
+            if inner is not None:
+                check(inner)
+        assert not isinstance(info, msgspec.inspect.DictType | msgspec.inspect.AnyType)  # keys could have colons
+        if isinstance(info, msgspec.inspect.StructType):
+            for field in info.fields:
+                assert field.required or field.default is None
+                assert field.default_factory is msgspec.NODEFAULT
+                check(field.type)
+
+    for kind in strict_json.NULL_DEFAULTS:
+        assert kind.__struct_config__.forbid_unknown_fields
+        check(msgspec.inspect.type_info(kind))
 
 
 @pytest.mark.parametrize(
@@ -149,17 +170,22 @@ def test_an_ordinary_body_is_not_parsed_again(parses, raw):
         b'{"user": "\\u003a", "k": 1, "k": 2}',  # an escaped colon must not stand in for the second k
         b'{"user": "\\u003A", "k": 1, "k": 2}',
         b'{"user": "a:", "k": 1, "k": 2}',
+        b'{"user": "a:null", "k": 1, "k": 2}',
         b'{"user": "a", "user": "b:c"}',
         b'{"user": "a", "k": null, "k": 2}',
-        b'{"user": "a", "arms": [{"id": "a:b", "id": "a"}], "tags": []}',
+        b'{"user": "a", "k": 2, "k": null}',
+        b'{"user": "a", "arms": [{"id": "a:b", "id": "a"}], "x": [1]}',
     ],
 )
-def test_colons_in_strings_do_not_hide_a_duplicate(raw):
+@pytest.mark.parametrize("decoder", ["ASK", "DECISION"])
+def test_colons_in_strings_do_not_hide_a_duplicate(raw, decoder):
+    if decoder == "ASK":
+        raw = raw.replace(b'"x": [1]', b'"tags": []')
     with pytest.raises(Problem, match="comes twice"):
-        decode(ASK, raw)
+        decode({"ASK": ASK, "DECISION": DECISION}[decoder], raw)
 
 
-TEXT = st.text(alphabet="a:\\", min_size=1, max_size=4)
+TEXT = st.text(alphabet="a:\\", min_size=1, max_size=4) | st.just(":null")
 NUMBERS = st.lists(st.floats(-1e3, 1e3), max_size=3)
 ARM = st.lists(
     st.one_of(
@@ -171,18 +197,17 @@ BODY = st.lists(
     st.one_of(
         st.tuples(st.just("user"), TEXT),
         st.tuples(st.just("arms"), st.none() | st.lists(ARM, max_size=3)),
+        st.tuples(st.just("x"), st.none() | NUMBERS),
         st.tuples(st.just("k"), st.none() | st.integers(1, 9)),
-        st.tuples(st.just("best"), ARM),
-        st.tuples(st.just("tags"), st.lists(TEXT, max_size=2)),
-        st.tuples(st.just("replace"), st.booleans()),
-        st.tuples(st.just("weights"), st.dictionaries(TEXT, NUMBERS, max_size=2).map(lambda d: list(d.items()))),
+        st.tuples(st.just("decision_id"), st.sampled_from(["a:b", "a:null", None])),
+        st.tuples(st.just("chosen"), st.none() | TEXT),
     ),
-    max_size=4,
+    max_size=5,
 ).map(lambda pairs: [*pairs, ("user", "a:")])
 
 
 def written(value, escape: bool) -> str:
-    """Lists of pairs as objects, duplicates and all; colons in strings escaped or not."""
+    """Write lists of pairs as objects, duplicates included; colons in strings escaped or not."""
     if isinstance(value, list) and all(isinstance(item, tuple) for item in value) and value:
         return "{" + ", ".join(f"{written(k, False)}: {written(v, escape)}" for k, v in value) + "}"
     if isinstance(value, list):
@@ -203,7 +228,7 @@ def has_duplicates(value) -> bool:
 def test_a_body_passes_exactly_if_no_key_comes_twice(body, escape):
     raw = written(body, escape).encode()
     try:
-        message = ASK.decode(raw)
+        message = DECISION.decode(raw)
     except msgspec.ValidationError:
         return
     if has_duplicates(body):
