@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -44,10 +46,10 @@ def test_versions_are_learned_listed_and_activated(asked):
     assert learned.out.startswith("version 1 is active: the first version: ")
     listed = asked("models", "list").out
     assert "active" in listed
-    assert "30 users; learns again" in listed
+    assert "30 users; the next version is learned" in listed
     answer = json.loads(asked("models", "list", "--json", "-").out)
     assert [(one["version"], one["n_classes"]) for one in answer["versions"]] == [(1, 2)]
-    assert asked("models", "activate", 0, "--reason", "a look back").out == "newcomers get version 0\n"
+    assert asked("models", "activate", 0, "--reason", "a look back").out == "new users get version 0\n"
     assert json.loads(asked("models", "activate", 1, "--json", "-").out) == {"active": 1}
     assert "learning" in asked("models", "retrain").out
 
@@ -76,7 +78,7 @@ def test_what_the_service_refuses_is_said_in_its_words(asked, lcb, server, monke
 
 
 @pytest.mark.parametrize("command", [("models", "list"), ("models", "retrain"), ("models", "activate", 1), ("trials",)])
-def test_where_nobody_answers_the_way_on_is_told(lcb, command):
+def test_where_nobody_answers_the_next_step_is_named(lcb, command):
     outcome = lcb(*command, "--url", "http://127.0.0.1:9")
     assert outcome.code == 2
     assert "http://127.0.0.1:9 does not answer" in outcome.err
@@ -87,7 +89,7 @@ def test_where_nobody_answers_the_way_on_is_told(lcb, command):
 def test_an_address_that_is_none_is_refused(lcb, url):
     outcome = lcb("trials", "--url", url)
     assert outcome.code == 2
-    assert f"--url {url}; give the address of a service" in outcome.err
+    assert f"url {url!r} is not an address of a service" in outcome.err
 
 
 @pytest.mark.parametrize(("status", "body"), [(200, b"<html>"), (500, b"<html>"), (418, b"[]")])
@@ -104,4 +106,20 @@ def test_something_else_that_answers_is_told_from_a_service(lcb, status, body):
         threading.Thread(target=other.handle_request, daemon=True).start()
         outcome = lcb("trials", "--url", f"http://127.0.0.1:{other.server_port}")
     assert outcome.code == 2
-    assert "is that a service of lcb?" in outcome.err
+    assert "check the url" in outcome.err
+
+
+def test_a_service_on_this_machine_is_reached_without_the_proxy(asked, monkeypatch):
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    monkeypatch.delenv("NO_PROXY", raising=False)
+    assert asked("trials").code == 0
+
+
+@pytest.mark.parametrize("package", ["httpx", "msgspec"])
+def test_without_the_client_extra_the_install_line_is_printed(package):
+    code = f"import sys; sys.modules['{package}'] = None; sys.argv[1:] = ['trials']; from lcb.cli import main; main()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 2
+    assert done.stderr == f"lcb: {package} is not installed; in a checkout of lcb run: pip install '.[client]'\n"

@@ -6,7 +6,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 JSON_HELP = "Write the result as JSON to this file; - prints it to standard output instead of the table."
+JSONOption = Annotated[str | None, typer.Option(help=JSON_HELP, metavar="FILE")]
 
 
 def check_output(
@@ -103,6 +104,11 @@ def algorithm_names(text: str | None, otherwise: tuple[str, ...]) -> tuple[str, 
     if text == "all":
         return tuple(name for name, algorithm in ALGORITHMS.items() if not algorithm.needs)
     return split_names(text) or otherwise
+
+
+def format_number(value: float | None, digits: int = 4) -> str:
+    """Return the number with so many digits after the point; a dash for None."""
+    return "-" if value is None else f"{value:.{digits}f}"
 
 
 def in_words(settings: Mapping[str, Any]) -> str:

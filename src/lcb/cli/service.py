@@ -1,55 +1,58 @@
-"""Asking a running service: where it is, by which key, and what it says when it says no."""
+"""Connects commands to a running service: the options for its address and key, and its errors in one line."""
 
 from __future__ import annotations
 
-import json
-from typing import Annotated, Any
-from urllib.error import HTTPError, URLError
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import urlsplit
-from urllib.request import OpenerDirector, ProxyHandler, Request, build_opener
 
 import typer
 
-from lcb.errors import InputError
+from lcb.errors import InputError, ServiceError, Unreachable
 
-Url = Annotated[str, typer.Option(help="Where the service answers.", metavar="URL")]
-Key = Annotated[
-    str | None, typer.Option(help="A key of the service; better in the variable, where no list of processes shows it.",
-                             envvar="LCB_KEY", metavar="KEY"),
-]  # fmt: skip
+if TYPE_CHECKING:
+    from lcb.client import Client
+
 URL = "http://127.0.0.1:8000"
-_SECONDS = 30
+_KEY_HELP = "Key for the service. Prefer the variable: a list of processes shows options."
+Url = Annotated[str, typer.Option(help="Address of the service.", metavar="URL")]
+Key = Annotated[str | None, typer.Option(help=_KEY_HELP, envvar="LCB_KEY", metavar="KEY")]
+_SECONDS = 30.0  # for an answer; a command does not retry, so that a script decides
 
 
-def ask(url: str, key: str | None, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-    """What the service answers; an InputError in its own words where it refuses."""
-    split = urlsplit(url)
-    if split.scheme not in ("http", "https") or not split.hostname:
-        raise InputError(f"--url {url}; give the address of a service, as http://127.0.0.1:8000")
-    headers = {"accept": "application/json"} | ({"authorization": f"Bearer {key}"} if key else {})
-    data = None if body is None else json.dumps(body).encode()
-    if data is not None:
-        headers["content-type"] = "application/json"
-    request = Request(f"{url.rstrip('/')}{path}", data, headers, method=method)
+@contextmanager
+def connect(url: str, key: str | None) -> Iterator[Client]:
+    """Open a client for the service at `url`; its errors become an InputError that names the address.
+
+    A service on this machine is reached directly, whatever proxy the environment names.
+    """
+    from lcb.client import Client  # before httpx: its error has the install line
+
+    import httpx  # isort: skip
+
+    local = urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
+    transport = httpx.HTTPTransport() if local else None
     try:
-        with _opener(split.hostname).open(request, timeout=_SECONDS) as answer:
-            return json.loads(answer.read())
-    except HTTPError as error:
-        raise InputError(f"{url}: {_refusal(error)}") from None
-    except (URLError, OSError) as error:
-        reason = getattr(error, "reason", error)
-        raise InputError(f"{url} does not answer ({reason}); start one with lcb serve, or give --url") from None
-    except ValueError:
-        raise InputError(f"{url} answers with something else than JSON; is that a service of lcb?") from None
+        with Client(url, key or None, timeout=_SECONDS, deadline=_SECONDS, retries=0, transport=transport) as client:
+            yield client
+    except ServiceError as error:
+        raise InputError(f"{url}: {error}") from None
+    except Unreachable as error:
+        message = f"{url} does not answer ({error.reason}); start a service with lcb serve, or give --url"
+        raise InputError(message) from None
 
 
-def _opener(host: str) -> OpenerDirector:
-    """This machine is asked directly, whatever proxy there is for others."""
-    return build_opener(ProxyHandler({})) if host in ("127.0.0.1", "localhost", "::1") else build_opener()
+def ask_page(client: Client, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    """GET a route of the service's pages, which is not part of the API; POST if there is a body."""
+    from lcb.client.calls import Call, encode
+
+    call = Call("GET", path, None, dict) if body is None else Call("POST", path, encode(body), dict)
+    return client.send(call)
 
 
-def _refusal(error: HTTPError) -> str:
-    try:
-        return str(json.loads(error.read())["detail"])
-    except (ValueError, KeyError, TypeError):
-        return f"{error.code} {error.reason}; is that a service of lcb?"
+def convert_answer(answer: object) -> Any:
+    """Return an answer of the client as JSON values."""
+    import msgspec
+
+    return msgspec.to_builtins(answer)

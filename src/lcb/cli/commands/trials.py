@@ -2,49 +2,43 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING
 
-import typer
+from lcb.cli.output import JSONOption, check_output, columns, console, format_number, write_json
+from lcb.cli.service import URL, Key, Url, connect, convert_answer
 
-from lcb.cli.output import JSON_HELP, check_output, columns, console, write_json
-from lcb.cli.service import URL, Key, Url, ask
+if TYPE_CHECKING:
+    from lcb.messages import TrialAnswer
 
 
-def trials(
-    url: Url = URL,
-    key: Key = None,
-    json: Annotated[str | None, typer.Option(help=JSON_HELP, metavar="FILE")] = None,
-) -> None:
-    """Show the recommenders of a running service side by side.
+def trials(url: Url = URL, key: Key = None, json: JSONOption = None) -> None:
+    """Compare the recommenders of a running service.
 
-    mean and deviation are of the users' rewards per decision; differences are to the first recommender, with a
-    95 % interval (Welch).
+    mean and deviation are taken over users, of each user's reward per decision.  Differences are to the first
+    recommender, with Welch's 95 % interval.
 
     \b
     Example:
       lcb trials --url http://127.0.0.1:8000
     """
     check_output("--json", json)
-    answer = ask(url, key, "GET", "/v1/trials")
-    write_json(json, answer)
+    with connect(url, key) as service:
+        answer = service.trials()
+    write_json(json, convert_answer(answer))
     if json != "-":
         _print(answer)
 
 
-def _print(answer: dict[str, Any]) -> None:
+def _print(answer: TrialAnswer) -> None:
     titles = ("recommender", "bandit", "share", "users", "decisions", "rewards", "mean", "deviation")
     table = columns(*titles, left=["recommender", "bandit"])
-    for one in answer["recommenders"]:
+    for one in answer.recommenders:
+        counts = (f"{n:,}" for n in (one.n_users, one.n_decisions, one.n_rewards))
         table.add_row(
-            one["name"], one["bandit"], f"{one['share']:.1%}", f"{one['n_users']:,}", f"{one['n_decisions']:,}",
-            f"{one['n_rewards']:,}", _number(one["mean"]), _number(one["deviation"]),
-        )  # fmt: skip
-    console().print(table)
-    for one in answer["differences"]:
-        typer.echo(
-            f"{one['of']} - {one['to']}: {one['mean']:+.4f}, 95 % interval {one['low']:+.4f} to {one['high']:+.4f}"
+            one.name, one.bandit, f"{one.share:.1%}", *counts, format_number(one.mean), format_number(one.deviation)
         )
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
+    terminal = console()
+    terminal.print(table)
+    for between in answer.differences:
+        interval = f"95 % interval {between.low:+.4f} to {between.high:+.4f}"
+        terminal.print(f"{between.of} - {between.to}: {between.mean:+.4f}, {interval}", soft_wrap=True)
