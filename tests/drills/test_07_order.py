@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lcb.bandits.registry import BANDITS
 from lcb.serve.audit.verify import verify, world_differences
-from lcb.serve.config.recommenders import OVER_CLASSES, RecommenderSpec
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
@@ -21,7 +22,7 @@ from support.inside import Inside, folded, sqlite
 
 DAY = 86_400.0
 ORDERS = 10 if LONG else 3
-FIXED = ("umucb", "multiple-k-ucb")  # arms without features
+OVER_CLASSES = [name for name, kind in BANDITS.items() if kind.traits.needs_classes]
 SETTINGS: dict[str, dict[str, Any]] = {"coarse-fine": {"n_coarse": 2}}
 
 
@@ -42,7 +43,7 @@ def session(
             for user in range(version + 1):
                 for _ in range(6):
                     arms = [{"id": f"a{i}", "x": [chance.gauss(0, 1) for _ in range(3)]} for i in range(4)]
-                    if spec.bandit in FIXED:
+                    if spec.traits.fixed_arms:
                         arms = [{"id": f"a{i}", "x": np.eye(3)[i].tolist()} for i in range(3)]
                     answer = inside.decide(f"u{user}.{version}" if user < version else f"u{user}", arms=arms)
                     rewards.append((answer["decision_id"], float(chance.random() < 0.5)))
@@ -71,7 +72,7 @@ def drill(folder: Path, spec: RecommenderSpec, broken: Callable[[Service], None]
             np.testing.assert_allclose(state, shared[name], rtol=1e-9, atol=1e-9, err_msg=f"{name} in order {order}")
 
 
-@pytest.mark.parametrize("bandit", [*OVER_CLASSES] if LONG else ["thompson", "posterior-mean", "exp4", "iltcb"])
+@pytest.mark.parametrize("bandit", OVER_CLASSES if LONG else ["thompson", "posterior-mean", "exp4", "iltcb"])
 def test_the_order_of_rewards_does_not_matter(tmp_path: Path, bandit: str) -> None:
     drill(tmp_path, RecommenderSpec("lcb", bandit, settings=SETTINGS.get(bandit, {})))
 

@@ -10,15 +10,15 @@ import pytest
 
 from lcb.bandits.bandit import Bandit, decided
 from lcb.bandits.linear.linucb import LinUCB
+from lcb.bandits.registry import BANDITS
 from lcb.events import Decision, Floats
-from lcb.serve.config.recommenders import BANDITS, RecommenderSpec
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.decide.drawing import OneNumber, number
 from support.harness import LONG, classes
 
 DRAWS = 200_000 if LONG else 3_000
 SIGMAS = 4.0
 N_ARMS = N_FEATURES = 5
-FIXED = ("umucb", "multiple-k-ucb", "ucb1")  # arms without features
 SLOW = ("iltcb",)  # solves for its distribution at every decision
 SETTINGS: dict[str, dict[str, Any]] = {"thompson": {"gamma": 0.1}, "coarse-fine": {"n_coarse": 2}}
 
@@ -66,7 +66,7 @@ def drill(bandit: Bandit, n_past: int, *, fixed: bool = False, n_draws: int = DR
 @pytest.mark.parametrize("n_past", [0, 40])
 def test_arms_are_drawn_as_often_as_the_propensity_says(name: str, n_past: int) -> None:
     n_draws = 400 if name in SLOW and not LONG else DRAWS
-    drill(bandit_of(name), n_past, fixed=name in FIXED, n_draws=n_draws)
+    drill(bandit_of(name), n_past, fixed=BANDITS[name].traits.fixed_arms, n_draws=n_draws)
 
 
 @dataclass(frozen=True)

@@ -16,4 +16,7 @@ from .over_policies.exp3 import EXP3 as EXP3
 from .over_policies.exp4 import EXP4 as EXP4
 from .over_policies.exp4p import EXP4P as EXP4P
 from .over_policies.iltcb import ILTCB as ILTCB
+from .registry import BANDITS as BANDITS
+from .registry import build_bandit as build_bandit
+from .traits import Traits as Traits
 from .uniform import Uniform as Uniform

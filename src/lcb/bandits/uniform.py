@@ -6,16 +6,20 @@ p_a = 1 / K
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from lcb.bandits.bandit import Arms
+from lcb.bandits.traits import Traits
 from lcb.events import Decision, Floats
 
 
 @dataclass(frozen=True)
 class Uniform:
     """No settings; the state is empty."""
+
+    traits: ClassVar = Traits("nothing", state="0", cost="K")
 
     def start(self) -> Floats:
         return np.empty(0)
@@ -24,6 +28,9 @@ class Uniform:
         return Decision.uniform(context, rng.random())
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
+        return state
+
+    def revise(self, state: Floats, decision: Decision, before: float, after: float) -> Floats:
         return state
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 from scipy.stats import ttest_ind
 
+from lcb.bandits.registry import BANDITS
 from lcb.errors import InputError
 from lcb.serve import events
-from lcb.serve.config.recommenders import BANDITS, RecommenderSpec
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning, Settings
 from support.harness import classes, models_folder
 from support.running import Running, arms_of, running

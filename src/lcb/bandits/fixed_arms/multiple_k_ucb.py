@@ -14,11 +14,13 @@ Single-K-UCB, Algorithm 1.  The rule is deterministic: the propensity is 1, or 1
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lcb.bandits.fixed_arms._counts import counted, estimates, items_of, received
+from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
 from lcb.models import LatentModels
@@ -39,6 +41,8 @@ class MultipleKUCB:
     1 [False  True]
     1 [False  True]
     """
+
+    traits: ClassVar = Traits("models", state="3 K", cost="N K", fixed_arms=True)
 
     models: LatentModels = field(repr=False)
     width: float = 1.0

@@ -9,10 +9,12 @@ A decision costs O(K).
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from lcb.bandits.fixed_arms._counts import counted, estimates, items_of, received
+from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
 
@@ -26,6 +28,8 @@ class UCB1:
     >>> bandit.choose(state, np.eye(2), rng).arm  # 0.5 + sqrt(2 log 5 / 4) = 1.40, 0.0 + sqrt(2 log 5) = 1.79
     1
     """
+
+    traits: ClassVar = Traits("n_features", state="3 K", cost="K", fixed_arms=True)
 
     n_arms: int
     width: float = 1.0

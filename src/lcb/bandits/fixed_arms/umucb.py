@@ -17,11 +17,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lcb.bandits.fixed_arms._counts import counted, estimates, items_of, received
+from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
 from lcb.models import LatentModels
@@ -40,8 +42,10 @@ class UMUCB:
     (array([False,  True]), 1)
     """
 
+    traits: ClassVar = Traits("models", state="3 K", cost="N K", fixed_arms=True)
+
     models: LatentModels = field(repr=False)
-    n_steps: int
+    n_steps: int = 1000
     epsilon: float = 0.0
     n_first: int = 0
     width: float = 1.0

@@ -16,13 +16,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from lcb.bandits.bandit import Arms
 from lcb.bandits.linear import _ridge
+from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats, check_context
+from lcb.models import LatentModels
 from lcb.stats import UserStats
 
 
@@ -39,6 +42,8 @@ class CoarseFineUCB:
     (array([0.471]), array([0.667, 0.333]))
     """
 
+    traits: ClassVar = Traits("models", state="d (d + 1)", cost="d³ + K d²")
+
     subspace: Floats = field(repr=False)  # U (d, k)
     width: float = 0.1
     ridge: float = 3.0
@@ -51,6 +56,12 @@ class CoarseFineUCB:
         _ridge.check_not_negative("width", self.width)
         _ridge.check_positive("ridge", self.ridge)
         _ridge.check_positive("coarse_ridge", self.coarse_ridge)
+
+    @classmethod
+    def from_models(cls, models: LatentModels, n_coarse: int | None = None, **settings: float) -> CoarseFineUCB:
+        """Take as subspace the first `n_coarse` principal directions of the classes' weights (None: all)."""
+        directions = np.linalg.svd(models.beta, full_matrices=False)[2]
+        return cls(directions[: n_coarse or len(directions)].T.copy(), **settings)
 
     def start(self) -> Floats:
         return _ridge.start(len(self.subspace), self.ridge)

@@ -20,12 +20,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lcb.bandits.bandit import Arms
 from lcb.bandits.linear import _ridge
+from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats, check_context
 from lcb.stats import UserStats
@@ -51,6 +53,8 @@ class LinTS:
     >>> bandit.choose(state, context, rng).distribution
     array([1., 0.])
     """
+
+    traits: ClassVar = Traits("n_features", state="d (d + 1)", cost="d³ + K d n_points")
 
     n_features: int
     scale: float = 0.1
@@ -98,6 +102,12 @@ class LinTS:
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         return _ridge.updated(state, decision, reward)
+
+    def revise(self, state: Floats, decision: Decision, before: float, after: float) -> Floats:
+        """Return the state as if the reward had been `after` and not `before`."""
+        matrix = self._matrix(state).copy()
+        matrix[:, -1] += (after - before) * decision.x
+        return matrix.ravel()
 
     def _shape(self, state: Floats) -> Floats:
         """[scale C'^-1, theta] (d, d + 1), whose product with [z_i, 1] is theta_i."""

@@ -13,10 +13,12 @@ so a decision costs O(K d^2) and an update O(d^2).  The rule is deterministic: t
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
 from lcb.bandits.bandit import Arms
+from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats, check_context, check_reward
 from lcb.stats import UserStats
@@ -34,6 +36,8 @@ class LinUCB:
     >>> bandit.theta(state)
     array([0.5, 0. ])
     """
+
+    traits: ClassVar = Traits("n_features", state="d (d + 1)", cost="K d²")
 
     n_features: int
     width: float = 0.5
@@ -85,6 +89,12 @@ class LinUCB:
         product[-1] -= reward
         change = step[:, None] * product
         return np.subtract(matrix, change, change).ravel()
+
+    def revise(self, state: Floats, decision: Decision, before: float, after: float) -> Floats:
+        """Return the state as if the reward had been `after` and not `before`."""
+        matrix = state.reshape(self.n_features, -1).copy()
+        matrix[:, -1] += (after - before) * (matrix[:, :-1] @ decision.x)
+        return matrix.ravel()
 
     def _matrix(self, state: Floats) -> Floats:
         return state.reshape(self.n_features, -1)

@@ -21,10 +21,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cache, cached_property
+from typing import ClassVar
 
 import numpy as np
 
 from lcb.bandits.bandit import Arms
+from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats, check_context, check_reward
 from lcb.models import LatentModels
@@ -46,6 +48,8 @@ class MMTS:
     >>> decision.arm, bandit.means(state).round(3)  # the second weight was uncertain: 0.5 - 0.2 * 0.04 / (0.04 + 0.01)
     (1, array([[0.5 , 0.34]]))
     """
+
+    traits: ClassVar = Traits("models", state="d (d + 1) / 2 + d + 2", cost="N (d³ + K d² + n_points K d)")
 
     models: LatentModels = field(repr=False)
     n_points: int = 128

@@ -9,7 +9,8 @@ against what came:
     play argmax_a max_{h in C} beta_h . x_a                          on the word of the class that attains it
 
 `epsilon` is how far off the models' expected rewards may be (the publication's misspecified models), `noise_h` the
-deviation of class h's rewards, `n_steps` the number of decisions a user will see; the publication's `width` is 1.
+deviation of class h's rewards, `n_steps` the number of decisions a user will see (1000 if you do not know); the
+publication's `width` is 1.
 Where rewards refute every class, the one that exceeds its bound the least is played.  Classes that promise the same
 share the word; an arm taken at random counts for the classes whose best it is.
 
@@ -20,11 +21,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lcb.bandits.bandit import Arms
+from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats, check_context, check_reward
 from lcb.models import LatentModels
@@ -45,8 +48,10 @@ class MUCB:
     (array([1. , 0. , 0.9, 0. ]), array([False,  True]), 1)
     """
 
+    traits: ClassVar = Traits("models", state="2 N", cost="N K d")
+
     models: LatentModels = field(repr=False)
-    n_steps: int
+    n_steps: int = 1000
     width: float = 1.0
     epsilon: float = 0.0
 

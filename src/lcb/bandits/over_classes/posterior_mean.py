@@ -11,10 +11,12 @@ A decision costs O(N d + K d), an update O(N d).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 import numpy as np
 
 from lcb.bandits.bandit import Arms
+from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats, check_context, check_reward, rescaled
 from lcb.models import LatentModels
@@ -29,6 +31,8 @@ class PosteriorMean:
     >>> bandit.choose(bandit.start(), np.eye(2), np.random.default_rng(0)).distribution
     array([0.95, 0.05])
     """
+
+    traits: ClassVar = Traits("models", state="N", cost="N d + K d", keeps_posterior=True)
 
     models: LatentModels = field(repr=False)
     uniform: float = 0.0

@@ -15,11 +15,12 @@ A decision costs O(N K d), an update O(N d).
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from lcb.bandits.bandit import Arms, drawn
+from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats, check_context, check_reward, rescaled
 from lcb.models import LatentModels, squashed
@@ -42,6 +43,8 @@ class GeneralizedThompson:
     >>> bandit.choose(state, np.eye(2), rng).distribution.round(6)
     array([1., 0.])
     """
+
+    traits: ClassVar = Traits("models", state="N", cost="N K d", keeps_posterior=True)
 
     models: LatentModels = field(repr=False)
     eta: float = 1.0

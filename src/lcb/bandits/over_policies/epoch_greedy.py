@@ -20,12 +20,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Literal
+from typing import ClassVar, Literal
 
 import numpy as np
 
 from lcb.bandits.bandit import Arms, drawn
 from lcb.bandits.over_policies._policy_set import advice_in_parts, advice_of, advice_on, check_set, check_taken, scaled
+from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
 from lcb.policies import Policies
@@ -55,6 +56,8 @@ class EpochGreedy:
     >>> bandit.choose(state, np.eye(2), rng).distribution
     array([0., 1.])
     """
+
+    traits: ClassVar = Traits("policies", state="3 + N", cost="N K d", needs_reward_range=True)
 
     policies: Policies = field(repr=False)
     schedule: Literal["sqrt", "bound"] = "sqrt"

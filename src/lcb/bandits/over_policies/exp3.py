@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
 from lcb.bandits.bandit import drawn
 from lcb.bandits.over_policies._exponential import check_settings, counted, note_on_chance, rounds, softmax
 from lcb.bandits.over_policies._policy_set import advice_of, check_arms, scaled
+from lcb.bandits.traits import Traits
 from lcb.events import Decision, Floats
 from lcb.policies import Policies
 
@@ -44,6 +46,10 @@ class EXP3:
     >>> bandit.update(bandit.decided(state, decision), decision, reward=0.75)
     array([1. , 0. , 1.5])
     """
+
+    traits: ClassVar = Traits(
+        "policies", state="1 + N", cost="N K d", needs_reward_range=True, needs_propensity_of_chosen=True
+    )
 
     policies: Policies = field(repr=False)
     reward_range: tuple[float, float] = (0.0, 1.0)

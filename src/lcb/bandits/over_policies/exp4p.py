@@ -16,12 +16,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
 from lcb.bandits.bandit import drawn
 from lcb.bandits.over_policies._exponential import check_settings, counted, note_on_chance, rounds, softmax
 from lcb.bandits.over_policies._policy_set import advice_of, check_arms, scaled
+from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
 from lcb.policies import Policies
@@ -47,6 +49,10 @@ class EXP4P:
     >>> EXP4P(ClassPolicies(models), horizon=2).note(n_arms=4)
     "at K 4, N 2, T 2 the theory's p_min makes this the uniform policy; it needs T above 3"
     """
+
+    traits: ClassVar = Traits(
+        "policies", state="1 + 2 N", cost="N K d", needs_reward_range=True, needs_propensity_of_every_arm=True
+    )
 
     policies: Policies = field(repr=False)
     reward_range: tuple[float, float] = (0.0, 1.0)

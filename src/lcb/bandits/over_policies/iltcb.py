@@ -26,11 +26,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
 from lcb.bandits.bandit import Arms
 from lcb.bandits.over_policies._policy_set import advice_in_parts, advice_of, advice_on, check_set, check_taken, scaled
+from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
 from lcb.policies import Policies
@@ -60,6 +62,10 @@ class ILTCB:
     >>> bandit.choose(state, np.eye(2), rng).distribution
     array([0.3185, 0.6815])
     """
+
+    traits: ClassVar = Traits(
+        "policies", state="5 + (2 + n_kept) N", cost="N K d", needs_reward_range=True, needs_propensity_of_chosen=True
+    )
 
     policies: Policies = field(repr=False)
     delta: float = 0.05

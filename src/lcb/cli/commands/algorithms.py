@@ -9,18 +9,22 @@ import typer
 from lcb.cli.output import JSON_HELP, check_output, console, in_words, write_json
 
 
-def algorithms(json: Annotated[str | None, typer.Option(help=JSON_HELP, metavar="FILE")] = None) -> None:
-    """List the algorithms that simulate, tune and reproduce know by name.
+def algorithms(
+    bandits: Annotated[bool, typer.Option("--bandits", help="List the bandits that a service can serve with.")] = False,
+    json: Annotated[str | None, typer.Option(help=JSON_HELP, metavar="FILE")] = None,
+) -> None:
+    """List the algorithms that simulate, tune and reproduce know by name, or the bandits that serve knows.
 
     \b
     Example:
       lcb algorithms
+      lcb algorithms --bandits
     """
     check_output("--json", json)
-    rows = _rows()
+    rows = _bandit_rows() if bandits else _rows()
     write_json(json, rows)
     if json != "-":
-        _print(rows)
+        _print_bandits(rows) if bandits else _print(rows)
 
 
 def _rows() -> list[dict[str, Any]]:
@@ -42,19 +46,44 @@ def _rows() -> list[dict[str, Any]]:
     ]
 
 
-def _print(rows: list[dict[str, Any]]) -> None:
-    """Name and words side by side, folded where the terminal is narrow."""
-    from rich.table import Table
+def _bandit_rows() -> list[dict[str, Any]]:
+    from lcb.bandits.registry import describe_bandits
 
-    table = Table.grid(padding=(0, 2, 0, 0))
-    table.add_column(no_wrap=True, style="bold")
-    table.add_column(overflow="fold")
+    return list(describe_bandits())
+
+
+def _print(rows: list[dict[str, Any]]) -> None:
+    lines = []
     for row in rows:
         state = "tuned" if row["tuned"] else "defaults"
         settings = f"{in_words(row['settings'])} ({state})" if row["settings"] else "no settings"
         details = [row["reference"]] * (row["reference"] != "-") + [f"cost {row['cost']}", settings]
         details += [f"needs {row['needs']}"] * bool(row["needs"])
-        table.add_row(row["algorithm"], f"{row['line']}\n{'; '.join(details)}")
+        lines.append((row["algorithm"], f"{row['line']}\n{'; '.join(details)}"))
+    _print_lines(lines, "algorithms")
+
+
+def _print_bandits(rows: list[dict[str, Any]]) -> None:
+    lines = []
+    for row in rows:
+        details = [
+            f"settings {', '.join(row['settings'])}" if row["settings"] else "no settings",
+            f"cost {row['cost']}",
+        ]
+        details += [f"needs {', '.join(row['needs'])}"] * bool(row["needs"])
+        lines.append((row["bandit"], f"{row['line']}\n{'; '.join(details)}"))
+    _print_lines(lines, "bandits")
+
+
+def _print_lines(lines: list[tuple[str, str]], what: str) -> None:
+    """Print names and words side by side, folded where the terminal is narrow."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    table.add_column(no_wrap=True, style="bold")
+    table.add_column(overflow="fold")
+    for line in lines:
+        table.add_row(*line)
     terminal = console()
     terminal.print(table)
-    terminal.print(f"\n{len(rows)} algorithms; cost: operations of one decision, N classes, K arms, d features")
+    terminal.print(f"\n{len(lines)} {what}; cost: operations of one decision, N classes, K arms, d features")

@@ -39,7 +39,11 @@ def serve(
     ] = None,
     config: ConfigFile = None,
     recommender: Annotated[
-        list[str] | None, typer.Option(help="NAME=BANDIT, or NAME=BANDIT:everyone; may come again.", metavar="SPEC")
+        list[str] | None,
+        typer.Option(
+            help="NAME=BANDIT or NAME=BANDIT:everyone (lcb algorithms --bandits lists them); repeatable.",
+            metavar="SPEC",
+        ),
     ] = None,
     share: Annotated[
         list[str] | None, typer.Option(help="NAME=SHARE of the new users; may come again.", metavar="SPEC")

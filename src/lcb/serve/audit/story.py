@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lcb.bandits.traits import keeps_posterior
 from lcb.events import Floats
 from lcb.serve import events
-from lcb.serve.state.user_fold import BAYESIAN
 from lcb.serve.state.world import World
 from lcb.storage.store.base import Row
 
@@ -49,6 +49,6 @@ def story(world: World, rows: Sequence[Row]) -> list[Step]:
         step = steps[row.id[2:].partition("#")[0]]
         step.reward = body.reward
         bandit, _ = world.bandit(user.recommender, user.model)
-        if user.state is not None and isinstance(bandit, BAYESIAN):
+        if user.state is not None and keeps_posterior(bandit):
             step.posterior = bandit.weights(user.state)
     return list(steps.values())

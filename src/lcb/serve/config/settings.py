@@ -7,8 +7,9 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Literal
 
+from lcb.bandits.registry import is_revisable
 from lcb.errors import InputError
-from lcb.serve.config.recommenders import NEEDS_RANGE, REVISABLE, WEIGHS_ALL, RecommenderSpec
+from lcb.serve.config.recommenders import RecommenderSpec
 
 RewardRule = Literal["once", "first", "sum", "last"]
 READER = "reader"  # who chooses for the visitors of the reader's page; not part of any trial
@@ -108,14 +109,14 @@ class Settings:
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
                 raise InputError(f"reward_range {low:g}, {high:g}; give two finite numbers, the smaller first")
         for one in self.recommenders:
-            if self.shadow and one.bandit in WEIGHS_ALL:
+            if self.shadow and one.traits.needs_propensity_of_every_arm:
                 raise InputError(
                     f"{one.name} is {one.bandit}, which needs the probability of every arm and cannot learn as a "
                     "shadow; take exp4, or another"
                 )
         if self.rewards in ("sum", "last"):
             for one in self.recommenders:
-                if one.scope == "everyone" and one.bandit not in REVISABLE:
+                if one.scope == "everyone" and not is_revisable(one.bandit):
                     raise InputError(
                         f"rewards {self.rewards!r} changes rewards that came before, which {one.name}'s shared "
                         f"{one.bandit} cannot undo; declare once or first, or give it scope 'user'"
@@ -141,7 +142,7 @@ class Settings:
     @property
     def range(self) -> tuple[float, float] | None:
         """The declared range, or [0, 1] where a bandit cannot do without one."""
-        if self.reward_range is None and any(one.bandit in NEEDS_RANGE for one in self.recommenders):
+        if self.reward_range is None and any(one.traits.needs_reward_range for one in self.recommenders):
             return (0.0, 1.0)
         return self.reward_range
 

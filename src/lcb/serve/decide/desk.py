@@ -19,7 +19,6 @@ from lcb.bandits.bandit import advised
 from lcb.events import Decision, Floats
 from lcb.features import cross
 from lcb.serve import events
-from lcb.serve.config.recommenders import WEIGHS, WEIGHS_ALL
 from lcb.serve.decide.drawing import draw, number
 from lcb.serve.decide.validation import check_ids, check_printable, check_size, check_user, item_kept, vectors
 from lcb.serve.errors import Problem
@@ -198,10 +197,10 @@ class Desk:
                 422, f"chosen is {request.chosen!r}, which is not among the arms; name one of them", field="chosen"
             )
         spec = self.world.recommenders[user.recommender]
-        if spec.bandit in WEIGHS_ALL and user.model != WARMUP:
+        if spec.traits.needs_propensity_of_every_arm and user.model != WARMUP:
             words = f"{spec.bandit} needs the probability of every arm and cannot learn from an arm that was chosen"
             raise Problem(422, f"{words}; decide without chosen", field="chosen")
-        if spec.bandit in WEIGHS and user.model != WARMUP and request.chosen_propensity is None:
+        if spec.traits.needs_propensity_of_chosen and user.model != WARMUP and request.chosen_propensity is None:
             raise Problem(
                 422, f"{spec.bandit} weighs a reward by how probable its arm was; send chosen_propensity, 1 where you "
                 "left nothing to chance", field="chosen_propensity",

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from lcb.bandits.bandit import Bandit
+from lcb.bandits.traits import DescribedBandit
 from lcb.errors import ModelError, StoreError
 from lcb.features import FeatureMap
 from lcb.serve import events
@@ -27,7 +27,7 @@ class Standing:
         self.versions: dict[int, Version] = {}
         self.activations = [WARMUP]  # versions in the order they were put to use
         self.n_features: int | None = None
-        self._bandits: dict[tuple[str, int], tuple[Bandit, str | None]] = {}
+        self._bandits: dict[tuple[str, int], tuple[DescribedBandit, str | None]] = {}
 
     def apply_service(self, kind: str, seq: int, body: Any) -> None:
         if kind == "service":
@@ -64,7 +64,7 @@ class Standing:
         if version in self.versions:
             self.versions[version].served = True
 
-    def bandit(self, recommender: str, model: int, n_features: int | None = None) -> tuple[Bandit, str | None]:
+    def bandit(self, recommender: str, model: int, n_features: int | None = None) -> tuple[DescribedBandit, str | None]:
         """The bandit that decides for such users, and the name of its state if they share it.
 
         `n_features` is of the very first decision, when the log does not say yet.
@@ -78,7 +78,7 @@ class Standing:
                 self._bandits[recommender, model] = found
         return found
 
-    def _made(self, spec: RecommenderSpec, model: int, n_features: int) -> tuple[Bandit, str | None]:
+    def _made(self, spec: RecommenderSpec, model: int, n_features: int) -> tuple[DescribedBandit, str | None]:
         reward_range = self.service.reward_range if self.service else None
         if not spec.over_classes:
             return spec.make(None, n_features, reward_range), spec.name if spec.scope == "everyone" else None

@@ -7,8 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from lcb.bandits.bandit import Bandit, decided
-from lcb.bandits.over_classes.posterior_mean import PosteriorMean
-from lcb.bandits.over_classes.thompson import GeneralizedThompson
+from lcb.bandits.traits import DescribedBandit, keeps_posterior
 from lcb.events import Floats
 from lcb.serve import events
 from lcb.serve.events import decision_of
@@ -17,7 +16,6 @@ from lcb.serve.state.service_state import Standing
 from lcb.serve.state.users import LOST, WARMUP, User
 from lcb.storage.store.base import Row
 
-BAYESIAN = (GeneralizedThompson, PosteriorMean)  # whose state is the log posterior over the classes
 SETTLED = 0.9  # a class that holds this much is what a user is taken for
 _LOG_SETTLED = math.log(SETTLED)
 
@@ -76,10 +74,10 @@ class Fold(Standing):
         if (moving := self._moving(user, row, body)) is not None:
             bandit, state = moving
             user.state = bandit.update(state, decision_of(body), _known(bandit, reward))
-            if not user.settled and isinstance(bandit, BAYESIAN) and max(user.state.tolist()) >= _LOG_SETTLED:
+            if not user.settled and keeps_posterior(bandit) and max(user.state.tolist()) >= _LOG_SETTLED:
                 user.settled = user.n_decisions
 
-    def _moving(self, user: User, row: Row, body: Any) -> tuple[Bandit, Floats] | None:
+    def _moving(self, user: User, row: Row, body: Any) -> tuple[DescribedBandit, Floats] | None:
         """The bandit by which an event moves its user's own state, and that state.
 
         None where the state is shared or lost, and for what is not of the models that the user is pinned to.
@@ -100,7 +98,7 @@ class Fold(Standing):
             bandit, _ = self.bandit(user.recommender, user.model)
         except Damaged:
             return None
-        if not isinstance(bandit, BAYESIAN):
+        if not keeps_posterior(bandit):
             return None
         return bandit.weights(user.state)
 
@@ -113,9 +111,9 @@ def after(bandit: Bandit, state: Floats, taken: list[events.Taken]) -> Floats:
     return state
 
 
-def _known(bandit: Bandit, reward: float) -> float:
+def _known(bandit: DescribedBandit, reward: float) -> float:
     """A reward as models of two levels know it: what lies beyond a level says no more of the class than that level."""
-    if isinstance(bandit, BAYESIAN) and bandit.models.levels is not None:
+    if keeps_posterior(bandit) and bandit.models.levels is not None:
         low, high = bandit.models.levels
         return min(max(reward, low), high)
     return reward

@@ -20,10 +20,10 @@ import msgspec
 from msgspec import Struct
 
 from lcb.bandits.bandit import Bandit
+from lcb.bandits.traits import Revisable
 from lcb.errors import StoreError
 from lcb.events import Floats
 from lcb.serve import events
-from lcb.serve.config.recommenders import revised
 from lcb.serve.events import decision_of, floats
 from lcb.serve.state.user_fold import Fold, after
 from lcb.serve.state.users import WARMUP, Tally, User
@@ -321,8 +321,8 @@ class World(Fold):
         state = self.shared_state(name, bandit)
         if body.before is None:
             self.shared[name] = bandit.update(state, decision_of(body), reward)
-        else:
-            self.shared[name] = revised(bandit, state, decision_of(body), body.before, reward)
+        elif isinstance(bandit, Revisable):
+            self.shared[name] = bandit.revise(state, decision_of(body), body.before, reward)
 
     def _apply_erase(self, body: events.EraseBody) -> None:
         """What was counted of the person goes; events that were met already erased had not been counted."""
