@@ -22,7 +22,8 @@ from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate._memory import peak_megabytes
 from lcb.events import Floats
-from lcb.learners.fitting import Learner, fit
+from lcb.learners import fit
+from lcb.learners.registry import LEARNERS, get_learner
 from lcb.models import LatentModels
 from lcb.progress import Progress, silent
 
@@ -34,20 +35,8 @@ class Contender:
     """A learner with its settings."""
 
     name: str
-    learner: Learner
+    learner: str
     settings: dict[str, Any] = field(default_factory=dict)
-
-
-CONTENDERS = (
-    Contender("em", "em", {"likelihood": "gaussian", "variance": "class"}),
-    Contender("em-shared", "em", {"likelihood": "gaussian", "variance": "shared"}),
-    Contender("em-clicks", "em", {"likelihood": "bernoulli"}),
-    Contender("gibbs", "gibbs"),
-    Contender("blocked", "blocked"),
-    Contender("spectral-grouped", "spectral", {"form": "grouped"}),
-    Contender("spectral-pooled", "spectral", {"form": "pooled"}),
-    Contender("spectral-polished", "spectral", {"form": "grouped", "polish": True}),
-)
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,14 +70,24 @@ def compare_learners(
     order = np.random.default_rng(seed).permutation(log.n_users)
     n_held_out = round(_HELD_OUT * log.n_users)
     parts = log.take(order[n_held_out:]), log.take(order[:n_held_out])
-    contenders = [c for c in CONTENDERS if log.two_valued or c.name != "em-clicks"]
+    contenders = list_contenders(log.two_valued)
     outcomes = []
     for done, contender in enumerate(contenders):
         progress(f"learning by {contender.name}", done, len(contenders))
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            outcomes.append(pool.submit(_run, contender, *parts, n_classes, seed).result())
+            outcomes.append(pool.submit(run_contender, contender, *parts, n_classes, seed).result())
     progress("learned", len(contenders), len(contenders))
     return sorted(outcomes, key=lambda outcome: -outcome.score if len(outcome.scores) else np.inf)
+
+
+def list_contenders(two_valued: bool) -> list[Contender]:
+    """Every learner, with each of the settings it is to be compared in; a Bernoulli likelihood on clicks only."""
+    found = [
+        Contender(name, learner, dict(settings))
+        for learner in LEARNERS
+        for name, settings in (get_learner(learner).compared or {learner: {}}).items()
+    ]
+    return [one for one in found if two_valued or one.settings.get("likelihood") != "bernoulli"]
 
 
 def gap_to_best(outcomes: Sequence[Outcome]) -> dict[str, tuple[float, float]]:
@@ -104,8 +103,10 @@ def gap_to_best(outcomes: Sequence[Outcome]) -> dict[str, tuple[float, float]]:
     return gaps
 
 
-def _run(contender: Contender, learning: EventLog, held_out: EventLog, n_classes: int | None, seed: int) -> Outcome:
-    """In a process of its own."""
+def run_contender(
+    contender: Contender, learning: EventLog, held_out: EventLog, n_classes: int | None, seed: int
+) -> Outcome:
+    """Fit one learner and score it, in this process."""
     before, began = peak_megabytes(), time.monotonic()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)

@@ -14,6 +14,7 @@ from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate.algorithms import ALGORITHMS, Task
 from lcb.evaluate.simulation.simulate import simulate
 from lcb.evaluate.worlds.paper import World, given_classes, paper_classes
+from lcb.learners.registry import LEARNERS
 from lcb.learners.spectral import experts as spectral
 from lcb.learners.spectral.moments import Moments
 from lcb.recommenders.latent import Latent
@@ -93,10 +94,10 @@ def test_fewer_users_than_classes_are_learned_as_so_many_classes():
 
 @pytest.mark.parametrize("name", ["gibbs", "blocked"])
 def test_a_chain_begins_at_the_classes_the_last_one_ended_with(monkeypatch, name):
-    sampler = importlib.import_module(f"lcb.learners.{name}")
+    sampler = importlib.import_module(LEARNERS[name])
     starts, real = [], sampler.fit
 
-    def fit(stats, n_classes, *, start, **settings):
+    def fit(stats, n_classes, *, start="split", **settings):
         starts.append((stats, start))
         return real(stats, n_classes, start=start, **settings)
 

@@ -15,10 +15,9 @@ from conftest import rows_of
 from lcb.clicks import EventLog
 from lcb.errors import ModelError, TooFewRows
 from lcb.evaluate.worlds.paper import paper_classes
-from lcb.learners.fitting import LEARNERS
+from lcb.learners.registry import LEARNERS
 from lcb.models import LatentModels
 from lcb.serve import events
-from lcb.serve.config import settings
 from lcb.serve.learn import worker as learning
 from lcb.serve.learn.worker import Job, Learned, alike, frame, history, is_held_out, judged, learn, opened, paired
 from lcb.storage.models.folder import pack_models, unpack_models
@@ -58,10 +57,6 @@ def version(store: Store, number: int, models: LatentModels) -> None:
     manifest, tensors = pack_models(models)
     body = events.ModelBody(0.0, number, manifest, tensors, True, "", 1, None, None)
     add(store, [NewRow(f"model/{number}", "model", None, None, events.encode(body))])
-
-
-def test_the_service_knows_the_learners_there_are() -> None:
-    assert settings.LEARNERS == LEARNERS
 
 
 # Reading

@@ -12,18 +12,12 @@ import typer
 
 from lcb.cli.output import JSON_HELP, check_output, split_names, write_json
 from lcb.errors import ConvergenceWarning, InputError
+from lcb.learners.registry import LEARNERS, get_learner
 
 if TYPE_CHECKING:
     from lcb.clicks import EventLog
     from lcb.features import FeatureMap
     from lcb.progress import Progress
-
-
-class LearnerName(StrEnum):
-    em = "em"
-    gibbs = "gibbs"
-    blocked = "blocked"
-    spectral = "spectral"
 
 
 class LikelihoodName(StrEnum):
@@ -74,7 +68,9 @@ def learn(
     reward_range: Annotated[
         str | None, typer.Option(help="Refuse rewards outside this range.", metavar="LOW,HIGH")
     ] = None,
-    learner: Annotated[LearnerName, typer.Option(help="How the classes are learned.")] = LearnerName.em,
+    learner: Annotated[
+        str, typer.Option(help="How the classes are learned.", metavar=f"<{'|'.join(LEARNERS)}>")
+    ] = "em",
     likelihood: Annotated[
         LikelihoodName | None,
         typer.Option(help="Of the rewards; bernoulli when they take exactly two values (em), else gaussian."),
@@ -133,11 +129,11 @@ def learn(
     if traces is not None:
         from lcb import charts
 
-        if learner not in (LearnerName.gibbs, LearnerName.blocked):
-            raise InputError(f"--traces is an option of gibbs and blocked, not of {learner.value}; leave it out")
+        if "n_chains" not in get_learner(learner).settings:
+            raise InputError(f"--traces is an option of {_having('n_chains')}, not of {learner}; leave it out")
         charts.require()
     settings = _settings(
-        learner.value, likelihood and likelihood.value, variance=variance and variance.value, n_starts=starts,
+        learner, likelihood and likelihood.value, variance=variance and variance.value, n_starts=starts,
         max_steps=max_steps, tol=tol, n_sweeps=sweeps, n_chains=chains, form=form and form.value,
         polish=polish or None, n_threads=threads,
     )  # fmt: skip
@@ -156,11 +152,11 @@ def learn(
                 user_columns=split_names(user_columns),
                 reward_range=_range(reward_range),
                 dtype=np.float32 if float32 else np.float64,
-                keep_rows=learner is LearnerName.spectral,
+                keep_rows=get_learner(learner).needs_rows,
                 progress=progress,
             )
         result = fit(
-            log, classes, rng=np.random.default_rng(seed), learner=learner.value,
+            log, classes, rng=np.random.default_rng(seed), learner=learner,
             likelihood=likelihood.value if likelihood else None, progress=progress, **settings,
         )  # fmt: skip
     provenance = {**result.models.provenance, "events": events.name, "seed": seed}
@@ -210,17 +206,6 @@ def _refuse(**options: object) -> None:
             )
 
 
-_FITS = {
-    "variance": ("em", "gibbs", "blocked"),
-    "n_starts": ("em", "spectral"),
-    "max_steps": ("em",),
-    "tol": ("em",),
-    "n_sweeps": ("gibbs", "blocked"),
-    "n_chains": ("gibbs", "blocked"),
-    "form": ("spectral",),
-    "polish": ("spectral",),
-    "n_threads": ("em", "gibbs", "blocked"),
-}
 _OPTION = {"n_starts": "starts", "max_steps": "max-steps", "n_sweeps": "sweeps", "n_chains": "chains",
            "n_threads": "threads"}  # fmt: skip
 
@@ -228,13 +213,19 @@ _OPTION = {"n_starts": "starts", "max_steps": "max-steps", "n_sweeps": "sweeps",
 def _settings(learner: str, likelihood: str | None, **given: Any) -> dict[str, Any]:
     """What was asked for; an option the learner does not have is refused rather than dropped."""
     settings = {name: value for name, value in given.items() if value is not None}
+    own = get_learner(learner).settings
     for name in settings:
-        if learner not in _FITS[name]:
-            wanted = " and ".join(_FITS[name])
-            raise InputError(f"--{_OPTION.get(name, name)} is an option of {wanted}, not of {learner}; leave it out")
+        if name not in own:
+            option = _OPTION.get(name, name)
+            raise InputError(f"--{option} is an option of {_having(name)}, not of {learner}; leave it out")
     if "variance" in settings and likelihood == "bernoulli":
         raise InputError("--variance is of Gaussian rewards; leave it out, or say --likelihood gaussian")
     return settings
+
+
+def _having(setting: str) -> str:
+    """The learners that have a setting, in words."""
+    return " and ".join(name for name in LEARNERS if setting in get_learner(name).settings)
 
 
 def _summary(result: Any, log: Any, seconds: float) -> dict[str, Any]:

@@ -11,6 +11,7 @@ import typer
 
 from lcb.cli.output import JSON_HELP, check_output, columns, console, split_names, write_json
 from lcb.errors import need_extra
+from lcb.learners.registry import LEARNERS
 
 if TYPE_CHECKING:
     from lcb.serve.config.load import Config
@@ -60,7 +61,7 @@ def serve(
     classes: Annotated[
         str | None, typer.Option(help="How many to learn; none: by held-out users.", metavar="N")
     ] = None,
-    learner: Annotated[str | None, typer.Option(help="How they are learned.  [default: em]")] = None,
+    learner: Annotated[str | None, typer.Option(help=f"How: {', '.join(LEARNERS)}.  [default: em]")] = None,
     warmup_users: Annotated[int | None, typer.Option(help="Users before there are classes.  [default: 50]")] = None,
     retrain_every: Annotated[
         str | None, typer.Option(help="New users between two trainings, or none.  [default: 50]", metavar="N")

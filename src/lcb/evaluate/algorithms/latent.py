@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from hashlib import sha256
 from typing import Any
 
@@ -16,10 +17,9 @@ from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
-from lcb.evaluate.algorithms.learning import learn_by_em, learn_by_sampling, learn_by_spectral
-from lcb.learners.fitting import Learner, fit
-from lcb.learners.gibbs import blocked
-from lcb.learners.gibbs import collapsed as gibbs
+from lcb.evaluate.algorithms.learning import ONE_CHAIN, learn_by_em, learn_from_rows, learn_from_stats
+from lcb.learners import fit
+from lcb.learners.registry import get_learner
 from lcb.models import LatentModels
 from lcb.recommenders.latent import FromRows, Latent, Learn
 from lcb.recommenders.recommender import Recommender
@@ -32,7 +32,7 @@ MakeBandit = Callable[..., Bandit]  # (models, task, **settings)
 def learned(
     make_bandit: MakeBandit,
     make_learn: Callable[[Task], Learn | FromRows] = learn_by_em,
-    learner: Learner = "em",
+    learner: str = "em",
     **before: Any,
 ) -> Callable[..., Recommender]:
     """Algorithm 1: `make_bandit(models, task, **settings)` over the classes that `make_learn(task)` learns.
@@ -63,15 +63,13 @@ def learned(
     return build
 
 
-def learned_before(task: Task, rng: np.random.Generator, learner: Learner = "em", **settings: Any) -> LatentModels:
+def learned_before(task: Task, rng: np.random.Generator, learner: str = "em", **settings: Any) -> LatentModels:
     """The classes of past users; asked again for the same with the same numbers, as tuning does, they are at hand."""
     assert task.history is not None
     asked = _asked(task.history, task.n_classes, rng, learner, *sorted(settings.items()))
     if asked not in _learned:
         _learned.clear()
-        own: dict[str, Any] = {} if learner == "spectral" else {"n_threads": 1}
-        if learner in ("gibbs", "blocked"):
-            own["n_chains"] = 1
+        own = {name: 1 for name in ("n_threads", "n_chains") if name in get_learner(learner).settings}
         n_classes = min(task.n_classes, task.history.n_users)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
@@ -119,24 +117,10 @@ def _mean(models: LatentModels, task: Task) -> Bandit:
     return PosteriorMean(models)
 
 
-def _by_gibbs(task: Task) -> Learn:
-    return learn_by_sampling(task, gibbs)
-
-
-def _by_blocked(task: Task) -> Learn:
-    return learn_by_sampling(task, blocked)
-
-
-def _by_grouped_moments(task: Task) -> FromRows:
-    return learn_by_spectral(task, "grouped")
-
-
 def _published_spectral(task: Task, rng: np.random.Generator, penalty: float, **settings: Value) -> Recommender:
     published: dict[str, Any] = {"form": "pooled", "penalty": penalty, "centred": False, "matching": False}
 
-    def learn(task: Task) -> FromRows:
-        return learn_by_spectral(task, **published)
-
+    learn = partial(learn_from_rows, name="spectral", **published)
     return learned(_thompson, learn, "spectral", **published)(task, rng, **settings)
 
 
@@ -157,11 +141,11 @@ LATENT = (
     Algorithm("lcb-gt-mean", "the true classes given, the arm best on average", OURS, "N d + K d", given(_mean)),
     Algorithm(
         "lcb-gibbs", "classes learned by collapsed Gibbs sampling, Thompson over them", PAPER, "N K d",
-        learned(_thompson, _by_gibbs, "gibbs"), _THOMPSON,
+        learned(_thompson, partial(learn_from_stats, name="gibbs", **ONE_CHAIN), "gibbs"), _THOMPSON,
     ),
     Algorithm(
         "lcb-blocked", "classes learned by blocked Gibbs sampling, Thompson over them", OURS, "N K d",
-        learned(_thompson, _by_blocked, "blocked"), _THOMPSON,
+        learned(_thompson, partial(learn_from_stats, name="blocked", **ONE_CHAIN), "blocked"), _THOMPSON,
     ),
     Algorithm(
         "lcb-spectral", "classes learned by Spectral Experts as published, Thompson over them", PAPER, "N K d",
@@ -169,6 +153,7 @@ LATENT = (
     ),
     Algorithm(
         "lcb-spectral-grouped", "the same from products of one user's rewards, Thompson over them", OURS, "N K d",
-        learned(_thompson, _by_grouped_moments, "spectral", form="grouped"), _FEWER,
+        learned(_thompson, partial(learn_from_rows, name="spectral", form="grouped"), "spectral", form="grouped"),
+        _FEWER,
     ),
 )  # fmt: skip

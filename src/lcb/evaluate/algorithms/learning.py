@@ -1,74 +1,60 @@
-"""The learners of Algorithm 1 as it calls them: again and again, on ever more users, from where the last one ended."""
+"""The learners of Algorithm 1, which calls them again and again on ever more users, each time from the last classes."""
 
 from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from types import ModuleType
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
 from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, TooFewRows
 from lcb.evaluate.algorithms.algorithm import Task
-from lcb.learners.em import gaussian as em
-from lcb.learners.spectral import experts as spectral
-from lcb.learners.spectral.moments import Form, Moments
+from lcb.learners.registry import get_learner
 from lcb.models import LatentModels
-from lcb.recommenders.latent import FromRows, Learn
+from lcb.recommenders.latent import FromRows
 from lcb.stats import UserStats
 
-_SWEEPS = 20  # of a chain that starts where the last one ended; 10 and 40 give the same regret
+FromStats = Callable[[UserStats, np.random.Generator, LatentModels | None], LatentModels]
+ONE_CHAIN: dict[str, Any] = {"n_sweeps": 20, "n_chains": 1}  # from the last classes; 10 and 40 sweeps do as well
 
 
-def learn_by_em(task: Task) -> Callable[[UserStats, np.random.Generator, LatentModels | None], LatentModels]:
-    def learn(stats: UserStats, rng: np.random.Generator, last: LatentModels | None) -> LatentModels:
-        n_classes = min(task.n_classes, stats.n_users)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)  # the next training goes on from here
-            variance: Literal["class", "shared"] = "shared" if task.two_valued else "class"
-            start = _of_size(last, n_classes)
-            return em.fit(stats, n_classes, rng=rng, start=start, variance=variance, n_threads=1).models
-
-    return learn
+def learn_by_em(task: Task) -> FromStats:
+    return learn_from_stats(task, "em", variance="shared" if task.two_valued else "class")
 
 
-def learn_by_sampling(task: Task, sampler: ModuleType) -> Learn:
-    """`sampler` is `gibbs` or `blocked`: one chain with the number of classes given, begun at the last classes."""
-
-    def learn(stats: UserStats, rng: np.random.Generator, last: LatentModels | None) -> LatentModels:
-        n_classes = min(task.n_classes, stats.n_users)
-        last = _of_size(last, n_classes)
-        start: Any = "split" if last is None else last.posterior(stats).argmax(axis=1)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            found = sampler.fit(stats, n_classes, rng=rng, start=start, n_sweeps=_SWEEPS, n_chains=1, n_threads=1)
-        return found.models
-
-    return learn
+def learn_from_stats(task: Task, name: str, **settings: Any) -> FromStats:
+    """Return the learner `name` with `settings`, on one thread."""
+    return lambda stats, rng, last: _learn(EventLog(stats), rng, last, task, name, settings)
 
 
-def learn_by_spectral(task: Task, form: Form, **settings: Any) -> FromRows:
-    """Spectral Experts, afresh each time, from all rows; its classes are used however noisy they are.
-
-    None while the rows are too few for it.  What more rows would not mend (more classes than features, say) is an
-    error.
-    """
+def learn_from_rows(task: Task, name: str, **settings: Any) -> FromRows:
+    """The same of a learner that needs rows; it returns None while they are too few.  Other errors are raised."""
 
     def learn(log: EventLog, rng: np.random.Generator, last: LatentModels | None) -> LatentModels | None:
-        assert log.rows is not None
-        n_classes = min(task.n_classes, log.n_users)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            try:
-                return spectral.fit(Moments.from_rows(*log.rows, form=form), n_classes, rng=rng, **settings).models
-            except TooFewRows:
-                return None
+        try:
+            return _learn(log, rng, last, task, name, settings)
+        except TooFewRows:
+            return None
 
     return FromRows(learn)
 
 
-def _of_size(models: LatentModels | None, n_classes: int) -> LatentModels | None:
-    """The last models, unless there were too few users then to ask for all classes."""
-    return models if models is not None and models.n_classes == n_classes else None
+def _learn(
+    log: EventLog,
+    rng: np.random.Generator,
+    last: LatentModels | None,
+    task: Task,
+    name: str,
+    settings: dict[str, Any],
+) -> LatentModels:
+    learner, n_classes = get_learner(name), min(task.n_classes, log.n_users)
+    if last is not None and last.n_classes == n_classes and learner.start:
+        start = last if learner.start == "models" else last.posterior(log.stats).argmax(axis=1)
+        settings = {**settings, "start": start}
+    if "n_threads" in learner.settings:
+        settings = {**settings, "n_threads": 1}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the next training goes on from here
+        return learner.fit(log, n_classes, rng=rng, **settings).models

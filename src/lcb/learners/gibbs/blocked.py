@@ -26,6 +26,7 @@ from lcb import parallel
 from lcb.errors import InputError
 from lcb.learners.gibbs.collapsed import Start, check, start_labels, watched_users
 from lcb.learners.gibbs.draws import Chain, Concentration, GibbsFit, summarise
+from lcb.learners.registry import Learner, list_settings
 from lcb.prior import Prior
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
@@ -85,3 +86,12 @@ def fit(
                 progress("Gibbs sweeps", number * n_sweeps + sweep + 1, n_chains * n_sweeps)
             chains.append(chain)
     return summarise(stats, prior, design, chains, variance == "shared")
+
+
+LEARNER = Learner(
+    "blocked Gibbs sampling, users in parallel",
+    lambda log, n_classes, **settings: fit(log.stats, n_classes, **settings),
+    list_settings(fit),
+    finds_n_classes=True,
+    start="labels",
+)

@@ -26,6 +26,7 @@ from lcb import parallel
 from lcb.errors import InputError
 from lcb.learners.gibbs._consensus import most_probable
 from lcb.learners.gibbs.draws import Chain, Concentration, GibbsFit, summarise
+from lcb.learners.registry import Learner, list_settings
 from lcb.learners.shared.starts import kmeans_starts
 from lcb.models import LatentModels
 from lcb.prior import Prior
@@ -162,3 +163,12 @@ def start_labels(
     if n_classes is not None and label.max() >= n_classes:
         raise InputError(f"start has {label.max() + 1} classes, n_classes={n_classes}; start with at most as many")
     return label.astype(np.intp)
+
+
+LEARNER = Learner(
+    "collapsed Gibbs sampling over a Dirichlet process",
+    lambda log, n_classes, **settings: fit(log.stats, n_classes, **settings),
+    list_settings(fit),
+    finds_n_classes=True,
+    start="labels",
+)

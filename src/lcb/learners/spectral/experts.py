@@ -19,17 +19,21 @@ the moments, O(rows * d^6 / 18); the rest is O(d^9 / 200), whatever the number o
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
+from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, InputError, TooFewRows
 from lcb.events import Floats
 from lcb.learners.em import gaussian as em
+from lcb.learners.registry import Learner, list_settings
 from lcb.learners.spectral._lifted import unpack
 from lcb.learners.spectral._low_rank import low_rank
 from lcb.learners.spectral._matching import match_moments
 from lcb.learners.spectral._scaled import ScaledMoments, scale, without_noise
-from lcb.learners.spectral.moments import Moments
+from lcb.learners.spectral.moments import Form, Moments
 from lcb.learners.spectral.tensor_power import tensor_power, whitening
 from lcb.models import Fit, LatentModels
 from lcb.prior import Prior
@@ -179,3 +183,24 @@ def _with_variances(stats: UserStats, pi: Floats, beta: Floats, noise: float, re
         if moved < 1e-4:
             break
     return models
+
+
+def _fit_rows(log: EventLog, n_classes: int, *, form: Form = "grouped", **settings: Any) -> Fit:
+    assert log.rows is not None
+    moments = Moments.from_rows(*log.rows, form=form)
+    return fit(replace(moments, stats=replace(moments.stats, features=log.stats.features)), n_classes, **settings)
+
+
+LEARNER = Learner(
+    "Spectral Experts, from moments of rows",
+    _fit_rows,
+    list_settings(_fit_rows, fit),
+    needs_rows=True,
+    most_classes=lambda stats: stats.n_features,
+    compared={
+        "spectral-grouped": {"form": "grouped"},
+        "spectral-pooled": {"form": "pooled"},
+        "spectral-polished": {"form": "grouped", "polish": True},
+    },
+    why_gaussian="learned by spectral from moments of the rewards; served as Gaussian",
+)

@@ -9,13 +9,13 @@ from typing import Literal
 
 from lcb.bandits.registry import is_revisable
 from lcb.errors import InputError
+from lcb.learners.registry import LEARNERS
 from lcb.serve.config.recommenders import RecommenderSpec
 
 RewardRule = Literal["once", "first", "sum", "last"]
 READER = "reader"  # who chooses for the visitors of the reader's page; not part of any trial
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _RULES = ("once", "first", "sum", "last")
-LEARNERS = ("em", "gibbs", "blocked", "spectral")  # as in lcb.learners, which brings SciPy along
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class Learning:
 
     def __post_init__(self) -> None:
         if self.learner not in LEARNERS:
-            raise InputError(f"learner {self.learner!r}; there are: {', '.join(LEARNERS)}")
+            raise InputError(f"unknown learner {self.learner!r}; the learners are {', '.join(LEARNERS)}")
         for name in ("n_warmup_users", "retrain_every", "n_classes", "max_memory"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -29,7 +29,7 @@ import time
 import warnings
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
 import msgspec
 import numpy as np
@@ -39,15 +39,13 @@ from lcb.clicks import EventLog, LogBuilder
 from lcb.errors import ConvergenceWarning, InputError, LCBError, ModelError, TooFewRows
 from lcb.events import Floats
 from lcb.features import FeatureMap
+from lcb.learners.registry import get_learner
 from lcb.models import LatentModels, Likelihood, weight_covariance
 from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.decide.drawing import number
 from lcb.storage.models.folder import pack_models, unpack_models
 from lcb.storage.store.base import Row, Store, open_store
-
-if TYPE_CHECKING:
-    from lcb.learners.fitting import Learner
 
 STEP, DONE, WAIT, FAIL = b"step", b"done", b"wait", b"fail"
 _BLOCK = 5_000  # rewards added to the statistics at a time
@@ -187,7 +185,8 @@ def learn(job: Job, store: Store, progress: Progress = silent) -> Learned:
     feature_map = None if kept is None else FeatureMap.from_json(msgspec.json.decode(kept))
     active = None if known is None else _readable(known)
     names = tuple(feature_map.names if feature_map else service.features or (active.features if active else ()))
-    log = history(store, job.seq, service.rewards, names, keep_rows=job.learner == "spectral", progress=progress)
+    keep_rows = get_learner(job.learner).needs_rows
+    log = history(store, job.seq, service.rewards, names, keep_rows=keep_rows, progress=progress)
     held = np.array([is_held_out(service.seed, str(user), job.held_out) for user in log.stats.users], bool)
     learning, judges = log.take(~held), log.take(held)
     if learning.n_users < 2 or (job.held_out > 0 and active is not None and judges.n_users < 2):
@@ -284,17 +283,17 @@ def _fitted(
 
     likelihood = likelihood_of(log, job.learner, service.reward_range)
     n_classes = None if job.n_classes is None else min(job.n_classes, log.n_users)
-    settings: dict[str, Any] = {} if job.learner == "spectral" else {"n_threads": 1}
-    if likelihood == "gaussian" and job.learner == "em" and active is not None and active.n_classes == n_classes:
+    learner = get_learner(job.learner)
+    settings: dict[str, Any] = {"n_threads": 1} if "n_threads" in learner.settings else {}
+    if likelihood == "gaussian" and learner.start == "models" and active is not None and active.n_classes == n_classes:
         settings["start"] = replace(active, likelihood="gaussian", levels=None)
     seed = [*service.seed, job.seq]  # the same log gives the same models
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the models say whether they settled
         try:
-            learner = cast("Learner", job.learner)
             rng = np.random.default_rng(seed)
             return fit(
-                log, n_classes, rng=rng, learner=learner, likelihood=likelihood, progress=progress, **settings
+                log, n_classes, rng=rng, learner=job.learner, likelihood=likelihood, progress=progress, **settings
             ).models
         except ModelError:
             raise
@@ -311,8 +310,8 @@ def likelihood_of(log: EventLog, learner: str, declared: tuple[float, float] | N
     >>> [likelihood_of(log, "em", declared) for declared in ((0.0, 1.0), (0.0, 5.0), None)]
     ['bernoulli', 'gaussian', 'bernoulli']
     """
-    clicks = log.clicks
-    if learner == "em" and clicks is not None and (clicks.low, clicks.high) == tuple(declared or (0.0, 1.0)):
+    clicks, levels = log.clicks, tuple(declared or (0.0, 1.0))
+    if clicks is not None and (clicks.low, clicks.high) == levels and get_learner(learner).fit_clicks:
         return "bernoulli"
     return "gaussian"
 

@@ -1,0 +1,19 @@
+"""EM as a learner: `gaussian` on statistics, `bernoulli` on counted clicks."""
+
+from __future__ import annotations
+
+from lcb.learners.em import bernoulli, gaussian
+from lcb.learners.registry import Learner, list_settings
+
+LEARNER = Learner(
+    "expectation-maximisation",
+    lambda log, n_classes, **settings: gaussian.fit(log.stats, n_classes, **settings),
+    list_settings(gaussian.fit),
+    fit_clicks=lambda log, n_classes, **settings: bernoulli.fit(log, n_classes, **settings),
+    start="models",
+    compared={
+        "em": {"likelihood": "gaussian", "variance": "class"},
+        "em-shared": {"likelihood": "gaussian", "variance": "shared"},
+        "em-clicks": {"likelihood": "bernoulli"},
+    },
+)
