@@ -13,18 +13,42 @@ import numpy as np
 from msgspec import Struct
 
 from lcb.events import Decision, Floats
+from lcb.serve.event_ids import slot_id
 
 
-class Taken(Struct, array_like=True, gc=False):
-    """One slot: which arm, how probable it was, what its update will need."""
+class ChosenArm(Struct, array_like=True, gc=False):
+    """The arm of one slot: its propensity, and what the update with its reward will need."""
 
-    arm: int  # its place among the arms
+    arm: int  # its index among the arms of the request
     id: str
     propensity: float
     x: bytes
     distribution: bytes | None  # None: 1 on this arm
     at_random: bool
     advice: bytes | None
+
+    @classmethod
+    def from_decision(cls, decision: Decision, id: str) -> ChosenArm:
+        """Return the record of a decision; a distribution with all its mass on one arm is stored as None."""
+        distribution = decision.distribution
+        sure = distribution is None or (decision.propensity == 1 and distribution[decision.arm] == 1)
+        return cls(
+            int(decision.arm),
+            id,
+            float(decision.propensity),
+            decision.x.tobytes(),
+            None if sure or distribution is None else distribution.tobytes(),
+            bool(decision.at_random),
+            None if decision.advice is None else decision.advice.tobytes(),
+        )
+
+    def full_distribution(self, n_arms: int) -> Floats:
+        """Return the probability of every arm, (n_arms,)."""
+        if self.distribution is not None:
+            return floats(self.distribution)
+        p = np.zeros(n_arms)
+        p[self.arm] = 1.0
+        return p
 
 
 class DecisionBody(Struct, array_like=True, gc=False):
@@ -35,11 +59,22 @@ class DecisionBody(Struct, array_like=True, gc=False):
     arms: list[str] | None  # None: the whole catalogue as of `seen`
     x: bytes | None  # (K, d) where the request had vectors, else the catalogue's as of `seen`
     user_x: bytes | None
-    taken: list[Taken]
+    taken: list[ChosenArm]
     digest: bytes | None  # of the request, where the id came with it
     listed: bool = False  # asked for as a list of slots
-    chosen: Taken | None = None  # shadow mode: what the caller took; `taken` is what we would have
+    chosen: ChosenArm | None = None  # shadow mode: what the caller took; `taken` is what we would have
     own: bool = True  # the propensity of `chosen` is known
+
+    @property
+    def shown(self) -> list[ChosenArm]:
+        """The arms the user was shown: the caller's choice in shadow mode, else ours."""
+        return self.taken if self.chosen is None else [self.chosen]
+
+    def slots(self, decision_id: str) -> dict[str, ChosenArm]:
+        """Return the shown arms by the id that their reward will name."""
+        if self.listed:
+            return {slot_id(decision_id, i): one for i, one in enumerate(self.shown)}
+        return {decision_id: self.shown[0]}
 
 
 class RewardBody(Struct, array_like=True, gc=False):
@@ -114,7 +149,7 @@ class ErasedDecision(Struct, array_like=True):
 
     recommender: str
     shared: bool
-    taken: list[Taken]
+    taken: list[ChosenArm]
 
 
 class ErasedReward(Struct, array_like=True):
@@ -150,43 +185,20 @@ encode = _ENCODER.encode
 
 
 def decode(kind: str, body: bytes) -> Any:
-    """The record of an event."""
+    """Return the body of an event as a Struct."""
     return _DECODERS[kind].decode(body)
 
 
-def taken(decision: Decision, id: str) -> Taken:
-    """A decision as the log keeps it; a distribution of one arm alone is not written out."""
-    distribution = decision.distribution
-    sure = distribution is None or (decision.propensity == 1 and distribution[decision.arm] == 1)
-    return Taken(
-        int(decision.arm),
-        id,
-        float(decision.propensity),
-        decision.x.tobytes(),
-        None if sure or distribution is None else distribution.tobytes(),
-        bool(decision.at_random),
-        None if decision.advice is None else decision.advice.tobytes(),
-    )
-
-
-def decision_of(kept: Taken | RewardBody | ErasedReward) -> Decision:
-    """The decision as `update` and `decided` want it."""
+def to_decision(record: ChosenArm | RewardBody | ErasedReward) -> Decision:
+    """Return the decision as a bandit's `update` and `decided` take it."""
     return Decision(
-        kept.arm if isinstance(kept, Taken) else 0,
-        kept.propensity,
-        floats(kept.x),
+        record.arm if isinstance(record, ChosenArm) else 0,
+        record.propensity,
+        floats(record.x),
         None,
-        kept.at_random,
-        None if kept.advice is None else floats(kept.advice),
+        record.at_random,
+        None if record.advice is None else floats(record.advice),
     )
-
-
-def distribution_of(kept: Taken, n_arms: int) -> Floats:
-    if kept.distribution is not None:
-        return floats(kept.distribution)
-    p = np.zeros(n_arms)
-    p[kept.arm] = 1.0
-    return p
 
 
 def floats(data: bytes) -> Floats:

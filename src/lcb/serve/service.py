@@ -17,11 +17,12 @@ from lcb import messages
 from lcb.errors import InputError, LCBError, StoreUnavailable
 from lcb.serve import events
 from lcb.serve.config.settings import Settings
-from lcb.serve.decide.desk import Desk, Entry, reward_key
+from lcb.serve.decide.desk import Desk, Entry
 from lcb.serve.errors import Problem
+from lcb.serve.event_ids import decision_of_slot, model_id, reward_id, user_snapshot
 from lcb.serve.log.bootstrap import FirstItems, prepare, read_first_items
 from lcb.serve.log.erasure import build_erasure
-from lcb.serve.log.journal import Behind, Journal, Taken
+from lcb.serve.log.journal import Behind, IdTaken, Journal
 from lcb.serve.state.users import WARMUP, User
 from lcb.serve.state.world import World
 from lcb.serve.strict_json import decode
@@ -106,7 +107,7 @@ class Service:
     def snapshots(self) -> list[Snapshot]:
         """Of everything that the store has no snapshot of."""
         new = [(name, user) for name, user in self.world.users.items() if user.unsaved]
-        return [self.world.snapshot(), *(Snapshot(f"user/{name}", user.seq, user.pack()) for name, user in new)]
+        return [self.world.snapshot(), *(Snapshot(user_snapshot(name), user.seq, user.pack()) for name, user in new)]
 
     # Requests
 
@@ -138,12 +139,12 @@ class Service:
 
     async def reward(self, request: messages.RewardRequest) -> bytes:
         id = request.decision_id
-        decision_id = id.partition("/")[0]
+        decision_id = decision_of_slot(id)
         while True:
             if self.journal.pending(decision_id) is not None:
                 await self._settled(decision_id)
-            elif self.journal.pending(reward_key(id)) is not None:
-                await self._settled(reward_key(id))
+            elif self.journal.pending(reward_id(id)) is not None:
+                await self._settled(reward_id(id))
             elif not self.store.inline and id not in self.desk.open:
                 await self._fetch_slots(id)
             elif not self.store.inline and not self.world.knows(self.desk.open[id].user):
@@ -190,7 +191,7 @@ class Service:
 
         world.unkept.add(user)
         world.users.pop(user, None)
-        world.evicted.pop(f"user/{user}", None)
+        world.evicted.pop(user_snapshot(user), None)
         try:
             await self.journal.job(lambda store, seen: store.erase(user, rewrite, seen))
         finally:
@@ -209,7 +210,7 @@ class Service:
             body = events.ModelBody(
                 self.now(), version, manifest, tensors, active, reason, n_users, score, baseline, n_started, seen
             )  # fmt: skip
-            row = NewRow(f"model/{version}", "model", None, None, events.encode(body))
+            row = NewRow(model_id(version), "model", None, None, events.encode(body))
             if await self._appended(Entry(row, body, b"", "model")):
                 return version
 
@@ -249,7 +250,7 @@ class Service:
         """Whether the event is in the log; False where another wrote one of this id first."""
         try:
             await self.journal.append(entry)
-        except Taken:
+        except IdTaken:
             return False
         return True
 
@@ -303,7 +304,7 @@ class Service:
     async def _fetch_slots(self, id: str) -> None:
         """Bring a decision to hand that another replica made, or that is long ago."""
         n_erasures = self.world.n_erasures
-        row = await self._far(self.store.event, id.partition("/")[0])
+        row = await self._far(self.store.event, decision_of_slot(id))
         if row is not None and row.seq > self.world.seq:
             await self.journal.job(lambda store, seen: Appended(list(store.events(seen)), frozenset()))
             return

@@ -134,7 +134,7 @@ def test_another_arm_propensity_distribution_or_advice_is_found(inside: Inside) 
         setattr(taken[0], name, change(taken[0]))
         changed(inside, seq, taken=taken)
         says(verify(inside.store), seq, "item" if name == "id" else name)
-        changed(inside, seq, taken=[events.msgspec.msgpack.decode(before, type=events.Taken), *taken[1:]])
+        changed(inside, seq, taken=[events.msgspec.msgpack.decode(before, type=events.ChosenArm), *taken[1:]])
     assert verify(inside.store).differences == []
 
 

@@ -224,8 +224,7 @@ def _told(row: Row, body: Any) -> dict[str, Any]:
 
 def _words(row: Row, body: Any) -> str:
     if row.kind == "decision":
-        shown = body.taken if body.chosen is None else [body.chosen]
-        what = ", ".join(f"{one.id} ({one.propensity:.3g})" for one in shown)
+        what = ", ".join(f"{one.id} ({one.propensity:.3g})" for one in body.shown)
         would = "" if body.chosen is None else f", would have been {body.taken[0].id}"
         return f"{what}{would} of {body.n_arms} by {body.recommender}, model {row.model}, as of {body.seen} [{row.id}]"
     if row.kind == "reward":

@@ -31,7 +31,9 @@ from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.decide.desk import open_slots
+from lcb.serve.event_ids import slot_of_reward
 from lcb.serve.state.catalogue import Catalogue
+from lcb.serve.state.service_state import policy_name
 from lcb.storage.files import made_folder
 from lcb.storage.importing.writing import check_place
 from lcb.storage.logs.files import STAMP, LogFiles
@@ -131,8 +133,7 @@ class _About:
         self.stamp = hashlib.sha256(seed + str(upto).encode()).hexdigest()[:32].encode()
 
     def policy(self, recommender: str, model: int) -> str:
-        spec = self.specs[recommender]
-        return "linucb" if spec.over_classes and model == 0 else spec.bandit
+        return policy_name(self.specs[recommender], model)
 
 
 def _write_events(
@@ -191,7 +192,7 @@ def _rows(rows: list[Row], about: _About, missing: float | str | None, done: Exp
             slots.update(opened)
             decisions.append((row, body, list(opened)))
         else:
-            slots[row.id.removeprefix("r/").partition("#")[0]].apply(body)
+            slots[slot_of_reward(row.id)].apply(body)
     for row, body, ids in decisions:
         model = row.model or 0
         for i, id in enumerate(ids):

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from lcb.bandits.bandit import advised
 from lcb.errors import LCBError
-from lcb.events import Decision, Floats
+from lcb.events import Floats
 from lcb.features import cross
 from lcb.serve import events
 from lcb.serve.audit.report import Report
-from lcb.serve.decide.drawing import draw
+from lcb.serve.decide.drawing import draw, record_callers_arm
 from lcb.serve.errors import Problem
-from lcb.serve.state.users import User
 from lcb.serve.state.world import World
 from lcb.storage.store.base import Row
 
@@ -31,7 +29,8 @@ def check_decision(world: World, row: Row, body: events.DecisionBody, report: Re
             return
         taken = draw(world, user, ids, context, row.id, len(body.taken) if body.listed else None)
         if body.chosen is not None:
-            _check_taken(row.seq, body.chosen, _shadowed(world, user, body.chosen, ids, context), report)
+            again = record_callers_arm(world, user, ids, context, body.chosen.id, body.chosen.propensity)
+            _check_taken(row.seq, body.chosen, again, report)
     except (Problem, LCBError, KeyError, ValueError, IndexError) as error:
         report.differs(row.seq, "the decision", "in the log", f"cannot be made again ({error})")
         return
@@ -50,13 +49,7 @@ def _context(world: World, body: events.DecisionBody) -> tuple[list[str], Floats
     return ids, context if body.user_x is None else cross(context, events.floats(body.user_x))
 
 
-def _shadowed(world: World, user: User, chosen: events.Taken, ids: list[str], context: Floats) -> events.Taken:
-    bandit, _ = world.bandit(user.recommender, user.model, context.shape[1])
-    arm = ids.index(chosen.id)
-    return events.taken(advised(bandit, Decision(arm, chosen.propensity, context[arm]), context), chosen.id)
-
-
-def _check_taken(seq: int, stored: events.Taken, again: events.Taken, report: Report) -> None:
+def _check_taken(seq: int, stored: events.ChosenArm, again: events.ChosenArm, report: Report) -> None:
     if events.encode(stored) == events.encode(again):
         return
     for name in stored.__struct_fields__:

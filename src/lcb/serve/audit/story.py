@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from lcb.bandits.traits import keeps_posterior
 from lcb.events import Floats
 from lcb.serve import events
+from lcb.serve.event_ids import slot_of_reward
 from lcb.serve.state.world import World
 from lcb.storage.store.base import Row
 
@@ -21,7 +22,7 @@ class Step:
     seq: int
     at: float
     body: events.DecisionBody
-    taken: events.Taken
+    taken: events.ChosenArm
     reward: float | None = None
     posterior: Floats | None = None
 
@@ -36,9 +37,7 @@ def story(world: World, rows: Sequence[Row]) -> list[Step]:
             user = world.newcomer(body.recommender, row.model or 0, row.seq)
         if row.kind == "decision":
             world.step(user, row, body, 0.0)
-            taken = body.taken if body.chosen is None else [body.chosen]
-            for j, one in enumerate(taken):
-                id = f"{row.id}/{j}" if body.listed else row.id
+            for id, one in body.slots(row.id).items():
                 steps[id] = Step(row.id, id, row.seq, body.at, body, one)
             continue
         if body.before is None:
@@ -46,7 +45,7 @@ def story(world: World, rows: Sequence[Row]) -> list[Step]:
         else:
             user = world.fold_user(rows[: i + 1])
             assert user is not None
-        step = steps[row.id[2:].partition("#")[0]]
+        step = steps[slot_of_reward(row.id)]
         step.reward = body.reward
         bandit, _ = world.bandit(user.recommender, user.model)
         if user.state is not None and keeps_posterior(bandit):

@@ -27,9 +27,10 @@ from lcb.serve import events
 from lcb.serve.audit.recompute import check_decision
 from lcb.serve.audit.report import Report
 from lcb.serve.decide.desk import Open, open_slots
+from lcb.serve.event_ids import WORLD_SNAPSHOT, reward_id, slot_of_reward, user_of_snapshot, user_snapshot
 from lcb.serve.state.users import Tally, User
 from lcb.serve.state.world import World
-from lcb.storage.store.base import Row, Snapshot, Store
+from lcb.storage.store.base import USER_SNAPSHOTS, Row, Snapshot, Store
 
 _FARTHEST = 200_000  # events between what a decision was made from and its place
 _MOST_USERS = 1_000_000
@@ -43,7 +44,7 @@ def verify(
     """Verify a log; `user` limits it to the decisions of one, `live` are packed users of a service at its head."""
     began = time.monotonic()
     while True:
-        kept, upto = store.snapshot("world"), store.head()
+        kept, upto = store.snapshot(WORLD_SNAPSHOT), store.head()
         report = Report(upto)
         world = _sweep(store, upto, user, report, progress)
         if world is not None:
@@ -79,7 +80,7 @@ class _LogOnly:
         return getattr(self._store, name)
 
     def snapshot(self, name: str) -> Snapshot | None:
-        return self._kept if name == "world" else None
+        return self._kept if name == WORLD_SNAPSHOT else None
 
     def events_of(self, user: str, after: int = 0, upto: int | None = None) -> list[Row]:
         return [] if self._is_new(user) else self._store.events_of(user, after, upto)
@@ -89,7 +90,7 @@ class _LogOnly:
 
     def _is_new(self, user: str) -> bool:
         world = self.world
-        return world is not None and user not in world.users and f"user/{user}" not in world.evicted
+        return world is not None and user not in world.users and user_snapshot(user) not in world.evicted
 
 
 def _sweep(store: Store, upto: int, user: str | None, report: Report, progress: Progress) -> World | None:
@@ -238,7 +239,7 @@ def _check_rewards(world: World, rows: list[Row], report: Report) -> None:
             slots.update(open_slots(row, body))
             continue
         report.n_rewards += 1
-        name = row.id.removeprefix("r/").partition("#")[0]
+        name = slot_of_reward(row.id)
         slot = slots.get(name)
         if slot is None or slot.seq != body.decision:
             came = "none before it" if slot is None else f"event {slot.seq}"
@@ -254,7 +255,7 @@ def _reward_facts(
     row: Row, body: events.RewardBody, name: str, slot: Open, rule: str
 ) -> Iterator[tuple[str, object, object]]:
     taken = slot.taken
-    yield "the id of a reward", row.id, f"r/{name}" if slot.n == 0 else f"r/{name}#{slot.n + 1}"
+    yield "the id of a reward", row.id, reward_id(name, slot.n + 1)
     yield "recommender and model", (body.recommender, row.model), (slot.recommender, slot.model)
     yield (
         "what the decision says", (body.propensity, body.x, body.at_random, body.advice),
@@ -288,7 +289,7 @@ def _check_snapshots(
                 report.differs(None, f"the snapshot of everything, {what}", stored, again)
     for one in _user_snapshots(store):
         report.n_snapshots += 1
-        name = one.name.removeprefix("user/")
+        name = user_of_snapshot(one.name)
         user = world.user(name)
         if user is None or user.seq != one.seq:
             user = world.fold_user(store.events_of(name, 0, one.seq))
@@ -301,9 +302,9 @@ def _check_snapshots(
 
 
 def _user_snapshots(store: Store) -> Iterator[Snapshot]:
-    after = "user/"
+    after = USER_SNAPSHOTS
     while found := store.all_snapshots(after):
-        yield from (one for one in found if one.name.startswith("user/"))
+        yield from (one for one in found if one.name.startswith(USER_SNAPSHOTS))
         after = found[-1].name
 
 

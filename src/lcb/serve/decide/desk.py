@@ -15,14 +15,15 @@ import msgspec
 import numpy as np
 
 from lcb import messages
-from lcb.bandits.bandit import advised
-from lcb.events import Decision, Floats
+from lcb.events import Floats
 from lcb.features import cross
 from lcb.serve import events
-from lcb.serve.decide.drawing import draw, number
+from lcb.serve.decide.drawing import draw, number, record_callers_arm
 from lcb.serve.decide.validation import check_ids, check_printable, check_size, check_user, item_kept, vectors
 from lcb.serve.errors import Problem
+from lcb.serve.event_ids import decision_of_slot, reward_id, slot_id, slot_of_reward
 from lcb.serve.state.model_version import Damaged
+from lcb.serve.state.service_state import policy_name
 from lcb.serve.state.users import WARMUP, User
 from lcb.serve.state.world import World
 from lcb.storage.store.base import NewRow, Row
@@ -53,7 +54,7 @@ class Open:
 
     __slots__ = ("model", "n", "parts", "recommender", "reward", "seq", "taken", "user")
 
-    def __init__(self, seq: int, user: str, model: int | None, recommender: str, taken: events.Taken) -> None:
+    def __init__(self, seq: int, user: str, model: int | None, recommender: str, taken: events.ChosenArm) -> None:
         self.seq, self.user, self.model, self.recommender, self.taken = seq, user, model, recommender, taken
         self.reward: float | None = None
         self.n = 0
@@ -189,7 +190,9 @@ class Desk:
         assert self.world.service is not None
         return self.world.service.seed
 
-    def _chosen(self, request: messages.DecisionRequest, user: User, ids: list[str], context: Floats) -> events.Taken:
+    def _chosen(
+        self, request: messages.DecisionRequest, user: User, ids: list[str], context: Floats
+    ) -> events.ChosenArm:
         if request.k is not None:
             raise Problem(422, "chosen names one arm and k asks for a list; leave one out", field="k")
         if request.chosen not in ids:
@@ -205,10 +208,7 @@ class Desk:
                 422, f"{spec.bandit} weighs a reward by how probable its arm was; send chosen_propensity, 1 where you "
                 "left nothing to chance", field="chosen_propensity",
             )  # fmt: skip
-        arm = ids.index(request.chosen)
-        bandit, _ = self.world.bandit(user.recommender, user.model, context.shape[1])
-        propensity = request.chosen_propensity or 1.0
-        return events.taken(advised(bandit, Decision(arm, propensity, context[arm]), context), request.chosen)
+        return record_callers_arm(self.world, user, ids, context, request.chosen, request.chosen_propensity or 1.0)
 
     def answered(self, row: Row, digest: bytes | None) -> bytes:
         """What was answered under an id, if the request was the same."""
@@ -225,16 +225,16 @@ class Desk:
     def answer(self, decision_id: str, model: int, body: events.DecisionBody) -> bytes:
         """The same bytes for the same event, now and later."""
         taken = body.taken
-        first = taken[0] if body.chosen is None else body.chosen
+        first = body.shown[0]
         spec = self.world.recommenders[body.recommender]
         slots = None
         if body.listed:
-            slots = tuple(messages.Slot(one.id, one.propensity, f"{decision_id}/{i}") for i, one in enumerate(taken))
+            slots = tuple(messages.Slot(one.id, one.propensity, slot_id(decision_id, i)) for i, one in enumerate(taken))
         return _JSON.encode(
             messages.DecisionAnswer(
                 decision_id, first.id, first.propensity if body.own else None,
-                tuple(events.distribution_of(taken[0], body.n_arms).tolist()), model,
-                "linucb" if spec.over_classes and model == 0 else spec.bandit, body.recommender, slots,
+                tuple(taken[0].full_distribution(body.n_arms).tolist()), model,
+                policy_name(spec, model), body.recommender, slots,
                 None if body.chosen is None else taken[0].id,
             )
         )  # fmt: skip
@@ -273,7 +273,7 @@ class Desk:
                 )  # fmt: skip
         return self._rewarded(request.decision_id, slot, reward, part)
 
-    def _rewarded(self, reward_id: str, slot: Open, sent: float, part: str | None) -> Entry:
+    def _rewarded(self, slot_id: str, slot: Open, sent: float, part: str | None) -> Entry:
         before, taken = slot.reward, slot.taken
         reward = sent if part is None else sent + (before or 0.0)
         try:
@@ -284,9 +284,8 @@ class Desk:
             self.now(), slot.seq, slot.recommender, reward, taken.propensity, taken.x, taken.at_random, taken.advice,
             before, None if part is None else sent, part,
         )  # fmt: skip
-        id = f"r/{reward_id}" if slot.n == 0 else f"r/{reward_id}#{slot.n + 1}"
-        row = NewRow(id, "reward", slot.user, slot.model, events.encode(body))
-        return Entry(row, body, _JSON.encode(messages.RewardAnswer(reward_id, reward)), reward_key(reward_id))
+        row = NewRow(reward_id(slot_id, slot.n + 1), "reward", slot.user, slot.model, events.encode(body))
+        return Entry(row, body, _JSON.encode(messages.RewardAnswer(slot_id, reward)), reward_id(slot_id))
 
     def _check_reward(self, slot: Open, reward: float) -> None:
         """Refuse what the bandit would not take, before it is in the log."""
@@ -298,30 +297,30 @@ class Desk:
                 f"{slot.recommender} knows; send one inside, or start a service with that reward_range", field="reward",
             )  # fmt: skip
 
-    def slot(self, reward_id: str) -> Open:
+    def slot(self, slot_id: str) -> Open:
         """The slot a reward is for."""
-        found = self.open.get(reward_id)
+        found = self.open.get(slot_id)
         if found is None:
-            self.open.update(self.find(reward_id))
-            found = self.open[reward_id]
-        self.open.move_to_end(reward_id)
+            self.open.update(self.find(slot_id))
+            found = self.open[slot_id]
+        self.open.move_to_end(slot_id)
         return found
 
-    def find(self, reward_id: str) -> dict[str, Open]:
+    def find(self, slot_id: str) -> dict[str, Open]:
         """The slots of a decision of the log, with the rewards that count; reads only, from any thread."""
-        decision_id, _, place = reward_id.partition("/")
+        decision_id = decision_of_slot(slot_id)
         upto = self.world.seq
         row = self.world.store.event(decision_id)
         if row is None or row.seq > upto or row.kind != "decision":
             raise Problem(404, f"no decision {decision_id!r}; check the id, or decide first", field="decision_id")
         slots = open_slots(row, events.decode("decision", row.body))
-        if reward_id not in slots:
-            wanted = "one of its slots" if place else "the reward_id of a slot"
-            words = f"decision {decision_id!r} has no slot {reward_id!r}; send {wanted}"
+        if slot_id not in slots:
+            wanted = "one of its slots" if slot_id != decision_id else "the reward_id of a slot"
+            words = f"decision {decision_id!r} has no slot {slot_id!r}; send {wanted}"
             raise Problem(404, words, field="decision_id")
         assert row.user is not None
         for later in self.world.store.events_of(row.user, row.seq, upto):
-            slot = slots.get(later.id[2:].partition("#")[0]) if later.kind == "reward" else None
+            slot = slots.get(slot_of_reward(later.id)) if later.kind == "reward" else None
             if slot is not None:
                 slot.apply(events.decode("reward", later.body))
         return slots
@@ -341,7 +340,7 @@ class Desk:
         if row.kind == "decision":
             self.remember(open_slots(row, body))
         elif row.kind == "reward":
-            slot = self.open.get(row.id[2:].partition("#")[0])
+            slot = self.open.get(slot_of_reward(row.id))
             if slot is not None:
                 slot.apply(body)
         elif row.kind == "erase":
@@ -377,13 +376,8 @@ class Desk:
 def open_slots(row: Row, body: events.DecisionBody) -> dict[str, Open]:
     """What rewards may come for, by reward_id."""
     assert row.user is not None
-    taken = body.taken if body.chosen is None else [body.chosen]
-    ids = [f"{row.id}/{i}" for i in range(len(taken))] if body.listed else [row.id]
-    return {id: Open(row.seq, row.user, row.model, body.recommender, one) for id, one in zip(ids, taken, strict=True)}
-
-
-def reward_key(reward_id: str) -> str:
-    return f"r/{reward_id}"
+    slots = body.slots(row.id).items()
+    return {id: Open(row.seq, row.user, row.model, body.recommender, arm) for id, arm in slots}
 
 
 def _digest(request: messages.DecisionRequest) -> bytes:

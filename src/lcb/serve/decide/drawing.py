@@ -6,11 +6,12 @@ import hashlib
 
 import numpy as np
 
-from lcb.bandits.bandit import Bandit, decided
+from lcb.bandits.bandit import Bandit, advised, decided
 from lcb.errors import InputError
-from lcb.events import Floats
+from lcb.events import Decision, Floats
 from lcb.serve import events
 from lcb.serve.errors import Problem
+from lcb.serve.event_ids import slot_id
 from lcb.serve.state.model_version import Damaged
 from lcb.serve.state.users import User
 from lcb.serve.state.world import World
@@ -18,7 +19,7 @@ from lcb.serve.state.world import World
 
 def draw(
     world: World, user: User, ids: list[str], context: Floats, decision_id: str, k: int | None
-) -> list[events.Taken]:
+) -> list[events.ChosenArm]:
     """The arms for a user as they are, one per slot; nothing is changed."""
     try:
         bandit, shared = world.bandit(user.recommender, user.model, context.shape[1])
@@ -32,7 +33,7 @@ def draw(
     try:
         if k is None:
             one = bandit.choose(state, context, OneNumber(number(world.service.seed, decision_id)))  # type: ignore[arg-type]
-            return [events.taken(one, ids[one.arm])]
+            return [events.ChosenArm.from_decision(one, ids[one.arm])]
         return _slots(bandit, state, ids, context, world.service.seed, decision_id, k)
     except InputError as error:
         raise Problem(422, str(error), field="arms") from None
@@ -40,14 +41,14 @@ def draw(
 
 def _slots(
     bandit: Bandit, state: Floats, ids: list[str], context: Floats, seed: bytes, decision_id: str, k: int
-) -> list[events.Taken]:
+) -> list[events.ChosenArm]:
     """One arm after another, each out of those that are left; the propensity is given the slots above."""
     left = np.arange(len(ids))
     taken = []
     for i in range(k):
-        one = bandit.choose(state, context[left], OneNumber(number(seed, f"{decision_id}/{i}")))  # type: ignore[arg-type]
+        one = bandit.choose(state, context[left], OneNumber(number(seed, slot_id(decision_id, i))))  # type: ignore[arg-type]
         state = decided(bandit, state, one)
-        kept = events.taken(one, ids[left[one.arm]])
+        kept = events.ChosenArm.from_decision(one, ids[left[one.arm]])
         if one.distribution is not None and kept.distribution is not None:
             whole = np.zeros(len(ids))
             whole[left] = one.distribution
@@ -56,6 +57,15 @@ def _slots(
         taken.append(kept)
         left = np.delete(left, one.arm)
     return taken
+
+
+def record_callers_arm(
+    world: World, user: User, ids: list[str], context: Floats, id: str, propensity: float
+) -> events.ChosenArm:
+    """Return the record of an arm that the caller chose, with the advice that our bandit gave on it."""
+    bandit, _ = world.bandit(user.recommender, user.model, context.shape[1])
+    arm = ids.index(id)
+    return events.ChosenArm.from_decision(advised(bandit, Decision(arm, propensity, context[arm]), context), id)
 
 
 def number(seed: bytes, name: str) -> float:

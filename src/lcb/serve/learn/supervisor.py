@@ -29,6 +29,7 @@ import structlog
 from lcb import messages
 from lcb.errors import InputError, LCBError, ModelError
 from lcb.serve.errors import Problem
+from lcb.serve.event_ids import model_id
 from lcb.serve.learn.worker import DONE, FAIL, HEADER, STEP, WAIT, Job, Learned, Step, opened
 from lcb.serve.observe.metrics import Metrics
 from lcb.serve.service import Service
@@ -167,7 +168,7 @@ class Retraining:
     async def _done_elsewhere(self) -> bool:
         """Whether another replica has written a version that has not come here yet."""
         version = max(self.service.world.versions, default=0) + 1
-        return await asyncio.to_thread(self.service.store.event, f"model/{version}") is not None
+        return await asyncio.to_thread(self.service.store.event, model_id(version)) is not None
 
     # The process
 

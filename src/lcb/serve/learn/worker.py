@@ -44,6 +44,7 @@ from lcb.models import LatentModels, Likelihood, weight_covariance
 from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.decide.drawing import number
+from lcb.serve.event_ids import changes_reward, model_id, slot_of_reward
 from lcb.storage.models.folder import pack_models, unpack_models
 from lcb.storage.store.base import Row, Store, open_store
 
@@ -223,7 +224,9 @@ def history(
     for rows in _blocks(store, seq, progress):
         bodies: list[events.RewardBody] = [events.decode(row.kind, row.body) for row in rows]
         x = np.frombuffer(b"".join(body.x for body in bodies)).reshape(len(rows), -1)
-        reward = np.array([counts.get(row.id, body.reward) for row, body in zip(rows, bodies, strict=True)])
+        reward = np.array(
+            [counts.get(slot_of_reward(row.id), body.reward) for row, body in zip(rows, bodies, strict=True)]
+        )
         if builder is None:
             builder = LogBuilder(x.shape[1], features, keep_rows=keep_rows)
         builder.add([cast(str, row.user) for row in rows], x, reward)
@@ -233,11 +236,11 @@ def history(
 
 
 def _changed(store: Store, seq: int) -> dict[str, float]:
-    """What counts for the slots whose reward was changed, by the id of their first."""
+    """Return what counts now for the slots whose reward was changed."""
     changed = {}
     for row in store.events(0, seq):
-        if row.kind == "reward" and "#" in row.id:
-            changed[row.id.partition("#")[0]] = events.decode(row.kind, row.body).reward
+        if row.kind == "reward" and changes_reward(row.id):
+            changed[slot_of_reward(row.id)] = events.decode(row.kind, row.body).reward
     return changed
 
 
@@ -245,7 +248,7 @@ def _blocks(store: Store, seq: int, progress: Progress) -> Iterator[list[Row]]:
     """First rewards, some at a time."""
     block: list[Row] = []
     for row in store.events(0, seq):
-        if row.kind == "reward" and "#" not in row.id:
+        if row.kind == "reward" and not changes_reward(row.id):
             block.append(row)
             if len(block) == _BLOCK:
                 progress("reading the log", row.seq, seq)
@@ -262,7 +265,7 @@ def _of_service(store: Store, job: Job) -> tuple[events.ServiceBody, events.Mode
     for row in store.events_of_service(job.seq):
         if row.kind == "service":
             service = events.decode(row.kind, row.body)
-        elif row.kind == "model" and row.id == f"model/{job.active}":
+        elif row.kind == "model" and row.id == model_id(job.active):
             known = events.decode(row.kind, row.body)
     if service is None:
         raise InputError(f"{store.url} is the store of no service; give one that lcb serve has made")

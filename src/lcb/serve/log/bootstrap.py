@@ -15,6 +15,7 @@ from lcb.models import LatentModels
 from lcb.serve import events
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
+from lcb.serve.event_ids import model_id, recommender_id
 from lcb.serve.state.users import WARMUP
 from lcb.serve.state.world import World
 from lcb.storage.models.folder import load_feature_map, load_models, pack_models
@@ -69,7 +70,7 @@ def prepare(
     for one in settings.all_recommenders:
         known = world.recommenders.get(one.name)
         if known is None:
-            rows.append((f"recommender/{one.name}", "recommender", events.RecommenderBody(now(), one.to_json())))
+            rows.append((recommender_id(one.name), "recommender", events.RecommenderBody(now(), one.to_json())))
         elif known != one:
             raise InputError(
                 f"recommender {one.name} is {_words(known)} in this log, the settings say {_words(one)}; "
@@ -80,7 +81,7 @@ def prepare(
         if not any(version.body.tensors == tensors for version in world.versions.values()):
             n, n_users = max(world.versions, default=0) + 1, int(models.provenance.get("n_users", 0))
             given = events.ModelBody(now(), n, manifest, tensors, True, f"from {settings.models}", n_users, None, None)
-            rows.append((f"model/{n}", "model", given))
+            rows.append((model_id(n), "model", given))
     _check_usable(settings, models if models is not None else _served(world), models is not None)
     if rows:
         new = [NewRow(id, kind, None, None, events.encode(body)) for id, kind, body in rows]

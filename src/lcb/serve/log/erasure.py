@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
+
 from lcb.serve import events
+from lcb.serve.event_ids import erased_id
 from lcb.serve.state.world import World
 from lcb.storage.store.base import NewRow, Rewrite, Row
 
@@ -23,9 +26,8 @@ def build_erasure(world: World, rows: list[Row], at: float, new_id: Callable[[],
         shared = user.state is None and user.is_own(row, body)
         left: Any
         if row.kind == "decision":
-            taken = body.taken if body.chosen is None else [body.chosen]
-            bare = [events.Taken(one.arm, "", one.propensity, one.x, None, one.at_random, one.advice) for one in taken]
-            left = events.ErasedDecision(body.recommender, shared, bare if shared else [])
+            bare = [msgspec.structs.replace(arm, id="", distribution=None) for arm in body.shown] if shared else []
+            left = events.ErasedDecision(body.recommender, shared, bare)
         else:
             left = events.ErasedReward(
                 body.recommender, shared, body.reward if shared else 0.0, body.propensity if shared else 1.0,
@@ -33,6 +35,6 @@ def build_erasure(world: World, rows: list[Row], at: float, new_id: Callable[[],
                 body.before if shared else None,
             )  # fmt: skip
         history.append((row.seq, user.n_decisions, user.n_rewards, user.reward_sum, user.settled))
-        rewrites.append(Rewrite(row.seq, f"erased/{row.seq}", f"erased {row.kind}", events.encode(left)))
+        rewrites.append(Rewrite(row.seq, erased_id(row.seq), f"erased {row.kind}", events.encode(left)))
     body = events.EraseBody(at, recommender, model, history, world.n_features)
     return rewrites, NewRow(f"erase/{new_id()}", "erase", None, None, events.encode(body))

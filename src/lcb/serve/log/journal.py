@@ -33,7 +33,7 @@ _MOMENT = 0.001
 _KEEP_WORLD = 5_000  # events between two snapshots of the world
 
 
-class Taken(Exception):
+class IdTaken(Exception):
     """Another wrote an event of this id first, or erased the person it is about; look again."""
 
 
@@ -111,7 +111,7 @@ class Journal:
         return self._pending.get(key)
 
     def append(self, entry: Entry) -> asyncio.Future[None]:
-        """Done when the event is on disk and the world has moved; fails with a Problem, or `Taken`."""
+        """Done when the event is on disk and the world has moved; fails with a Problem, or `IdTaken`."""
         self.check_room()
         assert self._loop is not None
         done = self._loop.create_future()
@@ -325,7 +325,7 @@ class Journal:
             elif own:
                 one.done.set_result(None)
             else:
-                one.done.set_exception(Taken(one.entry.row.id))
+                one.done.set_exception(IdTaken(one.entry.row.id))
         world = self.desk.world
         if error is None and world.seq - self._kept >= _KEEP_WORLD:
             self._kept = world.seq

@@ -22,6 +22,7 @@ from lcb.serve.pages.cookies import read_cookies, set_cookie
 from lcb.serve.pages.live import Live
 from lcb.serve.pages.specs import posterior_spec, specs
 from lcb.serve.pages.visitors import Visitors
+from lcb.serve.state.service_state import policy_name
 from lcb.serve.strict_json import decode
 from lcb.serve.web.app import App
 from lcb.serve.web.endpoint import Ask, Reply, Scope, json_reply
@@ -167,7 +168,7 @@ class Operator:
             "decision_id": step.reward_id, "seq": step.seq, "at": step.at, "arms": body.arms or [step.taken.id],
             "arm": step.taken.id, "arm_title": item.title if item is not None else None,
             "propensity": step.taken.propensity if body.own else None,
-            "policy": "linucb" if spec.over_classes and not model else spec.bandit, "reward": step.reward,
+            "policy": policy_name(spec, model), "reward": step.reward,
             "posterior": None if step.posterior is None else step.posterior.tolist(),
         }  # fmt: skip
 

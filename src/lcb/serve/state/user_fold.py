@@ -10,7 +10,8 @@ from lcb.bandits.bandit import Bandit, decided
 from lcb.bandits.traits import DescribedBandit, keeps_posterior
 from lcb.events import Floats
 from lcb.serve import events
-from lcb.serve.events import decision_of
+from lcb.serve.event_ids import slot_of_reward
+from lcb.serve.events import to_decision
 from lcb.serve.state.model_version import Damaged
 from lcb.serve.state.service_state import Standing
 from lcb.serve.state.users import LOST, WARMUP, User
@@ -34,7 +35,7 @@ class Fold(Standing):
     def fold_user(self, rows: Iterable[Row]) -> User | None:
         """A user from all of their events; a reward that was changed counts where it first came."""
         bodies = [(row, events.decode(row.kind, row.body)) for row in rows]
-        counts = {row.id.partition("#")[0]: body.reward for row, body in bodies if row.kind == "reward"}
+        counts = {slot_of_reward(row.id): body.reward for row, body in bodies if row.kind == "reward"}
         user: User | None = None
         for row, body in bodies:
             if user is None:
@@ -43,7 +44,7 @@ class Fold(Standing):
             if changed:
                 user.seq = row.seq
             else:
-                self.step(user, row, body, counts.get(row.id, 0.0))
+                self.step(user, row, body, counts.get(slot_of_reward(row.id), 0.0))
         return user
 
     def walk(self, rows: Sequence[Row]) -> Iterator[tuple[Row, Any, User]]:
@@ -64,7 +65,7 @@ class Fold(Standing):
         """What one event does to its user alone; `reward` is what counts for it."""
         user.seq = row.seq
         if row.kind == "decision":
-            taken = body.taken if body.chosen is None else [body.chosen]
+            taken = body.shown
             user.n_decisions += len(taken)
             if (moving := self._moving(user, row, body)) is not None:
                 user.state = after(*moving, taken)
@@ -73,7 +74,7 @@ class Fold(Standing):
         user.reward_sum += reward
         if (moving := self._moving(user, row, body)) is not None:
             bandit, state = moving
-            user.state = bandit.update(state, decision_of(body), _known(bandit, reward))
+            user.state = bandit.update(state, to_decision(body), _known(bandit, reward))
             if not user.settled and keeps_posterior(bandit) and max(user.state.tolist()) >= _LOG_SETTLED:
                 user.settled = user.n_decisions
 
@@ -103,11 +104,11 @@ class Fold(Standing):
         return bandit.weights(user.state)
 
 
-def after(bandit: Bandit, state: Floats, taken: list[events.Taken]) -> Floats:
+def after(bandit: Bandit, state: Floats, taken: list[events.ChosenArm]) -> Floats:
     """The state after decisions, of a bandit that counts them."""
     if hasattr(bandit, "decided"):
         for one in taken:
-            state = decided(bandit, state, decision_of(one))
+            state = decided(bandit, state, to_decision(one))
     return state
 
 

@@ -24,12 +24,12 @@ from lcb.bandits.traits import Revisable
 from lcb.errors import StoreError
 from lcb.events import Floats
 from lcb.serve import events
-from lcb.serve.events import decision_of, floats
+from lcb.serve.event_ids import WORLD_SNAPSHOT, changes_reward, user_snapshot
+from lcb.serve.events import floats, to_decision
 from lcb.serve.state.user_fold import Fold, after
 from lcb.serve.state.users import WARMUP, Tally, User
 from lcb.storage.store.base import Row, Snapshot, Store
 
-_WORLD = "world"
 _MOST_UNKNOWN = 10_000
 
 
@@ -88,7 +88,7 @@ class World(Fold):
 
     def load(self, upto: int | None = None) -> None:
         """Fold what the store holds, from its snapshot where that is not too new."""
-        kept = self.store.snapshot(_WORLD)
+        kept = self.store.snapshot(WORLD_SNAPSHOT)
         if kept is not None and (upto is None or kept.seq <= upto):
             for row in self.store.events_of_service(kept.seq):
                 self.apply_service(row.kind, row.seq, events.decode(row.kind, row.body))
@@ -102,7 +102,7 @@ class World(Fold):
             {name: state.tobytes() for name, state in self.shared.items()}, self.tallies, self.users_per_model,
             self.concentration, sorted(self.erased),
         )  # fmt: skip
-        return Snapshot(_WORLD, self.seq, events.encode(kept))
+        return Snapshot(WORLD_SNAPSHOT, self.seq, events.encode(kept))
 
     def _restore(self, kept: _Kept) -> None:
         self.seq, self.n_features, self.n_events = kept.seq, kept.n_features, kept.n_events
@@ -120,7 +120,7 @@ class World(Fold):
         if user is not None:
             self.users.move_to_end(name)
             return user
-        kept = self.evicted.pop(f"user/{name}", None)
+        kept = self.evicted.pop(user_snapshot(name), None)
         if kept is not None:  # gone from the cache, and nothing has happened to them since
             user = User.unpack(kept.body)
             user.saved = 0
@@ -146,7 +146,7 @@ class World(Fold):
         newest = self.store.newest_of(name)
         if newest == 0:
             return None
-        kept = self.store.snapshot(f"user/{name}")
+        kept = self.store.snapshot(user_snapshot(name))
         if kept is not None and kept.seq == newest <= upto:
             return User.unpack(kept.body)
         if kept is None or kept.seq > upto:
@@ -177,8 +177,8 @@ class World(Fold):
         Users are read before the rows are read again: whoever is erased in between is in none of them any more.
         """
         upto = rows[0].seq - 1
-        snapshots = self.store.snapshots([f"user/{name}" for name in names])
-        kept = {name: snapshots.get(f"user/{name}") for name in names}
+        snapshots = self.store.snapshots([user_snapshot(name) for name in names])
+        kept = {name: snapshots.get(user_snapshot(name)) for name in names}
         after = {name: 0 if one is None or one.seq > upto else one.seq for name, one in kept.items()}
         users = {}
         for name, found in self.store.events_of_each(after, upto).items():
@@ -220,7 +220,7 @@ class World(Fold):
     def admit(self, name: str, user: User) -> None:
         """Into the cache; who was there longest goes, with a snapshot if there is something new to keep."""
         self.users[name] = user
-        self.evicted.pop(f"user/{name}", None)
+        self.evicted.pop(user_snapshot(name), None)
         if not self.holding:
             self._trim()
 
@@ -228,7 +228,7 @@ class World(Fold):
         while len(self.users) > self.most_users:
             gone, old = self.users.popitem(last=False)
             if old.unsaved and gone not in self.unkept:
-                self.evicted[f"user/{gone}"] = Snapshot(f"user/{gone}", old.seq, old.pack())
+                self.evicted[user_snapshot(gone)] = Snapshot(user_snapshot(gone), old.seq, old.pack())
 
     # The fold
 
@@ -272,7 +272,7 @@ class World(Fold):
             self._unknown.discard(name)
             self.admit(name, user)
         tally, before = self.tally(user.recommender), user.rate
-        taken = body.taken if body.chosen is None else [body.chosen]
+        taken = body.shown
         if user.state is None and user.is_own(row, body):
             self._count_shared(user.recommender, user.model, taken)
         self.step(user, row, body, 0.0)
@@ -308,7 +308,7 @@ class World(Fold):
         if user.settled != settled:
             _add(self.concentration, user.model, user.settled, 1)
 
-    def _count_shared(self, recommender: str, model: int, taken: list[events.Taken]) -> None:
+    def _count_shared(self, recommender: str, model: int, taken: list[events.ChosenArm]) -> None:
         bandit, name = self.bandit(recommender, model)
         assert name is not None
         self.shared[name] = after(bandit, self.shared_state(name, bandit), taken)
@@ -320,9 +320,9 @@ class World(Fold):
         assert name is not None
         state = self.shared_state(name, bandit)
         if body.before is None:
-            self.shared[name] = bandit.update(state, decision_of(body), reward)
+            self.shared[name] = bandit.update(state, to_decision(body), reward)
         elif isinstance(bandit, Revisable):
-            self.shared[name] = bandit.revise(state, decision_of(body), body.before, reward)
+            self.shared[name] = bandit.revise(state, to_decision(body), body.before, reward)
 
     def _apply_erase(self, body: events.EraseBody) -> None:
         """What was counted of the person goes; events that were met already erased had not been counted."""
@@ -335,7 +335,9 @@ class World(Fold):
         self.started_at_training -= self._was_trained_on(body.history[0][0], bool(counted))
         for name in [name for name, user in self.users.items() if user.seq in theirs]:
             del self.users[name]
-        self.evicted = {name: one for name, one in self.evicted.items() if one.seq not in theirs or name == _WORLD}
+        self.evicted = {
+            name: one for name, one in self.evicted.items() if one.seq not in theirs or name == WORLD_SNAPSHOT
+        }
         if not counted:
             return
         _, n_decisions, n_rewards, reward_sum, settled = counted[-1]
@@ -377,7 +379,7 @@ class World(Fold):
 
 def _changes(row: Row) -> bool:
     """Whether it is a reward that changes an earlier one."""
-    return row.kind == "reward" and "#" in row.id
+    return row.kind == "reward" and changes_reward(row.id)
 
 
 def _add(counts: dict[int, dict[int, int]], model: int, steps: int, n: int) -> None:

@@ -24,6 +24,7 @@ from lcb.serve.learn.supervisor import Retraining
 from lcb.serve.observe.metrics import Metrics
 from lcb.serve.observe.redaction import redact
 from lcb.serve.service import Service
+from lcb.serve.state.service_state import policy_name
 from lcb.serve.strict_json import decode
 from lcb.serve.web.endpoint import (
     Ask,
@@ -206,7 +207,7 @@ class App:
         return json_reply(
             messages.UserAnswer(
                 name, user.recommender, user.model,
-                "linucb" if spec.over_classes and user.model == 0 else spec.bandit, user.n_decisions, user.n_rewards,
+                policy_name(spec, user.model), user.n_decisions, user.n_rewards,
                 user.reward_sum, None if posterior is None else tuple(posterior.tolist()), user.seq,
             )
         )  # fmt: skip

@@ -17,6 +17,8 @@ from typing import NamedTuple, Protocol
 
 from lcb.errors import StoreError
 
+USER_SNAPSHOTS = "user/"  # the snapshot of a user is named by this and the user's name
+
 
 class Row(NamedTuple):
     """One event of the log; `user` and `model` are None where it is not of one user."""
@@ -137,7 +139,7 @@ def outdated(
     late = {row.id for row in rows if row.id in first}
     if any(row.kind == "erase" for row in others):
         late.update(row.id for row in rows if row.user is not None)
-        snapshots = [one for one in snapshots if not one.name.startswith("user/")]
+        snapshots = [one for one in snapshots if not one.name.startswith(USER_SNAPSHOTS)]
     return [row for row in rows if row.id not in late], snapshots, frozenset(late)
 
 

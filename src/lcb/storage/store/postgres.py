@@ -20,7 +20,7 @@ from typing import Any
 
 from lcb.errors import StoreError
 from lcb.storage.store._connections import Connection, Error, Place, Readers, lost
-from lcb.storage.store.base import Appended, Key, NewRow, Rewrite, Row, Snapshot, once, outdated
+from lcb.storage.store.base import USER_SNAPSHOTS, Appended, Key, NewRow, Rewrite, Row, Snapshot, once, outdated
 from lcb.storage.store.migrate import missing
 
 _COLUMNS = 'seq, id, kind, "user", model, body'
@@ -211,7 +211,7 @@ class Postgres:
             self._end(
                 connection,
                 (_REWRITE, _columns(rewrites)),
-                ("delete from snapshot where name = %s", (f"user/{user}",)),
+                ("delete from snapshot where name = %s", (USER_SNAPSHOTS + user,)),
                 (_INSERT, (head, *_columns([event]))),
                 (_MOVE, (head + 1,)),
             )

@@ -16,7 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 from lcb.errors import StoreError, StoreUnavailable
-from lcb.storage.store.base import Appended, Key, NewRow, Rewrite, Row, Snapshot, once, outdated
+from lcb.storage.store.base import USER_SNAPSHOTS, Appended, Key, NewRow, Rewrite, Row, Snapshot, once, outdated
 from lcb.storage.store.migrate import missing
 
 _APPLICATION = 0x6C636231  # "lcb1", in the header of the file
@@ -201,7 +201,7 @@ class SQLite:
                 "update event set id = ?, kind = ?, user = null, model = null, body = ? where seq = ?",
                 [(one.id, one.kind, one.body, one.seq) for one in rewrites],
             )
-            connection.execute("delete from snapshot where name = ?", (f"user/{user}",))
+            connection.execute("delete from snapshot where name = ?", (USER_SNAPSHOTS + user,))
             placed = Row(head + 1, *event)
             connection.execute("insert into event values(?, ?, ?, ?, ?, ?)", placed)
         self._scrub()

@@ -1,0 +1,84 @@
+"""Ids of events and names of snapshots; no other module builds or parses them.
+
+decision      <decision>                      sent by the caller or made here; contains neither "/" nor "#"
+slot          <decision>, or <decision>/<i>   what a reward names: the decision, or place i of its list
+reward        r/<slot>, r/<slot>#2, ...       #n is the n-th reward of a slot and changes what counts for it
+model         model/<version>
+recommender   recommender/<name>
+items, activate, erase   <kind>/<made id>
+erased event  erased/<seq>
+
+snapshots     user/<name>, and "world" for everything else
+"""
+
+from __future__ import annotations
+
+from lcb.storage.store.base import USER_SNAPSHOTS
+
+WORLD_SNAPSHOT = "world"
+
+
+def slot_id(decision_id: str, i: int) -> str:
+    """Return the id of place `i` in the list of a decision."""
+    return f"{decision_id}/{i}"
+
+
+def decision_of_slot(slot_id: str) -> str:
+    """Return the id of the decision a slot belongs to.
+
+    >>> decision_of_slot("d1/2"), decision_of_slot("d1")
+    ('d1', 'd1')
+    """
+    return slot_id.partition("/")[0]
+
+
+def reward_id(slot_id: str, n: int = 1) -> str:
+    """Return the id of the n-th reward of a slot.
+
+    >>> reward_id("d1/0"), reward_id("d1", 3)
+    ('r/d1/0', 'r/d1#3')
+    """
+    return f"r/{slot_id}" if n == 1 else f"r/{slot_id}#{n}"
+
+
+def slot_of_reward(id: str) -> str:
+    """Return the slot that a reward is for.
+
+    >>> slot_of_reward("r/d1/0#2")
+    'd1/0'
+    """
+    return id.removeprefix("r/").partition("#")[0]
+
+
+def changes_reward(id: str) -> bool:
+    """Whether a reward changes an earlier one of its slot.
+
+    >>> changes_reward("r/d1"), changes_reward("r/d1#2")
+    (False, True)
+    """
+    return "#" in id
+
+
+def model_id(version: int) -> str:
+    return f"model/{version}"
+
+
+def recommender_id(name: str) -> str:
+    return f"recommender/{name}"
+
+
+def erased_id(seq: int) -> str:
+    return f"erased/{seq}"
+
+
+def user_snapshot(name: str) -> str:
+    """Return the name of a user's snapshot.
+
+    >>> user_of_snapshot(user_snapshot("ann/2"))
+    'ann/2'
+    """
+    return f"{USER_SNAPSHOTS}{name}"
+
+
+def user_of_snapshot(snapshot: str) -> str:
+    return snapshot.removeprefix(USER_SNAPSHOTS)
