@@ -16,10 +16,10 @@ from lcb.serve.state.model_version import Damaged, Version
 from lcb.serve.state.users import WARMUP
 
 
-def policy_name(spec: Recommender, model: int) -> str:
+def policy_name(spec: RecommenderSpec, model: int) -> str:
     """Return the bandit that decides for users of these models: LinUCB until there are classes.
 
-    >>> policy_name(Recommender("lcb", "thompson"), 0), policy_name(Recommender("lcb", "thompson"), 2)
+    >>> policy_name(RecommenderSpec("lcb", "thompson"), 0), policy_name(RecommenderSpec("lcb", "thompson"), 2)
     ('linucb', 'thompson')
     """
     return "linucb" if spec.over_classes and model == WARMUP else spec.bandit
