@@ -10,7 +10,7 @@ import numpy as np
 from lcb.charts.style.axes import axis_and_scale, axis_ends
 from lcb.charts.style.formats import number
 from lcb.charts.style.labels import check_names
-from lcb.charts.style.theme import ALGORITHMS, INK, dressed, inline, load_altair, plain
+from lcb.charts.style.theme import ALGORITHMS, BAR, INK, SURFACE, dressed, inline, load_altair, plain
 from lcb.errors import InputError
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def bars(
         rule = alt.Chart(inline(value=[reference], text=[number(reference, reference)])).encode(x="value:Q")
         layers.append(rule.mark_rule(color=INK, strokeDash=[4, 3]))
         layers.append(rule.mark_text(dy=-9, fontSize=11).encode(y=alt.value(0), text="text:N"))
-    for halo in ({"stroke": "white", "strokeWidth": 4}, {}):  # the value stays legible on a rule or grid line
+    for halo in ({"stroke": SURFACE, "strokeWidth": 4}, {}):  # the value stays legible on a rule or grid line
         for side, align, dx in (("datum.value >= 0", "left", 5), ("datum.value < 0", "right", -5)):
             text = base.transform_filter(side).mark_text(align=align, dx=dx, fontSize=12, **halo)
             layers.append(text.encode(text="text:N"))
@@ -58,4 +58,4 @@ def bars(
 
 def _colour(name: str) -> str:
     """That of the algorithm or of its family, the name's first word."""
-    return ALGORITHMS.get(name, ALGORITHMS.get(name.split("-")[0], ("#6b8cae",)))[0]
+    return ALGORITHMS.get(name, ALGORITHMS.get(name.split("-")[0], (BAR,)))[0]

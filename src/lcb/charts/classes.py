@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 from lcb.charts.style.axes import ladder
 from lcb.charts.style.formats import number, number_format, percent
 from lcb.charts.style.labels import LINE, apart, check_names, end_labels
-from lcb.charts.style.theme import AREAS, DIVERGING, GREY, SEQUENTIAL, dressed, inline, load_altair
+from lcb.charts.style.theme import AREAS, CELL_INK, DIVERGING, GREY, SEQUENTIAL, SURFACE, dressed, inline, load_altair
 from lcb.errors import InputError
 from lcb.events import Floats
 from lcb.models import LatentModels
@@ -45,7 +45,7 @@ def heat_map(models: LatentModels, title: str | None = None) -> alt.LayerChart:
     colour = alt.Color("weight:Q").scale(domain=[low, largest], range=colours)
     colour = colour.legend(gradientLength=length, values=sorted({low, 0.0, largest}), format=number_format(largest))
     hints = ["name:N", "feature:N", "weight:Q"]
-    layers = [base.mark_rect(stroke="white").encode(color=colour, tooltip=hints)]
+    layers = [base.mark_rect(stroke=SURFACE).encode(color=colour, tooltip=hints)]
     if printed:
         layers.append(base.mark_text(fontSize=11).encode(text="text:N", color=alt.Color("ink:N", scale=None)))
     chart = alt.layer(*layers).resolve_scale(color="independent")
@@ -78,7 +78,7 @@ def posterior_path(
     colour = alt.Color("name:N", legend=None).scale(domain=names, range=[*AREAS, GREY][: len(names)])
     x = alt.X("seen:Q", title="rewards seen from this user").scale(domain=[0, steps], nice=False)
     y = alt.Y("low:Q", title="probability of each class").scale(domain=[0, 1])
-    area = alt.Chart(data).mark_area(interpolate="step", stroke="white", strokeWidth=0.7)
+    area = alt.Chart(data).mark_area(interpolate="step", stroke=SURFACE, strokeWidth=0.7)
     area = area.encode(
         x=x.axis(values=ticks, format=",d", grid=False),
         y=y.axis(values=[0, 0.25, 0.5, 0.75, 1], labelExpr="100 * datum.value + ' %'"),
@@ -106,7 +106,7 @@ def _ink(places: Floats, colours: Sequence[str]) -> list[str]:
     stops = np.array([[int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)] for colour in colours])
     channels = [np.interp(places * (len(stops) - 1), range(len(stops)), stop) ** 2.2 for stop in stops.T]
     luminance = np.array([0.2126, 0.7152, 0.0722]) @ channels
-    return ["#ffffff" if 1.05 / (value + 0.05) > 3.5 else "#000000" for value in luminance]
+    return [CELL_INK[0] if 1.05 / (value + 0.05) > 3.5 else CELL_INK[1] for value in luminance]
 
 
 def _bands(posterior: Floats, labels: Sequence[str] | None) -> tuple[Floats, list[str]]:

@@ -11,7 +11,7 @@ import numpy as np
 from lcb.charts.style.axes import axis_and_scale
 from lcb.charts.style.formats import number
 from lcb.charts.style.labels import check_names
-from lcb.charts.style.theme import INK, dressed, inline, line_styles, load_altair
+from lcb.charts.style.theme import INK, SURFACE, dressed, inline, line_styles, load_altair
 from lcb.errors import InputError
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _panel(alt: Any, panel: StudyPanel, x_title: str | None, ends: tuple[float, 
         base.transform_filter("datum.high > datum.mean").mark_tick(**tick).encode(x=alt.X("high:Q", **x)),
         base.transform_filter("datum.high > datum.mean && !datum.cut").mark_tick(**tick).encode(x=alt.X("low:Q", **x)),
     ]
-    for halo in ({"stroke": "white", "strokeWidth": 4}, {}):  # the numbers stay legible on a grid line
+    for halo in ({"stroke": SURFACE, "strokeWidth": 4}, {}):  # the numbers stay legible on a grid line
         text = base.mark_text(align="left", dx=8, fontSize=12, **halo)
         layers.append(text.encode(x=alt.X("high:Q", **x), text="text:N"))
     title = {"text": panel.title, "fontSize": 12, "fontWeight": "normal", "offset": 6}

@@ -15,6 +15,7 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
+from lcb.charts.style.palette import PALETTE, css_variables
 from lcb.errors import InputError
 from lcb.experiments.claims import Claim
 from lcb.version import __version__
@@ -79,7 +80,8 @@ def page(sections: Sequence[Section], missing: Sequence[str]) -> str:
     verdict = f"<ul>{differs}</ul>" if failed else "<p>Nothing that was run disagrees with the paper.</p>"
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Latent Contextual Bandits, reproduced</title><style>{_STYLE}</style></head><body><main>
+<title>Latent Contextual Bandits, reproduced</title><style>
+{css_variables(PALETTE["report"])}{_STYLE}</style></head><body><main>
 <h1>Latent Contextual Bandits, reproduced</h1>
 <p class="lead">The figures and tables of Zhou &amp; Brunskill (IJCAI 2016), run anew by <code>lcb</code> {__version__}
 on {date.today().isoformat()}. {len(held)} of {len(held) + len(failed)} statements of the paper hold in these runs;
@@ -121,18 +123,18 @@ def _short(value: Any) -> str:
 
 _STYLE = """
 :root { color-scheme: light; }
-body { margin: 0; background: #fff; color: #222; font: 16px/1.55 Georgia, 'Times New Roman', serif; }
+body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 Georgia, 'Times New Roman', serif; }
 main { max-width: 60rem; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
 h1, h2, nav, table, .small, summary { font-family: Helvetica, Arial, sans-serif; }
 h1 { font-size: 2rem; margin: 0 0 .5rem; } h2 { font-size: 1.25rem; margin: 2.5rem 0 .5rem; }
-.lead { font-size: 1.1rem; } .small { font-size: .8rem; color: #555; }
-nav { font-size: .95rem; border-top: 1px solid #ddd; border-bottom: 1px solid #ddd; padding: .25rem 0; }
-a { color: #0b5394; } code, pre { font: .85rem/1.45 ui-monospace, Menlo, Consolas, monospace; }
+.lead { font-size: 1.1rem; } .small { font-size: .8rem; color: var(--soft); }
+nav { font-size: .95rem; border-top: 1px solid var(--line); border-bottom: 1px solid var(--line); padding: .25rem 0; }
+a { color: var(--link); } code, pre { font: .85rem/1.45 ui-monospace, Menlo, Consolas, monospace; }
 figure { margin: 1rem 0; overflow-x: auto; } svg { max-width: 100%; height: auto; }
 table { border-collapse: collapse; width: 100%; font-size: .9rem; margin: .75rem 0; }
-th, td { text-align: left; padding: .4rem .6rem; border-bottom: 1px solid #ddd; vertical-align: top; }
-th { color: #555; font-weight: normal; } .yes { color: #00694e; } .no { color: #a8320a; font-weight: bold; }
-pre { background: #f6f6f6; padding: .75rem; overflow-x: auto; } details { margin: .5rem 0; }
+th, td { text-align: left; padding: .4rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
+th { color: var(--soft); font-weight: normal; } .yes { color: var(--yes); } .no { color: var(--no); font-weight: bold; }
+pre { background: var(--code); padding: .75rem; overflow-x: auto; } details { margin: .5rem 0; }
 @media print {
   main { max-width: none; padding: 0; } section { break-inside: avoid; } nav { display: none; } a { color: inherit; }
 }

@@ -61,4 +61,4 @@ def test_no_script_writes_html_or_asks_another_host(script):
     hosts = re.findall(r"https?://[^\"'` ]+", text)
     assert set(hosts) <= {"http://www.w3.org/2000/svg"}
     for name in re.findall(r'(?:from|import\()\s*"([^"]+)"', text):
-        assert name == "./vega.js" or (STATIC / name).is_file()
+        assert name in ("./vega.js", "./palette.js") or (STATIC / name).is_file()

@@ -13,13 +13,12 @@ import numpy as np
 
 from lcb.charts.style.formats import printable
 from lcb.charts.style.labels import LINE
-from lcb.charts.style.theme import INK, load_altair
+from lcb.charts.style.theme import INK, VERSIONS, load_altair
 from lcb.errors import InputError
 
 SOURCE = "table"
 WIDTH, HEIGHT = 460, 220
 SERIES = 6  # versions whose lines can be told apart: the newest
-VERSIONS = ("#0b5394", "#d55e00", "#00866b", "#a03c78", "#7a5c2e", "#4f7fd6", "#7d8000", "#c2434b")
 
 Rows = Sequence[Mapping[str, Any]]
 

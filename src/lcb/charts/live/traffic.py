@@ -19,7 +19,7 @@ from lcb.charts.live.parts import (
     table,
     time_axis,
 )
-from lcb.charts.style.theme import ALGORITHMS, DASHES, STRANGERS, dressed, load_altair
+from lcb.charts.style.theme import ALGORITHMS, DASHES, STRANGERS, TRAFFIC, dressed, load_altair
 
 if TYPE_CHECKING:
     import altair as alt
@@ -31,7 +31,7 @@ def rates(rows: Rows, title: str | None = None) -> alt.LayerChart:
     """Decisions and rewards per second over time, from rows {t, decisions, rewards}; t in seconds since 1970."""
     alt = load_altair()
     long = in_time().transform_fold(["decisions", "rewards"], as_=["name", "rate"])
-    colour = alt.Color("name:N", legend=None).scale(domain=["decisions", "rewards"], range=["#0b5394", "#d55e00"])
+    colour = alt.Color("name:N", legend=None).scale(domain=["decisions", "rewards"], range=TRAFFIC)
     x, y = time_axis(), alt.Y("rate:Q", title="per second").scale(domainMin=0).axis(tickCount=4)
     line = long.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour)
     ends = last_of(long, "t", "name").transform_calculate(text="datum.name + ' · ' + format(datum.rate, ',.1f') + '/s'")

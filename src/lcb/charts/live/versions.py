@@ -20,7 +20,7 @@ from lcb.charts.live.parts import (
     version_colour,
     with_version,
 )
-from lcb.charts.style.theme import INK, dressed, load_altair
+from lcb.charts.style.theme import AXIS, INK, SURFACE, dressed, load_altair
 from lcb.errors import InputError
 
 if TYPE_CHECKING:
@@ -81,10 +81,10 @@ def model_scores(rows: Rows, title: str | None = None) -> alt.LayerChart:
     base = with_version(in_time())
     x = time_axis().scale(padding=16)
     y = alt.Y("score:Q", title="held-out score").scale(zero=False, padding=12).axis(tickCount=4)
-    line = base.mark_line(strokeWidth=1, color="#888888").encode(x=x, y=y)
+    line = base.mark_line(strokeWidth=1, color=AXIS).encode(x=x, y=y)
     hints = ["name:N", alt.Tooltip("time:T", format="%d %b %H:%M"), alt.Tooltip("score:Q", format=".4f")]
     mark = {"size": 90, "opacity": 1, "strokeWidth": 2}
-    ring = base.mark_point(filled=False, fill="white", **mark).encode(x=x, y=y, color=version_colour(), tooltip=hints)
+    ring = base.mark_point(filled=False, fill=SURFACE, **mark).encode(x=x, y=y, color=version_colour(), tooltip=hints)
     active = base.transform_filter("datum.active").mark_point(filled=True, **mark)
     active = active.encode(x=x, y=y, color=version_colour(), tooltip=hints)
     text = base.mark_text(dy=-14, fontSize=12, color=INK).encode(x=x, y=y, text="name:N")

@@ -90,8 +90,10 @@ def _shaded(value: float, strength: float) -> Text:
     """A number on a background as strong as its weight: blue above 0, orange below."""
     from rich.text import Text
 
-    full = (49, 130, 189) if strength >= 0 else (217, 116, 14)
+    from lcb.charts.style.theme import DIVERGING
+
+    full = DIVERGING[5 if strength >= 0 else 1]
     share = abs(strength)
-    red, green, blue = (round(255 + (part - 255) * share) for part in full)
+    red, green, blue = (round(255 + (int(full[i : i + 2], 16) - 255) * share) for i in (1, 3, 5))
     ink = "white" if share > 0.6 else "black"
     return Text(f" {value:.3g} ", style=f"{ink} on rgb({red},{green},{blue})")

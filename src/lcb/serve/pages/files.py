@@ -6,6 +6,7 @@ import hashlib
 from importlib.resources import files
 
 from lcb.serve.errors import Problem
+from lcb.serve.pages.palette import generate_files
 from lcb.serve.web.endpoint import Ask, Reply
 
 _TYPES = {
@@ -35,6 +36,8 @@ class Files:
         for file in folder.iterdir():
             if file.name.rpartition(".")[2] in _TYPES:
                 self.add(file.name, file.read_bytes())
+        for name, text in generate_files().items():
+            self.add(name, text.encode())
 
     def add(self, name: str, body: bytes) -> None:
         tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'.encode()

@@ -1,15 +1,10 @@
 // A chart of lcb.charts in the page: drawn once, its rows replaced as they come, dark where the reader is.
 
+import { CHARTS } from "./palette.js";
+
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const SURFACE = [0x1b, 0x1f, 0x24]; // --surface of dashboard.css when dark
-const DARK = {
-  "#222222": "#e4e7eb", // ink
-  "#555555": "#a9b2bd",
-  "#888888": "#6a7480",
-  "#e6e6e6": "#2f363e", // grid
-  "#dddddd": "#4a525c",
-  white: "#1b1f24",
-};
+const SURFACE = channels(CHARTS.dark.surface); // charts are drawn on it when dark
+const DARK = Object.fromEntries(Object.entries(CHARTS.light).map(([name, light]) => [light, CHARTS.dark[name]]));
 const OPTIONS = {
   ast: true, // expressions are interpreted: no code is made of text
   defaultStyle: false, // styles are in dashboard.css: no unsafe-inline
@@ -161,20 +156,22 @@ function darkened(spec) {
     return Object.fromEntries(Object.entries(part).map(([name, value]) => [name, walk(value, name)]));
   };
   const made = walk(spec, "");
-  const legend = { ...made.config.legend, labelColor: DARK["#222222"], titleColor: DARK["#222222"] };
+  const legend = { ...made.config.legend, labelColor: CHARTS.dark.ink, titleColor: CHARTS.dark.ink };
   return { ...made, config: { ...made.config, legend, background: null } };
 }
 
 /** The colour, mixed with white until its contrast to the dark surface is 4.5. */
 function legible(hex) {
-  const colour = [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
-  for (let share = 0; share < 1; share += 0.1) {
-    const mixed = colour.map((channel) => Math.round(channel + share * (255 - channel)));
-    if ((luminance(mixed) + 0.05) / (luminance(SURFACE) + 0.05) >= 4.5) {
-      return `#${mixed.map((channel) => channel.toString(16).padStart(2, "0")).join("")}`;
-    }
+  const colour = channels(hex);
+  let mixed = colour;
+  for (let share = 0.1; (luminance(mixed) + 0.05) / (luminance(SURFACE) + 0.05) < 4.5; share += 0.1) {
+    mixed = colour.map((channel) => Math.round(channel + share * (255 - channel)));
   }
-  return "#ffffff";
+  return `#${mixed.map((channel) => channel.toString(16).padStart(2, "0")).join("")}`;
+}
+
+function channels(hex) {
+  return [1, 3, 5].map((i) => parseInt(hex.slice(i, i + 2), 16));
 }
 
 function luminance(colour) {
