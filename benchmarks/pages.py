@@ -38,7 +38,7 @@ from lcb.storage.models.folder import save_models
 
 RUN = """
 import json, sys
-from lcb.cli.commands.serve import run_service
+from lcb.cli.settings import run_service
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning, Settings
 given = json.loads(sys.argv[1])

@@ -19,8 +19,11 @@ Every message says what came, what was wanted and what to do next.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 
 class LCBError(Exception):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import dataclass
 
@@ -17,6 +18,13 @@ class Outcome:
     code: int
     out: str
     err: str
+
+
+@pytest.fixture(autouse=True)
+def no_settings_in_the_environment(monkeypatch):
+    for name in os.environ:
+        if name.startswith("LCB_"):
+            monkeypatch.delenv(name)
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 COMMANDS = (
-    "import", "learn", "compare-learners", "show", "simulate", "algorithms", "tune", "evaluate", "reproduce", "demo",
-    "serve", "keys create", "keys revoke", "keys list", "config show",
+    "import", "learn", "compare-learners", "show", "simulate", "algorithms", "tune", "evaluate", "reproduce",
+    "report", "demo", "serve", "keys create", "keys revoke", "keys list", "config show",
     "log verify", "log export", "log backup", "log show",
     "models list", "models retrain", "models activate", "trials", "study",
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""`lcb serve`, `lcb keys` and `lcb config` as they are typed."""
+"""`lcb serve` as it is typed."""
 
 from __future__ import annotations
 
@@ -7,23 +7,12 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import httpx
 import pytest
 
-from lcb.serve.web.keys import sha256
-from lcb.storage.store.base import open_store
-
 MAIN = "from lcb.cli import main; main()"
 EXTRA = ("starlette", "msgspec", "uvicorn", "uvloop", "httptools", "structlog", "prometheus_client")
-
-
-@pytest.fixture(autouse=True)
-def nothing_set(monkeypatch):
-    for name in os.environ:
-        if name.startswith("LCB_"):
-            monkeypatch.delenv(name)
 
 
 def environment(**more: str) -> dict[str, str]:
@@ -125,79 +114,3 @@ def test_the_command_line_without_the_service_loads_none_of_it():
     code = "import sys, lcb.cli.app; print(*sys.modules)"
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert not {name.split(".")[0] for name in loaded} & set(EXTRA)
-
-
-# Keys
-
-
-def test_a_key_is_shown_once_and_kept_as_its_hash(lcb, tmp_path):
-    made = lcb("keys", "create", "shop", "--scope", "writer")
-    key = made.out.strip()
-    assert key.startswith("lcb_")
-    assert len(key) > 40
-    store = open_store(str(tmp_path / "lcb.db"))
-    (kept,) = store.list_keys()
-    store.close()
-    assert (kept.name, kept.scope, kept.sha256, kept.revoked) == ("shop", "writer", sha256(key), None)
-    assert abs(kept.created - time.time()) < 60
-    assert key.encode() not in b"".join(file.read_bytes() for file in tmp_path.iterdir())
-
-
-def test_keys_are_listed_and_revoked_by_name(lcb):
-    for name in ("shop", "ops"):
-        lcb("keys", "create", name, "--scope", "admin")
-    assert lcb("keys", "revoke", "shop").out == "shop opens nothing any more\n"
-    listed = json.loads(lcb("keys", "list", "--json", "-").out)
-    assert [(one["name"], one["scope"], one["revoked"] is None) for one in listed] == [
-        ("ops", "admin", True), ("shop", "admin", False),
-    ]  # fmt: skip
-    assert "shop" in lcb("keys", "list").out
-    assert lcb("keys", "create", "shop", "--scope", "reader").code == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["create", "shop", "--scope", "king"], "scope 'king'; it is one of reader, writer, admin"),
-        (["create", "shop"], "missing option '--scope'"),
-        (["create", "", "--scope", "reader"], "give printable text"),
-        (["create", "a\nb", "--scope", "reader"], "give printable text"),
-        (["create", "ops", "--scope", "reader"], "there is a key named 'ops'; revoke it first"),
-        (["revoke", "nobody"], "no key named 'nobody'; there are: ops"),
-        (["list", "--store", "gone.db"], "gone.db does not exist"),
-        ([], "missing command"),
-    ],
-)
-def test_a_mistake_with_keys_is_one_line(lcb, words, said):
-    lcb("keys", "create", "ops", "--scope", "admin")
-    outcome = lcb("keys", *words)
-    assert outcome.code == 2
-    assert said in outcome.err
-    assert outcome.err.count("\n") == 1
-
-
-def test_without_keys_the_list_says_what_that_means(lcb, tmp_path):
-    open_store(str(tmp_path / "lcb.db")).close()
-    assert lcb("keys", "list").out.startswith("no keys: everybody on this machine may do everything")
-
-
-# Settings
-
-
-def test_config_show_prints_value_and_source_and_masks_secrets(lcb, tmp_path, monkeypatch):
-    (tmp_path / "lcb.toml").write_text("port = 9000\n[learning]\nretrain_every = 'none'\n")
-    monkeypatch.setenv("LCB_STORE", "postgresql://lcb:hunter2@db/lcb")
-    monkeypatch.setenv("LCB_KEY", "lcb_hunter2")
-    monkeypatch.setenv("LCB_SERVICE_HOST", "10.0.0.1")
-    shown = lcb("config", "show")
-    assert shown.code == 0
-    assert "hunter2" not in shown.out
-    lines = {line.split()[0]: line.split()[1:] for line in shown.out.splitlines() if line.split()}
-    assert lines["store"] == ["postgresql://lcb:***@db/lcb", "LCB_STORE"]
-    assert lines["port"] == ["9000", "lcb.toml"]
-    assert lines["learning.retrain_every"] == ["none", "lcb.toml"]
-    assert lines["host"] == ["127.0.0.1", "default"]
-    assert "LCB_SERVICE_HOST is set and is no setting" in shown.out
-    values = json.loads(lcb("config", "show", "--json", "-").out)
-    assert values["port"] == {"value": 9000, "source": "lcb.toml"}
-    assert "hunter2" not in str(values)

@@ -30,7 +30,7 @@ def drill(folder: Path, without: tuple[str, ...] = ()) -> None:
         said = io.StringIO()
         with redirect_stdout(said):
             assert run(["models", "activate", "1", "--reason", "too much sport", "--url", server.address]) == 0
-        assert said.getvalue() == "newcomers get version 1\n"
+        assert said.getvalue() == "new users get version 1\n"
         assert model_of(server, "bob") == 1
         assert model_of(server, "ann") == 2
         server.kill()

@@ -192,7 +192,7 @@ WITHOUT = {
 
 
 def main() -> None:
-    from lcb.cli.commands.serve import run_service
+    from lcb.cli.settings import run_service
 
     for name in sys.argv[2:]:
         WITHOUT[name]()

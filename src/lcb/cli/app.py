@@ -9,15 +9,17 @@ from typer.main import get_command
 
 from lcb.cli.commands.algorithms import algorithms
 from lcb.cli.commands.compare_learners import compare_learners
+from lcb.cli.commands.config import config
 from lcb.cli.commands.demo import demo
 from lcb.cli.commands.evaluate import evaluate
 from lcb.cli.commands.import_log import import_log
+from lcb.cli.commands.keys import keys
 from lcb.cli.commands.learn import learn
-from lcb.cli.commands.log import app as log
+from lcb.cli.commands.log import log
 from lcb.cli.commands.models import models
 from lcb.cli.commands.report import report
 from lcb.cli.commands.reproduce import reproduce
-from lcb.cli.commands.serve import config, keys, serve
+from lcb.cli.commands.serve import serve
 from lcb.cli.commands.show import show
 from lcb.cli.commands.simulate import simulate
 from lcb.cli.commands.study import study

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lcb.cli.commands.serve import require as require_serve
-from lcb.cli.commands.serve import run_service
 from lcb.cli.commands.show import class_table
 from lcb.cli.output import console
+from lcb.cli.settings import require_serve_extra, run_service
 from lcb.storage.files import check_writable, made_folder
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def demo(
     from lcb.storage.models.folder import check_models_folder
 
     if serve:
-        require_serve()
+        require_serve_extra()
 
     charts.require()
     with made_folder(out):
