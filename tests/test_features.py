@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lcb.errors import InputError
-from lcb.features import fit_features
+from lcb.errors import CategoryError, InputError
+from lcb.features import category_vectors, fit_features
 
 NAMES = [f"c{i}" for i in range(6)]
 
@@ -77,3 +77,44 @@ def test_main_directions_of_nothing_are_refused():
 def test_vectors_over_other_categories_are_refused():
     with pytest.raises(InputError, match="over 5 categories, the map was fitted on 6"):
         fit_features("one-hot", NAMES, some_vectors())(np.eye(5))
+
+
+@pytest.mark.parametrize("convention", ["share", "indicator"])
+@pytest.mark.parametrize("spec", ["one-hot", "one-hot+1", "pca:3+1"])
+def test_names_become_what_their_vector_becomes(spec, convention):
+    features, names = fit_features(spec, NAMES, some_vectors()), ["c4", "c0", "c5"]
+    vector = np.array([1, 0, 0, 0, 1, 1]) / (3 if convention == "share" else 1)
+    np.testing.assert_array_equal(features.of_names(names, convention=convention), features(vector))
+
+
+def test_vectors_of_many_items_follow_the_convention():
+    member = some_vectors(20)
+    np.testing.assert_array_equal(category_vectors(member, "indicator"), member)
+    shares = category_vectors(member, "share")
+    np.testing.assert_array_equal(shares > 0, member > 0)
+    np.testing.assert_allclose(shares.sum(axis=1), 1)
+    with pytest.raises(InputError, match="unknown convention 'half'; it is 'share' or 'indicator'"):
+        category_vectors(member, "half")
+
+
+@pytest.mark.parametrize(
+    "names, place, message",
+    [
+        (["c1", "c9"], 1, "unknown category 'c9'; the categories are c0, c1, c2, c3, c4, c5"),
+        (["c1", "c2", "c1"], 2, "category 'c1' is named twice in c1, c2, c1; name it once"),
+    ],
+)
+def test_unknown_and_duplicate_names_are_refused(names, place, message):
+    with pytest.raises(CategoryError, match=f"^{message}$") as caught:
+        fit_features("one-hot", NAMES, []).of_names(names, convention="share")
+    assert caught.value.place == place
+
+
+def test_an_error_names_at_most_thirty_categories():
+    with pytest.raises(CategoryError, match=r"n28, n29, \.\.\.$"):
+        fit_features("one-hot", [f"n{i}" for i in range(31)], []).of_names(["x"], convention="share")
+
+
+def test_an_item_without_categories_is_refused():
+    with pytest.raises(InputError, match="name at least one"):
+        fit_features("one-hot", NAMES, []).of_names([], convention="indicator")

@@ -3,6 +3,7 @@
     LCBError                the parent of all: the command line prints it in one line and exits with 2
     ├── InputError          a value, row, file or option is not what was wanted
     │   ├── EventError      one row of an event table; names the file, the row and the column
+    │   ├── CategoryError   a category of an item is unknown or named twice; carries its place
     │   ├── TooFewRows      what was asked for cannot be seen in so little; more of the same may show it
     │   ├── BadRows         some rows of a log to be imported; carries the first of them
     │   └── ModelError      a folder of models is damaged, truncated or of another shape
@@ -36,6 +37,14 @@ class InputError(LCBError, ValueError):
 
 class EventError(InputError):
     """One row of an event table is wrong."""
+
+
+class CategoryError(InputError):
+    """A category of an item is unknown or named twice; `place` is its position in the list."""
+
+    def __init__(self, message: str, place: int) -> None:
+        super().__init__(message)
+        self.place = place
 
 
 class TooFewRows(InputError):

@@ -1,9 +1,14 @@
 """Features made of categories, or of features.
 
-A `FeatureMap` turns vectors over categories (one-hot for a category, several ones for an item of several) into what
-bandits and learners see.  It is fitted once, on past users, and kept with the models learned through it:
+A `FeatureMap` turns vectors over categories into what bandits and learners see.  It is fitted once, on past users,
+and kept with the models learned through it:
 
     x = scale * [(v - mean) @ directions, 1]          one-hot: directions = I, mean = 0;  pca:k: the k main directions
+
+The vector v of an item with m categories follows one of two conventions:
+
+    share        1 / m on each of its categories      items of the service and of the demo
+    indicator    1 on each of its categories          items of an imported log
 
 The choice between arms depends on `beta . x` across arms, so features of the user alone, added beside the
 arm's, shift every arm alike and never change the choice.  Crossed with the arm's they do.
@@ -14,14 +19,17 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lcb.errors import InputError
+from lcb.errors import CategoryError, InputError
 from lcb.events import Floats
 
+Convention = Literal["share", "indicator"]
+_NAMED = 30  # categories that an error names
 _SPEC = re.compile(r"(one-hot|pca:(\d+))(\+1)?")
 
 
@@ -65,6 +73,32 @@ class FeatureMap:
             return x * (self.scale * np.sqrt(0.5))
         return x * self.scale
 
+    def of_names(self, names: Sequence[str], *, convention: Convention) -> Floats:
+        """The features of an item with these categories, (d,).
+
+        >>> features = fit_features("one-hot", ["arts", "law", "film"], [])
+        >>> features.of_names(["film", "arts"], convention="share")
+        array([0.5, 0. , 0.5])
+        >>> features.of_names(["film", "arts"], convention="indicator")
+        array([1., 0., 1.])
+        """
+        member = np.zeros(len(self.categories))
+        for place, name in enumerate(names):
+            if name not in self._position:
+                more = ", ..." if len(self.categories) > _NAMED else ""
+                known = ", ".join(self.categories[:_NAMED]) + more
+                raise CategoryError(f"unknown category {name!r}; the categories are {known}", place)
+            if member[self._position[name]]:
+                raise CategoryError(f"category {name!r} is named twice in {', '.join(names)}; name it once", place)
+            member[self._position[name]] = 1.0
+        if not len(names):
+            raise InputError("an item without categories; name at least one")
+        return self(category_vectors(member, convention))
+
+    @cached_property
+    def _position(self) -> dict[str, int]:
+        return {name: i for i, name in enumerate(self.categories)}
+
     def to_json(self) -> dict[str, Any]:
         """As it is kept with models; numbers come back bit for bit."""
         return {
@@ -93,6 +127,21 @@ class FeatureMap:
                 f"{directions.shape}; fit and save it again"
             )
         return found
+
+
+def category_vectors(member: ArrayLike, convention: Convention) -> Floats:
+    """Vectors over categories from 0/1 memberships, (..., C); an item without categories has zeros.
+
+    >>> category_vectors([[1, 1, 0], [0, 0, 0]], "share")
+    array([[0.5, 0.5, 0. ],
+           [0. , 0. , 0. ]])
+    """
+    ones = np.asarray(member, np.float64)
+    if convention == "indicator":
+        return ones
+    if convention != "share":
+        raise InputError(f"unknown convention {convention!r}; it is 'share' or 'indicator'")
+    return np.asarray(ones / np.maximum(ones.sum(axis=-1, keepdims=True), 1.0))
 
 
 def fit_features(

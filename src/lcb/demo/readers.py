@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lcb.errors import InputError
 from lcb.evaluate.worlds.paper import Users
 from lcb.events import Floats
+from lcb.features import category_vectors, fit_features
 from lcb.models import LatentModels
 
 CATEGORIES = (
@@ -28,6 +28,7 @@ KINDS = {
     "tomorrow": (0.18, ("science", "technology", "climate", "health")),
     "home": (0.16, ("food", "gardening", "travel", "history", "education")),
 }
+FEATURES = fit_features("one-hot", CATEGORIES, [])
 _OFTEN, _SELDOM = 0.7, 0.05
 
 
@@ -41,31 +42,12 @@ def reader_classes() -> LatentModels:
     return LatentModels(share, beta, click_variance, CATEGORIES)
 
 
-def articles(n_articles: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def articles(n_articles: int, rng: np.random.Generator) -> Floats:
     """Articles of 1 to 3 categories as features, (n, 21)."""
-    x = np.zeros((n_articles, len(CATEGORIES)))
-    for row in x:
-        chosen = rng.choice(len(CATEGORIES), size=rng.integers(1, 4), replace=False)
-        row[chosen] = 1 / len(chosen)
-    return x
-
-
-def category_features(categories: Sequence[str]) -> Floats:
-    """An article of these categories as features, (21,).
-
-    >>> x = category_features(["film", "law"])
-    >>> [(CATEGORIES[j], float(x[j])) for j in np.flatnonzero(x)]
-    [('film', 0.5), ('law', 0.5)]
-    """
-    different = set(categories)
-    unknown = sorted(different - set(CATEGORIES))
-    if unknown:
-        raise InputError(f"no category is called {unknown[0]!r}; there are: {', '.join(CATEGORIES)}")
-    if not different:
-        raise InputError("an article of no category; give it at least one")
-    x = np.zeros(len(CATEGORIES))
-    x[[CATEGORIES.index(name) for name in different]] = 1 / len(different)
-    return x
+    member = np.zeros((n_articles, len(CATEGORIES)))
+    for row in member:
+        row[rng.choice(len(CATEGORIES), size=rng.integers(1, 4), replace=False)] = 1
+    return category_vectors(member, "share")
 
 
 def click_probability(kind: str, categories: Sequence[str]) -> float:
@@ -76,7 +58,8 @@ def click_probability(kind: str, categories: Sequence[str]) -> float:
     """
     if kind not in KINDS:
         raise InputError(f"no kind of reader is called {kind!r}; there are: {', '.join(KINDS)}")
-    return float(reader_classes().beta[list(KINDS).index(kind)] @ category_features(categories))
+    x = FEATURES.of_names(categories, convention="share")
+    return float(reader_classes().beta[list(KINDS).index(kind)] @ x)
 
 
 @dataclass(frozen=True)

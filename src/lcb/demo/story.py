@@ -16,10 +16,9 @@ from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.bandits.uniform import Uniform
 from lcb.clicks import EventLog
-from lcb.demo.readers import CATEGORIES, Readers, articles
+from lcb.demo.readers import Readers, articles
 from lcb.evaluate.worlds.paper import Users
 from lcb.events import Floats
-from lcb.features import FeatureMap, fit_features
 from lcb.learners import fit
 from lcb.models import Fit, LatentModels
 from lcb.progress import Progress, silent
@@ -95,11 +94,6 @@ def clicks_per_reader(
             arms = recommender.serve(names, users.contexts, users.rewards, rng)
             rates[name].append(np.take_along_axis(users.rewards, arms[..., None], axis=2)[..., 0].mean(axis=1))
     return {name: np.concatenate(parts) for name, parts in rates.items()}
-
-
-def feature_map() -> FeatureMap:
-    """From the categories of an article to its features."""
-    return fit_features("one-hot", CATEGORIES, [])
 
 
 def world(rng: np.random.Generator) -> Readers:

@@ -66,6 +66,7 @@ def _tell(out: Path, readers: int, seed: int) -> None:
 
     from lcb import charts
     from lcb.demo import story
+    from lcb.demo.readers import FEATURES
     from lcb.progress import bar
     from lcb.storage.models.folder import save_models
 
@@ -76,7 +77,7 @@ def _tell(out: Path, readers: int, seed: int) -> None:
         log = story.past_log(world, story.N_PAST, rng)
         found = story.learn(log, rng, progress)
     models = found.models
-    save_models(models, out / "models", overwrite=True, feature_map=story.feature_map())
+    save_models(models, out / "models", overwrite=True, feature_map=FEATURES)
     charts.save(charts.heat_map(models, title="What kinds of readers there are"), classes)
     n_events, n_users = log.stats.n_events, log.n_users
     terminal.print(f"{models.n_classes} classes learned from {n_events:,} clicks and passes of {n_users:,} readers")

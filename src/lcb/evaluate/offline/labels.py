@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from lcb.clicks import EventLog
 from lcb.errors import InputError
 from lcb.events import Floats
+from lcb.features import category_vectors
 from lcb.stats import Index, UserStats
 from lcb.storage.logs.log import Log
 
@@ -63,7 +64,7 @@ class Labels:
         chosen = np.zeros(self.n_users, bool)
         chosen[users] = True
         n = np.bincount(self.item_of_event[chosen[self.user_of_event]], minlength=self.vectors.shape[0])
-        return self.vectors.toarray().astype(np.float64), n.astype(np.float64)
+        return category_vectors(self.vectors.toarray(), "indicator"), n.astype(np.float64)
 
     def history(self, users: Index, x: Floats, features: tuple[str, ...]) -> EventLog:
         """All labels of these users as rows, each with the features of its arm, x (A, d)."""

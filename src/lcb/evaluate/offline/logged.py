@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from lcb.clicks import EventLog, LogBuilder
 from lcb.errors import InputError
 from lcb.events import Floats
+from lcb.features import category_vectors
 from lcb.stats import Index
 from lcb.storage.logs.log import Log
 
@@ -67,7 +68,8 @@ def logged_events(log: Log, like: float | None = None) -> Logged:
             "evaluate by queues, whose arms are categories"
         )
     names = log.categories or tuple(str(name) for name in log.items.to_pylist())
-    vectors = log.item_categories.toarray().astype(np.float64) if log.categories else np.eye(log.n_items)
+    member = log.item_categories.toarray() if log.categories else np.eye(log.n_items)
+    vectors = category_vectors(member, "indicator")
     propensity = None if log.propensity is None else log.propensity.astype(np.float64)
     return Logged(
         names, vectors, log.user.astype(np.intp), log.item.astype(np.intp), log.labels(like).astype(np.float64),

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from lcb import messages
+from lcb.errors import CategoryError
 from lcb.events import Floats
 from lcb.features import FeatureMap
 from lcb.serve.errors import Problem
@@ -77,12 +78,8 @@ def item_kept(
             422, "this service has no map from categories to features; send x, or start it with --categories, "
             "or with models learned from categories", field=f"items[{i}].categories",
         )  # fmt: skip
-    vector = np.zeros(len(features.categories))
-    for j, name in enumerate(item.categories):
-        if name not in features.categories:
-            raise Problem(
-                422, f"category {name!r} is not one of this service's: {', '.join(features.categories)}",
-                field=f"items[{i}].categories[{j}]",
-            )  # fmt: skip
-        vector[features.categories.index(name)] = 1 / len(item.categories)
-    return item.id, features(vector).tobytes(), item.categories, item.title, item.summary
+    try:
+        x = features.of_names(item.categories, convention="share")
+    except CategoryError as error:
+        raise Problem(422, str(error), field=f"items[{i}].categories[{error.place}]") from None
+    return item.id, x.tobytes(), item.categories, item.title, item.summary
