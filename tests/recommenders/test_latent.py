@@ -91,9 +91,8 @@ def test_given_models_skip_phase_one_and_without_a_learner_stay():
 
 
 def test_the_uniform_first_steps_are_uniform_and_alone_in_the_data():
-    recommender = latent(n_uniform_steps=3, train_on="uniform")
+    recommender = latent(n_uniform_steps=3, train_on="uniform", retrain_every=None)
     users = WORLD.draw(2000, 5, np.random.default_rng(0))
-    recommender.retrain_every = None
     arms = recommender.serve(range(2000), users.contexts, users.rewards, np.random.default_rng(0))
     frequency = np.bincount(arms[:, :3].ravel(), minlength=6) / 6000
     assert np.abs(frequency - 1 / 6).max() < 4.5 * np.sqrt(5 / 36 / 6000)

@@ -13,17 +13,16 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from lcb.bandits.bandit import Arms, Bandit, serve
 from lcb.bandits.linear.coarse_fine import CoarseFineUCB
-from lcb.bandits.linear.linucb import LinUCB
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
-from lcb.recommenders.individual import Individual
-from lcb.recommenders.pooled import Pooled
+from lcb.recommenders.relearning import Schedule, build_warmup, rows_of_taken_arms, serve_between_trainings
 from lcb.stats import StatsBuilder, UserStats
 
 _WARMUP = -1
@@ -54,20 +53,19 @@ class CofineUCB:
         retrain_every: int | None = 50,
         history: UserStats | None = None,
     ) -> None:
-        _check(n_features, n_coarse, profile_ridge, n_warmup_users, warmup, retrain_every, history)
+        _check(n_features, n_coarse, profile_ridge, history)
         self.n_coarse, self.profile_ridge = n_coarse, profile_ridge
         self._template = CoarseFineUCB(np.eye(n_features), width, ridge, coarse_ridge)
-        self.n_warmup_users = n_warmup_users if history is None else 0
-        self.retrain_every = retrain_every
-        self.warmup = (Pooled if warmup == "pooled" else Individual)(warmup_bandit or LinUCB(n_features))
+        self.schedule = Schedule(n_warmup_users, retrain_every, trained=bool(history is not None and history.n_users))
+        self.warmup = build_warmup(warmup, warmup_bandit, n_features)
         self.subspaces: list[Floats] = []
         self._bandits: list[CoarseFineUCB] = []
         self._users: dict[Hashable, int] = {}  # the subspace each met first
         self._states: dict[Hashable, Floats] = {}  # of those who met one
         self._data = StatsBuilder(n_features)
         self._past = profiles(history, profile_ridge) if history is not None else np.empty((0, n_features))
-        self._next_training = self.n_warmup_users  # users seen when the subspace is learned (again)
-        self._learn_if_due()
+        if len(self._past):
+            self._learn()
 
     def version_of(self, user: Hashable) -> int | None:
         """Which of `subspaces` this user is pinned to; None for one of the first, served by LinUCB."""
@@ -82,7 +80,7 @@ class CofineUCB:
     def start(self, user: Hashable) -> None:
         if user in self._users:
             return
-        self._learn_if_due()
+        self._train_if_due()
         self._users[user] = len(self._bandits) - 1  # _WARMUP while there is none
         if self._bandits:
             self._states[user] = self._bandits[-1].start()
@@ -106,14 +104,8 @@ class CofineUCB:
 
     def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
         """New users, one after another, each through all its steps; compiled."""
-        arms = np.empty(contexts.shape[:2], np.int64)
-        i = 0
-        while i < len(users):
-            self._learn_if_due()
-            part = slice(i, i + min(len(users) - i, self._users_until_training()))
-            arms[part] = self._serve_version(users[part], contexts[part], rewards[part], rng)
-            i = part.stop
-        return arms
+        serve_part = partial(self._serve_version, rng=rng)
+        return serve_between_trainings(users, contexts, rewards, self._train_if_due, serve_part)
 
     def _serve_version(
         self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator
@@ -126,10 +118,7 @@ class CofineUCB:
             states, arms = serve(self._bandits[-1], states, contexts, rewards, rng)
             self._states.update(zip(users, states, strict=True))
         self._users.update((user, len(self._bandits) - 1) for user in users)
-        taken = np.take_along_axis(contexts, arms[..., None, None], axis=2)[:, :, 0]
-        received = np.take_along_axis(rewards, arms[..., None], axis=2)
-        names = [user for user in users for _ in range(contexts.shape[1])]
-        self._data.add(names, taken.reshape(len(names), -1), received.ravel())
+        self._data.add(*rows_of_taken_arms(users, contexts, rewards, arms))
         return arms
 
     def _known(self, user: Hashable) -> int:
@@ -137,21 +126,14 @@ class CofineUCB:
             raise InputError(f"user {user!r} has not started; choose for them first")
         return self._users[user]
 
-    def _users_until_training(self) -> int:
-        if self.retrain_every is None and self._bandits:
-            return 1 << 62
-        return max(1, self._next_training - len(self._users))
+    def _train_if_due(self) -> int:
+        """Learn if the schedule says so; return how many users may start before it may say so again."""
+        if self.schedule.is_due(len(self._users), self._data.n_users):
+            self._learn()
+            self.schedule.plan_next(len(self._users))
+        return self.schedule.n_users_until_due(len(self._users))
 
-    def _learn_if_due(self) -> None:
-        """When the first user after the first ones, or after every `retrain_every` users, is at the door.
-
-        The first ones go on while fewer than `n_warmup_users` of them have given a reward.
-        """
-        n_profiles = len(self._past) + self._data.n_users
-        due = len(self._users) >= self._next_training and n_profiles >= max(self.n_warmup_users, 1)
-        if not due or (self._bandits and self.retrain_every is None):
-            return
-        self._next_training = len(self._users) + (self.retrain_every or 0)
+    def _learn(self) -> None:
         everyone = [self._past]
         if self._data.n_users:
             everyone.append(profiles(self._data.stats(), self.profile_ridge))
@@ -185,20 +167,11 @@ def _check(
     n_features: int,
     n_coarse: int,
     profile_ridge: float,
-    n_warmup_users: int,
-    warmup: str,
-    retrain_every: int | None,
     history: UserStats | None,
 ) -> None:
     if not 1 <= n_coarse <= n_features:
         raise InputError(f"n_coarse={n_coarse}; a subspace of {n_features} features has 1 to {n_features} dimensions")
     if not (np.isfinite(profile_ridge) and profile_ridge > 0):
         raise InputError(f"profile_ridge={profile_ridge}; it must be a positive number")
-    if warmup not in ("pooled", "individual"):
-        raise InputError(f"warmup={warmup!r}; it is 'pooled' (one LinUCB for all) or 'individual' (one each)")
-    if retrain_every is not None and retrain_every < 1:
-        raise InputError(f"retrain_every={retrain_every}; it is a number of users, or None for never")
-    if history is None and n_warmup_users < 1:
-        raise InputError(f"n_warmup_users={n_warmup_users}; without a history there must be somebody to learn from")
     if history is not None and history.n_features != n_features:
         raise InputError(f"the history has {history.n_features} features, the context {n_features}; give one of both")

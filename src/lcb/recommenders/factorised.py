@@ -29,6 +29,7 @@ from lcb.bandits.bandit import Arms
 from lcb.errors import InputError, MissingExtra
 from lcb.events import Decision, Floats, check_reward
 from lcb.recommenders.recommender import serve_step_by_step
+from lcb.recommenders.relearning import Schedule
 from lcb.stats import UserStats
 
 _Rewards = dict[int, tuple[float, float]]  # of one user, by item: how many, and their sum
@@ -75,33 +76,29 @@ class Factorised:
         rate: float = 0.01,
         history: UserStats | None = None,
         n_warmup_users: int = 50,
-        retrain_every: int = 50,
+        retrain_every: int | None = 50,
     ) -> None:
         _load_surprise()
-        if n_factors < 1 or n_epochs < 1 or n_warmup_users < 1 or retrain_every < 1:
-            raise InputError(
-                f"n_factors={n_factors}, n_epochs={n_epochs}, n_warmup_users={n_warmup_users}, "
-                f"retrain_every={retrain_every}; all must be at least 1"
-            )
+        if n_factors < 1 or n_epochs < 1:
+            raise InputError(f"n_factors={n_factors}, n_epochs={n_epochs}; both must be at least 1")
         if not (np.isfinite(ridge) and ridge > 0 and np.isfinite(rate) and rate > 0):
             raise InputError(f"ridge={ridge}, rate={rate}; both must be positive numbers")
         self.items, self.rng = np.array(items, float), rng
         self.n_factors, self.ridge, self.n_epochs, self.rate = n_factors, ridge, n_epochs, rate
-        self.retrain_every = retrain_every
         self._place = {_name(row): i for i, row in enumerate(self.items)}
         if len(self._place) < len(self.items):
             raise InputError(f"{len(self.items)} items with {len(self._place)} different rows; give each its own")
         self._rewards: dict[Hashable, _Rewards] = {}
         self._past = [] if history is None else self._of_history(history)
-        self._next_training = retrain_every if self._past else n_warmup_users  # users seen when items are learned again
-        self.factors = self._learned()
+        self.schedule = Schedule(n_warmup_users, retrain_every, trained=bool(self._past))
+        self.factors = self._learn()
 
     def start(self, user: Hashable) -> None:
         if user in self._rewards:
             return
-        if len(self._rewards) >= self._next_training:
-            self.factors = self._learned()
-            self._next_training = len(self._rewards) + self.retrain_every
+        if self.schedule.is_due(len(self._rewards)):
+            self.factors = self._learn()
+            self.schedule.plan_next(len(self._rewards), succeeded=self.factors is not None)
         self._rewards[user] = {}
 
     def choose(self, user: Hashable, context: Floats, rng: np.random.Generator) -> Decision:
@@ -151,7 +148,7 @@ class Factorised:
             for counts, totals in zip(count, history.moment, strict=True)
         ]
 
-    def _learned(self) -> Factors | None:
+    def _learn(self) -> Factors | None:
         """From all rewards so far; None while there are none."""
         users = [rewards for rewards in (*self._past, *self._rewards.values()) if rewards]
         pairs = [(u, i, *pair) for u, rewards in enumerate(users) for i, pair in rewards.items()]

@@ -16,18 +16,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
 
 from lcb.bandits.bandit import Arms, Bandit, advised, choose_uniformly, decided, serve
-from lcb.bandits.linear.linucb import LinUCB
 from lcb.clicks import EventLog, LogBuilder
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
 from lcb.models import LatentModels
-from lcb.recommenders.individual import Individual
-from lcb.recommenders.pooled import Pooled
+from lcb.recommenders.relearning import Schedule, build_warmup, rows_of_taken_arms, serve_between_trainings
 from lcb.stats import UserStats
 
 Learn = Callable[[UserStats, np.random.Generator, LatentModels | None], LatentModels | None]
@@ -73,22 +72,19 @@ class Latent:
         train_on: Literal["all", "uniform"] = "all",
         models: LatentModels | None = None,
     ) -> None:
-        _check(n_warmup_users, warmup, retrain_every, n_uniform_steps, train_on, learn, models)
+        _check(n_uniform_steps, train_on, retrain_every, learn, models)
         if models is not None and models.n_features != n_features:
             raise InputError(f"models have {models.n_features} features, the context {n_features}; give models of both")
         self.make_bandit, self.learn, self.rng = make_bandit, learn, rng
-        self.n_warmup_users = 0 if models is not None else n_warmup_users
-        self.retrain_every = retrain_every
+        self.schedule = Schedule(n_warmup_users, retrain_every, trained=models is not None)
         self.n_uniform_steps, self.train_on = n_uniform_steps, train_on
-        self.warmup = (Pooled if warmup == "pooled" else Individual)(warmup_bandit or LinUCB(n_features))
+        self.warmup = build_warmup(warmup, warmup_bandit, n_features)
         self.versions: list[LatentModels] = []
         self._bandits: list[Bandit] = []
         self._users: dict[Hashable, _User] = {}
         self._data = LogBuilder(n_features, count=False, keep_rows=isinstance(learn, FromRows))
-        self._next_training = self.n_warmup_users  # users seen when the models are learned (again)
         if models is not None:
             self._add_version(models)
-            self._next_training = retrain_every or 0
 
     @property
     def n_users(self) -> int:
@@ -152,14 +148,8 @@ class Latent:
 
     def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
         """New users, one after another, each through all its steps; compiled where the bandit is."""
-        arms = np.empty(contexts.shape[:2], np.int64)
-        i = 0
-        while i < len(users):
-            self._train_if_due()
-            part = slice(i, i + min(len(users) - i, self._users_until_training()))
-            arms[part] = self._serve_version(users[part], contexts[part], rewards[part], rng)
-            i = part.stop
-        return arms
+        serve_part = partial(self._serve_version, rng=rng)
+        return serve_between_trainings(users, contexts, rewards, self._train_if_due, serve_part)
 
     def _serve_version(
         self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator
@@ -179,11 +169,7 @@ class Latent:
         if self.learn is None:
             return arms
         n_kept = n_steps if self.train_on == "all" else min(self.n_uniform_steps, n_steps)
-        kept = arms[:, :n_kept, None]
-        taken = np.take_along_axis(contexts[:, :n_kept], kept[..., None], axis=2)[:, :, 0]
-        received = np.take_along_axis(rewards[:, :n_kept], kept, axis=2)[..., 0]
-        names = [user for user in users for _ in range(n_kept)]
-        self._data.add(names, taken.reshape(len(names), -1), received.ravel())
+        self._data.add(*rows_of_taken_arms(users, contexts, rewards, arms[:, :n_kept]))
         return arms
 
     def _known(self, user: Hashable) -> _User:
@@ -191,23 +177,14 @@ class Latent:
             raise InputError(f"user {user!r} has not started; choose for them first")
         return self._users[user]
 
-    def _users_until_training(self) -> int:
-        if self.retrain_every is None and self.versions:
-            return 1 << 62
-        return max(1, self._next_training - self.n_users)
-
-    def _train_if_due(self) -> None:
-        """Learn when the first user after phase 1, or after every `retrain_every` users, is at the door.
-
-        Phase 1 goes on while fewer than J of its users have given a reward.
-        """
-        due = self.n_users >= self._next_training and self._data.n_users >= self.n_warmup_users
-        if not due or (self.versions and self.retrain_every is None):
-            return
-        models = self._learn(self.versions[-1] if self.versions else None)
-        if models is not None:
-            self._add_version(models)
-        self._next_training = self.n_users + (self.retrain_every or self.n_warmup_users)
+    def _train_if_due(self) -> int:
+        """Learn if the schedule says so; return how many users may start before it may say so again."""
+        if self.schedule.is_due(self.n_users, self._data.n_users):
+            models = self._learn(self.versions[-1] if self.versions else None)
+            if models is not None:
+                self._add_version(models)
+            self.schedule.plan_next(self.n_users, succeeded=bool(self.versions))
+        return self.schedule.n_users_until_due(self.n_users)
 
     def _learn(self, last: LatentModels | None) -> LatentModels | None:
         assert self.learn is not None
@@ -222,23 +199,15 @@ class Latent:
 
 
 def _check(
-    n_warmup_users: int,
-    warmup: str,
-    retrain_every: int | None,
     n_uniform_steps: int,
     train_on: str,
+    retrain_every: int | None,
     learn: Learn | FromRows | None,
     models: LatentModels | None,
 ) -> None:
-    if warmup not in ("pooled", "individual"):
-        raise InputError(f"warmup={warmup!r}; it is 'pooled' (one LinUCB for all) or 'individual' (one each)")
     if train_on not in ("all", "uniform"):
         raise InputError(f"train_on={train_on!r}; it is 'all' or 'uniform' (the uniform first steps only)")
     if n_uniform_steps < 0 or (train_on == "uniform" and n_uniform_steps == 0):
         raise InputError(f"n_uniform_steps={n_uniform_steps} with train_on={train_on!r}; nothing to learn from")
-    if retrain_every is not None and retrain_every < 1:
-        raise InputError(f"retrain_every={retrain_every}; it is a number of users, or None for never")
-    if models is None and n_warmup_users < 1:
-        raise InputError(f"n_warmup_users={n_warmup_users}; without models there must be somebody to learn from")
     if learn is None and (models is None or retrain_every is not None):
         raise InputError("no learner; give `learn`, or models with retrain_every=None")

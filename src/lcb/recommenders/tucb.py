@@ -28,6 +28,7 @@ from lcb.events import Decision, Floats
 from lcb.learners.spectral.tensor_power import tensor_power, whitening
 from lcb.models import LatentModels
 from lcb.recommenders.recommender import serve_step_by_step
+from lcb.recommenders.relearning import Schedule
 
 _SETS = 3
 _TINY = 1e-9  # of the largest eigenvalue: below this it is rounding
@@ -58,29 +59,27 @@ class TUCB:
         delta: float | None = None,
         n_first: int = _SETS,
         n_warmup_users: int = 50,
-        retrain_every: int = 1,
+        retrain_every: int | None = 1,
     ) -> None:
         if not 1 <= n_classes <= n_arms:
             raise InputError(f"n_classes={n_classes} for {n_arms} arms; the moments show at least 1 and at most n_arms")
         if not (np.isfinite(noise) and noise > 0 and np.isfinite(margin) and margin >= 0):
             raise InputError(f"noise={noise}, margin={margin}; wanted a number above 0 and one of 0 or more")
-        if n_warmup_users < 1 or retrain_every < 1:
-            raise InputError(f"n_warmup_users={n_warmup_users}, retrain_every={retrain_every}; both are at least 1")
         self.n_arms, self.n_classes, self.n_steps, self.rng = n_arms, n_classes, n_steps, rng
         self.noise, self.margin, self.width, self.delta, self.n_first = noise, margin, width, delta, n_first
-        self.retrain_every = retrain_every
+        self.schedule = Schedule(n_warmup_users, retrain_every)
         self.versions: list[LatentModels] = []
         self._bandits = [self._bandit(self._models(np.ones(n_classes), np.zeros((n_classes, n_arms))), np.inf)]
         self._users: dict[Hashable, tuple[int, Floats]] = {}  # the place of the bandit first met, the state
         self._sets: dict[Hashable, Floats] = {}  # (2, 3, K): rewards of each set and their sums
-        self._next_training = n_warmup_users
 
     def start(self, user: Hashable) -> None:
         if user in self._users:
             return
-        if len(self._users) >= self._next_training:
+        if self.schedule.is_due(len(self._users)):
+            n_versions = len(self.versions)
             self._learn()
-            self._next_training = len(self._users) + self.retrain_every
+            self.schedule.plan_next(len(self._users), succeeded=len(self.versions) > n_versions)
         self._users[user] = len(self._bandits) - 1, self._bandits[-1].start()
         self._sets[user] = np.zeros((2, _SETS, self.n_arms))
 

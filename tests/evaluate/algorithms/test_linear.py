@@ -49,7 +49,7 @@ def test_cofineucb_learns_its_subspace_from_the_history():
     np.testing.assert_array_equal(recommender.subspaces[0], learn_subspace(profiles(HISTORY, 1.0), 3))
     without = built("cofineucb")
     assert without.subspaces == []
-    assert (without.n_warmup_users, without.retrain_every) == (7, 9)
+    assert (without.schedule.n_warmup_users, without.schedule.retrain_every) == (7, 9)
 
 
 def test_cofineucb_has_no_more_dimensions_than_there_are_features():

@@ -65,7 +65,7 @@ def test_algorithm_1_is_set_up_as_the_schedule_says():
     for bandit in BANDITS:
         plan = SMALL.schedule(bandit)
         recommender = schedules._phase_2(SMALL, bandit, plan, WORLD.models, lambda *_: WORLD.models, rng)
-        kept = (recommender.n_uniform_steps, recommender.train_on, recommender.retrain_every)
+        kept = (recommender.n_uniform_steps, recommender.train_on, recommender.schedule.retrain_every)
         assert kept == (plan.n_uniform_steps, "uniform", SMALL.retrain_every)
         made = recommender.make_bandit(WORLD.models)
         assert made.reward_range == WORLD.reward_range

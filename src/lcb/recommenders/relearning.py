@@ -1,0 +1,104 @@
+"""What the recommenders that relearn share: when they learn, who serves the first users, and the rows to learn from.
+
+    schedule = Schedule(n_warmup_users=50, retrain_every=20)
+    schedule.is_due(n_users)               before a new user starts: True after 50 users, then after every 20
+    schedule.plan_next(n_users)            after each training
+
+The first `n_warmup_users` are served by a bandit that needs no training (`build_warmup`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+
+import numpy as np
+
+from lcb.bandits.bandit import Arms, Bandit
+from lcb.bandits.linear.linucb import LinUCB
+from lcb.errors import InputError
+from lcb.events import Floats
+from lcb.recommenders.individual import Individual
+from lcb.recommenders.pooled import Pooled
+
+_NO_LIMIT = 1 << 62
+
+
+class Schedule:
+    """Training after `n_warmup_users`, then after every `retrain_every` new users (None: never again).
+
+    With `trained` something was learned beforehand: there is no warm-up.
+
+    >>> schedule = Schedule(n_warmup_users=3, retrain_every=None)
+    >>> schedule.is_due(2), schedule.n_users_until_due(2), schedule.is_due(3)
+    (False, 1, True)
+    >>> schedule.plan_next(3, succeeded=False)                       # too few data: try again after 3 more users
+    >>> schedule.is_due(5), schedule.is_due(6)
+    (False, True)
+    >>> schedule.plan_next(6)
+    >>> schedule.is_due(1000)
+    False
+    """
+
+    def __init__(self, n_warmup_users: int, retrain_every: int | None, *, trained: bool = False) -> None:
+        if retrain_every is not None and retrain_every < 1:
+            raise InputError(f"retrain_every={retrain_every}; give a number of users, at least 1, or None for never")
+        if not trained and n_warmup_users < 1:
+            raise InputError(
+                f"n_warmup_users={n_warmup_users}; there must be at least 1 user to learn from, where nothing was "
+                "learned beforehand"
+            )
+        self.n_warmup_users = 0 if trained else n_warmup_users
+        self.retrain_every = retrain_every
+        self._next = retrain_every if trained else n_warmup_users  # users at which training is next due; None: never
+
+    def is_due(self, n_users: int, n_rewarded: int | None = None) -> bool:
+        """Whether to train before the next user starts: `n_users` have started, `n_rewarded` have given a reward.
+
+        Warm-up goes on while fewer than `n_warmup_users` have given a reward.
+        """
+        enough = n_rewarded is None or n_rewarded >= self.n_warmup_users
+        return enough and self._next is not None and n_users >= self._next
+
+    def n_users_until_due(self, n_users: int) -> int:
+        """Return how many users can start before the next training, at least 1."""
+        return _NO_LIMIT if self._next is None else max(1, self._next - n_users)
+
+    def plan_next(self, n_users: int, *, succeeded: bool = True) -> None:
+        """Set when training is next due, after one at `n_users`; one that failed is tried again in any case."""
+        wait = self.retrain_every or (None if succeeded else self.n_warmup_users)
+        self._next = None if wait is None else n_users + wait
+
+
+def build_warmup(warmup: str, bandit: Bandit | None, n_features: int) -> Pooled | Individual:
+    """Build what serves the first users: one bandit for all, or one each; LinUCB if none is given."""
+    if warmup not in ("pooled", "individual"):
+        raise InputError(f"warmup={warmup!r}; it is 'pooled' (one LinUCB for all) or 'individual' (one each)")
+    return (Pooled if warmup == "pooled" else Individual)(bandit or LinUCB(n_features))
+
+
+def serve_between_trainings(
+    users: Sequence[Hashable],
+    contexts: Floats,
+    rewards: Floats,
+    train_if_due: Callable[[], int],
+    serve_part: Callable[[Sequence[Hashable], Floats, Floats], Arms],
+) -> Arms:
+    """Serve new users in parts that meet the same models; `train_if_due` returns how many the next part may have."""
+    arms = np.empty(contexts.shape[:2], np.int64)
+    i = 0
+    while i < len(users):
+        part = slice(i, i + min(len(users) - i, train_if_due()))
+        arms[part] = serve_part(users[part], contexts[part], rewards[part])
+        i = part.stop
+    return arms
+
+
+def rows_of_taken_arms(
+    users: Sequence[Hashable], contexts: Floats, rewards: Floats, arms: Arms
+) -> tuple[list[Hashable], Floats, Floats]:
+    """Return user, x (rows, d) and reward (rows,) of `arms` (B, T), the arms taken in the first T steps."""
+    n_steps = arms.shape[1]
+    taken = np.take_along_axis(contexts[:, :n_steps], arms[..., None, None], axis=2)[:, :, 0]
+    received = np.take_along_axis(rewards[:, :n_steps], arms[..., None], axis=2)
+    names = [user for user in users for _ in range(n_steps)]
+    return names, taken.reshape(len(names), -1), received.ravel()
