@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from lcb.serve.config.settings import Learning
-from lcb.serve.learn import supervisor as retrain
+from lcb.serve.learn.process import worker_command
 from lcb.serve.learn.supervisor import Retraining
 from support.faulty_learning import OF_FRAMES, OF_MODELS, OF_PHASES, PHASES
 from support.harness import LONG, arms, models_folder, serving
@@ -60,7 +60,7 @@ async def drill(folder: Path, faults: list[tuple[str, str]]) -> None:
             assert list(temporary.iterdir()) == [], "a file is left behind"
         metrics = (await service.http.get("/metrics")).text
         assert f"lcb_failed_trainings_total {len(faults)}.0" in metrics
-        service.app.retraining.command = retrain.command
+        service.app.retraining.command = worker_command
         service.app.retraining.settings = learning
         assert (await service.http.post("/v1/models/retrain")).status_code == 202
         answer = await service.learned()
@@ -130,7 +130,7 @@ def test_a_failure_is_not_tried_again_until_as_many_new_users_have_come(tmp_path
                 await asyncio.sleep(0.01)
             failed = service.app.metrics.n_failed_trainings
             assert 1 <= failed <= 1 + 20 // 5
-            assert "ended with 1" in (await service.models())["retraining"]["error"]
+            assert "ended with exit code 1" in (await service.models())["retraining"]["error"]
             for i in range(20):
                 made = await service.decide("u0", arms_of(np.eye(6)[: 2 + i % 3]))
                 await service.reward(made["decision_id"], 1.0)

@@ -1,7 +1,4 @@
-"""The learning process with a fault: `python faulty_learning.py FAULT PHASE`.
-
-Each happens when the phase begins.
-"""
+"""The learning process with a fault that happens when a phase begins: `python faulty_learning.py FAULT PHASE`."""
 
 from __future__ import annotations
 
@@ -18,8 +15,8 @@ from safetensors.numpy import save
 
 from lcb.models import LatentModels
 from lcb.progress import Progress
-from lcb.serve.learn import worker as learning
-from lcb.serve.learn.worker import DONE, FAIL, STEP, Learned, frame
+from lcb.serve.learn import worker
+from lcb.serve.learn.job import DONE, FAIL, STEP, JobResult, pack_frame
 from lcb.storage.models import folder as storage
 
 PHASES = ("reading", "compiling", "scoring")
@@ -48,11 +45,11 @@ def leave() -> None:
 OF_PHASES = {"kill": kill, "raise": fail, "memory": exhaust, "hang": hang, "leave": leave}
 
 
-# What is sent
+# Wrong results
 
 
 def nan(models: LatentModels) -> tuple[bytes, bytes]:
-    """Sealed as if it were right, and not a number."""
+    """Weights that are not numbers, with a valid checksum."""
     tensors = save({"pi": models.pi, "beta": np.full_like(models.beta, np.nan), "sigma2": models.sigma2})
     return storage._manifest(models.with_covariance(None), tensors, None), tensors
 
@@ -75,66 +72,65 @@ def pickled(models: LatentModels) -> tuple[bytes, bytes]:
 OF_MODELS = {"nan": nan, "flipped": flipped, "wider": wider, "pickled": pickled}
 OF_FRAMES = {
     "garbage": lambda payload: os.urandom(500),
-    "truncated": lambda payload: frame(DONE, payload)[:-10],
-    "damaged": lambda payload: frame(DONE, payload)[:-1] + b"?",
-    "endless": lambda payload: DONE + (1 << 60).to_bytes(8, "big") + bytes(32) + payload,
-    "other": lambda payload: frame(DONE, b'{"models": "none"}'),
-    "no text": lambda payload: frame(FAIL, b"\xff\xfe"),
-    "no step": lambda payload: frame(STEP, b"[]"),
-    "infinite": lambda payload: frame(DONE, _with_score(payload)),
+    "truncated": lambda payload: pack_frame(DONE, payload)[:-10],
+    "endless": lambda payload: DONE + (1 << 60).to_bytes(8, "big") + payload,
+    "other": lambda payload: pack_frame(DONE, b'{"models": "none"}'),
+    "no text": lambda payload: pack_frame(FAIL, b"\xff\xfe"),
+    "no step": lambda payload: pack_frame(STEP, b"[]"),
+    "infinite": lambda payload: pack_frame(DONE, _with_score(payload)),
 }
 
 
 def _with_score(payload: bytes) -> bytes:
-    found = msgspec.msgpack.decode(payload, type=Learned)
+    found = msgspec.msgpack.decode(payload, type=JobResult)
     found.score = float("inf")
     return msgspec.msgpack.encode(found)
 
 
-def sent(answers: BinaryIO, fault: str) -> None:
-    """What a learning process might send that is no version, without the learning."""
+def send_wrong_result(answers: BinaryIO, fault: str) -> None:
+    """Send a wrong result without learning."""
     models = LatentModels([0.5, 0.5], np.eye(2, 6), [0.1, 0.1])
     manifest, tensors = OF_MODELS.get(fault, storage.pack_models)(models)
-    payload = msgspec.msgpack.encode(Learned(manifest, tensors, 9, True, "a fault", -1.0, -2.0))
-    answers.write(OF_FRAMES.get(fault, lambda payload: frame(DONE, payload))(payload))
+    payload = msgspec.msgpack.encode(JobResult(manifest, tensors, 9, True, "a fault", -1.0, -2.0))
+    answers.write(OF_FRAMES.get(fault, lambda payload: pack_frame(DONE, payload))(payload))
     answers.flush()
     os._exit(0)
 
 
 def main() -> None:
     fault, phase = sys.argv[1], sys.argv[2]
-    told = learning._told
+    report_steps = worker._report_steps
 
     def faulty(answers: BinaryIO) -> Progress:
-        progress = told(answers)
+        progress = report_steps(answers)
 
         def watch(what: str, done: int, total: int | None) -> None:
             progress(what, done, total)
             if what.startswith(phase):
-                OF_PHASES[fault]() if fault in OF_PHASES else sent(answers, fault)
+                OF_PHASES[fault]() if fault in OF_PHASES else send_wrong_result(answers, fault)
 
         return watch
 
-    learning._NICE = 0  # a drill does not wait for a busy machine
-    learning._told = faulty
+    worker._NICE = 0  # a drill does not wait for a busy machine
+    worker._report_steps = faulty
     if fault == "orphan":  # without what ends it when its parent has ended
-        learning._end_with = lambda jobs: None  # type: ignore[assignment]
+        worker._exit_with_parent = lambda jobs: None  # type: ignore[assignment]
         OF_PHASES["orphan"] = hang
     elif fault == "chatter":
-        learning._told = told
-        talk()
-    learning.main()
+        worker._report_steps = report_steps
+        print_to_stdout()
+    worker.main()
 
 
-def talk() -> None:
-    """Not a fault: libraries print what they like."""
-    fitted: Any = learning._fitted
+def print_to_stdout() -> None:
+    """Not a fault: print to standard output, as a library might."""
+    fitted: Any = worker._fit_models
 
     def chatter(*given: Any) -> Any:
         os.write(1, b"words on standard output\n" * 5000)
         return fitted(*given)
 
-    learning._fitted = chatter
+    worker._fit_models = chatter
 
 
 if __name__ == "__main__":

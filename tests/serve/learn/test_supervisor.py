@@ -15,7 +15,7 @@ from lcb.errors import InputError
 from lcb.evaluate.worlds.paper import World, given_classes, paper_classes
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning
-from lcb.serve.learn import supervisor as retrain
+from lcb.serve.learn.process import worker_command
 from lcb.serve.web.keys import Keyring, sha256
 from lcb.storage.models.folder import save_models
 from lcb.storage.store.base import Key
@@ -103,7 +103,7 @@ def test_learning_begins_on_demand_one_at_a_time(place: Path | str) -> None:
             assert begun.json()["running"]
             twice = await service.http.post("/v1/models/retrain")
             assert twice.status_code == 409
-            assert "under way" in twice.json()["detail"]
+            assert "already running" in twice.json()["detail"]
             answer = await service.learned()
             assert answer["active"] == 1
             assert not answer["retraining"]["running"]
@@ -329,7 +329,7 @@ def test_the_lead_is_given_back_whatever_comes_of_it(tmp_path: Path) -> None:
         async with running(tmp_path, learning=replace(SOME, n_warmup_users=1000)) as service:
             await rewarded(service, 10)
             service.service.store.lead = lambda name: lambda: given_back.append(name)  # type: ignore[method-assign]
-            for command in ([*retrain.command()], ["false"]):
+            for command in ([*worker_command()], ["false"]):
                 service.app.retraining.command = lambda command=command: command
                 assert (await service.http.post("/v1/models/retrain")).status_code == 202
                 await service.learned()

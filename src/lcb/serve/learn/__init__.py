@@ -1,1 +1,9 @@
-"""Learns model versions from the log in a child process while the service runs."""
+"""Learns model versions from the log in a child process while the service runs.
+
+schedule      when to learn
+supervisor    runs one job at a time, checks its result, writes it into the log
+process       the child process as the service sees it
+job           the messages between the two
+worker        the child process: reads the log (rewards), fits models, compares them (judge)
+versions      the model versions as the API shows them
+"""

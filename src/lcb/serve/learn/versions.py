@@ -1,4 +1,4 @@
-"""The model versions of a service, as they are shown."""
+"""The model versions of a service as GET /v1/models shows them."""
 
 from __future__ import annotations
 
@@ -7,30 +7,37 @@ from typing import Any
 import msgspec
 
 from lcb import messages
-from lcb.serve.learn.supervisor import Retraining, told_time
+from lcb.serve.learn.supervisor import Retraining, format_time
 from lcb.serve.state.model_version import Version
 from lcb.serve.state.world import World
 
 
-def listed(world: World, retraining: Retraining) -> messages.ModelsAnswer:
-    """All versions, the newest first."""
+def list_versions(world: World, retraining: Retraining) -> messages.ModelsAnswer:
+    """All versions, the newest first, and the progress of learning."""
     active = world.active
-    versions = tuple(_shown(version, active) for _, version in sorted(world.versions.items(), reverse=True))
+    versions = tuple(_describe(version, active) for _, version in sorted(world.versions.items(), reverse=True))
     return messages.ModelsAnswer(active, versions, retraining.answer())
 
 
-def _shown(version: Version, active: int) -> messages.ModelAnswer:
+def _describe(version: Version, active: int) -> messages.ModelAnswer:
     body = version.body
-    shape, provenance = (0, 0), dict[str, Any]()
+    n_classes = n_features = 0
+    provenance: dict[str, Any] = {}
+    status: messages.Status = "active" if body.version == active else "kept" if version.served else "aside"
     if version.readable:
-        models = version.models()
-        shape, provenance = (models.n_classes, models.n_features), dict(models.provenance)
-        manifest = msgspec.json.decode(body.manifest)
-        provenance |= {"lcb": manifest["lcb"], "sha256": manifest["sha256"]}
-    status = "kept" if version.served else "aside"
-    if body.version == active:
-        status = "active"
+        models, manifest = version.models(), msgspec.json.decode(body.manifest)
+        n_classes, n_features = models.n_classes, models.n_features
+        provenance = {**models.provenance, "lcb": manifest["lcb"], "sha256": manifest["sha256"]}
     return messages.ModelAnswer(
-        body.version, body.version == active, status if version.readable else "damaged", *shape, body.n_users,
-        told_time(body.at), body.score, body.baseline, version.damaged or version.reason, provenance,
-    )  # fmt: skip
+        version=body.version,
+        active=body.version == active,
+        status=status if version.readable else "damaged",
+        n_classes=n_classes,
+        n_features=n_features,
+        n_users=body.n_users,
+        created=format_time(body.at),
+        score=body.score,
+        baseline=body.baseline,
+        reason=version.damaged or version.reason,
+        provenance=provenance,
+    )

@@ -82,7 +82,7 @@ class Live:
         now = self.clock()
         self._second(now)
         world, journal, store = self.service.world, self.service.journal, self.service.store
-        listed = versions.listed(world, self.app.retraining)
+        listed = versions.list_versions(world, self.app.retraining)
         trouble = journal.broken or journal.trouble
         return {
             "seq": world.seq,

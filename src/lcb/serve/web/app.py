@@ -216,7 +216,7 @@ class App:
         return json_reply(messages.EraseAnswer(await self.service.erase(_user(ask))))
 
     async def get_models(self, ask: Ask) -> Reply:
-        return json_reply(versions.listed(self.service.world, self.retraining))
+        return json_reply(versions.list_versions(self.service.world, self.retraining))
 
     async def retrain(self, ask: Ask) -> Reply:
         await self.retraining.ask()

@@ -1,0 +1,63 @@
+"""Compares new models with the served version on held-out users.
+
+    score      = sum_u log p(rewards of u | models) / sum_u count_u                      u: held out, class unknown
+    difference = score - baseline                                             baseline: the version served now
+    error      = sqrt( U / (U - 1) sum_u (d_u - difference count_u)^2 ) / sum_u count_u   d_u: u's own difference
+
+New models whose difference is below 0 are stored but not served.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import numpy as np
+
+from lcb.clicks import EventLog
+from lcb.events import Floats
+from lcb.models import LatentModels
+
+
+def judge(
+    models: LatentModels, active: LatentModels | None, version: int, held_out: EventLog
+) -> tuple[bool, str, float | None, float | None]:
+    """Return whether to serve the new models, the reason, their score and the baseline.
+
+    `active` are the models of the served version number `version`; None if there are none or they cannot be read.
+    """
+    if held_out.n_users == 0:
+        return True, "no user was held out to judge by", None, None
+    new, count = models.user_scores(held_out), held_out.stats.count.astype(np.float64)
+    score = float(new.sum() / count.sum())
+    by = f"{held_out.n_users} held-out users score {score:.4f} per reward"
+    if active is None:
+        why = f"the version served before, {version}, cannot be read" if version else "the first version"
+        return True, f"{why}: {by}", score, None
+    old = with_likelihood_of(models, active).user_scores(held_out)
+    baseline = float(old.sum() / count.sum())
+    difference, error = paired_difference(new - old, count)
+    both = f"{by}, under version {version} {baseline:.4f}"
+    size = f"by {abs(difference):.4f} ± {error:.4f} (one standard error)"
+    if difference < 0:
+        return False, f"kept aside: {both}, worse {size}", score, baseline
+    return True, f"{both}, better {size}", score, baseline
+
+
+def with_likelihood_of(models: LatentModels, active: LatentModels) -> LatentModels:
+    """The active classes under the likelihood of `models`: a density and a probability cannot be compared."""
+    return replace(
+        active, likelihood=models.likelihood, levels=models.levels, features=models.features, covariance=None
+    )
+
+
+def paired_difference(difference: Floats, count: Floats) -> tuple[float, float]:
+    """The mean difference per reward and its standard error over users; both arguments have one entry per user.
+
+    >>> paired_difference(np.array([1.0, 3.0]), np.array([1.0, 1.0]))
+    (2.0, 1.0)
+    """
+    n, total = len(count), float(count.sum())
+    mean = float(difference.sum()) / total
+    rest = difference - mean * count
+    return mean, math.sqrt(n / max(n - 1, 1) * float(rest @ rest)) / total

@@ -1,0 +1,33 @@
+"""When model versions are learned (Algorithm 1 in production).
+
+    first     once `n_warmup_users` users have given a reward and there is no version yet
+    again     after every `retrain_every` new users
+    never     if no recommender uses classes, or, after the first version, if `retrain_every` is none
+
+An operator can start learning at any time (POST /v1/models/retrain).  After a failure the next automatic run waits for
+as many new users again.
+"""
+
+from __future__ import annotations
+
+from lcb.serve.config.settings import Learning, Settings
+from lcb.serve.state.world import World
+
+
+def next_training_at(world: World, settings: Settings, learning: Learning, not_before: int) -> int | None:
+    """The number of users at which learning starts by itself, at least `not_before`; None: it does not.
+
+    Before the first version this grows while users come who have not given a reward.
+    """
+    if not any(one.over_classes for one in settings.recommenders):
+        return None
+    if not world.versions:
+        return max(world.n_started + learning.n_warmup_users - world.n_rewarded, not_before)
+    if learning.retrain_every is None:
+        return None
+    return max(world.started_at_training + learning.retrain_every, not_before)
+
+
+def retry_at(world: World, learning: Learning) -> int:
+    """The number of users before which learning is not tried again after a failure."""
+    return world.n_started + (learning.retrain_every or learning.n_warmup_users)
