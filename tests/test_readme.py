@@ -2,28 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import re
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 from lcb.demo.readers import CATEGORIES, articles, reader_classes
-
-ROOT = Path(__file__).parents[1]
-
-
-def examples(page: str) -> list[tuple[str, str]]:
-    """Command and expected output of every `$ ` line in a console block."""
-    found = []
-    for block in re.findall(r"```console\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL):
-        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-            command, _, output = part.partition("\n")
-            found.append((command, output))
-    return found
+from support.console import ROOT, check_example, examples
 
 
 @pytest.fixture(scope="module")
@@ -55,15 +38,10 @@ def news_log(rng: np.random.Generator) -> str:
 
 @pytest.mark.parametrize(("page", "n_commands"), [("README.md", 3), ("docs/evaluate.md", 2)])
 def test_a_page_shows_what_its_commands_print(folder, page, n_commands):
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     shown = examples(page)
     assert len(shown) == n_commands
     for command, expected in shown:
-        done = subprocess.run(command, shell=True, cwd=folder, env=environment, capture_output=True, text=True)
-        assert done.returncode == 0, done.stderr
-        pieces = [re.escape(" ".join(piece.split())) for piece in expected.split("...")]
-        printed = re.match(".*".join(pieces), " ".join(done.stdout.split()))
-        assert printed, f"$ {command}\nprinted\n{done.stdout}\nthe page shows\n{expected}"
+        check_example(command, expected, folder)
 
 
 def test_the_readme_is_short():

@@ -46,7 +46,7 @@ def test_versions_are_learned_listed_and_activated(asked):
     assert learned.out.startswith("version 1 is active: the first version: ")
     listed = asked("models", "list").out
     assert "active" in listed
-    assert "30 users; the next version is learned" in listed
+    assert "users so far: 30; the next version is learned" in listed
     answer = json.loads(asked("models", "list", "--json", "-").out)
     assert [(one["version"], one["n_classes"]) for one in answer["versions"]] == [(1, 2)]
     assert asked("models", "activate", 0, "--reason", "a look back").out == "new users get version 0\n"

@@ -135,7 +135,7 @@ def _describe(learning: RetrainingAnswer) -> str:
         since = f" since {learning.started[:16].replace('T', ' ')}" if learning.started else ""
         return f"learning{since}: {learning.phase or 'starting'}{of}"
     when = "on request" if learning.next_at is None else f"at {learning.next_at:,} users"
-    line = f"{learning.n_started:,} users; the next version is learned {when}"
+    line = f"users so far: {learning.n_started:,}; the next version is learned {when}"
     if learning.error:
         return f"{line}; the last attempt failed: {learning.error}"
     return f"{line}; not yet: {learning.note}" if learning.note else line
