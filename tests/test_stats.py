@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from lcb.errors import EventError, InputError
-from lcb.events import Event
 from lcb.stats import StatsBuilder, UserStats, n_packed
 
 
@@ -58,14 +57,6 @@ def test_a_builder_gives_the_same_whatever_the_batches():
     for i in range(0, 3000, 170):
         builder.add(user[i : i + 170].tolist(), x[i : i + 170], reward[i : i + 170])
     np.testing.assert_allclose(builder.stats().packed, UserStats.from_rows(user, x, reward).packed, atol=1e-12)
-
-
-def test_events_one_by_one_are_rows():
-    user, x, reward = some_rows()
-    events = [Event(int(u), row, float(r)) for u, row, r in zip(user, x, reward, strict=True)]
-    np.testing.assert_allclose(
-        UserStats.from_events(events).packed, UserStats.from_rows(user, x, reward).packed, atol=1e-12
-    )
 
 
 def test_float32_keeps_half_the_bytes():

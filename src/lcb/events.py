@@ -2,12 +2,11 @@
 
 A `Decision` carries all that its reward will need (the features of the arm taken, the probability with which it was
 taken, what the policies said of it), so a reward that comes an hour late, or out of order, is the ordinary case.
-An `Event` is what a learner needs of it: who, which features, which reward.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -74,15 +73,6 @@ class Decision:
 def rescaled(uniform: float, share: float) -> float:
     """A uniform number that is at least `share`, stretched back over [0, 1)."""
     return max((uniform - share) / (1 - share), 0.0) if share < 1 else 0.0
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Event:
-    """One row of the log: a user was given the arm with features `x` and the reward came."""
-
-    user: Hashable
-    x: Floats
-    reward: float
 
 
 def check_reward(reward: float) -> None:

@@ -10,7 +10,7 @@ matrix products that stream through memory.  A class is a user too: the sum of i
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from lcb.errors import EventError, InputError
-from lcb.events import Event, Floats, check_rows
+from lcb.events import Floats, check_rows
 
 Index = NDArray[np.intp]
 
@@ -88,17 +88,6 @@ class UserStats:
         builder = StatsBuilder(rows.shape[1], features=features)
         builder.add(names, rows, rewards)
         return builder.stats(dtype)
-
-    @classmethod
-    def from_events(cls, events: Iterable[Event], *, features: Sequence[str] = ()) -> UserStats:
-        """Sum events, one at a time or many, by user."""
-        rows = list(events)
-        return cls.from_rows(
-            [event.user for event in rows],
-            [np.asarray(event.x) for event in rows],
-            [event.reward for event in rows],
-            features=features,
-        )
 
     @classmethod
     def from_sums(

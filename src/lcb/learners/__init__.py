@@ -6,17 +6,6 @@ spectral   Spectral Experts, from moments of rows
 shared     what several learners use: starts, the number of classes, compiled log and exp
 """
 
-from __future__ import annotations
+from lazy_loader import attach_stub
 
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from lcb.learners.fitting import fit as fit
-
-
-def __getattr__(name: str) -> Any:
-    if name != "fit":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from lcb.learners.fitting import fit
-
-    return fit
+__getattr__, __dir__, __all__ = attach_stub(__name__, __file__)

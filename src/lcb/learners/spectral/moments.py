@@ -46,7 +46,7 @@ class Moments:
     """The sums above beside the statistics of the users; additive over rows (pooled) or users (grouped).
 
     >>> moments = Moments.from_rows([0, 0, 0], x=[[1.0], [1.0], [2.0]], reward=[3.0, 4.0, 5.0])
-    >>> moments.moment2  # (3*4*1 + 3*5*2 + 4*5*2) * 2 ordered pairs * weight 1/2
+    >>> moments.second[:, -1]  # (3*4*1 + 3*5*2 + 4*5*2) * 2 ordered pairs * weight 1/2
     array([82.])
     """
 
@@ -80,24 +80,6 @@ class Moments:
                 "six of them leave the range of numbers; divide each by its size first"
             )
         return cls(form, stats, second, third, _different(rewards))
-
-    @property
-    def gram2(self) -> Floats:
-        """Of the regression for the second moments, (q2, q2)."""
-        return self.second[:, features_only(self.n_features, 2)]
-
-    @property
-    def moment2(self) -> Floats:
-        return self.second[:, -1]
-
-    @property
-    def gram3(self) -> Floats:
-        """Of the regression for the third moments, (q3, q3)."""
-        return self.third[:, features_only(self.n_features, 3)]
-
-    @property
-    def moment3(self) -> Floats:
-        return self.third[:, -1]
 
     @property
     def n_features(self) -> int:

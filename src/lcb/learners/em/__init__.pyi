@@ -1,0 +1,1 @@
+from .gaussian import fit as fit

@@ -1,0 +1,1 @@
+from .collapsed import fit as fit

@@ -1,0 +1,1 @@
+from .experts import fit as fit
