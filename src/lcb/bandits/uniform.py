@@ -19,7 +19,7 @@ from lcb.events import Decision, Floats
 class Uniform:
     """No settings; the state is empty."""
 
-    traits: ClassVar = Traits("nothing", state="0", cost="K")
+    traits: ClassVar[Traits] = Traits("nothing", state="0", cost="K")
 
     def start(self) -> Floats:
         return np.empty(0)

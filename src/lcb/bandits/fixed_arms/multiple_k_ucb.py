@@ -42,7 +42,7 @@ class MultipleKUCB:
     1 [False  True]
     """
 
-    traits: ClassVar = Traits("models", state="3 K", cost="N K", fixed_arms=True)
+    traits: ClassVar[Traits] = Traits("models", state="3 K", cost="N K", fixed_arms=True)
 
     models: LatentModels = field(repr=False)
     width: float = 1.0

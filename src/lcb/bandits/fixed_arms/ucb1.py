@@ -29,7 +29,7 @@ class UCB1:
     1
     """
 
-    traits: ClassVar = Traits("n_features", state="3 K", cost="K", fixed_arms=True)
+    traits: ClassVar[Traits] = Traits("n_features", state="3 K", cost="K", fixed_arms=True)
 
     n_arms: int
     width: float = 1.0

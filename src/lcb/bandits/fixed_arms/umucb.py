@@ -42,7 +42,7 @@ class UMUCB:
     (array([False,  True]), 1)
     """
 
-    traits: ClassVar = Traits("models", state="3 K", cost="N K", fixed_arms=True)
+    traits: ClassVar[Traits] = Traits("models", state="3 K", cost="N K", fixed_arms=True)
 
     models: LatentModels = field(repr=False)
     n_steps: int = 1000

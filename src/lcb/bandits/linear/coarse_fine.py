@@ -42,7 +42,7 @@ class CoarseFineUCB:
     (array([0.471]), array([0.667, 0.333]))
     """
 
-    traits: ClassVar = Traits("models", state="d (d + 1)", cost="d³ + K d²")
+    traits: ClassVar[Traits] = Traits("models", state="d (d + 1)", cost="d³ + K d²")
 
     subspace: Floats = field(repr=False)  # U (d, k)
     width: float = 0.1

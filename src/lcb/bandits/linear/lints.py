@@ -54,7 +54,7 @@ class LinTS:
     array([1., 0.])
     """
 
-    traits: ClassVar = Traits("n_features", state="d (d + 1)", cost="d³ + K d n_points")
+    traits: ClassVar[Traits] = Traits("n_features", state="d (d + 1)", cost="d³ + K d n_points")
 
     n_features: int
     scale: float = 0.1

@@ -37,7 +37,7 @@ class LinUCB:
     array([0.5, 0. ])
     """
 
-    traits: ClassVar = Traits("n_features", state="d (d + 1)", cost="K d²")
+    traits: ClassVar[Traits] = Traits("n_features", state="d (d + 1)", cost="K d²")
 
     n_features: int
     width: float = 0.5

@@ -49,7 +49,7 @@ class MMTS:
     (1, array([[0.5 , 0.34]]))
     """
 
-    traits: ClassVar = Traits("models", state="d (d + 1) / 2 + d + 2", cost="N (d³ + K d² + n_points K d)")
+    traits: ClassVar[Traits] = Traits("models", state="d (d + 1) / 2 + d + 2", cost="N (d³ + K d² + n_points K d)")
 
     models: LatentModels = field(repr=False)
     n_points: int = 128

@@ -48,7 +48,7 @@ class MUCB:
     (array([1. , 0. , 0.9, 0. ]), array([False,  True]), 1)
     """
 
-    traits: ClassVar = Traits("models", state="2 N", cost="N K d")
+    traits: ClassVar[Traits] = Traits("models", state="2 N", cost="N K d")
 
     models: LatentModels = field(repr=False)
     n_steps: int = 1000

@@ -32,7 +32,7 @@ class PosteriorMean:
     array([0.95, 0.05])
     """
 
-    traits: ClassVar = Traits("models", state="N", cost="N d + K d", keeps_posterior=True)
+    traits: ClassVar[Traits] = Traits("models", state="N", cost="N d + K d", keeps_posterior=True)
 
     models: LatentModels = field(repr=False)
     uniform: float = 0.0

@@ -44,7 +44,7 @@ class GeneralizedThompson:
     array([1., 0.])
     """
 
-    traits: ClassVar = Traits("models", state="N", cost="N K d", keeps_posterior=True)
+    traits: ClassVar[Traits] = Traits("models", state="N", cost="N K d", keeps_posterior=True)
 
     models: LatentModels = field(repr=False)
     eta: float = 1.0

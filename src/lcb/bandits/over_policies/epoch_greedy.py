@@ -57,7 +57,7 @@ class EpochGreedy:
     array([0., 1.])
     """
 
-    traits: ClassVar = Traits("policies", state="3 + N", cost="N K d", needs_reward_range=True)
+    traits: ClassVar[Traits] = Traits("policies", state="3 + N", cost="N K d", needs_reward_range=True)
 
     policies: Policies = field(repr=False)
     schedule: Literal["sqrt", "bound"] = "sqrt"

@@ -47,7 +47,7 @@ class EXP3:
     array([1. , 0. , 1.5])
     """
 
-    traits: ClassVar = Traits(
+    traits: ClassVar[Traits] = Traits(
         "policies", state="1 + N", cost="N K d", needs_reward_range=True, needs_propensity_of_chosen=True
     )
 

@@ -45,7 +45,7 @@ class EXP4:
     array([1., 0., 2.])
     """
 
-    traits: ClassVar = Traits(
+    traits: ClassVar[Traits] = Traits(
         "policies", state="1 + N", cost="N K d", needs_reward_range=True, needs_propensity_of_chosen=True
     )
 

@@ -50,7 +50,7 @@ class EXP4P:
     "at K 4, N 2, T 2 the theory's p_min makes this the uniform policy; it needs T above 3"
     """
 
-    traits: ClassVar = Traits(
+    traits: ClassVar[Traits] = Traits(
         "policies", state="1 + 2 N", cost="N K d", needs_reward_range=True, needs_propensity_of_every_arm=True
     )
 

@@ -63,7 +63,7 @@ class ILTCB:
     array([0.3185, 0.6815])
     """
 
-    traits: ClassVar = Traits(
+    traits: ClassVar[Traits] = Traits(
         "policies", state="5 + (2 + n_kept) N", cost="N K d", needs_reward_range=True, needs_propensity_of_chosen=True
     )
 
