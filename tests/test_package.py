@@ -13,7 +13,7 @@ import lcb
 from lcb import errors
 
 ROOT = Path(__file__).parents[1]
-PACKAGES = ("lcb", "lcb.bandits", "lcb.recommenders", "lcb.evaluate", "lcb.storage")
+PACKAGES = ("lcb", "lcb.bandits", "lcb.recommenders", "lcb.evaluate", "lcb.storage", "lcb.theory")
 
 
 def loaded_by(statement: str) -> set[str]:

@@ -20,8 +20,8 @@ from lcb.theory import (
     TABLE_1,
     Bound,
     Phases,
-    Schedule,
     Sizes,
+    TheoremSchedule,
     schedule_1,
     schedule_2,
     smallest_gap,
@@ -116,7 +116,7 @@ def summary(table: Table) -> list[str]:
     return lines
 
 
-def _theorems(sizes: Sizes) -> Sequence[tuple[int, Schedule, Phases, float | None]]:
+def _theorems(sizes: Sizes) -> Sequence[tuple[int, TheoremSchedule, Phases, float | None]]:
     """Each theorem with each of its bandits: what it sets, its phases, and the margin of its condition."""
     steps, needed = sizes.longest, sizes.n_classes
     return (

@@ -70,7 +70,7 @@ class Growth:
     models_error: Floats = field(repr=False)
     phase_1: Floats = field(repr=False)
     bound: Floats = field(repr=False)  # (sizes,) the growth of phase 2's bound
-    plans: tuple[theory.Schedule, ...]
+    plans: tuple[theory.TheoremSchedule, ...]
 
     @property
     def slope(self) -> Slope:

@@ -33,7 +33,7 @@ from lcb.policies import ClassPolicies
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.latent import Latent, Learn
 from lcb.stats import UserStats
-from lcb.theory import Schedule, schedule_1, schedule_2
+from lcb.theory import TheoremSchedule, schedule_1, schedule_2
 
 BanditName = Literal["exp4p", "exp3", "epoch-greedy"]
 BANDITS: tuple[BanditName, ...] = ("exp4p", "exp3", "epoch-greedy")
@@ -67,7 +67,7 @@ class Play:
         if self.n_steps < 1 or min(self.users, default=0) < 1:
             raise InputError(f"n_steps={self.n_steps}, users={self.users}; there is at least one user, with one step")
 
-    def schedule(self, bandit: BanditName) -> Schedule:
+    def schedule(self, bandit: BanditName) -> TheoremSchedule:
         """What the bandit's theorem sets, J no larger than can be run."""
         needed = self.needed_per_class * self.world.models.n_classes
         if bandit != "epoch-greedy":
@@ -83,7 +83,7 @@ def play(task: Play) -> Floats:
     """(bandits, 3, numbers of users): regret of phase 2, the part that is the models' error, regret of phase 1."""
     most = max(task.users)
     world_rng, *rngs = np.random.default_rng((task.seed, task.run, task.n_steps, most)).spawn(1 + 2 * len(BANDITS))
-    started: dict[Schedule, tuple[LatentModels, Learn | None, float]] = {}
+    started: dict[TheoremSchedule, tuple[LatentModels, Learn | None, float]] = {}
     recommenders, warmup = [], []
     for bandit, rng in zip(BANDITS, rngs[: len(BANDITS)], strict=True):
         plan = task.schedule(bandit)
@@ -105,7 +105,7 @@ def play(task: Play) -> Floats:
     return np.concatenate([sums, phase_1], axis=1)
 
 
-def _phase_1(task: Play, plan: Schedule, rng: np.random.Generator) -> tuple[LatentModels, Learn | None, float]:
+def _phase_1(task: Play, plan: TheoremSchedule, rng: np.random.Generator) -> tuple[LatentModels, Learn | None, float]:
     """The models learned from J users' uniform steps, the learner for more of them, and what the J users lose."""
     world, n_warmup, n_classes = task.world, plan.n_warmup_users, task.world.models.n_classes
     rows = []
@@ -130,7 +130,7 @@ def _phase_1(task: Play, plan: Schedule, rng: np.random.Generator) -> tuple[Late
     return learn(None, rng, None), learn, regret
 
 
-def _linucb_regret(task: Play, plan: Schedule, rng: np.random.Generator) -> float:
+def _linucb_regret(task: Play, plan: TheoremSchedule, rng: np.random.Generator) -> float:
     """The mean over some users of phase 1."""
     n_users = min(plan.n_warmup_users, max(4, _SAMPLED // task.n_steps))
     linucb, lost = Individual(LinUCB(task.world.models.n_features, task.warmup_width)), 0.0
@@ -141,7 +141,7 @@ def _linucb_regret(task: Play, plan: Schedule, rng: np.random.Generator) -> floa
 
 
 def _phase_2(
-    task: Play, bandit: str, plan: Schedule, models: LatentModels, learn: Learn | None, rng: np.random.Generator
+    task: Play, bandit: str, plan: TheoremSchedule, models: LatentModels, learn: Learn | None, rng: np.random.Generator
 ) -> Latent:
     def make_bandit(models: LatentModels) -> Bandit:
         policies, reward_range = ClassPolicies(models), task.world.reward_range

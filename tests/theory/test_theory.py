@@ -19,7 +19,6 @@ from lcb.theory import (
     shrinking_term,
     smallest_gap,
     theorem_1,
-    theorem_1_applies,
     theorem_1_margin,
     theorem_2,
 )
@@ -141,9 +140,6 @@ def test_the_condition_of_theorem_1():
     assert theorem_1_margin(SIZES, "exp4p") == pytest.approx(14_400 * 7 / (25 * 400))
     assert theorem_1_margin(SIZES, "exp3") == pytest.approx(14_400 * 3 / (25 * 400))
     assert theorem_1_margin(replace(SIZES, n_features=1), "exp4p") == 36  # the largest of 1 and 1/7
-    assert theorem_1_applies(SIZES, "exp4p")
-    assert not theorem_1_applies(SIZES, "exp4p", times=11)
-    assert not theorem_1_applies(SIZES, "exp3")
     assert theorem_1_margin(replace(SIZES, n_warmup_users=0, n_warmup_steps=0)) == math.inf
 
 

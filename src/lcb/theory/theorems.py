@@ -1,0 +1,82 @@
+"""Theorems 1 and 2, phase by phase, and what the proof of Theorem 1 says of the models' error."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+from lcb.errors import InputError
+from lcb.theory.sizes import Sizes
+
+Theorem1Bandit = Literal["exp4p", "exp3"]
+
+
+@dataclass(frozen=True)
+class Phases:
+    """A theorem's bound, phase by phase."""
+
+    phase_1: float
+    phase_2: float
+
+    @property
+    def total(self) -> float:
+        return self.phase_1 + self.phase_2
+
+
+def theorem_1(sizes: Sizes, bandit: Theorem1Bandit = "exp4p") -> Phases:
+    """Theorem 1, no term dropped; n is K for EXP4.P and N for EXP3.
+
+        phase 1   sqrt(J S) + d sqrt(J S ln(1+S))
+        phase 2   3 sqrt(U T) + sqrt(U T n ln N)
+
+    >>> sizes = Sizes.of_equal_users(n_users=100, steps_per_user=400, n_arms=4, n_classes=2, n_features=3, gap=1,
+    ...                              n_warmup_users=25)
+    >>> round(theorem_1(sizes, "exp4p").phase_2)  # 3 * 2000 + 2000 * sqrt(4 ln 2)
+    9330
+    """
+    js, ut = sizes.n_warmup_users * sizes.n_warmup_steps, sizes.n_users * sizes.n_steps
+    warmup = math.sqrt(js) + sizes.n_features * math.sqrt(js * math.log1p(sizes.n_warmup_steps))
+    return Phases(warmup, 3 * math.sqrt(ut) + math.sqrt(ut * _width(sizes, bandit) * math.log(sizes.n_classes)))
+
+
+def theorem_1_margin(sizes: Sizes, bandit: Theorem1Bandit = "exp4p") -> float:
+    """How many times U T is max(1, d^2/n) J S: Theorem 1's last line, without phase 1, wants many.
+
+    The condition leaves out that phase 1 has an ln(1+S) and phase 2 an ln N under their roots.
+    """
+    wanted = max(1.0, sizes.n_features**2 / _width(sizes, bandit)) * sizes.n_warmup_users * sizes.n_warmup_steps
+    return sizes.n_users * sizes.n_steps / wanted if wanted else math.inf
+
+
+def shrinking_term(steps_per_user: float, place: int) -> float:
+    """What the proof of Theorem 1 bounds by 3 sqrt(T_u), for the user at `place` 1, 2, ... of phase 2.
+
+        3 sqrt(T_u) / sqrt(1 + (place - 1) / sqrt(T_u))
+
+    It shrinks as 1/sqrt(place), as the paper's footnote says.  Two thirds of it, the error of the learned models, do so
+    by the proof; the sqrt(T_u) uniform steps are a user's own and stay.
+    """
+    if not (steps_per_user >= 1 and place >= 1):
+        raise InputError(f"steps_per_user={steps_per_user}, place={place}; both must be at least 1")
+    return 3 * math.sqrt(steps_per_user) / math.sqrt(1 + (place - 1) / math.sqrt(steps_per_user))
+
+
+def theorem_2(sizes: Sizes) -> Phases:
+    """Theorem 2, with the ln(L+1) that Table 1 drops.
+
+        phase 1   3 L^2 + d L sqrt(S ln(L+1))
+        phase 2   U K/gap^2 (ln N + ln(T+1))
+
+    The proof has ln(N (T_u+1)) for each user of phase 2, which is smaller; its models' error, 2 T_u/sqrt(u-1), is at
+    most 2 a user.
+    """
+    longest, per_user = sizes.longest, math.log(sizes.n_classes) + math.log1p(sizes.n_steps)
+    linucb = sizes.n_features * longest * math.sqrt(sizes.n_warmup_steps * math.log1p(longest))
+    return Phases(3 * longest**2 + linucb, sizes.n_users * sizes.n_arms / sizes.gap**2 * per_user)
+
+
+def _width(sizes: Sizes, bandit: Theorem1Bandit) -> int:
+    if bandit not in ("exp4p", "exp3"):
+        raise InputError(f"bandit={bandit!r}; Theorem 1 has 'exp4p' and 'exp3', Theorem 2 Epoch-Greedy")
+    return sizes.n_arms if bandit == "exp4p" else sizes.n_classes
