@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 import pytest
 
 from lcb.errors import InputError
-from lcb.serve.config.load import kinds, load, variable
+from lcb.serve.config.load import load, setting_types, variable_name
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 
@@ -39,9 +39,9 @@ def test_a_flag_is_stronger_than_the_environment_than_the_file_than_the_default(
 
 def test_every_field_of_the_settings_has_a_name_in_the_file_and_in_the_environment():
     plain = [field.name for field in fields(Settings) if not is_dataclass(getattr(Settings(), field.name))]
-    assert set(plain) == {name for name in kinds() if "." not in name}
-    assert variable("limits.max_waiting") == "LCB_LIMITS__MAX_WAITING"
-    assert {name.split(".")[0] for name in kinds() if "." in name} == {"learning", "limits"}
+    assert set(plain) == {name for name in setting_types() if "." not in name}
+    assert variable_name("limits.max_waiting") == "LCB_LIMITS__MAX_WAITING"
+    assert {name.split(".")[0] for name in setting_types() if "." in name} == {"learning", "limits"}
 
 
 def test_the_file_is_the_one_named_else_of_the_environment_else_lcb_toml(tmp_path):
@@ -96,34 +96,37 @@ def test_lists_and_nothing_are_written_as_text(tmp_path):
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("prot = 1", "service.toml: prot is no setting; did you mean port?"),
-        ("[learning]\nretrain = 1", "learning.retrain is no setting; did you mean learning.retrain_every?"),
-        ("retrain_every = 1", "retrain_every is no setting; did you mean learning.retrain_every?"),
-        ("[limit]\nrate = 1", "limit is no setting; did you mean \\[limits\\]?"),
-        ("zzz = 1", "zzz is no setting; lcb config show lists them"),
-        ("learning = 1", "learning is a table: write \\[learning\\]"),
-        ("port = 'many'", "port is 'many'; wanted a whole number"),
-        ("port = 1.5", "port is 1.5; wanted a whole number"),
-        ("port = true", "port is True; wanted a whole number"),
+        ("prot = 1", "service.toml: prot is not a setting; did you mean port?"),
+        ("[learning]\nretrain = 1", "learning.retrain is not a setting; did you mean learning.retrain_every?"),
+        ("retrain_every = 1", "retrain_every is not a setting; did you mean learning.retrain_every?"),
+        ("[limit]\nrate = 1", "limit is not a setting; did you mean \\[limits\\]?"),
+        ("zzz = 1", "zzz is not a setting; lcb config show lists them"),
+        ("learning = 1", "learning must be a table; write \\[learning\\]"),
+        ("port = 'many'", "port is 'many'; it must be a whole number"),
+        ("port = 1.5", "port is 1.5; it must be a whole number"),
+        ("port = true", "port is True; it must be a whole number"),
         ("port = 70000", "port is 70000; it must be in \\[0, 65535\\]"),
         ("limits.rate = nan", "limits.rate is nan; it must be in"),
         ("limits.max_body = 0", "limits.max_body is 0; it must be at least 1"),
-        ("store = 1", "store is 1; wanted text"),
-        ("shadow = 'yes'", "shadow is 'yes'; wanted true or false"),
-        ("rewards = 'twice'", "rewards is 'twice'; wanted one of once, first, sum, last"),
-        ("log_level = 'loud'", "log_level is 'loud'; wanted one of debug, info, warning, error"),
-        ("reward_range = [0]", "reward_range is \\[0\\]; wanted two numbers: low,high"),
+        ("store = 1", "store is 1; it must be text"),
+        ("shadow = 'yes'", "shadow is 'yes'; it must be true or false"),
+        ("rewards = 'twice'", "rewards is 'twice'; it must be one of once, first, sum, last"),
+        ("log_level = 'loud'", "log_level is 'loud'; it must be one of debug, info, warning, error"),
+        ("reward_range = [0]", "reward_range is \\[0\\]; it must be two numbers \\(low,high\\)"),
         ("reward_range = [1, 0]", "two finite numbers, the smaller first"),
-        ("categories = [1]", "categories is \\[1\\]; wanted names: a,b,c"),
-        ("shares = 1", "shares are a table: write \\[shares\\]"),
-        ("shares.lcb = 'much'", "shares is .*'much'.*; wanted a number"),
-        ("shares.nobody = 1", "a share for 'nobody'; the recommenders are lcb"),
-        ("recommenders = 1", "recommenders are tables: write \\[\\[recommenders\\]\\]"),
+        ("categories = [1]", "categories is \\[1\\]; it must be a list of names \\(a,b,c\\)"),
+        ("shares = 1", "shares must be a table; write \\[shares\\]"),
+        ("shares.lcb = 'much'", "shares is .*'much'.*; it must be a number"),
+        ("shares.nobody = 1", "shares has 'nobody', which is not a recommender; the recommenders are lcb"),
+        ("recommenders = 1", "recommenders must be tables; write \\[\\[recommenders\\]\\]"),
         ("[[recommenders]]\nbandit = 'linucb'", "recommender 1 has no name"),
-        ("[[recommenders]]\nname = 'a'\nband = 'x'", "band is none of name, bandit, scope, settings, warmup"),
+        (
+            "[[recommenders]]\nname = 'a'\nband = 'x'",
+            "unknown field 'band'; the fields are name, bandit, scope, settings, warmup",
+        ),
         ("[[recommenders]]\nname = 'a'\nbandit = 'x'", "bandit 'x'; there are: thompson"),
-        ("[[recommenders]]\nname = 'a'\nsettings = 1", "settings is 1; wanted a table"),
-        ("port =", "is not TOML"),
+        ("[[recommenders]]\nname = 'a'\nsettings = 1", "settings is 1; it must be a table"),
+        ("port =", "is not valid TOML"),
     ],
 )
 def test_a_mistake_in_a_file_is_named_with_what_was_wanted(tmp_path, text, said):
@@ -134,13 +137,13 @@ def test_a_mistake_in_a_file_is_named_with_what_was_wanted(tmp_path, text, said)
 @pytest.mark.parametrize(
     ("name", "value", "said"),
     [
-        ("LCB_PROT", "1", "LCB_PROT is no setting; did you mean LCB_PORT?"),
+        ("LCB_PROT", "1", "LCB_PROT is not a setting; did you mean LCB_PORT?"),
         ("LCB_RETRAIN_EVERY", "1", "did you mean LCB_LEARNING__RETRAIN_EVERY?"),
-        ("LCB_LEARNING__ZZZZZ", "1", "LCB_LEARNING__ZZZZZ is no setting; lcb config show lists them"),
-        ("LCB_PORT", "x", "LCB_PORT: port is 'x'; wanted a whole number"),
+        ("LCB_LEARNING__ZZZZZ", "1", "LCB_LEARNING__ZZZZZ is not a setting; lcb config show lists them"),
+        ("LCB_PORT", "x", "LCB_PORT: port is 'x'; it must be a whole number"),
         ("LCB_PORT", "tcp://10.0.0.1:80", "Kubernetes .* enableServiceLinks: false"),
-        ("LCB_SHARES", "lcb", "'lcb' is no NAME=SHARE"),
-        ("LCB_RECOMMENDERS", "lcb", "'lcb' is no NAME=BANDIT"),
+        ("LCB_SHARES", "lcb", "'lcb' is not NAME=SHARE"),
+        ("LCB_RECOMMENDERS", "lcb", "'lcb' is not NAME=BANDIT"),
         ("LCB_RECOMMENDERS", "lcb=linucb:nobody", "scope 'nobody'; it is 'user' or 'everyone'"),
     ],
 )
@@ -162,7 +165,7 @@ def test_variables_of_others_are_left_alone_and_told(tmp_path):
 def test_secrets_are_masked_where_settings_are_shown_and_in_errors(tmp_path):
     config = given(tmp_path, environment={"LCB_STORE": "postgresql://lcb:hunter2@db/lcb?sslpassword=hunter2"})
     assert config.settings.store == "postgresql://lcb:hunter2@db/lcb?sslpassword=hunter2"
-    assert "hunter2" not in str(config.shown())
+    assert "hunter2" not in str(config.masked())
     with pytest.raises(InputError) as told:
         given(tmp_path, environment={"LCB_PORT": "postgresql://lcb:hunter2@db/lcb"})
     assert "hunter2" not in str(told.value)
@@ -177,4 +180,4 @@ def test_the_example_of_the_docs_has_every_setting_at_its_default():
     table = tomllib.loads(place.read_text())
     groups = {name: value for name, value in table.items() if isinstance(value, dict) and name != "shares"}
     named = {f"{group}.{name}" for group, inner in groups.items() for name in inner} | set(table) - set(groups)
-    assert named == set(kinds())
+    assert named == set(setting_types())

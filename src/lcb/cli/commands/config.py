@@ -24,7 +24,7 @@ def show_config(config: ConfigFile = None, json: JSONOption = None) -> None:
     """
     check_output("--json", json)
     found = load_config(config, {})
-    settings = found.shown()
+    settings = found.masked()
     write_json(json, {name: {"value": one.value, "source": one.source} for name, one in settings.items()})
     if json == "-":
         return

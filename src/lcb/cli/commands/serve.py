@@ -106,5 +106,5 @@ def serve(
         "log_format": log_format,
     }
     found = load_config(config, flags)
-    shown = found.shown()["store"].value  # without a password
+    shown = found.masked()["store"].value  # without a password
     run_service(found.settings, lambda address: typer.echo(f"serving {shown} at {address}"))

@@ -1,4 +1,4 @@
-"""How a service is set: one frozen object, every setting with its default and its words."""
+"""The settings of a service: one frozen object, each setting with its default."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from lcb.learners.registry import LEARNERS
 from lcb.serve.config.recommenders import RecommenderSpec
 
 RewardRule = Literal["once", "first", "sum", "last"]
-READER = "reader"  # who chooses for the visitors of the reader's page; not part of any trial
+READER = "reader"  # the recommender of the visitors' page; not part of any trial
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _RULES = ("once", "first", "sum", "last")
 
 
 @dataclass(frozen=True)
 class Learning:
-    """Algorithm 1 in production."""
+    """When and how model versions are learned (Algorithm 1 of the paper)."""
 
-    n_warmup_users: int = 50  # the first J: users who have given a reward before there are classes
-    retrain_every: int | None = 50  # new users; None: on demand only
+    n_warmup_users: int = 50  # users with a reward before the first version is learned (J in the paper)
+    retrain_every: int | None = 50  # new users between two runs; None: only on demand
     learner: str = "em"
     n_classes: int | None = None  # None: chosen by held-out users
-    held_out: float = 0.2  # share of the users that judge a new version
+    held_out: float = 0.2  # share of users kept out of learning, to compare versions by
     max_seconds: float = 3600.0
-    max_memory: int | None = None  # bytes the learning process may have; None: any
+    max_memory: int | None = None  # bytes the learning process may use; None: no limit
 
     def __post_init__(self) -> None:
         if self.learner not in LEARNERS:
@@ -38,41 +38,43 @@ class Learning:
             if value is not None and value < 1:
                 raise InputError(f"{name} is {value}; it must be at least 1")
         if not 0 <= self.held_out < 1:
-            raise InputError(f"held_out is {self.held_out}; it is the share of the users who judge, below 1")
+            raise InputError(f"held_out is {self.held_out}; it is a share of the users and must lie in [0, 1)")
         if not self.max_seconds > 0:
-            raise InputError(f"max_seconds is {self.max_seconds}; learning needs some time")
+            raise InputError(f"max_seconds is {self.max_seconds}; it must be above 0")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """What a client may ask of the service."""
+    """Limits on requests, connections and memory."""
 
     max_body: int = 4_000_000  # bytes
-    rate: float = 0.0  # requests a second for each key; 0: any
-    deadline: float = 10.0  # seconds for a request to come in, and for a client to take its answer
+    rate: float = 0.0  # requests per second and key (address, where there are no keys); 0: no limit
+    deadline: float = 10.0  # seconds for a request to arrive, and for a client to read its answer
     max_connections: int = 2000
-    max_waiting: int = 2000  # requests that wait for the store
+    max_waiting: int = 2000  # requests waiting for the store
     patience: float = 10.0  # seconds a request waits for the store
-    drain: float = 1.0  # seconds between SIGTERM, when /readyz says 503, and the end of listening
+    drain: float = 1.0  # seconds from SIGTERM, when /readyz turns 503, until the socket is closed
     cached_users: int = 50_000
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All of it.  `shares` are of new users, by recommender; those left out get none."""
+    """All settings of a service."""
 
     store: str = "lcb.db"
     host: str = "127.0.0.1"
     port: int = 8000
-    models: str | None = None  # a folder to begin with
-    categories: tuple[str, ...] | None = None  # features are one-hot over these, where there are no models
-    items: str | None = None  # a file as PUT /v1/items takes it, for a catalogue that is empty; "headlines": our own
+    models: str | None = None  # folder of lcb learn: the first model version
+    categories: tuple[str, ...] | None = None  # without models: features are one-hot over these
+    items: str | None = None  # JSON file (as PUT /v1/items takes it) that fills an empty catalogue
     recommenders: tuple[RecommenderSpec, ...] = (RecommenderSpec("lcb"),)
-    shares: dict[str, float] = field(default_factory=dict)  # empty: alike
-    pages: bool = True  # the reader's page, the study and the dashboard
-    simulated_visitors: float = 0.0  # of the study, a minute; to see the pages live
-    shadow: bool = False
-    rewards: RewardRule = "once"
+    shares: dict[str, float] = field(
+        default_factory=dict
+    )  # of new users, by recommender; empty: equal shares, else 0 for those left out
+    pages: bool = True  # serve the visitors' page, the study and the dashboard
+    simulated_visitors: float = 0.0  # simulated visitors of the study per minute
+    shadow: bool = False  # the caller chooses; decisions are only logged
+    rewards: RewardRule = "once"  # what counts if a decision gets several rewards
     reward_range: tuple[float, float] | None = None
     learning: Learning = Learning()
     limits: Limits = Limits()
@@ -83,43 +85,43 @@ class Settings:
         self._check_numbers()
         names = [one.name for one in self.recommenders]
         if not names or len(set(names)) != len(names):
-            raise InputError(f"recommenders {', '.join(names) or 'none'}; give at least one, each with its own name")
+            raise InputError(f"recommenders are {', '.join(names) or 'none'}; give at least one, with unique names")
         for name in names:
             if not _NAME.fullmatch(name):
-                raise InputError(f"a recommender named {name!r}; give letters, digits and _ . : - , at most 64")
+                raise InputError(f"recommender name {name!r}; use 1 to 64 letters, digits and _ . : -")
         if self.categories is not None:
             blank = [name for name in self.categories if not name.strip()]
             if not self.categories or blank or len(set(self.categories)) != len(self.categories):
-                raise InputError(
-                    f"categories {list(self.categories)}; give at least one, each once, none of them blank"
-                )
+                raise InputError(f"categories are {list(self.categories)}; give at least one, unique and not blank")
         if not (math.isfinite(self.simulated_visitors) and self.simulated_visitors >= 0):
-            raise InputError(f"simulated_visitors {self.simulated_visitors}; it is a number a minute, 0 for none")
+            raise InputError(f"simulated_visitors is {self.simulated_visitors}; give visitors per minute, 0 for none")
         for name, share in self.shares.items():
             if name not in names:
-                raise InputError(f"a share for {name!r}; the recommenders are {', '.join(names)}")
+                raise InputError(
+                    f"shares has {name!r}, which is not a recommender; the recommenders are {', '.join(names)}"
+                )
             if not 0 <= share <= 1:
                 raise InputError(f"the share of {name} is {share}; it must lie in [0, 1]")
         if self.shares and not sum(self.shares.values()) > 0:
-            raise InputError("no recommender has a share of the users; give one at least")
+            raise InputError("all shares are 0, so no recommender would get users; give at least one a share above 0")
         if self.rewards not in _RULES:
-            raise InputError(f"rewards {self.rewards!r}; it is one of {', '.join(_RULES)}")
+            raise InputError(f"rewards is {self.rewards!r}; it must be one of {', '.join(_RULES)}")
         if self.reward_range is not None:
             low, high = self.reward_range
             if not (math.isfinite(low) and math.isfinite(high) and low < high):
-                raise InputError(f"reward_range {low:g}, {high:g}; give two finite numbers, the smaller first")
+                raise InputError(f"reward_range is {low:g}, {high:g}; give two finite numbers, the smaller first")
         for one in self.recommenders:
             if self.shadow and one.traits.needs_propensity_of_every_arm:
                 raise InputError(
-                    f"{one.name} is {one.bandit}, which needs the probability of every arm and cannot learn as a "
-                    "shadow; take exp4, or another"
+                    f"recommender {one.name}: {one.bandit} needs the probability of every arm, which callers in shadow "
+                    "mode do not send; use another bandit, such as exp4"
                 )
         if self.rewards in ("sum", "last"):
             for one in self.recommenders:
                 if one.scope == "everyone" and not is_revisable(one.bandit):
                     raise InputError(
-                        f"rewards {self.rewards!r} changes rewards that came before, which {one.name}'s shared "
-                        f"{one.bandit} cannot undo; declare once or first, or give it scope 'user'"
+                        f"rewards is {self.rewards!r}, so rewards can change later, and the shared state of {one.name} "
+                        f"({one.bandit}) cannot take a reward back; set rewards to once or first, or scope to 'user'"
                     )
 
     def _check_numbers(self) -> None:
@@ -136,19 +138,19 @@ class Settings:
             ("limits.cached_users", limits.cached_users, 1, math.inf),
         ):
             if value is not None and not low <= value <= high:
-                wanted = f"at least {low}" if high == math.inf else f"in [{low}, {high:g}]"
-                raise InputError(f"{name} is {value}; it must be {wanted}")
+                allowed = f"at least {low}" if high == math.inf else f"in [{low}, {high:g}]"
+                raise InputError(f"{name} is {value}; it must be {allowed}")
 
     @property
     def range(self) -> tuple[float, float] | None:
-        """The declared range, or [0, 1] where a bandit cannot do without one."""
+        """The declared range of rewards, or [0, 1] if none is declared and a bandit needs one."""
         if self.reward_range is None and any(one.traits.needs_reward_range for one in self.recommenders):
             return (0.0, 1.0)
         return self.reward_range
 
     @property
     def all_recommenders(self) -> tuple[RecommenderSpec, ...]:
-        """Those of the settings and, with pages, the one behind the reader's page: the first that knows classes."""
+        """The recommenders and, with pages, the visitors' page's own: a copy of the first one that uses classes."""
         if not self.pages or any(one.name == READER for one in self.recommenders):
             return self.recommenders
         like = next((one for one in self.recommenders if one.over_classes), self.recommenders[0])
@@ -156,5 +158,6 @@ class Settings:
 
     @property
     def share(self) -> dict[str, float]:
+        """The relative share of new users of every recommender."""
         names = [one.name for one in self.recommenders]
         return {name: self.shares.get(name, 0.0) for name in names} if self.shares else dict.fromkeys(names, 1.0)
