@@ -69,13 +69,13 @@ def test_settings_that_do_not_fit_the_log_are_one_line(lcb, tmp_path):
     [
         (["--host", "0.0.0.0"], "there is no key; make one first"),
         (["--port", "70000"], "port is 70000"),
-        (["--recommender", "lcb"], "--recommender: 'lcb' is no NAME=BANDIT"),
-        (["--share", "lcb"], "--share: 'lcb' is no NAME=SHARE"),
-        (["--share", "nobody=1"], "a share for 'nobody'"),
+        (["--recommender", "lcb"], "--recommender: 'lcb' is not NAME=BANDIT"),
+        (["--share", "lcb"], "--share: 'lcb' is not NAME=SHARE"),
+        (["--share", "nobody=1"], "shares has 'nobody'"),
         (["--reward-range", "1"], "--reward-range: reward_range is"),
         (
             ["--retrain-every", "often"],
-            "--retrain-every: learning.retrain_every is 'often'; wanted a whole number or none",
+            "--retrain-every: learning.retrain_every is 'often'; it must be a whole number or none",
         ),
         (["--classes", "0"], "n_classes is 0"),
         (["--config", "gone.toml"], "gone.toml cannot be read"),

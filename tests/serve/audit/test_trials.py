@@ -272,7 +272,7 @@ def test_a_bandit_that_weighs_by_propensity_wants_the_callers(tmp_path: Path, ba
 
 def test_a_bandit_that_needs_every_arms_probability_is_no_shadow(tmp_path: Path) -> None:
     recommenders = (RecommenderSpec("lcb", "exp4p"),)
-    with pytest.raises(InputError, match="cannot learn as a shadow"):
+    with pytest.raises(InputError, match="callers in shadow mode do not send"):
         Settings(shadow=True, recommenders=recommenders)
 
     async def drive() -> None:

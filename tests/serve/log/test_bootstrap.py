@@ -76,7 +76,7 @@ def test_settings_that_cannot_be_are_refused(wrong: dict[str, object]) -> None:
 
 
 def test_a_recommender_has_a_name_that_fits_in_a_path() -> None:
-    with pytest.raises(InputError, match="give letters, digits"):
+    with pytest.raises(InputError, match="use 1 to 64 letters, digits"):
         Settings(recommenders=(RecommenderSpec("a b\n/x"),))
 
 
