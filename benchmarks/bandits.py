@@ -22,7 +22,7 @@ from every_bandit import all_bandits  # noqa: E402
 from timing import in_turns, save  # noqa: E402
 
 from lcb import charts  # noqa: E402
-from lcb.bandits.bandit import Bandit, decided, serve  # noqa: E402
+from lcb.bandits.bandit import Bandit, count_decision, serve  # noqa: E402
 from lcb.evaluate.worlds.paper import paper_classes  # noqa: E402
 
 SIZES, N_ROUNDS, N_STEPS = ((20, 10), (170, 21)), 4000, 20
@@ -45,7 +45,7 @@ def step_by_step(bandit: Bandit, x: np.ndarray, rewards: np.ndarray) -> None:
     rng, state = np.random.default_rng(0), bandit.start()
     for context, reward in zip(x, rewards, strict=True):
         decision = bandit.choose(state, context, rng)
-        state = bandit.update(decided(bandit, state, decision), decision, reward[decision.arm])
+        state = bandit.update(count_decision(bandit, state, decision), decision, reward[decision.arm])
 
 
 def at_once(bandit: Bandit, x: np.ndarray, rewards: np.ndarray) -> None:

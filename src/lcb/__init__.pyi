@@ -14,7 +14,6 @@ from .client import AsyncClient as AsyncClient
 from .client import Client as Client
 from .errors import BadRows as BadRows
 from .errors import CategoryError as CategoryError
-from .errors import CategoryError as CategoryError
 from .errors import ConvergenceWarning as ConvergenceWarning
 from .errors import EventError as EventError
 from .errors import InputError as InputError

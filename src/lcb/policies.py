@@ -131,7 +131,7 @@ class EnumeratedPolicies:
             raise InputError("a context is listed more than once; list each once")
         if math.fsum(map(math.log, self._n_arms)) > math.log(self.limit) + 1e-9:
             raise InputError(
-                f"{len(self.contexts)} contexts ask for {in_words(self._n_arms)} policies, and the limit is "
+                f"{len(self.contexts)} contexts ask for {format_n_policies(self._n_arms)} policies, and the limit is "
                 f"{self.limit}; list fewer contexts, or learn classes instead"
             )
 
@@ -140,7 +140,7 @@ class EnumeratedPolicies:
         return math.prod(self._n_arms)
 
     def __call__(self, context: Floats) -> Floats:
-        place = self._places.get(_name(context))
+        place = self._places.get(_build_key(context))
         if place is None:
             raise InputError(
                 f"this context is none of the {len(self.contexts)} that were listed (a NaN is in none); "
@@ -159,13 +159,13 @@ class EnumeratedPolicies:
 
     @cached_property
     def _places(self) -> dict[tuple[int, bytes], int]:
-        return {_name(context): i for i, context in enumerate(self.contexts)}
+        return {_build_key(context): i for i, context in enumerate(self.contexts)}
 
 
-def in_words(n_arms: Sequence[int]) -> str:
+def format_n_policies(n_arms: Sequence[int]) -> str:
     """The number of maps from contexts with these numbers of arms to arms.
 
-    >>> in_words([20] * 20), in_words([2, 3, 2])
+    >>> format_n_policies([20] * 20), format_n_policies([2, 3, 2])
     ('20^20 (about 1e+26)', '2^2 * 3 (12)')
     """
     product = " * ".join(f"{k}^{times}" if times > 1 else f"{k}" for k, times in sorted(Counter(n_arms).items()))
@@ -173,7 +173,7 @@ def in_words(n_arms: Sequence[int]) -> str:
     return f"{product} ({math.prod(n_arms)})" if digits < 12 else f"{product} (about 1e+{round(digits)})"
 
 
-def _name(context: Floats) -> tuple[int, bytes]:
+def _build_key(context: Floats) -> tuple[int, bytes]:
     """What tells a context from all others: its shape and its numbers; 0 and -0 are the same number."""
     numbers = np.asarray(context, np.float64) + 0.0
     return len(numbers), numbers.tobytes()

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from lcb.bandits.bandit import choose_uniformly, decided, serve, serve_step_by_step
+from lcb.bandits.bandit import choose_uniformly, count_decision, serve, serve_step_by_step
 from lcb.bandits.linear.coarse_fine import CoarseFineUCB
 from lcb.bandits.linear.lints import LinTS
 from lcb.bandits.linear.linucb import LinUCB
@@ -93,7 +93,7 @@ def after_some_steps(bandit, rng, n=3):
     state = bandit.start()
     for context in contexts(rng, n):
         decision = bandit.choose(state, context, rng)
-        state = bandit.update(decided(bandit, state, decision), decision, reward_of(decision, rng))
+        state = bandit.update(count_decision(bandit, state, decision), decision, reward_of(decision, rng))
     return state
 
 
@@ -139,7 +139,7 @@ def test_update_and_choose_leave_their_input_untouched(bandit, rng):
     state_before, context_before = state.copy(), context.copy()
     decision = bandit.choose(state, context, rng)
     x_before, p_before = decision.x.copy(), decision.distribution.copy()
-    bandit.update(decided(bandit, state, decision), decision, 0.7)
+    bandit.update(count_decision(bandit, state, decision), decision, 0.7)
     bandit.update(state, decision, 0.7)
     np.testing.assert_array_equal(state, state_before)
     np.testing.assert_array_equal(context, context_before)
@@ -154,7 +154,7 @@ def test_rewards_in_any_order_give_the_same_state(bandit, rng):
             decision = bandit.choose(start, context, rng)
         else:
             decision = choose_uniformly(bandit, context, rng.random())
-        start = decided(bandit, start, decision)
+        start = count_decision(bandit, start, decision)
         pairs.append((decision, float(rng.random())))
     states = []
     for order in (range(12), rng.permutation(12)):
@@ -181,11 +181,11 @@ def test_a_decision_survives_a_database(bandit, rng):
     )
     advice = None if kept["advice"] is None else np.array(kept["advice"])
     loaded = Decision(kept["arm"], kept["propensity"], np.array(kept["x"]), None, kept["at_random"], advice)
-    for after in (bandit.update(state, loaded, 0.7), bandit.update(decided(bandit, state, loaded), loaded, 0.7)):
+    for after in (bandit.update(state, loaded, 0.7), bandit.update(count_decision(bandit, state, loaded), loaded, 0.7)):
         assert after.shape == state.shape
     np.testing.assert_array_equal(
-        bandit.update(decided(bandit, state, loaded), loaded, 0.7),
-        bandit.update(decided(bandit, state, decision), decision, 0.7),
+        bandit.update(count_decision(bandit, state, loaded), loaded, 0.7),
+        bandit.update(count_decision(bandit, state, decision), decision, 0.7),
     )
 
 
@@ -234,7 +234,7 @@ def test_a_million_rewards_leave_finite_numbers(bandit):
         decisions = [bandit.choose(state[0], context, rng) for context in x[0]]
         pairs, after = [(d, rewards[0, t, d.arm]) for t, d in enumerate(decisions)], state[0]
         for decision, reward in pairs * 1000:
-            after = bandit.update(decided(bandit, after, decision), decision, reward)
+            after = bandit.update(count_decision(bandit, after, decision), decision, reward)
         state, arms = serve(bandit, after[None], x, rewards, rng)
     assert np.isfinite(state).all()
     assert ((arms >= 0) & (arms < 6)).all()

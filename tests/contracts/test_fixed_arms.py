@@ -29,7 +29,7 @@ from contracts.test_recommenders import (  # noqa: F401
 from contracts.test_recommenders import (
     test_one_arm_is_always_played as test_one_arm_is_always_played_for_every_user,  # noqa: F401
 )
-from lcb.bandits.bandit import decided
+from lcb.bandits.bandit import count_decision
 from lcb.bandits.fixed_arms.multiple_k_ucb import MultipleKUCB
 from lcb.bandits.fixed_arms.ucb1 import UCB1
 from lcb.bandits.fixed_arms.umucb import UMUCB
@@ -106,7 +106,7 @@ def test_ten_thousand_rewards_leave_finite_numbers(bandit, rng):
     state = bandit.start()
     for context in one_hot(rng, 10_000):
         decision = bandit.choose(state, context, rng)
-        state = bandit.update(decided(bandit, state, decision), decision, rng.random())
+        state = bandit.update(count_decision(bandit, state, decision), decision, rng.random())
     assert np.isfinite(state).all()
 
 

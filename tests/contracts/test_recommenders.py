@@ -80,7 +80,7 @@ RECOMMENDERS = {
     ),
     "latent-late": lambda: late_latent(n_warmup_users=3, retrain_every=2),
     "latent-rows": lambda: latent_from_rows(n_warmup_users=4, retrain_every=3),
-    "lints-population": lambda: Pooled(LinTS(D, scale=0.3, ridge=2.0), state=LinTS(D, ridge=2.0).trained(past_users())),
+    "lints-population": lambda: Pooled(LinTS(D, scale=0.3, ridge=2.0), state=LinTS(D, ridge=2.0).train(past_users())),
     "lints-individual": lambda: Individual(LinTS(D)),
     "cofine": lambda: CofineUCB(D, 2, n_warmup_users=4, retrain_every=3),
     "cofine-individual": lambda: CofineUCB(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lcb.bandits.bandit import Bandit, decided
+from lcb.bandits.bandit import Bandit, count_decision
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.bandits.registry import BANDITS
 from lcb.events import Decision, Floats
@@ -37,7 +37,7 @@ def after(bandit: Bandit, past: Floats) -> Floats:
     state = bandit.start()
     for i, context in enumerate(past):
         decision = bandit.choose(state, context, OneNumber(number(b"seed", f"past{i}")))  # type: ignore[arg-type]
-        state = bandit.update(decided(bandit, state, decision), decision, float(i % 3 == 0))
+        state = bandit.update(count_decision(bandit, state, decision), decision, float(i % 3 == 0))
     return state
 
 

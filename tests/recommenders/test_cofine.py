@@ -7,7 +7,7 @@ from lcb.bandits.linear.coarse_fine import CoarseFineUCB
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.errors import InputError
 from lcb.evaluate.worlds.paper import World, given_classes
-from lcb.recommenders.cofine import CofineUCB, learn_subspace, profiles
+from lcb.recommenders.cofine import CofineUCB, fit_profiles, learn_subspace
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.recommender import serve_step_by_step
 from lcb.stats import UserStats
@@ -119,7 +119,7 @@ def test_fewer_past_users_than_dimensions_give_a_smaller_subspace():
 def test_profiles_are_each_user_s_own_ridge_regression():
     rng = np.random.default_rng(2)
     names, xs, rewards = np.repeat([0, 1, 2], [5, 1, 9]), rng.standard_normal((15, 3)), rng.standard_normal(15)
-    found = profiles(UserStats.from_rows(names, xs, rewards), 0.7)
+    found = fit_profiles(UserStats.from_rows(names, xs, rewards), 0.7)
     for u in range(3):
         np.testing.assert_allclose(found[u], ridge_weights(xs[names == u], rewards[names == u], 0.7), atol=1e-10)
 
@@ -127,7 +127,7 @@ def test_profiles_are_each_user_s_own_ridge_regression():
 def test_a_history_takes_the_place_of_the_first_users():
     contexts, rewards = some_users()
     recommender = CofineUCB(4, 2, history=past(), retrain_every=None)
-    expected = learn_subspace(profiles(past(), 1.0), 2)
+    expected = learn_subspace(fit_profiles(past(), 1.0), 2)
     np.testing.assert_array_equal(recommender.subspaces[0], expected)
     recommender.serve(range(12), contexts, rewards, np.random.default_rng(0))
     assert len(recommender.subspaces) == 1

@@ -42,7 +42,7 @@ def test_folding_in_minimises_the_penalised_error():
     rng = np.random.default_rng(3)
     factors = Factors(0.4, 0.5, rng.standard_normal(6), rng.standard_normal((6, 2)))
     rewards = {4: (2.0, 1.1), 1: (1.0, 0.7), 0: (3.0, 2.9)}  # two rewards of item 4 that sum to 1.1, ...
-    user = factors.folded_in(rewards, ridge=0.2)
+    user = factors.fold_in(rewards, ridge=0.2)
 
     def loss(w):
         n = sum(count for count, _ in rewards.values())
@@ -54,7 +54,7 @@ def test_folding_in_minimises_the_penalised_error():
     for change in 0.01 * np.concatenate((np.eye(3), -np.eye(3))):
         assert loss(user) < loss(user + change)
     expected = 0.4 + 0.5 * (factors.bias[3] + factors.q[3] @ user[:2] + user[2])
-    assert factors.predicted(user)[3] == pytest.approx(expected)
+    assert factors.predict(user)[3] == pytest.approx(expected)
 
 
 def test_a_user_without_rewards_gets_the_popular_item():
@@ -76,21 +76,21 @@ def test_a_few_rewards_personalise():
     for u, label in enumerate(users.label):
         for t, item in enumerate(np.random.default_rng(u).permutation(K)[:6]):
             give(recommender, u, int(item), users.rewards[u, t, item])
-        lost.append(best[u] - here.models.beta[label, recommender.predicted(u).argmax()])
-    popular = best - here.models.beta[users.label, recommender.predicted("new").argmax()]
+        lost.append(best[u] - here.models.beta[label, recommender.predict(u).argmax()])
+    popular = best - here.models.beta[users.label, recommender.predict("new").argmax()]
     assert np.mean(lost) < 0.35 * popular.mean()
 
 
 def test_a_prediction_moves_with_every_reward():
     recommender = factorised(history_of(world(), 100, 8))
-    before = recommender.predicted("ann")
+    before = recommender.predict("ann")
     give(recommender, "ann", 3, 1.5)
-    once = recommender.predicted("ann")
+    once = recommender.predict("ann")
     give(recommender, "ann", 4, -1.5)
-    twice = recommender.predicted("ann")
+    twice = recommender.predict("ann")
     assert before[3] < once[3]
     assert once[4] > twice[4]
-    np.testing.assert_array_equal(before, recommender.predicted("bob"))
+    np.testing.assert_array_equal(before, recommender.predict("bob"))
 
 
 def test_before_anything_is_learned_all_arms_are_played_alike():
@@ -107,9 +107,9 @@ def test_an_item_nobody_had_counts_as_the_average_one():
     history = UserStats.from_rows([0, 0, 1, 1], np.eye(3)[[0, 1, 0, 1]], [0.9, 0.1, 0.8, 0.2])
     recommender = Factorised(np.eye(3), rng=np.random.default_rng(0), history=history)
     recommender.start("new")
-    predicted = recommender.predicted("new")
-    assert predicted[1] < predicted[2] < predicted[0]
-    assert predicted[2] == pytest.approx(0.5)
+    predict = recommender.predict("new")
+    assert predict[1] < predict[2] < predict[0]
+    assert predict[2] == pytest.approx(0.5)
 
 
 def test_items_may_have_any_rows():
@@ -146,7 +146,7 @@ def test_what_does_not_name_an_item_is_refused():
     with pytest.raises(InputError, match="'bob' has not started"):
         recommender.update("bob", Decision(0, 1.0, np.eye(K)[0]), 0.5)
     with pytest.raises(InputError, match="nothing is learned yet"):
-        recommender.predicted("ann")
+        recommender.predict("ann")
 
 
 def test_history_of_arms_with_features_is_refused():

@@ -100,7 +100,7 @@ def played_by_the_book(users, n_classes, n_steps, margin, n_warmup, rng, choose_
         for t in range(n_steps):
             decision = bandit.choose(state, np.eye(k), choose_rng)
             reward = users.rewards[j, t, decision.arm]
-            state = bandit.update(bandit.decided(state, decision), decision, reward)
+            state = bandit.update(bandit.count_decision(state, decision), decision, reward)
             samples[decision.arm].append(reward)
             arms.append(decision.arm)
         log.append(samples)

@@ -69,7 +69,7 @@ def regret_at(bandit, checkpoints, seed):
         decision = bandit.choose(state, context, rng)
         regret += MEANS.max() - decision.distribution @ MEANS
         reward = float(rng.random() < MEANS[decision.arm])
-        state = bandit.update(bandit.decided(state, decision), decision, reward)
+        state = bandit.update(bandit.count_decision(state, decision), decision, reward)
         if t in checkpoints:
             kept.append(regret)
     return kept

@@ -1,16 +1,19 @@
-"""What every bandit is: settings with three verbs, and a state that is one flat array.
+"""What every bandit is: settings with three methods, and a state that is one flat array.
 
     state    = bandit.start()
     decision = bandit.choose(state, context, rng)       context (K, d): the arms' features
     state    = bandit.update(state, decision, reward)
 
-Two more for the few that need them, both called through the functions of this file.  A schedule counts decisions, not
-rewards, so a bandit that has one is told of every decision: `decided(state, decision) -> state`.  A bandit that learns
-from what its policies said of the arm taken notes it on a decision that was not its own: `advised(decision, context)`.
+Some bandits have one or two methods more; call them through the functions of this file, which work for every bandit:
 
-`serve` plays many users' whole sequences at once, as a simulation wants it.  A bandit with a compiled `serve`
-of its own says so by having the method; for the others `serve_step_by_step` does the same with the three verbs.
-Both spend exactly one uniform number per decision, in the same order, and so make the same choices.
+    state    = count_decision(bandit, state, decision)  after every decision; for bandits whose exploration depends on
+                                                        the number of decisions, not of rewards
+    decision = add_advice(bandit, decision, context)    to a decision that somebody else made; for bandits whose update
+                                                        needs what their policies said of the arm taken
+
+`serve` plays whole sequences of many users at once, for simulations.  A bandit may have a compiled method `serve`; for
+the others `serve_step_by_step` does the same by the three methods.  Both use exactly one uniform random number per
+decision, in the same order, and so make the same choices.
 """
 
 from __future__ import annotations
@@ -27,7 +30,7 @@ from lcb.events import Decision, Floats
 
 Arms = NDArray[np.int64]
 _BELOW_ONE = 1 - 2.0**-53
-_FEW = 32  # numbers that are added up faster one by one
+_FEW = 32  # so few numbers are summed faster by Python than by NumPy
 
 
 class Bandit(Protocol):
@@ -38,30 +41,32 @@ class Bandit(Protocol):
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats: ...
 
 
-def decided(bandit: Bandit, state: Floats, decision: Decision) -> Floats:
-    """The state with one more decision counted; the same state for a bandit that does not count."""
-    count = getattr(bandit, "decided", None)
+def count_decision(bandit: Bandit, state: Floats, decision: Decision) -> Floats:
+    """Return the state with one more decision counted; unchanged for a bandit that does not count decisions."""
+    count = getattr(bandit, "count_decision", None)
     return state if count is None else count(state, decision)
 
 
 def choose_uniformly(bandit: Bandit, context: Floats, uniform: float) -> Decision:
-    """Any arm, all alike, in place of `bandit.choose`; the reward goes to `bandit.update` as for its own decisions."""
-    return advised(bandit, Decision.uniform(context, uniform), context)
+    """Choose an arm, all with equal probability, in place of `bandit.choose`; `update` takes the reward as usual."""
+    return add_advice(bandit, Decision.uniform(context, uniform), context)
 
 
-def advised(bandit: Bandit, decision: Decision, context: Floats) -> Decision:
-    """A decision that was not the bandit's own, with what its `update` will need."""
-    note = getattr(bandit, "advised", None)
+def add_advice(bandit: Bandit, decision: Decision, context: Floats) -> Decision:
+    """Return a decision that somebody else made, with what the bandit's `update` will need of it."""
+    note = getattr(bandit, "add_advice", None)
     return decision if note is None else note(decision, context)
 
 
-def drawn(p: Floats, uniform: float) -> tuple[int, float]:
-    """A place drawn from `p` by one uniform number, and what is left of that number, uniform again."""
+def draw_index(p: Floats, uniform: float) -> tuple[int, float]:
+    """Draw an index with probabilities `p` by one uniform number; return it and what is left, uniform again."""
     cumulative = list(accumulate(p.tolist())) if len(p) <= _FEW else p.cumsum()  # the same sums
     wanted = uniform * cumulative[-1]
     place = bisect_right(cumulative, wanted)
     if place == len(p):
-        raise InputError("the context or the state holds a NaN: nothing can be drawn; give finite features and rewards")
+        raise InputError(
+            "the context or the state holds a NaN, so no arm can be drawn; give finite features and rewards"
+        )
     rest = (wanted - cumulative[place] + p[place]) / p[place]
     return place, min(max(rest, 0.0), _BELOW_ONE)
 
@@ -74,9 +79,9 @@ def serve(
     rng: np.random.Generator,
     n_uniform: int = 0,
 ) -> tuple[Floats, Arms]:
-    """Play users side by side: `states` (B, S), `contexts` (B, T, K, d), `rewards` (B, T, K) of every arm.
+    """Play B users, each on their own: `states` (B, S), `contexts` (B, T, K, d), `rewards` (B, T, K) of every arm.
 
-    The first `n_uniform` steps of each user draw an arm uniformly.  Returns the states after, and the arms (B, T).
+    The first `n_uniform` steps of each user draw an arm uniformly.  Return the states after, and the arms (B, T).
     """
     compiled = getattr(bandit, "serve", None)
     if compiled is None:
@@ -96,7 +101,7 @@ def serve_step_by_step(
     rng: np.random.Generator,
     n_uniform: int = 0,
 ) -> tuple[Floats, Arms]:
-    """The same with the three verbs alone."""
+    """Do the same as `serve` by the three methods alone."""
     states = states.copy()
     arms = np.empty(contexts.shape[:2], np.int64)
     for u, (user_contexts, user_rewards) in enumerate(zip(contexts, rewards, strict=True)):
@@ -107,6 +112,6 @@ def serve_step_by_step(
             else:
                 decision = bandit.choose(state, context, rng)
             arms[u, t] = decision.arm
-            state = bandit.update(decided(bandit, state, decision), decision, user_rewards[t, decision.arm])
+            state = bandit.update(count_decision(bandit, state, decision), decision, user_rewards[t, decision.arm])
         states[u] = state
     return states, arms

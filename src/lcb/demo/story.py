@@ -78,7 +78,7 @@ def clicks_per_reader(
     """Click-through rate of each new reader under each recommender; all meet the same readers and articles."""
     linucb = LinUCB(models.n_features)
     population = Pooled(linucb)
-    population.state = linucb.trained(stats)
+    population.state = linucb.train(stats)
     d = models.n_features
     recommenders: dict[str, Recommender] = {
         "lcb": Latent(d, GeneralizedThompson, rng=rng, models=models, retrain_every=None),

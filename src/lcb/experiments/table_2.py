@@ -216,7 +216,7 @@ def _trained(
     values = {key: float(value) for key, value in settings.items()}
     if name in (_OTHER, _AT_ONCE):
         linucb = LinUCB(models.n_features, **values)
-        return Pooled(linucb, state=linucb.trained(past))
+        return Pooled(linucb, state=linucb.train(past))
 
     def make(models: LatentModels) -> Bandit:
         return GeneralizedThompson(models, values["eta"], values["gamma"]) if name == _OURS else PosteriorMean(models)

@@ -63,18 +63,18 @@ class CofineUCB:
         self._users: dict[Hashable, int] = {}  # the subspace each met first
         self._states: dict[Hashable, Floats] = {}  # of those who met one
         self._data = StatsBuilder(n_features)
-        self._past = profiles(history, profile_ridge) if history is not None else np.empty((0, n_features))
+        self._past = fit_profiles(history, profile_ridge) if history is not None else np.empty((0, n_features))
         if len(self._past):
             self._learn()
 
     def version_of(self, user: Hashable) -> int | None:
         """Which of `subspaces` this user is pinned to; None for one of the first, served by LinUCB."""
-        version = self._known(user)
+        version = self._get_version(user)
         return None if version == _WARMUP else version
 
     def state_of(self, user: Hashable) -> Floats | None:
         """The state of this user's `CoarseFineUCB`; None for one of the first."""
-        self._known(user)
+        self._get_version(user)
         return self._states.get(user)
 
     def start(self, user: Hashable) -> None:
@@ -95,7 +95,7 @@ class CofineUCB:
         return self._bandits[version].choose(self._states[user], context, rng)
 
     def update(self, user: Hashable, decision: Decision, reward: float) -> None:
-        version = self._known(user)
+        version = self._get_version(user)
         if version == _WARMUP:
             self.warmup.update(user, decision, reward)
         else:
@@ -121,7 +121,7 @@ class CofineUCB:
         self._data.add(*rows_of_taken_arms(users, contexts, rewards, arms))
         return arms
 
-    def _known(self, user: Hashable) -> int:
+    def _get_version(self, user: Hashable) -> int:
         if user not in self._users:
             raise InputError(f"user {user!r} has not started; choose for them first")
         return self._users[user]
@@ -136,12 +136,12 @@ class CofineUCB:
     def _learn(self) -> None:
         everyone = [self._past]
         if self._data.n_users:
-            everyone.append(profiles(self._data.stats(), self.profile_ridge))
+            everyone.append(fit_profiles(self._data.stats(), self.profile_ridge))
         self.subspaces.append(learn_subspace(np.concatenate(everyone), self.n_coarse))
         self._bandits.append(replace(self._template, subspace=self.subspaces[-1]))
 
 
-def profiles(stats: UserStats, ridge: float) -> Floats:
+def fit_profiles(stats: UserStats, ridge: float) -> Floats:
     """The ridge weights of every user, (users, d)."""
     gram = stats.gram + ridge * np.eye(stats.n_features)
     return np.linalg.solve(gram, stats.moment[..., None])[..., 0]

@@ -44,7 +44,7 @@ class Factors:
     bias: Floats  # (M,)
     q: Floats  # (M, k)
 
-    def folded_in(self, rewards: _Rewards, ridge: float) -> Floats:
+    def fold_in(self, rewards: _Rewards, ridge: float) -> Floats:
         """A user's (p_u, b_u), (k + 1,)."""
         items = np.fromiter(rewards, np.intp, len(rewards))
         count, total = np.array(list(rewards.values())).reshape(-1, 2).T
@@ -53,7 +53,7 @@ class Factors:
         ridged = (x.T * count) @ x + max(count.sum(), 1.0) * ridge * np.eye(x.shape[1])
         return np.linalg.solve(ridged, x.T @ error)
 
-    def predicted(self, user: Floats) -> Floats:
+    def predict(self, user: Floats) -> Floats:
         """The reward expected of every item by a user who is (p_u, b_u), (M,)."""
         return np.asarray(self.mean + self.spread * (self.bias + self.q @ user[:-1] + user[-1]))
 
@@ -85,11 +85,11 @@ class Factorised:
             raise InputError(f"ridge={ridge}, rate={rate}; both must be positive numbers")
         self.items, self.rng = np.array(items, float), rng
         self.n_factors, self.ridge, self.n_epochs, self.rate = n_factors, ridge, n_epochs, rate
-        self._place = {_name(row): i for i, row in enumerate(self.items)}
+        self._place = {_build_key(row): i for i, row in enumerate(self.items)}
         if len(self._place) < len(self.items):
             raise InputError(f"{len(self.items)} items with {len(self._place)} different rows; give each its own")
         self._rewards: dict[Hashable, _Rewards] = {}
-        self._past = [] if history is None else self._of_history(history)
+        self._past = [] if history is None else self._read_history(history)
         self.schedule = Schedule(n_warmup_users, retrain_every, trained=bool(self._past))
         self.factors = self._learn()
 
@@ -103,35 +103,35 @@ class Factorised:
 
     def choose(self, user: Hashable, context: Floats, rng: np.random.Generator) -> Decision:
         self.start(user)
-        places = [self._place_of(row) for row in context]
+        places = [self._find_item(row) for row in context]
         if self.factors is None:
             return Decision.uniform(context, rng.random())
-        return Decision.best(self.predicted(user)[places], context, rng.random())
+        return Decision.best(self.predict(user)[places], context, rng.random())
 
-    def predicted(self, user: Hashable) -> Floats:
+    def predict(self, user: Hashable) -> Floats:
         """The reward expected of every item by this user, (M,)."""
         if self.factors is None:
             raise InputError("nothing is learned yet; give history, or serve the first users")
-        return self.factors.predicted(self.factors.folded_in(self._rewards.get(user, {}), self.ridge))
+        return self.factors.predict(self.factors.fold_in(self._rewards.get(user, {}), self.ridge))
 
     def update(self, user: Hashable, decision: Decision, reward: float) -> None:
         check_reward(reward)
         if user not in self._rewards:
             raise InputError(f"user {user!r} has not started; choose for them first")
-        _add(self._rewards[user], self._place_of(decision.x), 1.0, float(reward))
+        _add(self._rewards[user], self._find_item(decision.x), 1.0, float(reward))
 
     def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
         return serve_step_by_step(self, users, contexts, rewards, rng)
 
-    def _place_of(self, row: Floats) -> int:
-        place = self._place.get(_name(row))
+    def _find_item(self, row: Floats) -> int:
+        place = self._place.get(_build_key(row))
         if place is None:
             raise InputError(
                 f"the row {row} of the context is none of the {len(self.items)} items; give rows of `items`"
             )
         return place
 
-    def _of_history(self, history: UserStats) -> list[_Rewards]:
+    def _read_history(self, history: UserStats) -> list[_Rewards]:
         """Past users' rewards by item; sums tell them apart where items are one-hot."""
         n = len(self.items)
         if not np.array_equal(self.items, np.eye(n)) or history.n_features != n:
@@ -175,7 +175,7 @@ class Factorised:
         return Factors(mean, spread, np.where(seen, svd.bi, 0.0), np.where(seen[:, None], svd.qi, 0.0))
 
 
-def _name(row: Floats) -> bytes:
+def _build_key(row: Floats) -> bytes:
     return (np.asarray(row, float) + 0.0).tobytes()  # -0.0 is 0.0
 
 

@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from lcb.bandits.bandit import Arms, Bandit, advised, decided, serve
+from lcb.bandits.bandit import Arms, Bandit, add_advice, count_decision, serve
 from lcb.events import Decision, Floats
 
 
@@ -23,15 +23,15 @@ class Individual:
     def choose(self, user: Hashable, context: Floats, rng: np.random.Generator) -> Decision:
         self.start(user)
         decision = self.bandit.choose(self.states[user], context, rng)
-        self.decided(user, decision)
+        self.count_decision(user, decision)
         return decision
 
-    def decided(self, user: Hashable, decision: Decision) -> None:
+    def count_decision(self, user: Hashable, decision: Decision) -> None:
         """Count a decision; `choose` has counted its own."""
-        self.states[user] = decided(self.bandit, self.states[user], decision)
+        self.states[user] = count_decision(self.bandit, self.states[user], decision)
 
-    def advised(self, user: Hashable, decision: Decision, context: Floats) -> Decision:
-        return advised(self.bandit, decision, context)
+    def add_advice(self, user: Hashable, decision: Decision, context: Floats) -> Decision:
+        return add_advice(self.bandit, decision, context)
 
     def update(self, user: Hashable, decision: Decision, reward: float) -> None:
         self.states[user] = self.bandit.update(self.states[user], decision, reward)

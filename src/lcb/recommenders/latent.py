@@ -21,7 +21,7 @@ from typing import Literal
 
 import numpy as np
 
-from lcb.bandits.bandit import Arms, Bandit, advised, choose_uniformly, decided, serve
+from lcb.bandits.bandit import Arms, Bandit, add_advice, choose_uniformly, count_decision, serve
 from lcb.clicks import EventLog, LogBuilder
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
@@ -97,12 +97,12 @@ class Latent:
 
     def version_of(self, user: Hashable) -> int | None:
         """The model version this user is pinned to; None in phase 1."""
-        version = self._known(user).version
+        version = self._get_user(user).version
         return None if version == _WARMUP else version
 
     def state_of(self, user: Hashable) -> Floats | None:
         """The bandit's state for this user; None in phase 1."""
-        return self._known(user).state
+        return self._get_user(user).state
 
     def start(self, user: Hashable) -> None:
         if user in self._users:
@@ -123,22 +123,24 @@ class Latent:
             if not at_random:
                 return self.warmup.choose(user, context, rng)
             decision = choose_uniformly(self.warmup.bandit, context, rng.random())
-            self.warmup.decided(user, decision)
+            self.warmup.count_decision(user, decision)
             return decision
         bandit = self._bandits[known.version]
         if at_random:
             decision = choose_uniformly(bandit, context, rng.random())
         else:
             decision = bandit.choose(known.state, context, rng)
-        known.state = decided(bandit, known.state, decision)
+        known.state = count_decision(bandit, known.state, decision)
         return decision
 
-    def advised(self, user: Hashable, decision: Decision, context: Floats) -> Decision:
-        known = self._known(user)
-        return advised(self.warmup.bandit if known.state is None else self._bandits[known.version], decision, context)
+    def add_advice(self, user: Hashable, decision: Decision, context: Floats) -> Decision:
+        known = self._get_user(user)
+        return add_advice(
+            self.warmup.bandit if known.state is None else self._bandits[known.version], decision, context
+        )
 
     def update(self, user: Hashable, decision: Decision, reward: float) -> None:
-        known = self._known(user)
+        known = self._get_user(user)
         if known.state is None:
             self.warmup.update(user, decision, reward)
         else:
@@ -172,7 +174,7 @@ class Latent:
         self._data.add(*rows_of_taken_arms(users, contexts, rewards, arms[:, :n_kept]))
         return arms
 
-    def _known(self, user: Hashable) -> _User:
+    def _get_user(self, user: Hashable) -> _User:
         if user not in self._users:
             raise InputError(f"user {user!r} has not started; choose for them first")
         return self._users[user]

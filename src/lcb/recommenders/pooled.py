@@ -6,7 +6,7 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
-from lcb.bandits.bandit import Arms, Bandit, advised, decided, serve
+from lcb.bandits.bandit import Arms, Bandit, add_advice, count_decision, serve
 from lcb.events import Decision, Floats
 
 
@@ -22,15 +22,15 @@ class Pooled:
 
     def choose(self, user: Hashable, context: Floats, rng: np.random.Generator) -> Decision:
         decision = self.bandit.choose(self.state, context, rng)
-        self.decided(user, decision)
+        self.count_decision(user, decision)
         return decision
 
-    def decided(self, user: Hashable, decision: Decision) -> None:
+    def count_decision(self, user: Hashable, decision: Decision) -> None:
         """Count a decision; `choose` has counted its own."""
-        self.state = decided(self.bandit, self.state, decision)
+        self.state = count_decision(self.bandit, self.state, decision)
 
-    def advised(self, user: Hashable, decision: Decision, context: Floats) -> Decision:
-        return advised(self.bandit, decision, context)
+    def add_advice(self, user: Hashable, decision: Decision, context: Floats) -> Decision:
+        return add_advice(self.bandit, decision, context)
 
     def update(self, user: Hashable, decision: Decision, reward: float) -> None:
         self.state = self.bandit.update(self.state, decision, reward)

@@ -1,12 +1,11 @@
-"""What every recommender is: the three verbs of a bandit with `user` first, and the states kept inside.
+"""What every recommender is: the three methods of a bandit with `user` first; it keeps its users' states.
 
     recommender.start(user)                                  once per user; `choose` does it for a new one
     decision = recommender.choose(user, context, rng)
     recommender.update(user, decision, reward)
 
-`serve` plays whole users one after another, as a simulation wants it, and makes the same choices.  `logged_decision`
-makes a decision of what somebody else decided, so that a recommender can learn from a log: one whose bandits note what
-their policies say has `advised(user, decision, context)`.
+`serve` plays users one after another, each through all steps, for simulations; it makes the same choices.
+`build_logged_decision` builds the decision of somebody else, so that a recommender can learn from a log.
 """
 
 from __future__ import annotations
@@ -30,11 +29,13 @@ class Recommender(Protocol):
     def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms: ...
 
 
-def logged_decision(recommender: Recommender, user: Hashable, arm: int, propensity: float, context: Floats) -> Decision:
+def build_logged_decision(
+    recommender: Recommender, user: Hashable, arm: int, propensity: float, context: Floats
+) -> Decision:
     """The decision of another, as `recommender.update` wants it."""
     decision = Decision(arm, propensity, context[arm])
-    advised = getattr(recommender, "advised", None)
-    return decision if advised is None else advised(user, decision, context)
+    add_advice = getattr(recommender, "add_advice", None)
+    return decision if add_advice is None else add_advice(user, decision, context)
 
 
 def serve_step_by_step(
@@ -44,7 +45,7 @@ def serve_step_by_step(
     rewards: Floats,
     rng: np.random.Generator,
 ) -> Arms:
-    """`serve` with the three verbs alone: `contexts` (B, T, K, d), `rewards` (B, T, K) of every arm -> arms (B, T)."""
+    """Serve by the three methods: `contexts` (B, T, K, d), `rewards` (B, T, K) of every arm -> arms (B, T)."""
     arms = np.empty(contexts.shape[:2], np.int64)
     for u, user in enumerate(users):
         recommender.start(user)

@@ -90,7 +90,7 @@ class TUCB:
         bandit = self._bandits[version]
         taken = bandit.choose(state, context, rng)
         earlier = state[: self.n_arms] @ taken.x
-        self._users[user] = version, bandit.decided(state, taken)
+        self._users[user] = version, bandit.count_decision(state, taken)
         return Decision(
             taken.arm, taken.propensity, taken.x, taken.distribution, taken.at_random, np.array([earlier % _SETS])
         )

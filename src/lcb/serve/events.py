@@ -190,7 +190,7 @@ def decode(kind: str, body: bytes) -> Any:
 
 
 def to_decision(record: ChosenArm | RewardBody | ErasedReward) -> Decision:
-    """Return the decision as a bandit's `update` and `decided` take it."""
+    """Return the decision as a bandit's `update` and `count_decision` take it."""
     return Decision(
         record.arm if isinstance(record, ChosenArm) else 0,
         record.propensity,

@@ -49,8 +49,8 @@ def schedule_1(
         raise InputError(f"n_steps={n_steps}, longest={longest}; a user has from 1 to `longest` steps")
     if bandit not in ("exp4p", "exp3"):
         raise InputError(f"bandit={bandit!r}; Theorem 1 has 'exp4p' and 'exp3', Theorem 2 Epoch-Greedy")
-    n_warmup_users, applied = _phase_1(_root(longest), "sqrt(L)", n_needed_by_learner)
-    return TheoremSchedule(_root(n_steps), n_warmup_users, bandit, applied)
+    n_warmup_users, applied = _choose_n_warmup_users(_round_up_root(longest), "sqrt(L)", n_needed_by_learner)
+    return TheoremSchedule(_round_up_root(n_steps), n_warmup_users, bandit, applied)
 
 
 def schedule_2(longest: int, n_needed_by_learner: int = 1) -> TheoremSchedule:
@@ -62,11 +62,11 @@ def schedule_2(longest: int, n_needed_by_learner: int = 1) -> TheoremSchedule:
     """
     if not longest >= 1:
         raise InputError(f"longest={longest}; a user has at least 1 step")
-    n_warmup_users, applied = _phase_1(int(longest) ** 2, "L^2", n_needed_by_learner)
+    n_warmup_users, applied = _choose_n_warmup_users(int(longest) ** 2, "L^2", n_needed_by_learner)
     return TheoremSchedule(3, n_warmup_users, "epoch-greedy", applied)
 
 
-def _phase_1(of_theorem: int, formula: str, needed: int) -> tuple[int, str]:
+def _choose_n_warmup_users(of_theorem: int, formula: str, needed: int) -> tuple[int, str]:
     if not needed >= 1:
         raise InputError(f"n_needed_by_learner={needed}; a learner needs at least 1 user")
     if needed > of_theorem:
@@ -74,6 +74,6 @@ def _phase_1(of_theorem: int, formula: str, needed: int) -> tuple[int, str]:
     return of_theorem, f"J = {formula} = {of_theorem} users (the learner needs {needed})"
 
 
-def _root(n: int) -> int:
+def _round_up_root(n: int) -> int:
     """The square root, rounded up, exact for whole numbers."""
     return math.isqrt(int(n) - 1) + 1

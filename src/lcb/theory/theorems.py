@@ -37,7 +37,7 @@ def theorem_1(sizes: Sizes, bandit: Theorem1Bandit = "exp4p") -> Phases:
     """
     js, ut = sizes.n_warmup_users * sizes.n_warmup_steps, sizes.n_users * sizes.n_steps
     warmup = math.sqrt(js) + sizes.n_features * math.sqrt(js * math.log1p(sizes.n_warmup_steps))
-    return Phases(warmup, 3 * math.sqrt(ut) + math.sqrt(ut * _width(sizes, bandit) * math.log(sizes.n_classes)))
+    return Phases(warmup, 3 * math.sqrt(ut) + math.sqrt(ut * _n_choices(sizes, bandit) * math.log(sizes.n_classes)))
 
 
 def theorem_1_margin(sizes: Sizes, bandit: Theorem1Bandit = "exp4p") -> float:
@@ -45,7 +45,7 @@ def theorem_1_margin(sizes: Sizes, bandit: Theorem1Bandit = "exp4p") -> float:
 
     The condition leaves out that phase 1 has an ln(1+S) and phase 2 an ln N under their roots.
     """
-    wanted = max(1.0, sizes.n_features**2 / _width(sizes, bandit)) * sizes.n_warmup_users * sizes.n_warmup_steps
+    wanted = max(1.0, sizes.n_features**2 / _n_choices(sizes, bandit)) * sizes.n_warmup_users * sizes.n_warmup_steps
     return sizes.n_users * sizes.n_steps / wanted if wanted else math.inf
 
 
@@ -76,7 +76,7 @@ def theorem_2(sizes: Sizes) -> Phases:
     return Phases(3 * longest**2 + linucb, sizes.n_users * sizes.n_arms / sizes.gap**2 * per_user)
 
 
-def _width(sizes: Sizes, bandit: Theorem1Bandit) -> int:
+def _n_choices(sizes: Sizes, bandit: Theorem1Bandit) -> int:
     if bandit not in ("exp4p", "exp3"):
         raise InputError(f"bandit={bandit!r}; Theorem 1 has 'exp4p' and 'exp3', Theorem 2 Epoch-Greedy")
     return sizes.n_arms if bandit == "exp4p" else sizes.n_classes

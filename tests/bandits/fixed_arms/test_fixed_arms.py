@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from lcb.bandits.fixed_arms._counts import items_of
+from lcb.bandits.fixed_arms._counts import find_items
 from lcb.bandits.fixed_arms.multiple_k_ucb import MultipleKUCB
 from lcb.bandits.fixed_arms.ucb1 import UCB1
 from lcb.bandits.fixed_arms.umucb import UMUCB
@@ -87,7 +87,7 @@ def follow(bandit, by_the_book, rewards, rng):
             sets.append(tuple(possible))
             which = bandit.admissible(state) if isinstance(bandit, MultipleKUCB) else bandit.allowed(state)
             assert np.flatnonzero(which).tolist() == possible
-        state = bandit.update(bandit.decided(state, decision), decision, reward[decision.arm])
+        state = bandit.update(bandit.count_decision(state, decision), decision, reward[decision.arm])
         seen[decision.arm].append(reward[decision.arm])
     return sets
 
@@ -121,7 +121,7 @@ def test_with_known_models_umucb_plays_the_best_arm_of_the_most_hopeful_model_al
         best = max(allowed, key=lambda h: BETA[h].max())
         decision = bandit.choose(state, np.eye(K), rng)
         assert decision.arm == BETA[best].argmax()
-        state = bandit.update(bandit.decided(state, decision), decision, reward[decision.arm])
+        state = bandit.update(bandit.count_decision(state, decision), decision, reward[decision.arm])
 
 
 def test_with_an_infinite_epsilon_umucb_is_ucb(rng):
@@ -142,7 +142,7 @@ def test_ucb1_plays_the_published_rule(rng):
             assert decision.arm == index.index(max(index))
         else:
             assert not seen[decision.arm]
-        state = bandit.update(bandit.decided(state, decision), decision, reward[decision.arm])
+        state = bandit.update(bandit.count_decision(state, decision), decision, reward[decision.arm])
         seen[decision.arm].append(reward[decision.arm])
 
 
@@ -151,7 +151,7 @@ def test_first_pulls_go_on_while_rewards_are_late(bandit, rng):
     state, arms = bandit.start(), []
     for _ in range(K):
         decision = bandit.choose(state, np.eye(K), rng)
-        state = bandit.decided(state, decision)
+        state = bandit.count_decision(state, decision)
         arms.append(decision.arm)
     assert sorted(arms) == list(range(K))
 
@@ -164,7 +164,7 @@ def test_only_arms_that_are_offered_are_played(bandit, rng):
     for _ in range(20):
         decision = bandit.choose(state, np.eye(K)[[2, 1]], rng)
         assert decision.x[0] == 0
-        state = bandit.update(bandit.decided(state, decision), decision, 0.5)
+        state = bandit.update(bandit.count_decision(state, decision), decision, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -178,7 +178,7 @@ def test_only_arms_that_are_offered_are_played(bandit, rng):
 )
 def test_contexts_with_features_are_refused(context, message):
     with pytest.raises(InputError, match=message):
-        items_of(context, 3)
+        find_items(context, 3)
 
 
 @pytest.mark.parametrize(

@@ -115,7 +115,7 @@ def test_training_on_a_log_equals_its_rewards_one_by_one():
     rng = np.random.default_rng(5)
     bandit, (xs, rewards) = CoarseFineUCB(rng.standard_normal((4, 2)), ridge=0.5), rows(rng, 60, 4)
     stats = UserStats.from_rows(rng.integers(5, size=60), xs, rewards)
-    np.testing.assert_allclose(bandit.trained(stats), after(bandit, xs, rewards), atol=1e-12)
+    np.testing.assert_allclose(bandit.train(stats), after(bandit, xs, rewards), atol=1e-12)
 
 
 def test_compiled_and_step_by_step_agree_over_a_long_run():

@@ -22,7 +22,7 @@ def rows(rng, n, d):
     return xs, xs @ np.linspace(0, 1, d) + 0.1 * rng.standard_normal(n)
 
 
-def trained(bandit, xs, rewards):
+def train(bandit, xs, rewards):
     state = bandit.start()
     for x, reward in zip(xs, rewards, strict=True):
         state = bandit.update(state, Decision(0, 1.0, x), reward)
@@ -45,7 +45,7 @@ def test_mean_and_covariance_are_those_of_the_published_algorithm():
     b_matrix, f = 2.5 * np.eye(3), np.zeros(3)  # Algorithm 1: B = B + b b', f = f + b r, mu = B^-1 f
     for x, reward in zip(xs, rewards, strict=True):
         b_matrix, f = b_matrix + np.outer(x, x), f + x * reward
-    state = trained(bandit, xs, rewards)
+    state = train(bandit, xs, rewards)
     np.testing.assert_allclose(bandit.theta(state), np.linalg.inv(b_matrix) @ f, atol=1e-12)
     np.testing.assert_allclose(bandit.covariance(state), 0.8**2 * np.linalg.inv(b_matrix), atol=1e-12)
 
@@ -67,7 +67,7 @@ def test_points_of_one_feature_are_evenly_spaced_quantiles():
 def test_an_arm_s_probability_is_the_share_of_points_under_which_it_is_best(n_rewards):
     """Point by point: theta_i = theta + scale L z_i with L L' = A^-1, and the arms by their dot products."""
     rng, bandit = np.random.default_rng(1), LinTS(4, scale=0.3, ridge=1.5, n_points=128)
-    state, context = trained(bandit, *rows(rng, n_rewards, 4)), rng.standard_normal((7, 4))
+    state, context = train(bandit, *rows(rng, n_rewards, 4)), rng.standard_normal((7, 4))
     matrix = state.reshape(4, 5)
     upper = np.linalg.inv(np.linalg.cholesky(matrix[:, :4])).T  # C'^-1 with C C' = A
     wins = np.zeros(7)
@@ -81,7 +81,7 @@ def test_an_arm_s_probability_is_the_share_of_points_under_which_it_is_best(n_re
 
 def test_the_points_together_have_the_posterior_mean_and_covariance():
     rng, bandit = np.random.default_rng(2), LinTS(5, scale=0.7, ridge=0.4)
-    state = trained(bandit, *rows(rng, 25, 5))
+    state = train(bandit, *rows(rng, 25, 5))
     thetas = bandit._shape(state) @ _points(5, 512)
     np.testing.assert_allclose(thetas.mean(axis=1), bandit.theta(state), atol=1e-12)
     np.testing.assert_allclose(np.cov(thetas, bias=True), bandit.covariance(state), atol=1e-12)
@@ -90,7 +90,7 @@ def test_the_points_together_have_the_posterior_mean_and_covariance():
 def test_one_uniform_number_chooses_the_point():
     """The k-th of 64 equal parts of [0, 1) plays what the k-th point plays."""
     rng, bandit = np.random.default_rng(3), LinTS(3, scale=0.5, n_points=64)
-    state, context = trained(bandit, *rows(rng, 5, 3)), unit_arms(rng, (6, 3))
+    state, context = train(bandit, *rows(rng, 5, 3)), unit_arms(rng, (6, 3))
     best = (context @ bandit._shape(state) @ _points(3, 64)).argmax(axis=0)
 
     class Fixed:
@@ -109,7 +109,7 @@ def test_arms_are_played_nearly_as_often_as_under_a_gaussian(n_rewards, largest)
     """20 arms, 10 features; 100,000 draws of the Gaussian are themselves within 0.006 of it."""
     rng, bandit, distances = np.random.default_rng(0), LinTS(10, scale=0.25), []
     for _ in range(8):
-        state = trained(bandit, *rows(rng, n_rewards, 10))
+        state = train(bandit, *rows(rng, n_rewards, 10))
         context = unit_arms(rng, (20, 10))
         exact = gaussian_shares(bandit.theta(state), bandit.covariance(state), context, 100_000, rng)
         distances.append(total_variation(bandit.choose(state, context, rng).distribution, exact))
@@ -123,7 +123,7 @@ def test_more_points_come_closer_to_the_gaussian():
         rng, bandit = np.random.default_rng(4), LinTS(6, scale=0.5, n_points=n_points)
         found = []
         for _ in range(50):
-            state, context = trained(bandit, *rows(rng, 10, 6)), unit_arms(rng, (2, 6))
+            state, context = train(bandit, *rows(rng, 10, 6)), unit_arms(rng, (2, 6))
             gap = context[0] - context[1]
             exact = ndtr(gap @ bandit.theta(state) / np.sqrt(gap @ bandit.covariance(state) @ gap))
             found.append(abs(bandit.choose(state, context, rng).distribution[0] - exact))
@@ -144,7 +144,7 @@ def test_equal_arms_share_whatever_their_place_in_the_matrix_product():
     """BLAS rounds rows differently by their place: copies of an arm of 17 features were told apart."""
     rng, bandit = np.random.default_rng(0), LinTS(17)
     for _ in range(20):
-        state, context = trained(bandit, *rows(rng, 5, 17)), unit_arms(rng, (5, 17))
+        state, context = train(bandit, *rows(rng, 5, 17)), unit_arms(rng, (5, 17))
         p = bandit.choose(state, np.tile(context, (3, 1)), rng).distribution
         np.testing.assert_allclose(p, np.tile(p[:5], 3), atol=1e-12)
 
@@ -164,7 +164,7 @@ def test_equal_arms_are_drawn_alike(play):  # 4.5 sd: one false alarm in 150,000
 def test_without_scale_it_is_linucb_without_width():
     rng, bandit, greedy = np.random.default_rng(5), LinTS(3, scale=0.0), LinUCB(3, width=0.0)
     xs, rewards = rows(rng, 20, 3)
-    state, other = trained(bandit, xs, rewards), trained(greedy, xs, rewards)
+    state, other = train(bandit, xs, rewards), train(greedy, xs, rewards)
     for context in unit_arms(rng, (30, 5, 3)):
         decision = bandit.choose(state, context, rng)
         assert decision.arm == greedy.choose(other, context, rng).arm
@@ -177,7 +177,7 @@ def test_training_on_a_log_equals_its_rewards_one_by_one():
     rng, bandit = np.random.default_rng(6), LinTS(4, ridge=0.5)
     xs, rewards = rows(rng, 60, 4)
     stats = UserStats.from_rows(rng.integers(5, size=60), xs, rewards)
-    np.testing.assert_allclose(bandit.trained(stats), trained(bandit, xs, rewards), atol=1e-12)
+    np.testing.assert_allclose(bandit.train(stats), train(bandit, xs, rewards), atol=1e-12)
 
 
 def similar_arms(rng, shape):

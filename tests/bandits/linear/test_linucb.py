@@ -43,7 +43,7 @@ def test_training_on_a_log_equals_its_rewards_one_by_one():
     for x, reward in zip(xs, rewards, strict=True):
         state = bandit.update(state, Decision(0, 1.0, x), reward)
     stats = UserStats.from_rows(rng.integers(5, size=60), xs, rewards)
-    np.testing.assert_allclose(bandit.trained(stats), state, atol=1e-10)
+    np.testing.assert_allclose(bandit.train(stats), state, atol=1e-10)
 
 
 def similar_arms(rng, shape):

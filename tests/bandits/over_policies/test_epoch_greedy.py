@@ -77,7 +77,7 @@ def test_its_distributions_are_those_of_the_published_pseudo_code(settings, n_ex
     for t, context in enumerate(contexts):
         decision = bandit.choose(state, context, Fixed(uniforms[t]))
         np.testing.assert_allclose(decision.distribution, expected[t], atol=1e-12, err_msg=f"step {t}")
-        state = bandit.update(bandit.decided(state, decision), decision, 4 * shares[t, decision.arm] - 1)
+        state = bandit.update(bandit.count_decision(state, decision), decision, 4 * shares[t, decision.arm] - 1)
     assert state[1] < 0.45 * n_steps  # s has moved
 
 
@@ -103,7 +103,7 @@ def test_epochs_are_one_explored_step_and_s_others():
         decision = bandit.choose(state, np.eye(2), rng)
         if decision.at_random:
             explored.append(t)
-        state = bandit.update(bandit.decided(state, decision), decision, 1.0)
+        state = bandit.update(bandit.count_decision(state, decision), decision, 1.0)
     assert explored == [0, 3, 7, 12, 18, 24]
 
 
@@ -112,7 +112,7 @@ def test_uniform_steps_from_outside_are_explored_steps():
     state, context = bandit.start(), np.array([[1.0, 0.0], [0.0, 1.0], [-1.0, -1.0]])
     for uniform in (0.1, 0.5):
         decision = choose_uniformly(bandit, context, uniform)
-        state = bandit.update(bandit.decided(state, decision), decision, 0.5)
+        state = bandit.update(bandit.count_decision(state, decision), decision, 0.5)
     np.testing.assert_allclose(state, [0, 2, 2, 1.5, 1.5])  # 0.5 / (1 / 3) for the policy whose arm it was
     assert not bandit.choose(state, context, Fixed(0.3)).at_random
 
@@ -123,7 +123,7 @@ def test_only_explored_steps_move_the_sums():
     decision = bandit.choose(state, np.eye(2), Fixed(0.3))
     assert (decision.arm, decision.at_random, decision.propensity) == (1, False, 1.0)
     np.testing.assert_array_equal(bandit.update(state, decision, 0.9), state)
-    np.testing.assert_array_equal(bandit.decided(state, decision), [1.0, 1.0, 1.0, 0.0, 2.0])
+    np.testing.assert_array_equal(bandit.count_decision(state, decision), [1.0, 1.0, 1.0, 0.0, 2.0])
 
 
 def test_tied_policies_share_equally():
@@ -178,7 +178,7 @@ def test_one_policy_and_one_arm_simply_work(rng):
             decision = bandit.choose(state, np.array([[0.3, 0.1]]), rng)
             assert (decision.arm, decision.propensity) == (0, 1.0)
             explored += decision.at_random
-            state = bandit.update(bandit.decided(state, decision), decision, 0.5)
+            state = bandit.update(bandit.count_decision(state, decision), decision, 0.5)
         assert explored == {"sqrt": 14, "bound": 1}[schedule]  # sqrt: s = 1, 1, 2, 2, 2, 2, 3, 3, 3, 3, 3, 4, 4, 4
         assert bandit.note(20) is None
 

@@ -37,7 +37,7 @@ def test_every_distribution_is_that_of_the_published_algorithm(gamma, policy, rn
     rewards = rng.uniform(-2, 6, n_steps)
     for context, reward in zip(contexts, rewards, strict=True):
         decisions.append(bandit.choose(state, context, rng))
-        state = bandit.update(bandit.decided(state, decisions[-1]), decisions[-1], reward)
+        state = bandit.update(bandit.count_decision(state, decisions[-1]), decisions[-1], reward)
     drawn = [int(np.flatnonzero(d.advice)[0]) for d in decisions]
     by_theory = math.sqrt(3 * math.log(3) / ((math.e - 1) * n_steps))
     q = published(gamma or by_theory, drawn, (rewards + 2) / 8, 3)
@@ -74,7 +74,7 @@ def test_an_unknown_horizon_is_doubled_without_a_restart(rng):
         doubled = next(2**i for i in range(10) if 2**i >= t + 1)
         known = EXP3(MIXED, horizon=doubled).choose(state, CONTEXT, rng)
         np.testing.assert_array_equal(decision.distribution, known.distribution)
-        state = bandit.update(bandit.decided(state, decision), decision, float(rng.random()))
+        state = bandit.update(bandit.count_decision(state, decision), decision, float(rng.random()))
     assert state[0] == 70
 
 
@@ -116,7 +116,7 @@ def test_with_too_few_decisions_to_come_every_policy_is_drawn_alike(rng):
     for _ in range(5):
         decision = bandit.choose(state, np.eye(3), rng)
         np.testing.assert_allclose(decision.distribution, np.full(3, 1 / 3))
-        state = bandit.update(bandit.decided(state, decision), decision, 1.0)
+        state = bandit.update(bandit.count_decision(state, decision), decision, 1.0)
 
 
 def test_one_policy_is_followed(rng):
@@ -177,4 +177,4 @@ def test_over_policies_with_an_arm_each_it_is_exp4(rng):
         assert decision.arm == other.arm
         np.testing.assert_allclose(decision.distribution, other.distribution, atol=1e-12)
         np.testing.assert_allclose(decision.advice, other.advice, rtol=1e-12)
-        state = three.update(three.decided(state, decision), decision, float(rng.random()))
+        state = three.update(three.count_decision(state, decision), decision, float(rng.random()))

@@ -45,7 +45,7 @@ def test_every_distribution_is_that_of_the_published_algorithm(p_min, delta, pol
     rewards = rng.uniform(-2, 6, n_steps)
     for context, reward in zip(contexts, rewards, strict=True):
         decisions.append(bandit.choose(state, context, rng))
-        state = bandit.update(bandit.decided(state, decisions[-1]), decisions[-1], reward)
+        state = bandit.update(bandit.count_decision(state, decisions[-1]), decisions[-1], reward)
     advice = np.array([policies(context) for context in contexts])
     by_theory = math.sqrt(math.log(3) / (4 * n_steps))
     p = published(p_min or by_theory, delta, n_steps, advice, [d.arm for d in decisions], (rewards + 2) / 8)
@@ -72,7 +72,7 @@ def test_an_unknown_horizon_is_doubled_without_a_restart(rng):
         doubled = next(2**i for i in range(10) if 2**i >= t + 1)
         known = EXP4P(MIXED, horizon=doubled).choose(state, CONTEXT, rng)
         np.testing.assert_array_equal(decision.distribution, known.distribution)
-        state = bandit.update(bandit.decided(state, decision), decision, float(rng.random()))
+        state = bandit.update(bandit.count_decision(state, decision), decision, float(rng.random()))
     assert state[0] == 70
 
 
@@ -114,7 +114,7 @@ def test_where_p_min_leaves_nothing_it_is_the_uniform_policy(setting, rng):
     for _ in range(5):
         decision = bandit.choose(state, CONTEXT, rng)
         np.testing.assert_array_equal(decision.distribution, np.full(4, 0.25))
-        state = bandit.update(bandit.decided(state, decision), decision, 1.0)
+        state = bandit.update(bandit.count_decision(state, decision), decision, 1.0)
 
 
 def test_the_first_decisions_of_a_doubled_horizon_are_as_uniform_as_the_note_says(rng):

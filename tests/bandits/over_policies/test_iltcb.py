@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lcb.bandits.bandit import choose_uniformly, decided, serve, serve_step_by_step
+from lcb.bandits.bandit import choose_uniformly, count_decision, serve, serve_step_by_step
 from lcb.bandits.over_policies import _policy_set
 from lcb.bandits.over_policies._iltcb_numba import descend, settled
 from lcb.bandits.over_policies.iltcb import ILTCB, WEIGHTS
@@ -93,7 +93,7 @@ def test_its_distributions_are_those_of_the_published_pseudo_code(settings, ends
     for t, context in enumerate(contexts):
         decision = bandit.choose(state, context, Fixed(uniforms[t]))
         np.testing.assert_allclose(decision.distribution, expected[t], atol=1e-12, err_msg=f"step {t}")
-        state = bandit.update(bandit.decided(state, decision), decision, 4 * shares[t, decision.arm] - 1)
+        state = bandit.update(bandit.count_decision(state, decision), decision, 4 * shares[t, decision.arm] - 1)
     assert state[3] < 1 / 4  # mu has left its cap, 1 / (2 K), and the descent has run
     assert np.count_nonzero(bandit.weights(state)) > 1
 
@@ -139,7 +139,7 @@ def test_the_weights_played_solve_the_optimisation_problem():
             decision = choose_uniformly(bandit, context, rng.random())
         else:
             decision = bandit.choose(state, context, rng)
-        state, reward = bandit.decided(state, decision), rng.random()
+        state, reward = bandit.count_decision(state, decision), rng.random()
         state = bandit.update(state, decision, reward)
         advice.append(policies(context))
         sums += policies(context)[:, decision.arm] * reward / decision.propensity
@@ -155,7 +155,7 @@ def test_at_the_cap_half_is_uniform_and_half_is_the_best_policy(rng):
     np.testing.assert_allclose(bandit.choose(state, context, rng).distribution, [0.375, 0.375, 0.125, 0.125])
     decision = bandit.choose(state, context, Fixed(0.4))
     assert decision.arm == 1
-    state = bandit.update(bandit.decided(state, decision), decision, 1.0)
+    state = bandit.update(bandit.count_decision(state, decision), decision, 1.0)
     np.testing.assert_array_equal(bandit.weights(state), [0, 1])
     np.testing.assert_allclose(bandit.choose(state, context, rng).distribution, [0.125, 0.625, 0.125, 0.125])
 
@@ -166,7 +166,7 @@ def test_the_estimates_are_unbiased_for_every_policy(rng):
     state = bandit.start()
     for context in rng.normal(size=(8, 5, 2)):
         decision = bandit.choose(state, context, rng)
-        state = bandit.update(bandit.decided(state, decision), decision, rng.random())
+        state = bandit.update(bandit.count_decision(state, decision), decision, rng.random())
     context, reward = rng.normal(size=(5, 2)), rng.random(5)
     p = bandit.choose(state, context, rng).distribution
     moves = np.zeros(3)
@@ -183,7 +183,7 @@ def test_weights_of_an_epoch_stay_until_its_end(rng):
     for _ in range(12):
         seen.append(bandit.weights(state))
         decision = bandit.choose(state, np.eye(2), rng)
-        state = bandit.update(bandit.decided(state, decision), decision, float(decision.arm == 0))
+        state = bandit.update(bandit.count_decision(state, decision), decision, float(decision.arm == 0))
     assert [i for i in range(1, 12) if (seen[i] != seen[i - 1]).any()] == [4, 8]
 
 
@@ -193,7 +193,7 @@ def test_a_reward_that_comes_late_counts_from_the_next_epoch_on(rng):
     state, decisions = bandit.start(), []
     for arm in (0, 1):
         decisions.append(bandit.choose(state, np.eye(2), Fixed(0.25 + arm / 2)))
-        state = bandit.decided(state, decisions[-1])
+        state = bandit.count_decision(state, decisions[-1])
     np.testing.assert_array_equal(bandit.weights(state), [0.5, 0.5])  # no reward: both are best
     state = bandit.update(state, decisions[1], 0.75)  # b = 1.5 / 1 / (100 * 0.2), as in the docstring's example
     np.testing.assert_allclose(bandit.weights(state), [0.1975, 0.8025])
@@ -207,7 +207,7 @@ def test_only_the_last_contexts_are_kept():
     state = bandit.start()
     for n_arms in (3, 1, 2, 1, 2):  # with one arm both policies agree
         decision = bandit.choose(state, np.zeros((n_arms, 1)), Fixed(0.2))
-        state = bandit.update(bandit.decided(state, decision), decision, 0.5)
+        state = bandit.update(bandit.count_decision(state, decision), decision, 0.5)
     assert state[0] == 5
     assert state[2] == 3  # arms at most
     np.testing.assert_array_equal(state[WEIGHTS + 4 :].reshape(3, 2), [[0, 0], [0, 1], [0, 1]])
@@ -220,7 +220,7 @@ def test_contexts_of_many_sizes_are_served(rng):
         decision = bandit.choose(state, np.zeros((n_arms, 1)), rng)
         assert decision.distribution.min() >= 1 / (2 * 30) - 1e-12
         assert abs(decision.distribution.sum() - 1) < 1e-12
-        state = bandit.update(decided(bandit, state, decision), decision, 0.5)
+        state = bandit.update(count_decision(bandit, state, decision), decision, 0.5)
 
 
 def codes_of(xi):
@@ -295,7 +295,7 @@ def test_one_policy_and_one_arm_simply_work(rng):
         for context in (np.array([[0.3, 0.1]]), np.eye(2), np.array([[0.3, 0.1]])):
             decision = bandit.choose(state, context, rng)
             assert abs(decision.distribution.sum() - 1) < 1e-12
-            state = bandit.update(bandit.decided(state, decision), decision, 0.5)
+            state = bandit.update(bandit.count_decision(state, decision), decision, 0.5)
         assert decision.propensity == pytest.approx(1)
         np.testing.assert_allclose(bandit.weights(state), [1])
 
@@ -307,7 +307,7 @@ def test_a_mu_of_one_over_the_arms_or_more_is_uniform(rng):
         for _ in range(3):
             decision = bandit.choose(state, context, rng)
             np.testing.assert_allclose(decision.distribution, 0.25)
-            state = bandit.update(bandit.decided(state, decision), decision, 1.0)
+            state = bandit.update(bandit.count_decision(state, decision), decision, 1.0)
         assert bandit.note(4) == f"at K 4 mu={mu:g} makes 100% of the decisions uniform"
 
 
@@ -365,7 +365,7 @@ def test_what_it_cannot_use_is_refused_with_what_to_do(rng):
         bandit.update(bandit.start(), decision, -1.0)
     with pytest.raises(InputError, match="no arms"):
         bandit.choose(bandit.start(), np.empty((0, 2)), rng)
-    for use in (bandit.decided, lambda state, decision: bandit.update(state, decision, 0.5)):
+    for use in (bandit.count_decision, lambda state, decision: bandit.update(state, decision, 0.5)):
         with pytest.raises(InputError, match="choose_uniformly"):
             use(bandit.start(), Decision.uniform(np.eye(2), 0.3))
     with pytest.raises(InputError, match="reward 3 is outside"):

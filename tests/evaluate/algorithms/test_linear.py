@@ -12,7 +12,7 @@ from lcb.clicks import EventLog
 from lcb.evaluate.algorithms import ALGORITHMS, Task
 from lcb.evaluate.simulation.simulate import simulate
 from lcb.evaluate.worlds.paper import World, paper_classes
-from lcb.recommenders.cofine import learn_subspace, profiles
+from lcb.recommenders.cofine import fit_profiles, learn_subspace
 
 MODELS = paper_classes()
 HISTORY = stats_of(MODELS, n_users=40, n_rows=12, seed=1)[0]
@@ -27,11 +27,9 @@ def built(name, task=TASK, **settings):
 def test_one_bandit_for_all_has_seen_the_history():
     task = replace(TASK, history=EventLog(HISTORY))
     np.testing.assert_array_equal(
-        built("linucb-population", task, ridge=0.5).state, LinUCB(10, ridge=0.5).trained(HISTORY)
+        built("linucb-population", task, ridge=0.5).state, LinUCB(10, ridge=0.5).train(HISTORY)
     )
-    np.testing.assert_array_equal(
-        built("lints-population", task, ridge=0.5).state, LinTS(10, ridge=0.5).trained(HISTORY)
-    )
+    np.testing.assert_array_equal(built("lints-population", task, ridge=0.5).state, LinTS(10, ridge=0.5).train(HISTORY))
     np.testing.assert_array_equal(built("linucb-population").state, LinUCB(10).start())
     np.testing.assert_array_equal(built("lints-population").state, LinTS(10).start())
 
@@ -46,7 +44,7 @@ def test_one_bandit_each_starts_from_scratch_whatever_the_history(name):
 
 def test_cofineucb_learns_its_subspace_from_the_history():
     recommender = built("cofineucb", replace(TASK, history=EventLog(HISTORY)), n_coarse=3)
-    np.testing.assert_array_equal(recommender.subspaces[0], learn_subspace(profiles(HISTORY, 1.0), 3))
+    np.testing.assert_array_equal(recommender.subspaces[0], learn_subspace(fit_profiles(HISTORY, 1.0), 3))
     without = built("cofineucb")
     assert without.subspaces == []
     assert (without.schedule.n_warmup_users, without.schedule.retrain_every) == (7, 9)

@@ -13,10 +13,10 @@ from lcb.events import Decision, Floats, check_reward
 from lcb.stats import Index
 
 
-def items_of(context: Floats, n_items: int) -> Index:
+def find_items(context: Floats, n_items: int) -> Index:
     """Which arm each row of a context (K, n_items) is, (K,).
 
-    >>> items_of(np.eye(3)[[2, 0]], 3)
+    >>> find_items(np.eye(3)[[2, 0]], 3)
     array([2, 0])
     """
     if not len(context):
@@ -28,14 +28,14 @@ def items_of(context: Floats, n_items: int) -> Index:
     return context.argmax(axis=1)
 
 
-def counted(state: Floats, decision: Decision) -> Floats:
+def add_decision(state: Floats, decision: Decision) -> Floats:
     """The state with one more decision."""
     state = state.copy()
     state[: len(decision.x)] += decision.x
     return state
 
 
-def received(state: Floats, decision: Decision, reward: float) -> Floats:
+def add_reward(state: Floats, decision: Decision, reward: float) -> Floats:
     """The state with one more reward."""
     check_reward(reward)
     n, state = len(decision.x), state.copy()
@@ -44,7 +44,7 @@ def received(state: Floats, decision: Decision, reward: float) -> Floats:
     return state
 
 
-def estimates(state: Floats) -> tuple[Floats, Floats, Floats]:
+def estimate_means(state: Floats) -> tuple[Floats, Floats, Floats]:
     """Of every arm: the decisions, the rewards, and their mean (0 where there is none), (K,) each."""
     decisions, count, total = state.reshape(3, -1)
     return decisions, count, total / np.maximum(count, 1.0)

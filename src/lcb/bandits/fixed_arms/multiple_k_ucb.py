@@ -19,7 +19,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lcb.bandits.fixed_arms._counts import counted, estimates, items_of, received
+from lcb.bandits.fixed_arms._counts import add_decision, add_reward, estimate_means, find_items
 from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
@@ -35,7 +35,7 @@ class MultipleKUCB:
     >>> state = bandit.start()
     >>> for _ in range(3):  # the first class promises 1.0, not so; a turn of the other arm; that is 0.9 indeed
     ...     decision = bandit.choose(state, np.eye(2), rng)
-    ...     state = bandit.update(bandit.decided(state, decision), decision, reward=[0.31, 0.9][decision.arm])
+    ...     state = bandit.update(bandit.count_decision(state, decision), decision, reward=[0.31, 0.9][decision.arm])
     ...     print(decision.arm, bandit.admissible(state))
     0 [False False]
     1 [False  True]
@@ -56,14 +56,14 @@ class MultipleKUCB:
 
     def admissible(self, state: Floats) -> NDArray[np.bool_]:
         """(N,) the classes that no arm's rewards have ruled out"""
-        _, count, mean = estimates(state)
+        _, count, mean = estimate_means(state)
         radius = (
             self.width * self.models.noise.max() * np.sqrt(6 * np.log(max(count.sum(), 1.0)) / np.maximum(count, 1))
         )
         return np.asarray(((np.abs(self.models.beta - mean) <= radius) | (count == 0)).all(axis=1))
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
-        items = items_of(context, self.models.n_features)
+        items = find_items(context, self.models.n_features)
         admissible = self.admissible(state)
         if admissible.any():
             scores = self.models.beta[admissible][:, items].max(axis=0)
@@ -71,8 +71,8 @@ class MultipleKUCB:
             scores = -state[items]
         return Decision.best(scores, context, rng.random())
 
-    def decided(self, state: Floats, decision: Decision) -> Floats:
-        return counted(state, decision)
+    def count_decision(self, state: Floats, decision: Decision) -> Floats:
+        return add_decision(state, decision)
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
-        return received(state, decision, reward)
+        return add_reward(state, decision, reward)

@@ -13,7 +13,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from lcb.bandits.fixed_arms._counts import counted, estimates, items_of, received
+from lcb.bandits.fixed_arms._counts import add_decision, add_reward, estimate_means, find_items
 from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
@@ -44,15 +44,15 @@ class UCB1:
         return np.zeros(3 * self.n_arms)
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
-        items = items_of(context, self.n_arms)
-        decisions, count, mean = estimates(state)
+        items = find_items(context, self.n_arms)
+        decisions, count, mean = estimate_means(state)
         if not decisions[items].all():
             return Decision.best(-decisions[items], context, rng.random())
         bonus = self.width * np.sqrt(2 * np.log(max(count.sum(), 1.0)) / np.maximum(count, 1.0))
         return Decision.best((mean + bonus)[items], context, rng.random())
 
-    def decided(self, state: Floats, decision: Decision) -> Floats:
-        return counted(state, decision)
+    def count_decision(self, state: Floats, decision: Decision) -> Floats:
+        return add_decision(state, decision)
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
-        return received(state, decision, reward)
+        return add_reward(state, decision, reward)

@@ -22,7 +22,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from lcb.bandits.fixed_arms._counts import counted, estimates, items_of, received
+from lcb.bandits.fixed_arms._counts import add_decision, add_reward, estimate_means, find_items
 from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
@@ -37,7 +37,7 @@ class UMUCB:
     >>> bandit, rng = UMUCB(models, n_steps=10), np.random.default_rng(0)
     >>> state = bandit.start()
     >>> decision = bandit.choose(state, np.eye(2), rng)  # the first model promises 1.0
-    >>> state = bandit.update(bandit.decided(state, decision), decision, reward=0.3)
+    >>> state = bandit.update(bandit.count_decision(state, decision), decision, reward=0.3)
     >>> bandit.allowed(state), bandit.choose(state, np.eye(2), rng).arm  # 0.7 off, 0.1 sqrt(2 log 2000) = 0.39 allowed
     (array([False,  True]), 1)
     """
@@ -69,7 +69,7 @@ class UMUCB:
         return self._bounds(state)[0]
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
-        items = items_of(context, self.models.n_features)
+        items = find_items(context, self.models.n_features)
         decisions = state[items]
         if decisions.min() < self.n_first:
             return Decision.best(-decisions, context, rng.random())
@@ -78,11 +78,11 @@ class UMUCB:
             highest = np.minimum(highest, self.models.beta + self.epsilon)[allowed]
         return Decision.best(highest.max(axis=0)[items], context, rng.random())
 
-    def decided(self, state: Floats, decision: Decision) -> Floats:
-        return counted(state, decision)
+    def count_decision(self, state: Floats, decision: Decision) -> Floats:
+        return add_decision(state, decision)
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
-        return received(state, decision, reward)
+        return add_reward(state, decision, reward)
 
     @cached_property
     def _radius(self) -> Floats:
@@ -93,7 +93,7 @@ class UMUCB:
 
     def _bounds(self, state: Floats) -> tuple[NDArray[np.bool_], Floats]:
         """`allowed` (N,) and mean_a + r_ha (N, K)."""
-        _, count, mean = estimates(state)
+        _, count, mean = estimate_means(state)
         with np.errstate(divide="ignore"):
             radius = np.where(count > 0, self._radius / np.sqrt(count), np.inf)
         allowed = (np.abs(self.models.beta - mean) <= radius + self.epsilon).all(axis=1)

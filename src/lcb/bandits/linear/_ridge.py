@@ -19,14 +19,14 @@ def start(n_features: int, ridge: float) -> Floats:
     return np.eye(n_features, n_features + 1).ravel() * ridge
 
 
-def trained(stats: UserStats, ridge: float) -> Floats:
+def train(stats: UserStats, ridge: float) -> Floats:
     """The state after all rewards of a log."""
     total = stats.total
     gram = ridge * np.eye(stats.n_features) + total.gram[0]
     return np.concatenate([gram, total.moment[0][:, None]], axis=1).ravel()
 
 
-def updated(state: Floats, decision: Decision, reward: float) -> Floats:
+def update(state: Floats, decision: Decision, reward: float) -> Floats:
     check_reward(reward)
     x = decision.x
     row = np.empty(len(x) + 1)
@@ -39,11 +39,11 @@ def inverse_factor(gram: Floats) -> Floats:
     """R, lower triangular, with R' R = `gram`^-1.  (Solving with many columns would wake up the threads of BLAS.)"""
     lower, failed_at = dpotrf(gram, lower=1, clean=1)
     if failed_at:
-        raise singular()
+        raise build_singular_error()
     return dtrtri(lower, lower=1, overwrite_c=1)[0]
 
 
-def singular() -> InputError:
+def build_singular_error() -> InputError:
     return InputError("the features are so large that the ridge is lost beside them; scale them, or raise the ridge")
 
 

@@ -66,9 +66,9 @@ class CoarseFineUCB:
     def start(self) -> Floats:
         return _ridge.start(len(self.subspace), self.ridge)
 
-    def trained(self, stats: UserStats) -> Floats:
+    def train(self, stats: UserStats) -> Floats:
         """The state after all rewards of a log."""
-        return _ridge.trained(stats, self.ridge)
+        return _ridge.train(stats, self.ridge)
 
     def coarse(self, state: Floats) -> Floats:
         """w~, the weights in the subspace, (k,)."""
@@ -97,7 +97,7 @@ class CoarseFineUCB:
         return Decision.best(scores, context, rng.random())
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
-        return _ridge.updated(state, decision, reward)
+        return _ridge.update(state, decision, reward)
 
     @cached_property
     def _ridges(self) -> Floats:
@@ -121,5 +121,5 @@ class CoarseFineUCB:
             self.width, self.ridge, n_uniform,
         )  # fmt: skip
         if not whole:
-            raise _ridge.singular()
+            raise _ridge.build_singular_error()
         return arms

@@ -74,9 +74,9 @@ class LinTS:
     def start(self) -> Floats:
         return _ridge.start(self.n_features, self.ridge)
 
-    def trained(self, stats: UserStats) -> Floats:
+    def train(self, stats: UserStats) -> Floats:
         """The state after all rewards of a log."""
-        return _ridge.trained(stats, self.ridge)
+        return _ridge.train(stats, self.ridge)
 
     def theta(self, state: Floats) -> Floats:
         """The posterior mean, (d,)."""
@@ -101,7 +101,7 @@ class LinTS:
         return Decision(arm, distribution[arm], context[arm], distribution)
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
-        return _ridge.updated(state, decision, reward)
+        return _ridge.update(state, decision, reward)
 
     def revise(self, state: Floats, decision: Decision, before: float, after: float) -> Floats:
         """Return the state as if the reward had been `after` and not `before`."""
@@ -128,7 +128,7 @@ class LinTS:
         arms = np.empty(uniforms.shape, np.int64)
         points = self.scale * _points(self.n_features, self.n_points)[:-1].T
         if not serve_lints(states, contexts, rewards, uniforms, arms, points, n_uniform):
-            raise _ridge.singular()
+            raise _ridge.build_singular_error()
         return arms
 
 

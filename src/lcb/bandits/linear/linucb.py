@@ -54,7 +54,7 @@ class LinUCB:
     def start(self) -> Floats:
         return np.eye(self.n_features, self.n_features + 1).ravel() / self.ridge
 
-    def trained(self, stats: UserStats) -> Floats:
+    def train(self, stats: UserStats) -> Floats:
         """The state after all rewards of a log."""
         total = stats.total
         inverse = np.linalg.inv(self.ridge * np.eye(self.n_features) + total.gram[0])

@@ -1,4 +1,4 @@
-"""mUCB for many users at once, compiled: the twin of its `choose`, `advised` and `update`."""
+"""mUCB for many users at once, compiled: the twin of its `choose`, `add_advice` and `update`."""
 
 from __future__ import annotations
 

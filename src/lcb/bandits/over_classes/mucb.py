@@ -85,7 +85,7 @@ class MUCB:
         word = promised[:, decision.arm] == best[decision.arm]
         return self._with_word(decision, word)
 
-    def advised(self, decision: Decision, context: Floats) -> Decision:
+    def add_advice(self, decision: Decision, context: Floats) -> Decision:
         """An arm taken for another reason, noted with the classes whose best it is."""
         promised = self.models.beta @ context.T
         return self._with_word(decision, promised[:, decision.arm] == promised.max(axis=1))
@@ -94,7 +94,9 @@ class MUCB:
         check_reward(reward)
         word = decision.advice
         if word is None:
-            raise InputError("the decision does not say on the word of which class it was made; note it by `advised`")
+            raise InputError(
+                "the decision does not say on the word of which class it was made; note it by `add_advice`"
+            )
         gap = self.models.beta @ decision.x
         gap -= self.epsilon + reward
         gap *= word

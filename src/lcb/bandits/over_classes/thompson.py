@@ -19,7 +19,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from lcb.bandits.bandit import Arms, drawn
+from lcb.bandits.bandit import Arms, draw_index
 from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats, check_context, check_reward, rescaled
@@ -71,11 +71,11 @@ class GeneralizedThompson:
         check_context(context, self.models.n_features)
         weights, uniform = np.exp(state), rng.random()
         policies = self.policy(self.models.beta @ context.T)
-        h, rest = drawn(weights, rescaled(uniform, self.gamma) if self.gamma else uniform)
+        h, rest = draw_index(weights, rescaled(uniform, self.gamma) if self.gamma else uniform)
         own = policies[h]
         arm = int(own.argmax())
         if own[arm] != 1:
-            arm = drawn(own, rest)[0]
+            arm = draw_index(own, rest)[0]
         distribution = weights @ policies
         decision = Decision(arm, distribution[arm], context[arm], distribution)
         return decision.with_uniform(self.gamma, context, uniform) if self.gamma else decision

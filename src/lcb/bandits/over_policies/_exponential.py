@@ -35,23 +35,23 @@ def check_settings(
             raise InputError(f"{name}={value:g}; it must lie in (0, 1], or be None for the theory's own")
 
 
-def rounds(horizon: int | None, n_decided: float) -> int:
+def get_horizon(horizon: int | None, n_decided: float) -> int:
     """T: as declared, or doubled.
 
-    >>> [rounds(None, n_decided) for n_decided in (0, 1, 2, 3, 4, 31, 32)]
+    >>> [get_horizon(None, n_decided) for n_decided in (0, 1, 2, 3, 4, 31, 32)]
     [1, 2, 4, 4, 8, 32, 64]
     """
     return 1 << int(n_decided).bit_length() if horizon is None else horizon
 
 
-def counted(state: Floats) -> Floats:
+def add_decision(state: Floats) -> Floats:
     """The state, whose first number is the count, after one more decision."""
     after = state.copy()
     after[0] += 1
     return after
 
 
-def note_on_chance(setting: str, sizes: str, least: float, horizon: int | None, becomes: str, does: str) -> str | None:
+def describe_chance(setting: str, sizes: str, least: float, horizon: int | None, becomes: str, does: str) -> str | None:
     """In words, what a theory's setting leaves to chance, a share sqrt(least / T); nothing when that is below half."""
     if horizon is None:
         first = 1 << int(math.log2(least)) if least >= 1 else 0  # decisions with a doubled T of at most `least`

@@ -29,14 +29,14 @@ def check_arms(context: Floats) -> None:
         raise InputError("the context has no arms; offer at least one")
 
 
-def advice_on(policies: Policies, context: Floats) -> Floats:
+def ask_policies(policies: Policies, context: Floats) -> Floats:
     """What every policy gives to every arm, (N, K)."""
     check_arms(context)
-    return _checked(policies(context))
+    return _check_advice(policies(context))
 
 
-def advice_of(decision: Decision, size: int, name: str) -> Floats:
-    """What the policies said of a decision, written there by `choose` or `advised`."""
+def read_advice(decision: Decision, size: int, name: str) -> Floats:
+    """What the policies said of a decision, written there by `choose` or `add_advice`."""
     if decision.advice is None or len(decision.advice) != size:
         raise InputError(
             f"the decision carries no advice of {size} numbers, which {name} learns from; "
@@ -45,7 +45,7 @@ def advice_of(decision: Decision, size: int, name: str) -> Floats:
     return decision.advice
 
 
-def scaled(reward: float, reward_range: tuple[float, float], name: str) -> float:
+def scale_reward(reward: float, reward_range: tuple[float, float], name: str) -> float:
     """The reward as a share of the declared range, in [0, 1]."""
     low, high = reward_range
     if not low <= reward <= high:
@@ -56,17 +56,17 @@ def scaled(reward: float, reward_range: tuple[float, float], name: str) -> float
     return (reward - low) / (high - low)
 
 
-def advice_in_parts(policies: Policies, contexts: Floats) -> Iterator[tuple[int, Floats]]:
+def iterate_advice(policies: Policies, contexts: Floats) -> Iterator[tuple[int, Floats]]:
     """First step and advice (B, steps, N, K) of as many steps at a time as memory should hold."""
     n_users, n_steps, n_arms, _ = contexts.shape
     if n_arms == 0:
         raise InputError("the contexts have no arms; offer at least one")
     part = max(1, _MOST_NUMBERS // max(1, n_users * policies.n_policies * n_arms))
     for start in range(0, n_steps, part):
-        yield start, _checked(_advice_on_all(policies, contexts[:, start : start + part]))
+        yield start, _check_advice(_ask_policies_on_all(policies, contexts[:, start : start + part]))
 
 
-def _advice_on_all(policies: Policies, contexts: Floats) -> Floats:
+def _ask_policies_on_all(policies: Policies, contexts: Floats) -> Floats:
     if isinstance(policies, ClassPolicies):
         return policies.policy(policies.models.beta @ contexts.mT)
     flat = contexts.reshape(-1, *contexts.shape[2:])
@@ -74,15 +74,15 @@ def _advice_on_all(policies: Policies, contexts: Floats) -> Floats:
     return advice.reshape(*contexts.shape[:2], *advice.shape[1:])
 
 
-def _checked(advice: Floats) -> Floats:
+def _check_advice(advice: Floats) -> Floats:
     if math.isnan(np.add.reduce(advice, None)):
         raise InputError("the policies' advice holds a NaN; give finite features")
     return advice
 
 
 def check_taken(rewards: Floats, arms: Arms, reward_range: tuple[float, float], name: str) -> None:
-    """As `scaled`, for the rewards (B, T, K) of the arms taken (B, T)."""
+    """As `scale_reward`, for the rewards (B, T, K) of the arms taken (B, T)."""
     taken = np.take_along_axis(rewards, arms[..., None], axis=2)
     outside = ~((taken >= reward_range[0]) & (taken <= reward_range[1]))
     if outside.any():
-        scaled(float(taken[outside][0]), reward_range, name)
+        scale_reward(float(taken[outside][0]), reward_range, name)

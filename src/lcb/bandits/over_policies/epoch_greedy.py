@@ -24,8 +24,15 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from lcb.bandits.bandit import Arms, drawn
-from lcb.bandits.over_policies._policy_set import advice_in_parts, advice_of, advice_on, check_set, check_taken, scaled
+from lcb.bandits.bandit import Arms, draw_index
+from lcb.bandits.over_policies._policy_set import (
+    ask_policies,
+    check_set,
+    check_taken,
+    iterate_advice,
+    read_advice,
+    scale_reward,
+)
 from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
@@ -48,7 +55,7 @@ class EpochGreedy:
     >>> decision = bandit.choose(state, np.eye(2), rng)                   # explores
     >>> decision.arm, decision.distribution, decision.advice
     (1, array([0.5, 0.5]), array([0., 1.]))
-    >>> state = bandit.update(bandit.decided(state, decision), decision, reward=0.75)
+    >>> state = bandit.update(bandit.count_decision(state, decision), decision, reward=0.75)
     >>> state                                                             # 0.75 / (1 / 2) for the second policy
     array([0. , 1. , 1. , 0. , 1.5])
     >>> bandit.n_exploit(state, n_arms=2)                                 # floor(3 sqrt(1 / (2 ln 2))) = floor(2.54)
@@ -91,17 +98,17 @@ class EpochGreedy:
         return f"at K {n_arms}, N {n_policies} every other one of the first {2 * (n - 1)} decisions is uniform{unless}"
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
-        xi, uniform, n_arms = advice_on(self.policies, context), rng.random(), len(context)
+        xi, uniform, n_arms = ask_policies(self.policies, context), rng.random(), len(context)
         if state[EXPLORED] == 0 or state[SINCE] >= self.n_exploit(state, n_arms):
             decision = Decision.uniform(context, uniform)
             return replace(decision, advice=xi[:, decision.arm].copy())
         sums = state[SUMS:]
         best = (sums == sums.max()).nonzero()[0]
         p = xi[best[0]] if len(best) == 1 else xi[best].mean(axis=0)
-        arm = drawn(p, uniform)[0]
+        arm = draw_index(p, uniform)[0]
         return Decision(arm, p[arm], context[arm], p)
 
-    def decided(self, state: Floats, decision: Decision) -> Floats:
+    def count_decision(self, state: Floats, decision: Decision) -> Floats:
         after = state.copy()
         if decision.at_random:
             after[SINCE] = 0
@@ -110,17 +117,17 @@ class EpochGreedy:
             after[SINCE] += 1
         return after
 
-    def advised(self, decision: Decision, context: Floats) -> Decision:
+    def add_advice(self, decision: Decision, context: Floats) -> Decision:
         """A decision of somebody else, with what the policies say of it."""
-        return replace(decision, advice=advice_on(self.policies, context)[:, decision.arm].copy())
+        return replace(decision, advice=ask_policies(self.policies, context)[:, decision.arm].copy())
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
-        share = scaled(reward, self.reward_range, "EpochGreedy")
+        share = scale_reward(reward, self.reward_range, "EpochGreedy")
         if not decision.at_random:
             return state
         after = state.copy()
         after[REWARDED] += 1
-        after[SUMS:] += share / decision.propensity * advice_of(decision, self.policies.n_policies, "EpochGreedy")
+        after[SUMS:] += share / decision.propensity * read_advice(decision, self.policies.n_policies, "EpochGreedy")
         return after
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
@@ -129,7 +136,7 @@ class EpochGreedy:
 
         arms = np.empty(uniforms.shape, np.int64)
         by_bound, (low, high) = self.schedule == "bound", self.reward_range
-        for first, advice in advice_in_parts(self.policies, contexts):
+        for first, advice in iterate_advice(self.policies, contexts):
             serve_epoch_greedy(
                 states, advice, rewards, uniforms, arms, first, n_uniform, low, high - low, self.c, by_bound
             )

@@ -20,9 +20,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from lcb.bandits.bandit import drawn
-from lcb.bandits.over_policies._exponential import check_settings, counted, note_on_chance, rounds, softmax
-from lcb.bandits.over_policies._policy_set import advice_of, check_arms, scaled
+from lcb.bandits.bandit import draw_index
+from lcb.bandits.over_policies._exponential import add_decision, check_settings, describe_chance, get_horizon, softmax
+from lcb.bandits.over_policies._policy_set import check_arms, read_advice, scale_reward
 from lcb.bandits.traits import Traits
 from lcb.events import Decision, Floats
 from lcb.policies import Policies
@@ -43,7 +43,7 @@ class EXP3:
     >>> decision = bandit.choose(state, context, rng)          # the second policy, whose best arm is the second
     >>> decision.arm, decision.distribution, decision.advice
     (1, array([0.5, 0.5, 0. ]), array([0., 2.]))
-    >>> bandit.update(bandit.decided(state, decision), decision, reward=0.75)
+    >>> bandit.update(bandit.count_decision(state, decision), decision, reward=0.75)
     array([1. , 0. , 1.5])
     """
 
@@ -67,7 +67,7 @@ class EXP3:
         """gamma, the share of the decisions in which any policy is drawn."""
         if self.gamma is not None:
             return self.gamma
-        return min(1.0, math.sqrt(self._least / rounds(self.horizon, state[0])))
+        return min(1.0, math.sqrt(self._least / get_horizon(self.horizon, state[0])))
 
     def weights(self, state: Floats) -> Floats:
         """The probability w of each policy before gamma is mixed in, (N,)."""
@@ -79,7 +79,7 @@ class EXP3:
         if self.gamma is not None:
             return f"gamma=1 makes this {alike}" if self.gamma == 1 else None
         does = "draw any policy, all alike"
-        return note_on_chance("gamma", f"N {self.policies.n_policies}", self._least, self.horizon, alike, does)
+        return describe_chance("gamma", f"N {self.policies.n_policies}", self._least, self.horizon, alike, does)
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
         check_arms(context)
@@ -87,22 +87,22 @@ class EXP3:
         q = self._weights(state, gamma)
         q *= 1 - gamma
         q += gamma / len(q)
-        h, rest = drawn(q, uniform)
-        arm, advice, p = drawn(xi[h], rest)[0], np.zeros(len(q)), q @ xi
+        h, rest = draw_index(q, uniform)
+        arm, advice, p = draw_index(xi[h], rest)[0], np.zeros(len(q)), q @ xi
         advice[h] = 1 / q[h]
         return Decision(arm, p[arm], context[arm], p, advice=advice)
 
-    def decided(self, state: Floats, decision: Decision) -> Floats:
-        return counted(state)
+    def count_decision(self, state: Floats, decision: Decision) -> Floats:
+        return add_decision(state)
 
-    def advised(self, decision: Decision, context: Floats) -> Decision:
+    def add_advice(self, decision: Decision, context: Floats) -> Decision:
         """A decision for which no policy was drawn, with what every policy says of it."""
         return replace(decision, advice=self.policies(context)[:, decision.arm] / decision.propensity)
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         after = state.copy()
-        share = scaled(reward, self.reward_range, "EXP3")
-        after[1:] += share * advice_of(decision, len(state) - 1, "EXP3")
+        share = scale_reward(reward, self.reward_range, "EXP3")
+        after[1:] += share * read_advice(decision, len(state) - 1, "EXP3")
         return after
 
     def _weights(self, state: Floats, gamma: float) -> Floats:

@@ -18,9 +18,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from lcb.bandits.bandit import drawn
-from lcb.bandits.over_policies._exponential import check_settings, counted, note_on_chance, rounds, softmax
-from lcb.bandits.over_policies._policy_set import advice_of, check_arms, scaled
+from lcb.bandits.bandit import draw_index
+from lcb.bandits.over_policies._exponential import add_decision, check_settings, describe_chance, get_horizon, softmax
+from lcb.bandits.over_policies._policy_set import check_arms, read_advice, scale_reward
 from lcb.bandits.traits import Traits
 from lcb.events import Decision, Floats
 from lcb.policies import Policies
@@ -41,7 +41,7 @@ class EXP4:
     >>> decision = bandit.choose(state, context, rng)          # p = 0.5 * [1/2, 1/2, 0, 0] + 0.5 / 4
     >>> decision.arm, decision.distribution, decision.advice
     (1, array([0.375, 0.375, 0.125, 0.125]), array([0.        , 2.66666667]))
-    >>> bandit.update(bandit.decided(state, decision), decision, reward=0.75)
+    >>> bandit.update(bandit.count_decision(state, decision), decision, reward=0.75)
     array([1., 0., 2.])
     """
 
@@ -65,7 +65,7 @@ class EXP4:
         """gamma, the share of the decisions that is uniform."""
         if self.gamma is not None:
             return self.gamma
-        return min(1.0, math.sqrt(self._least(n_arms) / rounds(self.horizon, state[0])))
+        return min(1.0, math.sqrt(self._least(n_arms) / get_horizon(self.horizon, state[0])))
 
     def weights(self, state: Floats, n_arms: int) -> Floats:
         """The probability of each policy, (N,)."""
@@ -76,7 +76,7 @@ class EXP4:
         if self.gamma is not None:
             return "gamma=1 makes this the uniform policy" if self.gamma == 1 else None
         sizes = f"K {n_arms}, N {self.policies.n_policies}"
-        return note_on_chance("gamma", sizes, self._least(n_arms), self.horizon, "the uniform policy", "uniform")
+        return describe_chance("gamma", sizes, self._least(n_arms), self.horizon, "the uniform policy", "uniform")
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
         check_arms(context)
@@ -85,20 +85,20 @@ class EXP4:
         p = self._weights(state, gamma / n_arms) @ xi
         p *= 1 - gamma
         p += gamma / n_arms
-        arm = drawn(p, uniform)[0]
+        arm = draw_index(p, uniform)[0]
         return Decision(arm, p[arm], context[arm], p, advice=xi[:, arm] / p[arm])
 
-    def decided(self, state: Floats, decision: Decision) -> Floats:
-        return counted(state)
+    def count_decision(self, state: Floats, decision: Decision) -> Floats:
+        return add_decision(state)
 
-    def advised(self, decision: Decision, context: Floats) -> Decision:
+    def add_advice(self, decision: Decision, context: Floats) -> Decision:
         """A decision of somebody else, with what the policies say of it."""
         return replace(decision, advice=self.policies(context)[:, decision.arm] / decision.propensity)
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         after = state.copy()
-        share = scaled(reward, self.reward_range, "EXP4")
-        after[1:] += share * advice_of(decision, len(state) - 1, "EXP4")
+        share = scale_reward(reward, self.reward_range, "EXP4")
+        after[1:] += share * read_advice(decision, len(state) - 1, "EXP4")
         return after
 
     def _weights(self, state: Floats, rate: float) -> Floats:

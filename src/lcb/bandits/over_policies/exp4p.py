@@ -20,9 +20,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from lcb.bandits.bandit import drawn
-from lcb.bandits.over_policies._exponential import check_settings, counted, note_on_chance, rounds, softmax
-from lcb.bandits.over_policies._policy_set import advice_of, check_arms, scaled
+from lcb.bandits.bandit import draw_index
+from lcb.bandits.over_policies._exponential import add_decision, check_settings, describe_chance, get_horizon, softmax
+from lcb.bandits.over_policies._policy_set import check_arms, read_advice, scale_reward
 from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
@@ -44,7 +44,7 @@ class EXP4P:
     >>> decision = bandit.choose(state, context, rng)          # p = 0.5 * [1/2, 1/2, 0, 0] + 0.125
     >>> decision.arm, decision.distribution, decision.advice
     (1, array([0.375, 0.375, 0.125, 0.125]), array([0.        , 2.66666667, 2.66666667, 2.66666667]))
-    >>> bandit.update(bandit.decided(state, decision), decision, reward=0.75)
+    >>> bandit.update(bandit.count_decision(state, decision), decision, reward=0.75)
     array([1.        , 0.        , 2.        , 2.66666667, 2.66666667])
     >>> EXP4P(ClassPolicies(models), horizon=2).note(n_arms=4)
     "at K 4, N 2, T 2 the theory's p_min makes this the uniform policy; it needs T above 3"
@@ -73,7 +73,7 @@ class EXP4P:
         """p_min, the least probability of an arm."""
         p_min = self.p_min
         if p_min is None:
-            p_min = math.sqrt(math.log(self.policies.n_policies) / (n_arms * rounds(self.horizon, state[0])))
+            p_min = math.sqrt(math.log(self.policies.n_policies) / (n_arms * get_horizon(self.horizon, state[0])))
         return min(p_min, 1 / n_arms)
 
     def weights(self, state: Floats, n_arms: int) -> Floats:
@@ -87,7 +87,7 @@ class EXP4P:
             return all_uniform if self.p_min * n_arms >= 1 else None
         n_policies = self.policies.n_policies
         least, sizes = n_arms * math.log(n_policies), f"K {n_arms}, N {n_policies}"
-        return note_on_chance("p_min", sizes, least, self.horizon, "the uniform policy", "uniform")
+        return describe_chance("p_min", sizes, least, self.horizon, "the uniform policy", "uniform")
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
         check_arms(context)
@@ -96,27 +96,27 @@ class EXP4P:
         p = self._weights(state, n_arms, p_min) @ xi
         p *= 1 - n_arms * p_min
         p += p_min
-        arm = drawn(p, uniform)[0]
+        arm = draw_index(p, uniform)[0]
         return Decision(arm, p[arm], context[arm], p, advice=_advice(xi, arm, p))
 
-    def decided(self, state: Floats, decision: Decision) -> Floats:
-        return counted(state)
+    def count_decision(self, state: Floats, decision: Decision) -> Floats:
+        return add_decision(state)
 
-    def advised(self, decision: Decision, context: Floats) -> Decision:
+    def add_advice(self, decision: Decision, context: Floats) -> Decision:
         """A decision of somebody else, with what the policies say of it."""
         assert decision.distribution is not None
         return replace(decision, advice=_advice(self.policies(context), decision.arm, decision.distribution))
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
-        share, n = scaled(reward, self.reward_range, "EXP4P"), self.policies.n_policies
-        advice, after = advice_of(decision, 2 * n, "EXP4P"), state.copy()
+        share, n = scale_reward(reward, self.reward_range, "EXP4P"), self.policies.n_policies
+        advice, after = read_advice(decision, 2 * n, "EXP4P"), state.copy()
         after[1 : n + 1] += share * advice[:n]
         after[n + 1 :] += advice[n:]
         return after
 
     def _weights(self, state: Floats, n_arms: int, p_min: float) -> Floats:
         n = self.policies.n_policies
-        bonus = math.sqrt(math.log(n / self.delta) / (n_arms * rounds(self.horizon, state[0])))
+        bonus = math.sqrt(math.log(n / self.delta) / (n_arms * get_horizon(self.horizon, state[0])))
         log_weights = bonus * state[n + 1 :]
         log_weights += state[1 : n + 1]
         log_weights *= p_min / 2 if self.eta is None else self.eta

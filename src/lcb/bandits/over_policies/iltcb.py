@@ -31,7 +31,14 @@ from typing import ClassVar
 import numpy as np
 
 from lcb.bandits.bandit import Arms
-from lcb.bandits.over_policies._policy_set import advice_in_parts, advice_of, advice_on, check_set, check_taken, scaled
+from lcb.bandits.over_policies._policy_set import (
+    ask_policies,
+    check_set,
+    check_taken,
+    iterate_advice,
+    read_advice,
+    scale_reward,
+)
 from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
@@ -56,7 +63,7 @@ class ILTCB:
     >>> decision = bandit.choose(state, np.eye(2), rng)
     >>> decision.arm, decision.distribution
     (1, array([0.5, 0.5]))
-    >>> state = bandit.update(bandit.decided(state, decision), decision, reward=0.75)
+    >>> state = bandit.update(bandit.count_decision(state, decision), decision, reward=0.75)
     >>> bandit.weights(state)               # Q = [5.925, 6] / 30 from b = [0.075, 0], the rest to the second policy
     array([0.1975, 0.8025])
     >>> bandit.choose(state, np.eye(2), rng).distribution
@@ -94,7 +101,7 @@ class ILTCB:
 
     def weights(self, state: Floats) -> Floats:
         """The probability of each policy in the next decision, (N,); they solve (OP)."""
-        return self._renewed(state)[WEIGHTS : WEIGHTS + self.policies.n_policies]
+        return self._renew_if_due(state)[WEIGHTS : WEIGHTS + self.policies.n_policies]
 
     def note(self, n_arms: int) -> str | None:
         """In words, when the setting leaves little but chance."""
@@ -115,34 +122,34 @@ class ILTCB:
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
         from lcb.bandits.over_policies._iltcb_numba import decide
 
-        xi, p, advice = self._advice_on(context), np.empty(len(context)), np.empty(self._n_advice)
-        state = self._renewed(state)
+        xi, p, advice = self._ask_policies(context), np.empty(len(context)), np.empty(self._n_advice)
+        state = self._renew_if_due(state)
         arm = decide(state, xi, 0.5 if self.mu is None else 1.0, rng.random(), p, advice)
         if arm < 0:
-            raise _spreads()
+            raise _build_spread_error()
         return Decision(arm, p[arm], context[arm], p, advice=advice)
 
-    def decided(self, state: Floats, decision: Decision) -> Floats:
+    def count_decision(self, state: Floats, decision: Decision) -> Floats:
         from lcb.bandits.over_policies._iltcb_numba import count_decision
 
-        after = self._renewed(state).copy()
-        count_decision(after, advice_of(decision, self._n_advice, "ILTCB"))
+        after = self._renew_if_due(state).copy()
+        count_decision(after, read_advice(decision, self._n_advice, "ILTCB"))
         return after
 
-    def advised(self, decision: Decision, context: Floats) -> Decision:
+    def add_advice(self, decision: Decision, context: Floats) -> Decision:
         """A decision of somebody else, with what the policies say of it."""
         from lcb.bandits.over_policies._iltcb_numba import advise
 
         advice = np.empty(self._n_advice)
-        if not advise(self._advice_on(context), decision.arm, advice):
-            raise _spreads()
+        if not advise(self._ask_policies(context), decision.arm, advice):
+            raise _build_spread_error()
         return replace(decision, advice=advice)
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         from lcb.bandits.over_policies._iltcb_numba import count_reward
 
-        share, after = scaled(reward, self.reward_range, "ILTCB"), state.copy()
-        count_reward(after, advice_of(decision, self._n_advice, "ILTCB"), share / decision.propensity)
+        share, after = scale_reward(reward, self.reward_range, "ILTCB"), state.copy()
+        count_reward(after, read_advice(decision, self._n_advice, "ILTCB"), share / decision.propensity)
         return after
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
@@ -150,12 +157,12 @@ class ILTCB:
         from lcb.bandits.over_policies._iltcb_numba import serve_iltcb
 
         arms, (low, high) = np.empty(uniforms.shape, np.int64), self.reward_range
-        for first, advice in advice_in_parts(self.policies, contexts):
+        for first, advice in iterate_advice(self.policies, contexts):
             if not serve_iltcb(
                 states, advice, rewards, uniforms, arms, first, n_uniform, low, high - low,
                 self.mu or 0.0, self.delta, self.epoch or 0,
             ):  # fmt: skip
-                raise _spreads()
+                raise _build_spread_error()
         check_taken(rewards, arms, self.reward_range, "ILTCB")
         return arms
 
@@ -163,10 +170,10 @@ class ILTCB:
     def _n_advice(self) -> int:
         return 1 + 2 * self.policies.n_policies
 
-    def _advice_on(self, context: Floats) -> Floats:
-        return np.ascontiguousarray(advice_on(self.policies, context), np.float64)
+    def _ask_policies(self, context: Floats) -> Floats:
+        return np.ascontiguousarray(ask_policies(self.policies, context), np.float64)
 
-    def _renewed(self, state: Floats) -> Floats:
+    def _renew_if_due(self, state: Floats) -> Floats:
         """The state for the next decision: with new weights when the last one ended an epoch."""
         from lcb.bandits.over_policies._iltcb_numba import is_due, renew
 
@@ -177,7 +184,7 @@ class ILTCB:
         return after
 
 
-def _spreads() -> InputError:
+def _build_spread_error() -> InputError:
     return InputError(
         "a policy spreads over arms unequally, and ILTCB needs policies that choose, as Greedy; "
         "use those, or EXP4 or EXP4.P"

@@ -20,7 +20,7 @@ _WARMUP_WIDTH = 0.25  # of the LinUCB that serves the first users where there is
 
 def _pooled(bandit: LinUCB | LinTS, task: Task) -> Recommender:
     """One for all, which has seen the history, if there is one."""
-    return Pooled(bandit, state=None if task.past is None else bandit.trained(task.past))
+    return Pooled(bandit, state=None if task.past is None else bandit.train(task.past))
 
 
 def _population_linucb(task: Task, rng: np.random.Generator, width: float, ridge: float) -> Recommender:

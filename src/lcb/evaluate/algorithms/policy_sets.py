@@ -21,7 +21,7 @@ from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
 from lcb.evaluate.algorithms.latent import learned, learned_before, true_classes
 from lcb.evaluate.worlds.paper import given_classes
 from lcb.models import LatentModels
-from lcb.policies import ClassPolicies, EnumeratedPolicies, Greedy, Softmax, in_words
+from lcb.policies import ClassPolicies, EnumeratedPolicies, Greedy, Softmax, format_n_policies
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.pooled import Pooled
 from lcb.recommenders.recommender import Recommender
@@ -91,7 +91,7 @@ def _enumerated(task: Task, rng: np.random.Generator) -> Recommender:
 
 def _over_all_policies(task: Task) -> EXP4P:
     if task.contexts is None:
-        would_need = in_words([task.n_arms] * task.n_steps)
+        would_need = format_n_policies([task.n_arms] * task.n_steps)
         raise InputError(
             "exp4p-enum follows every map from contexts to arms, and the contexts of this task cannot be listed: "
             f"the {task.n_steps} that a single user meets would already need {would_need} policies; leave it out"

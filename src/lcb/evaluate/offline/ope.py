@@ -22,7 +22,7 @@ from lcb.errors import InputError
 from lcb.evaluate.offline.logged import Logged
 from lcb.events import Floats
 from lcb.progress import Progress, silent
-from lcb.recommenders.recommender import Recommender, logged_decision
+from lcb.recommenders.recommender import Recommender, build_logged_decision
 from lcb.stats import Index
 
 ESTIMATORS = ("ips", "snips", "dr")
@@ -90,7 +90,7 @@ def weigh(
         assert distribution is not None
         shown[e], direct[e] = distribution[arm], distribution @ fitted
         if learn:
-            decision = logged_decision(recommender, user, arm, float(logged.propensity[e]), x)
+            decision = build_logged_decision(recommender, user, arm, float(logged.propensity[e]), x)
             recommender.update(user, decision, float(logged.reward[e]))
     progress("events", n, n)
     return Weighted(logged.user, logged.reward, shown / logged.propensity, direct, fitted[logged.arm])

@@ -174,7 +174,7 @@ class Events:
             recommender,
             self.logged.of_users(users, n_steps),
             x,
-            theta=bandit.theta(bandit.trained(history.stats)),
+            theta=bandit.theta(bandit.train(history.stats)),
             rng=rng,
         )
         terms = found.terms(self.method)

@@ -39,7 +39,7 @@ class Places:
             count[: self.n_past] = self.history.count
         return stats, count
 
-    def of(self, user: Hashable) -> int:
+    def assign(self, user: Hashable) -> int:
         """The place of this user; a new one takes the next."""
         place = self._place.get(user)
         if place is None:
@@ -53,11 +53,11 @@ class Places:
             self._n_taken += 1
         return place
 
-    def known(self, user: Hashable) -> int:
+    def find(self, user: Hashable) -> int:
         if user not in self._place:
             raise InputError(f"user {user!r} has not started; choose for them first")
         return self._place[user]
 
-    def names(self, places: Index) -> list[Hashable]:
+    def list_names(self, places: Index) -> list[Hashable]:
         """Of those who have one."""
         return [self._name[i] for i in places.tolist() if i in self._name]

@@ -116,12 +116,12 @@ class Club:
             np.add.at(self._components.sums, self._components.label, self._users.stats)
 
     def start(self, user: Hashable) -> None:
-        self._places.of(user)
+        self._places.assign(user)
 
     def choose(self, user: Hashable, context: Floats, rng: np.random.Generator) -> Decision:
         from lcb.recommenders.clustering._club_numba import delete_edges, scores_for, width_at
 
-        i, scores = self._places.of(user), np.empty(len(context))
+        i, scores = self._places.assign(user), np.empty(len(context))
         width = width_at(self.n_decisions + 1, float(self.width), self.log_bonus)
         arrays = self._graph, self._users, self._components, self.one_hop
         scores_for(i, *arrays, self.ridge, width, np.ascontiguousarray(context, np.float64), scores)
@@ -135,7 +135,7 @@ class Club:
 
         check_reward(reward)
         learn(
-            self._places.known(user), self._users, self._components, self.one_hop, self.ridge, self.threshold,
+            self._places.find(user), self._users, self._components, self.one_hop, self.ridge, self.threshold,
             np.ascontiguousarray(decision.x, np.float64), float(reward),
         )  # fmt: skip
 
@@ -143,7 +143,7 @@ class Club:
         """Users one after another, each through all its steps, compiled."""
         from lcb.recommenders.clustering._club_numba import serve_club
 
-        places = np.array([self._places.of(user) for user in users], np.int64)
+        places = np.array([self._places.assign(user) for user in users], np.int64)
         arms = np.empty(contexts.shape[:2], np.int64)
         serve_club(
             places, np.ascontiguousarray(contexts, np.float64), np.ascontiguousarray(rewards, np.float64),
@@ -158,15 +158,15 @@ class Club:
         from lcb.recommenders.clustering._graph_numba import neighbours
 
         found = self._components.room[3]
-        n_found = neighbours(self._graph, self._places.known(user), found)
-        return self._places.names(found[:n_found])
+        n_found = neighbours(self._graph, self._places.find(user), found)
+        return self._places.list_names(found[:n_found])
 
     def cluster_of(self, user: Hashable) -> list[Hashable]:
         """The users on whose rewards the next decision for this one is made, of those who have a name and have come."""
-        i = self._places.known(user)
+        i = self._places.find(user)
         if self.one_hop:
             return [user, *self.neighbours_of(user)]
-        return self._places.names(np.flatnonzero(self._components.label == self._components.label[i]))
+        return self._places.list_names(np.flatnonzero(self._components.label == self._components.label[i]))
 
 
 def _check(

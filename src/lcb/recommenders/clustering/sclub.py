@@ -128,12 +128,12 @@ class Sclub:
                 self._phase_end = 2 * self._phase_end + 2
 
     def start(self, user: Hashable) -> None:
-        self._places.of(user)
+        self._places.assign(user)
 
     def choose(self, user: Hashable, context: Floats, rng: np.random.Generator) -> Decision:
         from lcb.recommenders.clustering._ridge_numba import ucb_scores
 
-        i, scores = self._places.of(user), np.empty(len(context))
+        i, scores = self._places.assign(user), np.empty(len(context))
         self._settle()
         sums = self._clusters.sums[self._users.label[i]]
         ucb_scores(sums, self.ridge, self.width, np.ascontiguousarray(context, np.float64), scores)
@@ -143,7 +143,7 @@ class Sclub:
         from lcb.recommenders.clustering._sclub_numba import learn
 
         check_reward(reward)
-        i, x = self._places.known(user), np.ascontiguousarray(decision.x, np.float64)
+        i, x = self._places.find(user), np.ascontiguousarray(decision.x, np.float64)
         learn(i, self._users, self._clusters, self.ridge, x, float(reward))
         self.n_rewards += 1
         self._rewarded.add(i)
@@ -152,7 +152,7 @@ class Sclub:
         """Users one after another, each through all its steps, compiled."""
         from lcb.recommenders.clustering._sclub_numba import serve_sclub
 
-        places = np.array([self._places.of(user) for user in users], np.int64)
+        places = np.array([self._places.assign(user) for user in users], np.int64)
         self._settle()
         arms = np.empty(contexts.shape[:2], np.int64)
         self._phase_end = serve_sclub(
@@ -165,6 +165,6 @@ class Sclub:
 
     def cluster_of(self, user: Hashable) -> list[Hashable]:
         """The users of the same cluster, of those who have a name and have come."""
-        i = self._places.known(user)
+        i = self._places.find(user)
         self._settle()
-        return self._places.names(np.flatnonzero(self._users.label == self._users.label[i]))
+        return self._places.list_names(np.flatnonzero(self._users.label == self._users.label[i]))

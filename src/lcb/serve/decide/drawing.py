@@ -6,7 +6,7 @@ import hashlib
 
 import numpy as np
 
-from lcb.bandits.bandit import Bandit, advised, decided
+from lcb.bandits.bandit import Bandit, add_advice, count_decision
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
 from lcb.serve import events
@@ -47,7 +47,7 @@ def _slots(
     taken = []
     for i in range(k):
         one = bandit.choose(state, context[left], OneNumber(number(seed, slot_id(decision_id, i))))  # type: ignore[arg-type]
-        state = decided(bandit, state, one)
+        state = count_decision(bandit, state, one)
         kept = events.ChosenArm.from_decision(one, ids[left[one.arm]])
         if one.distribution is not None and kept.distribution is not None:
             whole = np.zeros(len(ids))
@@ -65,7 +65,7 @@ def record_callers_arm(
     """Return the record of an arm that the caller chose, with the advice that our bandit gave on it."""
     bandit, _ = world.bandit(user.recommender, user.model, context.shape[1])
     arm = ids.index(id)
-    return events.ChosenArm.from_decision(advised(bandit, Decision(arm, propensity, context[arm]), context), id)
+    return events.ChosenArm.from_decision(add_advice(bandit, Decision(arm, propensity, context[arm]), context), id)
 
 
 def number(seed: bytes, name: str) -> float:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from lcb.bandits.bandit import Bandit, decided
+from lcb.bandits.bandit import Bandit, count_decision
 from lcb.bandits.traits import DescribedBandit, keeps_posterior
 from lcb.events import Floats
 from lcb.serve import events
@@ -106,9 +106,9 @@ class Fold(Standing):
 
 def after(bandit: Bandit, state: Floats, taken: list[events.ChosenArm]) -> Floats:
     """The state after decisions, of a bandit that counts them."""
-    if hasattr(bandit, "decided"):
+    if hasattr(bandit, "count_decision"):
         for one in taken:
-            state = decided(bandit, state, to_decision(one))
+            state = count_decision(bandit, state, to_decision(one))
     return state
 
 
