@@ -23,7 +23,7 @@ from timing import save  # noqa: E402
 
 from lcb.bandits.linear.linucb import LinUCB  # noqa: E402
 from lcb.evaluate.compare_learners import _megabytes  # noqa: E402
-from lcb.evaluate.worlds.paper import World, paper_classes  # noqa: E402
+from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes  # noqa: E402
 from lcb.recommenders.clustering.club import Club  # noqa: E402
 from lcb.recommenders.clustering.sclub import Sclub  # noqa: E402
 from lcb.recommenders.pooled import Pooled  # noqa: E402
@@ -55,12 +55,12 @@ def recommender(name: str, d: int, n_users: int, settings: dict[str, Any], histo
     return Club(d, n_users, width=0.1, history=history, rng=np.random.default_rng(0), **settings)
 
 
-def past_users(world: World, n_users: int) -> UserStats | None:
+def past_users(world: SimulatedWorld, n_users: int) -> UserStats | None:
     """With arms drawn uniformly; they have no names."""
     if n_users == 0:
         return None
     d = world.models.n_features
-    users = World(world.models, n_arms=1).draw(n_users, N_STEPS, np.random.default_rng(7))
+    users = SimulatedWorld(world.models, n_arms=1).draw(n_users, N_STEPS, np.random.default_rng(7))
     names = np.repeat(np.arange(n_users), N_STEPS)
     rows = UserStats.from_rows(names, users.contexts[:, :, 0].reshape(-1, d), users.rewards[:, :, 0].ravel())
     return UserStats(rows.packed, d)
@@ -68,7 +68,7 @@ def past_users(world: World, n_users: int) -> UserStats | None:
 
 def measure(name: str) -> dict[str, Any]:
     n_users, n_past, settings = CASES[name]
-    world = World(paper_classes(n_features=22 if n_past else 10))
+    world = SimulatedWorld(paper_classes(n_features=22 if n_past else 10))
     d, rng = world.models.n_features, np.random.default_rng(1)
     serve = serve_step_by_step if "step by step" in name else type(recommender(name, d, 1, {}, None)).serve
     warm = world.draw(60, 2, np.random.default_rng(0))  # compiles, or loads what was compiled

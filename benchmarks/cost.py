@@ -19,7 +19,7 @@ from timing import in_turns, save  # noqa: E402
 
 from bandits import step_by_step  # noqa: E402
 from lcb import charts  # noqa: E402
-from lcb.evaluate.worlds.paper import given_classes  # noqa: E402
+from lcb.evaluate.worlds.paper import equal_classes  # noqa: E402
 
 ARMS, CLASSES, D, N_ROUNDS = (20, 100, 1000, 10_000), (1, 5, 20, 100), 10, 400
 
@@ -35,7 +35,7 @@ def measure(n_arms: int, n_classes: int) -> dict[str, float]:
     rng = np.random.default_rng(0)
     n_rounds = max(20, N_ROUNDS * 20 // max(n_arms, 20) * (1 if n_arms < 1000 else 4))
     beta = rng.standard_normal((n_classes, D))
-    models = given_classes(beta / np.linalg.norm(beta, axis=1, keepdims=True))
+    models = equal_classes(beta / np.linalg.norm(beta, axis=1, keepdims=True))
     x = rng.uniform(-1, 1, (n_rounds, n_arms, D))
     x /= np.linalg.norm(x, axis=2, keepdims=True)
     rewards = x @ models.beta[0]

@@ -31,7 +31,7 @@ import numpy as np
 from timing import save
 
 from lcb.demo import story as demo
-from lcb.evaluate.worlds.paper import Users
+from lcb.evaluate.worlds.paper import SimulatedUsers
 from lcb.events import Floats
 from lcb.models import LatentModels
 from lcb.storage.models.folder import save_models
@@ -74,7 +74,7 @@ def serving(folder: Path, name: str, recommender: dict[str, Any], models: Latent
         process.stdout.close()
 
 
-async def visits(address: str, prefix: str, users: Users) -> Floats:
+async def visits(address: str, prefix: str, users: SimulatedUsers) -> Floats:
     """Every reader through all steps, some readers at a time; the regret of each step, (B, T)."""
     arms = np.zeros(users.contexts.shape[:2], np.int64)
     room = asyncio.Semaphore(AT_ONCE)

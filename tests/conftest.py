@@ -14,7 +14,7 @@ import psycopg
 import pytest
 from hypothesis import settings
 
-from lcb.evaluate.worlds.paper import World, paper_classes
+from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
 from lcb.models import LatentModels
 from lcb.stats import UserStats
 
@@ -25,7 +25,7 @@ settings.load_profile("no deadline: machines are noisy")
 def rows_of(models: LatentModels, n_users: int, n_rows: int, seed: int):
     """Users of these classes with uniform arms: user (n,), x (n, d), reward (n,), label (users,)."""
     rng = np.random.default_rng(seed)
-    users = World(models, n_arms=1).draw(n_users, n_rows, rng)
+    users = SimulatedWorld(models, n_arms=1).draw(n_users, n_rows, rng)
     names = np.repeat(np.arange(n_users), n_rows)
     return names, users.contexts.reshape(len(names), -1), users.rewards.ravel(), users.label
 

@@ -74,7 +74,7 @@ def test_all_algorithms_that_need_nothing_special_are_tuned_by_default(lcb, monk
         asked.append(tuple(algorithms))
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lcb.evaluate.tuning.simulated.tune", run)
+    monkeypatch.setattr("lcb.evaluate.tuning.tune_simulation.tune", run)
     for words in ([], ["--algorithms", "all"], ["--algorithms", "lcb,random"]):
         assert lcb("tune", *words).code == 130
     everything = tuple(name for name, algorithm in ALGORITHMS.items() if not algorithm.needs)
@@ -117,7 +117,7 @@ def test_a_tuning_cut_short_leaves_the_old_file(lcb, tmp_path, monkeypatch):
     def interrupt(*args, **sizes):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("lcb.evaluate.tuning.simulated.play", interrupt)
+    monkeypatch.setattr("lcb.evaluate.tuning.tune_simulation.play_run", interrupt)
     (tmp_path / "tuned.json").write_text("old")
     assert lcb("tune", *SMALL, "--algorithms", "random").code == 130
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("tuned.json", "old")]

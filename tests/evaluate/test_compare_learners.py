@@ -7,11 +7,11 @@ from conftest import rows_of
 from lcb.clicks import EventLog
 from lcb.errors import InputError
 from lcb.evaluate.compare_learners import compare_learners, gap_to_best
-from lcb.evaluate.worlds.paper import given_classes
+from lcb.evaluate.worlds.paper import equal_classes
 
 
 def test_learners_are_scored_on_users_they_have_not_seen():
-    true = given_classes(np.array([[0.9, 0.1, 0.0], [0.0, 0.1, 0.9]]), noise=0.1)
+    true = equal_classes(np.array([[0.9, 0.1, 0.0], [0.0, 0.1, 0.9]]), noise=0.1)
     user, x, reward, _ = rows_of(true, 120, 10, seed=0)
     outcomes = compare_learners(EventLog.from_rows(user, x, reward), 2)
     by_name = {outcome.name: outcome for outcome in outcomes}
@@ -45,7 +45,7 @@ def test_too_few_users_are_refused():
 def test_models_of_any_learner_are_scored_as_clicks_on_clicks():
     from lcb.evaluate.compare_learners import _as_scored
 
-    true = given_classes(np.array([[0.5]]), noise=0.1)
+    true = equal_classes(np.array([[0.5]]), noise=0.1)
     log = EventLog.from_rows([0, 0, 1], np.ones((3, 1)), [0, 1, 1])
     assert _as_scored(true, log).levels == (0.0, 1.0)
     np.testing.assert_allclose(_as_scored(true, log).user_scores(log), np.log([0.25, 0.5]))

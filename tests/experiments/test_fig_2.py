@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lcb.evaluate.algorithms import PAPERS
-from lcb.evaluate.simulation.simulate import Result, Simulation
+from lcb.evaluate.simulation.simulate import AlgorithmRegret, Simulation
 from lcb.experiments import fig_2a, fig_2b
 
 
@@ -44,7 +44,7 @@ def test_what_the_paper_says_is_told_when_its_algorithms_were_run():
 
 def test_a_share_below_is_taken_run_by_run():
     regret = {"lcb": [[1.0, 1.0], [2.0, 2.0]], "linucb-population": [[4.0, 4.0], [4.0, 4.0]]}
-    results = [Result(name, {}, np.array(rows), 0.0) for name, rows in regret.items()]
+    results = [AlgorithmRegret(name, {}, np.array(rows), 0.0) for name, rows in regret.items()]
     (claim,) = fig_2a.claims(Simulation({}, results))
     assert claim.ours == "62 % ± 24.5 %"  # 75 and 50: a standard error of 12.5
     assert claim.holds
@@ -53,7 +53,7 @@ def test_a_share_below_is_taken_run_by_run():
 def test_where_individual_overtakes_population_is_found():
     def at(steps, individual, population, lcb):
         rows = {"linucb-individual": individual, "linucb-population": population, "lcb": lcb}
-        results = [Result(name, {}, np.array([[value]]), 0.0) for name, value in rows.items()]
+        results = [AlgorithmRegret(name, {}, np.array([[value]]), 0.0) for name, value in rows.items()]
         return Simulation({"steps": steps}, results)
 
     overtaken, least = fig_2b.claims([at(20, 3.0, 2.0, 0.5), at(40, 3.9, 4.0, 1.0)])

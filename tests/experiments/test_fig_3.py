@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lcb.errors import InputError
-from lcb.evaluate.tuning import logged as tune_log
+from lcb.evaluate.tuning import tune_log as tune_log
 from lcb.experiments import fig_1, fig_3a, fig_3b, fig_3c, real_data
 from lcb.experiments.report import Section, page
 from lcb.experiments.reproduce import reproduce

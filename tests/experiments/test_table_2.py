@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from lcb.bandits.uniform import Uniform
-from lcb.demo.readers import Readers, articles
+from lcb.demo.readers import NewsFront, articles
 from lcb.evaluate.two_groups import Group
 from lcb.experiments import table_2
 from lcb.experiments.report import Section, page
@@ -45,7 +45,7 @@ def of(lcb, linucb, lcb_few=None, linucb_few=None):
     """A result with these rates, the same of all else."""
     many = {"linucb-population": np.array(linucb), "lcb": np.array(lcb), "linucb-at-once": np.array(linucb)}
     few = {"linucb-population": np.array(linucb_few), "lcb": np.array(lcb_few)} if lcb_few else {}
-    return table_2.Result({}, {}, few, many)
+    return table_2.Table2({}, {}, few, many)
 
 
 def test_what_the_experiment_leaves_is_a_section_of_the_report(small, tmp_path):
@@ -84,7 +84,7 @@ def test_lcb_is_ahead_of_one_linucb_for_all(small, monkeypatch):
 def test_no_visitor_meets_two_recommenders_and_each_has_its_share():
     rng = np.random.default_rng(0)
     watched = {name: Watched() for name in ("a", "b", "c")}
-    rates = table_2.study(Readers(articles(30, rng), 5), watched, 50, rng)
+    rates = table_2.study(NewsFront(articles(30, rng), 5), watched, 50, rng)
     met = {name: np.concatenate(one.met).reshape(50, -1) for name, one in watched.items()}
     assert {name: rate.shape for name, rate in rates.items()} == dict.fromkeys("abc", (50,))
     assert len(np.unique(np.concatenate(list(met.values())), axis=0)) == 150
@@ -92,7 +92,7 @@ def test_no_visitor_meets_two_recommenders_and_each_has_its_share():
 
 def test_rates_are_the_clicks_of_what_was_chosen():
     rng = np.random.default_rng(0)
-    users = Readers(articles(30, rng), 5).draw(4, table_2.N_STEPS, rng)
+    users = NewsFront(articles(30, rng), 5).draw(4, table_2.N_STEPS, rng)
 
     class First(Watched):
         def serve(self, users, contexts, rewards, rng, n_uniform_steps=0):
@@ -141,7 +141,7 @@ def test_population_linucb_goes_on_learning_and_lcb_keeps_its_classes(small):
 def test_population_linucb_has_learned_from_the_log_that_taught_the_classes(small):
     _, trained, _ = table_2._prepared((0, 0))
     rng = np.random.default_rng((0, 0))  # the same articles and past readers again
-    total = table_2.past_log(Readers(articles(40, rng), 20), 300, rng).stats.total
+    total = table_2.past_log(NewsFront(articles(40, rng), 20), 300, rng).stats.total
     assert total.count[0] == 300 * table_2.N_STEPS
     theta = np.linalg.solve(total.gram[0] + 10 * np.eye(21), total.moment[0])
     for name in ("linucb-population", "linucb-at-once"):

@@ -9,11 +9,11 @@ import pytest
 
 from lcb import charts
 from lcb.evaluate.simulation.schedules import BANDITS
-from lcb.evaluate.worlds.paper import World, given_classes
+from lcb.evaluate.worlds.paper import SimulatedWorld, equal_classes
 from lcb.experiments import theory
 from lcb.theory import Sizes, smallest_gap, theorem_1, theorem_2
 
-WORLD = World(given_classes(np.eye(3)[:2]), n_arms=4)
+WORLD = SimulatedWorld(equal_classes(np.eye(3)[:2]), n_arms=4)
 SWEEPS = (
     theory.Sweep("a small world", WORLD, "users", (2, 4, 8), 9),
     theory.Sweep("a small world", WORLD, "steps", (4, 16), 3),
@@ -48,7 +48,7 @@ def test_results_come_back_to_the_size_they_are_of(outcome, monkeypatch):
             [[[1000 * i + 100 * task.run + n * task.n_steps for n in task.users]] * 3 for i in range(3)], float
         )
 
-    monkeypatch.setattr(theory, "play", fake)
+    monkeypatch.setattr(theory, "play_schedules", fake)
     faked = theory.run(n_runs=2, n_workers=1)
     by_users, by_steps = (growths for _, growths in faked.sweeps)
     assert asked == sorted(asked, reverse=True)

@@ -6,12 +6,12 @@ import numpy as np
 
 from conftest import largest_error, rows_of
 from lcb.clicks import EventLog
-from lcb.evaluate.worlds.paper import given_classes, paper_classes
+from lcb.evaluate.worlds.paper import equal_classes, paper_classes
 from lcb.learners import fit
 
 
 def test_all_learners_find_the_same_classes_of_the_simulation():
-    true = given_classes(1.6 * paper_classes().beta)
+    true = equal_classes(1.6 * paper_classes().beta)
     user, x, reward, _ = rows_of(true, 800, 20, seed=0)
     log = EventLog.from_rows(user, x, reward)
     found = {

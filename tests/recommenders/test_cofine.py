@@ -6,7 +6,7 @@ import pytest
 from lcb.bandits.linear.coarse_fine import CoarseFineUCB
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.errors import InputError
-from lcb.evaluate.worlds.paper import World, given_classes
+from lcb.evaluate.worlds.paper import SimulatedWorld, equal_classes
 from lcb.recommenders.cofine import CofineUCB, fit_profiles, learn_subspace
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.recommender import serve_step_by_step
@@ -179,7 +179,7 @@ def test_in_a_world_of_few_directions_it_loses_less_than_linucb_alone():
     """Weights of 8 features that lie in a plane: about half the regret of one LinUCB each (1.9 to 4.2 here)."""
     rng = np.random.default_rng(0)
     plane = rng.standard_normal((6, 2)) @ rng.standard_normal((2, 8))
-    world = World(given_classes(plane / np.linalg.norm(plane, axis=1, keepdims=True)), n_arms=10)
+    world = SimulatedWorld(equal_classes(plane / np.linalg.norm(plane, axis=1, keepdims=True)), n_arms=10)
     users = world.draw(200, 15, rng)
     alone = Individual(LinUCB(8, width=0.25)).serve(range(200), users.contexts, users.rewards, rng)
     cofine = CofineUCB(8, 2, n_warmup_users=40).serve(range(200), users.contexts, users.rewards, rng)

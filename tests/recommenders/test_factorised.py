@@ -8,7 +8,7 @@ import pytest
 
 from lcb.errors import InputError
 from lcb.evaluate.worlds.fixed_arms import FixedArms
-from lcb.evaluate.worlds.paper import given_classes
+from lcb.evaluate.worlds.paper import equal_classes
 from lcb.events import Decision
 from lcb.recommenders.factorised import Factorised, Factors
 from lcb.stats import UserStats
@@ -17,7 +17,7 @@ K = 12
 
 
 def world(seed=0, n_classes=3):
-    return FixedArms(given_classes(np.random.default_rng(seed).random((n_classes, K)), noise=0.1))
+    return FixedArms(equal_classes(np.random.default_rng(seed).random((n_classes, K)), noise=0.1))
 
 
 def history_of(world, n_users, n_rows, seed=1):

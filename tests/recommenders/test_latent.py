@@ -7,7 +7,7 @@ from lcb.bandits.linear.linucb import LinUCB
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.errors import InputError
-from lcb.evaluate.worlds.paper import World, paper_classes
+from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
 from lcb.learners.em import gaussian as em
 from lcb.policies import Softmax
 from lcb.recommenders.individual import Individual
@@ -16,7 +16,7 @@ from lcb.recommenders.pooled import Pooled
 from lcb.recommenders.recommender import serve_step_by_step
 
 D = 10
-WORLD = World(paper_classes(), n_arms=6)
+WORLD = SimulatedWorld(paper_classes(), n_arms=6)
 
 
 def learn(stats, rng, last):

@@ -11,7 +11,7 @@ from typing import Any
 import httpx
 import numpy as np
 
-from lcb.evaluate.worlds.paper import Users
+from lcb.evaluate.worlds.paper import SimulatedUsers
 from lcb.serve.config.settings import Settings
 from lcb.serve.server import build_app
 from lcb.serve.service import Service
@@ -45,7 +45,7 @@ class Running:
                 await asyncio.sleep(0.02)
         return await self.models()
 
-    async def visit(self, name: str, users: Users, i: int, n_steps: int | None = None) -> list[int]:
+    async def visit(self, name: str, users: SimulatedUsers, i: int, n_steps: int | None = None) -> list[int]:
         """One user of a generated world, step after step; the arms that were shown."""
         shown = []
         for context, rewards in zip(users.contexts[i][:n_steps], users.rewards[i][:n_steps], strict=True):
@@ -55,7 +55,7 @@ class Running:
             shown.append(arm)
         return shown
 
-    async def visits(self, prefix: str, users: Users, at_once: int = 16, **more: Any) -> np.ndarray:
+    async def visits(self, prefix: str, users: SimulatedUsers, at_once: int = 16, **more: Any) -> np.ndarray:
         """All of them, some at a time; the arms that were shown, (B, T)."""
         room = asyncio.Semaphore(at_once)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lcb.errors import InputError
-from lcb.evaluate.worlds.paper import Users
+from lcb.evaluate.worlds.paper import SimulatedUsers
 from lcb.events import Floats
 from lcb.features import category_vectors, fit_features
 from lcb.models import LatentModels
@@ -63,18 +63,18 @@ def click_probability(kind: str, categories: Sequence[str]) -> float:
 
 
 @dataclass(frozen=True)
-class Readers:
+class NewsFront:
     """The news front: each step offers `n_arms` of the catalogue's articles."""
 
     catalogue: Floats = field(repr=False)  # (articles, 21)
     n_arms: int = 20
     models: LatentModels = field(default_factory=reader_classes, repr=False)
 
-    def draw(self, n_users: int, n_steps: int, rng: np.random.Generator) -> Users:
+    def draw(self, n_users: int, n_steps: int, rng: np.random.Generator) -> SimulatedUsers:
         """New readers; a reward is 1 for a click, else 0."""
         label = rng.choice(self.models.n_classes, size=n_users, p=self.models.pi)
         order = rng.random((n_users, n_steps, len(self.catalogue)))
         offered = np.argpartition(order, self.n_arms - 1, axis=2)[:, :, : self.n_arms]
         contexts = self.catalogue[offered]
         means = np.matmul(contexts, self.models.beta[label][:, None, :, None])[..., 0]
-        return Users(label, contexts, means, (rng.random(means.shape) < means).astype(np.float64))
+        return SimulatedUsers(label, contexts, means, (rng.random(means.shape) < means).astype(np.float64))

@@ -16,8 +16,8 @@ from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.bandits.uniform import Uniform
 from lcb.clicks import EventLog
-from lcb.demo.readers import Readers, articles
-from lcb.evaluate.worlds.paper import Users
+from lcb.demo.readers import NewsFront, articles
+from lcb.evaluate.worlds.paper import SimulatedUsers
 from lcb.events import Floats
 from lcb.learners import fit
 from lcb.models import Fit, LatentModels
@@ -32,7 +32,7 @@ _BLOCK = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class ReaderStep:
     """One step of one reader: what was offered, what came of it, what is believed after."""
 
     categories: list[str]
@@ -41,7 +41,7 @@ class Step:
     posterior: Floats = field(repr=False)
 
 
-def past_log(world: Readers, n_users: int, rng: np.random.Generator) -> EventLog:
+def past_log(world: NewsFront, n_users: int, rng: np.random.Generator) -> EventLog:
     """The log of past readers who were offered articles at random."""
     users = world.draw(n_users, N_STEPS, rng)
     arms = rng.integers(world.n_arms, size=(n_users, N_STEPS, 1))
@@ -56,24 +56,24 @@ def learn(log: EventLog, rng: np.random.Generator, progress: Progress = silent) 
     return fit(log, rng=rng, progress=progress)
 
 
-def serve_reader(world: Readers, models: LatentModels, rng: np.random.Generator) -> tuple[int, Iterator[Step]]:
+def serve_reader(world: NewsFront, models: LatentModels, rng: np.random.Generator) -> tuple[int, Iterator[ReaderStep]]:
     """One new reader's kind, and the steps as they happen."""
     users = world.draw(1, N_STEPS, rng)
     return int(users.label[0]), _steps(users, models, rng)
 
 
-def _steps(users: Users, models: LatentModels, rng: np.random.Generator) -> Iterator[Step]:
+def _steps(users: SimulatedUsers, models: LatentModels, rng: np.random.Generator) -> Iterator[ReaderStep]:
     bandit = GeneralizedThompson(models)
     state = bandit.start()
     for context, rewards in zip(users.contexts[0], users.rewards[0], strict=True):
         decision = bandit.choose(state, context, rng)
         state = bandit.update(state, decision, rewards[decision.arm])
         categories = [models.features[j] for j in np.flatnonzero(decision.x)]
-        yield Step(categories, float(decision.propensity), bool(rewards[decision.arm]), bandit.weights(state))
+        yield ReaderStep(categories, float(decision.propensity), bool(rewards[decision.arm]), bandit.weights(state))
 
 
 def clicks_per_reader(
-    world: Readers, models: LatentModels, stats: UserStats, n_users: int, rng: np.random.Generator
+    world: NewsFront, models: LatentModels, stats: UserStats, n_users: int, rng: np.random.Generator
 ) -> dict[str, Floats]:
     """Click-through rate of each new reader under each recommender; all meet the same readers and articles."""
     linucb = LinUCB(models.n_features)
@@ -96,5 +96,5 @@ def clicks_per_reader(
     return {name: np.concatenate(parts) for name, parts in rates.items()}
 
 
-def world(rng: np.random.Generator) -> Readers:
-    return Readers(articles(N_ARTICLES, rng))
+def world(rng: np.random.Generator) -> NewsFront:
+    return NewsFront(articles(N_ARTICLES, rng))

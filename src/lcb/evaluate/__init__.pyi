@@ -5,10 +5,10 @@ from .offline.evaluate_log import Evaluation as Evaluation
 from .offline.evaluate_log import evaluate_log as evaluate_log
 from .simulation.simulate import Simulation as Simulation
 from .simulation.simulate import simulate as simulate
-from .tuning.simulated import Tuning as Tuning
-from .tuning.simulated import tune as tune
+from .tuning.tune_simulation import Tuning as Tuning
+from .tuning.tune_simulation import tune as tune
 from .worlds.fixed_arms import FixedArms as FixedArms
-from .worlds.paper import Users as Users
-from .worlds.paper import World as World
-from .worlds.paper import given_classes as given_classes
+from .worlds.paper import SimulatedUsers as SimulatedUsers
+from .worlds.paper import SimulatedWorld as SimulatedWorld
+from .worlds.paper import equal_classes as equal_classes
 from .worlds.paper import paper_classes as paper_classes

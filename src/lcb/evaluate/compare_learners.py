@@ -40,7 +40,7 @@ class Contender:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class LearnerScore:
     """What became of one learner."""
 
     name: str
@@ -61,7 +61,7 @@ class Outcome:
 
 def compare_learners(
     log: EventLog, n_classes: int | None = None, *, seed: int = 0, progress: Progress = silent
-) -> list[Outcome]:
+) -> list[LearnerScore]:
     """All learners on the same users, the best first; those that do not apply last, with the reason."""
     if log.n_users < 10:
         raise InputError(f"only {log.n_users} users, too few to hold some out; give at least 10")
@@ -90,7 +90,7 @@ def list_contenders(two_valued: bool) -> list[Contender]:
     return [one for one in found if two_valued or one.settings.get("likelihood") != "bernoulli"]
 
 
-def gap_to_best(outcomes: Sequence[Outcome]) -> dict[str, tuple[float, float]]:
+def gap_to_best(outcomes: Sequence[LearnerScore]) -> dict[str, tuple[float, float]]:
     """How far each learner is behind the best, per held-out user, with the standard error of the difference."""
     found = [outcome for outcome in outcomes if len(outcome.scores)]
     if not found:
@@ -105,7 +105,7 @@ def gap_to_best(outcomes: Sequence[Outcome]) -> dict[str, tuple[float, float]]:
 
 def run_contender(
     contender: Contender, learning: EventLog, held_out: EventLog, n_classes: int | None, seed: int
-) -> Outcome:
+) -> LearnerScore:
     """Fit one learner and score it, in this process."""
     before, began = peak_megabytes(), time.monotonic()
     with warnings.catch_warnings(record=True) as caught:
@@ -114,10 +114,10 @@ def run_contender(
             rng = np.random.default_rng(seed)
             result = fit(learning, n_classes, rng=rng, learner=contender.learner, **contender.settings)
         except InputError as error:
-            return Outcome(contender.name, note=str(error))
+            return LearnerScore(contender.name, note=str(error))
     seconds, note = time.monotonic() - began, "; ".join(str(warning.message) for warning in caught[:1])
     scores = _as_scored(result.models, held_out).user_scores(held_out)
-    return Outcome(contender.name, result.models.n_classes, scores, seconds, peak_megabytes() - before, note)
+    return LearnerScore(contender.name, result.models.n_classes, scores, seconds, peak_megabytes() - before, note)
 
 
 def _as_scored(models: LatentModels, held_out: EventLog) -> LatentModels:

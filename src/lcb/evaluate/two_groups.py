@@ -54,15 +54,15 @@ class Group:
         """How far this mean is above the other's, and its interval; None where either has fewer than two visitors."""
         if self.mean is None or self.deviation is None or other.mean is None or other.deviation is None:
             return None
-        return difference(self.n, self.mean, self.deviation, other.n, other.mean, other.deviation, level)
+        return welch_interval(self.n, self.mean, self.deviation, other.n, other.mean, other.deviation, level)
 
 
-def difference(
+def welch_interval(
     n_a: int, mean_a: float, deviation_a: float, n_b: int, mean_b: float, deviation_b: float, level: float = 0.95
 ) -> tuple[float, float, float] | None:
     """How far a is above b: (mean, low, high); None where a group has fewer than two visitors.
 
-    >>> [round(x, 3) for x in difference(5, 0.380, 0.076, 5, 0.196, 0.096)]  # Table 2 of the paper
+    >>> [round(x, 3) for x in welch_interval(5, 0.380, 0.076, 5, 0.196, 0.096)]  # Table 2 of the paper
     [0.184, 0.057, 0.311]
     """
     if not 0 < level < 1:
@@ -78,6 +78,6 @@ def difference(
     return between, between - half, between + half
 
 
-def two_sample(rates_a: Floats, rates_b: Floats, level: float = 0.95) -> tuple[float, float, float] | None:
+def compare_rates(rates_a: Floats, rates_b: Floats, level: float = 0.95) -> tuple[float, float, float] | None:
     """`difference` of two groups whose visitors' rates are at hand."""
     return Group.of_rates(rates_a).above(Group.of_rates(rates_b), level)

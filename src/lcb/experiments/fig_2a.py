@@ -13,8 +13,8 @@ import numpy as np
 
 from lcb import charts
 from lcb.evaluate.algorithms import PAPERS
-from lcb.evaluate.simulation.simulate import Result, Simulation, curve_points, simulate
-from lcb.evaluate.worlds.paper import World, paper_classes
+from lcb.evaluate.simulation.simulate import AlgorithmRegret, Simulation, curve_points, simulate
+from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
 from lcb.experiments.claims import Claim
 from lcb.progress import Progress, silent
 
@@ -22,7 +22,7 @@ N_USERS, N_STEPS, N_ARMS = 1000, 20, 20
 
 
 def run(n_runs: int = 10, seed: int = 0, progress: Progress = silent, algorithms: Sequence[str] = PAPERS) -> Simulation:
-    world = World(paper_classes(), n_arms=N_ARMS)
+    world = SimulatedWorld(paper_classes(), n_arms=N_ARMS)
     return simulate(world, algorithms, n_users=N_USERS, n_steps=N_STEPS, n_runs=n_runs, seed=seed, progress=progress)
 
 
@@ -59,7 +59,7 @@ def claims(simulation: Simulation) -> list[Claim]:
     return found
 
 
-def _below(one: Result, other: Result) -> tuple[float, float]:
+def _below(one: AlgorithmRegret, other: AlgorithmRegret) -> tuple[float, float]:
     """How far one regret is below another, and its standard error over runs, which meet the same users."""
     shares = 1 - one.regret.mean(axis=1) / other.regret.mean(axis=1)
     return float(shares.mean()), float(shares.std(ddof=1) / np.sqrt(len(shares))) if len(shares) > 1 else float("nan")

@@ -12,7 +12,7 @@ from typing import Any
 from lcb import charts
 from lcb.evaluate.algorithms import PAPERS
 from lcb.evaluate.simulation.simulate import Simulation, simulate
-from lcb.evaluate.worlds.paper import World, paper_classes
+from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
 from lcb.experiments.claims import Claim
 from lcb.progress import Progress, silent
 
@@ -23,7 +23,7 @@ STEPS = (10, 20, 30, 40, 50, 60, 70, 80, 90, 100)
 def run(
     n_runs: int = 10, seed: int = 0, progress: Progress = silent, algorithms: Sequence[str] = PAPERS
 ) -> list[Simulation]:
-    world = World(paper_classes(), n_arms=N_ARMS)
+    world = SimulatedWorld(paper_classes(), n_arms=N_ARMS)
     simulations = []
     for done, n_steps in enumerate(STEPS):
         progress("numbers of steps", done, len(STEPS))

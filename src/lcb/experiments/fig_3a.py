@@ -11,7 +11,7 @@ from typing import Any
 
 from lcb import charts
 from lcb.evaluate.algorithms import Settings
-from lcb.evaluate.offline.evaluate_log import Outcome, Plan
+from lcb.evaluate.offline.evaluate_log import AlgorithmRewards, Plan
 from lcb.experiments.claims import Claim
 from lcb.experiments.real_data import (
     ALGORITHMS,
@@ -33,15 +33,15 @@ FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Figure3a:
     data: Data
     tuned: dict[int, dict[str, Settings]]
     n_test: int
     n_runs: int
-    outcomes: dict[int, list[Outcome]]  # by the number of training users
+    outcomes: dict[int, list[AlgorithmRewards]]  # by the number of training users
 
 
-def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent) -> Result:
+def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent) -> Figure3a:
     source = data.open(progress)
     n_test, n_train = sizes(source)
     plan = Plan(n_train, n_test, N_STEPS, N_CLASSES, data.features)
@@ -49,21 +49,21 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
     outcomes = {}
     for n in sorted({max(1, round(n_train * part)) for part in FRACTIONS}):
         outcomes[n] = evaluate(source, ALGORITHMS, replace(plan, n_train_users=n), settings, progress)
-    return Result(data, settings, n_test, n_runs, outcomes)
+    return Figure3a(data, settings, n_test, n_runs, outcomes)
 
 
-def draw(result: Result) -> Any:
+def draw(result: Figure3a) -> Any:
     title = f"Relative CTR of {result.n_test:,} new users by number of training users"
     return charts.relative_ctr(curves(list(result.outcomes), result.outcomes.values()), "users trained on", title)
 
 
-def to_json(result: Result) -> dict[str, Any]:
+def to_json(result: Figure3a) -> dict[str, Any]:
     about = {**result.data.words, "test_users": result.n_test, "seeds": result.n_runs, "classes": N_CLASSES}
     parts = [{"train_users": n, "results": rows(outcomes)} for n, outcomes in result.outcomes.items()]
     return {"settings": about, "tuned": result.tuned, "train_users": parts}
 
 
-def claims(result: Result) -> list[Claim]:
+def claims(result: Figure3a) -> list[Claim]:
     largest = result.outcomes[max(result.outcomes)]
     found = []
     for ours in ("lcb-gibbs", "lcb", "lcb-mean"):
@@ -84,6 +84,6 @@ def claims(result: Result) -> list[Claim]:
     return found
 
 
-def summary(result: Result) -> list[str]:
+def summary(result: Figure3a) -> list[str]:
     lines = table("training users", list(result.outcomes), result.outcomes.values())
     return lines + [claim.line() for claim in claims(result)]

@@ -10,7 +10,7 @@ from typing import Any
 
 from lcb import charts
 from lcb.evaluate.algorithms import Settings
-from lcb.evaluate.offline.evaluate_log import Outcome, Plan
+from lcb.evaluate.offline.evaluate_log import AlgorithmRewards, Plan
 from lcb.experiments.claims import Claim
 from lcb.experiments.real_data import (
     ALGORITHMS,
@@ -34,16 +34,16 @@ OTHERS = tuple(name for name in ALGORITHMS if name not in OURS)
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Figure3b:
     data: Data
     tuned: dict[int, dict[str, Settings]]
     n_train: int
     n_test: int
     n_runs: int
-    outcomes: dict[int, list[Outcome]]  # by the number of classes: ours, then the others, who have none
+    outcomes: dict[int, list[AlgorithmRewards]]  # by the number of classes: ours, then the others, who have none
 
 
-def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent) -> Result:
+def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent) -> Figure3b:
     source = data.open(progress)
     n_test, n_train = sizes(source)
     plan = Plan(n_train, n_test, N_STEPS, N_CLASSES, data.features)
@@ -53,15 +53,15 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
     for n in CLASSES:
         found = evaluate(source, OURS, replace(plan, n_classes=n), settings, progress)
         outcomes[n] = [*found[: len(OURS)], *others]
-    return Result(data, settings, n_train, n_test, n_runs, outcomes)
+    return Figure3b(data, settings, n_train, n_test, n_runs, outcomes)
 
 
-def draw(result: Result) -> Any:
+def draw(result: Figure3b) -> Any:
     title = f"Relative CTR of {result.n_test:,} new users by number of latent models"
     return charts.relative_ctr(curves(list(result.outcomes), result.outcomes.values()), "latent models", title)
 
 
-def to_json(result: Result) -> dict[str, Any]:
+def to_json(result: Figure3b) -> dict[str, Any]:
     about = {
         **result.data.words, "train_users": result.n_train, "test_users": result.n_test, "seeds": result.n_runs
     }  # fmt: skip
@@ -69,7 +69,7 @@ def to_json(result: Result) -> dict[str, Any]:
     return {"settings": about, "tuned": result.tuned, "classes": parts}
 
 
-def claims(result: Result) -> list[Claim]:
+def claims(result: Figure3b) -> list[Claim]:
     found = []
     for n, paper in ((10, "begins to lead"), (15, "by about 5 %"), (30, "by about 10 %")):
         for ours in OURS:
@@ -83,6 +83,6 @@ def claims(result: Result) -> list[Claim]:
     return found
 
 
-def summary(result: Result) -> list[str]:
+def summary(result: Figure3b) -> list[str]:
     lines = table("latent models", list(result.outcomes), result.outcomes.values())
     return lines + [claim.line() for claim in claims(result)]

@@ -18,8 +18,8 @@ from lcb import charts, parallel
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS as ALL
 from lcb.evaluate.algorithms import Settings, Task
-from lcb.evaluate.offline.evaluate_log import Outcome, Plan, split_users
-from lcb.evaluate.offline.sources import Queues, Source
+from lcb.evaluate.offline.evaluate_log import AlgorithmRewards, Plan, split_users
+from lcb.evaluate.offline.log_sources import LogSource, QueueSource
 from lcb.events import Floats
 from lcb.experiments.claims import Claim
 from lcb.experiments.real_data import (
@@ -42,7 +42,7 @@ N_UNIFORM, N_BLOCKS = 5, 8  # blocks of users: phase 1 is the first, classes are
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Figure3c:
     data: Data
     tuned: dict[int, dict[str, Settings]]
     n_runs: int
@@ -50,16 +50,16 @@ class Result:
     rates: dict[str, Floats]  # by algorithm, (runs, users) in the order they came
     logged_rate: Floats  # (runs, blocks)
 
-    def outcomes(self, blocks: slice) -> list[Outcome]:
+    def outcomes(self, blocks: slice) -> list[AlgorithmRewards]:
         """Of some of the blocks."""
         users = slice(blocks.start * self.block, blocks.stop * self.block)
         logged = self.logged_rate[:, blocks].mean(axis=1)
-        return [Outcome(name, {}, rate[:, users], logged, 0.0, 0.0, 0.0) for name, rate in self.rates.items()]
+        return [AlgorithmRewards(name, {}, rate[:, users], logged, 0.0, 0.0, 0.0) for name, rate in self.rates.items()]
 
 
 @dataclass(frozen=True, eq=False)
 class _Run:
-    source: Source
+    source: LogSource
     features: str
     algorithm: str
     settings: Settings
@@ -68,7 +68,7 @@ class _Run:
     seed: int
 
 
-def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent) -> Result:
+def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent) -> Figure3c:
     if data.tuned is not None:
         raise InputError("fig-3c is tuned on users who never come, others than fig-3a's; leave settings out")
     source = data.open(progress)
@@ -87,7 +87,7 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
     done = parallel.processes(_play, runs, None, lambda n: progress("algorithms and seeds", n, len(runs)))
     rates = {name: np.array(done[i :: len(ALGORITHMS)]) for i, name in enumerate(ALGORITHMS)}
     logged = [[source.logged_rate(part, N_STEPS) for part in np.split(order, N_BLOCKS)] for order in orders]
-    return Result(data, settings, n_runs, block, rates, np.array(logged))
+    return Figure3c(data, settings, n_runs, block, rates, np.array(logged))
 
 
 def _play(run: _Run) -> Floats:
@@ -96,20 +96,20 @@ def _play(run: _Run) -> Floats:
     task = Task(
         features.n_features, run.source.n_arms, N_STEPS, len(run.order), N_CLASSES, run.source.reward_range,
         n_warmup_users=run.block, retrain_every=run.block, n_uniform_steps=N_UNIFORM,
-        two_valued=isinstance(run.source, Queues) and run.source.labels.levels is not None,
+        two_valued=isinstance(run.source, QueueSource) and run.source.labels.levels is not None,
     )  # fmt: skip
     own, serving = np.random.default_rng((run.seed, crc32(run.algorithm.encode()))).spawn(2)
-    recommender = ALL[run.algorithm].made_for(task, own, run.settings)
+    recommender = ALL[run.algorithm].build_for(task, own, run.settings)
     history = run.source.history(run.order[:1], x, features.names, None, own)
     return run.source.rates(recommender, run.order, x, N_STEPS, history, run.seed, serving)
 
 
-def draw(result: Result) -> Any:
+def draw(result: Figure3c) -> Any:
     found = curves(*_by_block(result))
     return charts.relative_ctr(found, "users so far", f"Relative CTR of every {result.block:,} users, as they come")
 
 
-def to_json(result: Result) -> dict[str, Any]:
+def to_json(result: Figure3c) -> dict[str, Any]:
     about = {
         **result.data.words, "users": result.block * N_BLOCKS, "warmup_users": result.block,
         "retrain_every": result.block, "uniform_steps": N_UNIFORM, "seeds": result.n_runs, "classes": N_CLASSES,
@@ -117,7 +117,7 @@ def to_json(result: Result) -> dict[str, Any]:
     return {"settings": about, "tuned": result.tuned, "after_warmup": rows(_after_warmup(result))}
 
 
-def claims(result: Result) -> list[Claim]:
+def claims(result: Figure3c) -> list[Claim]:
     late = _after_warmup(result)
     found = []
     for ours in ("lcb-gibbs", "lcb", "lcb-mean"):
@@ -133,15 +133,15 @@ def claims(result: Result) -> list[Claim]:
     return found
 
 
-def summary(result: Result) -> list[str]:
+def summary(result: Figure3c) -> list[str]:
     return table("users so far", *_by_block(result)) + [claim.line() for claim in claims(result)]
 
 
-def _by_block(result: Result) -> tuple[list[int], list[list[Outcome]]]:
+def _by_block(result: Figure3c) -> tuple[list[int], list[list[AlgorithmRewards]]]:
     """How many users had come at the end of each block, and what it gave."""
     blocks = range(N_BLOCKS)
     return [result.block * (i + 1) for i in blocks], [result.outcomes(slice(i, i + 1)) for i in blocks]
 
 
-def _after_warmup(result: Result) -> Sequence[Outcome]:
+def _after_warmup(result: Figure3c) -> Sequence[AlgorithmRewards]:
     return result.outcomes(slice(1, N_BLOCKS))

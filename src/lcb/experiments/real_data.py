@@ -12,11 +12,11 @@ from typing import Any
 
 from lcb import charts
 from lcb.errors import InputError
-from lcb.evaluate.algorithms import Settings, checked_settings
-from lcb.evaluate.offline.evaluate_log import Outcome, Plan, evaluate_log
-from lcb.evaluate.offline.labels import Reading, natural_reading
-from lcb.evaluate.offline.sources import Source, source_of
-from lcb.evaluate.tuning.logged import tune_seeds
+from lcb.evaluate.algorithms import Settings, check_settings
+from lcb.evaluate.offline.evaluate_log import AlgorithmRewards, Plan, evaluate_log
+from lcb.evaluate.offline.labels import Reading, default_reading
+from lcb.evaluate.offline.log_sources import LogSource, open_source
+from lcb.evaluate.tuning.tune_log import tune_seeds
 from lcb.progress import Progress, silent
 from lcb.storage.logs.log import open_log
 
@@ -35,16 +35,16 @@ class Data:
     features: str = "one-hot"
     tuned: Mapping[int, Mapping[str, Settings]] | None = None  # by seed, found before on the same log
 
-    def open(self, progress: Progress = silent) -> Source:
+    def open(self, progress: Progress = silent) -> LogSource:
         log = open_log(self.path, progress=progress)
-        return source_of(log, "queue", self.reading or natural_reading(log, self.like), self.like)
+        return open_source(log, "queue", self.reading or default_reading(log, self.like), self.like)
 
     @property
     def words(self) -> dict[str, Any]:
         return {"reading": self.reading, "like": self.like, "features": self.features}
 
 
-def sizes(source: Source) -> tuple[int, int]:
+def sizes(source: LogSource) -> tuple[int, int]:
     """How many users are tested, a quarter of those with enough events; how many of these are left to train on."""
     able = int((source.n_events >= N_STEPS).sum())
     if able < 80:
@@ -54,7 +54,7 @@ def sizes(source: Source) -> tuple[int, int]:
 
 
 def tuned_settings(
-    data: Data, source: Source, algorithms: Sequence[str], plan: Plan, seeds: Sequence[int], progress: Progress
+    data: Data, source: LogSource, algorithms: Sequence[str], plan: Plan, seeds: Sequence[int], progress: Progress
 ) -> dict[int, dict[str, Settings]]:
     """By seed and algorithm: those given, or found on that seed's training users."""
     if data.tuned is None:
@@ -69,18 +69,18 @@ def tuned_settings(
 def tuned_in(document: Any, source: str) -> dict[int, dict[str, Settings]]:
     """The settings that a figure on real data left in its JSON."""
     try:
-        return {int(seed): checked_settings(own) for seed, own in document["result"]["tuned"].items()}
+        return {int(seed): check_settings(own) for seed, own in document["result"]["tuned"].items()}
     except (KeyError, TypeError, ValueError, AttributeError):
         raise InputError(f"{source} holds no settings; give the JSON that fig-3a, fig-3b or fig-3c left") from None
 
 
 def evaluate(
-    source: Source,
+    source: LogSource,
     algorithms: Sequence[str],
     plan: Plan,
     settings: Mapping[int, Mapping[str, Settings]],
     progress: Progress = silent,
-) -> list[Outcome]:
+) -> list[AlgorithmRewards]:
     """One outcome per algorithm over the seeds of `settings`, each seed with its own."""
     seeds = sorted(settings)
     return evaluate_log(
@@ -88,13 +88,13 @@ def evaluate(
     ).outcomes
 
 
-def gain(outcomes: Sequence[Outcome], name: str, other: str) -> tuple[float, float]:
+def gain(outcomes: Sequence[AlgorithmRewards], name: str, other: str) -> tuple[float, float]:
     """Percent more of one algorithm than of another on the same users, and its standard error."""
     by_name = {outcome.algorithm: outcome for outcome in outcomes}
     return by_name[name].gain_over(by_name[other])
 
 
-def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
+def rows(outcomes: Sequence[AlgorithmRewards]) -> list[dict[str, Any]]:
     """As the figures write them."""
     found = []
     for outcome in outcomes:
@@ -110,7 +110,7 @@ def rows(outcomes: Sequence[Outcome]) -> list[dict[str, Any]]:
     return found
 
 
-def curves(at: Sequence[float], outcomes: Iterable[Sequence[Outcome]]) -> list[charts.Curve]:
+def curves(at: Sequence[float], outcomes: Iterable[Sequence[AlgorithmRewards]]) -> list[charts.Curve]:
     """One curve per algorithm through its outcomes at each place."""
     return [
         charts.Curve(several[0].algorithm, at, [one.relative_ctr for one in several], [one.se for one in several])
@@ -118,7 +118,7 @@ def curves(at: Sequence[float], outcomes: Iterable[Sequence[Outcome]]) -> list[c
     ]
 
 
-def table(head: str, at: Sequence[float], outcomes: Iterable[Sequence[Outcome]]) -> list[str]:
+def table(head: str, at: Sequence[float], outcomes: Iterable[Sequence[AlgorithmRewards]]) -> list[str]:
     """Relative CTR, one line per algorithm, one column per place."""
     lines = [f"{head:19}" + "".join(f"{place:>9,}" for place in at)]
     for several in zip(*outcomes, strict=True):

@@ -39,7 +39,7 @@ _SHORT = {
 
 
 @dataclass(frozen=True)
-class Table:
+class Table1:
     sizes: Sizes
     rows: tuple[tuple[Bound, float], ...]
 
@@ -53,20 +53,20 @@ def paper_sizes() -> Sizes:
     )  # fmt: skip
 
 
-def run(n_runs: int = 1, seed: int = 0, progress: Progress = silent, sizes: Sizes | None = None) -> Table:
+def run(n_runs: int = 1, seed: int = 0, progress: Progress = silent, sizes: Sizes | None = None) -> Table1:
     """The eight rows at these sizes; nothing is random."""
     sizes = paper_sizes() if sizes is None else sizes
-    return Table(sizes, tuple((bound, bound.growth(sizes)) for bound in TABLE_1))
+    return Table1(sizes, tuple((bound, bound.growth(sizes)) for bound in TABLE_1))
 
 
-def draw(table: Table) -> Any:
+def draw(table: Table1) -> Any:
     """The finite rows that are above 0, on a log axis, with the number of interactions as a rule."""
     drawn = [(bound.algorithm, value) for bound, value in table.rows if 0 < value < math.inf]
     title, x_title = "Regret bounds of Table 1, constants read as 1", "growth of the bound (dashed: interactions, T~)"
     return charts.bars(drawn, x_title, title=title, reference=float(table.sizes.all_steps), log=True)
 
 
-def to_json(table: Table) -> dict[str, Any]:
+def to_json(table: Table1) -> dict[str, Any]:
     sizes = table.sizes
     return {
         "sizes": {**sizes.to_json(), "all_users": sizes.all_users, "all_steps": sizes.all_steps},
@@ -88,12 +88,12 @@ def to_json(table: Table) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def claims(table: Table) -> list[Claim]:
+def claims(table: Table1) -> list[Claim]:
     """Nothing is measured."""
     return []
 
 
-def summary(table: Table) -> list[str]:
+def summary(table: Table1) -> list[str]:
     sizes = table.sizes
     contexts, gap = ("infinite" if math.isinf(x) else f"{x:,.4g}" for x in (sizes.n_contexts, sizes.gap))
     lines = [

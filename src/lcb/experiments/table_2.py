@@ -25,11 +25,11 @@ from lcb.bandits.linear.linucb import LinUCB
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.clicks import EventLog
-from lcb.demo.readers import Readers, articles
+from lcb.demo.readers import NewsFront, articles
 from lcb.evaluate.algorithms import Settings
 from lcb.evaluate.algorithms.algorithm import Value
-from lcb.evaluate.two_groups import Group, two_sample
-from lcb.evaluate.worlds.paper import Users
+from lcb.evaluate.two_groups import Group, compare_rates
+from lcb.evaluate.worlds.paper import SimulatedUsers
 from lcb.events import Floats
 from lcb.experiments.claims import Claim
 from lcb.learners import fit
@@ -60,7 +60,7 @@ Tuned = dict[str, dict[str, Value]]  # by recommender
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class Table2:
     about: dict[str, Any]
     tuned: dict[int, Tuned]  # by visitors per recommender
     few: dict[str, Floats]  # by recommender, rates (seeds, studies, 5)
@@ -92,9 +92,9 @@ class Repeated:
     high: float
 
 
-def repeated(result: Result) -> Repeated:
+def repeated(result: Table2) -> Repeated:
     ours, other = (result.few[name].reshape(-1, result.few[name].shape[-1]) for name in (_OURS, _OTHER))
-    intervals = [two_sample(a, b) for a, b in zip(ours, other, strict=True)]
+    intervals = [compare_rates(a, b) for a, b in zip(ours, other, strict=True)]
     mean, low, high = np.array([interval for interval in intervals if interval is not None]).T
     ends = np.quantile(mean, [0.025, 0.975])
     return Repeated(
@@ -103,7 +103,7 @@ def repeated(result: Result) -> Repeated:
     )  # fmt: skip
 
 
-def run(n_runs: int = 10, seed: int = 0, progress: Progress = silent, n_workers: int | None = None) -> Result:
+def run(n_runs: int = 10, seed: int = 0, progress: Progress = silent, n_workers: int | None = None) -> Table2:
     """`n_runs` seeds, each with its own articles, past readers, classes and visitors."""
     tuned = tune(seed, progress, n_workers)
     n_studies = -(-N_STUDIES // n_runs)
@@ -115,7 +115,7 @@ def run(n_runs: int = 10, seed: int = 0, progress: Progress = silent, n_workers:
         "steps": N_STEPS, "offered": N_OFFERED, "articles": N_ARTICLES, "past_readers": N_PAST, "few_visitors": N_FEW,
         "many_visitors": N_MANY, "studies_of_few": n_studies * n_runs, "seeds": n_runs, "seed": seed,
     }  # fmt: skip
-    return Result(about, tuned, few, many)
+    return Table2(about, tuned, few, many)
 
 
 def tune(seed: int, progress: Progress = silent, n_workers: int | None = None) -> dict[int, Tuned]:
@@ -162,7 +162,7 @@ def _play(
 
 
 def study(
-    world: Readers, recommenders: Mapping[str, Recommender], n_each: int, rng: np.random.Generator
+    world: NewsFront, recommenders: Mapping[str, Recommender], n_each: int, rng: np.random.Generator
 ) -> dict[str, Floats]:
     """New visitors come one after another, each assigned at random; every recommender gets `n_each` of them."""
     assigned = rng.permutation(np.repeat(np.arange(len(recommenders)), n_each))
@@ -177,7 +177,7 @@ def study(
     return {name: rates[assigned == i] for i, name in enumerate(recommenders)}
 
 
-def _rates(name: str, recommender: Recommender, users: Users, rng: np.random.Generator) -> Floats:
+def _rates(name: str, recommender: Recommender, users: SimulatedUsers, rng: np.random.Generator) -> Floats:
     """The click-through rate of each of these visitors, all new, (B,)."""
     contexts, rewards = users.contexts, users.rewards
     if name == _AT_ONCE:  # the first step of all, then the second: to one bandit for all nobody is anybody
@@ -187,20 +187,20 @@ def _rates(name: str, recommender: Recommender, users: Users, rng: np.random.Gen
     return np.asarray(np.take_along_axis(rewards, arms[..., None], axis=2)[..., 0].mean(axis=1))
 
 
-def _part(users: Users, which: Index) -> Users:
-    return Users(users.label[which], users.contexts[which], users.means[which], users.rewards[which])
+def _part(users: SimulatedUsers, which: Index) -> SimulatedUsers:
+    return SimulatedUsers(users.label[which], users.contexts[which], users.means[which], users.rewards[which])
 
 
-def _prepared(seed: tuple[int, ...]) -> tuple[Readers, Callable[[str, Settings], Recommender], np.random.Generator]:
+def _prepared(seed: tuple[int, ...]) -> tuple[NewsFront, Callable[[str, Settings], Recommender], np.random.Generator]:
     """A news front, and how a recommender is made that has learned from its log."""
     rng = np.random.default_rng(seed)
-    world = Readers(articles(N_ARTICLES, rng), N_OFFERED)
+    world = NewsFront(articles(N_ARTICLES, rng), N_OFFERED)
     log = past_log(world, N_PAST, rng)
     models = fit(log, rng=rng, n_threads=1).models  # likelihood and number of classes are left to the learner
     return world, partial(_trained, models, log.stats.total, rng), rng
 
 
-def past_log(world: Readers, n_users: int, rng: np.random.Generator) -> EventLog:
+def past_log(world: NewsFront, n_users: int, rng: np.random.Generator) -> EventLog:
     """The log of past readers who were offered articles at random."""
     one = replace(world, n_arms=1)
     sizes = [min(_PAST_BLOCK, n_users - start) for start in range(0, n_users, _PAST_BLOCK)]
@@ -238,7 +238,7 @@ def _call(task: Callable[[], Any]) -> Any:
     return task()
 
 
-def draw(result: Result) -> Any:
+def draw(result: Table2) -> Any:
     panels = [
         charts.StudyPanel(title, [(name, _known(one.mean), one.deviation) for name, one in groups.items()])
         for title, groups in result.first()
@@ -246,7 +246,7 @@ def draw(result: Result) -> Any:
     return charts.studies(panels, "click-through rate", "CTR of the user study, mean and deviation over visitors")
 
 
-def to_json(result: Result) -> dict[str, Any]:
+def to_json(result: Table2) -> dict[str, Any]:
     return {
         "settings": result.about,
         "tuned": result.tuned,
@@ -269,7 +269,7 @@ def to_json(result: Result) -> dict[str, Any]:
     }
 
 
-def claims(result: Result) -> list[Claim]:
+def claims(result: Table2) -> list[Claim]:
     intervals = [_interval(groups) for groups in _by_seed(result)]
     n_above = sum(interval["low"] > 0 for interval in intervals)
     mean, shown = np.mean([one["mean"] for one in intervals]), repeated(result)
@@ -302,7 +302,7 @@ def claims(result: Result) -> list[Claim]:
     ]  # fmt: skip
 
 
-def summary(result: Result) -> list[str]:
+def summary(result: Table2) -> list[str]:
     """Our numbers beside the paper's, what few visitors can show, then what the paper says."""
     studies = result.first()
     lines = [f"{'visitors each':19}" + "".join(f"{groups[_OURS].n:>20,}" for _, groups in studies)]
@@ -327,7 +327,7 @@ def summary(result: Result) -> list[str]:
     return lines + [claim.line() for claim in claims(result)]
 
 
-def _by_seed(result: Result) -> list[dict[str, Group]]:
+def _by_seed(result: Table2) -> list[dict[str, Group]]:
     """The study of many visitors with each seed."""
     n_seeds = len(result.many[_OURS])
     return [{name: Group.of_rates(rates[i]) for name, rates in result.many.items()} for i in range(n_seeds)]

@@ -19,8 +19,8 @@ import numpy as np
 
 from lcb import charts, parallel, theory
 from lcb.evaluate.simulation.growth import Slope, mean_slope, slopes
-from lcb.evaluate.simulation.schedules import BANDITS, BanditName, Learner, Play, play
-from lcb.evaluate.worlds.paper import World, given_classes, paper_classes
+from lcb.evaluate.simulation.schedules import BANDITS, BanditName, Learner, ScheduleRun, play_schedules
+from lcb.evaluate.worlds.paper import SimulatedWorld, equal_classes, paper_classes
 from lcb.events import Floats
 from lcb.experiments.claims import Claim
 from lcb.progress import Progress, silent
@@ -31,7 +31,7 @@ class Sweep:
     """A world and the sizes of users U, who have `fixed` steps each, or of steps T_u, of `fixed` users."""
 
     where: str
-    world: World = field(repr=False)
+    world: SimulatedWorld = field(repr=False)
     size: Literal["users", "steps"]
     at: tuple[int, ...]
     fixed: int
@@ -40,19 +40,19 @@ class Sweep:
         """(users, steps) at each size."""
         return [(n, self.fixed) if self.size == "users" else (self.fixed, n) for n in self.at]
 
-    def plays(self, seed: int, run: int, learner: Learner) -> list[Play]:
+    def plays(self, seed: int, run: int, learner: Learner) -> list[ScheduleRun]:
         """One for all numbers of users, one for each number of steps."""
         if self.size == "users":
-            return [Play(self.world, self.fixed, self.at, seed, run, learner)]
-        return [Play(self.world, n_steps, (self.fixed,), seed, run, learner) for n_steps in self.at]
+            return [ScheduleRun(self.world, self.fixed, self.at, seed, run, learner)]
+        return [ScheduleRun(self.world, n_steps, (self.fixed,), seed, run, learner) for n_steps in self.at]
 
     def __str__(self) -> str:
         names = ("users U", "T_u") if self.size == "users" else ("steps per user T_u", "U")
         return f"against {names[0]}, at {names[1]} = {self.fixed}; {self.where}"
 
 
-PAPERS = World(paper_classes(), n_arms=20)
-APART = World(given_classes(paper_classes().beta[0] * np.array([[1.0], [-1.0]])), n_arms=5)
+PAPERS = SimulatedWorld(paper_classes(), n_arms=20)
+APART = SimulatedWorld(equal_classes(paper_classes().beta[0] * np.array([[1.0], [-1.0]])), n_arms=5)
 SWEEPS = (
     Sweep("the paper's 5 classes, 20 arms", PAPERS, "users", (50, 100, 200, 400, 800), 100),
     Sweep("the paper's 5 classes, 20 arms", PAPERS, "steps", (100, 400, 1600, 6400, 25600, 102400), 2),
@@ -91,7 +91,7 @@ class Growth:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class TheoryResult:
     settings: dict[str, Any]
     sweeps: tuple[tuple[Sweep, tuple[Growth, ...]], ...]
 
@@ -102,13 +102,13 @@ def run(
     progress: Progress = silent,
     learner: Learner = "em",
     n_workers: int | None = None,
-) -> Outcome:
+) -> TheoryResult:
     """All sweeps and bandits, spread over the cores; the bandits of a run meet the same users of phase 2."""
     plays = [play for sweep in SWEEPS for run in range(n_runs) for play in sweep.plays(seed, run, learner)]
     order = sorted(range(len(plays)), key=lambda i: -plays[i].n_steps * max(plays[i].users))  # longest first
     progress("simulations", 0, len(plays))
     done = parallel.processes(
-        play, [plays[i] for i in order], n_workers, lambda n: progress("simulations", n, len(plays))
+        play_schedules, [plays[i] for i in order], n_workers, lambda n: progress("simulations", n, len(plays))
     )
     outcomes = iter([outcome for _, outcome in sorted(zip(order, done, strict=True), key=lambda pair: pair[0])])
     found = []
@@ -117,10 +117,10 @@ def run(
         runs = [np.concatenate([next(outcomes) for _ in range(n_plays)], axis=2) for _ in range(n_runs)]
         measured = np.array(runs)  # (runs, bandits, 3, sizes)
         found.append((sweep, tuple(_growth(sweep, bandit, measured[:, i]) for i, bandit in enumerate(BANDITS))))
-    return Outcome({"runs": n_runs, "seed": seed, "learner": learner}, tuple(found))
+    return TheoryResult({"runs": n_runs, "seed": seed, "learner": learner}, tuple(found))
 
 
-def draw(outcome: Outcome) -> Any:
+def draw(outcome: TheoryResult) -> Any:
     panels = []
     for sweep, growths in outcome.sweeps:
         curves = [_curve(growth) for growth in growths]
@@ -133,7 +133,7 @@ def draw(outcome: Outcome) -> Any:
     return charts.growth(panels, "regret of phase 2", title)
 
 
-def to_json(outcome: Outcome) -> dict[str, Any]:
+def to_json(outcome: TheoryResult) -> dict[str, Any]:
     return {
         "settings": outcome.settings,
         "sweeps": [
@@ -148,7 +148,7 @@ def to_json(outcome: Outcome) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def claims(outcome: Outcome) -> list[Claim]:
+def claims(outcome: TheoryResult) -> list[Claim]:
     """At the largest sizes regret grows no faster than the bound."""
     found = []
     for sweep, growths in outcome.sweeps:
@@ -165,7 +165,7 @@ def claims(outcome: Outcome) -> list[Claim]:
     return found
 
 
-def summary(outcome: Outcome) -> list[str]:
+def summary(outcome: TheoryResult) -> list[str]:
     """Per sweep and bandit the slopes and the regret per user; per schedule its parts, tau and J."""
     about = outcome.settings
     lines = [f"regret of phase 2 against each user's true policy; {about['runs']} runs, learned by {about['learner']}"]
@@ -190,7 +190,7 @@ def _growth(sweep: Sweep, bandit: BanditName, measured: Floats) -> Growth:
     """`measured` is (runs, 3, sizes)."""
     world, plans, bounds = sweep.world, [], []
     for n_users, n_steps in sweep.shapes():
-        plan = Play(world, n_steps, (n_users,), 0, 0).schedule(bandit)
+        plan = ScheduleRun(world, n_steps, (n_users,), 0, 0).schedule(bandit)
         sizes = theory.Sizes.of_equal_users(
             n_users=n_users, steps_per_user=n_steps, n_arms=world.n_arms, n_classes=world.models.n_classes,
             n_features=world.models.n_features, gap=theory.smallest_gap(world.models),

@@ -9,7 +9,7 @@ from lcb.bandits.over_classes.mmts import MMTS, normal_points
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.errors import InputError
 from lcb.evaluate.worlds.fixed_arms import FixedArms
-from lcb.evaluate.worlds.paper import given_classes
+from lcb.evaluate.worlds.paper import equal_classes
 from lcb.events import Decision
 from lcb.models import LatentModels
 from lcb.recommenders.individual import Individual
@@ -131,8 +131,8 @@ def test_points_of_one_dimension_are_spread_as_a_normal_is():
 
 def test_where_the_weights_are_wrong_knowing_it_helps():
     """Classes off by 0.3 a weight, users of 60 steps: drawing the weights too finds what the classes do not know."""
-    truth = given_classes(np.array([[0.9, 0.5, 0.1, 0.3], [0.1, 0.6, 0.8, 0.2]]))
-    wrong = given_classes(truth.beta + 0.3 * np.array([[-1, 1, 1, 1], [1, 1, -1, 1]]))
+    truth = equal_classes(np.array([[0.9, 0.5, 0.1, 0.3], [0.1, 0.6, 0.8, 0.2]]))
+    wrong = equal_classes(truth.beta + 0.3 * np.array([[-1, 1, 1, 1], [1, 1, -1, 1]]))
     users = FixedArms(truth).draw(60, 60, np.random.default_rng(0))
 
     def regret(bandit):

@@ -7,13 +7,13 @@ import pytest
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS, Task
 from lcb.evaluate.simulation.simulate import simulate
-from lcb.evaluate.worlds.paper import World, paper_classes
+from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
 
 NAMES = ("lcb-epoch-greedy", "lcb-epoch-greedy-theory", "lcb-iltcb", "lcb-iltcb-theory")
 
 
 def regrets(names, **settings):
-    world = World(paper_classes(), n_arms=20)
+    world = SimulatedWorld(paper_classes(), n_arms=20)
     return {
         result.algorithm: result.last_quarter.mean()
         for result in simulate(
@@ -33,7 +33,7 @@ def test_all_are_better_than_chance_and_the_tuned_better_than_the_published():
 def test_the_theory_is_one_of_the_values_mu_is_tuned_on():
     assert "theory" in ALGORITHMS["lcb-iltcb"].grid["mu"]
     by_name = simulate(
-        World(paper_classes()), ("lcb-iltcb",), settings={"lcb-iltcb": {"mu": "theory"}},
+        SimulatedWorld(paper_classes()), ("lcb-iltcb",), settings={"lcb-iltcb": {"mu": "theory"}},
         n_users=60, n_steps=5, n_runs=1, n_workers=1,
     )  # fmt: skip
     assert by_name.results[0].settings == {"mu": "theory"}

@@ -11,7 +11,7 @@ from lcb.bandits.linear.linucb import LinUCB
 from lcb.clicks import EventLog
 from lcb.evaluate.algorithms import ALGORITHMS, Task
 from lcb.evaluate.simulation.simulate import simulate
-from lcb.evaluate.worlds.paper import World, paper_classes
+from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
 from lcb.recommenders.cofine import fit_profiles, learn_subspace
 
 MODELS = paper_classes()
@@ -21,7 +21,7 @@ NAMES = ("lints-population", "lints-individual", "cofineucb")
 
 
 def built(name, task=TASK, **settings):
-    return ALGORITHMS[name].made_for(task, np.random.default_rng(0), settings)
+    return ALGORITHMS[name].build_for(task, np.random.default_rng(0), settings)
 
 
 def test_one_bandit_for_all_has_seen_the_history():
@@ -57,7 +57,7 @@ def test_cofineucb_has_no_more_dimensions_than_there_are_features():
 @pytest.mark.parametrize("name", NAMES)
 def test_every_setting_reaches_the_algorithm(name):
     """A value of the grid that is not the default changes what is played, but for dimensions the world has not."""
-    users = World(MODELS, n_arms=20).draw(30, 10, np.random.default_rng(0))
+    users = SimulatedWorld(MODELS, n_arms=20).draw(30, 10, np.random.default_rng(0))
     task, algorithm = replace(TASK, history=EventLog(HISTORY), n_warmup_users=5), ALGORITHMS[name]
 
     def regret(**settings):
@@ -72,7 +72,7 @@ def test_regrets_of_the_paper_s_simulation_are_in_order():
     """400 users: Population 2.2, LinTS for all 2.2, LinTS each 3.4, CoFineUCB 1.4 (standard errors near .05)."""
     settings = {"lints-individual": {"scale": 0.01, "ridge": 0.1}}
     results = simulate(
-        World(MODELS), [*NAMES, "linucb-population"], settings=settings, n_users=400, n_runs=1, n_workers=1
+        SimulatedWorld(MODELS), [*NAMES, "linucb-population"], settings=settings, n_users=400, n_runs=1, n_workers=1
     ).results
     regret = {result.algorithm: result.regret_per_user for result in results}
     assert abs(regret["lints-population"] - regret["linucb-population"]) < 0.1

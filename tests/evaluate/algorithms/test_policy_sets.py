@@ -12,7 +12,7 @@ from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS, Task
 from lcb.evaluate.algorithms.policy_sets import POLICY_SETS
 from lcb.evaluate.simulation.simulate import simulate
-from lcb.evaluate.worlds.paper import World, paper_classes
+from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
 from lcb.policies import Greedy, Softmax
 
 TASK = Task(10, n_arms=20, n_steps=20, n_users=1000, n_classes=5, reward_range=(-1.4, 1.4), truth=paper_classes())
@@ -21,20 +21,20 @@ CONTEXTS = list(np.random.default_rng(0).standard_normal((2, 3, 4)))  # two cont
 
 
 def made(name, task=TASK, **settings):
-    return ALGORITHMS[name].made_for(task, np.random.default_rng(0), settings)
+    return ALGORITHMS[name].build_for(task, np.random.default_rng(0), settings)
 
 
 @pytest.mark.parametrize("name", OVER_CLASSES)
 def test_every_name_runs_in_the_papers_world_and_is_not_worse_than_random(name):
     settings = {"n_users": 120, "n_steps": 6, "n_runs": 1, "n_workers": 1}
-    by_name = {r.algorithm: r for r in simulate(World(paper_classes()), [name, "random"], **settings).results}
+    by_name = {r.algorithm: r for r in simulate(SimulatedWorld(paper_classes()), [name, "random"], **settings).results}
     assert by_name[name].last_quarter.mean() < 1.1 * by_name["random"].last_quarter.mean()
 
 
 @pytest.mark.parametrize("name", ["lcb-exp4p", "lcb-exp4", "lcb-exp3", "exp4p-population", "exp4p-individual"])
 def test_tuned_settings_leave_random_far_behind(name):
     settings = {"n_users": 150, "n_steps": 20, "n_runs": 1, "n_workers": 1}
-    by_name = {r.algorithm: r for r in simulate(World(paper_classes()), [name, "random"], **settings).results}
+    by_name = {r.algorithm: r for r in simulate(SimulatedWorld(paper_classes()), [name, "random"], **settings).results}
     assert by_name[name].last_quarter.mean() < 0.5 * by_name["random"].last_quarter.mean()
 
 
@@ -95,7 +95,7 @@ def test_contexts_that_cannot_be_listed_are_refused_with_the_number_of_policies(
     with pytest.raises(InputError, match=r"cannot be listed: the 20 .* need 20\^20 \(about 1e\+26\) policies"):
         made("exp4p-enum")
     with pytest.raises(InputError, match="cannot be listed"):
-        simulate(World(paper_classes()), ["exp4p-enum"], n_users=60, n_runs=1, n_workers=1)
+        simulate(SimulatedWorld(paper_classes()), ["exp4p-enum"], n_users=60, n_runs=1, n_workers=1)
 
 
 def test_where_contexts_can_be_listed_every_policy_competes(rng):

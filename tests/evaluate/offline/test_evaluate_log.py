@@ -4,9 +4,16 @@ import numpy as np
 import pytest
 
 from lcb.errors import InputError
-from lcb.evaluate.offline.evaluate_log import Outcome, Plan, evaluate_log, larger_error, prepare, split_users
-from lcb.evaluate.offline.sources import source_of
-from lcb.evaluate.tuning.logged import inner_split, tune_on_training_users
+from lcb.evaluate.offline.evaluate_log import (
+    AlgorithmRewards,
+    Plan,
+    evaluate_log,
+    larger_error,
+    prepare_training,
+    split_users,
+)
+from lcb.evaluate.offline.log_sources import open_source
+from lcb.evaluate.tuning.tune_log import inner_split, tune_on_training_users
 from support.logs import make_log
 
 LIKES = np.array([[0.8, 0.2, 0.2, 0.4], [0.1, 0.7, 0.2, 0.4], [0.1, 0.1, 0.8, 0.4]])  # of three kinds of users
@@ -27,7 +34,7 @@ PLAN = Plan(n_train_users=150, n_test_users=60, n_steps=6, n_classes=3)
 
 
 def test_test_users_have_enough_events_and_are_never_trained_on():
-    source = source_of(clicks(), "queue", "labels")
+    source = open_source(clicks(), "queue", "labels")
     split = split_users(source, PLAN, seed=1)
     assert not set(split.train) & set(split.test)
     assert (source.n_events[split.test] >= 6).all()
@@ -36,7 +43,7 @@ def test_test_users_have_enough_events_and_are_never_trained_on():
 
 
 def test_more_users_than_there_are_is_refused_with_the_numbers():
-    source = source_of(clicks(), "queue", "labels")
+    source = open_source(clicks(), "queue", "labels")
     with pytest.raises(InputError, match="181 test users asked, but only 180 of 240 users have the 6 labelled events"):
         split_users(source, Plan(10, 181, 6), 0)
     with pytest.raises(InputError, match="181 training users asked, but 180 users are left"):
@@ -61,19 +68,19 @@ def test_plans_that_cannot_be_are_refused(settings, message):
 def test_features_are_fitted_on_training_users_alone():
     """Users who are not trained on could have met anything."""
     log = clicks()
-    source = source_of(log, "queue", "labels")
+    source = open_source(log, "queue", "labels")
     split = split_users(source, PLAN, seed=0)
     plan = Plan(150, 60, 6, features="pca:2")
-    wanted = prepare(source, plan, split, 0).x
+    wanted = prepare_training(source, plan, split, 0).x
     item = log.item.copy()
     item[np.isin(log.user, split.test)] = 0
-    other = source_of(make_log(log.user, item, [[0], [1], [2], [3]], 4, reward=log.reward), "queue", "labels")
-    np.testing.assert_array_equal(prepare(other, plan, split, 0).x, wanted)
+    other = open_source(make_log(log.user, item, [[0], [1], [2], [3]], 4, reward=log.reward), "queue", "labels")
+    np.testing.assert_array_equal(prepare_training(other, plan, split, 0).x, wanted)
 
 
 @pytest.mark.parametrize("method", ["queue", "replay", "ips", "snips", "dr"])
 def test_latent_classes_do_better_than_one_model_for_all_by_every_method(method):
-    source = source_of(clicks(n_users=900, n_events=40), method, "labels")
+    source = open_source(clicks(n_users=900, n_events=40), method, "labels")
     plan = Plan(n_train_users=500, n_test_users=300, n_steps=10, n_classes=3)
     evaluation = evaluate_log(source, ["lcb-mean", "random"], plan, n_seeds=2, n_workers=1)
     by_name = {row["algorithm"]: row for row in evaluation.to_json()["results"]}
@@ -85,7 +92,7 @@ def test_latent_classes_do_better_than_one_model_for_all_by_every_method(method)
 
 
 def test_the_numbers_depend_neither_on_workers_nor_on_company():
-    source = source_of(clicks(), "queue", "labels")
+    source = open_source(clicks(), "queue", "labels")
     one = evaluate_log(source, ["lcb-mean", "linucb-individual"], PLAN, n_seeds=2, n_workers=1)
     two = evaluate_log(source, ["linucb-individual"], PLAN, n_seeds=2, n_workers=2)
     np.testing.assert_array_equal(one.outcomes[1].rate, two.outcomes[0].rate)
@@ -93,12 +100,12 @@ def test_the_numbers_depend_neither_on_workers_nor_on_company():
 
 
 def test_uniform_pulls_are_what_is_trained_on():
-    source = source_of(clicks(), "queue", "labels")
+    source = open_source(clicks(), "queue", "labels")
     split = split_users(source, PLAN, seed=1)
-    history = prepare(source, Plan(150, 60, 6, train_on="uniform:4"), split, 1).history
+    history = prepare_training(source, Plan(150, 60, 6, train_on="uniform:4"), split, 1).history
     np.testing.assert_array_equal(history.stats.count, np.minimum(source.n_events[split.train], 4))
     with pytest.raises(InputError, match="need queues"):
-        prepare(source_of(clicks(), "replay", "labels"), Plan(150, 60, 6, train_on="uniform:4"), split, 1)
+        prepare_training(open_source(clicks(), "replay", "labels"), Plan(150, 60, 6, train_on="uniform:4"), split, 1)
 
 
 def test_the_standard_error_is_the_larger_of_users_and_seeds():
@@ -113,11 +120,11 @@ def test_the_standard_error_is_the_larger_of_users_and_seeds():
 def test_gains_are_paired_where_every_user_speaks():
     rng = np.random.default_rng(0)
     level = rng.random((1, 500))
-    one, other = (Outcome("a", {}, level + shift, np.array([1.0]), 0, 0, 0) for shift in (0.1, 0.0))
+    one, other = (AlgorithmRewards("a", {}, level + shift, np.array([1.0]), 0, 0, 0) for shift in (0.1, 0.0))
     gain, error = one.gain_over(other)
     assert gain == pytest.approx(100 * 0.1 / level.mean())
     assert error < 1e-9
-    silent = Outcome("a", {}, np.where(level < 0.1, np.nan, level + 0.1), np.array([1.0]), 0, 0, 0)
+    silent = AlgorithmRewards("a", {}, np.where(level < 0.1, np.nan, level + 0.1), np.array([1.0]), 0, 0, 0)
     assert silent.gain_over(other)[1] > 1
 
 
@@ -127,19 +134,19 @@ def test_gains_are_paired_where_every_user_speaks():
 )
 def test_methods_that_cannot_answer_are_refused(method, reading, message):
     with pytest.raises(InputError, match=message):
-        source_of(clicks(), method, reading)
+        open_source(clicks(), method, reading)
 
 
 def test_propensities_are_needed_where_they_are():
     log = make_log([0, 0, 1], [0, 1, 0], [[0], [1]], 2, reward=[1, 0, 1])
     with pytest.raises(InputError, match="ips needs the propensity of every event"):
-        source_of(log, "ips", "labels")
+        open_source(log, "ips", "labels")
 
 
 def test_tuning_looks_at_training_users_alone():
     """Whatever the test users say, the settings are the same; and users held out are not trained on."""
     log = clicks()
-    source = source_of(log, "queue", "labels")
+    source = open_source(log, "queue", "labels")
     split = split_users(source, PLAN, seed=0)
     inner = inner_split(source, split, PLAN, seed=0)
     assert set(inner.train) | set(inner.test) == set(split.train)
@@ -147,7 +154,7 @@ def test_tuning_looks_at_training_users_alone():
     assert (source.n_events[inner.test] >= PLAN.n_steps).all()
     reward = log.reward.copy()
     reward[np.isin(log.user, split.test)] = 1.0
-    other = source_of(make_log(log.user, log.item, [[0], [1], [2], [3]], 4, reward=reward), "queue", "labels")
+    other = open_source(make_log(log.user, log.item, [[0], [1], [2], [3]], 4, reward=reward), "queue", "labels")
     names = ["linucb-individual", "random"]
     settings = [tune_on_training_users(s, names, PLAN, most=4, n_workers=1) for s in (source, other)]
     assert settings[0] == settings[1]
@@ -158,7 +165,7 @@ def test_tuning_looks_at_training_users_alone():
 def test_a_user_tested_twice_is_one_user():
     values = np.random.default_rng(0).standard_normal((30, 50))
     assert larger_error(values, 200) > 2 * larger_error(values)
-    source = source_of(clicks(), "queue", "labels")
+    source = open_source(clicks(), "queue", "labels")
     evaluation = evaluate_log(source, ["random"], PLAN, n_seeds=9, n_workers=1)
     assert evaluation.outcomes[0].n_users <= 180 < 9 * 60
 
@@ -169,11 +176,11 @@ def test_where_nothing_is_ever_liked_no_percentage_is_given():
     reward[0] = 1.0
     rare = make_log(log.user, log.item, [[0], [1], [2], [3]], 4, reward=reward)
     with pytest.raises(InputError, match="above 0"):
-        evaluate_log(source_of(rare, "queue", "labels"), ["random"], PLAN, n_seeds=1, n_workers=1).to_json()
+        evaluate_log(open_source(rare, "queue", "labels"), ["random"], PLAN, n_seeds=1, n_workers=1).to_json()
 
 
 def test_items_of_several_categories_stay_in_the_unit_ball():
     log = make_log([0, 0, 1], [0, 1, 2], [[0], [0, 1], [0, 1, 2]], 3, reward=[1, 0, 1], propensity=[0.3] * 3)
     for spec in ("one-hot", "one-hot+1", "pca:2", "pca:2+1"):
-        _, x = source_of(log, "ips", "labels").features(spec, np.array([0, 1]))
+        _, x = open_source(log, "ips", "labels").features(spec, np.array([0, 1]))
         assert np.linalg.norm(x, axis=1).max() == pytest.approx(1)

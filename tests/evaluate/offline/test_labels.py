@@ -6,7 +6,7 @@ import pytest
 from lcb.clicks import EventLog
 from lcb.errors import InputError
 from lcb.evaluate.offline.labels import read_labels
-from lcb.evaluate.offline.queue import uniform_history
+from lcb.evaluate.offline.queue import draw_uniform_history
 from support.logs import make_log
 
 LOG = make_log(
@@ -72,9 +72,9 @@ def test_uniform_pulls_use_every_label_once(kind):
     make = {"two values": lambda rng, n: rng.integers(0, 2, n) * 1.0, "many values": lambda rng, n: rng.random(n)}
     labels, x = read_labels(some_log(reward=make[kind]), "labels"), np.eye(4)
     users = np.arange(9)
-    everything = uniform_history(labels, users, x, (), 10_000, np.random.default_rng(0))
+    everything = draw_uniform_history(labels, users, x, (), 10_000, np.random.default_rng(0))
     np.testing.assert_allclose(everything.stats.packed, labels.history(users, x, ()).stats.packed, rtol=1e-6)
-    few = uniform_history(labels, users, x, (), 7, np.random.default_rng(0))
+    few = draw_uniform_history(labels, users, x, (), 7, np.random.default_rng(0))
     np.testing.assert_array_equal(few.stats.count, 7)
 
 
@@ -83,7 +83,7 @@ def test_uniform_pulls_take_arms_alike():
         np.repeat(np.arange(2000), 30), np.tile([0] * 20 + [1] * 10, 2000), [[0], [1]], 2, reward=[0, 1] * 30_000
     )
     labels = read_labels(log, "labels")
-    taken = uniform_history(labels, np.arange(2000), np.eye(2), (), 1, np.random.default_rng(0)).stats
+    taken = draw_uniform_history(labels, np.arange(2000), np.eye(2), (), 1, np.random.default_rng(0)).stats
     assert abs(taken.packed[0].mean() - 0.5) < 4.5 * np.sqrt(0.25 / 2000)
 
 

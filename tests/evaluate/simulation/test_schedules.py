@@ -11,18 +11,18 @@ from lcb.bandits.linear.linucb import LinUCB
 from lcb.bandits.uniform import Uniform
 from lcb.errors import InputError
 from lcb.evaluate.simulation import schedules
-from lcb.evaluate.simulation.schedules import BANDITS, Play, play
-from lcb.evaluate.worlds.paper import World, given_classes, paper_classes
+from lcb.evaluate.simulation.schedules import BANDITS, ScheduleRun, play_schedules
+from lcb.evaluate.worlds.paper import SimulatedWorld, equal_classes, paper_classes
 from lcb.models import Fit
 from lcb.recommenders.latent import Latent
 
-WORLD = World(given_classes(np.eye(4)[:3]), n_arms=6)
-SMALL = Play(WORLD, n_steps=16, users=(1, 5, 9), seed=1, run=0)
+WORLD = SimulatedWorld(equal_classes(np.eye(4)[:3]), n_arms=6)
+SMALL = ScheduleRun(WORLD, n_steps=16, users=(1, 5, 9), seed=1, run=0)
 REGRET, ERROR, PHASE_1 = 0, 1, 2
 
 
 def test_regret_adds_up_over_users():
-    measured = play(SMALL)
+    measured = play_schedules(SMALL)
     assert measured.shape == (len(BANDITS), 3, 3)
     assert (np.diff(measured[:, REGRET], axis=1) > 0).all()
     assert (np.diff(measured[:, ERROR], axis=1) >= 0).all()
@@ -31,15 +31,15 @@ def test_regret_adds_up_over_users():
 
 
 def test_a_run_is_a_function_of_its_seed():
-    np.testing.assert_array_equal(play(SMALL), play(SMALL))
-    assert (play(replace(SMALL, run=1)) != play(SMALL)).any()
-    assert (play(replace(SMALL, seed=2)) != play(SMALL)).any()
+    np.testing.assert_array_equal(play_schedules(SMALL), play_schedules(SMALL))
+    assert (play_schedules(replace(SMALL, run=1)) != play_schedules(SMALL)).any()
+    assert (play_schedules(replace(SMALL, seed=2)) != play_schedules(SMALL)).any()
 
 
 def test_users_drawn_in_smaller_blocks_are_served_alike(monkeypatch):
-    whole = play(SMALL)
+    whole = play_schedules(SMALL)
     monkeypatch.setattr(schedules, "_AT_ONCE", 16)
-    in_parts = play(SMALL)
+    in_parts = play_schedules(SMALL)
     assert whole.shape == in_parts.shape
     assert np.isfinite(in_parts).all()
     assert (in_parts[:, REGRET] > 0).all()
@@ -84,7 +84,7 @@ def test_phase_2_learns_from_the_uniform_steps_of_both_phases(monkeypatch):
         return Fit(WORLD.models, np.zeros(1), True)
 
     monkeypatch.setattr(schedules.em, "fit", fit)
-    play(replace(SMALL, users=(120,)))
+    play_schedules(replace(SMALL, users=(120,)))
     theorem_1, theorem_2 = learned_from[:2]
     assert (theorem_1, theorem_2) == ((30, {4}, None), (256, {3}, None))
     later = [(n_users, counts) for n_users, counts, start in learned_from[2:] if start is WORLD.models]
@@ -101,15 +101,17 @@ def test_phase_1_costs_what_it_costs_in_algorithm_1():
     )  # fmt: skip
     users = WORLD.draw(400, 16, rng)
     whole = users.regret(recommender.serve(range(400), users.contexts, users.rewards, rng))
-    sampled = np.array([play(replace(SMALL, run=run))[0, PHASE_1, 0] / plan.n_warmup_users for run in range(20)])
+    sampled = np.array(
+        [play_schedules(replace(SMALL, run=run))[0, PHASE_1, 0] / plan.n_warmup_users for run in range(20)]
+    )
     sd = (whole.var(ddof=1) / 400 + sampled.var(ddof=1) / 20) ** 0.5
     assert abs(whole.mean() - sampled.mean()) < 4.5 * sd
 
 
 def test_exp4p_before_its_theory_begins_is_the_uniform_policy():
     """20 steps with 20 arms and 5 classes, K ln N = 32; the mean of 400 users within 4.5 sd."""
-    world = World(paper_classes(), n_arms=20)
-    regret = play(Play(world, 20, (400,), seed=0, run=0))[0, REGRET, 0] / 400
+    world = SimulatedWorld(paper_classes(), n_arms=20)
+    regret = play_schedules(ScheduleRun(world, 20, (400,), seed=0, run=0))[0, REGRET, 0] / 400
     users = world.draw(400, 20, np.random.default_rng(9))
     uniform = (users.means.max(axis=2) - users.means.mean(axis=2)).sum(axis=1)
     assert abs(regret - uniform.mean()) < 4.5 * (0.35 * 20**0.5) * (1 / 400) ** 0.5 * 2**0.5
@@ -132,13 +134,13 @@ def test_the_models_error_is_the_best_learned_policys_regret():
 
 
 def test_more_of_phase_1_makes_better_models():
-    few, many = (play(replace(SMALL, users=(60,), needed_per_class=n))[0, ERROR, 0] for n in (2, 200))
+    few, many = (play_schedules(replace(SMALL, users=(60,), needed_per_class=n))[0, ERROR, 0] for n in (2, 200))
     assert many < few / 3
 
 
 def test_spectral_experts_learns_from_phase_1_alone():
     task = replace(SMALL, learner="spectral", users=(120,), needed_per_class=100)
-    measured = play(task)
+    measured = play_schedules(task)
     assert np.isfinite(measured).all()
     assert measured[0, ERROR, 0] < 0.2 * measured[0, REGRET, 0]
 

@@ -8,11 +8,11 @@ import pytest
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS
 from lcb.evaluate.simulation.simulate import simulate
-from lcb.evaluate.worlds.paper import World, given_classes, paper_classes
+from lcb.evaluate.worlds.paper import SimulatedWorld, equal_classes, paper_classes
 
 
 def test_arms_lie_on_the_unit_sphere_and_rewards_scatter_by_the_noise():
-    users = World(paper_classes(noise=0.3)).draw(200, 20, np.random.default_rng(0))
+    users = SimulatedWorld(paper_classes(noise=0.3)).draw(200, 20, np.random.default_rng(0))
     np.testing.assert_allclose(np.linalg.norm(users.contexts, axis=3), 1)
     np.testing.assert_allclose(
         users.means, np.einsum("utkd,ud->utk", users.contexts, paper_classes().beta[users.label]), atol=1e-12
@@ -23,12 +23,12 @@ def test_arms_lie_on_the_unit_sphere_and_rewards_scatter_by_the_noise():
 
 
 def test_users_come_from_the_classes_in_their_shares():
-    label = World(paper_classes()).draw(10_000, 1, np.random.default_rng(0)).label
+    label = SimulatedWorld(paper_classes()).draw(10_000, 1, np.random.default_rng(0)).label
     assert np.abs(np.bincount(label, minlength=5) / 10_000 - 0.2).max() < 4.5 * np.sqrt(0.16 / 10_000)
 
 
 def test_regret_is_the_expected_reward_lost():
-    users = World(paper_classes(), n_arms=3).draw(2, 2, np.random.default_rng(0))
+    users = SimulatedWorld(paper_classes(), n_arms=3).draw(2, 2, np.random.default_rng(0))
     assert users.regret(users.means.argmax(axis=2)).max() == 0
     worst = users.regret(users.means.argmin(axis=2))
     np.testing.assert_allclose(worst, np.ptp(users.means, axis=2).sum(axis=1))
@@ -36,15 +36,15 @@ def test_regret_is_the_expected_reward_lost():
 
 def test_the_numbers_do_not_depend_on_the_number_of_workers():
     settings = {"n_users": 70, "n_steps": 5, "n_runs": 3, "seed": 4}
-    one, two = (simulate(World(paper_classes()), n_workers=n, **settings) for n in (1, 2))
+    one, two = (simulate(SimulatedWorld(paper_classes()), n_workers=n, **settings) for n in (1, 2))
     for a, b in zip(one.results, two.results, strict=True):
         np.testing.assert_array_equal(a.regret, b.regret)
 
 
 def test_an_algorithm_does_not_depend_on_its_company():
     settings = {"n_users": 60, "n_steps": 5, "n_runs": 1, "n_workers": 1}
-    alone = simulate(World(paper_classes()), ["lcb-gt"], **settings).results[0]
-    together = simulate(World(paper_classes()), ["random", "lcb-gt"], **settings).results[1]
+    alone = simulate(SimulatedWorld(paper_classes()), ["lcb-gt"], **settings).results[0]
+    together = simulate(SimulatedWorld(paper_classes()), ["random", "lcb-gt"], **settings).results[1]
     np.testing.assert_array_equal(alone.regret, together.regret)
 
 
@@ -54,7 +54,7 @@ def regrets(world, **settings):
 
 
 def test_the_papers_simulation_shows_its_order():  # sizes that leave every gap many standard errors wide
-    by_name = regrets(World(paper_classes()))
+    by_name = regrets(SimulatedWorld(paper_classes()))
     late = {name: result.last_quarter.mean() for name, result in by_name.items()}
     assert late["lcb"] < 0.4 * late["linucb-population"]
     assert late["lcb"] < 1.35 * late["lcb-gt"]
@@ -76,14 +76,16 @@ def test_other_classes_behave_alike(kind):
     if kind == "zero elsewhere":
         beta[beta < 0.3] = 0
         beta /= np.linalg.norm(beta, axis=1, keepdims=True)
-    by_name = regrets(World(given_classes(beta)), n_runs=2)
+    by_name = regrets(SimulatedWorld(equal_classes(beta)), n_runs=2)
     late = {name: result.last_quarter.mean() for name, result in by_name.items()}
     assert late["lcb"] < 0.5 * late["linucb-population"]
     assert late["lcb-mean"] < late["lcb"]
 
 
 def test_the_json_is_what_the_command_line_promises():
-    simulation = simulate(World(paper_classes()), ["lcb", "random"], n_users=60, n_steps=4, n_runs=2, n_workers=1)
+    simulation = simulate(
+        SimulatedWorld(paper_classes()), ["lcb", "random"], n_users=60, n_steps=4, n_runs=2, n_workers=1
+    )
     written = json.loads(json.dumps(simulation.to_json(), allow_nan=False))
     assert written["settings"]["users"] == 60
     assert [row["algorithm"] for row in written["results"]] == ["lcb", "random"]
@@ -97,7 +99,7 @@ def test_the_json_is_what_the_command_line_promises():
 
 
 def test_a_single_run_has_no_standard_error():
-    simulation = simulate(World(paper_classes()), ["random"], n_users=5, n_steps=2, n_runs=1, n_workers=1)
+    simulation = simulate(SimulatedWorld(paper_classes()), ["random"], n_users=5, n_steps=2, n_runs=1, n_workers=1)
     assert simulation.to_json()["results"][0]["se"] is None
 
 
@@ -118,12 +120,12 @@ def test_a_single_run_has_no_standard_error():
 )
 def test_settings_out_of_range_are_refused(settings, message):
     with pytest.raises(InputError, match=message):
-        simulate(World(paper_classes()), **settings)
+        simulate(SimulatedWorld(paper_classes()), **settings)
 
 
 def test_a_step_without_arms_is_refused():
     with pytest.raises(InputError, match="n_arms=0"):
-        World(paper_classes(), n_arms=0)
+        SimulatedWorld(paper_classes(), n_arms=0)
 
 
 def test_the_names_are_those_promised():
@@ -137,7 +139,7 @@ def test_the_names_are_those_promised():
 
 
 def test_one_class_one_arm_and_one_feature_simply_work():
-    world = World(given_classes(np.array([[0.7]])), n_arms=1)
+    world = SimulatedWorld(equal_classes(np.array([[0.7]])), n_arms=1)
     for result in simulate(world, n_users=60, n_steps=2, n_runs=1, n_workers=1).results:
         assert np.abs(result.regret).max() == 0
 
@@ -145,7 +147,7 @@ def test_one_class_one_arm_and_one_feature_simply_work():
 def test_the_bandits_that_came_after_the_paper_find_the_classes_too():
     settings = {"n_users": 300, "n_runs": 2, "n_workers": 1, "settings": {"mucb": {"width": 0.25, "epsilon": 0.05}}}
     names = ["lcb", "mts", "mmts", "mucb", "linucb-population"]
-    results = simulate(World(paper_classes()), names, **settings).results
+    results = simulate(SimulatedWorld(paper_classes()), names, **settings).results
     late = {result.algorithm: result.last_quarter.mean() for result in results}
     assert 0.8 < late["mts"] / late["lcb"] < 1.25  # the same algorithm, other random numbers
     assert late["mmts"] < 1.2 * late["mts"]

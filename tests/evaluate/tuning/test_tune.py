@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis.strategies import integers, lists
 
 from lcb.errors import InputError
-from lcb.evaluate.algorithms import ALGORITHMS, Algorithm, checked_settings, settings_in, tuned_settings
+from lcb.evaluate.algorithms import ALGORITHMS, Algorithm, check_settings, parse_settings, tuned_settings
 from lcb.evaluate.algorithms.algorithm import Task
 from lcb.evaluate.simulation import simulate
-from lcb.evaluate.tuning import simulated as tune
-from lcb.evaluate.worlds.paper import World, paper_classes
+from lcb.evaluate.tuning import tune_simulation as tune
+from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
 
-WORLD = World(paper_classes(), n_arms=6)
+WORLD = SimulatedWorld(paper_classes(), n_arms=6)
 SMALL = {"n_users": 20, "n_steps": 3, "n_runs": 2, "n_workers": 1}
 
 
@@ -169,8 +169,8 @@ def test_different_seeds_of_tuning_are_different():
 
 def test_tuning_runs_on_its_own_seeds(monkeypatch):
     seen = []
-    real = tune.play
-    monkeypatch.setattr(tune, "play", lambda run: (seen.append((run.seed, run.run)), real(run))[1])
+    real = tune.play_run
+    monkeypatch.setattr(tune, "play_run", lambda run: (seen.append((run.seed, run.run)), real(run))[1])
     tune.tune(WORLD, ["random"], seed=3, **SMALL)
     assert seen == [(tune.tuning_seed(3), 0), (tune.tuning_seed(3), 1)]
 
@@ -195,8 +195,8 @@ def test_a_combination_does_as_it_does_alone_and_all_meet_the_same_users():
     found = tune.tune(WORLD, ["linucb-individual", "random"], n_workers=1, **sizes)
     for name in found.trials:
         for trial in found.trials[name][:8:7]:
-            run = simulate.Run(WORLD, ((name, trial.settings),), 60, 4, tune.tuning_seed(0), 1)
-            assert trial.regret[1] == simulate.play(run)[0].mean()
+            run = simulate.SimulationRun(WORLD, ((name, trial.settings),), 60, 4, tune.tuning_seed(0), 1)
+            assert trial.regret[1] == simulate.play_run(run)[0].mean()
 
 
 def test_the_file_says_how_far_behind_each_combination_is_in_pairs():
@@ -211,7 +211,7 @@ def test_the_file_says_how_far_behind_each_combination_is_in_pairs():
         assert row["behind"] == pytest.approx(behind.mean())
         assert row["se_behind"] == pytest.approx(behind.std(ddof=1) / np.sqrt(3))
     assert written["chosen"] == {"linucb-individual": best.settings}
-    assert settings_in(written, "a file") == written["chosen"]
+    assert parse_settings(written, "a file") == written["chosen"]
     assert {"users": 20, "steps": 3, "runs": 2 + 1, "seed": 0, "arms": 6}.items() <= written["settings"].items()
 
 
@@ -258,7 +258,7 @@ def test_every_grid_holds_plain_values_that_survive_a_file():
             assert len(values) == len(set(values)) >= 1, (name, setting)
             for value in values:
                 (back,) = json.loads(json.dumps([value], allow_nan=False))
-                (kept,) = settings_in({"chosen": {name: {setting: back}}}, "f")[name].values()
+                (kept,) = parse_settings({"chosen": {name: {setting: back}}}, "f")[name].values()
                 assert kept == value
                 assert type(kept) is type(value) or isinstance(kept, float), (name, setting, value)
 
@@ -282,19 +282,19 @@ def test_every_grid_holds_plain_values_that_survive_a_file():
 )
 def test_bad_files_of_settings_are_refused_by_name(document, message):
     with pytest.raises(InputError) as error:
-        settings_in(document, "f")
+        parse_settings(document, "f")
     assert message in str(error.value)
 
 
 def test_values_of_settings_are_numbers_or_words_as_they_were_tried(monkeypatch):
     grid = {"count": (3, 5), "rate": (1.0, "theory"), "flag": (True, False)}
     monkeypatch.setitem(ALGORITHMS, "toy", toy(grid, lambda **values: 1.0))
-    kept = checked_settings({"toy": {"count": 4.0, "rate": 2, "flag": False}})["toy"]
+    kept = check_settings({"toy": {"count": 4.0, "rate": 2, "flag": False}})["toy"]
     assert [(value, type(value)) for value in kept.values()] == [(4, int), (2.0, float), (False, bool)]
-    assert checked_settings({"toy": {"rate": "theory"}})["toy"] == {"rate": "theory"}
+    assert check_settings({"toy": {"rate": "theory"}})["toy"] == {"rate": "theory"}
     for bad in ({"count": 3.5}, {"rate": "other"}, {"flag": 1.5}):
         with pytest.raises(InputError, match=f"toy has {next(iter(bad))} "):
-            checked_settings({"toy": bad})
+            check_settings({"toy": bad})
 
 
 def test_given_settings_replace_the_packaged_ones_of_that_algorithm_alone(monkeypatch):

@@ -9,12 +9,12 @@ from lcb.evaluate.algorithms import ALGORITHMS, Task
 from lcb.evaluate.algorithms.algorithm import NO_FEATURES
 from lcb.evaluate.simulation.simulate import simulate
 from lcb.evaluate.worlds.fixed_arms import FixedArms
-from lcb.evaluate.worlds.paper import World, given_classes, paper_classes
+from lcb.evaluate.worlds.paper import SimulatedWorld, equal_classes, paper_classes
 from lcb.models import LatentModels
 from lcb.stats import UserStats
 
 BETA = np.array([[0.9, 0.5, 0.1, 0.3], [0.1, 0.6, 0.8, 0.2], [0.3, 0.1, 0.2, 0.7]])
-WORLD = FixedArms(given_classes(BETA, noise=0.2))
+WORLD = FixedArms(equal_classes(BETA, noise=0.2))
 HERE_ONLY = ["ucb-individual", "maillard-mannor", "umucb", "tucb", "factorised"]
 
 
@@ -59,7 +59,7 @@ def test_knowing_the_classes_beats_starting_from_scratch():
 @pytest.mark.parametrize("name", HERE_ONLY)
 def test_arms_with_features_are_refused(name):
     with pytest.raises(InputError, match=f"{name} needs arms without features.*--fixed-arms"):
-        simulate(World(paper_classes(), n_arms=10), [name], n_users=3, n_steps=2, n_runs=1, n_workers=1)
+        simulate(SimulatedWorld(paper_classes(), n_arms=10), [name], n_users=3, n_steps=2, n_runs=1, n_workers=1)
 
 
 def test_only_these_need_fixed_arms():
@@ -72,5 +72,5 @@ def test_collaborative_filtering_is_trained_on_history():
         np.repeat(np.arange(40), 4), np.tile(np.eye(4), (40, 1)), np.tile([0, 0.2, 1, 0.1], 40)
     )
     task = Task(4, 4, 5, 10, 2, (0.0, 1.0), history=EventLog(history), fixed_arms=True)
-    recommender = ALGORITHMS["factorised"].made_for(task, rng, {})
+    recommender = ALGORITHMS["factorised"].build_for(task, rng, {})
     assert recommender.choose("new", np.eye(4), rng).arm == 2

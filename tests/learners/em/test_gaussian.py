@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from conftest import largest_error, rows_of, stats_of
 from lcb import parallel
 from lcb.errors import ConvergenceWarning, InputError
-from lcb.evaluate.worlds.paper import given_classes, paper_classes
+from lcb.evaluate.worlds.paper import equal_classes, paper_classes
 from lcb.learners.em import gaussian as em
 from lcb.models import LatentModels
 from lcb.prior import Prior
 from lcb.stats import UserStats
 
-THREE = given_classes(np.array([[0.9, 0.1, 0.0], [0.0, 0.8, 0.2], [0.3, -0.7, 0.6]]), noise=0.3)
+THREE = equal_classes(np.array([[0.9, 0.1, 0.0], [0.0, 0.8, 0.2], [0.3, -0.7, 0.6]]), noise=0.3)
 
 
 @settings(max_examples=25, deadline=None)
@@ -200,7 +200,7 @@ def test_settings_out_of_range_are_refused(setting, message):
 @pytest.mark.parametrize("seed", range(3))
 def test_many_classes_are_found_as_well_as_from_the_truth(n_classes, noise, seed):
     beta = np.random.default_rng(seed + 100).standard_normal((n_classes, 8))
-    true = given_classes(beta / np.linalg.norm(beta, axis=1, keepdims=True), noise)
+    true = equal_classes(beta / np.linalg.norm(beta, axis=1, keepdims=True), noise)
     stats, _ = stats_of(true, 1500, 20, seed)
     found = em.fit(stats, n_classes, rng=np.random.default_rng(seed))
     from_truth = em.fit(stats, n_classes, rng=np.random.default_rng(seed), start=true, n_starts=1)

@@ -5,14 +5,14 @@ import pytest
 
 from conftest import stats_of
 from lcb.errors import InputError
-from lcb.evaluate.worlds.paper import given_classes, paper_classes
+from lcb.evaluate.worlds.paper import equal_classes, paper_classes
 from lcb.learners import fit
 
 
 @pytest.mark.parametrize("n_classes", [1, 2, 3, 5])
 def test_as_many_classes_are_chosen_as_there_are(n_classes):
     beta = paper_classes().beta[:n_classes]
-    stats, _ = stats_of(given_classes(beta), 600, 20, seed=n_classes)
+    stats, _ = stats_of(equal_classes(beta), 600, 20, seed=n_classes)
     found = fit(stats, rng=np.random.default_rng(0))
     assert found.models.n_classes == n_classes
     assert n_classes in found.held_out
@@ -22,7 +22,7 @@ def test_as_many_classes_are_chosen_as_there_are(n_classes):
 def test_more_classes_than_a_power_of_two_are_found():
     rng = np.random.default_rng(0)
     beta = rng.standard_normal((11, 6))
-    stats, _ = stats_of(given_classes(beta / np.linalg.norm(beta, axis=1, keepdims=True)), 2000, 20, seed=0)
+    stats, _ = stats_of(equal_classes(beta / np.linalg.norm(beta, axis=1, keepdims=True)), 2000, 20, seed=0)
     assert fit(stats, rng=np.random.default_rng(0)).models.n_classes == pytest.approx(11, abs=1)
 
 

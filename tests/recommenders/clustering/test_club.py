@@ -8,7 +8,7 @@ from scipy.sparse.csgraph import connected_components
 from conftest import stats_of
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.errors import InputError
-from lcb.evaluate.worlds.paper import World, paper_classes
+from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
 from lcb.recommenders.clustering._graph import sparse_graph
 from lcb.recommenders.clustering.club import MOST_COMPLETE, Club
 from lcb.recommenders.individual import Individual
@@ -305,7 +305,7 @@ def test_past_users_may_be_nameless(past):
 
 def test_direct_neighbours_serve_better_than_components_and_those_as_well_as_one_for_all():
     """The simulation of the paper at 500 users; the gaps are ten standard errors and more."""
-    users = World(paper_classes()).draw(500, 20, np.random.default_rng(0))
+    users = SimulatedWorld(paper_classes()).draw(500, 20, np.random.default_rng(0))
 
     def regret(recommender):
         return users.regret(recommender.serve(range(500), users.contexts, users.rewards, np.random.default_rng(1)))

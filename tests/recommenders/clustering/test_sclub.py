@@ -6,7 +6,7 @@ import pytest
 from conftest import stats_of
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.errors import InputError
-from lcb.evaluate.worlds.paper import World, given_classes, paper_classes
+from lcb.evaluate.worlds.paper import SimulatedWorld, equal_classes, paper_classes
 from lcb.recommenders.clustering.sclub import Sclub
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.pooled import Pooled
@@ -236,14 +236,14 @@ def test_rewards_in_any_order_leave_the_same_clusters():
 
 @pytest.mark.parametrize("threshold", [0.8, 1.1])
 def test_past_users_are_set_apart_before_the_first_new_one_comes_and_new_ones_join_them(threshold):
-    classes = given_classes(np.array([[1.0, 1.0, 1.0], [-1.0, 1.0, -1.0]]))
+    classes = equal_classes(np.array([[1.0, 1.0, 1.0], [-1.0, 1.0, -1.0]]))
     past, new = stats_of(classes, 20, 12, seed=1)[0], range(20, 20 + N)
     sclub, naive = Sclub(D, N, threshold=threshold, history=past, **FIXED), Published(20 + N, threshold, 2**0.5, past)
     for u in new:
         sclub.start(u)
     assert agrees(sclub, naive, range(20 + N))
     assert len(naive.clusters) > 1
-    users = World(classes, n_arms=K).draw(N, 40, np.random.default_rng(2))
+    users = SimulatedWorld(classes, n_arms=K).draw(N, 40, np.random.default_rng(2))
     contexts = users.contexts * np.random.default_rng(3).uniform(0.5, 1, (N, 40, K, 1))  # no ties
     arms = sclub.serve(new, contexts, users.rewards, np.random.default_rng(0))
     for i in range(N):

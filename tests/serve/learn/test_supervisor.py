@@ -10,9 +10,9 @@ import httpx
 import numpy as np
 import pytest
 
-from lcb.demo.readers import Readers, articles
+from lcb.demo.readers import NewsFront, articles
 from lcb.errors import InputError
-from lcb.evaluate.worlds.paper import World, given_classes, paper_classes
+from lcb.evaluate.worlds.paper import SimulatedWorld, equal_classes, paper_classes
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning
 from lcb.serve.learn.process import worker_command
@@ -21,7 +21,7 @@ from lcb.storage.models.folder import save_models
 from lcb.storage.store.base import Key
 from support.running import Running, arms_of, running
 
-WORLD = World(paper_classes(n_classes=3, n_features=6), n_arms=8)
+WORLD = SimulatedWorld(paper_classes(n_classes=3, n_features=6), n_arms=8)
 SOME = Learning(n_warmup_users=30, retrain_every=None, n_classes=3)
 
 
@@ -34,7 +34,9 @@ def test_a_service_without_models_learns_and_serves_newcomers_better(tmp_path: P
     recommenders = (RecommenderSpec("population", "linucb", scope="everyone"), RecommenderSpec("lcb"))
     rng = np.random.default_rng(0)
     angle = np.arange(3)[:, None] * 2 * np.pi / 3
-    world = World(given_classes(np.hstack([np.cos(angle), np.sin(angle), np.zeros((3, 1))])), n_arms=8)  # mean: 0
+    world = SimulatedWorld(
+        equal_classes(np.hstack([np.cos(angle), np.sin(angle), np.zeros((3, 1))])), n_arms=8
+    )  # mean: 0
 
     async def drive() -> None:
         learning = Learning(n_warmup_users=60, retrain_every=None)
@@ -66,7 +68,7 @@ def test_a_service_without_models_learns_and_serves_newcomers_better(tmp_path: P
 
 def test_clicks_of_readers_are_learned_as_clicks_and_no_later_reward_is_refused(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    world = Readers(articles(30, rng), n_arms=8)
+    world = NewsFront(articles(30, rng), n_arms=8)
 
     async def drive() -> None:
         async with running(tmp_path, learning=Learning(n_warmup_users=20, retrain_every=None, n_classes=2)) as service:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     import numpy as np
     from rich.console import Console
 
-    from lcb.demo.readers import Readers
+    from lcb.demo.readers import NewsFront
     from lcb.models import LatentModels
 
 _READERS_SHOWN = 2
@@ -117,7 +117,7 @@ def _serve(out: Path, host: str, port: int, visitors: bool) -> None:
     run_service(settings, ready)
 
 
-def _serve_one(world: Readers, models: LatentModels, rng: np.random.Generator, terminal: Console) -> np.ndarray:
+def _serve_one(world: NewsFront, models: LatentModels, rng: np.random.Generator, terminal: Console) -> np.ndarray:
     import numpy as np
 
     from lcb.demo import story

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lcb.evaluate.offline.evaluate_log import Evaluation
     from lcb.evaluate.offline.labels import Reading
-    from lcb.evaluate.offline.sources import Source
+    from lcb.evaluate.offline.log_sources import LogSource
 
 _DEFAULT = "lcb,lcb-mean,linucb-population,linucb-individual,random"
 _MOST_TESTED = 10_000
@@ -78,9 +78,9 @@ def evaluate(
       lcb evaluate goodbooks --like 5 --algorithms lcb,lcb-mean --classes 30 --features pca:6+1
     """
     from lcb.evaluate.offline.evaluate_log import POPULATION, Plan, evaluate_log
-    from lcb.evaluate.offline.labels import natural_reading
-    from lcb.evaluate.offline.sources import source_of
-    from lcb.evaluate.tuning.logged import tune_seeds
+    from lcb.evaluate.offline.labels import default_reading
+    from lcb.evaluate.offline.log_sources import open_source
+    from lcb.evaluate.tuning.tune_log import tune_seeds
     from lcb.progress import bar
     from lcb.storage.logs.log import open_log
 
@@ -88,8 +88,8 @@ def evaluate(
     names = split_names(algorithms)
     with bar() as progress:
         log = open_log(path, progress=progress)
-        chosen: Reading = reading.value if reading else natural_reading(log, like)
-        source = source_of(log, method.value, chosen, like)
+        chosen: Reading = reading.value if reading else default_reading(log, like)
+        source = open_source(log, method.value, chosen, like)
         n_test, n_train = _sizes(source, steps, test_users, train_users)
         plan = Plan(n_train, n_test, steps, classes, features, train_on)
         settings = (
@@ -127,7 +127,7 @@ def _in_a_sentence(evaluation: Evaluation) -> str:
     )
 
 
-def _sizes(source: Source, steps: int, test_users: int | None, train_users: int | None) -> tuple[int, int]:
+def _sizes(source: LogSource, steps: int, test_users: int | None, train_users: int | None) -> tuple[int, int]:
     n_able, n_any = int((source.n_events >= steps).sum()), int((source.n_events > 0).sum())
     n_test = test_users if test_users is not None else max(1, min(n_able // 4, _MOST_TESTED))
     return n_test, train_users if train_users is not None else max(1, n_any - n_test)

@@ -184,12 +184,12 @@ def _imported(
     """All labels of a log's users, and the map from categories to features."""
     import numpy as np
 
-    from lcb.evaluate.offline.labels import natural_reading, read_labels
+    from lcb.evaluate.offline.labels import default_reading, read_labels
     from lcb.features import fit_features
     from lcb.storage.logs.log import open_log
 
     log = open_log(path, progress=progress)
-    labels = read_labels(log, reading.value if reading else natural_reading(log, like), like)
+    labels = read_labels(log, reading.value if reading else default_reading(log, like), like)
     users = np.flatnonzero(labels.n_events > 0)
     features = fit_features(spec, labels.arms, *labels.met(users))
     return labels.history(users, features.arms, features.names), features

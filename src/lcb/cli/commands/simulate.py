@@ -52,18 +52,18 @@ def simulate(
     Example:
       lcb simulate --algorithms lcb,lcb-gt,linucb-population --runs 4
     """
-    from lcb.evaluate.algorithms import PAPERS, settings_in
+    from lcb.evaluate.algorithms import PAPERS, parse_settings
     from lcb.evaluate.simulation.simulate import simulate as run
     from lcb.evaluate.worlds.fixed_arms import FixedArms
-    from lcb.evaluate.worlds.paper import World
+    from lcb.evaluate.worlds.paper import SimulatedWorld
     from lcb.progress import bar
     from lcb.storage.files import read_json
 
     is_folder = models is not None and models.is_dir()
     check_output("--json", json, files=[settings, None if is_folder else models], folders=[models] * is_folder)
-    chosen = {} if settings is None else settings_in(read_json(settings), str(settings))
+    chosen = {} if settings is None else parse_settings(read_json(settings), str(settings))
     classes = true_classes(models, noise)
-    world = FixedArms(classes) if fixed_arms else World(classes, n_arms=arms)
+    world = FixedArms(classes) if fixed_arms else SimulatedWorld(classes, n_arms=arms)
     with bar() as progress:
         simulation = run(
             world,
@@ -85,7 +85,7 @@ def true_classes(source: Path | None, noise: float | None) -> LatentModels:
 
     import numpy as np
 
-    from lcb.evaluate.worlds.paper import given_classes, paper_classes
+    from lcb.evaluate.worlds.paper import equal_classes, paper_classes
     from lcb.storage.models.folder import load_models
     from lcb.storage.models.weights import read_weights
 
@@ -97,7 +97,7 @@ def true_classes(source: Path | None, noise: float | None) -> LatentModels:
     if source.is_dir():
         found = load_models(source)
         return found if noise is None else replace(found, sigma2=np.full(found.n_classes, noise**2))
-    return given_classes(read_weights(source), noise or 0.1)
+    return equal_classes(read_weights(source), noise or 0.1)
 
 
 def regret_table(simulation: Simulation) -> Table:

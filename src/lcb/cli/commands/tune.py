@@ -14,7 +14,7 @@ from lcb.storage.files import write_whole
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from lcb.evaluate.tuning.simulated import Tuning
+    from lcb.evaluate.tuning.tune_simulation import Tuning
 
 
 def tune(
@@ -53,9 +53,9 @@ def tune(
     Example:
       lcb tune --algorithms lcb,linucb-individual --out tuned.json
     """
-    from lcb.evaluate.tuning.simulated import tune as run
+    from lcb.evaluate.tuning.tune_simulation import tune as run
     from lcb.evaluate.worlds.fixed_arms import FixedArms
-    from lcb.evaluate.worlds.paper import World
+    from lcb.evaluate.worlds.paper import SimulatedWorld
     from lcb.progress import bar
 
     is_folder = models is not None and models.is_dir()
@@ -68,7 +68,7 @@ def tune(
 
         charts.require()
     classes = true_classes(models, noise)
-    world = FixedArms(classes) if fixed_arms else World(classes, n_arms=arms)
+    world = FixedArms(classes) if fixed_arms else SimulatedWorld(classes, n_arms=arms)
     with bar() as progress:
         tuning = run(
             world, algorithm_names(algorithms or "all", ()),

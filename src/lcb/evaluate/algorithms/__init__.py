@@ -8,7 +8,6 @@ from importlib.resources import files
 from typing import Any
 
 from lcb.errors import InputError
-from lcb.evaluate.algorithms.after import AFTER
 from lcb.evaluate.algorithms.algorithm import Algorithm, Settings, Task, Value
 from lcb.evaluate.algorithms.clustering import CLUSTERING
 from lcb.evaluate.algorithms.explorers import EXPLORERS
@@ -16,17 +15,18 @@ from lcb.evaluate.algorithms.fixed_arms import FIXED_ARMS
 from lcb.evaluate.algorithms.latent import LATENT
 from lcb.evaluate.algorithms.linear import LINEAR
 from lcb.evaluate.algorithms.policy_sets import POLICY_SETS
+from lcb.evaluate.algorithms.revisited import REVISITED
 
-__all__ = ["ALGORITHMS", "PAPERS", "Algorithm", "Settings", "Task", "algorithms_named", "tuned_settings"]
+__all__ = ["ALGORITHMS", "PAPERS", "Algorithm", "Settings", "Task", "find_algorithms", "tuned_settings"]
 
-_FAMILIES = (*LATENT, *POLICY_SETS, *EXPLORERS, *AFTER, *CLUSTERING, *LINEAR, *FIXED_ARMS)
+_FAMILIES = (*LATENT, *POLICY_SETS, *EXPLORERS, *REVISITED, *CLUSTERING, *LINEAR, *FIXED_ARMS)
 ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in _FAMILIES}
 PAPERS = ("lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "club", "linucb-population", "linucb-individual", "random")
 
 _LARGEST = 1e300  # of a setting
 
 
-def algorithms_named(names: Sequence[str]) -> list[Algorithm]:
+def find_algorithms(names: Sequence[str]) -> list[Algorithm]:
     """The algorithms of these names, in this order."""
     unknown = [name for name in names if name not in ALGORITHMS]
     if unknown:
@@ -38,10 +38,10 @@ def algorithms_named(names: Sequence[str]) -> list[Algorithm]:
 
 def tuned_settings() -> dict[str, Settings]:
     """By algorithm, the settings that tuning on the paper's simulation chose."""
-    return settings_in(json.loads(files(__name__).joinpath("tuned.json").read_text()), "tuned.json")
+    return parse_settings(json.loads(files(__name__).joinpath("tuned.json").read_text()), "tuned.json")
 
 
-def settings_in(document: Any, source: str) -> dict[str, Settings]:
+def parse_settings(document: Any, source: str) -> dict[str, Settings]:
     """The settings that a file such as `lcb tune` writes has under "chosen", by algorithm."""
     chosen = document.get("chosen") if isinstance(document, dict) else None
     if not isinstance(chosen, dict) or not all(isinstance(values, dict) for values in chosen.values()):
@@ -49,16 +49,16 @@ def settings_in(document: Any, source: str) -> dict[str, Settings]:
             f'{source} holds no settings; give a file written by lcb tune, or {{"chosen": {{"lcb": {{"eta": 0.5}}}}}}'
         )
     try:
-        return checked_settings(chosen)
+        return check_settings(chosen)
     except InputError as error:
         raise InputError(f"{source}: {error}") from None
 
 
-def checked_settings(settings: Mapping[str, Settings]) -> dict[str, Settings]:
+def check_settings(settings: Mapping[str, Settings]) -> dict[str, Settings]:
     """Refuse settings of algorithms or names that do not exist, and values of another kind than are tuned."""
     checked: dict[str, Settings] = {}
     for name, values in settings.items():
-        (algorithm,) = algorithms_named([name])
+        (algorithm,) = find_algorithms([name])
         unknown = [key for key in values if key not in algorithm.grid]
         if unknown:
             there = ", ".join(algorithm.grid) or "none"

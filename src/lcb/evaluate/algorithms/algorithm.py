@@ -69,7 +69,7 @@ class Algorithm:
     def defaults(self) -> dict[str, Value]:
         return {name: values[0] for name, values in self.grid.items()}
 
-    def made_for(self, task: Task, rng: np.random.Generator, settings: Settings) -> Recommender:
+    def build_for(self, task: Task, rng: np.random.Generator, settings: Settings) -> Recommender:
         if self.needs == NO_FEATURES and not task.fixed_arms:
             raise InputError(f"{self.name} needs arms without features, the same at every step; say --fixed-arms")
         return self.build(task, rng, **{**self.defaults, **settings})

@@ -19,7 +19,7 @@ from lcb.bandits.over_policies.exp4p import EXP4P
 from lcb.errors import InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
 from lcb.evaluate.algorithms.latent import learned, learned_before, true_classes
-from lcb.evaluate.worlds.paper import given_classes
+from lcb.evaluate.worlds.paper import equal_classes
 from lcb.models import LatentModels
 from lcb.policies import ClassPolicies, EnumeratedPolicies, Greedy, Softmax, format_n_policies
 from lcb.recommenders.individual import Individual
@@ -103,7 +103,7 @@ def note_of(make_bandit: Callable[..., Any]) -> Callable[..., str | None]:
     """What a bandit over as many classes as the task has would note."""
 
     def note(task: Task, **settings: Value) -> str | None:
-        some_classes = given_classes(np.zeros((task.n_classes, task.n_features)))
+        some_classes = equal_classes(np.zeros((task.n_classes, task.n_features)))
         return make_bandit(some_classes, task, **settings).note(task.n_arms)
 
     return note

@@ -20,8 +20,8 @@ from lcb import parallel
 from lcb.clicks import EventLog
 from lcb.errors import InputError
 from lcb.evaluate._memory import peak_megabytes, reset_peak
-from lcb.evaluate.algorithms import ALGORITHMS, Settings, Task, algorithms_named, checked_settings
-from lcb.evaluate.offline.sources import Source
+from lcb.evaluate.algorithms import ALGORITHMS, Settings, Task, check_settings, find_algorithms
+from lcb.evaluate.offline.log_sources import LogSource
 from lcb.events import Floats
 from lcb.features import FeatureMap
 from lcb.progress import Progress, silent
@@ -69,7 +69,7 @@ class Split:
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class AlgorithmRewards:
     """One algorithm over all seeds."""
 
     algorithm: str
@@ -90,7 +90,7 @@ class Outcome:
         """Of `relative_ctr`: over users or over seeds, the larger."""
         return larger_error(self.rate / self.logged_rate[:, None], self.n_users)
 
-    def gain_over(self, other: Outcome) -> tuple[float, float]:
+    def gain_over(self, other: AlgorithmRewards) -> tuple[float, float]:
         """Percent more than `other` on the same users, and its paired standard error (users or seeds, the larger)."""
         base = float(np.nanmean(other.rate))
         if not base > 0:
@@ -122,7 +122,7 @@ class Evaluation:
     """What was run and what came out."""
 
     settings: dict[str, Any]
-    outcomes: list[Outcome]
+    outcomes: list[AlgorithmRewards]
 
     def to_json(self) -> dict[str, Any]:
         population = next(outcome for outcome in self.outcomes if outcome.algorithm == POPULATION)
@@ -147,7 +147,7 @@ class Evaluation:
 
 
 def evaluate_log(
-    source: Source,
+    source: LogSource,
     algorithms: Sequence[str],
     plan: Plan,
     *,
@@ -161,14 +161,14 @@ def evaluate_log(
 
     `settings` are by seed and algorithm, defaults where not given.
     """
-    chosen = {one: checked_settings(own) for one, own in (settings or {}).items()}
+    chosen = {one: check_settings(own) for one, own in (settings or {}).items()}
     names = [*algorithms, *([] if POPULATION in algorithms else [POPULATION])]
-    algorithms_named(names)
+    find_algorithms(names)
     if n_seeds < 1 or seed < 0:
         raise InputError(f"n_seeds={n_seeds}, seed={seed}; wanted at least 1 and 0 or more")
     splits = [split_users(source, plan, seed + i) for i in range(n_seeds)]
     runs = [
-        Run(source, plan, splits[i], seed + i, name, chosen.get(seed + i, {}).get(name, {}))
+        EvaluationRun(source, plan, splits[i], seed + i, name, chosen.get(seed + i, {}).get(name, {}))
         for i in range(n_seeds)
         for name in names
     ]
@@ -176,13 +176,13 @@ def evaluate_log(
     if not (logged > 0).all():
         raise InputError("the test users' mean reward in the data is not above 0; relative CTR needs one that is")
     progress("algorithms and seeds", 0, len(runs))
-    done = parallel.processes(play, runs, n_workers, lambda n: progress("algorithms and seeds", n, len(runs)))
+    done = parallel.processes(run_on_split, runs, n_workers, lambda n: progress("algorithms and seeds", n, len(runs)))
     n_different = len(np.unique(np.concatenate([split.test for split in splits])))
     outcomes = []
     for j, name in enumerate(names):
         own = done[j :: len(names)]
         outcomes.append(
-            Outcome(
+            AlgorithmRewards(
                 name, {**ALGORITHMS[name].defaults, **chosen.get(seed, {}).get(name, {})},
                 np.array([result.rate for result in own]), logged,
                 float(np.mean([result.training_seconds for result in own])),
@@ -199,7 +199,7 @@ def evaluate_log(
     return Evaluation(about, outcomes)
 
 
-def split_users(source: Source, plan: Plan, seed: int) -> Split:
+def split_users(source: LogSource, plan: Plan, seed: int) -> Split:
     """Test users are drawn from those with enough events; the rest train, those with enough events first."""
     rng = np.random.default_rng((seed, _SPLIT))
     n_events = source.n_events
@@ -220,7 +220,7 @@ def split_users(source: Source, plan: Plan, seed: int) -> Split:
 
 
 @dataclass(frozen=True, eq=False)
-class Prepared:
+class TrainingData:
     """What all algorithms of a seed get alike."""
 
     features: FeatureMap
@@ -229,21 +229,21 @@ class Prepared:
     task: Task
 
 
-def prepare(source: Source, plan: Plan, split: Split, seed: int) -> Prepared:
+def prepare_training(source: LogSource, plan: Plan, split: Split, seed: int) -> TrainingData:
     features, x = source.features(plan.features, split.train)
     history = source.history(split.train, x, features.names, plan.n_pulls, np.random.default_rng((seed, _TRAINING)))
     task = Task(
         features.n_features, source.n_arms, plan.n_steps, len(split.test), plan.n_classes, source.reward_range,
         history=history, two_valued=history.two_valued,
     )  # fmt: skip
-    return Prepared(features, x, history, task)
+    return TrainingData(features, x, history, task)
 
 
 @dataclass(frozen=True, eq=False)
-class Run:
+class EvaluationRun:
     """One algorithm with its settings, to be trained and tested on one split."""
 
-    source: Source
+    source: LogSource
     plan: Plan
     split: Split
     seed: int
@@ -252,7 +252,7 @@ class Run:
 
 
 @dataclass(frozen=True, eq=False)
-class Done:
+class RunResult:
     """What came of it."""
 
     rate: Floats
@@ -261,17 +261,17 @@ class Done:
     megabytes: float
 
 
-def play(run: Run) -> Done:
+def run_on_split(run: EvaluationRun) -> RunResult:
     """One algorithm on one split, in a process that may have run others before."""
     reset_peak()
     before = peak_megabytes()
-    prepared = prepare(run.source, run.plan, run.split, run.seed)
+    prepared = prepare_training(run.source, run.plan, run.split, run.seed)
     own, serving = np.random.default_rng((run.seed, crc32(run.algorithm.encode()))).spawn(2)
     began = time.process_time()
-    recommender: Recommender = ALGORITHMS[run.algorithm].made_for(prepared.task, own, run.settings)
+    recommender: Recommender = ALGORITHMS[run.algorithm].build_for(prepared.task, own, run.settings)
     trained = time.process_time()
     rate = run.source.rates(
         recommender, run.split.test, prepared.x, run.plan.n_steps, prepared.history, run.seed, serving
     )
     served = time.process_time()
-    return Done(rate, trained - began, served - trained, peak_megabytes() - before)
+    return RunResult(rate, trained - began, served - trained, peak_megabytes() - before)

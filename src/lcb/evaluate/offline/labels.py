@@ -28,7 +28,7 @@ Counts = NDArray[np.int32]
 
 
 @dataclass(frozen=True, eq=False)
-class Labels:
+class QueueLabels:
     """The labels of every user and arm."""
 
     arms: tuple[str, ...]
@@ -81,7 +81,7 @@ class Labels:
         )
 
 
-def natural_reading(log: Log, like: float | None) -> Reading:
+def default_reading(log: Log, like: float | None) -> Reading:
     """Labels where the log has them, else choices; of ratings it must be said which are liked."""
     if like is not None or log.reward is not None:
         return "labels"
@@ -90,7 +90,7 @@ def natural_reading(log: Log, like: float | None) -> Reading:
     return "choices"
 
 
-def read_labels(log: Log, reading: Reading, like: float | None = None, most_arms: int = 100) -> Labels:
+def read_labels(log: Log, reading: Reading, like: float | None = None, most_arms: int = 100) -> QueueLabels:
     """The labels of a log, read as `reading`; `like` is the rating from which on an item is liked."""
     if reading not in READINGS:
         raise InputError(f"reading {reading!r}; it is labels (each event has a reward) or choices (what was taken)")
@@ -111,7 +111,7 @@ def read_labels(log: Log, reading: Reading, like: float | None = None, most_arms
         total = _summed(place, None, shape)
         count = np.broadcast_to(n_events[:, None], shape).astype(np.int32)
         logged = np.column_stack([total.sum(axis=1), count.sum(axis=1)])
-        return Labels(count=count, total=total, logged=logged, levels=(0.0, 1.0), **common)
+        return QueueLabels(count=count, total=total, logged=logged, levels=(0.0, 1.0), **common)
     label = log.labels(like)[has_arm].astype(np.float64)
     logged = np.column_stack([np.bincount(user, label, log.n_users), n_events])
     count = _summed(place, None, shape).astype(np.int32)
@@ -121,10 +121,10 @@ def read_labels(log: Log, reading: Reading, like: float | None = None, most_arms
     if len(different) == 2:
         high = (label[event] == different[1]).astype(np.float64)
         levels = float(different[0]), float(different[1])
-        return Labels(count=count, total=_summed(place, high, shape), logged=logged, levels=levels, **common)
+        return QueueLabels(count=count, total=_summed(place, high, shape), logged=logged, levels=levels, **common)
     order = np.argsort(place, kind="stable")
     first = (np.cumsum(count.ravel()) - count.ravel()).reshape(shape)
-    return Labels(
+    return QueueLabels(
         count=count, total=_summed(place, label[event], shape), logged=logged, levels=None,
         values=label[event][order], first=first, **common,
     )  # fmt: skip

@@ -16,7 +16,7 @@ import numpy as np
 
 from lcb.clicks import EventLog
 from lcb.errors import InputError
-from lcb.evaluate.offline.labels import Labels
+from lcb.evaluate.offline.labels import QueueLabels
 from lcb.events import Floats
 from lcb.progress import Progress, silent
 from lcb.recommenders.recommender import Recommender
@@ -29,7 +29,7 @@ _QUEUES = 0x51  # keeps the numbers of the queues apart from all others
 class Queue:
     """One user's labels, drawn as they are asked for."""
 
-    def __init__(self, labels: Labels, user: int, n_steps: int, seed: int) -> None:
+    def __init__(self, labels: QueueLabels, user: int, n_steps: int, seed: int) -> None:
         rng = np.random.default_rng((seed, _QUEUES, user))
         self.left = labels.count[user].astype(np.int64)
         self.n_taken = [0] * len(self.left)
@@ -59,7 +59,7 @@ class Queue:
 
 def evaluate_queue(
     recommender: Recommender,
-    labels: Labels,
+    labels: QueueLabels,
     users: Index,
     x: Floats,
     n_steps: int,
@@ -100,8 +100,8 @@ def evaluate_queue(
     return rewards
 
 
-def uniform_history(
-    labels: Labels, users: Index, x: Floats, features: tuple[str, ...], n_pulls: int, rng: np.random.Generator
+def draw_uniform_history(
+    labels: QueueLabels, users: Index, x: Floats, features: tuple[str, ...], n_pulls: int, rng: np.random.Generator
 ) -> EventLog:
     """What is known of `users` when each took `n_pulls` arms, drawn from the non-empty queues alike."""
     left = labels.count[users].astype(np.int64)
@@ -130,7 +130,7 @@ def uniform_history(
     return EventLog(UserStats.from_sums(x, n, sums, squares, features=features))
 
 
-def _shuffled(labels: Labels, user: int, rng: np.random.Generator) -> list[Floats]:
+def _shuffled(labels: QueueLabels, user: int, rng: np.random.Generator) -> list[Floats]:
     assert labels.values is not None
     assert labels.first is not None
     begin, n = labels.first[user], labels.count[user]

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.evaluate.offline.logged import Logged
+from lcb.evaluate.offline.logged_events import LoggedEvents
 from lcb.events import Floats
 from lcb.progress import Progress, silent
 from lcb.recommenders.recommender import Recommender
@@ -21,7 +21,7 @@ from lcb.stats import Index
 
 def evaluate_replay(
     recommender: Recommender,
-    logged: Logged,
+    logged: LoggedEvents,
     users: Index,
     x: Floats,
     n_steps: int,

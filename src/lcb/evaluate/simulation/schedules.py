@@ -23,7 +23,7 @@ from lcb.bandits.over_policies.epoch_greedy import EpochGreedy
 from lcb.bandits.over_policies.exp3 import EXP3
 from lcb.bandits.over_policies.exp4p import EXP4P
 from lcb.errors import ConvergenceWarning, InputError
-from lcb.evaluate.worlds.paper import Users, World
+from lcb.evaluate.worlds.paper import SimulatedUsers, SimulatedWorld
 from lcb.events import Floats
 from lcb.learners.em import gaussian as em
 from lcb.learners.spectral import experts as spectral
@@ -44,13 +44,13 @@ _SAMPLED = 40_000  # steps of phase 1 played to the end, 4 users at least
 
 
 @dataclass(frozen=True)
-class Play:
+class ScheduleRun:
     """One run: every user has `n_steps` steps, and regret is wanted after each number of `users` of phase 2.
 
     EM relearns after every `retrain_every` users of phase 2, Spectral Experts learns from phase 1 alone.
     """
 
-    world: World
+    world: SimulatedWorld
     n_steps: int
     users: tuple[int, ...]
     seed: int
@@ -79,7 +79,7 @@ class Play:
         return replace(plan, n_warmup_users=most, applied=applied)
 
 
-def play(task: Play) -> Floats:
+def play_schedules(task: ScheduleRun) -> Floats:
     """(bandits, 3, numbers of users): regret of phase 2, the part that is the models' error, regret of phase 1."""
     most = max(task.users)
     world_rng, *rngs = np.random.default_rng((task.seed, task.run, task.n_steps, most)).spawn(1 + 2 * len(BANDITS))
@@ -105,7 +105,9 @@ def play(task: Play) -> Floats:
     return np.concatenate([sums, phase_1], axis=1)
 
 
-def _phase_1(task: Play, plan: TheoremSchedule, rng: np.random.Generator) -> tuple[LatentModels, Learn | None, float]:
+def _phase_1(
+    task: ScheduleRun, plan: TheoremSchedule, rng: np.random.Generator
+) -> tuple[LatentModels, Learn | None, float]:
     """The models learned from J users' uniform steps, the learner for more of them, and what the J users lose."""
     world, n_warmup, n_classes = task.world, plan.n_warmup_users, task.world.models.n_classes
     rows = []
@@ -130,7 +132,7 @@ def _phase_1(task: Play, plan: TheoremSchedule, rng: np.random.Generator) -> tup
     return learn(None, rng, None), learn, regret
 
 
-def _linucb_regret(task: Play, plan: TheoremSchedule, rng: np.random.Generator) -> float:
+def _linucb_regret(task: ScheduleRun, plan: TheoremSchedule, rng: np.random.Generator) -> float:
     """The mean over some users of phase 1."""
     n_users = min(plan.n_warmup_users, max(4, _SAMPLED // task.n_steps))
     linucb, lost = Individual(LinUCB(task.world.models.n_features, task.warmup_width)), 0.0
@@ -141,7 +143,12 @@ def _linucb_regret(task: Play, plan: TheoremSchedule, rng: np.random.Generator) 
 
 
 def _phase_2(
-    task: Play, bandit: str, plan: TheoremSchedule, models: LatentModels, learn: Learn | None, rng: np.random.Generator
+    task: ScheduleRun,
+    bandit: str,
+    plan: TheoremSchedule,
+    models: LatentModels,
+    learn: Learn | None,
+    rng: np.random.Generator,
 ) -> Latent:
     def make_bandit(models: LatentModels) -> Bandit:
         policies, reward_range = ClassPolicies(models), task.world.reward_range
@@ -157,7 +164,7 @@ def _phase_2(
     )  # fmt: skip
 
 
-def _models_error(recommender: Latent, names: Sequence[int], users: Users) -> Floats:
+def _models_error(recommender: Latent, names: Sequence[int], users: SimulatedUsers) -> Floats:
     """What the best of the policies that each user met would lose, (B,)."""
     lost = np.empty(len(names))
     for i, name in enumerate(names):
@@ -169,7 +176,9 @@ def _models_error(recommender: Latent, names: Sequence[int], users: Users) -> Fl
     return lost
 
 
-def _blocks(world: World, n_users: int, n_steps: int, rng: np.random.Generator) -> Iterator[tuple[range, Users]]:
+def _blocks(
+    world: SimulatedWorld, n_users: int, n_steps: int, rng: np.random.Generator
+) -> Iterator[tuple[range, SimulatedUsers]]:
     """Users drawn some at a time, so that long ones fit into memory."""
     size = max(1, _AT_ONCE // n_steps)
     for start in range(0, n_users, size):

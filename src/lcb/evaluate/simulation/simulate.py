@@ -24,12 +24,12 @@ from lcb.evaluate.algorithms import (
     PAPERS,
     Settings,
     Task,
-    algorithms_named,
-    checked_settings,
+    check_settings,
+    find_algorithms,
     tuned_settings,
 )
 from lcb.evaluate.worlds.fixed_arms import FixedArms
-from lcb.evaluate.worlds.paper import World
+from lcb.evaluate.worlds.paper import SimulatedWorld
 from lcb.events import Floats
 from lcb.progress import Progress, silent
 from lcb.recommenders.recommender import Recommender
@@ -40,7 +40,7 @@ _SEEDS = 2**64  # from here on seeds are those of tuning (see tune.py)
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class AlgorithmRegret:
     """One algorithm over all runs."""
 
     algorithm: str
@@ -76,7 +76,7 @@ class Simulation:
     """What was run and what came out."""
 
     settings: dict[str, Any]
-    results: list[Result]
+    results: list[AlgorithmRegret]
 
     def to_json(self) -> dict[str, Any]:
         """As the command line writes it; `curve[i]` is the averaged regret of the first `curve_users[i]` users."""
@@ -101,7 +101,7 @@ class Simulation:
 
 
 def simulate(
-    world: World | FixedArms,
+    world: SimulatedWorld | FixedArms,
     algorithms: Sequence[str] = PAPERS,
     *,
     settings: Mapping[str, Settings] | None = None,
@@ -116,19 +116,19 @@ def simulate(
 
     `settings` are by algorithm; an algorithm without any has the tuned ones.
     """
-    algorithms_named(algorithms)
+    find_algorithms(algorithms)
     check_sizes(n_users, n_steps, n_runs, seed)
-    chosen = {**tuned_settings(), **checked_settings(settings or {})}
+    chosen = {**tuned_settings(), **check_settings(settings or {})}
     contenders = tuple((name, chosen.get(name, {})) for name in algorithms)
-    tasks = [Run(world, contenders, n_users, n_steps, seed, run) for run in range(n_runs)]
+    tasks = [SimulationRun(world, contenders, n_users, n_steps, seed, run) for run in range(n_runs)]
     progress("runs", 0, n_runs)
-    outcomes = parallel.processes(play, tasks, n_workers, lambda done: progress("runs", done, n_runs))
+    outcomes = parallel.processes(play_run, tasks, n_workers, lambda done: progress("runs", done, n_runs))
     about = {
-        **in_short(world, n_users, n_steps, n_runs, seed),
+        **describe_settings(world, n_users, n_steps, n_runs, seed),
         "clipped_rewards": sum(clipped for _, _, clipped in outcomes),
     }
     results = [
-        Result(
+        AlgorithmRegret(
             name,
             {**ALGORITHMS[name].defaults, **own},
             np.array([regret[i] for regret, _, _ in outcomes]),
@@ -153,7 +153,9 @@ def check_sizes(n_users: int, n_steps: int, n_runs: int, seed: int) -> None:
         raise InputError(f"seed={seed}; it must be 0 or more, and below 2^64")
 
 
-def in_short(world: World | FixedArms, n_users: int, n_steps: int, n_runs: int, seed: int) -> dict[str, Any]:
+def describe_settings(
+    world: SimulatedWorld | FixedArms, n_users: int, n_steps: int, n_runs: int, seed: int
+) -> dict[str, Any]:
     """What was run, as it is written beside the numbers."""
     models = world.models
     return {
@@ -164,10 +166,10 @@ def in_short(world: World | FixedArms, n_users: int, n_steps: int, n_runs: int, 
 
 
 @dataclass(frozen=True)
-class Run:
+class SimulationRun:
     """One run to be played: the same users for all contenders, who are algorithms with their settings."""
 
-    world: World | FixedArms
+    world: SimulatedWorld | FixedArms
     contenders: tuple[tuple[str, Settings], ...]
     n_users: int
     n_steps: int
@@ -182,7 +184,7 @@ class Run:
         )  # fmt: skip
 
 
-def play(run: Run) -> tuple[Floats, Floats, int]:
+def play_run(run: SimulationRun) -> tuple[Floats, Floats, int]:
     """One run: regret (contenders, users), CPU seconds (contenders,), the number of rewards clipped."""
     _warm_up(run)
     world_rng = np.random.default_rng((run.seed, run.run))
@@ -204,11 +206,11 @@ def play(run: Run) -> tuple[Floats, Floats, int]:
     return regret, cpu, clipped
 
 
-def _recommenders(run: Run, rngs: Sequence[np.random.Generator]) -> list[Recommender]:
+def _recommenders(run: SimulationRun, rngs: Sequence[np.random.Generator]) -> list[Recommender]:
     task, made = run.task(), []
     for (name, settings), rng in zip(run.contenders, rngs, strict=True):
         with _speaking_for(name):
-            made.append(ALGORITHMS[name].made_for(task, rng, settings))
+            made.append(ALGORITHMS[name].build_for(task, rng, settings))
     return made
 
 
@@ -224,7 +226,7 @@ def _speaking_for(name: str) -> Iterator[None]:
 _warm: set[str] = set()
 
 
-def _warm_up(run: Run) -> None:
+def _warm_up(run: SimulationRun) -> None:
     """Compile, or load what was compiled before, so that it is not counted as an algorithm's time."""
     new = {name: settings for name, settings in run.contenders if name not in _warm}
     _warm.update(new)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lcb.evaluate.worlds.paper import Users
+from lcb.evaluate.worlds.paper import SimulatedUsers
 from lcb.models import LatentModels
 
 
@@ -18,8 +18,8 @@ from lcb.models import LatentModels
 class FixedArms:
     """`models.beta` (N, K) are the classes' expected rewards; rewards are Gaussian, or two-valued as the models say.
 
-    >>> from lcb.evaluate.worlds.paper import given_classes
-    >>> world = FixedArms(given_classes(np.array([[0.9, 0.1, 0.5], [0.2, 0.8, 0.5]])))
+    >>> from lcb.evaluate.worlds.paper import equal_classes
+    >>> world = FixedArms(equal_classes(np.array([[0.9, 0.1, 0.5], [0.2, 0.8, 0.5]])))
     >>> users = world.draw(2, n_steps=4, rng=np.random.default_rng(0))
     >>> world.n_arms, users.contexts.shape, users.means[:, 0]
     (3, (2, 4, 3, 3), array([[0.2, 0.8, 0.5], [0.9, 0.1, 0.5]]))
@@ -39,7 +39,7 @@ class FixedArms:
         spread = 4 * float(np.sqrt(self.models.sigma2.max()))
         return float(self.models.beta.min()) - spread, float(self.models.beta.max()) + spread
 
-    def draw(self, n_users: int, n_steps: int, rng: np.random.Generator) -> Users:
+    def draw(self, n_users: int, n_steps: int, rng: np.random.Generator) -> SimulatedUsers:
         """New users, each with `n_steps` steps."""
         models, k = self.models, self.n_arms
         label = rng.choice(models.n_classes, size=n_users, p=models.pi)
@@ -47,7 +47,7 @@ class FixedArms:
         if models.levels is None:
             means = np.repeat(models.beta[label][:, None], n_steps, axis=1)
             noise = np.sqrt(models.sigma2[label])[:, None, None]
-            return Users(label, contexts, means, means + noise * rng.standard_normal(means.shape))
+            return SimulatedUsers(label, contexts, means, means + noise * rng.standard_normal(means.shape))
         low, high = models.levels
         p = np.repeat(models.click_probability(models.beta[label])[:, None], n_steps, axis=1)
-        return Users(label, contexts, low + (high - low) * p, np.where(rng.random(p.shape) < p, high, low))
+        return SimulatedUsers(label, contexts, low + (high - low) * p, np.where(rng.random(p.shape) < p, high, low))

@@ -25,17 +25,17 @@ def paper_classes(noise: float = 0.1, n_classes: int = 5, n_features: int = 10) 
     beta = np.full((n_classes, n_features), 0.1)
     for h in range(n_classes):
         beta[h, (2 * h + np.arange(4)) % n_features] = 0.5
-    return given_classes(beta / np.linalg.norm(beta, axis=1, keepdims=True), noise)
+    return equal_classes(beta / np.linalg.norm(beta, axis=1, keepdims=True), noise)
 
 
-def given_classes(beta: Floats, noise: float = 0.1) -> LatentModels:
+def equal_classes(beta: Floats, noise: float = 0.1) -> LatentModels:
     """Classes with these weights (N, d), equally common and equally noisy."""
     n_classes = len(beta)
     return LatentModels(np.full(n_classes, 1 / n_classes), beta, np.full(n_classes, noise**2))
 
 
 @dataclass(frozen=True, eq=False)
-class Users:
+class SimulatedUsers:
     """Some users of the world, with all that could happen to them."""
 
     label: NDArray[np.int64]  # (B,) the class of each
@@ -50,10 +50,10 @@ class Users:
 
 
 @dataclass(frozen=True)
-class World:
+class SimulatedWorld:
     """The true classes and what a step offers.
 
-    >>> users = World(paper_classes(), n_arms=20).draw(3, n_steps=4, rng=np.random.default_rng(0))
+    >>> users = SimulatedWorld(paper_classes(), n_arms=20).draw(3, n_steps=4, rng=np.random.default_rng(0))
     >>> users.contexts.shape, users.rewards.shape
     ((3, 4, 20, 10), (3, 4, 20))
     """
@@ -71,7 +71,7 @@ class World:
         bound = float(np.linalg.norm(self.models.beta, axis=1).max() + 4 * np.sqrt(self.models.sigma2.max()))
         return -bound, bound
 
-    def draw(self, n_users: int, n_steps: int, rng: np.random.Generator) -> Users:
+    def draw(self, n_users: int, n_steps: int, rng: np.random.Generator) -> SimulatedUsers:
         """New users, each with `n_steps` steps."""
         models = self.models
         label = rng.choice(models.n_classes, size=n_users, p=models.pi)
@@ -79,4 +79,4 @@ class World:
         contexts /= np.sqrt(np.vecdot(contexts, contexts))[..., None]
         means = np.matmul(contexts, models.beta[label][:, None, :, None])[..., 0]
         noise = np.sqrt(models.sigma2[label])[:, None, None]
-        return Users(label, contexts, means, means + noise * rng.standard_normal(means.shape))
+        return SimulatedUsers(label, contexts, means, means + noise * rng.standard_normal(means.shape))

@@ -13,10 +13,10 @@ import numpy as np
 
 from lcb import parallel
 from lcb.errors import InputError
-from lcb.evaluate.algorithms import ALGORITHMS, Settings, algorithms_named
-from lcb.evaluate.offline.evaluate_log import Plan, Run, Split, play, split_users
-from lcb.evaluate.offline.sources import Source
-from lcb.evaluate.tuning.simulated import Values, next_trials
+from lcb.evaluate.algorithms import ALGORITHMS, Settings, find_algorithms
+from lcb.evaluate.offline.evaluate_log import EvaluationRun, Plan, Split, run_on_split, split_users
+from lcb.evaluate.offline.log_sources import LogSource
+from lcb.evaluate.tuning.tune_simulation import Values, next_trials
 from lcb.progress import Progress, silent
 
 MOST = 12  # combinations of one algorithm
@@ -25,7 +25,7 @@ _INNER = 1 << 40  # added to the seed: the numbers of tuning are its own
 
 
 def tune_on_training_users(
-    source: Source,
+    source: LogSource,
     algorithms: Sequence[str],
     plan: Plan,
     *,
@@ -35,28 +35,31 @@ def tune_on_training_users(
     progress: Progress = silent,
 ) -> dict[str, Settings]:
     """By algorithm, the settings that do best within the training users of `seed`."""
-    algorithms_named(algorithms)
+    find_algorithms(algorithms)
     inner = inner_split(source, split_users(source, plan, seed), plan, seed)
     inner_plan = replace(plan, n_train_users=len(inner.train), n_test_users=len(inner.test))
     loss: dict[str, dict[Values, float]] = {name: {} for name in algorithms}
     while wanted := [
         (name, values) for name in algorithms for values in next_trials(ALGORITHMS[name].grid, loss[name], most)
     ]:
-        runs = [Run(source, inner_plan, inner, seed + _INNER, name, _named(name, values)) for name, values in wanted]
-        done = parallel.processes(play, runs, n_workers, _reporting(progress, len(runs)))
+        runs = [
+            EvaluationRun(source, inner_plan, inner, seed + _INNER, name, _named(name, values))
+            for name, values in wanted
+        ]
+        done = parallel.processes(run_on_split, runs, n_workers, _reporting(progress, len(runs)))
         for (name, values), one in zip(wanted, done, strict=True):
             loss[name][values] = -float(np.nanmean(one.rate))
     return {name: _named(name, min(tried, key=lambda one: tried[one])) for name, tried in loss.items()}
 
 
 def tune_seeds(
-    source: Source, algorithms: Sequence[str], plan: Plan, seeds: Sequence[int], progress: Progress = silent
+    source: LogSource, algorithms: Sequence[str], plan: Plan, seeds: Sequence[int], progress: Progress = silent
 ) -> dict[int, dict[str, Settings]]:
     """By seed and algorithm, as `evaluate_log` takes them: each seed has test users, and so settings, of its own."""
     return {seed: tune_on_training_users(source, algorithms, plan, seed=seed, progress=progress) for seed in seeds}
 
 
-def inner_split(source: Source, split: Split, plan: Plan, seed: int) -> Split:
+def inner_split(source: LogSource, split: Split, plan: Plan, seed: int) -> Split:
     """Of the training users, some with enough events to be served, and the others."""
     rng = np.random.default_rng((seed, _INNER))
     able = rng.permutation(split.train[source.n_events[split.train] >= plan.n_steps])

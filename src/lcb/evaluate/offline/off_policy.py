@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from lcb.errors import InputError
-from lcb.evaluate.offline.logged import Logged
+from lcb.evaluate.offline.logged_events import LoggedEvents
 from lcb.events import Floats
 from lcb.progress import Progress, silent
 from lcb.recommenders.recommender import Recommender, build_logged_decision
@@ -29,7 +29,7 @@ ESTIMATORS = ("ips", "snips", "dr")
 
 
 @dataclass(frozen=True, eq=False)
-class Weighted:
+class WeightedEvents:
     """One recommender against the events of a log."""
 
     user: Index = field(repr=False)  # (n,)
@@ -67,16 +67,16 @@ class Weighted:
         return value, float(np.sqrt((by_user**2).sum() * n_users / (n_users - 1)) / len(terms))
 
 
-def weigh(
+def weigh_events(
     recommender: Recommender,
-    logged: Logged,
+    logged: LoggedEvents,
     x: Floats,
     *,
     theta: Floats,
     rng: np.random.Generator,
     learn: bool = True,
     progress: Progress = silent,
-) -> Weighted:
+) -> WeightedEvents:
     """Walk the log with a recommender, which learns from what was shown (not at all with `learn=False`)."""
     if logged.propensity is None:
         raise InputError("the log has no propensities; import it with --propensity, or evaluate by queues or replay")
@@ -93,4 +93,4 @@ def weigh(
             decision = build_logged_decision(recommender, user, arm, float(logged.propensity[e]), x)
             recommender.update(user, decision, float(logged.reward[e]))
     progress("events", n, n)
-    return Weighted(logged.user, logged.reward, shown / logged.propensity, direct, fitted[logged.arm])
+    return WeightedEvents(logged.user, logged.reward, shown / logged.propensity, direct, fitted[logged.arm])

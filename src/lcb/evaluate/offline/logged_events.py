@@ -21,7 +21,7 @@ MOST_ITEMS = 10_000  # on offer at every event
 
 
 @dataclass(frozen=True, eq=False)
-class Logged:
+class LoggedEvents:
     """Events by user, then order."""
 
     names: tuple[str, ...]  # of the columns of `vectors`
@@ -41,7 +41,7 @@ class Logged:
     def reward_range(self) -> tuple[float, float]:
         return float(self.reward.min()), float(self.reward.max())
 
-    def of_users(self, users: Index, n_steps: int | None = None) -> Logged:
+    def of_users(self, users: Index, n_steps: int | None = None) -> LoggedEvents:
         """The first `n_steps` events of these users, or all."""
         chosen = np.zeros(self.n_users, bool)
         chosen[users] = True
@@ -60,7 +60,7 @@ class Logged:
         return builder.log()
 
 
-def logged_events(log: Log, like: float | None = None) -> Logged:
+def read_events(log: Log, like: float | None = None) -> LoggedEvents:
     """The events of a log, with the items' categories as vectors."""
     if log.n_items > MOST_ITEMS:
         raise InputError(
@@ -71,7 +71,7 @@ def logged_events(log: Log, like: float | None = None) -> Logged:
     member = log.item_categories.toarray() if log.categories else np.eye(log.n_items)
     vectors = category_vectors(member, "indicator")
     propensity = None if log.propensity is None else log.propensity.astype(np.float64)
-    return Logged(
+    return LoggedEvents(
         names, vectors, log.user.astype(np.intp), log.item.astype(np.intp), log.labels(like).astype(np.float64),
         propensity, log.n_users,
     )  # fmt: skip

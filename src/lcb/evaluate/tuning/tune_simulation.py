@@ -26,11 +26,11 @@ import numpy as np
 
 from lcb import parallel
 from lcb.errors import InputError
-from lcb.evaluate.algorithms import ALGORITHMS, Settings, algorithms_named
+from lcb.evaluate.algorithms import ALGORITHMS, Settings, find_algorithms
 from lcb.evaluate.algorithms.algorithm import Value
-from lcb.evaluate.simulation.simulate import Run, check_sizes, in_short, play
+from lcb.evaluate.simulation.simulate import SimulationRun, check_sizes, describe_settings, play_run
 from lcb.evaluate.worlds.fixed_arms import FixedArms
-from lcb.evaluate.worlds.paper import World
+from lcb.evaluate.worlds.paper import SimulatedWorld
 from lcb.events import Floats
 from lcb.progress import Progress, silent
 
@@ -106,7 +106,7 @@ class Tuning:
 
 
 def tune(
-    world: World | FixedArms,
+    world: SimulatedWorld | FixedArms,
     algorithms: Sequence[str],
     *,
     n_users: int = 500,
@@ -118,12 +118,12 @@ def tune(
     progress: Progress = silent,
 ) -> Tuning:
     """Try the settings of every algorithm, spread over the cores; the numbers are the same on any number of them."""
-    algorithms_named(algorithms)
+    find_algorithms(algorithms)
     check_sizes(n_users, n_steps, n_runs, seed)
     if most < 1:
         raise InputError(f"most={most}; try at least 1 combination")
     tried: dict[str, dict[Values, Trial]] = {name: {} for name in algorithms}
-    first, number = Run(world, (), n_users, n_steps, tuning_seed(seed), 0), 0
+    first, number = SimulationRun(world, (), n_users, n_steps, tuning_seed(seed), 0), 0
     while parts := _wanted(tried, most):
         number += 1
         tasks = [
@@ -138,7 +138,7 @@ def tune(
             for i, values in enumerate(part):
                 tried[name][values] = _trial(_named(name, values), [outcome[i] for outcome in by_run])
     tuning = Tuning(
-        {**in_short(world, n_users, n_steps, n_runs, seed), "seeds": "of tuning alone", "most": most},
+        {**describe_settings(world, n_users, n_steps, n_runs, seed), "seeds": "of tuning alone", "most": most},
         {name: list(trials.values()) for name, trials in tried.items()},
     )
     if not tuning.chosen:
@@ -198,10 +198,10 @@ def _named(algorithm: str, values: Values) -> Settings:
     return dict(zip(ALGORITHMS[algorithm].grid, values, strict=True))
 
 
-def _try(run: Run) -> list[float | str]:
+def _try(run: SimulationRun) -> list[float | str]:
     """The regret per user of every contender of one run, or why it was refused."""
     try:
-        return list(play(run)[0].mean(axis=1).tolist())
+        return list(play_run(run)[0].mean(axis=1).tolist())
     except InputError as error:
         if len(run.contenders) == 1:
             return [str(error)]

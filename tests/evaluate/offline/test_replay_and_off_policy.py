@@ -10,8 +10,8 @@ from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.bandits.uniform import Uniform
 from lcb.errors import InputError
-from lcb.evaluate.offline.logged import Logged, logged_events
-from lcb.evaluate.offline.ope import weigh
+from lcb.evaluate.offline.logged_events import LoggedEvents, read_events
+from lcb.evaluate.offline.off_policy import weigh_events
 from lcb.evaluate.offline.replay import evaluate_replay
 from lcb.models import LatentModels
 from lcb.recommenders.individual import Individual
@@ -30,7 +30,7 @@ def logged(n_users, n_events, rng):
     user = np.repeat(np.arange(n_users), n_events)
     arm = (rng.random((len(user), 1)) > SHOWN.cumsum(axis=1)[kind[user]]).sum(axis=1)
     reward = (rng.random(len(user)) < LIKES[kind[user], arm]).astype(float)
-    return kind, Logged(("a", "b", "c"), X, user, arm, reward, SHOWN[kind[user], arm], n_users)
+    return kind, LoggedEvents(("a", "b", "c"), X, user, arm, reward, SHOWN[kind[user], arm], n_users)
 
 
 def latent(make_bandit):
@@ -73,7 +73,7 @@ def test_replay_is_unbiased_for_recommenders_that_learn_from_their_own_choices(n
 
 
 def test_replay_takes_events_in_order_and_each_once():
-    log = Logged(("a", "b"), np.eye(2), np.zeros(6, int), np.array([0, 1, 0, 1, 1, 0]), np.arange(6.0), None, 1)
+    log = LoggedEvents(("a", "b"), np.eye(2), np.zeros(6, int), np.array([0, 1, 0, 1, 1, 0]), np.arange(6.0), None, 1)
 
     class Alternating:
         n = 0
@@ -107,7 +107,7 @@ def test_weighted_estimates_are_unbiased_and_say_how_sure_they_are(name, estimat
             return decision
 
         recommender.choose = choose
-        found = weigh(recommender, log, X, theta=np.array([0.5, 0.3, 0.4]), rng=rng)
+        found = weigh_events(recommender, log, X, theta=np.array([0.5, 0.3, 0.4]), rng=rng)
         value, error = found.estimate(estimator)
         errors.append(value - np.mean(truth))
         values.append(value)
@@ -123,17 +123,17 @@ def test_the_naive_estimate_is_biased_where_the_weighted_are_not():
     truth = LIKES.mean()  # of the policy that takes every arm alike
     naive = log.reward
     assert abs(naive.mean() - truth) > 10 * naive.std() / np.sqrt(len(naive))
-    found = weigh(Pooled(Uniform()), log, X, theta=LIKES.mean(axis=0), rng=rng)
+    found = weigh_events(Pooled(Uniform()), log, X, theta=LIKES.mean(axis=0), rng=rng)
     for estimator in ("ips", "snips", "dr"):
         value, error = found.estimate(estimator)
         assert abs(value - truth) < 4.5 * error
 
 
 def test_estimates_worked_by_hand():
-    log = Logged(
+    log = LoggedEvents(
         ("a", "b"), np.eye(2), np.array([0, 1]), np.array([0, 1]), np.array([1.0, 2.0]), np.array([0.5, 0.25]), 2
     )
-    found = weigh(Pooled(Uniform()), log, np.eye(2), theta=np.array([1.0, 3.0]), rng=np.random.default_rng(0))
+    found = weigh_events(Pooled(Uniform()), log, np.eye(2), theta=np.array([1.0, 3.0]), rng=np.random.default_rng(0))
     np.testing.assert_allclose(found.weight, [1, 2])
     assert found.estimate("ips")[0] == pytest.approx((1 * 1 + 2 * 2) / 2)
     assert found.estimate("snips")[0] == pytest.approx((1 * 1 + 2 * 2) / 3)
@@ -143,17 +143,17 @@ def test_estimates_worked_by_hand():
 
 def test_logs_that_cannot_be_weighed_are_refused():
     _, log = logged(3, 2, np.random.default_rng(0))
-    without = Logged(log.names, X, log.user, log.arm, log.reward, None, 3)
+    without = LoggedEvents(log.names, X, log.user, log.arm, log.reward, None, 3)
     with pytest.raises(InputError, match="no propensities"):
-        weigh(Pooled(Uniform()), without, X, theta=np.zeros(3), rng=np.random.default_rng(0))
-    found = weigh(Pooled(Uniform()), log, X, theta=np.zeros(3), rng=np.random.default_rng(0))
+        weigh_events(Pooled(Uniform()), without, X, theta=np.zeros(3), rng=np.random.default_rng(0))
+    found = weigh_events(Pooled(Uniform()), log, X, theta=np.zeros(3), rng=np.random.default_rng(0))
     with pytest.raises(InputError, match="estimator 'magic'"):
         found.estimate("magic")
 
 
 def test_a_log_gives_its_events_and_first_steps():
     log = make_log([0, 1, 0, 0], [0, 1, 1, 0], [[0, 1], [1]], 2, reward=[1, 0, 0, 1], propensity=[0.5, 0.2, 0.5, 0.4])
-    found = logged_events(log)
+    found = read_events(log)
     np.testing.assert_array_equal(found.vectors, [[1, 1], [0, 1]])
     np.testing.assert_array_equal(found.arm, [0, 1, 0, 1])
     first = found.of_users(np.array([0]), 2)

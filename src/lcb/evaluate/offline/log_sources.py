@@ -1,8 +1,8 @@
 """A log as an evaluation sees it, by each method: who can be tested, what training users teach, what test users give.
 
-queue                 arms are categories (or items), labels wait in queues         `Queues`
-replay                arms are items, events that match count                       `Events`
-ips, snips, dr        arms are items, events are weighted by propensities           `Events`
+queue                 arms are categories (or items), labels wait in queues         `QueueSource`
+replay                arms are items, events that match count                       `EventSource`
+ips, snips, dr        arms are items, events are weighted by propensities           `EventSource`
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from numpy.typing import NDArray
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.clicks import EventLog
 from lcb.errors import InputError
-from lcb.evaluate.offline.labels import Labels, Reading, read_labels
-from lcb.evaluate.offline.logged import Logged, logged_events
-from lcb.evaluate.offline.ope import weigh
-from lcb.evaluate.offline.queue import WhenEmpty, evaluate_queue, uniform_history
+from lcb.evaluate.offline.labels import QueueLabels, Reading, read_labels
+from lcb.evaluate.offline.logged_events import LoggedEvents, read_events
+from lcb.evaluate.offline.off_policy import weigh_events
+from lcb.evaluate.offline.queue import WhenEmpty, draw_uniform_history, evaluate_queue
 from lcb.evaluate.offline.replay import evaluate_replay
 from lcb.events import Floats
 from lcb.features import FeatureMap, fit_features
@@ -31,7 +31,7 @@ Method = Literal["queue", "replay", "ips", "snips", "dr"]
 METHODS = ("queue", "replay", "ips", "snips", "dr")
 
 
-class Source(Protocol):
+class LogSource(Protocol):
     @property
     def method(self) -> Method: ...
 
@@ -70,8 +70,8 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Queues:
-    labels: Labels
+class QueueSource:
+    labels: QueueLabels
     when_empty: WhenEmpty = "withhold"
     method: Method = "queue"
 
@@ -99,7 +99,7 @@ class Queues:
     ) -> EventLog:
         if n_pulls is None:
             return self.labels.history(users, x, names)
-        return uniform_history(self.labels, users, x, names, n_pulls, rng)
+        return draw_uniform_history(self.labels, users, x, names, n_pulls, rng)
 
     def rates(
         self,
@@ -118,8 +118,8 @@ class Queues:
 
 
 @dataclass(frozen=True, eq=False)
-class Events:
-    logged: Logged = field(repr=False)
+class EventSource:
+    logged: LoggedEvents = field(repr=False)
     method: Method
 
     def __post_init__(self) -> None:
@@ -170,7 +170,7 @@ class Events:
         if self.method == "replay":
             return _means(evaluate_replay(recommender, self.logged, users, x, n_steps, rng=rng))
         bandit = LinUCB(x.shape[1])
-        found = weigh(
+        found = weigh_events(
             recommender,
             self.logged.of_users(users, n_steps),
             x,
@@ -181,17 +181,17 @@ class Events:
         return np.bincount(found.user, terms, self.logged.n_users)[users] / n_steps
 
 
-def source_of(
+def open_source(
     log: Log, method: Method, reading: Reading, like: float | None = None, when_empty: WhenEmpty = "withhold"
-) -> Source:
+) -> LogSource:
     """The log, read for a method."""
     if method not in METHODS:
         raise InputError(f"method {method!r}; there are: {', '.join(METHODS)}")
     if method == "queue":
-        return Queues(read_labels(log, reading, like), when_empty)
+        return QueueSource(read_labels(log, reading, like), when_empty)
     if reading != "labels":
         raise InputError(f"method {method} needs a label of every event; with choices evaluate by queue")
-    return Events(logged_events(log, like), method)
+    return EventSource(read_events(log, like), method)
 
 
 def _means(rewards: Floats) -> Floats:
