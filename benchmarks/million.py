@@ -30,7 +30,7 @@ from lcb.serve.config.settings import Settings
 from lcb.serve.service import Service
 from lcb.serve.state.world import World
 from lcb.storage.models.folder import save_models
-from lcb.storage.store.base import NewRow, Snapshot, open_store
+from lcb.storage.store.base import NewRow, open_store
 from serve import RUN, free_port, milliseconds
 
 HERE = Path(__file__).parent
@@ -44,7 +44,7 @@ def fill(folder: Path, n_users: int) -> None:
     store = open_store(str(folder / "lcb.db"))
     service = Service(Settings(store=store.url, models=str(folder / "models"), pages=False), store)
     arms = [messages.Arm(f"article-{i:05d}", rng.normal(size=6).round(6).tolist()) for i in range(20)]
-    made = service.desk.decide(messages.DecisionRequest("u-1", arms))
+    made = service.decisions.decide(messages.DecisionRequest("u-1", arms))
     taken = made.body.taken[0]
     world = World(store, most_users=20_000)
     world.load()
@@ -58,13 +58,11 @@ def fill(folder: Path, n_users: int) -> None:
             seq = world.seq + len(rows)
             body = events.RewardBody(0.0, seq, "lcb", 1.0, taken.propensity, taken.x, False, None)
             rows.append(NewRow(f"r/{id}", "reward", name, 1, events.encode(body)))
-        evicted, world.evicted = world.evicted, {}
-        for row in store.append(rows, world.seq, list(evicted.values())).rows:
+        for row in store.append(rows, world.seq, world.cache.take_evicted()).rows:
             world.apply(row)
         if (start // BLOCK) % 20 == 0:
             print(f"\r{start + len(names) - 1:,} users, {time.monotonic() - began:.0f} s", end="", flush=True)
-    kept = [Snapshot(f"user/{name}", user.seq, user.pack()) for name, user in world.users.items()]
-    store.append([], world.seq, [world.snapshot(), *kept])
+    store.append([], world.seq, [world.snapshot(), *world.cache.unsaved_snapshots()])
     store.close()
     (folder / "filled").touch()
     print(f"\r{n_users:,} users filled in {time.monotonic() - began:.0f} s")

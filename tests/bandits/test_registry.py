@@ -126,7 +126,7 @@ def test_a_new_bandit_serves(first_arm, tmp_path, scope):
                 made = await service.decide("ann", arms)
                 assert made["arm"] == "a"
                 await service.reward(made["decision_id"], 1.0)
-            state = service.world.shared["one"] if scope == "everyone" else service.world.user("ann").state
+            state = service.world.shared.states["one"] if scope == "everyone" else service.world.user("ann").state
             assert state.tolist() == [3.0]
 
     asyncio.run(drive())

@@ -62,8 +62,8 @@ def test_a_request_sent_again_has_the_answer_it_had(store_path: Path) -> None:
 def test_a_store_is_served_on(store_path: Path) -> None:
     with serve(store_path) as inside:
         arms = [
-            {"id": "a", "x": [1.0] * (inside.service.world.n_features or 1)},
-            {"id": "b", "x": [0.5] * (inside.service.world.n_features or 1)},
+            {"id": "a", "x": [1.0] * (inside.service.world.state.n_features or 1)},
+            {"id": "b", "x": [0.5] * (inside.service.world.state.n_features or 1)},
         ]
         for user in ["newcomer", *inside.store.users()[:20]]:
             inside.reward(inside.decide(user, arms=arms)["decision_id"], 1.0)
@@ -78,11 +78,11 @@ def serve(path: Path) -> Inside:
     store = SQLite(path)
     world = facts.fold(store, snapshots=False)
     store.close()
-    assert world.service is not None
+    assert world.state.settings is not None
     given = Settings(
-        recommenders=tuple(world.recommenders.values()),
-        rewards=world.service.rewards,
-        reward_range=world.service.reward_range,
+        recommenders=tuple(world.state.recommenders.values()),
+        rewards=world.state.settings.rewards,
+        reward_range=world.state.settings.reward_range,
         pages=False,
     )
     return Inside(sqlite(path), given)

@@ -24,8 +24,8 @@ def test_they_need_nothing_beside_them_to_be_served(tmp_path):
         store = open_store(str(tmp_path / "lcb.db"))
         items = FirstItems(HEADLINES, read_headlines(), CATEGORIES)
         service = Service(Settings(store=store.url, items=HEADLINES), store, items=items)
-        assert len(service.world.catalogue) == len(ITEMS)
-        assert service.world.n_features == len(CATEGORIES)
+        assert len(service.world.state.catalogue) == len(ITEMS)
+        assert service.world.state.n_features == len(CATEGORIES)
         store.close()
 
 

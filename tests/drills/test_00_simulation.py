@@ -86,27 +86,27 @@ def keeps_snapshots_that_claim_too_much(service: Service) -> None:
 
 
 def keeps_users_as_of_later(service: Service) -> None:
-    kept = service.world.admit
+    kept = service.world.cache.admit
 
     def admit(name: str, user: Any) -> None:
         kept(name, user)
-        for place, one in list(service.world.evicted.items()):
-            if place != "world":
-                service.world.evicted[place] = one._replace(seq=service.world.seq + 20)
+        evicted = service.world.cache._evicted
+        for gone, one in list(evicted.items()):
+            evicted[gone] = one._replace(seq=service.world.seq + 20)
 
-    service.world.admit = admit  # type: ignore[method-assign]
+    service.world.cache.admit = admit  # type: ignore[method-assign]
 
 
 def answers_any_body(service: Service) -> None:
-    kept = service.desk.answered
-    service.desk.answered = lambda row, digest: kept(  # type: ignore[method-assign]
+    kept = service.decisions.answer_again
+    service.decisions.answer_again = lambda row, digest: kept(  # type: ignore[method-assign]
         row, events.decode("decision", row.body).digest if row.kind == "decision" else digest
     )
 
 
 def draws_by_another_seed(service: Service) -> None:
-    assert service.world.service is not None
-    service.world.service.seed = b"another"
+    assert service.world.state.settings is not None
+    service.world.state.settings.seed = b"another"
 
 
 def does_not_make_again_what_was_made_before_an_erasure(service: Service) -> None:
@@ -114,31 +114,31 @@ def does_not_make_again_what_was_made_before_an_erasure(service: Service) -> Non
         if rows:
             service.journal._seen = rows[-1].seq
 
-    service.journal._saw = saw  # type: ignore[method-assign]
+    service.journal._note_stored = saw  # type: ignore[method-assign]
 
 
 def takes_a_second_reward(service: Service) -> None:
-    kept = service.desk.reward
+    kept = service.rewards.reward
 
     def reward(request: Any) -> Any:
-        slot = service.desk.slot(request.decision_id)
+        slot = service.slots.get(request.decision_id)
         if slot.reward is not None and slot.n == 1:
-            return service.desk._rewarded(request.decision_id, slot, request.reward, None)
+            return service.rewards.build_event(request.decision_id, slot, request.reward, None)
         return kept(request)
 
-    service.desk.reward = reward  # type: ignore[method-assign]
+    service.rewards.reward = reward  # type: ignore[method-assign]
 
 
 def leaves_erased_people_in_memory(service: Service) -> None:
     kept = service.world._apply_erase
 
     def erase(body: Any) -> None:
-        users = dict(service.world.users)
+        users = dict(service.world.cache._users)
         kept(body)
-        service.world.users.update(users)
+        service.world.cache._users.update(users)
 
     service.world._apply_erase = erase  # type: ignore[method-assign]
-    gone, users = service.erase, service.world.users
+    gone, users = service.erase, service.world.cache._users
 
     async def erase_without_forgetting(user: str) -> int:
         known = users.get(user)

@@ -28,7 +28,7 @@ def state(inside: Inside) -> bytes:
     """All that a reward can change."""
     user = inside.service.world.user("ann")
     assert user is not None
-    shared = b"".join(state.tobytes() for state in inside.service.world.shared.values())
+    shared = b"".join(state.tobytes() for state in inside.service.world.shared.states.values())
     return (
         shared + (b"" if user.state is None else user.state.tobytes()) + bytes([user.n_rewards, int(user.reward_sum)])
     )
@@ -133,13 +133,13 @@ def test_a_service_that_applies_a_reward_twice_fails(tmp_path: Path) -> None:
 
 def test_a_service_that_does_not_remember_rewards_fails(tmp_path: Path) -> None:
     def forgetful(service: Service) -> None:
-        kept = service.desk.reward
+        kept = service.rewards.reward
 
         def reward(request):
-            service.desk.slot(request.decision_id).reward = None
+            service.slots.get(request.decision_id).reward = None
             return kept(request)
 
-        service.desk.reward = reward  # type: ignore[method-assign]
+        service.rewards.reward = reward  # type: ignore[method-assign]
 
     with pytest.raises(AssertionError):
         drill(tmp_path, "own", forgetful)

@@ -58,7 +58,7 @@ def session(
         models = {name: user.model for name, user in users.items() if user is not None}
         assert set(models.values()) == {0, 1, 2, 3}
         states = {name: user.state for name, user in users.items() if user is not None and user.state is not None}
-        return states, dict(inside.service.world.shared)
+        return states, dict(inside.service.world.shared.states)
 
 
 def drill(folder: Path, spec: RecommenderSpec, broken: Callable[[Service], None] | None = None) -> None:
@@ -79,9 +79,9 @@ def test_the_order_of_rewards_does_not_matter(tmp_path: Path, bandit: str) -> No
 
 def test_rewards_applied_under_the_version_of_the_day_give_another_user(tmp_path: Path) -> None:
     def of_the_day(service: Service) -> None:
-        kept = service.world.bandit
-        service.world.bandit = lambda recommender, model, n_features=None: kept(  # type: ignore[method-assign]
-            recommender, min(model, 1) and service.world.active, n_features
+        kept = service.world.state.bandit
+        service.world.state.bandit = lambda recommender, model, n_features=None: kept(  # type: ignore[method-assign]
+            recommender, min(model, 1) and service.world.state.active, n_features
         )
 
     with pytest.raises((AssertionError, Problem)):
@@ -90,14 +90,14 @@ def test_rewards_applied_under_the_version_of_the_day_give_another_user(tmp_path
 
 def test_a_state_that_forgets_with_every_reward_depends_on_the_order(tmp_path: Path) -> None:
     def forgetting(service: Service) -> None:
-        kept = service.world.step
+        kept = service.world.fold.step
 
         def step(user: Any, row: Any, body: Any, reward: float) -> None:
             kept(user, row, body, reward)
             if row.kind == "reward" and user.state is not None:
                 user.state = 0.9 * user.state
 
-        service.world.step = step  # type: ignore[method-assign]
+        service.world.fold.step = step  # type: ignore[method-assign]
 
     with pytest.raises(AssertionError):
         drill(tmp_path, RecommenderSpec("lcb"), forgetting)

@@ -85,7 +85,7 @@ def test_whenever_the_answer_gets_lost_it_is_the_same_again(tmp_path: Path) -> N
 
 def test_a_service_that_takes_every_request_for_a_new_one_decides_twice(tmp_path: Path) -> None:
     def forgetful(service: Service) -> None:
-        kept = service.desk.decide
+        kept = service.decisions.decide
 
         def decide(request: messages.DecisionRequest, *more: Any) -> Any:
             made = kept(request, *more)
@@ -94,7 +94,7 @@ def test_a_service_that_takes_every_request_for_a_new_one_decides_twice(tmp_path
                 return kept(request, *more)
             return made
 
-        service.desk.decide = decide  # type: ignore[method-assign]
+        service.decisions.decide = decide  # type: ignore[method-assign]
 
     with pytest.raises(AssertionError, match="asked again"):
         drill_at_every_moment(tmp_path, forgetful)

@@ -13,7 +13,7 @@ from lcb.bandits.linear.linucb import LinUCB
 from lcb.bandits.registry import BANDITS
 from lcb.events import Decision, Floats
 from lcb.serve.config.recommenders import RecommenderSpec
-from lcb.serve.decide.drawing import OneNumber, number
+from lcb.serve.decide.drawing import OneNumber, draw_number
 from support.harness import LONG, classes
 
 DRAWS = 200_000 if LONG else 3_000
@@ -36,7 +36,7 @@ def after(bandit: Bandit, past: Floats) -> Floats:
     """The state of a user who has had decisions of these contexts."""
     state = bandit.start()
     for i, context in enumerate(past):
-        decision = bandit.choose(state, context, OneNumber(number(b"seed", f"past{i}")))  # type: ignore[arg-type]
+        decision = bandit.choose(state, context, OneNumber(draw_number(b"seed", f"past{i}")))  # type: ignore[arg-type]
         state = bandit.update(count_decision(bandit, state, decision), decision, float(i % 3 == 0))
     return state
 
@@ -52,7 +52,7 @@ def drill(bandit: Bandit, n_past: int, *, fixed: bool = False, n_draws: int = DR
     assert (expected >= 0).all()
     counts = np.zeros(N_ARMS)
     for i in range(n_draws):
-        one = bandit.choose(state, context, OneNumber(number(b"a seed", f"d{i}")))  # type: ignore[arg-type]
+        one = bandit.choose(state, context, OneNumber(draw_number(b"a seed", f"d{i}")))  # type: ignore[arg-type]
         assert one.distribution is not None
         assert one.propensity == one.distribution[one.arm] > 0, "an arm was taken that could not be"
         assert np.array_equal(one.distribution, expected), "the propensities depend on the draw"

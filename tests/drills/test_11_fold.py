@@ -59,23 +59,22 @@ def drill(folder: Path, broken: Callable[[Service], None] | None = None) -> None
 def decide(inside: Inside, users: np.ndarray, rng: np.random.Generator, waiting: list[str]) -> None:
     """One decision each, and rewards of some that were made before, in any order."""
     contexts = rng.normal(size=(len(users), 4, 6)).tolist()
-    desk, store = inside.service.desk, inside.store
+    service, store = inside.service, inside.store
     made = []
     for user, context in zip(users.tolist(), contexts, strict=True):
         arms = [messages.Arm(f"a{i}", x) for i, x in enumerate(context)]
-        made.append(desk.decide(messages.DecisionRequest(f"u{user}", arms)))
+        made.append(service.decisions.decide(messages.DecisionRequest(f"u{user}", arms)))
     for entries in (made, rewards(inside, rng, waiting)):
         rows = [entry.row for entry in entries if not isinstance(entry, bytes)]
-        for row in store.append(rows, desk.world.seq, list(desk.world.evicted.values())).rows:
-            desk.apply(row)
-        desk.world.evicted.clear()
+        for row in store.append(rows, service.world.seq, service.world.cache.take_evicted()).rows:
+            service.applier.apply(row)
     waiting += [entry.row.id for entry in made if not isinstance(entry, bytes)]
 
 
 def rewards(inside: Inside, rng: np.random.Generator, waiting: list[str]) -> list:
     rng.shuffle(waiting)
     due = [waiting.pop() for _ in range(2 * len(waiting) // 3)]
-    return [inside.service.desk.reward(messages.RewardRequest(id, float(rng.random() < 0.4))) for id in due]
+    return [inside.service.rewards.reward(messages.RewardRequest(id, float(rng.random() < 0.4))) for id in due]
 
 
 def test_every_user_is_the_fold_of_the_log(tmp_path: Path) -> None:
@@ -84,14 +83,14 @@ def test_every_user_is_the_fold_of_the_log(tmp_path: Path) -> None:
 
 def test_a_memory_that_drifts_by_the_last_bit_is_found(tmp_path: Path) -> None:
     def drifting(service: Service) -> None:
-        kept = service.world.step
+        kept = service.world.fold.step
 
         def step(user, row, body, reward) -> None:
             kept(user, row, body, reward)
             if row.kind == "reward" and user.state is not None and row.seq % 50 == 0:
                 user.state = np.nextafter(user.state, np.inf)
 
-        service.world.step = step  # type: ignore[method-assign]
+        service.world.fold.step = step  # type: ignore[method-assign]
 
     with pytest.raises(AssertionError, match="fold of the log"):
         drill(tmp_path, drifting)

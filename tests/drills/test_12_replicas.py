@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from lcb.serve import events
-from lcb.serve.decide.drawing import draw
+from lcb.serve.decide.drawing import draw_arms
 from lcb.serve.state.world import World
 from lcb.storage.store.base import Row, open_store
 from support.harness import LONG, Server, arms, models_folder, serving
@@ -99,9 +99,9 @@ def check_order(world: World, log: list[Row]) -> None:
         while world.seq < body.seen:
             world.apply(log[world.seq])
         assert row.user is not None
-        user = world.user(row.user) or world.newcomer(body.recommender, row.model or 0, 0)
+        user = world.user(row.user) or world.fold.start(body.recommender, row.model or 0, 0)
         context = events.floats(body.x).reshape(body.n_arms, -1)
-        assert draw(world, user, body.arms, context, row.id, None) == body.taken, (
+        assert draw_arms(world, user, body.arms, context, row.id, None) == body.taken, (
             f"{row.id} is not what {body.seen} says"
         )
 
@@ -111,7 +111,7 @@ def check_state(world: World, replicas: list[Server]) -> None:
     world.load(upto=world.store.head())
     user = world.user("Ann")
     assert user is not None
-    posterior = world.posterior(user)
+    posterior = world.fold.posterior(user)
     assert posterior is not None
     wanted = (user.n_decisions, user.n_rewards, user.reward_sum, user.seq, posterior.tolist())
     for replica in replicas:

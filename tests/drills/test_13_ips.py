@@ -21,6 +21,7 @@ from lcb.models import LatentModels
 from lcb.serve import events
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
+from lcb.serve.service import Service
 from lcb.storage.models.folder import save_models
 from lcb.storage.store.base import Store
 from support.harness import LONG, classes
@@ -51,21 +52,23 @@ def serve(folder: Path, spec: RecommenderSpec, models: LatentModels) -> Inside:
     given = Settings(recommenders=(spec,), models=str(folder / "models"), reward_range=(-10.0, 10.0), pages=False)
     inside = Inside(sqlite(folder / "lcb.db"), given)
     rng = np.random.default_rng(0)
-    desk, store = inside.service.desk, inside.store
+    service = inside.service
     for _ in range(N_STEPS):
         contexts = rng.normal(size=(N_USERS, N_ARMS, N_FEATURES))
         for block in blocks(N_USERS, 40):
             made = []
             for u in block:
                 arms = [messages.Arm(f"a{i}", x) for i, x in enumerate(contexts[u].tolist())]
-                made.append(desk.decide(messages.DecisionRequest(f"u{u}", arms)))
-            append(store, desk, made)
+                made.append(service.decisions.decide(messages.DecisionRequest(f"u{u}", arms)))
+            append(service, made)
             rewarded = []
             for u, entry in zip(block, made, strict=True):
                 assert not isinstance(entry, bytes)
                 mean = contexts[u, entry.body.taken[0].arm] @ models.beta[u % N_CLASSES]
-                rewarded.append(desk.reward(messages.RewardRequest(entry.row.id, float(rng.normal(mean, NOISE)))))
-            append(store, desk, rewarded)
+                rewarded.append(
+                    service.rewards.reward(messages.RewardRequest(entry.row.id, float(rng.normal(mean, NOISE))))
+                )
+            append(service, rewarded)
     return inside
 
 
@@ -73,9 +76,9 @@ def blocks(n: int, size: int) -> Iterator[range]:
     return (range(i, min(n, i + size)) for i in range(0, n, size))
 
 
-def append(store: Store, desk, entries: list) -> None:
-    for row in store.append([entry.row for entry in entries], desk.world.seq).rows:
-        desk.apply(row)
+def append(service: Service, entries: list) -> None:
+    for row in service.store.append([entry.row for entry in entries], service.world.seq).rows:
+        service.applier.apply(row)
 
 
 def drill(folder: Path, spec: RecommenderSpec) -> None:

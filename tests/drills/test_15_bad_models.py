@@ -93,7 +93,7 @@ async def given_drill(folder: Path, spoil: Spoil) -> None:
     assert head_of(folder) == head, "the log was changed"
     assert not (folder / MARK).exists(), "it was executed"
     async with running(folder, pages=False) as service:
-        assert service.world.active == 1
+        assert service.world.state.active == 1
         assert (await service.decide("ann", ARMS))["model"] == before["model"] == 1
 
 
@@ -192,8 +192,8 @@ def test_erasing_somebody_whose_models_are_damaged_works(tmp_path: Path) -> None
         store.close()
         async with running(tmp_path, pages=False) as service:
             await service.decide("bob", ARMS)
-            service.world.versions[1].damaged = "damaged"
-            service.world._bandits.clear()
+            service.world.state.versions[1].damaged = "damaged"
+            service.world.state._bandits.clear()
             assert (await service.http.delete("/v1/users/bob")).status_code == 200
             assert (await service.http.get("/v1/users/bob")).status_code == 404
 

@@ -15,8 +15,7 @@ import pytest
 
 from lcb import messages
 from lcb.serve import strict_json
-from lcb.serve.decide import desk
-from lcb.serve.decide import validation as checks
+from lcb.serve.decide import arms as arms_of_request
 from support.harness import LONG, Server, arms, models_folder, serving
 from support.local import Local
 
@@ -301,8 +300,8 @@ def test_what_only_looks_odd_is_taken(local: Local) -> None:
 @pytest.mark.parametrize(
     "at, name, body",
     [
-        (checks, "check_size", put(DECIDE, "arms[1].x[0]", "1e308")),
-        (desk, "check_ids", put(DECIDE, "arms[1].id", '"a\\u001b[2J"')),
+        (arms_of_request, "check_size", put(DECIDE, "arms[1].x[0]", "1e308")),
+        (arms_of_request, "check_ids", put(DECIDE, "arms[1].id", '"a\\u001b[2J"')),
         (strict_json, "refuse_duplicates", json.dumps(GOOD[DECIDE]).encode()[:-1] + b',"user":"eve"}'),
         (strict_json, "refuse_nul", put(ITEM, "items[0].title", '"\\u0000"')),
     ],

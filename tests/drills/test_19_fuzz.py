@@ -23,7 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from lcb.serve.decide import desk
+from lcb.serve.decide import decisions
 from lcb.storage.models.folder import pack_models, save_models
 from support.harness import LONG, classes, serving
 from support.local import Answered, Local
@@ -207,7 +207,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(seed=st.integers(1, 3), active=st.booleans())
     def learn(self, seed: int, active: bool) -> None:
-        if not self.local.service.world.n_features:
+        if not self.local.service.world.state.n_features:
             return
         models = classes(seed, 3, N_FEATURES).with_covariance(np.tile(np.eye(N_FEATURES), (3, 1, 1)))
         added = self.local.service.add_model(*pack_models(models), active=active, reason="learned", n_users=1)
@@ -216,7 +216,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(version=st.integers(0, 4))
     def activate(self, version: int) -> None:
-        known = version in (0, *self.local.service.world.versions)
+        known = version in (0, *self.local.service.world.state.versions)
         answered = self.send("POST", f"/v1/models/{version}/activate", {"reason": "asked for"})
         assert answered.status == (200 if known else 404)
         self.model.active = version if known else self.model.active
@@ -231,7 +231,7 @@ class Machine(RuleBasedStateMachine):
     @invariant()
     def the_catalogue_is_the_same(self) -> None:
         if hasattr(self, "local"):
-            found = self.local.service.world.catalogue.items
+            found = self.local.service.world.state.catalogue.items
             assert {id: item.x for id, item in found.items()} == self.model.items
             assert self.local.service.journal.broken is None
 
@@ -251,7 +251,7 @@ def test_the_service_does_what_the_model_does() -> None:
 
 
 def test_the_machine_sees_a_service_that_takes_any_body_for_a_known_id(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "_digest", lambda request: b"")
+    monkeypatch.setattr(decisions, "compute_digest", lambda request: b"")
     with pytest.raises(AssertionError):
         drill(200, 25, (Phase.generate,))
 

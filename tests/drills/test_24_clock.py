@@ -22,6 +22,7 @@ from lcb.serve.web import rate_limits as rates
 from lcb.storage.store.base import open_store
 from support.harness import LONG, arms
 from support.http_inside import inside
+from support.inside import pack_cached_users
 
 N = 1000 if LONG else 60
 DAY = 86_400.0
@@ -82,8 +83,8 @@ def drill(folder: Path, clock: Clock, by_the_wall: str = "") -> None:
             assert 0 <= float(re.search(r"(?m)^lcb_last_commit_seconds (\S+)", measured)[1]) < 3600, (
                 "a commit took a day"
             )
-            live = {name: user.pack() for name, user in app.service.world.users.items()}
-            shared = {name: state.tobytes() for name, state in app.service.world.shared.items()}
+            live = pack_cached_users(app.service.world)
+            shared = {name: state.tobytes() for name, state in app.service.world.shared.states.items()}
         store = open_store(settings.store)
         try:
             rows = list(store.events(0))
@@ -94,7 +95,7 @@ def drill(folder: Path, clock: Clock, by_the_wall: str = "") -> None:
             world = World(store)
             world.load()
             assert {name: world.user(name).pack() for name in live} == live, "the fold is another"
-            assert {name: state.tobytes() for name, state in world.shared.items()} == shared
+            assert {name: state.tobytes() for name, state in world.shared.states.items()} == shared
         finally:
             store.close()
 

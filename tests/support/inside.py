@@ -152,8 +152,8 @@ class Inside:
     def abandon(self) -> None:
         for task in asyncio.all_tasks(self.loop):
             task.cancel()
-        if self.service.journal._looking is not None:
-            self.service.journal._looking.cancel()
+        if self.service.journal._timer is not None:
+            self.service.journal._timer.cancel()
         self.turn(2)
         self.store.close()
 
@@ -208,6 +208,11 @@ def folded(store: Store) -> World:
     world = World(Bare(store), most_users=10**9)  # type: ignore[arg-type]
     world.load()
     return world
+
+
+def pack_cached_users(world: World) -> dict[str, bytes]:
+    """The users in memory as bytes, by name."""
+    return {name: world.cache.peek(name).pack() for name in world.cache}  # type: ignore[union-attr]
 
 
 def log_sha256(store: Store) -> str:

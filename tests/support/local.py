@@ -110,7 +110,7 @@ class Local:
             user = world.user(name)
             assert user is not None
             users[name] = user.pack()
-        return Kept(rows, users, world.snapshot().body, list(world.catalogue.items.values()))
+        return Kept(rows, users, world.snapshot().body, list(world.state.catalogue.items.values()))
 
     def verify(self) -> None:
         """Every decision made again and every state folded again from the log is what is here."""

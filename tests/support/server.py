@@ -41,14 +41,14 @@ def without_waiting() -> None:
         waiting.add_done_callback(lambda done: done.exception())
         answered = asyncio.get_running_loop().create_future()
         answered.set_result(None)
-        self.desk.remember(_slots(self, entry)) if entry.row.kind == "decision" else None
+        self.applier.slots.admit(_slots(self, entry)) if entry.row.kind == "decision" else None
         return answered
 
     def _slots(journal: Journal, entry: Any) -> Any:
-        from lcb.serve.decide.desk import open_slots
+        from lcb.serve.state.reward_slots import open_slots
         from lcb.storage.store.base import Row
 
-        return open_slots(Row(journal.desk.world.seq + 1, *entry.row), entry.body)
+        return open_slots(Row(journal.world.seq + 1, *entry.row), entry.body)
 
     Journal.append = append  # type: ignore[method-assign]
 
@@ -129,17 +129,17 @@ def with_learning(fault: str) -> None:
 
 def without_pinning() -> None:
     """Users get whatever version is served now."""
-    from lcb.serve.decide.desk import Desk
+    from lcb.serve.decide.decisions import Decisions
 
-    kept = Desk.decide
+    kept = Decisions.decide
 
-    def decide(self: Desk, request: Any, *more: Any) -> Any:
+    def decide(self: Decisions, request: Any, *more: Any) -> Any:
         user = self.world.user(request.user)
         if user is not None:
-            user.model = self.world.active
+            user.model = self.world.state.active
         return kept(self, request, *more)
 
-    Desk.decide = decide  # type: ignore[method-assign]
+    Decisions.decide = decide  # type: ignore[method-assign]
 
 
 def without_logging_activations() -> None:
@@ -147,7 +147,7 @@ def without_logging_activations() -> None:
     from lcb.serve.service import Service
 
     async def activate(self: Service, version: int, reason: str) -> None:
-        self.world.activations.append(version)
+        self.world.state.activations.append(version)
 
     Service.activate = activate  # type: ignore[method-assign]
 

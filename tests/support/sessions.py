@@ -41,15 +41,18 @@ def busy(path: Path, *, seed: int = 0, n: int = 120, erase: bool = True, **more:
             inside.done(inside.service.activate(1, "back"))
         if i % 10 == 5:
             inside.items({"id": f"i{i % 7}", "x": [chance.gauss(0, 1) for _ in range(3)]}, remove=[f"i{i % 3}"])
+        items = [{"id": id} for id in inside.service.world.state.catalogue.ids]
         request: dict[str, Any] = [
-            {"arms": vectors(chance)}, {}, {"arms": [{"id": id} for id in inside.service.world.catalogue.ids[:3]]},
+            {"arms": vectors(chance)}, {}, {"arms": items[:3]},
             {"arms": [{"id": f"b{j}", "x": [chance.gauss(0, 1)]} for j in range(3)], "x": [chance.random(), 0.5]},
         ][chance.randrange(4)]  # fmt: skip
         if chance.random() < 0.2:
             request["k"] = 2
         elif chance.random() < 0.2:
             shown = (
-                request["arms"] if request.get("arms") else [{"id": id} for id in inside.service.world.catalogue.ids]
+                request["arms"]
+                if request.get("arms")
+                else [{"id": id} for id in inside.service.world.state.catalogue.ids]
             )
             request |= {"chosen": shown[0]["id"]} | ({"chosen_propensity": 0.25} if chance.random() < 0.5 else {})
         if chance.random() < 0.5:

@@ -1,7 +1,7 @@
 """A long day of a service in one process: clients, crashes, clock jumps and a store that is slow, full or gone.
 
 Everything follows from one seed: there are no threads and no sockets, and time is a number.  The service is the real
-one (desk, journal, world, a SQLite file); its journal writes when the simulation says so, and the file between them
+one, on a SQLite file; its journal writes when the simulation says so, and the file between them
 refuses, waits or ends the process before, within or after a commit.  Clients decide with ids of their own or without,
 send the same again, send something else under the same id, reward late, twice and against themselves; the catalogue
 changes, models come and go, people are erased and come back.
@@ -37,7 +37,7 @@ from lcb.serve.state.world import World
 from lcb.storage.models.folder import pack_models
 from lcb.storage.store.base import Appended
 from support.harness import classes
-from support.inside import MONDAY, Bare, Loop, Unsynced, folded, log_sha256, turns
+from support.inside import MONDAY, Bare, Loop, Unsynced, folded, log_sha256, pack_cached_users, turns
 
 DAY = 86_400.0
 RECOMMENDERS = (
@@ -172,7 +172,7 @@ class Simulation:
             one.task.cancel()
         await turns(3)
         self.flying.clear()
-        looking = self.service.journal._looking
+        looking = self.service.journal._timer
         if looking is not None:
             looking.cancel()
         self.store.close()
@@ -321,10 +321,10 @@ class Simulation:
 
     def models(self) -> None:
         service, chance = self.service, self.chance
-        if service.world.versions and chance.random() < 0.5:
-            version = chance.choice([0, *service.world.versions])
+        if service.world.state.versions and chance.random() < 0.5:
+            version = chance.choice([0, *service.world.state.versions])
             self.send("activate", "", "", 0, service.activate(version, "a test"))
-        elif len(service.world.versions) < 20:
+        elif len(service.world.state.versions) < 20:
             made = classes(chance.randrange(1000), chance.randint(2, 5), 3)
             manifest, tensors = pack_models(made)
             given = {"active": chance.random() < 0.7, "reason": "a test", "n_users": 1}
@@ -405,7 +405,7 @@ class Simulation:
         """The world in memory is the fold of the log, and what was acknowledged lately is there."""
         if self.mirror is None:
             self.mirror = World(Bare(self.store), most_users=10**9)  # type: ignore[arg-type]
-        self.mirror.store = Bare(self.store)  # type: ignore[assignment]
+        self.mirror.store = self.mirror.reader.store = Bare(self.store)  # type: ignore[assignment]
         for row in self.store.events(self.mirror.seq):
             self.mirror.apply(row)
         world = self.service.world
@@ -429,7 +429,7 @@ class Simulation:
         if id in self.answers:
             row = self.store.event(id)
             assert row is not None, f"{id} was acknowledged and is lost"
-            again = self.service.desk.answer(id, row.model or 0, events.decode("decision", row.body))
+            again = self.service.decisions.answer(id, row.model or 0, events.decode("decision", row.body))
             assert hash(again) == self.answers[id][0], f"{id} was answered otherwise"
         if id in self.rewards:
             row = self.store.event(f"r/{id}")
@@ -443,8 +443,7 @@ class Simulation:
             self.check_there(id)
         again = folded(self.store)
         assert not world_differences(self.service.world, again), "the world is not the fold of the log"
-        live = {name: user.pack() for name, user in self.service.world.users.items()}
-        report = verify(self.store, live=live)
+        report = verify(self.store, live=pack_cached_users(self.service.world))
         assert not report.differences, "\n".join(map(str, report.differences))
 
     # All of it
@@ -472,11 +471,11 @@ class Simulation:
 
     def run(self, n_steps: int) -> str:
         """SHA-256 of the log after so many steps."""
-        kept, journal._KEEP_WORLD = journal._KEEP_WORLD, 300
+        kept, journal._SNAPSHOT_EVERY = journal._SNAPSHOT_EVERY, 300
         try:
             self.loop.run_until_complete(self._run(n_steps))
         finally:
-            journal._KEEP_WORLD = kept
+            journal._SNAPSHOT_EVERY = kept
             for task in asyncio.all_tasks(self.loop):
                 task.cancel()
             self.loop.run_until_complete(turns(2))

@@ -59,6 +59,11 @@ def changes_reward(id: str) -> bool:
     return "#" in id
 
 
+def made_id(kind: str, unique: str) -> str:
+    """Return the id of an event that is named by its kind and a made id: items, activate, erase."""
+    return f"{kind}/{unique}"
+
+
 def model_id(version: int) -> str:
     return f"model/{version}"
 

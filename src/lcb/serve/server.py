@@ -237,7 +237,7 @@ class _Door:
         self.app, service = app, app.service
         self.log.info(
             "ready", address=self.address, store=redact(self.store.url), seq=service.world.seq,
-            model=service.world.active, keys=len(self.keyring.keys),
+            model=service.world.state.active, keys=len(self.keyring.keys),
         )  # fmt: skip
         if self.ready is not None:
             self.ready(self.address)

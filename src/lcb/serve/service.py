@@ -1,4 +1,4 @@
-"""The service without HTTP: requests in, answers out, each after its event is on disk."""
+"""The service without HTTP: each request returns its answer once its event is stored and applied."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ import os
 import random
 import time
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 import structlog
@@ -17,20 +16,25 @@ from lcb import messages
 from lcb.errors import InputError, LCBError, StoreUnavailable
 from lcb.serve import events
 from lcb.serve.config.settings import Settings
-from lcb.serve.decide.desk import Desk, Entry
+from lcb.serve.decide.assignment import Assignment
+from lcb.serve.decide.decisions import Decisions
+from lcb.serve.decide.entry import Entry
+from lcb.serve.decide.items import build_items_event
+from lcb.serve.decide.rewards import Rewards
 from lcb.serve.errors import Problem
-from lcb.serve.event_ids import decision_of_slot, model_id, reward_id, user_snapshot
+from lcb.serve.event_ids import decision_of_slot, made_id, model_id, reward_id
+from lcb.serve.log.apply import EventApplier
 from lcb.serve.log.bootstrap import FirstItems, prepare, read_first_items
 from lcb.serve.log.erasure import build_erasure
-from lcb.serve.log.journal import Behind, IdTaken, Journal
+from lcb.serve.log.journal import IdTaken, Journal, WorldBehindLog
+from lcb.serve.log.remote_reads import RemoteReads
+from lcb.serve.state.reward_slots import RewardSlots
 from lcb.serve.state.users import WARMUP, User
 from lcb.serve.state.world import World
 from lcb.serve.strict_json import decode
-from lcb.storage.store.base import Appended, NewRow, Row, Snapshot, Store
+from lcb.storage.store.base import NewRow, Row, Snapshot, Store
 
-T = TypeVar("T")
-_KEPT_AT_ONCE = 2000
-_READERS, _MOST_READING = 8, 64
+_SNAPSHOTS_PER_COMMIT = 2000
 _ITEMS = msgspec.json.Decoder(messages.ItemsRequest)
 Watcher = Callable[[Row, Any], None]
 
@@ -49,135 +53,136 @@ class Service:
     ) -> None:  # fmt: skip
         self.settings, self.store, self.now = settings, store, now
         self.new_id = new_id or time_ordered_ids(now)
-        self._fetches: dict[str | None, asyncio.Future[None]] = {}  # users who are being read
-        self._passed: set[str | None] = set()  # those of them of whom an event came meanwhile
-        self._readers = ThreadPoolExecutor(_READERS, "lcb-read")
-        self._n_reading = 0
+        self.watchers: list[Watcher] = []  # called with every event after it is applied
         self._sizing = asyncio.Lock()
-        self.watchers: list[Watcher] = []  # told of every event after it is applied
-        self._arriving: dict[str, asyncio.Event] = {}  # users whose first decision is on its way
+        self._arriving: dict[str, asyncio.Event] = {}  # users whose first decision is being stored
         self.world = World(store, most_users=settings.limits.cached_users)
         prepare(settings, store, self.world, now, self.new_id, seed, items)
-        self.desk = Desk(self.world, settings.share, now, self.new_id, shadow=settings.shadow)
-        if settings.items is not None and not len(self.world.catalogue):
-            self._fill(items or read_first_items(settings.items))
+        self.assignment = Assignment(self.world.state, settings.share)
+        self.slots = RewardSlots(self.world)
+        self.decisions = Decisions(self.world, self.assignment, now, self.new_id, shadow=settings.shadow)
+        self.rewards = Rewards(self.world, self.slots, now)
+        if settings.items is not None and not len(self.world.state.catalogue):
+            self._fill_catalogue(items or read_first_items(settings.items))
         limits = settings.limits
+        self.applier = EventApplier(self.world, self.slots, self._watch)
         self.journal = Journal(
-            store, self.desk, most_waiting=limits.max_waiting, patience=limits.patience, applied=self._watch,
-            monotonic=monotonic, sleep=sleep,
-        )  # fmt: skip
+            store,
+            self.applier,
+            most_waiting=limits.max_waiting,
+            patience=limits.patience,
+            monotonic=monotonic,
+            sleep=sleep,
+        )
+        self._reads = RemoteReads(self.journal, self.slots, limits.patience)
 
-    def _fill(self, items: FirstItems) -> None:
+    def _fill_catalogue(self, items: FirstItems) -> None:
         """Put the first items into an empty catalogue."""
         try:
-            made = self.desk.items(decode(_ITEMS, items.body))
+            entry = build_items_event(self.world.state, decode(_ITEMS, items.body), self.now, self.new_id)
         except Problem as problem:
             raise InputError(f"items {items.name}: {problem}; give a JSON file as PUT /v1/items takes it") from None
-        first = {made.row.id} if made.first else set()
-        for row in self.store.append([made.row], self.world.seq, (), first).rows:
-            self.desk.apply(row)
+        first = {entry.row.id} if entry.fixes_n_features else set()
+        for row in self.store.append([entry.row], self.world.seq, (), first).rows:
+            self.world.apply(row)
 
     def _watch(self, row: Row, body: Any) -> None:
-        if row.user in self._fetches:
-            self._passed.add(row.user)
-        elif row.kind == "erase":
-            self._passed.update(self._fetches)
+        self._reads.note_event(row)
         if self.watchers:
             body = events.decode(row.kind, row.body) if body is None else body
             for watcher in self.watchers:
                 watcher(row, body)
 
     def start(self, *, alone: bool = False) -> None:
-        """From inside the event loop; `alone` as the journal has it."""
+        """Start inside the event loop; `alone` is without the writing thread (see `Journal.start`)."""
         self.journal.start(alone=alone)
 
     async def stop(self) -> None:
-        """What waits is written, then a snapshot of everything, then nothing more."""
+        """Write what is queued, then snapshots of everything, and close the store."""
         await self.journal.stop()
         try:
-            kept = self.snapshots()
-            for start in range(0, len(kept), _KEPT_AT_ONCE):
-                await asyncio.to_thread(self.store.append, [], self.world.seq, kept[start : start + _KEPT_AT_ONCE])
-        except StoreUnavailable as error:  # the log has it all: only the next start is slower
+            snapshots, size = self.snapshots(), _SNAPSHOTS_PER_COMMIT
+            for start in range(0, len(snapshots), size):
+                await asyncio.to_thread(self.store.append, [], self.world.seq, snapshots[start : start + size])
+        except StoreUnavailable as error:  # nothing is lost: only the next start is slower
             structlog.get_logger("lcb.serve").warning("no snapshot was written", error=str(error))
         finally:
-            self._readers.shutdown(wait=False, cancel_futures=True)
+            self._reads.end()
             self.store.close()
 
     def snapshots(self) -> list[Snapshot]:
-        """Of everything that the store has no snapshot of."""
-        new = [(name, user) for name, user in self.world.users.items() if user.unsaved]
-        return [self.world.snapshot(), *(Snapshot(user_snapshot(name), user.seq, user.pack()) for name, user in new)]
+        """Return snapshots of everything that the store has no snapshot of."""
+        return [self.world.snapshot(), *self.world.cache.unsaved_snapshots()]
 
     # Requests
 
     def decide(self, request: messages.DecisionRequest, recommender: str | None = None) -> Awaitable[bytes]:
-        """`recommender` is for a newcomer who is not to be assigned by share."""
-        if self.desk.first:
-            return self._first(lambda: self._decide(request, recommender))
+        """Decide; `recommender` is for a new user who is not to be assigned by share."""
+        if self.world.state.n_features is None:
+            return self._run_alone(lambda: self._decide(request, recommender))
         return self._decide(request, recommender)
 
     async def _decide(self, request: messages.DecisionRequest, recommender: str | None) -> bytes:
-        id, known, looked = request.decision_id, None, self.store.inline
+        id, logged, looked_up = request.decision_id, None, self.store.inline
         while True:
             if id is not None and self.journal.pending(id) is not None:
-                await self._settled(id)
-            elif id is not None and not looked:
-                known, looked = await self._far(self.store.event, id), True
-            elif not self._has(request.user):
-                await self._fetch_user(request.user)
+                await self._wait_for(id)
+            elif id is not None and not looked_up:
+                logged, looked_up = await self._reads.read(self.store.event, id), True
+            elif not self._has_user(request.user):
+                await self._reads.fetch_user(request.user)
             elif (first := self._arriving.get(request.user)) is not None:
-                self.journal.check_room()  # who waits for another's place in a full queue is told at once
+                self.journal.check_room()  # refused at once where the queue is full
                 await first.wait()
             else:
-                made = self.desk.decide(request, recommender, known)
-                if isinstance(made, bytes):
-                    return made
-                if await (self._arrived(request.user, made) if made.newcomer else self._appended(made)):
-                    return made.answer
-                looked = self.store.inline
+                entry = self.decisions.decide(request, recommender, logged)
+                if isinstance(entry, bytes):
+                    return entry
+                if await (self._append_first(request.user, entry) if entry.newcomer else self._append(entry)):
+                    return entry.answer
+                looked_up = self.store.inline
 
     async def reward(self, request: messages.RewardRequest) -> bytes:
         id = request.decision_id
         decision_id = decision_of_slot(id)
         while True:
             if self.journal.pending(decision_id) is not None:
-                await self._settled(decision_id)
+                await self._wait_for(decision_id)
             elif self.journal.pending(reward_id(id)) is not None:
-                await self._settled(reward_id(id))
-            elif not self.store.inline and id not in self.desk.open:
-                await self._fetch_slots(id)
-            elif not self.store.inline and not self.world.knows(self.desk.open[id].user):
-                await self._fetch_user(self.desk.open[id].user)
+                await self._wait_for(reward_id(id))
+            elif not self.store.inline and id not in self.slots:
+                await self._reads.fetch_slots(id)
+            elif not self.store.inline and not self.world.cache.knows(user := self.slots.get(id).user):
+                await self._reads.fetch_user(user)
             else:
-                made = self.desk.reward(request)
-                if isinstance(made, bytes):
-                    return made
-                if await self._appended(made):
-                    return made.answer
-                self.desk.open.pop(id, None)
+                entry = self.rewards.reward(request)
+                if isinstance(entry, bytes):
+                    return entry
+                if await self._append(entry):
+                    return entry.answer
+                self.slots.forget(id)
 
     async def user(self, name: str) -> User | None:
-        """A user as of now, without holding up others."""
+        """Return a user as of now."""
         if not name.isprintable():
             return None
-        while not self._has(name):
-            await self._fetch_user(name)
+        while not self._has_user(name):
+            await self._reads.fetch_user(name)
         return self.world.user(name)
 
     def items(self, request: messages.ItemsRequest) -> Awaitable[bytes]:
-        if self.desk.first:
-            return self._first(lambda: self._items(request))
+        if self.world.state.n_features is None:
+            return self._run_alone(lambda: self._items(request))
         return self._items(request)
 
     async def _items(self, request: messages.ItemsRequest) -> bytes:
         while True:
-            made = self.desk.items(request)
-            if await self._appended(made):
-                return made.answer
+            entry = build_items_event(self.world.state, request, self.now, self.new_id)
+            if await self._append(entry):
+                return entry.answer
 
     async def erase(self, user: str) -> int:
-        """A person's events, their ids, items and context, are gone when this returns; how many there were."""
+        """Erase a user: what is personal in their events is gone when this returns.  Returns the number of events."""
         world, found = self.world, 0
 
         def rewrite(rows: list[Row]) -> Any:
@@ -186,39 +191,55 @@ class Service:
             if not rows:
                 raise Problem(404, f"no user {user!r}; check the id", field="user")
             if not self.store.inline and rows[-1].seq > world.seq:
-                raise Behind
+                raise WorldBehindLog
             return build_erasure(world, rows, self.now(), self.new_id)
 
-        world.unkept.add(user)
-        world.users.pop(user, None)
-        world.evicted.pop(user_snapshot(user), None)
+        world.cache.begin_erasing(user)
         try:
-            await self.journal.job(lambda store, seen: store.erase(user, rewrite, seen))
+            await self.journal.run(lambda store, seen: store.erase(user, rewrite, seen))
         finally:
-            world.unkept.discard(user)
+            world.cache.end_erasing(user)
         return found
 
     async def add_model(
-        self, manifest: bytes, tensors: bytes, *, active: bool, reason: str, n_users: int,
-        score: float | None = None, baseline: float | None = None, n_started: int | None = None,
+        self,
+        manifest: bytes,
+        tensors: bytes,
+        *,
+        active: bool,
+        reason: str,
+        n_users: int,
+        score: float | None = None,
+        baseline: float | None = None,
+        n_started: int | None = None,
         seen: int | None = None,
-    ) -> int:  # fmt: skip
-        """A new version, served from here on if `active`; its number."""
+    ) -> int:
+        """Add a model version, which new users get from now on if `active`; returns its number."""
         while True:
-            await self._settled("model")
-            version = max(self.world.versions, default=0) + 1
+            await self._wait_for("model")
+            version = max(self.world.state.versions, default=0) + 1
             body = events.ModelBody(
-                self.now(), version, manifest, tensors, active, reason, n_users, score, baseline, n_started, seen
-            )  # fmt: skip
+                at=self.now(),
+                version=version,
+                manifest=manifest,
+                tensors=tensors,
+                active=active,
+                reason=reason,
+                n_users=n_users,
+                score=score,
+                baseline=baseline,
+                n_started=n_started,
+                seen=seen,
+            )
             row = NewRow(model_id(version), "model", None, None, events.encode(body))
-            if await self._appended(Entry(row, body, b"", "model")):
+            if await self._append(Entry(row, body, b"", key="model")):
                 return version
 
     async def activate(self, version: int, reason: str) -> None:
-        """Newcomers get this version from here on; 0 is what served before there were classes."""
-        known = self.world.versions.get(version)
+        """Give new users this model version from now on; 0 is the warm-up, before there were classes."""
+        known = self.world.state.versions.get(version)
         if known is None and version != WARMUP:
-            there = ", ".join(map(str, [WARMUP, *self.world.versions]))
+            there = ", ".join(map(str, [WARMUP, *self.world.state.versions]))
             raise Problem(404, f"no model version {version}; there are: {there}", field="version")
         try:
             if known is not None:
@@ -226,94 +247,47 @@ class Service:
         except LCBError as error:
             raise Problem(409, str(error), field="version") from None
         body = events.ActivateBody(self.now(), version, reason)
-        row = NewRow(f"activate/{self.new_id()}", "activate", None, None, events.encode(body))
+        row = NewRow(made_id("activate", self.new_id()), "activate", None, None, events.encode(body))
         await self.journal.append(Entry(row, body, b"", row.id))
 
     # Waiting
 
-    async def _arrived(self, user: str, entry: Entry) -> bool:
-        """The first decision of somebody new: the next waits for it, or it might meet other models."""
+    async def _append_first(self, user: str, entry: Entry) -> bool:
+        """Append a new user's first decision; their next one waits for it, as it may be for other models."""
         self._arriving[user] = asyncio.Event()
         try:
-            return await self._appended(entry)
+            return await self._append(entry)
         finally:
             self._arriving.pop(user).set()
 
-    async def _first(self, work: Callable[[], Awaitable[bytes]]) -> bytes:
-        """Until one is in the log that says how many features there are, requests that do go one after another."""
+    async def _run_alone(self, work: Callable[[], Awaitable[bytes]]) -> bytes:
+        """Run requests one after another until one in the log has fixed the number of features."""
         async with self._sizing:
-            if self.desk.first:
+            if self.world.state.n_features is None:
                 return await work()
         return await work()
 
-    async def _appended(self, entry: Entry) -> bool:
-        """Whether the event is in the log; False where another wrote one of this id first."""
+    async def _append(self, entry: Entry) -> bool:
+        """Append an event; False where it has to be built again from a newer state."""
         try:
             await self.journal.append(entry)
         except IdTaken:
             return False
         return True
 
-    async def _settled(self, id: str) -> None:
-        """Wait until an event that is on its way is in the log, or is refused."""
-        while (waiting := self.journal.pending(id)) is not None:
-            if waiting.done():  # whoever waited has given up, the event is still on its way
-                raise Problem(503, f"{id} waits for the store; send the same again", retry_after=1)
+    async def _wait_for(self, key: str) -> None:
+        """Wait until the entry of this key is stored or refused."""
+        while (waiting := self.journal.pending(key)) is not None:
+            if waiting.done():  # its request gave up, but the event is still queued
+                raise Problem(503, f"{key} is waiting for the store; send the same request again", retry_after=1)
             await asyncio.wait([waiting])
 
-    async def _far(self, read: Callable[..., T], *arguments: Any) -> T:
-        """Read from a store that is far, in a thread; when it does not answer, few wait for it and nobody for long."""
-        trouble, patience = self.journal.trouble, self.settings.limits.patience
-        if self._n_reading >= (_MOST_READING if trouble is None else 1):
-            raise Problem(503, trouble or f"{self._n_reading} requests read from the store; try again", retry_after=1)
-        self._n_reading += 1
-        reading = asyncio.get_running_loop().run_in_executor(self._readers, read, *arguments)
-        reading.add_done_callback(self._has_read)
-        try:
-            return await asyncio.wait_for(asyncio.shield(reading), patience)
-        except TimeoutError:
-            words = f"the store has not answered for {patience:g} s; send the same again"
-            raise Problem(503, words, retry_after=1) from None
-
-    def _has_read(self, reading: asyncio.Future[Any]) -> None:
-        self._n_reading -= 1
-        if not reading.cancelled():
-            reading.exception()  # whoever asked may be gone
-
-    def _has(self, name: str) -> bool:
-        return self.store.inline or self.world.knows(name)
-
-    async def _fetch_user(self, name: str) -> None:
-        """Read a user into the cache without holding up others; those who ask at once read once."""
-        fetch = self._fetches.get(name)
-        if fetch is None:
-            fetch = self._fetches[name] = asyncio.ensure_future(self._read_user(name))
-            fetch.add_done_callback(lambda done: done.cancelled() or done.exception())  # whoever asked may be gone
-        await asyncio.shield(fetch)
-
-    async def _read_user(self, name: str) -> None:
-        """The log may move meanwhile: where an event of this user came by, what was read is thrown away."""
-        try:
-            user = await self._far(self.world.folded, name, self.world.seq)
-            if name not in self._passed and not self.world.knows(name):
-                self.world.take(name, user)
-        finally:
-            del self._fetches[name]
-            self._passed.discard(name)
-
-    async def _fetch_slots(self, id: str) -> None:
-        """Bring a decision to hand that another replica made, or that is long ago."""
-        n_erasures = self.world.n_erasures
-        row = await self._far(self.store.event, decision_of_slot(id))
-        if row is not None and row.seq > self.world.seq:
-            await self.journal.job(lambda store, seen: Appended(list(store.events(seen)), frozenset()))
-            return
-        found = await self._far(self.desk.find, id)
-        if self.world.n_erasures == n_erasures:
-            self.desk.remember(found)
+    def _has_user(self, name: str) -> bool:
+        """Whether reading a user does not block."""
+        return self.store.inline or self.world.cache.knows(name)
 
 
 def time_ordered_ids(now: Callable[[], float]) -> Callable[[], str]:
-    """Ids that sort by time, so that their index grows at its end; 26 hexadecimal digits."""
+    """Return a source of ids of 26 hexadecimal digits that sort by time, so that the index on them grows at its end."""
     chance = random.Random(os.urandom(16))
     return lambda: f"{int(now() * 1000):012x}{chance.getrandbits(56):014x}"

@@ -62,10 +62,10 @@ def test_the_assignment_does_not_depend_on_the_order_in_which_users_come(tmp_pat
 
     async def drive() -> None:
         async with running(tmp_path, **given) as service:
-            desk = service.service.desk
-            before = [desk.assigned(f"u{i}") for i in range(50)]
+            assignment = service.service.assignment
+            before = [assignment.assign(f"u{i}") for i in range(50)]
             await seen(service, 20, "others")
-            assert [desk.assigned(f"u{i}") for i in range(50)] == before
+            assert [assignment.assign(f"u{i}") for i in range(50)] == before
 
     asyncio.run(drive())
 
@@ -190,9 +190,9 @@ def test_a_shadow_answers_the_callers_choice_and_logs_what_it_would_have_done(tm
         given = {"models": models_folder(tmp_path)}
         async with running(str(tmp_path / "a.db"), **given) as plain:
             wanted = await plain.decide("u", ARMS, decision_id="d1")
-            seed = plain.world.service.seed
+            seed = plain.world.state.settings.seed
         async with running(str(tmp_path / "b.db"), shadow=True, **given) as service:
-            service.world.service.seed = seed
+            service.world.state.settings.seed = seed
             other = next(arm["id"] for arm in ARMS if arm["id"] != wanted["arm"])
             made = await service.decide("u", ARMS, decision_id="d1", chosen=other, chosen_propensity=0.25)
             assert (made["arm"], made["propensity"], made["would"]) == (other, 0.25, wanted["arm"])
@@ -227,7 +227,7 @@ def test_classes_are_learned_from_what_a_shadows_caller_showed(tmp_path: Path) -
                 made = await service.decide(f"u{i}", ARMS, chosen="2")
                 await service.reward(made["decision_id"], 0.5 + 0.01 * (i % 2))
             assert (await service.learned())["active"] == 1
-            beta = service.world.versions[1].models().beta[0]
+            beta = service.world.state.versions[1].models().beta[0]
             assert beta[2] == pytest.approx(0.505, abs=0.01)
             np.testing.assert_allclose(np.delete(beta, 2), 0, atol=1e-9)
 
@@ -307,7 +307,7 @@ def test_two_first_decisions_of_one_person_have_one_version_though_models_are_sw
 
     async def drive() -> None:
         async with running(tmp_path, models=models_folder(tmp_path, 0)) as service:
-            body = service.world.versions[1].body
+            body = service.world.state.versions[1].body
             await service.service.add_model(body.manifest, body.tensors, active=False, reason="", n_users=1)
             for i in range(40):
                 switch = service.service.activate(1 + i % 2, "a swap")

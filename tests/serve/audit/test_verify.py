@@ -17,9 +17,9 @@ from lcb.serve.audit.export import export
 from lcb.serve.audit.report import Report
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
-from lcb.serve.decide.drawing import number
+from lcb.serve.decide.drawing import draw_number
 from lcb.storage.store.base import NewRow, open_store
-from support.inside import Inside
+from support.inside import Inside, pack_cached_users
 from support.sessions import busy
 
 
@@ -92,7 +92,7 @@ def test_logs_of_every_rule_verify(opened: Any, rule: str) -> None:
         for _ in range(2):
             inside.reward(id[2:], float(2 + i % 3), **({"reward_id": f"p{i}"} if rule == "sum" else {}))
     assert (len([row for row in inside.store.events(0) if "#" in row.id]) > 0) == (rule != "first")
-    report = verify(inside.store, live={name: user.pack() for name, user in inside.service.world.users.items()})
+    report = verify(inside.store, live=pack_cached_users(inside.service.world))
     assert report.differences == []
     if rule == "sum":
         seq, body = first(inside, "reward", lambda body: body.before is not None)
@@ -226,7 +226,7 @@ def test_another_seed_makes_other_decisions(inside: Inside) -> None:
     seq, _ = first(inside, "service")
     changed(inside, seq, seed=b"another")
     assert verify(inside.store).n_differences > 5
-    assert number(b"another", "d1") != number(b"a seed of a drill", "d1")
+    assert draw_number(b"another", "d1") != draw_number(b"a seed of a drill", "d1")
 
 
 def test_one_user_can_be_verified_alone(inside: Inside) -> None:

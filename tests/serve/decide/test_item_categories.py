@@ -20,7 +20,7 @@ def put_items(folder: Path, *categories: list[str]) -> tuple[int, Any, dict[str,
         items = [{"id": f"i{i}", "categories": names} for i, names in enumerate(categories)]
         async with inside(settings) as (app, client):
             answer = await client.put("/v1/items", json={"items": items})
-            catalogue = app.service.world.catalogue
+            catalogue = app.service.world.state.catalogue
             ids = catalogue.ids
             features = dict(zip(ids, catalogue.x(ids).tolist(), strict=True)) if ids else {}
             return answer.status_code, answer.json(), features

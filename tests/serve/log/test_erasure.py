@@ -59,7 +59,7 @@ def test_the_very_first_user_of_a_log_can_be_erased(opened: Any, spec: Recommend
     assert inside.erase("first") == 2
     again = folded(inside.store)
     same(inside.service.world, again, ("first",))
-    assert again.n_features == 3
+    assert again.state.n_features == 3
 
 
 @pytest.mark.parametrize("spec", [RecommenderSpec("lcb"), EVERYONE])
@@ -67,10 +67,10 @@ def test_a_state_shared_by_all_keeps_what_an_erased_person_taught_it(opened: Any
     inside = opened(spec)
     for user in ("ann", "bob", "ann"):
         inside.reward(inside.decide(user, arms=ARMS)["decision_id"], 1.0)
-    before = {name: state.tobytes() for name, state in inside.service.world.shared.items()}
+    before = {name: state.tobytes() for name, state in inside.service.world.shared.states.items()}
     inside.erase("ann")
-    assert before == {name: state.tobytes() for name, state in inside.service.world.shared.items()}
-    assert before == {name: state.tobytes() for name, state in folded(inside.store).shared.items()}
+    assert before == {name: state.tobytes() for name, state in inside.service.world.shared.states.items()}
+    assert before == {name: state.tobytes() for name, state in folded(inside.store).shared.states.items()}
     same(inside.service.world, folded(inside.store), ("ann", "bob"))
 
 

@@ -28,7 +28,7 @@ async def held(service: Service, gate: threading.Event) -> asyncio.Future[None]:
         gate.wait(20)
         return Appended([], frozenset())
 
-    job = service.journal.job(wait)
+    job = service.journal.run(wait)
     await asyncio.sleep(0.05)
     return job
 

@@ -92,8 +92,8 @@ def same(world: World, other: World) -> None:
     assert world.seq == other.seq
     assert (world.n_started, world.n_rewarded, world.n_events) == (other.n_started, other.n_rewarded, other.n_events)
     assert +Counter(world.users_per_model) == +Counter(other.users_per_model)
-    assert {name: state.tobytes() for name, state in world.shared.items()} == {
-        name: state.tobytes() for name, state in other.shared.items()
+    assert {name: state.tobytes() for name, state in world.shared.states.items()} == {
+        name: state.tobytes() for name, state in other.shared.states.items()
     }
     for name in {*world.tallies, *other.tallies}:
         one, two = (np.array(msgspec.structs.astuple(found.tally(name))) for found in (world, other))
@@ -103,8 +103,8 @@ def same(world: World, other: World) -> None:
         for found in (world, other)
     ]
     assert counts[0] == counts[1]
-    for name in world.users:
-        mine, theirs = world.users[name], other.user(name)
+    for name in world.cache:
+        mine, theirs = world.cache.peek(name), other.user(name)
         assert theirs is not None
         assert mine.pack() == theirs.pack()
 
@@ -135,7 +135,7 @@ def test_a_reward_is_taken_by_a_replica_that_has_not_met_its_decision(postgres_d
                 id = await decided(one, f"u{i % 3}", i)
                 await other.reward(RewardRequest(id, 1.0))
                 await one.reward(RewardRequest(id, 1.0))  # again, elsewhere: the same answer
-                with pytest.raises(Problem, match="the first stands"):
+                with pytest.raises(Problem, match="the first reward stands"):
                     await one.reward(RewardRequest(id, 0.0))
             with pytest.raises(Problem, match="no decision"):
                 await other.reward(RewardRequest("nothing", 1.0))
@@ -220,7 +220,7 @@ def test_the_event_loop_never_reads_from_a_far_store(postgres_database: str, tmp
             await until(lambda: one.world.seq == other.world.seq == one.store.store.head())
             assert one.journal.broken is other.journal.broken is None
             assert (one.store.calls, other.store.calls) == ([], [])
-            assert len(one.world.users) <= 3
+            assert len(one.world.cache) <= 3
             world = folded(postgres_database)
             same(one.world, world)
             same(other.world, world)
@@ -235,8 +235,8 @@ def test_replicas_that_come_up_at_once_share_one_log(postgres_database: str, tmp
     async def work() -> None:
         made = (asyncio.to_thread(lambda: Service(settings, open_store(postgres_database))) for _ in range(4))
         services = await asyncio.gather(*made)
-        assert len({service.desk.seed for service in services}) == 1
-        assert {len(service.world.versions) for service in services} == {1}
+        assert len({service.world.state.seed for service in services}) == 1
+        assert {len(service.world.state.versions) for service in services} == {1}
         for service in services:
             service.store.close()
 
@@ -251,7 +251,7 @@ def test_a_user_read_while_the_log_moves_is_never_taken_in_stale(postgres_databa
         async with replica(postgres_database, tmp_path) as one, replica(postgres_database, tmp_path) as other:
             await decided(one, "Ann")
             await until(lambda: other.world.seq == one.world.seq)
-            other.world.users.clear()
+            other.world.cache._users.clear()
             go, there = threading.Event(), threading.Event()
 
             def hold() -> None:
@@ -313,10 +313,10 @@ def test_a_store_that_does_not_answer_is_asked_by_few_and_refuses_the_rest_at_on
             go.set()
             assert all(isinstance(problem, Problem) and problem.status == 503 for problem in done)
             assert all(problem.retry_after == 1 for problem in done)
-            assert sum("requests read" in str(problem) for problem in done) == 200 - 64
+            assert sum("requests are reading" in str(problem) for problem in done) == 200 - 64
             assert took < 5
             del one.store.before["newest_of"]
-            await until(lambda: one._n_reading == 0)
+            await until(lambda: one._reads._n_reading == 0)
             await decided(one, "Ann")
 
     run(work())
@@ -377,13 +377,13 @@ def test_erasing_a_person_on_one_replica_erases_them_on_all(postgres_database: s
             late = await decided(other, "Ann", 1)
             await decided(other, "Ben")
             await until(lambda: other.world.seq == one.world.seq)
-            assert "Ann" in other.world.users
+            assert "Ann" in other.world.cache
             await one.erase("Ann")
             with pytest.raises(Problem, match="no decision"):
                 await other.reward(RewardRequest(late, 1.0))
             await until(lambda: other.world.seq == one.world.seq)
-            assert "Ann" not in other.world.users
-            assert "Ben" in other.world.users
+            assert "Ann" not in other.world.cache
+            assert "Ben" in other.world.cache
             assert await other.user("Ann") is None
             assert other.world.n_started == 1
         store = open_store(postgres_database)  # after both have written their snapshots
@@ -401,7 +401,7 @@ def test_a_decision_read_for_a_reward_while_its_person_is_erased_takes_none(
         async with replica(postgres_database, tmp_path) as one, replica(postgres_database, tmp_path) as other:
             id = await decided(one, "Ann")
             await until(lambda: other.world.seq == one.world.seq)
-            other.desk.open.clear()
+            other.slots.clear()
             go, there = threading.Event(), threading.Event()
 
             def hold() -> None:  # the decision is read, the rewards it had are not
@@ -432,7 +432,7 @@ def test_a_person_erased_while_their_event_is_on_its_way_to_a_replica_is_counted
         async with replica(postgres_database, tmp_path) as one, replica(postgres_database, tmp_path) as other:
             id = await decided(one, "Ann")
             await until(lambda: other.world.seq == one.world.seq)
-            other.world.users.clear()
+            other.world.cache._users.clear()
             go, there = threading.Event(), threading.Event()
 
             def hold() -> None:

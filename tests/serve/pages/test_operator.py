@@ -77,7 +77,7 @@ def test_a_session_may_what_its_key_may(tmp_path, scope, retrain):
         assert (await client.post("/page/dashboard/retrain", json={})).status_code == retrain
         moved = await client.post("/page/dashboard/activate", json={"version": 0})
         assert moved.status_code == (200 if scope == "admin" else 403)
-        assert app.service.world.active == (0 if scope == "admin" else 1)
+        assert app.service.world.state.active == (0 if scope == "admin" else 1)
 
     asking(tmp_path, drill)
 
@@ -179,7 +179,7 @@ def test_a_version_is_activated_if_there_is_one(tmp_path, version, status):
     async def drill(app, client):
         answered = await client.post("/page/dashboard/activate", json={"version": version})
         assert answered.status_code == status
-        assert app.service.world.active == (version if status == 200 else 1)
+        assert app.service.world.state.active == (version if status == 200 else 1)
 
     asking(tmp_path, drill, keys=[])
 

@@ -111,7 +111,7 @@ def test_an_erasure_while_the_log_is_read_is_not_missed(tmp_path, monkeypatch):
         async with inside(front(tmp_path)) as (_, client):
             names = [(await read(client, HOME, study=True))["visitor"] for _ in range(3)]
         async with inside(front(tmp_path)) as (app, client):
-            kept, reading, erased = app.service.world.folded, asyncio.Event(), threading.Event()
+            kept, reading, erased = app.service.world.reader.read, asyncio.Event(), threading.Event()
             loop = asyncio.get_running_loop()
 
             def folded(name, upto):

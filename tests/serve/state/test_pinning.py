@@ -25,7 +25,7 @@ ARMS = [{"id": "a", "x": [1.0, 0.0, 0.5]}, {"id": "b", "x": [0.0, 1.0, 0.5]}]
 
 async def at_once(service: Service, **request: Any) -> bytes:
     """As another replica would: without waiting for a first decision that is on its way."""
-    return await waited(service, service.desk.decide(msgspec.convert(request, messages.DecisionRequest)))
+    return await waited(service, service.decisions.decide(msgspec.convert(request, messages.DecisionRequest)))
 
 
 @pytest.fixture
@@ -81,7 +81,7 @@ def test_two_first_decisions_of_two_recommenders_count_for_the_first(opened: Any
         inside.service.items(messages.ItemsRequest([messages.ItemRequest("c", [0.0, 0.0, 0.0])]))
     )  # the size is known
     request = msgspec.convert({"user": "ann", "arms": ARMS}, messages.DecisionRequest)
-    made = [inside.service.desk.decide(request, name) for name in ("population", "own")]
+    made = [inside.service.decisions.decide(request, name) for name in ("population", "own")]
     asked = [inside.ask(waited(inside.service, one)) for one in made]
     inside.write()
     for one in asked:
@@ -121,4 +121,4 @@ def test_of_two_models_added_at_once_each_gets_a_number_of_its_own(opened: Any) 
     inside.write()
     inside.write()
     assert sorted(one.result() for one in asked) == [1, 2]
-    assert {n: version.models().n_classes for n, version in inside.service.world.versions.items()} == {1: 2, 2: 5}
+    assert {n: version.models().n_classes for n, version in inside.service.world.state.versions.items()} == {1: 2, 2: 5}

@@ -30,9 +30,9 @@ from lcb.errors import InputError, OutputError
 from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.config.recommenders import RecommenderSpec
-from lcb.serve.decide.desk import open_slots
 from lcb.serve.event_ids import slot_of_reward
 from lcb.serve.state.catalogue import Catalogue
+from lcb.serve.state.reward_slots import open_slots
 from lcb.serve.state.service_state import policy_name
 from lcb.storage.files import made_folder
 from lcb.storage.importing.writing import check_place
@@ -205,8 +205,8 @@ def _rows(rows: list[Row], about: _About, missing: float | str | None, done: Exp
             done.n_unknown += not body.own
             about.offered[body.n_arms] += 1
             yield (
-                row.user, slot.taken.id, reward, slot.taken.propensity if body.own else None, slot.taken.x, row.id, i,
-                row.seq, int(body.at * 1e6), slot.taken.arm, body.n_arms, body.recommender, model,
+                row.user, slot.arm.id, reward, slot.arm.propensity if body.own else None, slot.arm.x, row.id, i,
+                row.seq, int(body.at * 1e6), slot.arm.arm, body.n_arms, body.recommender, model,
                 about.policy(body.recommender, model), None if body.chosen is None else body.taken[0].id,
             )  # fmt: skip
 

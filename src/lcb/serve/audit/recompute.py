@@ -7,7 +7,7 @@ from lcb.events import Floats
 from lcb.features import cross
 from lcb.serve import events
 from lcb.serve.audit.report import Report
-from lcb.serve.decide.drawing import draw, record_callers_arm
+from lcb.serve.decide.drawing import draw_arms, record_callers_arm
 from lcb.serve.errors import Problem
 from lcb.serve.state.world import World
 from lcb.storage.store.base import Row
@@ -21,13 +21,13 @@ def check_decision(world: World, row: Row, body: events.DecisionBody, report: Re
         ids, context = _context(world, body)
         user = world.user(row.user)
         if user is None:
-            model = world.model_for_newcomers(body.recommender)
-            user = world.newcomer(body.recommender, model, 0, context.shape[1])
+            model = world.state.model_for_newcomers(body.recommender)
+            user = world.fold.start(body.recommender, model, 0, context.shape[1])
         pinned = (user.recommender, user.model)
         if (body.recommender, row.model) != pinned:
             report.differs(row.seq, "recommender and model", (body.recommender, row.model), pinned)
             return
-        taken = draw(world, user, ids, context, row.id, len(body.taken) if body.listed else None)
+        taken = draw_arms(world, user, ids, context, row.id, len(body.taken) if body.listed else None)
         if body.chosen is not None:
             again = record_callers_arm(world, user, ids, context, body.chosen.id, body.chosen.propensity)
             _check_taken(row.seq, body.chosen, again, report)
@@ -40,10 +40,10 @@ def check_decision(world: World, row: Row, body: events.DecisionBody, report: Re
 
 def _context(world: World, body: events.DecisionBody) -> tuple[list[str], Floats]:
     if body.arms is None:
-        ids, context = world.catalogue.ids, world.catalogue.whole()
+        ids, context = world.state.catalogue.ids, world.state.catalogue.whole()
     else:
         ids = body.arms
-        context = world.catalogue.x(ids) if body.x is None else events.floats(body.x).reshape(len(ids), -1)
+        context = world.state.catalogue.x(ids) if body.x is None else events.floats(body.x).reshape(len(ids), -1)
     if len(ids) != body.n_arms:
         raise ValueError(f"{len(ids)} arms, not {body.n_arms}")
     return ids, context if body.user_x is None else cross(context, events.floats(body.user_x))

@@ -34,20 +34,20 @@ def story(world: World, rows: Sequence[Row]) -> list[Step]:
     for i, row in enumerate(rows):
         body = events.decode(row.kind, row.body)
         if user is None:
-            user = world.newcomer(body.recommender, row.model or 0, row.seq)
+            user = world.fold.start(body.recommender, row.model or 0, row.seq)
         if row.kind == "decision":
-            world.step(user, row, body, 0.0)
+            world.fold.step(user, row, body, 0.0)
             for id, one in body.slots(row.id).items():
                 steps[id] = Step(row.id, id, row.seq, body.at, body, one)
             continue
         if body.before is None:
-            world.step(user, row, body, body.reward)
+            world.fold.step(user, row, body, body.reward)
         else:
-            user = world.fold_user(rows[: i + 1])
+            user = world.fold.fold(rows[: i + 1])
             assert user is not None
         step = steps[slot_of_reward(row.id)]
         step.reward = body.reward
-        bandit, _ = world.bandit(user.recommender, user.model)
+        bandit, _ = world.state.bandit(user.recommender, user.model)
         if user.state is not None and keeps_posterior(bandit):
             step.posterior = bandit.weights(user.state)
     return list(steps.values())

@@ -35,12 +35,12 @@ def trial_of(service: Service, name: str) -> messages.TrialAnswer:
 def _names(service: Service) -> list[str]:
     """Those of the settings first, then those the log knows from before."""
     now = [one.name for one in service.settings.recommenders]
-    return now + [name for name in service.world.recommenders if name not in now and name != READER]
+    return now + [name for name in service.world.state.recommenders if name not in now and name != READER]
 
 
 def _recommender(service: Service, name: str) -> messages.TrialRecommender:
-    tally, shares = service.world.tallies.get(name, Tally()), service.desk.shares
-    spec = service.world.recommenders[name]
+    tally, shares = service.world.tallies.get(name, Tally()), service.assignment.shares
+    spec = service.world.state.recommenders[name]
     return messages.TrialRecommender(
         name, spec.bandit, shares.get(name, 0.0) / sum(shares.values()), tally.n_users, tally.n_decisions,
         tally.n_rewards, tally.reward_sum, tally.mean, tally.deviation,

@@ -26,8 +26,8 @@ from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.audit.recompute import check_decision
 from lcb.serve.audit.report import Report
-from lcb.serve.decide.desk import Open, open_slots
-from lcb.serve.event_ids import WORLD_SNAPSHOT, reward_id, slot_of_reward, user_of_snapshot, user_snapshot
+from lcb.serve.event_ids import WORLD_SNAPSHOT, reward_id, slot_of_reward, user_of_snapshot
+from lcb.serve.state.reward_slots import RewardSlot, open_slots
 from lcb.serve.state.users import Tally, User
 from lcb.serve.state.world import World
 from lcb.storage.store.base import USER_SNAPSHOTS, Row, Snapshot, Store
@@ -90,7 +90,7 @@ class _LogOnly:
 
     def _is_new(self, user: str) -> bool:
         world = self.world
-        return world is not None and user not in world.users and user_snapshot(user) not in world.evicted
+        return world is not None and not world.cache.can_get(user)
 
 
 def _sweep(store: Store, upto: int, user: str | None, report: Report, progress: Progress) -> World | None:
@@ -193,7 +193,7 @@ def _go_on(
     if row.kind == "model":
         report.n_models += 1
         try:
-            world.versions[body.version].models()
+            world.state.versions[body.version].models()
         except ModelError as error:
             report.differs(row.seq, f"model version {body.version}", "damaged", error)
     return True
@@ -231,8 +231,8 @@ def _all_users(store: Store) -> Iterator[str]:
 
 def _check_rewards(world: World, rows: list[Row], report: Report) -> None:
     """Each reward against its decision, what counted before it and the rule of the log."""
-    assert world.service is not None
-    slots: dict[str, Open] = {}
+    assert world.state.settings is not None
+    slots: dict[str, RewardSlot] = {}
     for row in rows:
         body = events.decode(row.kind, row.body)
         if row.kind == "decision":
@@ -245,21 +245,21 @@ def _check_rewards(world: World, rows: list[Row], report: Report) -> None:
             came = "none before it" if slot is None else f"event {slot.seq}"
             report.differs(row.seq, f"the decision of reward {row.id!r}", f"event {body.decision}", came)
             continue
-        for what, stored, again in _reward_facts(row, body, name, slot, world.service.rewards):
+        for what, stored, again in _reward_facts(row, body, name, slot, world.state.settings.rewards):
             if stored != again:
                 report.differs(row.seq, what, stored, again)
         slot.apply(body)
 
 
 def _reward_facts(
-    row: Row, body: events.RewardBody, name: str, slot: Open, rule: str
+    row: Row, body: events.RewardBody, name: str, slot: RewardSlot, rule: str
 ) -> Iterator[tuple[str, object, object]]:
-    taken = slot.taken
+    arm = slot.arm
     yield "the id of a reward", row.id, reward_id(name, slot.n + 1)
     yield "recommender and model", (body.recommender, row.model), (slot.recommender, slot.model)
     yield (
         "what the decision says", (body.propensity, body.x, body.at_random, body.advice),
-        (taken.propensity, taken.x, taken.at_random, taken.advice),
+        (arm.propensity, arm.x, arm.at_random, arm.advice),
     )  # fmt: skip
     yield "the reward before", body.before, slot.reward
     if rule in ("once", "first"):
@@ -292,7 +292,7 @@ def _check_snapshots(
         name = user_of_snapshot(one.name)
         user = world.user(name)
         if user is None or user.seq != one.seq:
-            user = world.fold_user(store.events_of(name, 0, one.seq))
+            user = world.fold.fold(store.events_of(name, 0, one.seq))
         if user is None or user.pack() != one.body:
             report.differs(
                 None, f"snapshot {one.name!r}", _told(one.body), "nobody" if user is None else _told(user.pack())
@@ -312,13 +312,21 @@ def world_differences(one: World, other: World) -> list[tuple[str, object, objec
     """Where two folds of the same log are not the same; sums of numbers may differ in the last digits."""
     facts: list[tuple[str, object, object]] = [
         (name, getattr(one, name), getattr(other, name))
-        for name in ("seq", "n_features", "n_started", "n_rewarded", "n_events", "started_at_training", "active",
-                     "users_per_model", "concentration")
-    ]  # fmt: skip
-    facts.append(("versions", sorted(one.versions), sorted(other.versions)))
-    facts.append(("catalogue", one.catalogue.ids, other.catalogue.ids))
-    for name in {*one.shared, *other.shared}:
-        state, again = one.shared.get(name), other.shared.get(name)
+        for name in (
+            "seq",
+            "n_started",
+            "n_rewarded",
+            "n_events",
+            "started_at_training",
+            "users_per_model",
+            "concentration",
+        )
+    ]
+    facts += [(name, getattr(one.state, name), getattr(other.state, name)) for name in ("n_features", "active")]
+    facts.append(("versions", sorted(one.state.versions), sorted(other.state.versions)))
+    facts.append(("catalogue", one.state.catalogue.ids, other.state.catalogue.ids))
+    for name in {*one.shared.states, *other.shared.states}:
+        state, again = one.shared.states.get(name), other.shared.states.get(name)
         facts.append(
             (f"the state of {name}", state if state is None else state.tobytes(),
              again if again is None else again.tobytes())

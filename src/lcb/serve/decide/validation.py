@@ -1,4 +1,4 @@
-"""What a request may hold: ids that can be printed, vectors of one size, numbers that are not too large."""
+"""Checks of requests: unique printable ids, features of bounded size, items with features or categories."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def check_ids(ids: list[str], field: str = "arms") -> None:
     if len(set(ids)) != len(ids):
         seen: set[str] = set()
         i = next(i for i, id in enumerate(ids) if id in seen or seen.add(id))  # type: ignore[func-returns-value]
-        raise Problem(422, f"{ids[i]!r} is there twice; ids name one each", field=f"{field}[{i}].id")
+        raise Problem(422, f"duplicate id {ids[i]!r}; ids must be unique", field=f"{field}[{i}].id")
     if not "".join(ids).isprintable():
         for i, id in enumerate(ids):
             check_printable(id, f"{field}[{i}].id")
@@ -26,45 +26,32 @@ def check_ids(ids: list[str], field: str = "arms") -> None:
 def check_printable(id: str, field: str) -> None:
     if not id.isprintable():
         other = next(c for c in id if not c.isprintable())
-        raise Problem(422, f"{field} has U+{ord(other):04X}; ids are printable text, take it out", field=field)
+        raise Problem(422, f"{field} contains U+{ord(other):04X}, which is not printable; leave it out", field=field)
 
 
 def check_user(name: str) -> None:
-    """Refuse what no user is called."""
     if not 0 < len(name) <= messages.MOST_TEXT:
-        words = f"a user of {len(name)} characters; send 1 to {messages.MOST_TEXT}"
+        words = f"user has {len(name)} characters; send 1 to {messages.MOST_TEXT}"
         raise Problem(422, words, field="user")
     check_printable(name, "user")
 
 
-def vectors(arms: list[messages.Arm]) -> Floats:
-    try:
-        context = np.array([arm.x for arm in arms], np.float64)
-    except (ValueError, TypeError):
-        n = len(arms[0].x or ())
-        i = next(i for i, arm in enumerate(arms) if arm.x is None or len(arm.x) != n)
-        came = "none" if arms[i].x is None else f"{len(arms[i].x or ())}"
-        raise Problem(
-            422, f"arms[0] has {n} features and arms[{i}] has {came}; send as many for each", field=f"arms[{i}].x"
-        ) from None
-    check_size(context, "arms")
-    return context
-
-
 def check_size(context: Floats, field: str, *, of_arm: bool = True) -> None:
+    """Refuse features that are not numbers or too large; `context` is (K, d)."""
     if np.maximum.reduce(np.abs(context), None) <= messages.LARGEST:
         return
     i, j = (int(n) for n in np.argwhere(~(np.abs(context) <= messages.LARGEST))[0])
     where = f"{field}[{i}].x[{j}]" if of_arm and field == "arms" else f"{field}[{j}]"
     value = context[i, j]
     words = "not a number" if math.isnan(value) else f"{value:g}"
-    raise Problem(422, f"a feature is {words}; features are at most {messages.LARGEST:g} in size", field=where)
+    most = f"{messages.LARGEST:g}"
+    raise Problem(422, f"a feature is {words}; send numbers between -{most} and {most}", field=where)
 
 
-def item_kept(
+def read_item(
     i: int, item: messages.ItemRequest, features: FeatureMap | None
 ) -> tuple[str, bytes, list[str] | None, str | None, str | None]:
-    """An item as the log keeps it, its features made of categories where it has these; `i` is its place."""
+    """Return an item as its event stores it: id, features, categories, title, summary; `i` is its place."""
     if (item.x is None) == (item.categories is None):
         has = "neither x nor" if item.x is None else "both x and"
         raise Problem(422, f"item {item.id!r} has {has} categories; give one of them", field=f"items[{i}]")
@@ -74,10 +61,8 @@ def item_kept(
         return item.id, x.tobytes(), None, item.title, item.summary
     assert item.categories is not None
     if features is None:
-        raise Problem(
-            422, "this service has no map from categories to features; send x, or start it with --categories, "
-            "or with models learned from categories", field=f"items[{i}].categories",
-        )  # fmt: skip
+        words = "this service has no map from categories to features; send x, or start it with --categories"
+        raise Problem(422, f"{words} or with models learned from categories", field=f"items[{i}].categories")
     try:
         x = features.of_names(item.categories, convention="share")
     except CategoryError as error:

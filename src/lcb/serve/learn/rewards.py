@@ -14,7 +14,7 @@ from lcb.clicks import EventLog, LogBuilder
 from lcb.errors import TooFewRows
 from lcb.progress import Progress, silent
 from lcb.serve import events
-from lcb.serve.decide.drawing import number
+from lcb.serve.decide.drawing import draw_number
 from lcb.serve.event_ids import changes_reward, slot_of_reward
 from lcb.storage.store.base import Row, Store
 
@@ -23,7 +23,7 @@ _BLOCK = 5_000  # rewards added to the statistics at a time
 
 def is_held_out(seed: bytes, user: str, share: float) -> bool:
     """Whether a user is held out for scoring; depends on the name and the log's seed, so it never changes."""
-    return number(seed, f"held-out/{user}") < share
+    return draw_number(seed, f"held-out/{user}") < share
 
 
 def read_rewards(

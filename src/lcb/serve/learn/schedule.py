@@ -21,7 +21,7 @@ def next_training_at(world: World, settings: Settings, learning: Learning, not_b
     """
     if not any(one.over_classes for one in settings.recommenders):
         return None
-    if not world.versions:
+    if not world.state.versions:
         return max(world.n_started + learning.n_warmup_users - world.n_rewarded, not_before)
     if learning.retrain_every is None:
         return None

@@ -142,7 +142,7 @@ class Retraining:
 
     async def _is_done_elsewhere(self) -> bool:
         """Whether another replica has written a version that has not been read here yet."""
-        version = max(self.service.world.versions, default=0) + 1
+        version = max(self.service.world.state.versions, default=0) + 1
         return await asyncio.to_thread(self.service.store.event, model_id(version)) is not None
 
     async def _learn(self) -> None:
@@ -150,7 +150,7 @@ class Retraining:
         job = Job(
             store=settings.store,
             seq=world.seq,
-            active=world.active,
+            active=world.state.active,
             learner=learning.learner,
             n_classes=learning.n_classes,
             held_out=learning.held_out,
@@ -192,17 +192,19 @@ class Retraining:
     def _check(self, result: JobResult) -> None:
         """Refuse models that could not be served: damaged, of another size, or unusable by a recommender."""
         world = self.service.world
-        assert world.service is not None
+        assert world.state.settings is not None
         models, _ = unpack_models(result.manifest, result.tensors, "the learned models")
-        if models.n_features != world.n_features:
-            raise ModelError(f"the learned models have {models.n_features} features, the log has {world.n_features}")
+        if models.n_features != world.state.n_features:
+            raise ModelError(
+                f"the learned models have {models.n_features} features, the log has {world.state.n_features}"
+            )
         for number in (result.score, result.baseline):
             if number is not None and not np.isfinite(number):
                 raise Failed(f"held-out users score {number}, so the learned models cannot be compared")
-        for spec in world.recommenders.values():
+        for spec in world.state.recommenders.values():
             if spec.over_classes:
                 try:
-                    bandit = spec.make(models, models.n_features, world.service.reward_range)
+                    bandit = spec.make(models, models.n_features, world.state.settings.reward_range)
                 except InputError as error:
                     raise Failed(f"recommender {spec.name} cannot use the learned models: {error}") from None
                 if not np.isfinite(bandit.start()).all():

@@ -1,6 +1,6 @@
-"""Events of the log become the world's, in its order, each batch after the one before.
+"""Applies stored events to the state in memory, in the order of the log, batch after batch.
 
-Where one needs a user who is not in memory and the store is far, the user is read in a thread first.
+Where an event needs a user who is not in memory and the store is remote, a thread reads the user first.
 """
 
 from __future__ import annotations
@@ -15,104 +15,114 @@ import structlog
 from msgspec import Struct
 
 from lcb.errors import StoreUnavailable
-from lcb.serve.decide.desk import Desk
+from lcb.serve import events
 from lcb.serve.errors import Problem
-from lcb.serve.state.world import Brought
-from lcb.storage.store.base import Row, Store
+from lcb.serve.state.reward_slots import RewardSlots
+from lcb.serve.state.user_reader import Prefetched
+from lcb.serve.state.world import World
+from lcb.storage.store.base import Row
 
-_AGAIN = 0.1  # seconds before a user is read again that could not be read
+_RETRY = 0.1  # seconds before a failed prefetch is tried again
 
 
-class _Settling(Struct):
-    """Events of the log that are to be applied; `then` is called after, with what went wrong if anything did."""
+class _Batch(Struct):
+    """Stored events to apply; `then` is called after them, with the error if there was one."""
 
     rows: list[Row]
     bodies: dict[str, Any]
     then: Callable[[Exception | None], None]
-    at: int = 0  # how many are applied
-    again: bool = False  # read a second time
+    n_applied: int = 0
+    prefetched: bool = False
 
 
-class Applying:
-    """Belongs to the event loop; `applied` is told of every event after it is applied."""
+class EventApplier:
+    """Moves `world` and `slots`; belongs to the event loop.  `applied` is called after each event."""
 
-    def __init__(self, store: Store, desk: Desk, applied: Callable[[Row, Any], None] | None) -> None:
-        self.store, self.desk = store, desk
-        self.broken: str | None = None  # why nothing more can be answered
+    def __init__(self, world: World, slots: RewardSlots, applied: Callable[[Row, Any], None] | None = None) -> None:
+        self.world, self.slots = world, slots
+        self.broken: str | None = None  # why no request can be answered any more
         self._applied = applied
-        self._settling: deque[_Settling] = deque()
-        self._bringing = ThreadPoolExecutor(1, "lcb-bring")
-        self._ending = False
+        self._batches: deque[_Batch] = deque()
+        self._prefetcher = ThreadPoolExecutor(1, "lcb-prefetch")
+        self._ended = False
 
     @property
     def busy(self) -> bool:
-        return bool(self._settling)
+        return bool(self._batches)
+
+    def apply(self, row: Row, body: Any = None) -> None:
+        """Apply one stored event."""
+        body = events.decode(row.kind, row.body) if body is None else body
+        self.world.apply(row, body)
+        self.slots.apply(row, body)
 
     def add(self, rows: list[Row], bodies: dict[str, Any], then: Callable[[Exception | None], None]) -> None:
-        """Apply these after all that came before them; `then` is told what went wrong if anything did."""
-        self._settling.append(_Settling(rows, bodies, then))
-        if len(self._settling) == 1:
+        """Apply events after all that were added before; `bodies` are decoded ones, by id."""
+        self._batches.append(_Batch(rows, bodies, then))
+        if len(self._batches) == 1:
             self._proceed()
 
     def end(self) -> None:
-        self._ending = True
-        self._bringing.shutdown(wait=False)
+        self._ended = True
+        self._prefetcher.shutdown(wait=False)
 
     def _proceed(self) -> None:
-        """The world moves.  If it cannot, what is in memory is not what the log says: nothing more is answered."""
-        while self._settling:
-            first, failed = self._settling[0], None
+        """Apply batches.  After an error memory is not what the log says, and no request is answered any more."""
+        while self._batches:
+            batch, failed = self._batches[0], None
             try:
-                if not self._applied_all(first):
+                if not self._apply_batch(batch):
                     return
-            except Exception as error:  # noqa: BLE001 (whatever it is, the world stands still from here on)
+            except Exception as error:  # noqa: BLE001 (whatever it is, the state does not follow the log from here on)
                 self._break(error)
             if self.broken is not None:
                 failed = Problem(503, f"{self.broken}; verify the log, restart the service", retry_after=60)
-            self._settling.popleft()
-            first.then(failed)
+            self._batches.popleft()
+            batch.then(failed)
 
-    def _applied_all(self, settling: _Settling) -> bool:
-        """False where a user has to be read first; `_proceed` comes back then."""
+    def _apply_batch(self, batch: _Batch) -> bool:
+        """Apply a batch; False where something has to be read first, after which `_proceed` is called again."""
         if self.broken is not None:
             return True
-        world, far = self.desk.world, not self.store.inline
-        world.holding = far
-        while settling.at < len(settling.rows):
-            row = settling.rows[settling.at]
-            if far and (not world.ready(row) or (world.erased and not settling.again)):
-                self._bring(settling)  # somebody is erased: what was read before may not be what is there
+        world, remote = self.world, not self.world.store.inline
+        if remote:
+            world.cache.hold()
+        while batch.n_applied < len(batch.rows):
+            row = batch.rows[batch.n_applied]
+            # while an erasure is under way, rows read before it may not be what the log has now
+            if remote and (not world.can_apply(row) or (world.erased and not batch.prefetched)):
+                self._prefetch(batch)
                 return False
-            body = settling.bodies.get(row.id)
-            self.desk.apply(row, body)
+            body = batch.bodies.get(row.id)
+            self.apply(row, body)
             if self._applied is not None:
                 self._applied(row, body)
-            settling.at += 1
+            batch.n_applied += 1
         world.release()
         return True
 
-    def _bring(self, settling: _Settling) -> None:
-        world, rows = self.desk.world, settling.rows[settling.at :]
-        names = dict.fromkeys(row.user for row in rows if row.user is not None and not world.knows(row.user))
-        brought = asyncio.get_running_loop().run_in_executor(self._bringing, world.bring, rows, names)
-        brought.add_done_callback(lambda done: self._receive(settling, done))
+    def _prefetch(self, batch: _Batch) -> None:
+        world, rows = self.world, batch.rows[batch.n_applied :]
+        names = dict.fromkeys(row.user for row in rows if row.user is not None and not world.cache.knows(row.user))
+        reading = asyncio.get_running_loop().run_in_executor(self._prefetcher, world.reader.prefetch, rows, names)
+        reading.add_done_callback(lambda done: self._take_prefetched(batch, done))
 
-    def _receive(self, settling: _Settling, brought: asyncio.Future[Brought]) -> None:
-        if brought.cancelled() or self._ending:
+    def _take_prefetched(self, batch: _Batch, done: asyncio.Future[Prefetched]) -> None:
+        if done.cancelled() or self._ended:
             return
-        error = brought.exception()
+        error = done.exception()
         if isinstance(error, StoreUnavailable):
-            asyncio.get_running_loop().call_later(_AGAIN, self._bring, settling)
+            asyncio.get_running_loop().call_later(_RETRY, self._prefetch, batch)
             return
         if error is not None:
             self._break(error)
         else:
-            found = brought.result()
-            settling.rows[settling.at :] = found.rows
-            settling.again = True
-            self.desk.world.receive(found)
+            prefetched = done.result()
+            batch.rows[batch.n_applied :] = prefetched.rows
+            batch.prefetched = True
+            self.world.take_prefetched(prefetched)
         self._proceed()
 
     def _break(self, error: BaseException) -> None:
-        self.broken = f"event {self.desk.world.seq + 1} could not be applied ({type(error).__name__}: {error})"
+        self.broken = f"event {self.world.seq + 1} could not be applied ({type(error).__name__}: {error})"
         structlog.get_logger("lcb.serve").error("broken", error=self.broken, exc_info=error)

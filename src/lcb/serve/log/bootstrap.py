@@ -55,12 +55,12 @@ def prepare(
     models = None if settings.models is None else load_models(settings.models)
     feature_map = None if settings.models is None else load_feature_map(settings.models)
     categories = settings.categories
-    if categories is None and models is None and world.service is None and items is not None:
+    if categories is None and models is None and world.state.settings is None and items is not None:
         categories = items.categories
     if feature_map is None and categories is not None:
         feature_map = fit_features("one-hot", categories, [])
     rows: list[tuple[str, str, Any]] = []
-    if world.service is None:
+    if world.state.settings is None:
         kept_map = None if feature_map is None else msgspec.json.encode(feature_map.to_json())
         features = None if models is None or feature_map is not None else list(models.features)
         body = events.ServiceBody(now(), seed(), settings.rewards, settings.range, kept_map, features)
@@ -68,7 +68,7 @@ def prepare(
     else:
         _check_same(settings, world, feature_map, models)
     for one in settings.all_recommenders:
-        known = world.recommenders.get(one.name)
+        known = world.state.recommenders.get(one.name)
         if known is None:
             rows.append((recommender_id(one.name), "recommender", events.RecommenderBody(now(), one.to_json())))
         elif known != one:
@@ -78,8 +78,8 @@ def prepare(
             )
     if models is not None:
         manifest, tensors = pack_models(models, feature_map)
-        if not any(version.body.tensors == tensors for version in world.versions.values()):
-            n, n_users = max(world.versions, default=0) + 1, int(models.provenance.get("n_users", 0))
+        if not any(version.body.tensors == tensors for version in world.state.versions.values()):
+            n, n_users = max(world.state.versions, default=0) + 1, int(models.provenance.get("n_users", 0))
             given = events.ModelBody(now(), n, manifest, tensors, True, f"from {settings.models}", n_users, None, None)
             rows.append((model_id(n), "model", given))
     _check_usable(settings, models if models is not None else _served(world), models is not None)
@@ -94,7 +94,7 @@ def prepare(
 
 def _check_same(settings: Settings, world: World, feature_map: FeatureMap | None, models: LatentModels | None) -> None:
     """What a log is about does not change under it."""
-    service = world.service
+    service = world.state.settings
     assert service is not None
     for name, kept, wanted in (
         ("rewards", service.rewards, settings.rewards),
@@ -104,15 +104,16 @@ def _check_same(settings: Settings, world: World, feature_map: FeatureMap | None
             raise InputError(
                 f"{name} is {kept} in this log, the settings say {wanted}; keep it, or start another store"
             )
-    if feature_map is not None and world.feature_map is not None:
-        if feature_map.to_json() != world.feature_map.to_json():
+    if feature_map is not None and world.state.feature_map is not None:
+        if feature_map.to_json() != world.state.feature_map.to_json():
+            known = world.state.feature_map
             raise InputError(
-                f"categories {_some(feature_map.categories)} ({feature_map.spec}) for a log of "
-                f"{_some(world.feature_map.categories)} ({world.feature_map.spec}); give those in that order, or learn "
-                "from the table of the log (lcb log export STORE events.parquet)"
+                f"categories {_some(feature_map.categories)} ({feature_map.spec}), but this log has "
+                f"{_some(known.categories)} ({known.spec}); give those in that order, or learn models from the "
+                "table of the log (lcb log export STORE events.parquet)"
             )
-    elif settings.categories is not None and world.feature_map is None:
-        size = "no" if world.n_features is None else f"{world.n_features}"
+    elif settings.categories is not None and world.state.feature_map is None:
+        size = "no" if world.state.n_features is None else f"{world.state.n_features}"
         raise InputError(
             f"--categories {_some(settings.categories)} for a log that began without categories and has {size} "
             "features; leave them out, or take another store"
@@ -123,9 +124,9 @@ def _check_same(settings: Settings, world: World, feature_map: FeatureMap | None
             f"models of the features {_some(named)} for a log of {_some(kept_names)}; learn them from the table of the "
             "log (lcb log export STORE events.parquet), which has its features in their order"
         )
-    if models is not None and world.n_features not in (None, models.n_features):
+    if models is not None and world.state.n_features not in (None, models.n_features):
         raise InputError(
-            f"models of {models.n_features} features for a log of {world.n_features}; learn them from this log"
+            f"models of {models.n_features} features for a log of {world.state.n_features}; learn them from this log"
         )
 
 
@@ -134,7 +135,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _served(world: World) -> LatentModels | None:
-    return None if world.active == WARMUP else world.versions[world.active].models()
+    return None if world.state.active == WARMUP else world.state.versions[world.state.active].models()
 
 
 def _check_usable(settings: Settings, models: LatentModels | None, given: bool) -> None:

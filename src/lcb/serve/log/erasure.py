@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from lcb.serve import events
-from lcb.serve.event_ids import erased_id
+from lcb.serve.event_ids import erased_id, made_id
 from lcb.serve.state.world import World
 from lcb.storage.store.base import NewRow, Rewrite, Row
 
@@ -21,7 +21,7 @@ def build_erasure(world: World, rows: list[Row], at: float, new_id: Callable[[],
     """
     rewrites, history = [], []
     recommender, model = "", 0
-    for row, body, user in world.walk(rows):
+    for row, body, user in world.fold.walk(rows):
         recommender, model = user.recommender, user.model
         shared = user.state is None and user.is_own(row, body)
         left: Any
@@ -36,5 +36,5 @@ def build_erasure(world: World, rows: list[Row], at: float, new_id: Callable[[],
             )  # fmt: skip
         history.append((row.seq, user.n_decisions, user.n_rewards, user.reward_sum, user.settled))
         rewrites.append(Rewrite(row.seq, erased_id(row.seq), f"erased {row.kind}", events.encode(left)))
-    body = events.EraseBody(at, recommender, model, history, world.n_features)
-    return rewrites, NewRow(f"erase/{new_id()}", "erase", None, None, events.encode(body))
+    body = events.EraseBody(at, recommender, model, history, world.state.n_features)
+    return rewrites, NewRow(made_id("erase", new_id()), "erase", None, None, events.encode(body))

@@ -1,10 +1,10 @@
-"""Group commit: one thread appends what has queued up, in one transaction; answers leave after it is on disk.
+"""Group commit: one thread writes the queued events in one transaction; answers are sent after it is on disk.
 
-The queue is bounded.  A store that is busy for a moment is waited for; one that is full or gone refuses the batch, and
-nothing of it is in the log.  What comes in one turn of the event loop goes to the thread together, and the loop is
-woken once per batch: each of the two waits for the other's lock on the interpreter as seldom as can be.
+The queue is bounded.  The thread waits for a store that is busy for a moment; if the store is full or gone, the batch
+is refused and nothing of it is in the log.  Events of one turn of the event loop go to the thread together, and the
+thread wakes the loop once per batch, so that the two compete for the interpreter lock as little as possible.
 
-What other replicas wrote comes back with every append, and is looked for when there is nothing to append.
+Events of other replicas come back with every append; they are also polled for while there is nothing to append.
 """
 
 from __future__ import annotations
@@ -20,113 +20,118 @@ from typing import Any
 from msgspec import Struct
 
 from lcb.errors import StoreError, StoreUnavailable
-from lcb.serve.decide.desk import Desk, Entry
+from lcb.serve.decide.entry import Entry
 from lcb.serve.errors import Problem
-from lcb.serve.log.apply import Applying
-from lcb.storage.store.base import Appended, Row, Store
+from lcb.serve.log.apply import EventApplier
+from lcb.storage.store.base import Appended, Row, Snapshot, Store
 
 _BATCH = 512
-_PAUSE = 0.02  # before a busy store is tried again
-_LOOK = 0.25  # seconds between two looks at who waits, and at what others wrote
-_ENDING = 5.0  # for what cannot be applied when the service ends
+_PAUSE = 0.02  # seconds before a busy store is tried again
+_POLL = 0.25  # seconds between two checks of who waits too long, and of what other replicas wrote
+_ENDING = 5.0  # seconds that stored events have to be applied when the service ends
 _MOMENT = 0.001
-_KEEP_WORLD = 5_000  # events between two snapshots of the world
+_SNAPSHOT_EVERY = 5_000  # events between two snapshots of the world
 
 
 class IdTaken(Exception):
-    """Another wrote an event of this id first, or erased the person it is about; look again."""
+    """Another event of this id was stored first, or the user was erased; build the event again from the new state."""
 
 
-class Behind(Exception):
-    """A job that needs the world to have come as far as the log."""
+class WorldBehindLog(Exception):
+    """Raised by a job that needs the state in memory to have caught up with the log."""
 
 
 class _Waiting(Struct):
     entry: Entry
     done: asyncio.Future[None]
     since: float
-    made: int  # the log up to here is what it was made from
+    made_from: int  # seq of the state that the event was made from
 
 
 class _Job(Struct):
-    """Something else for the one thread that writes: `work(store, seen)`."""
+    """Other work for the writing thread: `work(store, seen)`."""
 
     work: Callable[[Store, int], Appended]
     done: asyncio.Future[None]
 
 
 class Journal:
-    """Between the desk and the store; `start` and all else but the writing belong to the event loop."""
+    """Writes entries to `store` and hands them to `applier`; all but the writing itself belongs to the event loop."""
 
     def __init__(
-        self, store: Store, desk: Desk, *, most_waiting: int = 2000, patience: float = 10.0,
-        applied: Callable[[Row, Any], None] | None = None, monotonic: Callable[[], float] = time.monotonic,
+        self,
+        store: Store,
+        applier: EventApplier,
+        *,
+        most_waiting: int = 2000,
+        patience: float = 10.0,
+        monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], None] = time.sleep,
-    ) -> None:  # fmt: skip
-        self.store, self.desk = store, desk
+    ) -> None:
+        self.store, self.applier, self.world = store, applier, applier.world
         self.monotonic, self.sleep = monotonic, sleep
         self.most_waiting, self.patience = most_waiting, patience
         self.n_waiting = 0
-        self.last_commit = 0.0  # seconds the last one took
-        self.trouble: str | None = None  # why the last one failed
-        self._gathered: list[_Waiting] = []  # not handed over yet
+        self.last_commit = 0.0  # seconds that the last commit took
+        self.trouble: str | None = None  # why the last commit failed
+        self._gathered: list[_Waiting] = []  # of this turn of the event loop
         self._queue: queue.SimpleQueue[list[_Waiting] | _Job | None] = queue.SimpleQueue()
-        self._got: deque[_Waiting | _Job | None] = deque()  # of the writing thread
-        self._order: deque[list[_Waiting]] = deque()
+        self._received: deque[_Waiting | _Job | None] = deque()  # of the writing thread
+        self._batches: deque[list[_Waiting]] = deque()  # handed over, oldest first
         self._pending: dict[str, asyncio.Future[None]] = {}
-        self._seen = desk.world.seq  # of the writing thread
-        self._erased = 0  # where somebody was erased last: what a user's event was made from before that is gone
-        self._kept = desk.world.seq
-        self._applying = Applying(store, desk, applied)
+        self._seen = self.world.seq  # of the writing thread
+        self._erased = 0  # seq of the last erasure: user events made from an earlier state are void
+        self._snapshot: Snapshot | None = None  # of the world, to be written with the next commit
+        self._snapshot_seq = self.world.seq
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._looking: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._thread = threading.Thread(target=self._write, name="lcb-journal", daemon=True)
 
     def start(self, *, alone: bool = False) -> None:
-        """`alone`: without the thread; whoever started it calls `step`."""
+        """Start inside the event loop; `alone` is without the thread, and the caller calls `step`."""
         self._loop = asyncio.get_running_loop()
         if not alone:
             self._thread.start()
-        self._look()
+        self._check_waiting()
 
     async def stop(self) -> None:
-        """Write what has queued up, then end."""
-        if self._looking is not None:
-            self._looking.cancel()
+        """Write the queued events, then end."""
+        if self._timer is not None:
+            self._timer.cancel()
         self._put(None)
         await asyncio.to_thread(self._thread.join)
         await asyncio.sleep(0)
         until = self.monotonic() + _ENDING
-        while self._applying.busy and self.monotonic() < until:
+        while self.applier.busy and self.monotonic() < until:
             await asyncio.sleep(0.01)
-        self._applying.end()
+        self.applier.end()
 
     @property
     def broken(self) -> str | None:
-        """Why nothing more can be answered."""
-        return self._applying.broken
+        """Why no request can be answered any more."""
+        return self.applier.broken
 
     def pending(self, key: str) -> asyncio.Future[None] | None:
-        """Done when the entry of this key is in the log, or is not to be."""
+        """Return the future of the entry of this key that is being written, if there is one."""
         return self._pending.get(key)
 
     def append(self, entry: Entry) -> asyncio.Future[None]:
-        """Done when the event is on disk and the world has moved; fails with a Problem, or `IdTaken`."""
+        """Return a future that is done when the event is stored and applied; it fails with a Problem or `IdTaken`."""
         self.check_room()
         assert self._loop is not None
         done = self._loop.create_future()
         self.n_waiting += 1
         self._pending[entry.key] = done
-        self._gathered.append(_Waiting(entry, done, self.monotonic(), self.desk.world.seq))
+        self._gathered.append(_Waiting(entry, done, self.monotonic(), self.world.seq))
         if len(self._gathered) == 1:
             self._loop.call_soon(self._hand_over)
         return done
 
     def _hand_over(self) -> None:
-        """What came in one turn of the event loop goes to the writing thread together."""
+        """Give the entries of one turn of the event loop to the writing thread together."""
         gathered, self._gathered = self._gathered, []
         if gathered:
-            self._order.append(gathered)
+            self._batches.append(gathered)
             self._queue.put(gathered)
 
     def _put(self, last: _Job | None) -> None:
@@ -134,24 +139,24 @@ class Journal:
         self._queue.put(last)
 
     def check_room(self) -> None:
-        """A Problem where nobody more is to wait for the store."""
+        """Raise a Problem if no more requests may wait for the store."""
         if self.broken is not None:
             raise Problem(503, f"{self.broken}; verify the log, restart the service", retry_after=60)
         if self.n_waiting >= self.most_waiting:
             raise Problem(503, f"{self.n_waiting} requests wait for the store; try again in a second", retry_after=1)
 
-    def _look(self) -> None:
-        """Nobody waits longer than `patience`; what becomes of their event, the same request asked again will tell."""
+    def _check_waiting(self) -> None:
+        """Fail requests that waited longer than `patience`; sent again, they find out what became of their event."""
         assert self._loop is not None
-        order, now = self._order, self.monotonic()
-        while order and (all(one.done.done() for one in order[0]) or now - order[0][0].since > self.patience):
-            late = order.popleft()
-            words = f"the store has not answered for {self.patience:g} s; send the same again"
+        batches, now = self._batches, self.monotonic()
+        while batches and (all(one.done.done() for one in batches[0]) or now - batches[0][0].since > self.patience):
+            late = batches.popleft()
+            words = f"the store has not answered for {self.patience:g} s; send the same request again"
             self._fail([one.done for one in late], Problem(503, words, retry_after=1))
-        self._looking = self._loop.call_later(_LOOK, self._look)
+        self._timer = self._loop.call_later(_POLL, self._check_waiting)
 
-    def job(self, work: Callable[[Store, int], Appended]) -> asyncio.Future[None]:
-        """Done when what the work wrote, or found, is applied."""
+    def run(self, work: Callable[[Store, int], Appended]) -> asyncio.Future[None]:
+        """Run `work(store, seen)` in the writing thread; the future is done when the events it returns are applied."""
         assert self._loop is not None
         done = self._loop.create_future()
         self._put(_Job(work, done))
@@ -160,43 +165,43 @@ class Journal:
     # The writing thread
 
     def _get(self, wait: bool) -> _Waiting | _Job | None:
-        """What to write next; what others wrote is read while there is nothing."""
-        while not self._got:
+        """Return what to write next; while there is nothing, read what other replicas wrote."""
+        while not self._received:
             try:
-                found = self._queue.get(wait, None if self.store.inline else _LOOK)
+                found = self._queue.get(wait, None if self.store.inline else _POLL)
             except queue.Empty:
                 if not wait:
                     raise
                 self._catch_up()
                 continue
-            self._got.extend(found if isinstance(found, list) else [found])
-        return self._got.popleft()
+            self._received.extend(found if isinstance(found, list) else [found])
+        return self._received.popleft()
 
     def _catch_up(self) -> None:
         try:
             if self.trouble is not None:
-                self._meet(self.store.append([], self._seen).rows)
+                self._apply_others(self.store.append([], self._seen).rows)
             rows: list[Row] = []
             for row in self.store.events(self._seen):
                 rows.append(row)
                 if len(rows) == _BATCH:
-                    self._meet(rows)
+                    self._apply_others(rows)
                     rows = []
                     self._wait_for_world()
-            self._meet(rows)
+            self._apply_others(rows)
             self.trouble = None
         except StoreError as error:
             self.trouble = str(error)
 
-    def _meet(self, rows: list[Row]) -> None:
-        """Events that are in the log, by whomever."""
+    def _apply_others(self, rows: list[Row]) -> None:
+        """Hand over events that other replicas wrote."""
         if rows:
-            self._saw(rows)
+            self._note_stored(rows)
             self._call(self._settle, [], Appended(rows, frozenset()))
 
     def _wait_for_world(self) -> None:
         until = self.monotonic() + self.patience
-        while self.desk.world.seq < self._seen and self.broken is None and self.monotonic() < until:
+        while self.world.seq < self._seen and self.broken is None and self.monotonic() < until:
             self.sleep(_PAUSE / 10)
 
     def _write(self) -> None:
@@ -204,9 +209,9 @@ class Journal:
             pass
 
     def step(self, *, most: int = _BATCH, wait: bool = True) -> bool:
-        """Write what has queued up, at most so many events; False when nothing more will come, or waits.
+        """Write at most so many queued events; False when there is nothing, or nothing more will come.
 
-        A job begins when the world is where the log is: an erasure changes what the world may have to read again.
+        A job begins when the state has caught up with the log: an erasure changes events that may have to be read.
         """
         batch: list[_Waiting] = []
         while len(batch) < most:
@@ -218,40 +223,43 @@ class Journal:
                 batch.append(one)
             elif batch:
                 self._commit(batch)
-                self._got.appendleft(one)
+                self._received.appendleft(one)
                 return True
             elif one is None:
                 return False
-            elif self.desk.world.seq < self._seen and self.broken is None:
-                self._got.appendleft(one)
+            elif self.world.seq < self._seen and self.broken is None:
+                self._received.appendleft(one)
                 if wait:
                     self.sleep(_MOMENT)
                 return True
             else:
-                self._run(one)
+                self._run_job(one)
                 return True
         if batch:
             self._commit(batch)
         return bool(batch)
 
     def _commit(self, batch: list[_Waiting]) -> None:
-        world, evicted = self.desk.world, {}
-        if world.seq >= self._erased:  # else there may be snapshots among them of somebody who is erased
-            evicted, world.evicted = world.evicted, {}
-        first = {one.entry.row.id for one in batch if one.entry.first}
-        stale = {one.entry.row.id for one in batch if one.made < self._valid_from(one.entry)}
-        stale |= {one.entry.row.id for one in batch[1:] if one.entry.first}  # what is before them may say otherwise
+        snapshots: list[Snapshot] = []
+        if self.world.seq >= self._erased:  # else there may be snapshots of an erased user among them
+            snapshots = self.world.cache.take_evicted()
+            if (snapshot := self._snapshot) is not None:
+                self._snapshot = None
+                snapshots.append(snapshot)
+        first = {one.entry.row.id for one in batch if one.entry.fixes_n_features}
+        stale = {one.entry.row.id for one in batch if one.made_from < self._valid_from(one.entry)}
+        stale |= {one.entry.row.id for one in batch[1:] if one.entry.fixes_n_features}
         rows = [one.entry.row for one in batch if one.entry.row.id not in stale]
         while True:
             began = self.monotonic()
             try:
-                appended = self.store.append(rows, self._seen, list(evicted.values()), first)
+                appended = self.store.append(rows, self._seen, snapshots, first)
             except StoreUnavailable as error:
                 self.trouble = str(error)
                 if error.busy and began - batch[0].since < self.patience:
                     self.sleep(_PAUSE)
                     continue
-                self._call(self._refuse, batch, Problem(503, f"{error}; send the same again", retry_after=1))
+                self._call(self._refuse, batch, Problem(503, f"{error}; send the same request again", retry_after=1))
                 return
             except StoreError as error:
                 self.trouble = str(error)
@@ -259,39 +267,39 @@ class Journal:
                 return
             break
         self.last_commit, self.trouble = self.monotonic() - began, None
-        self._saw(appended.rows)
+        self._note_stored(appended.rows)
         self._call(self._settle, batch, appended)
 
     def _valid_from(self, entry: Entry) -> int:
-        """What was made from less of the log than this does not hold."""
-        return self._seen if entry.first else self._erased if entry.row.user is not None else 0
+        """Return the seq that an entry must have been made from, or later, to be valid."""
+        return self._seen if entry.fixes_n_features else self._erased if entry.row.user is not None else 0
 
-    def _saw(self, rows: Sequence[Row]) -> None:
+    def _note_stored(self, rows: Sequence[Row]) -> None:
         if rows:
             self._seen = rows[-1].seq
             self._erased = max((row.seq for row in rows if row.kind == "erase"), default=self._erased)
 
-    def _run(self, job: _Job) -> None:
+    def _run_job(self, job: _Job) -> None:
         until = self.monotonic() + self.patience
         while True:
             try:
                 appended = job.work(self.store, self._seen)
-            except Behind:
+            except WorldBehindLog:
                 if self.monotonic() > until:
-                    words = "the log moves faster than this replica follows; send the same again"
+                    words = "the log grows faster than this replica can follow; send the same request again"
                     self._call(self._fail, [job.done], Problem(503, words, retry_after=1))
                     return
                 self._catch_up()
                 self._wait_for_world()
                 continue
             except StoreUnavailable as error:
-                self._call(self._fail, [job.done], Problem(503, f"{error}; send the same again", retry_after=1))
+                self._call(self._fail, [job.done], Problem(503, f"{error}; send the same request again", retry_after=1))
                 return
             except Exception as error:  # noqa: BLE001 (whatever it is belongs to whoever asked)
                 self._call(self._fail, [job.done], error)
                 return
             break
-        self._saw(appended.rows)
+        self._note_stored(appended.rows)
         self._call(self._settle_job, job, appended)
 
     def _call(self, function: Callable[..., None], *arguments: Any) -> None:
@@ -304,14 +312,14 @@ class Journal:
         placed = {row.id: row.body for row in appended.rows}
         mine = [placed.get(one.entry.row.id) == one.entry.row.body for one in batch]
         bodies = {one.entry.row.id: one.entry.body for one, own in zip(batch, mine, strict=True) if own}
-        self._applying.add(appended.rows, bodies, lambda error: self._answer(batch, mine, error))
+        self.applier.add(appended.rows, bodies, lambda error: self._answer(batch, mine, error))
 
     def _settle_job(self, job: _Job, appended: Appended) -> None:
         def then(error: Exception | None) -> None:
             if not job.done.done():
                 job.done.set_result(None) if error is None else job.done.set_exception(error)
 
-        self._applying.add(appended.rows, {}, then)
+        self.applier.add(appended.rows, {}, then)
 
     def _answer(self, batch: list[_Waiting], mine: list[bool], error: Exception | None) -> None:
         self.n_waiting -= len(batch)
@@ -326,11 +334,9 @@ class Journal:
                 one.done.set_result(None)
             else:
                 one.done.set_exception(IdTaken(one.entry.row.id))
-        world = self.desk.world
-        if error is None and world.seq - self._kept >= _KEEP_WORLD:
-            self._kept = world.seq
-            kept = world.snapshot()
-            world.evicted[kept.name] = kept
+        if error is None and self.world.seq - self._snapshot_seq >= _SNAPSHOT_EVERY:
+            self._snapshot_seq = self.world.seq
+            self._snapshot = self.world.snapshot()
 
     def _refuse(self, batch: list[_Waiting], problem: Problem) -> None:
         self.n_waiting -= len(batch)

@@ -127,11 +127,11 @@ class Live:
 
     def _shown_classes(self) -> dict[str, Any] | None:
         world = self.service.world
-        active = world.active
+        active = world.state.active
         if not active:
             return None
         if self._classes is None or self._classes[0] != active:
-            models = world.versions[active].models()
+            models = world.state.versions[active].models()
             words = [", ".join(likes) or "a bit of everything" for likes in self.visitors.class_words(active)]
             shown = {"model": active, "pi": models.pi.tolist(), "words": words, "chart": classes_spec(models)}
             self._classes = (active, shown)

@@ -153,7 +153,7 @@ class Operator:
         paths = [step.posterior for step in steps if step.posterior is not None]
         chart = None
         if paths:
-            start = world.versions[model].models().pi
+            start = world.state.versions[model].models().pi
             chart = posterior_spec(np.array([start, *paths]), words)
         return json_reply({
             "user": name, "recommender": first.body.recommender, "model": model or None, "classes": words,
@@ -162,8 +162,8 @@ class Operator:
 
     def _step(self, step: Step, model: int) -> dict[str, Any]:
         world, body = self.service.world, step.body
-        item = world.catalogue.items.get(step.taken.id)
-        spec = world.recommenders[body.recommender]
+        item = world.state.catalogue.items.get(step.taken.id)
+        spec = world.state.recommenders[body.recommender]
         return {
             "decision_id": step.reward_id, "seq": step.seq, "at": step.at, "arms": body.arms or [step.taken.id],
             "arm": step.taken.id, "arm_title": item.title if item is not None else None,

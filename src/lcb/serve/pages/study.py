@@ -68,7 +68,7 @@ class Study:
         if row.kind == "erase":
             self.finished = self._coming = None  # read again
         elif row.kind == "reward" and row.user is not None and row.user.startswith(_PREFIX):
-            user = self.service.world.users.get(row.user)
+            user = self.service.world.cache.peek(row.user)
             for kept in (self.finished, self._coming):
                 if kept is not None and user is not None:
                     _note(kept, row.user, user)
@@ -88,7 +88,7 @@ class Study:
         self._coming, after = coming, _PREFIX
         while names := [one for one in await asyncio.to_thread(store.users, after, _PAGE) if one.startswith(_PREFIX)]:
             for name in names:
-                user = await asyncio.to_thread(world.folded, name, world.seq)
+                user = await asyncio.to_thread(world.reader.read, name, world.seq)
                 if user is not None:
                     _note(coming, name, user)
             after = names[-1]
@@ -137,7 +137,7 @@ class Study:
         """Let in simulated visitors, up to four at once."""
         n = decode(_LET_IN, ask.body).n
         try:
-            items = self.service.world.catalogue.items.values()
+            items = self.service.world.state.catalogue.items.values()
             self._simulated().check_catalogue(item.categories or () for item in items)
         except InputError as error:
             raise Problem(409, str(error)) from None

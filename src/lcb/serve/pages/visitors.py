@@ -20,7 +20,7 @@ from lcb.events import Floats
 from lcb.serve import events
 from lcb.serve.audit.story import Step, story
 from lcb.serve.config.settings import READER
-from lcb.serve.decide.drawing import number
+from lcb.serve.decide.drawing import draw_number
 from lcb.serve.errors import Problem
 from lcb.serve.pages import words
 from lcb.serve.pages.cookies import Signer, read_cookies, set_cookie
@@ -54,7 +54,7 @@ class Visitors:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.signer = Signer(service.desk.seed)
+        self.signer = Signer(service.world.state.seed)
         self._words: dict[int, list[list[str]]] = {}
 
     # Routes
@@ -121,11 +121,11 @@ class Visitors:
     def _unread(self, steps: list[Step]) -> list[str]:
         """What is in the catalogue and was not shown."""
         shown = {step.taken.id for step in steps}
-        return [id for id in self.service.world.catalogue.ids if id not in shown]
+        return [id for id in self.service.world.state.catalogue.ids if id not in shown]
 
     async def offer(self, name: str, step: int, left: list[str]) -> None:
         """Decide what is next, among what this visitor has not been shown."""
-        rng = np.random.default_rng(int(number(self.service.desk.seed, f"arms/{name}.{step}") * 2**53))
+        rng = np.random.default_rng(int(draw_number(self.service.world.state.seed, f"arms/{name}.{step}") * 2**53))
         chosen = np.sort(rng.permutation(len(left))[:N_OFFERED])
         await self.service.decide(
             messages.DecisionRequest(name, [messages.Arm(left[i]) for i in chosen], decision_id=f"{name}.{step}"),
@@ -144,7 +144,7 @@ class Visitors:
     # In words
 
     def _item(self, id: str) -> messages.Item:
-        return self.service.world.catalogue.items.get(id) or messages.Item(id, title=id)
+        return self.service.world.state.catalogue.items.get(id) or messages.Item(id, title=id)
 
     def _offer(self, step: Step) -> dict[str, Any]:
         item = self._item(step.taken.id)
@@ -163,10 +163,10 @@ class Visitors:
         user = await self.service.user(name)
         assert user is not None
         last = steps[-1]
-        posterior = world.posterior(user)
+        posterior = world.fold.posterior(user)
         if posterior is None:
             return self._for_everybody(user, last)
-        models, likes = world.versions[user.model].models(), self.class_words(user.model)
+        models, likes = world.state.versions[user.model].models(), self.class_words(user.model)
         why = ""
         if last.reward is None:
             backed = words.backers(posterior, models.beta, self._context(last.body), last.taken.arm)
@@ -182,11 +182,11 @@ class Visitors:
 
     def _for_everybody(self, user: User, last: Step) -> dict[str, Any]:
         world = self.service.world
-        bandit, shared = world.bandit(user.recommender, user.model)
+        bandit, shared = world.state.bandit(user.recommender, user.model)
         weights: list[tuple[str, float]] = []
         on_top = True
         if isinstance(bandit, LinUCB | LinTS):
-            state = user.state if shared is None else world.shared_state(shared, bandit)
+            state = user.state if shared is None else world.shared.get(shared, bandit)
             assert state is not None
             theta = bandit.theta(state)
             weights = words.category_weights(*self._by_category(theta[None]))
@@ -207,10 +207,10 @@ class Visitors:
 
     def by_category(self, beta: Floats) -> tuple[Floats, tuple[str, ...]]:
         """Weights of features (n, d) as expected rewards of categories (n, C), and the names."""
-        features = self.service.world.feature_map
+        features = self.service.world.state.feature_map
         if features is not None:
             return beta @ features.arms.T, features.categories
-        service = self.service.world.service
+        service = self.service.world.state.settings
         kept = service.features if service is not None else None
         return beta, tuple(kept or (f"feature {i + 1}" for i in range(beta.shape[1])))
 
@@ -218,13 +218,13 @@ class Visitors:
         """The classes of a model version, each by what it likes."""
         found = self._words.get(version)
         if found is None:
-            beta, names = self.by_category(self.service.world.versions[version].models().beta)
+            beta, names = self.by_category(self.service.world.state.versions[version].models().beta)
             found = self._words[version] = words.class_words(beta, names)
         return found
 
     def _context(self, body: events.DecisionBody) -> Floats:
         """The features of what was offered, as far as the catalogue still has it."""
-        catalogue = self.service.world.catalogue
+        catalogue = self.service.world.state.catalogue
         ids = [id if id in catalogue.items else body.taken[0].id for id in body.arms or catalogue.ids]
         try:
             return catalogue.x(ids)

@@ -1,4 +1,4 @@
-"""The items that may be offered by their ids: features in one matrix, words beside."""
+"""The catalogue: items that requests may name by id, their features in one matrix."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lcb.serve.events import ItemsBody, floats
 
 
 class Catalogue:
-    """Items in the order they came; a changed item keeps its place."""
+    """Items in the order they were added; a changed item keeps its place."""
 
     def __init__(self) -> None:
         self.items: dict[str, Item] = {}
@@ -30,11 +30,11 @@ class Catalogue:
 
     @property
     def ids(self) -> list[str]:
-        self._built()
+        self._build()
         return self._ids
 
     def apply(self, body: ItemsBody) -> None:
-        """Add, change and remove as an event says."""
+        """Add, change and remove the items of an event."""
         if body.replace:
             self.items, self._x = {}, {}
         for name in body.remove:
@@ -47,16 +47,16 @@ class Catalogue:
         self._matrix = None
 
     def whole(self) -> Floats:
-        """The features of all items, (n, d)."""
-        return self._built()
+        """Return the features of all items, (n, d)."""
+        return self._build()
 
     def x(self, ids: Iterable[str]) -> Floats:
-        """The features of these, (K, d); raises KeyError with the first that is not there."""
-        matrix = self._built()
+        """Return the features of these items, (K, d); raises KeyError with the first id that is not there."""
+        matrix = self._build()
         place = self._place
         return matrix[[place[id] for id in ids]]
 
-    def _built(self) -> Floats:
+    def _build(self) -> Floats:
         if self._matrix is None:
             self._ids = list(self._x)
             self._place = {id: i for i, id in enumerate(self._ids)}

@@ -11,22 +11,23 @@ from lcb.serve import events
 from lcb.storage.models.folder import unpack_models
 
 
-class Damaged(LCBError):
-    """The models a user is pinned to cannot be read."""
+class UnreadableModels(LCBError):
+    """The models that a user is pinned to cannot be read."""
 
 
 @dataclass
 class Version:
-    """One model version; the numbers are unpacked when first needed."""
+    """One model version; its arrays are unpacked when first needed."""
 
     body: events.ModelBody
     seq: int
-    served: bool = False  # now, or at some time before
+    served: bool = False  # newcomers get it, or once did
     reason: str = ""  # why it is served, or is not
     _unpacked: tuple[LatentModels, FeatureMap | None] | None = field(default=None, repr=False)
     damaged: str | None = None
 
     def models(self) -> LatentModels:
+        """Return the models; raises ModelError where they cannot be read."""
         if self.damaged is not None:
             raise ModelError(self.damaged)
         if self._unpacked is None:
@@ -39,9 +40,9 @@ class Version:
         return self._unpacked[0]
 
     def check_size(self, n_features: int) -> None:
-        """Models of another size than the log's are of no use."""
-        if self.models().n_features != n_features:
-            came = self.models().n_features
+        """Mark the version as damaged if it has another number of features than the log."""
+        came = self.models().n_features
+        if came != n_features:
             self.damaged = f"model version {self.body.version} has {came} features, this log {n_features}"
 
     @property

@@ -1,4 +1,4 @@
-"""What the log says of the service itself: recommenders, catalogue, model versions, and the bandits these make."""
+"""Service-wide state: settings, catalogue, model versions, recommenders and the bandits built from them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lcb.features import FeatureMap
 from lcb.serve import events
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.state.catalogue import Catalogue
-from lcb.serve.state.model_version import Damaged, Version
+from lcb.serve.state.model_version import UnreadableModels, Version
 from lcb.serve.state.users import WARMUP
 
 
@@ -25,22 +25,23 @@ def policy_name(spec: RecommenderSpec, model: int) -> str:
     return "linucb" if spec.over_classes and model == WARMUP else spec.bandit
 
 
-class Standing:
-    """The part of the world that is nobody's in particular."""
+class ServiceState:
+    """What the log says of the service rather than of one user."""
 
     def __init__(self) -> None:
-        self.service: events.ServiceBody | None = None
+        self.settings: events.ServiceBody | None = None  # None: the log is empty
         self.feature_map: FeatureMap | None = None
         self.recommenders: dict[str, RecommenderSpec] = {}
         self.catalogue = Catalogue()
         self.versions: dict[int, Version] = {}
-        self.activations = [WARMUP]  # versions in the order they were put to use
-        self.n_features: int | None = None
+        self.activations = [WARMUP]  # versions in the order they were activated
+        self.n_features: int | None = None  # None: no event has fixed it yet
         self._bandits: dict[tuple[str, int], tuple[DescribedBandit, str | None]] = {}
 
-    def apply_service(self, kind: str, seq: int, body: Any) -> None:
+    def apply(self, kind: str, seq: int, body: Any) -> None:
+        """Apply an event that is not of one user."""
         if kind == "service":
-            self.service = body
+            self.settings = body
             if body.feature_map is not None:
                 self.feature_map = FeatureMap.from_json(msgspec.json.decode(body.feature_map))
                 self.n_features = self.feature_map.n_features
@@ -60,35 +61,41 @@ class Standing:
                 version.check_size(self.n_features)
             version.reason = body.reason
             if body.active:
-                self._put_to_use(body.version)
+                self._activate(body.version)
         elif kind == "activate":
-            self._put_to_use(body.version)
+            self._activate(body.version)
             if body.version in self.versions:
                 self.versions[body.version].reason = f"activated by hand: {body.reason}"
         else:
-            raise StoreError(f"an event of kind {kind!r}; install the lcb that wrote this log")
+            raise StoreError(f"unknown event kind {kind!r}; install the version of lcb that wrote this log")
 
-    def _put_to_use(self, version: int) -> None:
+    def _activate(self, version: int) -> None:
         self.activations.append(version)
         if version in self.versions:
             self.versions[version].served = True
 
-    def bandit(self, recommender: str, model: int, n_features: int | None = None) -> tuple[DescribedBandit, str | None]:
-        """The bandit that decides for such users, and the name of its state if they share it.
+    @property
+    def seed(self) -> bytes:
+        """The seed of all draws of this log."""
+        assert self.settings is not None
+        return self.settings.seed
 
-        `n_features` is of the very first decision, when the log does not say yet.
+    def bandit(self, recommender: str, model: int, n_features: int | None = None) -> tuple[DescribedBandit, str | None]:
+        """Return the bandit of a recommender's users with these models, and the name of their state if they share it.
+
+        `n_features` is that of the very first decision, before the log says how many there are.
         """
         found = self._bandits.get((recommender, model))
         if found is None:
             size = self.n_features or n_features
             assert size is not None
-            found = self._made(self.recommenders[recommender], model, size)
+            found = self._build_bandit(self.recommenders[recommender], model, size)
             if self.n_features is not None:
                 self._bandits[recommender, model] = found
         return found
 
-    def _made(self, spec: RecommenderSpec, model: int, n_features: int) -> tuple[DescribedBandit, str | None]:
-        reward_range = self.service.reward_range if self.service else None
+    def _build_bandit(self, spec: RecommenderSpec, model: int, n_features: int) -> tuple[DescribedBandit, str | None]:
+        reward_range = self.settings.reward_range if self.settings else None
         if not spec.over_classes:
             return spec.make(None, n_features, reward_range), spec.name if spec.scope == "everyone" else None
         if model == WARMUP:
@@ -96,14 +103,15 @@ class Standing:
         try:
             return spec.make(self.versions[model].models(), n_features, reward_range), None
         except ModelError as error:
-            raise Damaged(f"{error}; activate another version, and restore this one from a backup") from None
+            words = f"{error}; activate another version, and restore this one from a backup"
+            raise UnreadableModels(words) from None
 
     def model_for_newcomers(self, recommender: str) -> int:
         return self.active if self.recommenders[recommender].over_classes else WARMUP
 
     @property
     def active(self) -> int:
-        """The version newcomers get: what was put to use last, of those that can be read."""
+        """The version newcomers get: the last activated one that can be read."""
         last = self.activations[-1]
         if last == WARMUP or self.versions[last].readable:
             return last

@@ -1,4 +1,4 @@
-"""What is kept of one user, and of all users of one recommender."""
+"""The state of one user, and the counts of all users of one recommender."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from msgspec import Struct
 
 from lcb.events import Floats
 from lcb.serve import events
+from lcb.serve.event_ids import user_snapshot
 from lcb.serve.events import floats
-from lcb.storage.store.base import Row
+from lcb.storage.store.base import Row, Snapshot
 
-WARMUP = 0  # the model version of users who came before there were classes
-LOST: Floats = np.empty(0)  # the state of a user whose models cannot be read; it is never written
+WARMUP = 0  # the model version of users who started before there were classes
+LOST: Floats = np.empty(0)  # the state of a user whose models cannot be read; it is in no snapshot
 
 
 class User:
-    """What is kept of one user; `state` is None where it is shared with others."""
+    """One user; `state` is the bandit's, None where it is shared with others."""
 
     __slots__ = ("model", "n_decisions", "n_rewards", "recommender", "reward_sum", "saved", "seq", "settled", "state")
 
@@ -31,7 +32,7 @@ class User:
 
     @property
     def unsaved(self) -> bool:
-        """Whether there is something to keep that the store does not have."""
+        """Whether the store has no snapshot of this state, and can have one."""
         return self.seq != self.saved and self.state is not LOST
 
     @property
@@ -41,18 +42,19 @@ class User:
     def is_own(self, row: Row, body: Any) -> bool:
         """Whether an event is of the recommender and the models the user is pinned to.
 
-        Two first decisions of one user, made at once around an activation, may be of two; the first in the log pins
-        the user, and the other counts but teaches nothing.
+        Two first decisions of one user, made at once around an activation, may have different models; the first in
+        the log pins the user, and the other is counted but updates nothing.
         """
         return (row.model or WARMUP) == self.model and body.recommender == self.recommender
 
     def pack(self) -> bytes:
-        """Byte for byte the same for the same history."""
+        """Return the user as bytes, the same for the same events."""
         state = None if self.state is None else self.state.tobytes()
-        return events.encode(
-            (self.recommender, self.model, state, self.seq, self.n_decisions, self.n_rewards, self.reward_sum,
-             self.settled)
-        )  # fmt: skip
+        counts = (self.n_decisions, self.n_rewards, self.reward_sum, self.settled)
+        return events.encode((self.recommender, self.model, state, self.seq, *counts))
+
+    def snapshot(self, name: str) -> Snapshot:
+        return Snapshot(user_snapshot(name), self.seq, self.pack())
 
     @classmethod
     def unpack(cls, data: bytes) -> User:
@@ -64,7 +66,7 @@ class User:
 
 
 class Tally(Struct):
-    """What a recommender's users did; rates are rewards per decision of one user."""
+    """Counts of one recommender; a user's rate is their reward per decision."""
 
     n_users: int = 0
     n_decisions: int = 0
@@ -85,6 +87,16 @@ class Tally(Struct):
         return math.sqrt(max(self.rate_square_sum - self.rate_sum**2 / n, 0.0) / (n - 1))
 
     def move(self, before: float, after: float) -> None:
-        """A user's rate has changed."""
+        """Count a user's rate that has changed."""
         self.rate_sum += after - before
         self.rate_square_sum += after * after - before * before
+
+    def remove_user(self, n_decisions: int, n_rewards: int, reward_sum: float) -> None:
+        """Take back all that was counted of one user."""
+        self.n_users -= 1
+        self.n_decisions -= n_decisions
+        self.n_rewards -= n_rewards
+        self.reward_sum -= reward_sum
+        rate = reward_sum / n_decisions if n_decisions else 0.0
+        self.rate_sum -= rate
+        self.rate_square_sum -= rate * rate

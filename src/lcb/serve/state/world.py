@@ -1,40 +1,35 @@
-"""All that the log says, folded: users, shared states, the catalogue, model versions, tallies.
+"""In-memory state of the service, rebuilt by replaying the event log.
 
-    world = World(store); world.load()          from the last snapshot and what came after it
+    world = World(store); world.load()          from the last snapshot and the events after it
     world.apply(row)                            every event, once, in the order of the log
 
-The fold is a function of the log alone: settings that matter are events themselves.  Users live in a bounded cache and
-are folded again from their snapshot and their events when they come back.  Where the store is far, that is not read on
-the way: `ready` says whether an event can be applied from memory, `bring` reads what it needs in another thread, and
-`receive` takes that in.
+The state is a function of the log alone: settings that matter are events themselves.  Users live in a bounded cache and
+are read again from their snapshot and their events when they return.  Where the store is remote, nothing is read while
+an event is applied: `can_apply` says whether an event can be applied from memory, `reader.prefetch` reads what it needs
+in another thread, and `take_prefetched` takes that in.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, msgpack
 
-from lcb.bandits.bandit import Bandit
-from lcb.bandits.traits import Revisable
 from lcb.errors import StoreError
-from lcb.events import Floats
 from lcb.serve import events
-from lcb.serve.event_ids import WORLD_SNAPSHOT, changes_reward, user_snapshot
-from lcb.serve.events import floats, to_decision
-from lcb.serve.state.user_fold import Fold, after
+from lcb.serve.event_ids import WORLD_SNAPSHOT
+from lcb.serve.events import floats
+from lcb.serve.state.service_state import ServiceState
+from lcb.serve.state.shared_states import SharedStates
+from lcb.serve.state.user_cache import UserCache
+from lcb.serve.state.user_fold import UserFold
+from lcb.serve.state.user_reader import Prefetched, UserReader, needs_history
 from lcb.serve.state.users import WARMUP, Tally, User
 from lcb.storage.store.base import Row, Snapshot, Store
 
-_MOST_UNKNOWN = 10_000
 
-
-class _Kept(Struct):
-    """The snapshot of the world, all but users, catalogue and models."""
+class _WorldSnapshot(Struct):
+    """The stored snapshot of everything but users, catalogue and models."""
 
     seq: int
     n_features: int | None
@@ -49,193 +44,95 @@ class _Kept(Struct):
     erased: list[int] = []
 
 
-@dataclass(frozen=True)
-class Brought:
-    """What events need to be applied: their users as of the event before, and all events of users whose rewards change.
-
-    `rows` are the events as they are now: some may have been erased since they were first read.
-    """
-
-    rows: list[Row]
-    users: dict[str, User | None]
-    histories: dict[str, list[Row]]
-
-
-class World(Fold):
-    """Everybody, and what they come to together; `store` is only read."""
+class World:
+    """Service-wide state, users and counts as of `seq`; `store` is only read."""
 
     def __init__(self, store: Store, *, most_users: int = 50_000) -> None:
-        super().__init__()
         self.store = store
-        self.most_users = most_users
-        self.users: OrderedDict[str, User] = OrderedDict()
-        self.evicted: dict[str, Snapshot] = {}  # by name; to be written with the next commit
-        self.holding = False  # nobody leaves the cache: events that need them are being applied
-        self.n_erasures = 0
-        self.unkept: set[str] = set()  # people who are being erased: no snapshot of them is to be written
+        self.state = ServiceState()
+        self.fold = UserFold(self.state)
+        self.reader = UserReader(store, self.fold)
+        self.cache = UserCache(most_users)
+        self.shared = SharedStates(self.state)
         self.seq = 0
-        self.n_started = self.n_rewarded = self.n_events = 0
-        self.started_at_training = 0
-        self.shared: dict[str, Floats] = {}
+        self.n_started = self.n_rewarded = self.n_events = 0  # users with a decision, users with a reward, events
+        self.started_at_training = 0  # n_started when the newest model version was learned
         self.tallies: dict[str, Tally] = {}
         self.users_per_model: dict[int, int] = {}
         self.concentration: dict[int, dict[int, int]] = {}  # model -> decisions until settled -> users
-        self.erased: set[int] = set()  # events met as erased, whose erasure is still to come
-        self._unknown: set[str] = set()
+        self.erased: set[int] = set()  # events read as erased whose `erase` event is still to come
+        self.n_erasures = 0  # since the start of this process
         self._histories: dict[str, list[Row]] = {}
 
-    # Coming up
-
     def load(self, upto: int | None = None) -> None:
-        """Fold what the store holds, from its snapshot where that is not too new."""
-        kept = self.store.snapshot(WORLD_SNAPSHOT)
-        if kept is not None and (upto is None or kept.seq <= upto):
-            for row in self.store.events_of_service(kept.seq):
-                self.apply_service(row.kind, row.seq, events.decode(row.kind, row.body))
-            self._restore(msgspec.msgpack.decode(kept.body, type=_Kept))
+        """Replay the log up to `upto`, from the stored snapshot if that is not newer."""
+        snapshot = self.store.snapshot(WORLD_SNAPSHOT)
+        if snapshot is not None and (upto is None or snapshot.seq <= upto):
+            for row in self.store.events_of_service(snapshot.seq):
+                self.state.apply(row.kind, row.seq, events.decode(row.kind, row.body))
+            self._restore(msgpack.decode(snapshot.body, type=_WorldSnapshot))
         for row in self.store.events(self.seq, upto):
             self.apply(row)
 
     def snapshot(self) -> Snapshot:
-        kept = _Kept(
-            self.seq, self.n_features, self.n_started, self.n_rewarded, self.n_events, self.started_at_training,
-            {name: state.tobytes() for name, state in self.shared.items()}, self.tallies, self.users_per_model,
-            self.concentration, sorted(self.erased),
-        )  # fmt: skip
-        return Snapshot(WORLD_SNAPSHOT, self.seq, events.encode(kept))
+        body = _WorldSnapshot(
+            seq=self.seq,
+            n_features=self.state.n_features,
+            n_started=self.n_started,
+            n_rewarded=self.n_rewarded,
+            n_events=self.n_events,
+            started_at_training=self.started_at_training,
+            shared={name: state.tobytes() for name, state in self.shared.states.items()},
+            tallies=self.tallies,
+            users_per_model=self.users_per_model,
+            concentration=self.concentration,
+            erased=sorted(self.erased),
+        )
+        return Snapshot(WORLD_SNAPSHOT, self.seq, events.encode(body))
 
-    def _restore(self, kept: _Kept) -> None:
-        self.seq, self.n_features, self.n_events = kept.seq, kept.n_features, kept.n_events
-        self.n_started, self.n_rewarded = kept.n_started, kept.n_rewarded
-        self.started_at_training = kept.started_at_training
-        self.shared = {name: floats(state) for name, state in kept.shared.items()}
-        self.tallies, self.users_per_model = kept.tallies, kept.users_per_model
-        self.concentration, self.erased = kept.concentration, set(kept.erased)
+    def _restore(self, body: _WorldSnapshot) -> None:
+        self.seq, self.state.n_features, self.n_events = body.seq, body.n_features, body.n_events
+        self.n_started, self.n_rewarded = body.n_started, body.n_rewarded
+        self.started_at_training = body.started_at_training
+        self.shared.states = {name: floats(state) for name, state in body.shared.items()}
+        self.tallies, self.users_per_model = body.tallies, body.users_per_model
+        self.concentration, self.erased = body.concentration, set(body.erased)
 
-    # What a decision needs
+    # Users
 
     def user(self, name: str) -> User | None:
-        """A user as of `seq`, from the cache or folded again; None for somebody new."""
-        user = self.users.get(name)
-        if user is not None:
-            self.users.move_to_end(name)
-            return user
-        kept = self.evicted.pop(user_snapshot(name), None)
-        if kept is not None:  # gone from the cache, and nothing has happened to them since
-            user = User.unpack(kept.body)
-            user.saved = 0
-            self.admit(name, user)
-            return user
-        if name in self._unknown:
-            return None
-        user = self.folded(name, self.seq)
-        if user is not None:
-            self.admit(name, user)
-        else:
-            self.note_unknown(name)
+        """Return a user as of `seq`, from the cache or the store; None for somebody new."""
+        user = self.cache.get(name)
+        if user is None and not self.cache.is_unknown(name):
+            user = self.reader.read(name, self.seq)
+            self.cache.admit(name, user)
         return user
 
-    def note_unknown(self, name: str) -> None:
-        """The log has nothing of this user; known until their first event is applied."""
-        if len(self._unknown) >= _MOST_UNKNOWN:
-            self._unknown.clear()
-        self._unknown.add(name)
-
-    def folded(self, name: str, upto: int) -> User | None:
-        """A user from the store: the snapshot and the events after it."""
-        newest = self.store.newest_of(name)
-        if newest == 0:
-            return None
-        kept = self.store.snapshot(user_snapshot(name))
-        if kept is not None and kept.seq == newest <= upto:
-            return User.unpack(kept.body)
-        if kept is None or kept.seq > upto:
-            return self.fold_user(self.store.events_of(name, 0, upto))
-        return self.fold_on(User.unpack(kept.body), name, self.store.events_of(name, kept.seq, upto), upto)
-
-    def knows(self, name: str) -> bool:
-        """Whether `user` has an answer without reading the store."""
-        return name in self.users or name in self._unknown
-
-    def take(self, name: str, user: User | None) -> None:
-        """A user as of `seq`, read elsewhere."""
-        if user is not None:
-            self.admit(name, user)
-        else:
-            self.note_unknown(name)
-
-    def ready(self, row: Row) -> bool:
+    def can_apply(self, row: Row) -> bool:
         """Whether an event can be applied without reading the store."""
         name = row.user
         if name is None:
             return True
-        return name in self._histories and name in self.users if _changes(row) else self.knows(name)
+        return name in self._histories and name in self.cache if needs_history(row) else self.cache.knows(name)
 
-    def bring(self, rows: Sequence[Row], names: Iterable[str]) -> Brought:
-        """Read what `rows`, the next events, need; from any thread, while nothing else is applied.
-
-        Users are read before the rows are read again: whoever is erased in between is in none of them any more.
-        """
-        upto = rows[0].seq - 1
-        snapshots = self.store.snapshots([user_snapshot(name) for name in names])
-        kept = {name: snapshots.get(user_snapshot(name)) for name in names}
-        after = {name: 0 if one is None or one.seq > upto else one.seq for name, one in kept.items()}
-        users = {}
-        for name, found in self.store.events_of_each(after, upto).items():
-            one = kept[name]
-            users[name] = (
-                self.fold_user(found) if one is None or not after[name]
-                else self.fold_on(User.unpack(one.body), name, found, upto)
-            )  # fmt: skip
-        changed = dict.fromkeys((row.user for row in rows if row.user is not None and _changes(row)), 0)
-        histories = self.store.events_of_each(changed, upto)
-        return Brought(list(self.store.events(upto, rows[-1].seq)), users, histories)
-
-    def receive(self, brought: Brought) -> None:
-        """What was brought, while still nothing else was applied."""
-        self._histories = brought.histories
-        for name, user in brought.users.items():
-            if not self.knows(name):
-                self.take(name, user)
+    def take_prefetched(self, prefetched: Prefetched) -> None:
+        """Take in what was read for the next events; nothing was applied since."""
+        self._histories = prefetched.histories
+        for name, user in prefetched.users.items():
+            if not self.cache.knows(name):
+                self.cache.admit(name, user)
 
     def release(self) -> None:
-        """The events are applied: the cache goes back to its size."""
+        """Drop what was prefetched, once the events are applied."""
         self._histories = {}
-        self.holding = False
-        self._trim()
+        self.cache.release()
 
-    def fold_on(self, user: User, name: str, rows: list[Row], upto: int) -> User | None:
-        """A snapshot and the events after it; from the beginning where one of these changes an earlier reward."""
-        bodies = [(row, events.decode(row.kind, row.body)) for row in rows]
-        if any(row.kind == "reward" and body.before is not None for row, body in bodies):
-            return self.fold_user(self.store.events_of(name, 0, upto))
-        for row, body in bodies:
-            self.step(user, row, body, getattr(body, "reward", 0.0))
-        return user
-
-    def shared_state(self, name: str, bandit: Bandit) -> Floats:
-        state = self.shared.get(name)
-        return bandit.start() if state is None else state
-
-    def admit(self, name: str, user: User) -> None:
-        """Into the cache; who was there longest goes, with a snapshot if there is something new to keep."""
-        self.users[name] = user
-        self.evicted.pop(user_snapshot(name), None)
-        if not self.holding:
-            self._trim()
-
-    def _trim(self) -> None:
-        while len(self.users) > self.most_users:
-            gone, old = self.users.popitem(last=False)
-            if old.unsaved and gone not in self.unkept:
-                self.evicted[user_snapshot(gone)] = Snapshot(user_snapshot(gone), old.seq, old.pack())
-
-    # The fold
+    # Events
 
     def apply(self, row: Row, body: Any = None) -> None:
-        """One event; each exactly once, in order."""
+        """Apply one event; each exactly once, in order."""
         if row.seq != self.seq + 1:
-            raise StoreError(f"event {row.seq} after {self.seq}; the log has a gap, take it from a backup")
+            raise StoreError(f"event {row.seq} after {self.seq}; the log has a gap, restore it from a backup")
         body = events.decode(row.kind, row.body) if body is None else body
         if row.kind == "decision":
             self._apply_decision(row, body)
@@ -246,14 +143,16 @@ class World(Fold):
         elif row.kind == "erased decision":
             self.erased.add(row.seq)
             if body.shared:
-                self.n_features = self.n_features or len(body.taken[0].x) // 8
-                self._count_shared(body.recommender, WARMUP, body.taken)
+                self.state.n_features = self.state.n_features or len(body.taken[0].x) // 8
+                self.shared.count_decisions(body.recommender, WARMUP, body.taken)
         elif row.kind == "erased reward":
             self.erased.add(row.seq)
             if body.shared:
-                self._reward_shared(body.recommender, WARMUP, body, body.reward)
+                self.shared.reward(body.recommender, WARMUP, body)
         else:
-            self.apply_service(row.kind, row.seq, body)
+            self.state.apply(row.kind, row.seq, body)
+            if row.kind == "model":
+                self.started_at_training = self.n_started if body.n_started is None else body.n_started
         self.seq = row.seq
         if row.user in self._histories:
             self._histories[row.user].append(row)
@@ -261,23 +160,22 @@ class World(Fold):
     def _apply_decision(self, row: Row, body: events.DecisionBody) -> None:
         name = row.user
         assert name is not None
-        if self.n_features is None:
-            self.n_features = len(body.taken[0].x) // 8
+        shown = body.shown
+        if self.state.n_features is None:
+            self.state.n_features = len(shown[0].x) // 8
         user = self.user(name)
         if user is None:
-            user = self.newcomer(body.recommender, row.model or WARMUP, row.seq)
+            user = self.fold.start(body.recommender, row.model or WARMUP, row.seq)
             self.n_started += 1
             self.tally(user.recommender).n_users += 1
-            _count(self.users_per_model, user.model, 1)
-            self._unknown.discard(name)
-            self.admit(name, user)
+            _add(self.users_per_model, user.model, 1)
+            self.cache.admit(name, user)
         tally, before = self.tally(user.recommender), user.rate
-        taken = body.shown
         if user.state is None and user.is_own(row, body):
-            self._count_shared(user.recommender, user.model, taken)
-        self.step(user, row, body, 0.0)
+            self.shared.count_decisions(user.recommender, user.model, shown)
+        self.fold.step(user, row, body, 0.0)
         self.n_events += 1
-        tally.n_decisions += len(taken)
+        tally.n_decisions += len(shown)
         tally.move(before, user.rate)
 
     def _apply_reward(self, row: Row, body: events.RewardBody) -> None:
@@ -289,86 +187,62 @@ class World(Fold):
         if first and user.n_rewards == 0:
             self.n_rewarded += 1
         if user.state is None and user.is_own(row, body):
-            self._reward_shared(user.recommender, user.model, body, body.reward)
+            self.shared.reward(user.recommender, user.model, body)
         settled = user.settled
         if first:
-            self.step(user, row, body, body.reward)
+            self.fold.step(user, row, body, body.reward)
         else:
             past = self._histories.get(row.user)
-            again = self.fold_user(self.store.events_of(row.user, 0, row.seq) if past is None else [*past, row])
+            again = self.fold.fold(self.store.events_of(row.user, 0, row.seq) if past is None else [*past, row])
             assert again is not None
             again.saved = user.saved
-            self.users[row.user] = user = again
-            _add(self.concentration, user.model, settled, -1)
+            user = again
+            self.cache.replace(row.user, user)
+            self._count_settled(user.model, settled, -1)
             settled = 0
         self.n_events += 1
         tally.n_rewards += first
         tally.reward_sum += body.reward - (body.before or 0.0)
         tally.move(before, user.rate)
         if user.settled != settled:
-            _add(self.concentration, user.model, user.settled, 1)
-
-    def _count_shared(self, recommender: str, model: int, taken: list[events.ChosenArm]) -> None:
-        bandit, name = self.bandit(recommender, model)
-        assert name is not None
-        self.shared[name] = after(bandit, self.shared_state(name, bandit), taken)
-
-    def _reward_shared(
-        self, recommender: str, model: int, body: events.RewardBody | events.ErasedReward, reward: float
-    ) -> None:
-        bandit, name = self.bandit(recommender, model)
-        assert name is not None
-        state = self.shared_state(name, bandit)
-        if body.before is None:
-            self.shared[name] = bandit.update(state, to_decision(body), reward)
-        elif isinstance(bandit, Revisable):
-            self.shared[name] = bandit.revise(state, to_decision(body), body.before, reward)
+            self._count_settled(user.model, user.settled, 1)
 
     def _apply_erase(self, body: events.EraseBody) -> None:
-        """What was counted of the person goes; events that were met already erased had not been counted."""
+        """Take back what was counted of a user; events that were erased before they were applied never counted."""
         counted = [past for past in body.history if past[0] not in self.erased]
-        theirs = {past[0] for past in body.history}
-        self.erased -= theirs
+        seqs = {past[0] for past in body.history}
+        self.erased -= seqs
         self.n_erasures += 1
         self._histories = {}
-        self.n_features = self.n_features or body.n_features
+        self.state.n_features = self.state.n_features or body.n_features
         self.started_at_training -= self._was_trained_on(body.history[0][0], bool(counted))
-        for name in [name for name, user in self.users.items() if user.seq in theirs]:
-            del self.users[name]
-        self.evicted = {
-            name: one for name, one in self.evicted.items() if one.seq not in theirs or name == WORLD_SNAPSHOT
-        }
+        self.cache.forget(seqs)
         if not counted:
             return
         _, n_decisions, n_rewards, reward_sum, settled = counted[-1]
-        tally = self.tally(body.recommender)
-        tally.n_users -= 1
-        tally.n_decisions -= n_decisions
-        tally.n_rewards -= n_rewards
-        tally.reward_sum -= reward_sum
-        rate = reward_sum / n_decisions if n_decisions else 0.0
-        tally.rate_sum -= rate
-        tally.rate_square_sum -= rate * rate
+        self.tally(body.recommender).remove_user(n_decisions, n_rewards, reward_sum)
         self.n_events -= len(counted)
         self.n_started -= 1
         self.n_rewarded -= n_rewards > 0
-        _count(self.users_per_model, body.model, -1)
-        if settled:
-            _add(self.concentration, body.model, settled, -1)
+        _add(self.users_per_model, body.model, -1)
+        self._count_settled(body.model, settled, -1)
 
     def _was_trained_on(self, first: int, counted: bool) -> bool:
-        """Whether somebody whose first event is `first` is among those who had started at the last training."""
-        if not self.versions:
+        """Whether a user whose first event is `first` had started when the newest version was learned."""
+        if not self.state.versions:
             return False
-        last = max(self.versions.values(), key=lambda version: version.seq)
+        last = max(self.state.versions.values(), key=lambda version: version.seq)
         if last.body.n_started is None:
             return counted and first < last.seq
         return last.body.seen is not None and first <= last.body.seen
 
-    def apply_service(self, kind: str, seq: int, body: Any) -> None:
-        super().apply_service(kind, seq, body)
-        if kind == "model":
-            self.started_at_training = self.n_started if body.n_started is None else body.n_started
+    def _count_settled(self, model: int, n_decisions: int, n: int) -> None:
+        """Count `n` users whose class was settled after so many decisions; 0 decisions: not settled."""
+        if n_decisions:
+            of_model = self.concentration.setdefault(model, {})
+            _add(of_model, n_decisions, n)
+            if not of_model:
+                del self.concentration[model]
 
     def tally(self, recommender: str) -> Tally:
         found = self.tallies.get(recommender)
@@ -377,20 +251,8 @@ class World(Fold):
         return found
 
 
-def _changes(row: Row) -> bool:
-    """Whether it is a reward that changes an earlier one."""
-    return row.kind == "reward" and changes_reward(row.id)
-
-
-def _add(counts: dict[int, dict[int, int]], model: int, steps: int, n: int) -> None:
-    if steps:
-        of_model = counts.setdefault(model, {})
-        _count(of_model, steps, n)
-        if not of_model:
-            del counts[model]
-
-
-def _count(counts: dict[int, int], key: int, n: int) -> None:
+def _add(counts: dict[int, int], key: int, n: int) -> None:
+    """Add to a count, which goes when it comes to 0."""
     counts[key] = counts.get(key, 0) + n
     if not counts[key]:
         del counts[key]

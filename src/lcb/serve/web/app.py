@@ -97,7 +97,7 @@ class App:
     def start(self) -> None:
         """From inside the event loop."""
         self.service.start()
-        for number, version in self.service.world.versions.items():
+        for number, version in self.service.world.state.versions.items():
             if not version.readable:
                 self.log.error("a model version cannot be read", version=number, error=version.damaged)
         self.retraining.start()
@@ -195,7 +195,7 @@ class App:
         return Reply(await self.service.items(decode(_ITEMS, ask.body)))
 
     async def get_items(self, ask: Ask) -> Reply:
-        items = tuple(self.service.world.catalogue.items.values())
+        items = tuple(self.service.world.state.catalogue.items.values())
         return json_reply(messages.ItemsList(items, len(items)))
 
     async def get_user(self, ask: Ask) -> Reply:
@@ -203,7 +203,7 @@ class App:
         user = await self.service.user(name)
         if user is None:
             raise Problem(404, f"no user {name!r}; check the id", field="user")
-        spec, posterior = world.recommenders[user.recommender], world.posterior(user)
+        spec, posterior = world.state.recommenders[user.recommender], world.fold.posterior(user)
         return json_reply(
             messages.UserAnswer(
                 name, user.recommender, user.model,
@@ -228,7 +228,7 @@ class App:
         if not (version.isascii() and version.isdigit() and len(version) < 10):
             raise Problem(404, f"no model version {version[:100]!r}; versions are whole numbers", field="version")
         await self.service.activate(int(version), request.reason)
-        return json_reply(messages.ActivateAnswer(self.service.world.active))
+        return json_reply(messages.ActivateAnswer(self.service.world.state.active))
 
     async def get_trials(self, ask: Ask) -> Reply:
         return json_reply(trials.trial(self.service))

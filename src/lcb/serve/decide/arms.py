@@ -1,0 +1,75 @@
+"""The arms of a decision request: their ids and features."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lcb import messages
+from lcb.events import Floats
+from lcb.features import cross
+from lcb.serve.decide.validation import check_ids, check_size
+from lcb.serve.errors import Problem
+from lcb.serve.state.catalogue import Catalogue
+from lcb.serve.state.service_state import ServiceState
+
+
+def read_arms(state: ServiceState, request: messages.DecisionRequest) -> tuple[list[str], Floats, bytes | None]:
+    """Return ids and features (K, d) of the arms, and the bytes of the features if the request had them."""
+    arms, sent = request.arms, None
+    if arms is None:
+        ids, context = state.catalogue.ids, state.catalogue.whole()
+        if not ids:
+            raise Problem(422, "no arms, and the catalogue is empty; send arms, or PUT /v1/items", field="arms")
+    else:
+        ids = [arm.id for arm in arms]
+        check_ids(ids)
+        if arms[0].x is None:
+            context = _look_up(state.catalogue, arms, ids)
+        else:
+            context = _stack_vectors(arms)
+            sent = context.tobytes()
+    size = context.shape[1]
+    user_x = None
+    if request.x is not None:
+        user_x = np.array(request.x)
+        check_size(user_x[None], "x")
+        size *= 1 + len(request.x)
+    if state.n_features is not None and size != state.n_features:
+        raise _wrong_size(size, state.n_features, request)
+    if size > messages.MOST_FEATURES:
+        words = f"the arms have {size} features, those of the user crossed in; send at most {messages.MOST_FEATURES}"
+        raise Problem(422, words, field="x")
+    return ids, context if user_x is None else cross(context, user_x), sent
+
+
+def _look_up(catalogue: Catalogue, arms: list[messages.Arm], ids: list[str]) -> Floats:
+    try:
+        context = catalogue.x(ids)
+    except KeyError as error:
+        i = ids.index(error.args[0])
+        words = f"arm {ids[i]!r} has no features and is not in the catalogue; send x, or PUT /v1/items"
+        raise Problem(422, words, field=f"arms[{i}].x") from None
+    for i, arm in enumerate(arms):
+        if arm.x is not None:
+            words = f"arms[0] names an item of the catalogue and arms[{i}] has features; send all with or all without x"
+            raise Problem(422, words, field=f"arms[{i}].x")
+    return context
+
+
+def _stack_vectors(arms: list[messages.Arm]) -> Floats:
+    try:
+        context = np.array([arm.x for arm in arms], np.float64)
+    except (ValueError, TypeError):
+        n = len(arms[0].x or ())
+        i = next(i for i, arm in enumerate(arms) if arm.x is None or len(arm.x) != n)
+        came = "none" if arms[i].x is None else f"{len(arms[i].x or ())}"
+        words = f"arms[0] has {n} features and arms[{i}] has {came}; send the same number for each"
+        raise Problem(422, words, field=f"arms[{i}].x") from None
+    check_size(context, "arms")
+    return context
+
+
+def _wrong_size(came: int, wanted: int, request: messages.DecisionRequest) -> Problem:
+    crossed = "" if request.x is None else f" (with the user's {len(request.x)} crossed in)"
+    where = "x" if request.x is not None or request.arms is None else "arms[0].x"
+    return Problem(422, f"the arms have {came} features{crossed}, this service has {wanted}; send as many", field=where)

@@ -1,0 +1,26 @@
+"""Which recommender a new user gets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from lcb.serve.decide.drawing import draw_number
+from lcb.serve.state.service_state import ServiceState
+
+
+class Assignment:
+    """Assigns users to recommenders at random in proportion to `shares`.
+
+    The draw follows from the log's seed and the user's name: every replica assigns a user alike.
+    """
+
+    def __init__(self, state: ServiceState, shares: Mapping[str, float]) -> None:
+        self.state, self.shares = state, dict(shares)
+
+    def assign(self, user: str) -> str:
+        point = draw_number(self.state.seed, f"share/{user}") * sum(self.shares.values())
+        for name, share in self.shares.items():
+            point -= share
+            if point < 0:
+                return name
+        return next(name for name in reversed(self.shares) if self.shares[name] > 0)

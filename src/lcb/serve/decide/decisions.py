@@ -1,0 +1,157 @@
+"""Turns a decision request into an event to append, or returns the answer already logged for its id.
+
+Nothing here waits or writes.  A decision is made from the state as of now and records which that was (`seen`); its
+draw follows from the log's seed and the decision's id alone, so that it can be made again from the log.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+
+import msgspec
+import numpy as np
+
+from lcb import messages
+from lcb.events import Floats
+from lcb.serve import events
+from lcb.serve.decide.arms import read_arms
+from lcb.serve.decide.assignment import Assignment
+from lcb.serve.decide.drawing import draw_arms, record_callers_arm
+from lcb.serve.decide.entry import Entry
+from lcb.serve.decide.validation import check_user
+from lcb.serve.errors import Problem
+from lcb.serve.event_ids import slot_id
+from lcb.serve.state.service_state import policy_name
+from lcb.serve.state.users import WARMUP, User
+from lcb.serve.state.world import World
+from lcb.storage.store.base import NewRow, Row
+
+_JSON = msgspec.json.Encoder()
+
+
+class Decisions:
+    """Decides by the state of `world`; `now` is the clock, `new_id` makes unique ids."""
+
+    def __init__(
+        self,
+        world: World,
+        assignment: Assignment,
+        now: Callable[[], float],
+        new_id: Callable[[], str],
+        *,
+        shadow: bool = False,
+    ) -> None:
+        self.world, self.assignment, self.now, self.new_id, self.shadow = world, assignment, now, new_id, shadow
+
+    def decide(
+        self, request: messages.DecisionRequest, recommender: str | None = None, logged: Row | None = None
+    ) -> Entry | bytes:
+        """Return a new decision, or the answer of the one logged under the same id.
+
+        `logged` is the event of that id, read beforehand where the store is remote.
+        """
+        world, digest = self.world, None
+        if request.decision_id is not None:
+            digest = compute_digest(request)
+            logged = world.store.event(request.decision_id) if world.store.inline else logged
+            if logged is not None and logged.seq <= world.seq:
+                return self.answer_again(logged, digest)
+        self._check_mode(request)
+        check_user(request.user)
+        ids, context, x = read_arms(world.state, request)
+        user = world.user(request.user)
+        newcomer = user is None
+        if user is None:
+            recommender = recommender or self.assignment.assign(request.user)
+            model = world.state.model_for_newcomers(recommender)
+            user = world.fold.start(recommender, model, 0, context.shape[1])
+        decision_id = request.decision_id or self.new_id()
+        arms = draw_arms(world, user, ids, context, decision_id, request.k)
+        body = events.DecisionBody(
+            at=self.now(),
+            seen=world.seq,
+            recommender=user.recommender,
+            n_arms=len(ids),
+            arms=None if request.arms is None else ids,
+            x=x,
+            user_x=None if request.x is None else np.array(request.x).tobytes(),
+            taken=arms,
+            digest=digest,
+            listed=request.k is not None,
+            chosen=None if request.chosen is None else self._record_chosen(request, user, ids, context),
+            own=request.chosen is None or request.chosen_propensity is not None,
+        )
+        return Entry(
+            NewRow(decision_id, "decision", request.user, user.model, events.encode(body)),
+            body,
+            self.answer(decision_id, user.model, body),
+            key=decision_id,
+            newcomer=newcomer,
+            fixes_n_features=world.state.n_features is None,
+        )
+
+    def _check_mode(self, request: messages.DecisionRequest) -> None:
+        if request.chosen is not None:
+            return
+        if self.shadow:
+            words = "this service runs in shadow mode and needs the arm you chose; send its id in chosen"
+            raise Problem(422, words, field="chosen")
+        if request.chosen_propensity is not None:
+            words = "chosen_propensity came without chosen; send the id of the arm you chose"
+            raise Problem(422, words, field="chosen_propensity")
+
+    def _record_chosen(
+        self, request: messages.DecisionRequest, user: User, ids: list[str], context: Floats
+    ) -> events.ChosenArm:
+        """Return the record of the arm that the caller chose, if the user's bandit can learn from it."""
+        assert request.chosen is not None
+        if request.k is not None:
+            raise Problem(422, "chosen names one arm and k asks for a list; leave one out", field="k")
+        if request.chosen not in ids:
+            words = f"chosen is {request.chosen!r}, which is not among the arms; name one of them"
+            raise Problem(422, words, field="chosen")
+        spec = self.world.state.recommenders[user.recommender]
+        if spec.traits.needs_propensity_of_every_arm and user.model != WARMUP:
+            words = f"{spec.bandit} needs the probability of every arm and cannot learn from an arm that you chose"
+            raise Problem(422, f"{words}; decide without chosen", field="chosen")
+        if spec.traits.needs_propensity_of_chosen and user.model != WARMUP and request.chosen_propensity is None:
+            words = f"{spec.bandit} weighs a reward by the probability of its arm"
+            raise Problem(422, f"{words}; send chosen_propensity, 1 if nothing was random", field="chosen_propensity")
+        return record_callers_arm(self.world, user, ids, context, request.chosen, request.chosen_propensity or 1.0)
+
+    def answer_again(self, row: Row, digest: bytes | None) -> bytes:
+        """Return the answer of a logged decision, if its request was the same."""
+        if row.kind != "decision":
+            raise Problem(422, f"{row.id} is the id of another event; take another id", field="decision_id")
+        body = events.decode("decision", row.body)
+        if body.digest != digest:
+            words = f"decision {row.id} was made for another request; repeat that request, or take another id"
+            raise Problem(422, words, field="decision_id")
+        return self.answer(row.id, row.model or WARMUP, body)
+
+    def answer(self, decision_id: str, model: int, body: events.DecisionBody) -> bytes:
+        """Return the answer of a decision event, always the same bytes."""
+        ours, shown = body.taken[0], body.shown[0]
+        slots = None
+        if body.listed:
+            slots = tuple(
+                messages.Slot(arm.id, arm.propensity, slot_id(decision_id, i)) for i, arm in enumerate(body.taken)
+            )
+        return _JSON.encode(
+            messages.DecisionAnswer(
+                decision_id=decision_id,
+                arm=shown.id,
+                propensity=shown.propensity if body.own else None,
+                distribution=tuple(ours.full_distribution(body.n_arms).tolist()),
+                model=model,
+                policy=policy_name(self.world.state.recommenders[body.recommender], model),
+                recommender=body.recommender,
+                slots=slots,
+                would=None if body.chosen is None else ours.id,
+            )
+        )
+
+
+def compute_digest(request: messages.DecisionRequest) -> bytes:
+    return hashlib.blake2b(events.encode(request), digest_size=16).digest()

@@ -1,0 +1,41 @@
+"""Turns a change of the catalogue into an event to append."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from lcb import messages
+from lcb.serve import events
+from lcb.serve.decide.entry import Entry
+from lcb.serve.decide.validation import check_ids, check_printable, read_item
+from lcb.serve.errors import Problem
+from lcb.serve.event_ids import made_id
+from lcb.serve.state.service_state import ServiceState
+from lcb.storage.store.base import NewRow
+
+
+def build_items_event(
+    state: ServiceState, request: messages.ItemsRequest, now: Callable[[], float], new_id: Callable[[], str]
+) -> Entry:
+    """Return the event that adds, changes and removes items; categories become features."""
+    check_ids([item.id for item in request.items], "items")
+    for i, id in enumerate(request.remove):
+        check_printable(id, f"remove[{i}]")
+    items = [read_item(i, item, state.feature_map) for i, item in enumerate(request.items)]
+    sizes = [len(x) // 8 for _, x, *_ in items]
+    wanted = state.n_features or (sizes[0] if sizes else None)
+    for i, size in enumerate(sizes):
+        if size != wanted:
+            words = f"item {items[i][0]!r} has {size} features, this service has {wanted}; send as many"
+            raise Problem(422, words, field=f"items[{i}].x")
+    kept = set() if request.replace else set(state.catalogue.items)
+    n = len((kept - set(request.remove)) | {id for id, *_ in items})
+    if n > messages.MOST_ITEMS:
+        words = f"the catalogue would have {n:,} items, at most {messages.MOST_ITEMS:,} are allowed"
+        raise Problem(422, f"{words}; remove some, or send arms with each request", field="items")
+    body = events.ItemsBody(now(), items, request.remove, request.replace)
+    row = NewRow(made_id("items", new_id()), "items", None, None, events.encode(body))
+    answer = msgspec.json.encode(messages.ItemsAnswer(n, wanted))
+    return Entry(row, body, answer, key=row.id, fixes_n_features=state.n_features is None)

@@ -1,0 +1,94 @@
+"""Turns a reward request into an event to append, or returns the answer of a reward that is logged already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from lcb import messages
+from lcb.serve import events
+from lcb.serve.decide.entry import Entry
+from lcb.serve.errors import Problem
+from lcb.serve.event_ids import reward_id
+from lcb.serve.state.model_version import UnreadableModels
+from lcb.serve.state.reward_slots import RewardSlot, RewardSlots
+from lcb.serve.state.users import WARMUP
+from lcb.serve.state.world import World
+from lcb.storage.store.base import NewRow
+
+_JSON = msgspec.json.Encoder()
+
+
+class Rewards:
+    """Rewards under the rule of the log: once, first, sum or last."""
+
+    def __init__(self, world: World, slots: RewardSlots, now: Callable[[], float]) -> None:
+        self.world, self.slots, self.now = world, slots, now
+
+    def reward(self, request: messages.RewardRequest) -> Entry | bytes:
+        """Return a new reward event, or the answer where this reward changes nothing."""
+        slot = self.slots.get(request.decision_id)
+        settings, reward, before = self.world.state.settings, request.reward, slot.reward
+        assert settings is not None
+        rule, bounds = settings.rewards, settings.reward_range
+        if bounds is not None and not bounds[0] <= reward <= bounds[1]:
+            words = f"reward {reward:g} is outside the declared range [{bounds[0]:g}, {bounds[1]:g}]"
+            raise Problem(422, f"{words}; send one inside, or declare the range of your rewards", field="reward")
+        if request.reward_id is not None and rule != "sum":
+            words = f"reward_id is only for services with rewards = sum, this one has {rule}; leave it out"
+            raise Problem(422, words, field="reward_id")
+        if rule == "sum":
+            part = request.reward_id or f"={reward!r}"
+            sent = (slot.parts or {}).get(part)
+            if sent is None:
+                return self.build_event(request.decision_id, slot, reward, part)
+            if sent != reward:
+                words = f"reward {part} was {sent:g}, {reward:g} came; the first reward stands"
+                raise Problem(409, words, field="reward")
+            return _answer(request.decision_id, before or 0.0)
+        if before is None:
+            return self.build_event(request.decision_id, slot, reward, None)
+        if before == reward or rule == "first":
+            return _answer(request.decision_id, before)
+        if rule == "once":
+            words = (
+                f"decision {request.decision_id} has the reward {before:g}, {reward:g} came; the first reward stands"
+            )
+            raise Problem(409, f"{words} (a service may declare rewards as first, sum or last)", field="reward")
+        return self.build_event(request.decision_id, slot, reward, None)
+
+    def build_event(self, slot_id: str, slot: RewardSlot, sent: float, part: str | None) -> Entry:
+        before, arm = slot.reward, slot.arm
+        reward = sent if part is None else sent + (before or 0.0)
+        try:
+            self._check_bandit_takes(slot, reward)
+        except UnreadableModels as error:
+            raise Problem(503, str(error), retry_after=60) from None
+        body = events.RewardBody(
+            at=self.now(),
+            decision=slot.seq,
+            recommender=slot.recommender,
+            reward=reward,
+            propensity=arm.propensity,
+            x=arm.x,
+            at_random=arm.at_random,
+            advice=arm.advice,
+            before=before,
+            sent=None if part is None else sent,
+            part=part,
+        )
+        row = NewRow(reward_id(slot_id, slot.n + 1), "reward", slot.user, slot.model, events.encode(body))
+        return Entry(row, body, _answer(slot_id, reward), key=reward_id(slot_id))
+
+    def _check_bandit_takes(self, slot: RewardSlot, reward: float) -> None:
+        """Refuse a reward that the bandit could not be updated with, before it is in the log."""
+        bandit, _ = self.world.state.bandit(slot.recommender, slot.model or WARMUP)
+        bounds = getattr(bandit, "reward_range", None)
+        if bounds is not None and not bounds[0] <= reward <= bounds[1]:
+            words = f"reward {reward:g} is outside the range [{bounds[0]:g}, {bounds[1]:g}] of {slot.recommender}"
+            raise Problem(422, f"{words}; send one inside, or start a service with that reward_range", field="reward")
+
+
+def _answer(slot_id: str, reward: float) -> bytes:
+    return _JSON.encode(messages.RewardAnswer(slot_id, reward))

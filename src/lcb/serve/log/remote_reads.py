@@ -1,0 +1,87 @@
+"""Reads from a remote store without blocking the event loop: in threads, few at a time, each with a deadline."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from lcb.serve.errors import Problem
+from lcb.serve.event_ids import decision_of_slot
+from lcb.serve.log.journal import Journal
+from lcb.serve.state.reward_slots import RewardSlots
+from lcb.storage.store.base import Appended, Row
+
+T = TypeVar("T")
+_THREADS, _MOST_READING = 8, 64
+
+
+class RemoteReads:
+    """Brings users and reward slots into memory; belongs to the event loop."""
+
+    def __init__(self, journal: Journal, slots: RewardSlots, patience: float) -> None:
+        self.journal, self.world, self.slots, self.patience = journal, journal.world, slots, patience
+        self._fetches: dict[str | None, asyncio.Future[None]] = {}  # users who are being read
+        self._outdated: set[str | None] = set()  # those of them of whom an event was applied meanwhile
+        self._threads = ThreadPoolExecutor(_THREADS, "lcb-read")
+        self._n_reading = 0
+
+    def end(self) -> None:
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def note_event(self, row: Row) -> None:
+        """Note that an event was applied: what is being read of its user is outdated."""
+        if row.user in self._fetches:
+            self._outdated.add(row.user)
+        elif row.kind == "erase":
+            self._outdated.update(self._fetches)
+
+    async def read(self, function: Callable[..., T], *arguments: Any) -> T:
+        """Call a function that reads the store; while the store fails, at most one request waits for it."""
+        trouble = self.journal.trouble
+        if self._n_reading >= (_MOST_READING if trouble is None else 1):
+            words = trouble or f"{self._n_reading} requests are reading from the store; try again"
+            raise Problem(503, words, retry_after=1)
+        self._n_reading += 1
+        reading = asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
+        reading.add_done_callback(self._end_read)
+        try:
+            return await asyncio.wait_for(asyncio.shield(reading), self.patience)
+        except TimeoutError:
+            words = f"the store has not answered for {self.patience:g} s; send the same request again"
+            raise Problem(503, words, retry_after=1) from None
+
+    def _end_read(self, reading: asyncio.Future[Any]) -> None:
+        self._n_reading -= 1
+        if not reading.cancelled():
+            reading.exception()  # retrieved, because the request may have given up
+
+    async def fetch_user(self, name: str) -> None:
+        """Read a user into the cache; concurrent calls for the same user read once."""
+        fetch = self._fetches.get(name)
+        if fetch is None:
+            fetch = self._fetches[name] = asyncio.ensure_future(self._read_user(name))
+            fetch.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(fetch)
+
+    async def _read_user(self, name: str) -> None:
+        """Read a user as of now; the result is dropped if an event of theirs is applied meanwhile."""
+        try:
+            user = await self.read(self.world.reader.read, name, self.world.seq)
+            if name not in self._outdated and not self.world.cache.knows(name):
+                self.world.cache.admit(name, user)
+        finally:
+            del self._fetches[name]
+            self._outdated.discard(name)
+
+    async def fetch_slots(self, slot_id: str) -> None:
+        """Read the slots of a decision that another replica made, or that is long ago."""
+        n_erasures = self.world.n_erasures
+        row = await self.read(self.world.store.event, decision_of_slot(slot_id))
+        if row is not None and row.seq > self.world.seq:
+            await self.journal.run(lambda store, seen: Appended(list(store.events(seen)), frozenset()))
+            return
+        found = await self.read(self.slots.read, slot_id)
+        if self.world.n_erasures == n_erasures:
+            self.slots.admit(found)

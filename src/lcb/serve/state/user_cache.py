@@ -1,0 +1,122 @@
+"""A bounded cache of users: the least recently used go, leaving a snapshot for the next commit."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Collection, Iterator
+
+from lcb.serve.state.users import User
+from lcb.storage.store.base import Snapshot
+
+_MOST_UNKNOWN = 10_000
+
+
+class UserCache:
+    """At most `most` users; belongs to one thread but for `take_evicted`.
+
+    >>> cache = UserCache(1)
+    >>> cache.admit("ann", User("lcb", 0, None, seq=1))
+    >>> cache.admit("ben", User("lcb", 0, None, seq=2))
+    >>> list(cache), cache.can_get("ann"), [one.name for one in cache.take_evicted()], cache.can_get("ann")
+    (['ben'], True, ['user/ann'], False)
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self._users: OrderedDict[str, User] = OrderedDict()
+        self._evicted: dict[str, Snapshot] = {}  # by user; not written yet
+        self._unknown: set[str] = set()  # names that the log has no event of
+        self._erasing: set[str] = set()
+        self._held = False
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._users
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._users)
+
+    def __len__(self) -> int:
+        return len(self._users)
+
+    def get(self, name: str) -> User | None:
+        """Return a user who is in memory, also one evicted since the last commit."""
+        user = self._users.get(name)
+        if user is not None:
+            self._users.move_to_end(name)
+            return user
+        snapshot = self._evicted.pop(name, None)
+        if snapshot is None:
+            return None
+        user = User.unpack(snapshot.body)
+        user.saved = 0
+        self.admit(name, user)
+        return user
+
+    def peek(self, name: str) -> User | None:
+        """Return a cached user without counting it as a use."""
+        return self._users.get(name)
+
+    def can_get(self, name: str) -> bool:
+        return name in self._users or name in self._evicted
+
+    def knows(self, name: str) -> bool:
+        """Whether no store has to be read for a user, who is here or is known to be new."""
+        return name in self._users or name in self._unknown
+
+    def is_unknown(self, name: str) -> bool:
+        return name in self._unknown
+
+    def admit(self, name: str, user: User | None) -> None:
+        """Take in a user as of now; None notes that the log has no event of them."""
+        if user is None:
+            if len(self._unknown) >= _MOST_UNKNOWN:
+                self._unknown.clear()
+            self._unknown.add(name)
+            return
+        self._users[name] = user
+        self._unknown.discard(name)
+        self._evicted.pop(name, None)
+        if not self._held:
+            self._evict()
+
+    def replace(self, name: str, user: User) -> None:
+        """Put another state in the place of a cached user's."""
+        self._users[name] = user
+
+    def hold(self) -> None:
+        """Evict nobody until `release`: events that need these users are being applied."""
+        self._held = True
+
+    def release(self) -> None:
+        self._held = False
+        self._evict()
+
+    def _evict(self) -> None:
+        while len(self._users) > self.most:
+            name, user = self._users.popitem(last=False)
+            if user.unsaved and name not in self._erasing:
+                self._evicted[name] = user.snapshot(name)
+
+    def take_evicted(self) -> list[Snapshot]:
+        """Hand over the snapshots of users evicted since the last call; they are to be written."""
+        evicted, self._evicted = self._evicted, {}
+        return list(evicted.values())
+
+    def unsaved_snapshots(self) -> list[Snapshot]:
+        """Return snapshots of the cached users whose newest state the store does not have."""
+        return [user.snapshot(name) for name, user in self._users.items() if user.unsaved]
+
+    def begin_erasing(self, name: str) -> None:
+        """Drop a user, and leave no snapshot of them until `end_erasing`."""
+        self._erasing.add(name)
+        self._users.pop(name, None)
+        self._evicted.pop(name, None)
+
+    def end_erasing(self, name: str) -> None:
+        self._erasing.discard(name)
+
+    def forget(self, seqs: Collection[int]) -> None:
+        """Drop whoever's newest event is one of these: their events are erased, and so is the name."""
+        for name in [name for name, user in self._users.items() if user.seq in seqs]:
+            del self._users[name]
+        self._evicted = {name: one for name, one in self._evicted.items() if one.seq not in seqs}

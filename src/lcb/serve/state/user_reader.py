@@ -1,0 +1,77 @@
+"""Reads users from the store: a snapshot and the events after it.  Its methods may run in any thread."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from lcb.serve import events
+from lcb.serve.event_ids import changes_reward, user_snapshot
+from lcb.serve.state.user_fold import UserFold
+from lcb.serve.state.users import User
+from lcb.storage.store.base import Row, Store
+
+
+@dataclass(frozen=True)
+class Prefetched:
+    """What a batch of events needs: its users as of the event before, and all events of users whose rewards change.
+
+    `rows` are the events as they are now: some may have been erased since they were first read.
+    """
+
+    rows: list[Row]
+    users: dict[str, User | None]
+    histories: dict[str, list[Row]]
+
+
+class UserReader:
+    """Users as of a place in the log."""
+
+    def __init__(self, store: Store, fold: UserFold) -> None:
+        self.store, self.fold = store, fold
+
+    def read(self, name: str, upto: int) -> User | None:
+        """Return a user as of `upto`; None where the log has no event of them."""
+        newest = self.store.newest_of(name)
+        if newest == 0:
+            return None
+        snapshot = self.store.snapshot(user_snapshot(name))
+        if snapshot is not None and snapshot.seq == newest <= upto:
+            return User.unpack(snapshot.body)
+        if snapshot is None or snapshot.seq > upto:
+            return self.fold.fold(self.store.events_of(name, 0, upto))
+        return self._continue(User.unpack(snapshot.body), name, self.store.events_of(name, snapshot.seq, upto), upto)
+
+    def prefetch(self, rows: Sequence[Row], names: Iterable[str]) -> Prefetched:
+        """Read what `rows`, the next events, need to be applied from memory; no other event is applied meanwhile.
+
+        Users are read before the rows are read again, so that a user erased in between is in neither.
+        """
+        upto = rows[0].seq - 1
+        found = self.store.snapshots([user_snapshot(name) for name in names])
+        snapshots = {name: found.get(user_snapshot(name)) for name in names}
+        after = {name: 0 if one is None or one.seq > upto else one.seq for name, one in snapshots.items()}
+        users = {}
+        for name, later in self.store.events_of_each(after, upto).items():
+            snapshot = snapshots[name]
+            if snapshot is None or not after[name]:
+                users[name] = self.fold.fold(later)
+            else:
+                users[name] = self._continue(User.unpack(snapshot.body), name, later, upto)
+        changed = dict.fromkeys((row.user for row in rows if row.user is not None and needs_history(row)), 0)
+        histories = self.store.events_of_each(changed, upto)
+        return Prefetched(list(self.store.events(upto, rows[-1].seq)), users, histories)
+
+    def _continue(self, user: User, name: str, rows: list[Row], upto: int) -> User | None:
+        """Fold events onto a snapshot; from the beginning where one of them changes an earlier reward."""
+        bodies = [(row, events.decode(row.kind, row.body)) for row in rows]
+        if any(row.kind == "reward" and body.before is not None for row, body in bodies):
+            return self.fold.fold(self.store.events_of(name, 0, upto))
+        for row, body in bodies:
+            self.fold.step(user, row, body, getattr(body, "reward", 0.0))
+        return user
+
+
+def needs_history(row: Row) -> bool:
+    """Whether applying an event needs all earlier ones of its user: a reward that changes an earlier one does."""
+    return row.kind == "reward" and changes_reward(row.id)
