@@ -20,6 +20,7 @@ import lcb
 from lcb.serve.audit.export import export
 from lcb.serve.audit.verify import verify
 from lcb.serve.state.world import World
+from lcb.storage.logs.log import open_log
 from lcb.storage.models.folder import load_feature_map
 from lcb.storage.store.base import Store
 from lcb.storage.store.sqlite import SQLite
@@ -116,7 +117,7 @@ def model_facts(folder: Path) -> dict[str, Any]:
 
 
 def log_facts(path: Path) -> dict[str, Any]:
-    log = lcb.open_log(path)
+    log = open_log(path)
     arrays = {name: getattr(log, name) for name in ("user", "item", "order", "rating", "reward", "propensity", "x")}
     return {
         "users": log.users.to_pylist(),

@@ -23,6 +23,7 @@ from typing import Any
 import httpx
 
 import lcb
+from lcb.models import weight_covariance
 
 LCB = str(Path(sys.executable).with_name("lcb"))
 SCOPES = ("reader", "writer", "admin")
@@ -116,9 +117,9 @@ def make_models(data: Path) -> None:
         run("learn", data / "log", "--features", features, "--like", 4, "--classes", 2, "--out", data / "models" / name)
     named, stats = (
         lcb.load_models(data / "models" / "named"),
-        lcb.read_stats(data / "events.csv", columns=["hour", "age"]),
+        lcb.read_log(data / "events.csv", columns=["hour", "age"]),
     )
-    sure = named.with_covariance(lcb.weight_covariance(named, stats))
+    sure = named.with_covariance(weight_covariance(named, stats))
     lcb.save_models(sure, data / "models" / "covariance")
 
 

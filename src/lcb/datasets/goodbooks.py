@@ -28,7 +28,8 @@ from lcb.storage.importing.problems import Check, Problems
 from lcb.storage.importing.source import Source
 from lcb.storage.importing.table import Columns, raw_source
 from lcb.storage.logs.items import Items
-from lcb.storage.tables.raw import RawTable, open_csv
+from lcb.storage.tables.delimited import open_csv
+from lcb.storage.tables.table import Table
 
 _FILES = ("ratings.csv", "books.csv", "book_tags.csv", "tags.csv")
 MOST_GENRES, LEAST_SHARE = 3, 0.25
@@ -70,13 +71,13 @@ def _source(folder: Path, part: str) -> Source:
     )
 
 
-def _books(books: RawTable, book_tags: RawTable, tags: RawTable) -> Items:
+def _books(books: Table, book_tags: Table, tags: Table) -> Items:
     is_first = "goodreads_book_id" not in books.names
     own, goodreads = ("id", "book_id") if is_first else ("book_id", "goodreads_book_id")
-    rows = books.whole([own, goodreads, "title"])
+    rows = books.read_all([own, goodreads, "title"])
     names = _whole(rows[own], books, own)
-    shelved = book_tags.whole(["goodreads_book_id", "tag_id", "count"])
-    named = tags.whole(["tag_id", "tag_name"])
+    shelved = book_tags.read_all(["goodreads_book_id", "tag_id", "count"])
+    named = tags.read_all(["tag_id", "tag_name"])
     place = pc.index_in(_whole(shelved["goodreads_book_id"], book_tags, "goodreads_book_id"),
                         value_set=_whole(rows[goodreads], books, goodreads))  # fmt: skip
     tag = pc.index_in(_whole(shelved["tag_id"], book_tags, "tag_id"), value_set=_whole(named["tag_id"], tags, "tag_id"))
@@ -114,7 +115,7 @@ def _heaviest(weight: NDArray[np.float64]) -> list[str]:
     return [names[j] for j in order if weight[j] > 0 and weight[j] >= LEAST_SHARE * weight.max()]
 
 
-def _whole(column: Any, table: RawTable, name: str) -> Any:
+def _whole(column: Any, table: Table, name: str) -> Any:
     problems = Problems()
     made = whole_numbers(column, name, Check(table.path, np.arange(1, len(column) + 1), problems))
     if problems.n_rows:

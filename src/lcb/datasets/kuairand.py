@@ -19,14 +19,15 @@ from lcb.datasets.dataset import Dataset
 from lcb.storage.importing.items import item_table
 from lcb.storage.importing.problems import Problems
 from lcb.storage.importing.source import Chunk, Source
-from lcb.storage.tables.raw import open_csv
+from lcb.storage.tables.delimited import open_csv
+from lcb.storage.tables.table import Kind
 
 N_POOL = 7583
 _RANDOM, _STANDARD = "log_random_*.csv", "log_standard_*.csv"
 _PATTERNS = {"random": [_RANDOM], "standard": [_STANDARD], "all": [_RANDOM, _STANDARD]}
 _VIDEOS = "video_features_basic_*.csv"
 _COLUMNS = {"user": "user_id", "item": "video_id", "order": "time_ms", "reward": "is_click"}
-_KINDS = {"user_id": "id", "video_id": "id", "time_ms": "order", "is_click": "number"}
+_KINDS: dict[str, Kind] = {"user_id": "id", "video_id": "id", "time_ms": "text", "is_click": "number"}
 
 
 def _source(folder: Path, part: str) -> Source:
@@ -36,7 +37,7 @@ def _source(folder: Path, part: str) -> Source:
 
     def chunks(problems: Problems) -> Iterator[Chunk]:
         for table in tables:
-            for batch, rows in table.batches(_KINDS, problems):
+            for batch, rows in table.batches(_KINDS, problems.add_unread):
                 columns: dict[str, Any] = {role: batch.column(name) for role, name in _COLUMNS.items()}
                 if part == "random":
                     columns["propensity"] = pa.array([1 / N_POOL]).take(pa.nulls(len(rows), pa.int32()).fill_null(0))

@@ -22,7 +22,8 @@ from lcb.storage.importing.items import item_table, made_items
 from lcb.storage.importing.problems import Problems, shown
 from lcb.storage.importing.source import Chunk, Source
 from lcb.storage.tables.arrow import plain
-from lcb.storage.tables.raw import open_csv
+from lcb.storage.tables.delimited import open_csv
+from lcb.storage.tables.table import Kind
 
 _BEHAVIORS = ("impression", "user", "time", "history", "impressions")
 _NEWS = ("item", "category", "subcategory", "title", "abstract", "url", "title_entities", "abstract_entities")
@@ -33,15 +34,15 @@ def _source(folder: Path, part: str) -> Source:
     news = open_csv(str(folder / "news.tsv"), "\t", _NEWS, quoted=False)
     table = open_csv(str(folder / "behaviors.tsv"), "\t", _BEHAVIORS, quoted=False)
     known = item_table(news, "item", None, "title", "|")
-    columns = news.whole(["category", "subcategory"])
+    columns = news.read_all(["category", "subcategory"])
     cells = columns["category"]
     if part == "subcategory":
         cells = pc.binary_join_element_wise(cells, columns["subcategory"], "/")
     items = made_items(news.path, known.names, cells, known.titles)
 
     def chunks(problems: Problems) -> Iterator[Chunk]:
-        kinds = {"user": "id", "time": "text", "impressions": "text"}
-        for batch, rows in table.batches(kinds, problems):
+        kinds: dict[str, Kind] = {"user": "id", "time": "text", "impressions": "text"}
+        for batch, rows in table.batches(kinds, problems.add_unread):
             yield _shown_items(batch, rows, table.path, problems)
 
     names = {"order": "time", "reward": "click"}

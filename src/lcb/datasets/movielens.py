@@ -18,7 +18,8 @@ from lcb.storage.importing.items import item_table, made_items
 from lcb.storage.importing.source import Source
 from lcb.storage.importing.table import Columns, raw_source
 from lcb.storage.logs.items import Items
-from lcb.storage.tables.raw import RawTable, open_csv
+from lcb.storage.tables.delimited import open_csv
+from lcb.storage.tables.table import Table
 
 _NO_GENRE = ("(no genres listed)", "unknown")
 _GENRES = (
@@ -39,20 +40,20 @@ def _source(folder: Path, part: str) -> Source:
     return raw_source(table, columns, items, files=(folder / ratings, folder / movies), whole=("user", "item"))
 
 
-def _with_header(ratings: Path, movies: Path) -> tuple[RawTable, Items]:
+def _with_header(ratings: Path, movies: Path) -> tuple[Table, Items]:
     table = open_csv(str(movies))
-    cells = table.whole(["genres"])["genres"]
+    cells = table.read_all(["genres"])["genres"]
     plain = item_table(table, "movieId", None, "title", "|", whole=True)
     return open_csv(str(ratings)), made_items(str(movies), plain.names, cells, plain.titles, none=_NO_GENRE)
 
 
-def _with_colons(ratings: Path, movies: Path) -> tuple[RawTable, Items]:
+def _with_colons(ratings: Path, movies: Path) -> tuple[Table, Items]:
     names = ("userId", "", "movieId", " ", "rating", "  ", "timestamp")  # between two colons is an empty cell
     rows = [(line.split("::")[0], "::".join(line.split("::")[1:-1]), line.split("::")[-1]) for line in _lines(movies)]
     return open_csv(str(ratings), ":", names, quoted=False), _items(movies, rows)
 
 
-def _with_tabs(ratings: Path, movies: Path) -> tuple[RawTable, Items]:
+def _with_tabs(ratings: Path, movies: Path) -> tuple[Table, Items]:
     names = ("userId", "movieId", "rating", "timestamp")
     rows = []
     for line in _lines(movies):

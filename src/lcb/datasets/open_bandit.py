@@ -19,7 +19,8 @@ from lcb.storage.importing.items import item_table, made_items
 from lcb.storage.importing.problems import Problems
 from lcb.storage.importing.source import Chunk, Source
 from lcb.storage.tables.arrow import plain
-from lcb.storage.tables.raw import open_csv
+from lcb.storage.tables.delimited import open_csv
+from lcb.storage.tables.table import Kind
 
 _CAMPAIGNS = ("all.csv", "men.csv", "women.csv")
 _COLUMNS = {"item": "item_id", "order": "timestamp", "reward": "click", "propensity": "propensity_score",
@@ -34,15 +35,15 @@ def _source(folder: Path, part: str) -> Source:
     table, context = open_csv(str(log)), open_csv(str(folder / "item_context.csv"))
     items = item_table(context, "item_id", None, None, "|", whole=True)
     if part == "categories":
-        columns = context.whole(_ITEM)
+        columns = context.read_all(_ITEM)
         hashes = [pc.utf8_slice_codeunits(columns[name], 0, _LETTERS) for name in _ITEM]
         cells = pc.binary_join_element_wise(*(pc.binary_join_element_wise(name, hashed, "=")
                                               for name, hashed in zip(_ITEM, hashes, strict=True)), "|")  # fmt: skip
         items = made_items(context.path, items.names, cells)
-    kinds = dict.fromkeys((*_COLUMNS.values(), *_USER), "text")
+    kinds: dict[str, Kind] = dict.fromkeys((*_COLUMNS.values(), *_USER), "text")
 
     def chunks(problems: Problems) -> Iterator[Chunk]:
-        for batch, rows in table.batches(kinds, problems):
+        for batch, rows in table.batches(kinds, problems.add_unread):
             features = [pc.utf8_slice_codeunits(plain(batch.column(name)), 0, _LETTERS) for name in _USER]
             columns = {"user": pc.binary_join_element_wise(*features, "-")}
             columns |= {role: batch.column(name) for role, name in _COLUMNS.items()}

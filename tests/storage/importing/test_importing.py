@@ -19,7 +19,7 @@ from lcb.storage.importing import ids, run
 from lcb.storage.importing.run import import_log
 from lcb.storage.importing.table import Columns, table_source
 from lcb.storage.logs.log import open_log
-from lcb.storage.tables import raw as readers
+from lcb.storage.tables import delimited, parquet
 
 SUFFIXES = [".parquet", ".csv", ".csv.gz", ".tsv", ".jsonl", ".ndjson.gz"]
 
@@ -126,7 +126,7 @@ def test_spilled_rows_give_what_a_plain_sort_gives(tmp_path_factory, n, n_users,
 
 
 def test_rows_are_spilled_in_several_batches_and_parts(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "_PARQUET_ROWS", 50)
+    monkeypatch.setattr(parquet, "PARQUET_ROWS", 50)
     rows = log_rows(1000, 40)
     seen = []
     path = write(tmp_path / "log.parquet", rows)
@@ -174,7 +174,7 @@ def test_more_integer_ids_than_the_first_table_holds_are_all_told_apart(tmp_path
 def test_texts_whose_hashes_are_one_are_told_apart(tmp_path, monkeypatch, bits):
     strong = ids.hash_texts
     monkeypatch.setattr(ids, "hash_texts", lambda *texts: strong(*texts) & np.uint64(2**bits - 1))
-    monkeypatch.setattr(readers, "_PARQUET_ROWS", 700)
+    monkeypatch.setattr(parquet, "PARQUET_ROWS", 700)
     rows = [{"user": f"user {i % 2500}", "item": "ab" * (i % 7), "time": i} for i in range(5000)]
     for row in rows:
         row["item"] = row["item"] or "none"
@@ -558,7 +558,7 @@ def test_rows_with_too_many_or_too_few_cells_are_left_out_and_the_others_keep_th
 
 
 def test_row_numbers_hold_across_blocks_of_a_csv(tmp_path, monkeypatch):
-    monkeypatch.setattr(readers, "_CSV_BYTES", 200)
+    monkeypatch.setattr(delimited, "CSV_BYTES", 200)
     lines = ["a,1,5"] * 300
     for row in (50, 120, 299):
         lines[row - 1] = "a,1"
@@ -626,8 +626,8 @@ def test_lines_that_are_no_json_and_mixed_types_are_bad_rows(tmp_path):
         "rating is no number": 1,
     }
     assert [line.split(" row ")[1][0] for line in found.listed] == ["2", "3", "4", "5", "7", "8"]
-    assert found.listed[1] == f"{path} row 3: user is '1'; that of the first row is an integer"
-    assert found.listed[3] == f"{path} row 5: item is 7; that of the first row is text"
+    assert found.listed[1] == f"{path} row 3: user is '1'; the rows before have integers"
+    assert found.listed[3] == f"{path} row 5: item is 7; the rows before have text"
     assert events_of(log) == [(1, 0, "a", 5.0, None, None), (2, 0, "b", 2.5, None, None)]
 
 
@@ -653,7 +653,7 @@ def test_values_missing_from_the_first_lines_are_found_in_later_ones(tmp_path):
 
 def test_a_missing_column_is_named_with_those_that_are_there(tmp_path):
     path = write(tmp_path / "log.csv", [{"who": 1, "item": 2}])
-    with pytest.raises(InputError, match=r"log.csv has no column user; it has who, item: name one of those"):
+    with pytest.raises(InputError, match=r"log.csv has no column user; it has who, item: rename one, or name another"):
         table_source(path)
     with pytest.raises(InputError, match=r"log.csv has no column stars"):
         table_source(path, Columns(user="who", rating="stars"))

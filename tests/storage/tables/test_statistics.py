@@ -17,7 +17,9 @@ from hypothesis import strategies as st
 from lcb.errors import EventError, InputError
 from lcb.features import cross
 from lcb.stats import UserStats
-from lcb.storage.tables import batches as _batches
+from lcb.storage.tables import delimited, json_lines
+from lcb.storage.tables import parquet as parquet_reader
+from lcb.storage.tables.open_table import open_table
 from lcb.storage.tables.statistics import read_stats
 
 LIST_SUFFIXES = [".parquet", ".pq", ".jsonl", ".ndjson", ".jsonl.gz"]
@@ -73,9 +75,9 @@ def refusal(path, kind=InputError, **options):
 
 
 def small_batches(monkeypatch, rows=8, n_bytes=256):
-    monkeypatch.setattr(_batches, "BATCH_ROWS", rows)
-    monkeypatch.setattr(_batches, "_CSV_BYTES", n_bytes)
-    monkeypatch.setattr(_batches, "_JSON_BYTES", n_bytes)
+    monkeypatch.setattr(parquet_reader, "PARQUET_ROWS", rows)
+    monkeypatch.setattr(delimited, "CSV_BYTES", n_bytes)
+    monkeypatch.setattr(json_lines, "JSON_BYTES", n_bytes)
 
 
 # The same statistics from every format
@@ -234,7 +236,7 @@ def test_users_spread_over_many_batches_are_summed(tmp_path, monkeypatch, suffix
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(n=st.integers(1, 60), n_bytes=st.integers(1, 300), blank=st.sampled_from(["\n", "\r\n", "\n\n", "\n \n"]))
 def test_json_blocks_of_any_size_hold_the_same_rows(tmp_path, monkeypatch, n, n_bytes, blank):
-    monkeypatch.setattr(_batches, "_JSON_BYTES", n_bytes)
+    monkeypatch.setattr(json_lines, "JSON_BYTES", n_bytes)
     user, x, reward = events(n)
     rows = zip(user.tolist(), x.tolist(), reward.tolist(), strict=True)
     lines = [json.dumps({"user": u, "x": row, "reward": r}) for u, row, r in rows]
@@ -293,7 +295,7 @@ def peak_bytes(path, **options):
 
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl", ".csv.gz"])
 def test_memory_does_not_grow_with_events(tmp_path, monkeypatch, suffix):
-    small_batches(monkeypatch, rows=_batches.BATCH_ROWS, n_bytes=1 << 16)
+    small_batches(monkeypatch, rows=parquet_reader.PARQUET_ROWS, n_bytes=1 << 16)
     user, x, reward = events(100_000, n_users=50)
     columns = {"user": user, "reward": reward} | {name: x[:, j] for j, name in enumerate(NAMES)}
     few = write(tmp_path / f"few{suffix}", columns)
@@ -314,19 +316,19 @@ def test_memory_does_not_grow_with_events(tmp_path, monkeypatch, suffix):
 
 @pytest.mark.parametrize("suffix", COLUMN_SUFFIXES)
 def test_a_missing_file_is_named(tmp_path, suffix):
-    assert refusal(tmp_path / f"no{suffix}") == "FILE does not exist; give the path of one event table"
+    assert refusal(tmp_path / f"no{suffix}") == "FILE does not exist; give the path of one table"
 
 
 @pytest.mark.parametrize("suffix", COLUMN_SUFFIXES)
 def test_a_folder_is_no_table(tmp_path, suffix):
     (tmp_path / f"a{suffix}").mkdir()
-    assert refusal(tmp_path / f"a{suffix}") == "FILE is a folder; give the path of one event table"
+    assert refusal(tmp_path / f"a{suffix}") == "FILE is a folder; give the path of one table"
 
 
 @pytest.mark.parametrize("suffix", COLUMN_SUFFIXES)
 def test_an_empty_file_is_refused(tmp_path, suffix):
     path = text_file(tmp_path / f"a{suffix}", b"")
-    assert refusal(path, columns=["a"]) == "FILE is empty; give a table with at least one event"
+    assert refusal(path, columns=["a"]) == "FILE is empty; give a table with at least one row"
 
 
 @pytest.mark.parametrize("suffix", COLUMN_SUFFIXES)
@@ -342,14 +344,14 @@ def test_a_table_without_rows_is_refused(tmp_path, suffix):
     else:
         content = b"user,reward,a\n" if ".csv" in suffix else b"\n \n"
         text_file(path, gzip.compress(content) if suffix.endswith(".gz") else content)
-    assert refusal(path, columns=["a"]) == "FILE has no rows; give a table with at least one event"
+    assert refusal(path, columns=["a"]) == "FILE has no rows; give a table with at least one row"
 
 
 def test_an_unknown_suffix_is_refused_with_the_known_ones(tmp_path):
     said = refusal(text_file(tmp_path / "events.xlsx", b"x"))
     assert said == (
         "FILE is of no known kind; give a file that ends in "
-        ".parquet, .pq, .csv, .csv.gz, .jsonl, .ndjson, .jsonl.gz, .ndjson.gz"
+        ".parquet, .pq, .csv, .csv.gz, .tsv, .tsv.gz, .jsonl, .ndjson, .jsonl.gz, .ndjson.gz"
     )
 
 
@@ -578,15 +580,15 @@ def test_a_header_that_is_not_utf_8_is_refused(tmp_path):
         (b'{"user": 1, "reward": 1, "x": [1], "y": 1, \xff', "is not UTF-8 text; save the file as UTF-8"),
         (
             '{"user": "1", "reward": 1, "x": [1]}',
-            "user is '1'; the users before are integers, mend or drop the row",
+            "user is '1'; the rows before have integers, mend or drop the row",
         ),
         (
             '{"user": 1.0, "reward": 1, "x": [1]}',
-            "user is 1.0; the users before are integers, mend or drop the row",
+            "user is 1.0; the rows before have integers, mend or drop the row",
         ),
         (
             '{"user": true, "reward": 1, "x": [1]}',
-            "user is True; the users before are integers, mend or drop the row",
+            "user is True; the rows before have integers, mend or drop the row",
         ),
         (
             '{"user": 9223372036854775808, "reward": 1, "x": [1]}',
@@ -606,10 +608,6 @@ def test_a_header_that_is_not_utf_8_is_refused(tmp_path):
             "x is {'a': 1}; a list of numbers is wanted, mend or drop the row",
         ),
         ('{"user": 1, "reward": 1}', "x is missing; every row needs one, mend or drop the row"),
-        (
-            '{"user": 1, "reward": 1, "x": [1], "user_x": [1]}',
-            "user_x is [1]; the rows before have none, give it in",
-        ),
     ],
 )
 def test_a_bad_json_line_is_named_with_its_row(tmp_path, line, said):
@@ -624,7 +622,7 @@ def test_a_bad_json_line_is_named_with_its_row(tmp_path, line, said):
     [
         (
             '{"user": 2, "reward": 1, "x": [1]}',
-            "user is 2; the users before are strings, mend or drop the row",
+            "user is 2; the rows before have text, mend or drop the row",
         ),
         (
             '{"user": "\\ud83d", "reward": 1, "x": [1]}',
@@ -639,7 +637,22 @@ def test_a_json_user_that_is_no_text_is_named_with_its_row(tmp_path, line, said)
     assert refusal(path, EventError).startswith(f"FILE row 2: {said}")
 
 
-@pytest.mark.parametrize("user", ["1.5", "null", "true", "[1]"])
+def test_user_features_are_in_every_json_line_or_in_none(tmp_path):
+    without, given = b'{"user": 1, "reward": 1, "x": [1]}\n', b'{"user": 1, "reward": 1, "x": [1], "user_x": [1]}\n'
+    path = text_file(tmp_path / "events.jsonl", without + given)
+    assert refusal(path, EventError).startswith("FILE row 1: user_x is missing; every row needs one")
+    path = text_file(tmp_path / "events.jsonl", without * 1000 + given)
+    assert refusal(path, EventError).startswith("FILE row 1001: user_x is [1]; the rows before have none, give it in")
+
+
+def test_a_json_table_whose_first_user_is_null_is_refused(tmp_path):
+    path = text_file(
+        tmp_path / "events.jsonl", '{"user": null, "reward": 1, "x": [1]}\n{"user": 1, "reward": 1, "x": [1]}'
+    )
+    assert refusal(path, EventError) == "FILE row 1: user is missing; every row needs one, mend or drop the row"
+
+
+@pytest.mark.parametrize("user", ["1.5", "true", "[1]"])
 def test_a_first_json_user_that_is_neither_integer_nor_string_is_refused(tmp_path, user):
     path = text_file(tmp_path / "events.jsonl", f'{{"user": {user}, "reward": 1, "x": [1]}}\n')
     said = refusal(path, EventError)
@@ -671,7 +684,7 @@ def test_a_damaged_text_file_is_refused_or_read_without_losing_rows(tmp_path, su
 
 
 def test_one_endless_json_line_is_refused_without_reading_it_whole(tmp_path, monkeypatch):
-    monkeypatch.setattr(_batches, "_LONGEST_LINE", 1000)
+    monkeypatch.setattr(json_lines, "_LONGEST_LINE", 1000)
     small_batches(monkeypatch)
     path = text_file(tmp_path / "events.jsonl", "[" + '{"user": 1, "reward": 1, "x": [1]}, ' * 1000 + "]")
     assert refusal(path, EventError).startswith("FILE row 1: is not one whole JSON object (")
@@ -689,7 +702,7 @@ def test_parquet_that_was_read_is_not_held(tmp_path):
     n = 1_500_000
     path = parquet(tmp_path / "events.parquet", user=rng.integers(0, 2**60, n), reward=rng.random(n), age=rng.random(n))
     before, most = pa.total_allocated_bytes(), 0
-    for batch in _batches.open_table(str(path), ["age"], []).batches:
+    for batch, _ in open_table(path).batches({"user": "id", "reward": "number", "age": "number"}):
         most = max(most, pa.total_allocated_bytes() - before)
         del batch
     assert most < path.stat().st_size / 2

@@ -16,16 +16,16 @@ from lcb.storage.importing.ids import Ids
 from lcb.storage.importing.problems import Check, Problems
 from lcb.storage.logs.items import Items, category_codes, flat_lists
 from lcb.storage.tables.arrow import is_list, is_string, plain
-from lcb.storage.tables.raw import RawTable
+from lcb.storage.tables.table import Table
 
 _JOINT = "\x1f"  # between the categories of a list that became text
 
 
 def item_table(
-    table: RawTable, item: str, categories: str | None, title: str | None, separator: str, *, whole: bool = False
+    table: Table, item: str, categories: str | None, title: str | None, separator: str, *, whole: bool = False
 ) -> Items:
     """The items of a table, each in one row."""
-    columns = table.whole([name for name in (item, categories, title) if name is not None])
+    columns = table.read_all([name for name in (item, categories, title) if name is not None])
     problems = Problems()
     names = columns[item]
     ids = Ids(item, whole=whole)

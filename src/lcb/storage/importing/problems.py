@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lcb.storage.tables.diagnose import one_line
+from lcb.storage.tables.row_errors import one_line
 
 N_LISTED = 20
 

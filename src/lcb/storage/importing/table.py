@@ -18,9 +18,10 @@ from lcb.storage.importing.problems import Problems
 from lcb.storage.importing.source import ROLES, Chunk, Source
 from lcb.storage.logs.items import Items
 from lcb.storage.tables.arrow import is_list, is_string, plain, value_type
-from lcb.storage.tables.raw import RawTable, open_raw
+from lcb.storage.tables.open_table import open_table
+from lcb.storage.tables.table import Kind, Table
 
-_KINDS = {"user": "id", "item": "id", "order": "order", "categories": "text"}  # all else: numbers
+_KINDS: dict[str, Kind] = {"user": "id", "item": "id", "order": "text", "categories": "text"}  # all else: numbers
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class Columns:
     categories: str | None = None
     features: tuple[str, ...] = ()
 
-    def found(self, table: RawTable) -> dict[str, str]:
+    def found(self, table: Table) -> dict[str, str]:
         """Role -> column; refused if a column is not there."""
         named = {role: getattr(self, role) for role in ROLES if getattr(self, role) is not None}
         roles = {role: named.get(role, role) for role in ROLES if role in named or role in table.names}
@@ -71,16 +72,18 @@ def table_source(
     """
     if not separator:
         raise InputError("the separator is empty; give the letters between two categories, as in '|'")
-    table = open_raw(path)
+    if os.path.isdir(path):
+        raise InputError(f"{path} is a folder of no known set; give a file, or see: lcb import --list")
+    table = open_table(path)
     if items is None:
         return raw_source(table, columns, files=(Path(path),), separator=separator)
-    known = _known(open_raw(items), columns, columns.item or "item", item_id, title, separator)
+    known = _known(open_table(items), columns, columns.item or "item", item_id, title, separator)
     source = raw_source(table, replace(columns, categories=None), files=(Path(path), Path(items)), separator=separator)
     return with_items(source, known)
 
 
 def raw_source(
-    table: RawTable,
+    table: Table,
     columns: Columns,
     items: Items | None = None,
     *,
@@ -92,10 +95,10 @@ def raw_source(
     """The log in a table that is open already."""
     roles = columns.found(table)
     table.require(roles.values())
-    kinds = {name: _KINDS.get(role, "number") for role, name in reversed(roles.items())}
+    kinds = {name: _KINDS.get(role, "number or text") for role, name in reversed(roles.items())}
 
     def chunks(problems: Problems) -> Iterator[Chunk]:
-        for batch, rows in table.batches(kinds, problems):
+        for batch, rows in table.batches(kinds, problems.add_unread):
             made = {role: batch.column(name) for role, name in roles.items()}
             yield Chunk(table.path, _spread(made, columns.features, table.path), rows)
 
@@ -123,9 +126,7 @@ def with_items(source: Source, items: Items) -> Source:
     return replace(source, items=replace(items, names=names))
 
 
-def _known(
-    table: RawTable, columns: Columns, item: str, item_id: str | None, title: str | None, separator: str
-) -> Items:
+def _known(table: Table, columns: Columns, item: str, item_id: str | None, title: str | None, separator: str) -> Items:
     usual = [item_id] if item_id else [name for name in (item, "item") if name in table.names]
     ids = usual[0] if usual else item
     categories = columns.categories or next((name for name in ("categories", "category") if name in table.names), None)

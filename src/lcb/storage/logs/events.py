@@ -17,7 +17,7 @@ from lcb.progress import Progress
 from lcb.storage.logs.files import FEATURES, STAMP, LogFiles
 from lcb.storage.logs.items import Items, check_present, id_column, some
 from lcb.storage.tables.arrow import plain
-from lcb.storage.tables.diagnose import naming, one_line
+from lcb.storage.tables.row_errors import naming, one_line
 
 NUMBERS = ("rating", "reward", "propensity")
 

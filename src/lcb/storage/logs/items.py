@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from lcb.errors import InputError
 from lcb.storage.logs.files import STAMP, LogFiles
 from lcb.storage.tables.arrow import is_list, is_string, plain, value_type
-from lcb.storage.tables.diagnose import naming, one_line
+from lcb.storage.tables.row_errors import naming, one_line
 
 
 @dataclass(frozen=True)

@@ -3,118 +3,222 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from reprlib import repr as short
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.json
-from numpy.typing import NDArray
 
-from lcb.errors import EventError, InputError
-from lcb.storage.importing.problems import Problems
-from lcb.storage.tables.batches import json_blocks
-from lcb.storage.tables.diagnose import Place, json_record
+from lcb.errors import InputError
+from lcb.storage.tables.row_errors import OnBadRow, refuse_row
+from lcb.storage.tables.table import Batches, Kind, Rows, Table
 
-Rows = NDArray[np.int64]
+JSON_BYTES = 4 << 20  # at a time
+_LONGEST_LINE = 16 << 20
+_N_FIRST_ROWS = 1000  # that tell names and types
+_BLANK_LINES = re.compile(rb"\n\s+")
+_NUMBERS = ("number", "number or text")
 
 
-def json_batches(path: str, columns: Mapping[str, tuple[str, Any]], problems: Problems) -> Iterator[tuple[Any, Rows]]:
-    """Batches of the columns, each given as (what it holds, an example), and the numbers of their rows."""
-    schema = pa.schema({name: _type_of(path, name, *column) for name, column in columns.items()})
-    ids = {name for name, (kind, _) in columns.items() if kind == "id"}
-    options = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
-    row = 1
-    for block in json_blocks(path):
-        n_lines = block.count(b"\n") + 1
+def open_json_lines(path: str) -> Table:
+    """A table of one JSON object per line; its columns are those of the first rows."""
+    block = next(_blocks(path), b"")
+    if not block:
+        raise InputError(f"{path} has no rows; give a table with at least one row")
+    first = _first_values(path, block.split(b"\n", _N_FIRST_ROWS)[:_N_FIRST_ROWS])
+    values = {name: value for name, (_, value) in first.items()}
+
+    def read(columns: Mapping[str, Kind], on_bad_row: OnBadRow) -> Batches:
+        types = {name: _type_of(path, name, kind, *first.get(name, (1, None))) for name, kind in columns.items()}
+        options = pa.json.ParseOptions(explicit_schema=pa.schema(types), unexpected_field_behavior="ignore")
+        row = 1
+        for block in _blocks(path):
+            n_lines = block.count(b"\n") + 1
+            try:
+                table = pa.json.read_json(pa.BufferReader(block), parse_options=options).combine_chunks()
+            except pa.ArrowInvalid:
+                table = None
+            if table is not None and table.num_rows == n_lines:
+                yield table.to_batches()[0], np.arange(row, row + n_lines)
+            else:
+                cells = {name: _cell_reader(kind, types[name]) for name, kind in columns.items()}
+                yield _read_lines(path, block.split(b"\n"), cells, row, on_bad_row)
+            row += n_lines
+
+    return Table(
+        path,
+        tuple(first),
+        read,
+        numeric=tuple(name for name, value in values.items() if isinstance(value, int | float)),
+        lists=tuple(name for name, value in values.items() if isinstance(value, list)),
+        may_have_more=True,
+    )
+
+
+def _blocks(path: str) -> Iterator[bytes]:
+    """Whole lines without the blank ones, megabytes at a time; a line too long to be a row comes cut off."""
+    rest = b""
+    with pa.input_stream(path) as stream:
+        while chunk := stream.read(JSON_BYTES):
+            head, newline, rest_of_chunk = chunk.rpartition(b"\n")
+            block, rest = (rest + head, rest_of_chunk) if newline else (b"", rest + chunk)
+            if len(rest) > _LONGEST_LINE:
+                block, rest = rest, b""
+            if block.strip():
+                yield _BLANK_LINES.sub(b"\n", block.strip())
+    if rest.strip():
+        yield _BLANK_LINES.sub(b"\n", rest.strip())
+
+
+def _first_values(path: str, lines: Sequence[bytes]) -> dict[str, tuple[int, Any]]:
+    """The names in the first rows, each with its first value that is not null and the number of that row."""
+    found: dict[str, tuple[int, Any]] = {}
+    wrong = None
+    for row, line in enumerate(lines, 1):
         try:
-            table = pa.json.read_json(pa.BufferReader(block), parse_options=options).combine_chunks()
-        except pa.ArrowInvalid:
-            table = None
-        if table is not None and table.num_rows == n_lines:
-            yield table.to_batches()[0], np.arange(row, row + n_lines)
-        else:
-            yield _line_by_line(Place(path), block.split(b"\n"), schema, ids, row, problems)
-        row += n_lines
+            record = _parse(line)
+        except _BadLine as error:
+            wrong = wrong or (row, str(error))
+            continue
+        found |= {name: (row, value) for name, value in record.items() if found.get(name, (0, None))[1] is None}
+    if wrong and not found:
+        refuse_row(path, wrong[0], "", wrong[1])
+    if not found:
+        raise InputError(f'{path} has no names in its rows; write one object per line, as {{"user": 1}}')
+    return found
 
 
-def _line_by_line(
-    place: Place, lines: Sequence[bytes], schema: Any, ids: set[str], first: int, problems: Problems
+class _BadLine(Exception):
+    """A line is not a JSON object, or a value in it is not of its column's type; says what is wrong."""
+
+
+def _parse(line: bytes) -> dict[str, Any]:
+    try:
+        record = json.loads(line.decode("utf-8-sig"), object_pairs_hook=_refuse_repeated_names)
+    except UnicodeDecodeError:
+        raise _BadLine("is not UTF-8 text; save the file as UTF-8") from None
+    except (ValueError, RecursionError) as error:
+        raise _BadLine(f"is not one whole JSON object ({error})") from None
+    if not isinstance(record, dict):
+        raise _BadLine(f"is {short(record)}, not a JSON object; write one object per line")
+    return record
+
+
+def _refuse_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    record = dict(pairs)
+    if len(record) < len(pairs):
+        raise ValueError("a name stands in it twice")
+    return record
+
+
+def _type_of(path: str, name: str, kind: Kind, row: int, value: Any) -> Any:
+    """The type to expect of a column, from its first value."""
+    if kind == "absent":
+        return pa.null()
+    if kind == "id":
+        if isinstance(value, bool) or not isinstance(value, int | str | None):
+            refuse_row(path, row, "", f"{name} is {short(value)}; an integer or a string is wanted")
+        return pa.int64() if isinstance(value, int) else pa.string()
+    if isinstance(value, list):
+        return pa.list_(_scalar_type(kind, value[0] if value else None))
+    return _scalar_type(kind, value)
+
+
+def _scalar_type(kind: Kind, value: Any) -> Any:
+    if isinstance(value, bool):
+        return pa.bool_()
+    if isinstance(value, int) and kind not in _NUMBERS:
+        return pa.int64()
+    return pa.float64() if isinstance(value, int | float) or kind == "number" else pa.string()
+
+
+def _read_lines(
+    path: str,
+    lines: Sequence[bytes],
+    columns: Mapping[str, tuple[Any, Callable[[Any], Any]]],
+    first_row: int,
+    on_bad_row: OnBadRow,
 ) -> tuple[Any, Rows]:
-    """What the fast reader gave up on: ids and lists must be of the first row's type, all else becomes text."""
-    kinds = {field.name: _patient(field, ids) for field in schema}
-    columns: dict[str, list[Any]] = {name: [] for name in kinds}
+    """Read lines one at a time; `columns` are types and readers of cells."""
+    cells: dict[str, list[Any]] = {name: [] for name in columns}
     rows = []
-    for row, line in enumerate(lines, first):
+    for row, line in enumerate(lines, first_row):
         try:
-            record = json_record(line, place, row - 1)
-        except EventError as error:
-            problems.add_unread(place.path, row, "no JSON object", str(error).partition(": ")[2])
+            record = _parse(line)
+        except _BadLine as error:
+            on_bad_row(path, row, "no JSON object", str(error))
             continue
-        cells = {name: _cell(record.get(name), kind, name in ids) for name, kind in kinds.items()}
-        wrong = next((name for name, cell in cells.items() if cell is _MIXED), None)
-        if wrong is not None:
-            said = f"{wrong} is {short(record[wrong])}; that of the first row is {_said(kinds[wrong])}"
-            problems.add_unread(place.path, row, f"{wrong} of another type", said)
-            continue
-        for name, cell in cells.items():
-            columns[name].append(cell)
-        rows.append(row)
-    made = pa.record_batch({name: pa.array(columns[name], kind) for name, kind in kinds.items()})
+        found = {}
+        for name, (_, read) in columns.items():
+            try:
+                found[name] = None if record.get(name) is None else read(record[name])
+            except _BadLine as wanted:
+                on_bad_row(path, row, f"{name} of another type", f"{name} is {short(record[name])}; {wanted}")
+                break
+        else:
+            for name, cell in found.items():
+                cells[name].append(cell)
+            rows.append(row)
+    made = pa.record_batch({name: pa.array(cells[name], kind) for name, (kind, _) in columns.items()})
     return made, np.asarray(rows, np.int64)
 
 
-_MIXED = object()  # stands for a value that is not of the type its column started with
-
-
-def _type_of(path: str, name: str, kind: str, value: Any) -> Any:
+def _cell_reader(kind: Kind, expected: Any) -> tuple[Any, Callable[[Any], Any]]:
+    """The type of a column that is read line by line, and what reads a value that is not null."""
+    if kind == "absent":
+        return expected, _refuse_any
     if kind == "id":
-        if isinstance(value, bool) or not isinstance(value, int | str | None):
-            raise InputError(f"{path} column {name} starts with {short(value)}; an integer or a string is wanted")
-        return pa.int64() if isinstance(value, int) else pa.string()
-    if isinstance(value, list):
-        return pa.list_(pa.float64() if kind == "number" else _scalar(kind, value[0] if value else None))
-    return _scalar(kind, value)
+        return expected, _integer if pa.types.is_integer(expected) else _string
+    scalar, read = (pa.float64(), _number) if kind == "number" else (pa.string(), _text)
+    if not pa.types.is_list(expected):
+        return scalar, read
+    wanted = "a list of numbers is wanted" if kind in _NUMBERS else "a list is wanted"
+    return pa.list_(scalar), lambda value: _list(value, read, wanted)
 
 
-def _scalar(kind: str, value: Any) -> Any:
-    if isinstance(value, bool):
-        return pa.bool_()
-    if isinstance(value, int | float):
-        return pa.int64() if isinstance(value, int) and kind != "number" else pa.float64()
-    return pa.string()
+def _refuse_any(value: Any) -> None:
+    raise _BadLine("the rows before have none, give it in every row or in none")
 
 
-def _patient(field: Any, ids: set[str]) -> Any:
-    if field.name in ids:
-        return field.type
-    return pa.list_(pa.string()) if pa.types.is_list(field.type) else pa.string()
+def _integer(value: Any) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _BadLine("the rows before have integers")
+    if not -(2**63) <= value < 2**63:
+        raise _BadLine("integers have 64 bits, write longer ids as strings in every row")
+    return value
 
 
-def _cell(value: Any, kind: Any, is_id: bool) -> Any:
-    if value is None:
-        return None
-    if pa.types.is_list(kind):
-        return [_text(element) for element in value] if isinstance(value, list) else _MIXED
-    if not is_id:
-        return _text(value)
-    if pa.types.is_integer(kind):
-        fits = isinstance(value, int) and not isinstance(value, bool) and -(2**63) <= value < 2**63
-        return value if fits else _MIXED
-    return value if isinstance(value, str) and not _is_lone(value) else _MIXED
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise _BadLine("the rows before have text")
+    if _has_lone_surrogate(value):
+        raise _BadLine("Unicode text without lone surrogates is wanted")
+    return value
+
+
+def _number(value: Any) -> float:
+    if not isinstance(value, int | float):
+        raise _BadLine("a number is wanted")
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf
 
 
 def _text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
-    return text.encode(errors="replace").decode() if _is_lone(text) else text
+    return text.encode(errors="replace").decode() if _has_lone_surrogate(text) else text
 
 
-def _is_lone(text: str) -> bool:
+def _list(value: Any, read: Callable[[Any], Any], wanted: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise _BadLine(wanted)
+    return [None if element is None else read(element) for element in value]
+
+
+def _has_lone_surrogate(text: str) -> bool:
     return any("\ud800" <= letter <= "\udfff" for letter in text)
-
-
-def _said(kind: Any) -> str:
-    if pa.types.is_list(kind):
-        return "a list"
-    return "an integer" if pa.types.is_integer(kind) else "text"

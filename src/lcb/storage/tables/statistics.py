@@ -1,6 +1,6 @@
 """Event tables, streamed into statistics.
 
-A table is Parquet (.parquet, .pq), CSV (.csv) or JSON lines (.jsonl, .ndjson), the last two also with .gz.
+A table is Parquet (.parquet, .pq), CSV (.csv), TSV (.tsv) or JSON lines (.jsonl, .ndjson), text also with .gz.
 Each row is one event:
 
     user      an integer or a string; in a CSV always a string, so that 007 stays 007
@@ -31,8 +31,10 @@ from lcb.features import cross, cross_names
 from lcb.progress import Progress, silent
 from lcb.stats import Index, UserStats
 from lcb.storage.tables.arrow import parsed_numbers, plain
-from lcb.storage.tables.batches import Table, open_table
-from lcb.storage.tables.diagnose import MEND, Place, first_failing
+from lcb.storage.tables.feature_columns import choose_features
+from lcb.storage.tables.open_table import open_table
+from lcb.storage.tables.row_errors import MEND, Place, first_failing
+from lcb.storage.tables.table import Kind
 
 
 def read_stats(
@@ -82,14 +84,18 @@ def _read(
     keep_rows: bool,
 ) -> LogBuilder:
     name = os.fspath(path)
-    table = open_table(name, columns, user_columns)
-    sums = _Sums(name, table, reward_range, {"count": count, "keep_rows": keep_rows})
+    table = open_table(name)
+    arm, user = choose_features(table, columns, user_columns)
+    kinds: dict[str, Kind] = {"user": "id", "reward": "number", **dict.fromkeys(arm + user, "number")}
+    if table.may_have_more and not user:
+        kinds["user_x"] = "absent"
+    sums = _Sums(name, arm, user, reward_range, {"count": count, "keep_rows": keep_rows})
     report = progress or silent
-    for batch in table.batches:
+    for batch, _ in table.batches(kinds):
         sums.add(batch)
         report(f"reading {os.path.basename(name)}", sums.n_rows, table.n_rows)
     if sums.builder is None:
-        raise InputError(f"{name} has no rows; give a table with at least one event")
+        raise InputError(f"{name} has no rows; give a table with at least one row")
     return sums.builder
 
 
@@ -97,10 +103,15 @@ class _Sums:
     """The statistics so far; the first row says how long the lists of all rows are."""
 
     def __init__(
-        self, path: str, table: Table, reward_range: tuple[float, float] | None, keep: dict[str, bool]
+        self,
+        path: str,
+        arm_columns: Sequence[str],
+        user_columns: Sequence[str],
+        reward_range: tuple[float, float] | None,
+        keep: dict[str, bool],
     ) -> None:
         self.path = path
-        self.table = table
+        self.arm_columns, self.user_columns = arm_columns, user_columns
         self.reward_range = reward_range
         self.keep = keep
         self.n_rows = 0
@@ -115,8 +126,8 @@ class _Sums:
         codes, names = _users(batch.column("user"), place)
         reward = _numbers(batch.column("reward"), "reward", place)
         builder = self.builder or self._start(batch, place)
-        x = _matrix(batch, self.table.arm, self.arm, place)
-        user_x = _matrix(batch, self.table.user, self.user, place)
+        x = _matrix(batch, self.arm_columns, self.arm, place)
+        user_x = _matrix(batch, self.user_columns, self.user, place)
         self._check(x, self.arm, reward, place)
         if self.user:
             self._check(user_x, self.user, reward, place)
@@ -134,8 +145,8 @@ class _Sums:
         )
 
     def _start(self, batch: Any, place: Place) -> LogBuilder:
-        self.arm = _feature_names(batch, self.table.arm, place)
-        self.user = _feature_names(batch, self.table.user, place)
+        self.arm = _feature_names(batch, self.arm_columns, place)
+        self.user = _feature_names(batch, self.user_columns, place)
         features = cross_names(self.arm, self.user) if self.user else self.arm
         self.builder = LogBuilder(len(features), features, **self.keep)
         return self.builder

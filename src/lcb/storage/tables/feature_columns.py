@@ -1,0 +1,61 @@
+"""Which columns of an event table hold the features of arms and of users."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pyarrow as pa
+
+from lcb.errors import InputError
+from lcb.storage.tables.arrow import is_list, is_number, is_string, value_type
+from lcb.storage.tables.row_errors import one_line
+from lcb.storage.tables.table import Table
+
+
+def choose_features(
+    table: Table, columns: Sequence[str], user_columns: Sequence[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The columns of the arm's features and of the user's: those named, or else the lists x and user_x."""
+    table.require(("user", "reward"))
+    arm = tuple(columns) or (("x",) if "x" in table.lists else ())
+    user = tuple(user_columns) or (("user_x",) if "user_x" in table.lists else ())
+    if not arm:
+        raise InputError(_propose_columns(table))
+    if not user and "user_x" in table.names:
+        raise InputError(f"{table.path} column user_x holds no lists; rename it, or use --user-columns user_x")
+    table.require(arm + user)
+    _check_named(table, "columns", columns)
+    _check_named(table, "user_columns", user_columns)
+    if table.types:
+        _check_types(table, arm + user)
+    return arm, user
+
+
+def _check_named(table: Table, option: str, columns: Sequence[str]) -> None:
+    for name in columns:
+        if name in ("user", "reward"):
+            raise InputError(f"{option} has {name}, which is no feature of {table.path}; leave it out")
+        if name in table.lists:
+            raise InputError(f"{table.path} column {name} holds lists; leave it out of {option}, x is read unasked")
+        if list(columns).count(name) > 1:
+            raise InputError(f"{option} has {name} more than once in {table.path}; name each column once")
+
+
+def _propose_columns(table: Table) -> str:
+    names = [name for name in table.numeric if name not in ("user", "reward")][:20]
+    if not names:
+        return one_line(f"{table.path} has no list column x and no numeric column to name; add features to it")
+    example = f"name the feature columns, for example --columns {','.join(names)}"
+    return one_line(f"{table.path} has no list column x; {example}")
+
+
+def _check_types(table: Table, features: Sequence[str]) -> None:
+    path, types = table.path, table.types
+    user = types["user"]
+    if not (pa.types.is_integer(user) or is_string(user)):
+        hint = " (one missing id turns integers into floats)" if pa.types.is_floating(user) else ""
+        raise InputError(f"{path} column user holds {user}{hint}; integers or strings are wanted, convert it")
+    for name in ("reward", *features):
+        kind = types[name]
+        if not is_number(value_type(kind.value_type) if is_list(kind) and name != "reward" else kind):
+            raise InputError(f"{path} column {name} holds {kind}; numbers are wanted, convert it")

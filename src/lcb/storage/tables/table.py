@@ -1,0 +1,72 @@
+"""A table in a file, read in batches of columns.
+
+A batch comes with the numbers of its rows; row 1 is the first row of data.  A row that cannot be split into cells (too
+many, too few, not JSON, an id of another type) goes to `on_bad_row`: `refuse_row` raises, `Problems.add_unread` lists
+the row, which is then left out.  Cells of CSV stay text; the caller converts them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from lcb.errors import InputError
+from lcb.storage.tables.arrow import plain
+from lcb.storage.tables.row_errors import OnBadRow, naming, one_line, refuse_row
+
+Rows = NDArray[np.int64]
+Batches = Iterator[tuple[Any, Rows]]
+Kind = Literal["id", "number", "number or text", "text", "absent"]
+
+
+@dataclass(frozen=True)
+class Table:
+    """An open table; `batches` reads it.
+
+    Of each column to read is said what it holds, which matters where the file does not say (JSON lines):
+
+        id                an integer or text, of one type in all rows
+        number            numbers or truth values, or a list of them
+        number or text    the same; a cell of another type comes as text, to be converted
+        text              anything; a cell of another type than the first comes as text
+        absent            nothing: a row that has it is bad
+    """
+
+    path: str
+    names: tuple[str, ...]
+    read: Callable[[Mapping[str, Kind], OnBadRow], Batches]
+    n_rows: int | None = None
+    numeric: tuple[str, ...] = ()  # columns of numbers, as far as the beginning of the file tells
+    lists: tuple[str, ...] = ()  # columns of lists, likewise
+    types: Mapping[str, Any] = field(default_factory=dict)  # of a file that declares them
+    may_have_more: bool = False  # columns that the first rows do not have
+
+    def batches(self, columns: Mapping[str, Kind], on_bad_row: OnBadRow = refuse_row) -> Batches:
+        """Batches of these columns with their row numbers."""
+        self.require(name for name, kind in columns.items() if kind != "absent")
+        with naming(self.path):
+            yield from self.read(columns, on_bad_row)
+
+    def require(self, names: Iterable[str]) -> None:
+        """Refuse columns that are not there, or there twice."""
+        for name in names:
+            if name not in self.names:
+                there = ", ".join(self.names[:20]) + (", ..." if len(self.names) > 20 else "")
+                raise InputError(
+                    one_line(f"{self.path} has no column {name}; it has {there}: rename one, or name another")
+                )
+            if self.names.count(name) > 1:
+                raise InputError(f"{self.path} has more than one column {name}; rename all but one")
+
+    def read_all(self, columns: Sequence[str]) -> dict[str, Any]:
+        """The columns of a small table at once; its first bad row is refused."""
+        batches = [batch for batch, _ in self.batches(dict.fromkeys(columns, "text"))]
+        if not batches:
+            raise InputError(f"{self.path} has no rows; give a table with at least one row")
+        table = pa.Table.from_batches(batches)
+        return {name: plain(table[name]) for name in columns}
