@@ -1,6 +1,6 @@
-"""The decision service: an append-only log, a fold of it in memory, and HTTP around both.
+"""The decision service: an append-only event log, the state in memory that it folds to, and HTTP around both.
 
-    request ──► desk: what to decide ──► journal: on disk ──► world: the fold moves ──► answer
+    request ──► decide/: an event ──► log/: stored by group commit ──► state/: the event is applied ──► answer
 
-`desk`, `world` and `records` know neither sockets nor threads; clock, ids and store are handed to them.
+`decide/` and `state/` know neither sockets nor threads; clock, ids and store are handed to them.
 """

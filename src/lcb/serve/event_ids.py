@@ -59,21 +59,13 @@ def changes_reward(id: str) -> bool:
     return "#" in id
 
 
-def made_id(kind: str, unique: str) -> str:
-    """Return the id of an event that is named by its kind and a made id: items, activate, erase."""
-    return f"{kind}/{unique}"
+def event_id(kind: str, name: str | int) -> str:
+    """Return the id of an event of any other kind.
 
-
-def model_id(version: int) -> str:
-    return f"model/{version}"
-
-
-def recommender_id(name: str) -> str:
-    return f"recommender/{name}"
-
-
-def erased_id(seq: int) -> str:
-    return f"erased/{seq}"
+    >>> event_id("model", 3)
+    'model/3'
+    """
+    return f"{kind}/{name}"
 
 
 def user_snapshot(name: str) -> str:

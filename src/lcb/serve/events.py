@@ -1,7 +1,7 @@
-"""The bodies of the log's events, as MessagePack arrays: what was decided, what came of it, what was learned.
+"""The bodies of the log's events, stored as MessagePack arrays.
 
-A reward carries what its update needs (features, propensity, advice), so that a user's state is a fold of rewards and
-counts, and learning reads rewards alone.  Arrays of numbers are float64 bytes.  Fields are only ever added at the end.
+A reward repeats what its update needs (features, propensity, advice), so that states can be folded and models learned
+from rewards without reading decisions.  Arrays of numbers are float64 bytes.  Fields are only ever added at the end.
 """
 
 from __future__ import annotations
@@ -52,18 +52,18 @@ class ChosenArm(Struct, array_like=True, gc=False):
 
 
 class DecisionBody(Struct, array_like=True, gc=False):
-    at: float  # seconds since 1970, by the clock of the server; order is by seq
-    seen: int  # the log up to here is what the decision was made from
+    at: float  # seconds since 1970 by the server's clock; events are ordered by seq, not by time
+    seen: int  # seq of the state that the decision was made from
     recommender: str
     n_arms: int
     arms: list[str] | None  # None: the whole catalogue as of `seen`
     x: bytes | None  # (K, d) where the request had vectors, else the catalogue's as of `seen`
     user_x: bytes | None
-    taken: list[ChosenArm]
-    digest: bytes | None  # of the request, where the id came with it
-    listed: bool = False  # asked for as a list of slots
-    chosen: ChosenArm | None = None  # shadow mode: what the caller took; `taken` is what we would have
-    own: bool = True  # the propensity of `chosen` is known
+    taken: list[ChosenArm]  # what our bandit chose, one per slot
+    digest: bytes | None  # of the request, if the caller sent the id
+    listed: bool = False  # a list of k slots was asked for
+    chosen: ChosenArm | None = None  # shadow mode: the arm that the caller chose and showed
+    own: bool = True  # the propensity of the shown arm is known
 
     @property
     def shown(self) -> list[ChosenArm]:
@@ -86,9 +86,9 @@ class RewardBody(Struct, array_like=True, gc=False):
     x: bytes
     at_random: bool
     advice: bytes | None
-    before: float | None = None  # what counted until now, where it is changed
-    sent: float | None = None  # what came, where that is a part of a sum
-    part: str | None = None  # and which
+    before: float | None = None  # what counted until now, if this changes it
+    sent: float | None = None  # what the caller sent, if that is one part of a sum
+    part: str | None = None  # which part of the sum
 
 
 class ItemsBody(Struct, array_like=True):
@@ -103,13 +103,13 @@ class ModelBody(Struct, array_like=True):
     version: int
     manifest: bytes
     tensors: bytes
-    active: bool  # served from here on
+    active: bool  # new users get it from here on
     reason: str
     n_users: int
     score: float | None
     baseline: float | None
-    n_started: int | None = None  # users met when it was learned; None: as many as at this place of the log
-    seen: int | None = None  # the log up to here is what it was learned from
+    n_started: int | None = None  # users with a decision when it was learned; None: as many as at this seq
+    seen: int | None = None  # seq of the log that it was learned from
 
 
 class ActivateBody(Struct, array_like=True):
@@ -119,7 +119,7 @@ class ActivateBody(Struct, array_like=True):
 
 
 class ServiceBody(Struct, array_like=True):
-    """What a log is about, for good."""
+    """The first event: settings of the log that never change."""
 
     at: float
     seed: bytes
@@ -135,17 +135,17 @@ class RecommenderBody(Struct, array_like=True):
 
 
 class EraseBody(Struct, array_like=True):
-    """Nobody's name is in it: which events were a person's, and what the tallies had of them after each."""
+    """A user was erased: which events were theirs, and what had been counted of them after each; no name."""
 
     at: float
     recommender: str
     model: int
-    history: list[tuple[int, int, int, float, int]]  # seq; decisions, rewards, their sum, settled, after it
-    n_features: int | None = None  # of the log, should these have been its only events
+    history: list[tuple[int, int, int, float, int]]  # seq; n_decisions, n_rewards, reward_sum, settled after it
+    n_features: int | None = None  # of the log, in case no other event says it
 
 
 class ErasedDecision(Struct, array_like=True):
-    """Left of a decision: for a shared state that counts decisions, the arms taken without their names."""
+    """What is left of an erased decision: the arms without ids, if a shared state counted them."""
 
     recommender: str
     shared: bool
@@ -153,7 +153,7 @@ class ErasedDecision(Struct, array_like=True):
 
 
 class ErasedReward(Struct, array_like=True):
-    """Left of a reward: for a shared state the features and the reward, nobody's any more."""
+    """What is left of an erased reward: features and reward, if a shared state was updated with them."""
 
     recommender: str
     shared: bool

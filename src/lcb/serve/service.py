@@ -22,9 +22,9 @@ from lcb.serve.decide.entry import Entry
 from lcb.serve.decide.items import build_items_event
 from lcb.serve.decide.rewards import Rewards
 from lcb.serve.errors import Problem
-from lcb.serve.event_ids import decision_of_slot, made_id, model_id, reward_id
+from lcb.serve.event_ids import decision_of_slot, event_id, reward_id
 from lcb.serve.log.apply import EventApplier
-from lcb.serve.log.bootstrap import FirstItems, prepare, read_first_items
+from lcb.serve.log.bootstrap import FirstItems, prepare_log, read_first_items
 from lcb.serve.log.erasure import build_erasure
 from lcb.serve.log.journal import IdTaken, Journal, WorldBehindLog
 from lcb.serve.log.remote_reads import RemoteReads
@@ -40,24 +40,30 @@ Watcher = Callable[[Row, Any], None]
 
 
 class Service:
-    """Settings, a store, a clock and a source of ids; `start` brings it up, `stop` drains it.
+    """A decision service on `store`; `start` and `stop` are called inside the event loop.
 
     An empty catalogue is filled with `items`, else with the file that the settings name.
     """
 
     def __init__(
-        self, settings: Settings, store: Store, *, items: FirstItems | None = None,
-        now: Callable[[], float] = time.time, new_id: Callable[[], str] | None = None,
+        self,
+        settings: Settings,
+        store: Store,
+        *,
+        items: FirstItems | None = None,
+        now: Callable[[], float] = time.time,
+        new_id: Callable[[], str] | None = None,
         seed: Callable[[], bytes] = lambda: os.urandom(16),
-        monotonic: Callable[[], float] = time.monotonic, sleep: Callable[[float], None] = time.sleep,
-    ) -> None:  # fmt: skip
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
         self.settings, self.store, self.now = settings, store, now
         self.new_id = new_id or time_ordered_ids(now)
         self.watchers: list[Watcher] = []  # called with every event after it is applied
         self._sizing = asyncio.Lock()
         self._arriving: dict[str, asyncio.Event] = {}  # users whose first decision is being stored
         self.world = World(store, most_users=settings.limits.cached_users)
-        prepare(settings, store, self.world, now, self.new_id, seed, items)
+        prepare_log(settings, store, self.world, now, seed, items)
         self.assignment = Assignment(self.world.state, settings.share)
         self.slots = RewardSlots(self.world)
         self.decisions = Decisions(self.world, self.assignment, now, self.new_id, shadow=settings.shadow)
@@ -231,7 +237,7 @@ class Service:
                 n_started=n_started,
                 seen=seen,
             )
-            row = NewRow(model_id(version), "model", None, None, events.encode(body))
+            row = NewRow(event_id("model", version), "model", None, None, events.encode(body))
             if await self._append(Entry(row, body, b"", key="model")):
                 return version
 
@@ -247,13 +253,13 @@ class Service:
         except LCBError as error:
             raise Problem(409, str(error), field="version") from None
         body = events.ActivateBody(self.now(), version, reason)
-        row = NewRow(made_id("activate", self.new_id()), "activate", None, None, events.encode(body))
+        row = NewRow(event_id("activate", self.new_id()), "activate", None, None, events.encode(body))
         await self.journal.append(Entry(row, body, b"", row.id))
 
     # Waiting
 
     async def _append_first(self, user: str, entry: Entry) -> bool:
-        """Append a new user's first decision; their next one waits for it, as it may be for other models."""
+        """Append a new user's first decision; their next one waits for it and gets the same models."""
         self._arriving[user] = asyncio.Event()
         try:
             return await self._append(entry)

@@ -33,7 +33,7 @@ def start(folder: Path, **settings: object) -> None:
 def test_models_whose_features_have_another_order_are_refused(tmp_path: Path) -> None:
     start(tmp_path, models=models(tmp_path, "sport", "arts", "science"))
     with pytest.raises(
-        InputError, match="models of the features arts, science, sport for a log of sport, arts, science"
+        InputError, match="models of the features arts, science, sport, but this log has sport, arts, science"
     ):
         start(tmp_path, models=models(tmp_path, "arts", "science", "sport"))
     start(tmp_path, models=models(tmp_path, "x0", "x1", "x2"))  # features without names are taken by their place

@@ -11,7 +11,7 @@ from lcb.serve import events
 from lcb.serve.decide.entry import Entry
 from lcb.serve.decide.validation import check_ids, check_printable, read_item
 from lcb.serve.errors import Problem
-from lcb.serve.event_ids import made_id
+from lcb.serve.event_ids import event_id
 from lcb.serve.state.service_state import ServiceState
 from lcb.storage.store.base import NewRow
 
@@ -36,6 +36,6 @@ def build_items_event(
         words = f"the catalogue would have {n:,} items, at most {messages.MOST_ITEMS:,} are allowed"
         raise Problem(422, f"{words}; remove some, or send arms with each request", field="items")
     body = events.ItemsBody(now(), items, request.remove, request.replace)
-    row = NewRow(made_id("items", new_id()), "items", None, None, events.encode(body))
+    row = NewRow(event_id("items", new_id()), "items", None, None, events.encode(body))
     answer = msgspec.json.encode(messages.ItemsAnswer(n, wanted))
     return Entry(row, body, answer, key=row.id, fixes_n_features=state.n_features is None)

@@ -19,7 +19,7 @@ import structlog
 from lcb import messages
 from lcb.errors import InputError, LCBError, ModelError
 from lcb.serve.errors import Problem
-from lcb.serve.event_ids import model_id
+from lcb.serve.event_ids import event_id
 from lcb.serve.learn.job import Job, JobResult, JobStep
 from lcb.serve.learn.process import Failed, NotYet, run_job, worker_command
 from lcb.serve.learn.schedule import next_training_at, retry_at
@@ -143,7 +143,7 @@ class Retraining:
     async def _is_done_elsewhere(self) -> bool:
         """Whether another replica has written a version that has not been read here yet."""
         version = max(self.service.world.state.versions, default=0) + 1
-        return await asyncio.to_thread(self.service.store.event, model_id(version)) is not None
+        return await asyncio.to_thread(self.service.store.event, event_id("model", version)) is not None
 
     async def _learn(self) -> None:
         world, learning, settings = self.service.world, self.settings, self.service.settings

@@ -25,7 +25,7 @@ from lcb.learners.registry import get_learner
 from lcb.models import LatentModels, Likelihood, weight_covariance
 from lcb.progress import Progress, silent
 from lcb.serve import events
-from lcb.serve.event_ids import model_id
+from lcb.serve.event_ids import event_id
 from lcb.serve.learn.job import DONE, FAIL, STEP, WAIT, Job, JobResult, JobStep, pack_frame
 from lcb.serve.learn.judge import judge
 from lcb.serve.learn.rewards import is_held_out, read_rewards
@@ -140,7 +140,7 @@ def _read_service(store: Store, job: Job) -> tuple[events.ServiceBody, events.Mo
     for row in store.events_of_service(job.seq):
         if row.kind == "service":
             service = events.decode(row.kind, row.body)
-        elif row.kind == "model" and row.id == model_id(job.active):
+        elif row.kind == "model" and row.id == event_id("model", job.active):
             served = events.decode(row.kind, row.body)
     if service is None:
         raise InputError(f"{store.url} is not the store of a service; give one that lcb serve has created")

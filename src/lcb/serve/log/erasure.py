@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from lcb.serve import events
-from lcb.serve.event_ids import erased_id, made_id
+from lcb.serve.event_ids import event_id
 from lcb.serve.state.world import World
 from lcb.storage.store.base import NewRow, Rewrite, Row
 
@@ -29,12 +29,10 @@ def build_erasure(world: World, rows: list[Row], at: float, new_id: Callable[[],
             bare = [msgspec.structs.replace(arm, id="", distribution=None) for arm in body.shown] if shared else []
             left = events.ErasedDecision(body.recommender, shared, bare)
         else:
-            left = events.ErasedReward(
-                body.recommender, shared, body.reward if shared else 0.0, body.propensity if shared else 1.0,
-                body.x if shared else b"", shared and body.at_random, body.advice if shared else None,
-                body.before if shared else None,
-            )  # fmt: skip
+            kept = (body.reward, body.propensity, body.x, body.at_random, body.advice, body.before)
+            nothing = (0.0, 1.0, b"", False, None, None)
+            left = events.ErasedReward(body.recommender, shared, *(kept if shared else nothing))
         history.append((row.seq, user.n_decisions, user.n_rewards, user.reward_sum, user.settled))
-        rewrites.append(Rewrite(row.seq, erased_id(row.seq), f"erased {row.kind}", events.encode(left)))
+        rewrites.append(Rewrite(row.seq, event_id("erased", row.seq), f"erased {row.kind}", events.encode(left)))
     body = events.EraseBody(at, recommender, model, history, world.state.n_features)
-    return rewrites, NewRow(made_id("erase", new_id()), "erase", None, None, events.encode(body))
+    return rewrites, NewRow(event_id("erase", new_id()), "erase", None, None, events.encode(body))
