@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lcb._compiled import njit
-from lcb.learners.shared._vector_numba import fast_exp, fast_exp32
+from lcb.learners.shared._exp_numba import fast_exp, fast_exp32
 
 _COMPILED = {
     "nogil": True,

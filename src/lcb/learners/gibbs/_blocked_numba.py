@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lcb._compiled import njit
-from lcb.learners.shared._vector_numba import COMPILED, fast_exp
+from lcb.learners.shared._exp_numba import COMPILED, fast_exp
 
 
 @njit(**COMPILED)

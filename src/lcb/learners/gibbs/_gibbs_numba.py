@@ -8,10 +8,12 @@ precision alone, so rounding cannot make one negative: it is held there.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from lcb._compiled import njit
-from lcb.learners.shared._vector_numba import COMPILED, fast_exp, fast_log, fast_log_gamma, stirling
+from lcb.learners.shared._exp_numba import COMPILED, fast_exp
 
 LANES = 8  # columns are padded to a multiple of this
 _GROUP = 8  # pivots multiplied before their log is taken
@@ -56,7 +58,7 @@ def eliminate(work, extra, floor, n):  # type: ignore[no-untyped-def]
         start += d - j
         if j % _GROUP == _GROUP - 1 or j == d - 1:
             for h in range(n):
-                log_det[h] += fast_log(det[h])
+                log_det[h] += np.log(det[h])
                 det[h] = 1.0
     for h in range(n):
         square_sum[h] = max(square_sum[h], 0.0)
@@ -71,20 +73,13 @@ def evidence(log_det, unexplained, count, hyper, n, out):  # type: ignore[no-unt
         for h in range(n):
             out[h] = constant - 0.5 * log_det[h] - slope * unexplained[h] - 0.5 * log_sigma2 * count[h]
         return
-    least = np.inf
     for h in range(n):
-        least = min(least, count[h])
-    if shape + 0.5 * least >= 8.0:
-        for h in range(n):
-            out[h] = stirling(shape + 0.5 * count[h])
-    else:
-        for h in range(n):
-            out[h] = fast_log_gamma(shape + 0.5 * count[h])
-    for h in range(n):
-        out[h] += (
+        a_n = shape + 0.5 * count[h]
+        out[h] = (
             constant
+            + math.lgamma(a_n)
+            - a_n * np.log(rate + 0.5 * unexplained[h])
             - 0.5 * log_det[h]
-            - (shape + 0.5 * count[h]) * fast_log(rate + 0.5 * unexplained[h])
             - 0.9189385332046727 * count[h]
         )
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from lcb._compiled import njit
 from lcb.learners.gibbs._gibbs_numba import LOG_DET, N_EXTRA, eliminate, evidence
-from lcb.learners.shared._vector_numba import COMPILED
+from lcb.learners.shared._exp_numba import COMPILED
 
 
 @njit(**COMPILED)

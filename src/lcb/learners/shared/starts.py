@@ -1,8 +1,11 @@
-"""Where EM starts: k-means on per-user ridge coefficients.
+"""Starts of EM and of Gibbs chains: k-means on per-user ridge coefficients.
 
 Coefficients are compared by the reward they predict, |b1 - b2|^2 = (b1 - b2)' G (b1 - b2) with G the mean of x x', so
 units of features do not matter.  Seeds are k-means++; from ten classes on these often leave two classes in one cluster
 and one class in two, so clusters are then merged and split as long as that helps.
+
+`scipy.cluster.vq.kmeans2` is not enough: EM reaches the optimum in all of 24 data sets of 5, 10, 20 and 30 planted
+classes from these starts, in 23, 16, 0 and 0 from its clusters.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""log, exp and log gamma that the compiler can turn into vector code.
+"""exp that the compiler can turn into vector code.
 
-Numba calls libm once per element; these are polynomials after the exponent is split off by its bits, so a loop
-over classes runs four or eight at a time.  Relative error below 1e-14 on the ranges the samplers use.
+Numba calls libm once per element; this is a polynomial after the exponent is split off by its bits, so a loop runs four
+or eight elements at a time: the softmax of EM is 3.7 to 5.3 times faster, the draw of a class in blocked Gibbs 4 times.
+(The same of log and log gamma made a sweep of collapsed Gibbs 0.9 to 1.3 times as fast as libm's, so libm's are used.)
 """
 
 from __future__ import annotations
@@ -45,27 +46,6 @@ def _from_bits(typing_context: Any, value: Any) -> Any:
 
 
 @njit(**(COMPILED | {"fastmath": {"contract"}}))
-def fast_log(x):  # type: ignore[no-untyped-def]
-    """Log of a positive, normal number."""
-    bits = _bits(x) - 0x3FE6A09E667F3BCD  # the bits of sqrt(1/2): the mantissa lies in [sqrt(1/2), sqrt(2))
-    exponent = _from_bits(((bits >> 52) & 0xFFF ^ 0x800) | 0x4330000000000000) - (4503599627370496.0 + 2048.0)
-    mantissa = _from_bits((bits & 0x000FFFFFFFFFFFFF) + 0x3FE6A09E667F3BCD)
-    f = mantissa - 1.0
-    s = f / (2.0 + f)
-    z = s * s
-    r = z * 1.479819860511658591e-01 + 1.531383769920937332e-01
-    r = r * z + 1.818357216161805012e-01
-    r = r * z + 2.222219843214978396e-01
-    r = r * z + 2.857142874366239149e-01
-    r = r * z + 3.999999999940941908e-01
-    r = r * z + 6.666666666666735130e-01
-    half = 0.5 * f * f
-    return exponent * 6.93147180369123816490e-01 - (
-        (half - (s * (half + r * z) + exponent * 1.90821492927058770002e-10)) - f
-    )
-
-
-@njit(**(COMPILED | {"fastmath": {"contract"}}))
 def fast_exp(value):  # type: ignore[no-untyped-def]
     """exp of a number that is at most 700; below -700 a number next to 0."""
     x = max(value, -700.0)
@@ -99,23 +79,3 @@ def fast_exp32(value):  # type: ignore[no-untyped-def]
     q = q * r + np.float32(0.5)
     q = q * r + np.float32(1.0)
     return (q * r + np.float32(1.0)) * _from_bits(np.int32((_bits(shifted) + 127) << 23))
-
-
-@njit(**COMPILED)
-def fast_log_gamma(x):  # type: ignore[no-untyped-def]
-    """Log gamma of a positive number: Stirling's series eight steps up, and down again."""
-    product = x * (x + 1.0) * (x + 2.0) * (x + 3.0) * (x + 4.0) * (x + 5.0) * (x + 6.0) * (x + 7.0)
-    return stirling(x + 8.0) - fast_log(product)
-
-
-@njit(**COMPILED)
-def stirling(x):  # type: ignore[no-untyped-def]
-    """Log gamma of a number that is at least 8."""
-    inverse = 1.0 / x
-    square = inverse * inverse
-    tail = square * (-691.0 / 360360.0) + 1.0 / 1188.0
-    tail = tail * square - 1.0 / 1680.0
-    tail = tail * square + 1.0 / 1260.0
-    tail = tail * square - 1.0 / 360.0
-    tail = tail * square + 1.0 / 12.0
-    return (x - 0.5) * fast_log(x) - x + 0.9189385332046727 + tail * inverse
