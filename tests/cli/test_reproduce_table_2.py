@@ -4,7 +4,7 @@ import json
 
 
 def test_the_command_runs_the_study(lcb, tmp_path, monkeypatch):
-    from lcb.experiments import table_2
+    from lcb.experiments import table_2, user_study
 
     asked = {}
 
@@ -15,7 +15,7 @@ def test_the_command_runs_the_study(lcb, tmp_path, monkeypatch):
     real = table_2.run
     small = {"N_PAST": 300, "N_OFFERED": 20, "N_ARTICLES": 40, "N_MANY": 40, "N_STUDIES": 10, "N_TUNING_SEEDS": 1}
     for name, value in {**small, "N_TUNING": 60}.items():
-        monkeypatch.setattr(table_2, name, value)
+        monkeypatch.setattr(user_study, name, value)
     monkeypatch.setattr(table_2, "run", run)
     outcome = lcb("reproduce", "table-2", "--runs", 1, "--seed", 4, "--json", "out.json")
     assert outcome.code == 0, outcome.err

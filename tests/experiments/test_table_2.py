@@ -10,7 +10,7 @@ import pytest
 from lcb.bandits.uniform import Uniform
 from lcb.demo.readers import NewsFront, articles
 from lcb.evaluate.two_groups import Group
-from lcb.experiments import table_2
+from lcb.experiments import table_2, user_study
 from lcb.experiments.report import Section, page
 from lcb.experiments.reproduce import reproduce
 from lcb.recommenders.pooled import Pooled
@@ -24,9 +24,9 @@ SMALL = {
 @pytest.fixture
 def small(monkeypatch):
     for name, value in SMALL.items():
-        monkeypatch.setattr(table_2, name, value)
-    grids = {name: {key: values[:2] for key, values in grid.items()} for name, grid in table_2.GRIDS.items()}
-    monkeypatch.setattr(table_2, "GRIDS", grids)
+        monkeypatch.setattr(user_study, name, value)
+    grids = {name: {key: values[:2] for key, values in grid.items()} for name, grid in user_study.GRIDS.items()}
+    monkeypatch.setattr(user_study, "GRIDS", grids)
 
 
 class Watched(Pooled):
@@ -56,8 +56,8 @@ def test_what_the_experiment_leaves_is_a_section_of_the_report(small, tmp_path):
     ]  # fmt: skip
     assert told["result"]["studies"][0]["difference"]["mean"] == pytest.approx(0.184)
     assert told["result"]["repeated"]["n_studies"] == 30
-    assert {name: rates.shape for name, rates in outcome.few.items()} == dict.fromkeys(table_2.GRIDS, (2, 15, 5))
-    assert {name: rates.shape for name, rates in outcome.many.items()} == dict.fromkeys(table_2.GRIDS, (2, 60))
+    assert {name: rates.shape for name, rates in outcome.few.items()} == dict.fromkeys(user_study.GRIDS, (2, 15, 5))
+    assert {name: rates.shape for name, rates in outcome.many.items()} == dict.fromkeys(user_study.GRIDS, (2, 60))
     section = Section.read(tmp_path, "table-2")
     assert "The user study, with simulated visitors" in page([section], [])
     text = "\n".join(table_2.summary(outcome))
@@ -69,22 +69,22 @@ def test_what_the_experiment_leaves_is_a_section_of_the_report(small, tmp_path):
 def test_the_same_seed_gives_the_same_study(small):
     one, two = (table_2.run(n_runs=1, seed=3, n_workers=1) for _ in range(2))
     assert one.tuned == two.tuned
-    for name in table_2.GRIDS:
+    for name in user_study.GRIDS:
         np.testing.assert_array_equal(one.many[name], two.many[name])
         np.testing.assert_array_equal(one.few[name], two.few[name])
 
 
 def test_lcb_is_ahead_of_one_linucb_for_all(small, monkeypatch):
-    monkeypatch.setattr(table_2, "N_PAST", 2000)
+    monkeypatch.setattr(user_study, "N_PAST", 2000)
     result = table_2.run(n_runs=1, n_workers=1)
-    assert table_2.repeated(result).ahead > 0.8
+    assert table_2.summarize_repeats(result).ahead > 0.8
     assert table_2._interval(table_2._by_seed(result)[0])["low"] > 0
 
 
 def test_no_visitor_meets_two_recommenders_and_each_has_its_share():
     rng = np.random.default_rng(0)
     watched = {name: Watched() for name in ("a", "b", "c")}
-    rates = table_2.study(NewsFront(articles(30, rng), 5), watched, 50, rng)
+    rates = user_study.run_study(NewsFront(articles(30, rng), 5), watched, 50, rng)
     met = {name: np.concatenate(one.met).reshape(50, -1) for name, one in watched.items()}
     assert {name: rate.shape for name, rate in rates.items()} == dict.fromkeys("abc", (50,))
     assert len(np.unique(np.concatenate(list(met.values())), axis=0)) == 150
@@ -92,31 +92,31 @@ def test_no_visitor_meets_two_recommenders_and_each_has_its_share():
 
 def test_rates_are_the_clicks_of_what_was_chosen():
     rng = np.random.default_rng(0)
-    users = NewsFront(articles(30, rng), 5).draw(4, table_2.N_STEPS, rng)
+    users = NewsFront(articles(30, rng), 5).draw(4, user_study.N_STEPS, rng)
 
     class First(Watched):
         def serve(self, users, contexts, rewards, rng, n_uniform_steps=0):
             self.met.append(contexts)
             return np.tile(np.arange(rewards.shape[1]) % 2, (len(rewards), 1))
 
-    in_order = table_2._rates("linucb-population", First(), users, rng)
-    steps = np.arange(table_2.N_STEPS)
+    in_order = user_study.click_rates("linucb-population", First(), users, rng)
+    steps = np.arange(user_study.N_STEPS)
     np.testing.assert_allclose(in_order, users.rewards[:, steps, steps % 2].mean(axis=1))
     at_once = First()
-    rates = table_2._rates("linucb-at-once", at_once, users, rng)
+    rates = user_study.click_rates("linucb-at-once", at_once, users, rng)
     np.testing.assert_array_equal(at_once.met[0], users.contexts.swapaxes(0, 1))  # the first step of all, then ...
     np.testing.assert_allclose(rates, [users.rewards[i, :, i % 2].mean() for i in range(4)])
 
 
 def test_tuned_settings_are_those_of_most_clicks(small, monkeypatch):
     def tried(seed):
-        totals = {(n, name): np.zeros(4) for n in (5, 60) for name in table_2.GRIDS}
+        totals = {(n, name): np.zeros(4) for n in (5, 60) for name in user_study.GRIDS}
         totals[5, "lcb"] = np.array([1.0, 2.0, 5.0, 5.0])
         totals[60, "lcb"] = np.array([0.0, 9.0, 1.0, 1.0])
         return totals
 
-    monkeypatch.setattr(table_2, "_try_all", tried)
-    tuned = table_2.tune(0, n_workers=1)
+    monkeypatch.setattr(user_study, "_count_clicks", tried)
+    tuned = user_study.tune_recommenders(0, n_workers=1)
     assert tuned[5]["lcb"] == {"eta": 0.25, "gamma": 0.0}  # of equals the first
     assert tuned[60]["lcb"] == {"eta": 1.0, "gamma": 0.01}
     assert tuned[60]["linucb-population"] == {"width": 0.25, "ridge": 1.0}
@@ -124,25 +124,25 @@ def test_tuned_settings_are_those_of_most_clicks(small, monkeypatch):
 
 
 def test_both_recommenders_have_as_many_settings_to_try():
-    sizes = {name: len(table_2._combinations(name)) for name in table_2.GRIDS}
+    sizes = {name: len(user_study.combinations(name)) for name in user_study.GRIDS}
     assert sizes["lcb"] == sizes["linucb-population"] == sizes["linucb-at-once"] == 21
 
 
 def test_population_linucb_goes_on_learning_and_lcb_keeps_its_classes(small):
-    world, trained, rng = table_2._prepared((0, 0))
-    made = {name: trained(name, table_2._combinations(name)[0]) for name in table_2.GRIDS}
+    world, trained, rng = user_study.prepare((0, 0))
+    made = {name: trained(name, user_study.combinations(name)[0]) for name in user_study.GRIDS}
     before = made["linucb-population"].state.copy()
-    table_2.study(world, made, 5, rng)
+    user_study.run_study(world, made, 5, rng)
     assert not np.array_equal(made["linucb-population"].state, before)
     assert len(made["lcb"].versions) == len(made["lcb-mean"].versions) == 1
     assert made["lcb"].n_users == 5
 
 
 def test_population_linucb_has_learned_from_the_log_that_taught_the_classes(small):
-    _, trained, _ = table_2._prepared((0, 0))
+    _, trained, _ = user_study.prepare((0, 0))
     rng = np.random.default_rng((0, 0))  # the same articles and past readers again
-    total = table_2.past_log(NewsFront(articles(40, rng), 20), 300, rng).stats.total
-    assert total.count[0] == 300 * table_2.N_STEPS
+    total = user_study.draw_past_log(NewsFront(articles(40, rng), 20), 300, rng).stats.total
+    assert total.count[0] == 300 * user_study.N_STEPS
     theta = np.linalg.solve(total.gram[0] + 10 * np.eye(21), total.moment[0])
     for name in ("linucb-population", "linucb-at-once"):
         recommender = trained(name, {"width": 0.5, "ridge": 10.0})
@@ -152,7 +152,7 @@ def test_population_linucb_has_learned_from_the_log_that_taught_the_classes(smal
 def test_repeated_studies_are_counted():
     ours = [[[0.5, 0.6], [0.9, 0.1], [0.2, 0.2], [0.1, 0.1]]]
     other = [[[0.1, 0.2], [0.1, 0.1], [0.3, 0.3], [0.1, 0.1]]]
-    shown = table_2.repeated(of([[0.0]], [[0.0]], ours, other))
+    shown = table_2.summarize_repeats(of([[0.0]], [[0.0]], ours, other))
     # differences +0.4 (v = 0.0025 twice, df 2, half 4.303 x 0.0707 = 0.304), +0.4 (df 1, half 5.1), -0.1 and 0 for sure
     assert (shown.n_studies, shown.ahead, shown.told_apart, shown.misled) == (4, 0.5, 0.25, 0.25)
     assert shown.covered == 0.5  # of the mean 0.175: the first two

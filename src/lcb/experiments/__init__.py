@@ -1,17 +1,32 @@
-"""The paper's figures, tables and theorems, one file each: `run`, `draw`, `to_json`, `claims`, `summary`."""
+"""The figures, tables and theorems of the paper, one file each.
 
+To add an experiment, write NAME.py with the five functions below and add its line to `EXPERIMENTS`.
+
+    run(n_runs, seed, progress, ...)    measure; returns a result, which the others take
+    draw(result)                        the chart
+    to_json(result)                     the numbers
+    claims(result)                      what the paper says of them, and whether it holds here
+    summary(result)                     lines of text for the terminal and the report
+
+The report prints the docstring of the file, without its first paragraph.
+"""
+
+from importlib import import_module
 from types import ModuleType
 
-from lcb.experiments import fig_1, fig_2a, fig_2b, fig_3a, fig_3b, fig_3c, table_1, table_2, theory
-
-FIGURES: dict[str, ModuleType] = {
-    "fig-1": fig_1,
-    "fig-2a": fig_2a,
-    "fig-2b": fig_2b,
-    "fig-3a": fig_3a,
-    "fig-3b": fig_3b,
-    "fig-3c": fig_3c,
-    "table-1": table_1,
-    "table-2": table_2,
-    "theory": theory,
+EXPERIMENTS = {  # by name, the title in the report
+    "fig-1": "The five classes of the simulation",
+    "fig-2a": "Simulation: regret by number of users",
+    "fig-2b": "Simulation: regret by interactions per user",
+    "fig-3a": "Real data: relative CTR by number of training users",
+    "fig-3b": "Real data: relative CTR by number of latent classes",
+    "fig-3c": "Real data: users arriving one after another",
+    "table-1": "Expected regret bounds",
+    "table-2": "The user study, with simulated visitors",
+    "theory": "The schedules of the two theorems, measured",
 }
+
+
+def load_experiment(name: str) -> ModuleType:
+    """Import the file of an experiment."""
+    return import_module(f"{__name__}.{name.replace('-', '_')}")

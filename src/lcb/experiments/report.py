@@ -17,20 +17,9 @@ from typing import Any
 
 from lcb.charts.style.palette import PALETTE, css_variables
 from lcb.errors import InputError
+from lcb.experiments import EXPERIMENTS
 from lcb.experiments.claims import Claim
 from lcb.version import __version__
-
-TITLES = {
-    "fig-1": "The five classes of the simulation",
-    "fig-2a": "Simulation: regret by number of users",
-    "fig-2b": "Simulation: regret by interactions per user",
-    "fig-3a": "Real data: relative CTR by number of training users",
-    "fig-3b": "Real data: relative CTR by number of latent models",
-    "fig-3c": "Real data: users arriving one after another",
-    "table-1": "Expected regret bounds",
-    "table-2": "The user study, with simulated visitors",
-    "theory": "The two schedules of the theorems, measured",
-}
 
 
 @dataclass(frozen=True)
@@ -67,7 +56,7 @@ def page(sections: Sequence[Section], missing: Sequence[str]) -> str:
     held = [claim for section in sections for claim in section.claims if claim.holds]
     failed = [(section.name, claim) for section in sections for claim in section.claims if not claim.holds]
     contents = "".join(
-        f'<li><a href="#{s.name}">{escape(s.name)}</a> {escape(TITLES.get(s.name, s.name))}</li>' for s in sections
+        f'<li><a href="#{s.name}">{escape(s.name)}</a> {escape(EXPERIMENTS.get(s.name, s.name))}</li>' for s in sections
     )
     body = "".join(_section(section) for section in sections)
     not_run = "".join(f"<li><code>lcb reproduce {escape(name)}</code></li>" for name in missing)
@@ -103,7 +92,7 @@ def _section(section: Section) -> str:
     settings = ", ".join(f"{name} {_short(value)}" for name, value in section.settings.items() if value is not None)
     numbers = escape("\n".join(section.summary))
     return f"""
-<section id="{section.name}"><h2>{escape(section.name)}: {escape(TITLES.get(section.name, section.name))}</h2>
+<section id="{section.name}"><h2>{escape(section.name)}: {escape(EXPERIMENTS.get(section.name, section.name))}</h2>
 <p>{escape(section.about)}</p><figure>{section.svg}</figure>{table}
 <details><summary>Numbers</summary><pre>{numbers}</pre></details>
 <p class="small">{escape(settings)}<br><code>{escape(section.command)}</code></p></section>"""

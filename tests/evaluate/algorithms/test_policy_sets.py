@@ -10,7 +10,7 @@ from lcb.bandits.over_policies.exp4p import EXP4P
 from lcb.clicks import EventLog
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS, Task
-from lcb.evaluate.algorithms.policy_sets import POLICY_SETS
+from lcb.evaluate.algorithms.policy_sets import ALGORITHMS as POLICY_SETS
 from lcb.evaluate.simulation.simulate import simulate
 from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
 from lcb.policies import Greedy, Softmax

@@ -14,6 +14,7 @@ from lcb.evaluate.algorithms import ALGORITHMS, Algorithm, check_settings, parse
 from lcb.evaluate.algorithms.algorithm import Task
 from lcb.evaluate.simulation import simulate
 from lcb.evaluate.tuning import tune_simulation as tune
+from lcb.evaluate.tuning.grid_search import choose_trials
 from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
 
 WORLD = SimulatedWorld(paper_classes(), n_arms=6)
@@ -98,7 +99,7 @@ def test_of_equals_the_defaults_are_chosen(monkeypatch):
 def searched(grid, regret, most):
     """All that is tried, round by round."""
     tried, rounds = {}, 0
-    while wanted := tune.next_trials(grid, tried, most):
+    while wanted := choose_trials(grid, tried, most):
         assert not set(wanted) & set(tried)
         tried |= {values: regret(values) for values in wanted}
         rounds += 1

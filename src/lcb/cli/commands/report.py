@@ -28,7 +28,7 @@ def report(
     Example:
       lcb report --figures figures --data goodbooks --like 5 --out report.html
     """
-    from lcb.experiments import FIGURES
+    from lcb.experiments import EXPERIMENTS, load_experiment
     from lcb.experiments.real_data import Data, tuned_in
     from lcb.experiments.report import Section, page
     from lcb.experiments.reproduce import reproduce
@@ -37,9 +37,9 @@ def report(
 
     if out.suffix not in (".html", ".htm"):
         raise InputError(f"--out {out}; name it .html")
-    check_output("--out", out, files=[figures / f"{name}.json" for name in FIGURES])
+    check_output("--out", out, files=[figures / f"{name}.json" for name in EXPERIMENTS])
     sections, missing = [], []
-    for name, experiment in FIGURES.items():
+    for name in EXPERIMENTS:
         section = Section.read(figures, name)
         if section is None and (data is not None or not name.startswith("fig-3")):
             typer.echo(f"running {name}", err=True)
@@ -51,9 +51,9 @@ def report(
                     tuned = None if told is None or name == "fig-3c" else tuned_in(read_json(told), str(told))
                     log = Data(str(data), like=like, tuned=tuned)
                     words = f" --data {data}" + (f" --like {like:g}" if like is not None else "")
-                    reproduce(name, experiment, figures, command + words, progress, data=log)
+                    reproduce(name, load_experiment(name), figures, command + words, progress, data=log)
                 else:
-                    reproduce(name, experiment, figures, f"{command} --runs {runs}", progress, n_runs=runs)
+                    reproduce(name, load_experiment(name), figures, f"{command} --runs {runs}", progress, n_runs=runs)
             section = Section.read(figures, name)
         if section is None:
             missing.append(name)

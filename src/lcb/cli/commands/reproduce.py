@@ -116,7 +116,7 @@ def reproduce(
       lcb reproduce fig-3a --data goodbooks --like 5
       lcb reproduce table-1 --users 10000 --steps 100
     """
-    from lcb.experiments import FIGURES
+    from lcb.experiments import load_experiment
     from lcb.experiments.reproduce import reproduce as run
     from lcb.progress import bar
 
@@ -140,7 +140,7 @@ def reproduce(
     if figure in REAL:
         more["data"] = _data(figure, given)
     check_output("--json", json, files=[out / f"{figure.value}.{suffix}" for suffix in ("png", "svg", "json")])
-    experiment = FIGURES[figure.value]
+    experiment = load_experiment(figure.value)
     command = shlex.join(["lcb", *sys.argv[1:]]) if sys.argv[1:2] == ["reproduce"] else f"lcb reproduce {figure.value}"
     with bar() as progress:
         outcome = run(figure.value, experiment, out, command, progress, **more)

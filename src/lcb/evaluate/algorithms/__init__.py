@@ -1,26 +1,27 @@
-"""The algorithms an experiment knows by name, family by family; `tuned.json` holds the settings found by tuning."""
+"""The algorithms that experiments and the command line know by name.
+
+To add one, add an `Algorithm` to the tuple `ALGORITHMS` in the file of its family, or write a new file with such a
+tuple and add its name to `_FAMILIES`.  `lcb algorithms`, `simulate`, `tune`, `evaluate` and the charts then know it.
+Experiments use the settings in `tuned.json`, which `lcb tune` writes, or else the first values of the algorithm's grid.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from importlib.resources import files
 from typing import Any
 
 from lcb.errors import InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Settings, Task, Value
-from lcb.evaluate.algorithms.clustering import CLUSTERING
-from lcb.evaluate.algorithms.explorers import EXPLORERS
-from lcb.evaluate.algorithms.fixed_arms import FIXED_ARMS
-from lcb.evaluate.algorithms.latent import LATENT
-from lcb.evaluate.algorithms.linear import LINEAR
-from lcb.evaluate.algorithms.policy_sets import POLICY_SETS
-from lcb.evaluate.algorithms.revisited import REVISITED
 
 __all__ = ["ALGORITHMS", "PAPERS", "Algorithm", "Settings", "Task", "find_algorithms", "tuned_settings"]
 
-_FAMILIES = (*LATENT, *POLICY_SETS, *EXPLORERS, *REVISITED, *CLUSTERING, *LINEAR, *FIXED_ARMS)
-ALGORITHMS: dict[str, Algorithm] = {algorithm.name: algorithm for algorithm in _FAMILIES}
+_FAMILIES = ("latent", "policy_sets", "explorers", "revisited", "clustering", "linear", "fixed_arms")
+ALGORITHMS: dict[str, Algorithm] = {
+    algorithm.name: algorithm for family in _FAMILIES for algorithm in import_module(f"{__name__}.{family}").ALGORITHMS
+}
 PAPERS = ("lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "club", "linucb-population", "linucb-individual", "random")
 
 _LARGEST = 1e300  # of a setting

@@ -41,7 +41,7 @@ def _sclub(task: Task, rng: np.random.Generator, threshold: float, width: float,
     )  # fmt: skip
 
 
-CLUSTERING = (
+ALGORITHMS = (
     Algorithm(
         "club", "users of one component of a graph (sparse above 30,000 users) share a LinUCB", "Gentile et al. 2014",
         "d^3 + K d^2 + n d", _club(),

@@ -33,7 +33,7 @@ def _iltcb_theory(models: LatentModels, task: Task) -> ILTCB:
     return _iltcb(models, task, _THEORY)
 
 
-EXPLORERS = (
+ALGORITHMS = (
     Algorithm(
         "lcb-epoch-greedy", "classes learned by EM, Epoch-Greedy over them", _LANGFORD, "N K d",
         learned(_epoch_greedy), {"c": (100.0, 1.0, 10.0, 300.0, 1000.0)}, note_of(_epoch_greedy),

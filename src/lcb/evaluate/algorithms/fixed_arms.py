@@ -47,7 +47,7 @@ def _factorised(task: Task, rng: np.random.Generator, n_factors: int, ridge: flo
     )  # fmt: skip
 
 
-FIXED_ARMS = (
+ALGORITHMS = (
     Algorithm(
         "ucb-individual", "fixed arms: one UCB1 per user, from scratch", "Auer et al. 2002", "K",
         _ucb, {"width": _WIDTHS}, needs=NO_FEATURES,

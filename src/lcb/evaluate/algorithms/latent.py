@@ -128,7 +128,7 @@ _THOMPSON = {"eta": (1.0, 0.25, 0.5, 2.0, 4.0, 8.0, 16.0), "gamma": (0.0, 0.01, 
 _FEWER = {"eta": (1.0, 0.25, 2.0, 8.0), "gamma": (0.0, 0.05)}  # a spectral training takes ten times as long as EM's
 
 
-LATENT = (
+ALGORITHMS = (
     Algorithm(
         "lcb", "classes learned by EM, Generalized Thompson Sampling over them", PAPER, "N K d",
         learned(_thompson), _THOMPSON,

@@ -53,7 +53,7 @@ def _random(task: Task, rng: np.random.Generator) -> Recommender:
     return Pooled(Uniform())
 
 
-LINEAR = (
+ALGORITHMS = (
     Algorithm("linucb-population", "one LinUCB for all users", "Li et al. 2010", "K d^2", _population_linucb, _WIDTHS),
     Algorithm(
         "linucb-individual", "one LinUCB per user, from scratch", "Li et al. 2010", "K d^2", _individual_linucb, _WIDTHS

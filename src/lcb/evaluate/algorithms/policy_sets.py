@@ -113,7 +113,7 @@ def _note_on_enumerated(task: Task) -> str | None:
     return _over_all_policies(task).note(task.n_arms)
 
 
-POLICY_SETS = (
+ALGORITHMS = (
     Algorithm(
         "lcb-exp4p", "classes learned by EM, EXP4.P over them", _BEYGELZIMER, "N K d",
         learned(_exp4p), _P_MIN, note_of(_exp4p),

@@ -43,7 +43,7 @@ def _mucb(models: LatentModels, task: Task, width: float, epsilon: float) -> Ban
     return MUCB(models, task.n_steps, width, epsilon)
 
 
-REVISITED = (
+ALGORITHMS = (
     Algorithm("mts", "classes learned by EM, one drawn by its posterior: lcb at eta 1", _HONG, "N K d", learned(_mts)),
     Algorithm(
         "mmts", "classes learned by EM, a class and its weights drawn from their posterior", _HONG, "N K d^2",

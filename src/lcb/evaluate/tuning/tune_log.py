@@ -1,7 +1,7 @@
-"""Settings found on training users alone: some of them are served by what the others teach.
+"""Tunes settings for a log on its training users: some of them are held out, the others are trained on.
 
-Every algorithm gets the same number of combinations of its own grid (`next_trials`), the same users and queues; chosen
-is the highest mean reward, of equals the first tried.  Test users are never looked at.
+Every algorithm gets the same number of combinations of its own grid, the same users and the same queues.  The
+combination with the highest mean reward is chosen, the first tried of equals.  Test users are never used.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS, Settings, find_algorithms
 from lcb.evaluate.offline.evaluate_log import EvaluationRun, Plan, Split, run_on_split, split_users
 from lcb.evaluate.offline.log_sources import LogSource
-from lcb.evaluate.tuning.tune_simulation import Values, next_trials
+from lcb.evaluate.tuning.grid_search import Values, choose_trials, name_values
 from lcb.progress import Progress, silent
 
 MOST = 12  # combinations of one algorithm
@@ -40,16 +40,16 @@ def tune_on_training_users(
     inner_plan = replace(plan, n_train_users=len(inner.train), n_test_users=len(inner.test))
     loss: dict[str, dict[Values, float]] = {name: {} for name in algorithms}
     while wanted := [
-        (name, values) for name in algorithms for values in next_trials(ALGORITHMS[name].grid, loss[name], most)
+        (name, values) for name in algorithms for values in choose_trials(ALGORITHMS[name].grid, loss[name], most)
     ]:
         runs = [
-            EvaluationRun(source, inner_plan, inner, seed + _INNER, name, _named(name, values))
+            EvaluationRun(source, inner_plan, inner, seed + _INNER, name, name_values(name, values))
             for name, values in wanted
         ]
         done = parallel.processes(run_on_split, runs, n_workers, _reporting(progress, len(runs)))
         for (name, values), one in zip(wanted, done, strict=True):
             loss[name][values] = -float(np.nanmean(one.rate))
-    return {name: _named(name, min(tried, key=lambda one: tried[one])) for name, tried in loss.items()}
+    return {name: name_values(name, min(tried, key=lambda one: tried[one])) for name, tried in loss.items()}
 
 
 def tune_seeds(
@@ -68,10 +68,6 @@ def inner_split(source: LogSource, split: Split, plan: Plan, seed: int) -> Split
         raise InputError(f"{len(able)} training users have {plan.n_steps} events: too few to tune on; leave tuning out")
     held_out = able[:n_held_out]
     return Split(np.setdiff1d(split.train, held_out), held_out)
-
-
-def _named(algorithm: str, values: Values) -> Settings:
-    return dict(zip(ALGORITHMS[algorithm].grid, values, strict=True))
 
 
 def _reporting(progress: Progress, total: int) -> Callable[[int], None]:

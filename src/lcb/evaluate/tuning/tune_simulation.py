@@ -1,25 +1,20 @@
-"""Settings found by trying them: each algorithm's own grid, on users that no experiment meets.
+"""Tunes settings in a simulated world: tries each algorithm's grid on users that no experiment meets.
 
-    tried     every combination of a grid's values; where there are more than `most`, all values of one setting after
-              another, the others held at the best so far, from the defaults, until a round changes nothing or `most`
-              combinations are tried
-    chosen    the least mean regret; of equals the first tried, the defaults before all others
-
-Every combination of every algorithm meets the same users, steps, rewards and random numbers, so that differences are
-paired: a combination is as good as the chosen one, for all that can be told, when it is `behind` by less than two
-standard errors of the difference over runs.  One that an algorithm refuses is noted and never chosen.
+Chosen is the least mean regret, the first tried of equals; the defaults are tried first (see `grid_search`).  Every
+combination of every algorithm meets the same users, steps, rewards and random numbers, so differences are paired: a
+combination is not worse than the chosen one, as far as the runs can tell, when it is `behind` by less than two standard
+errors of the difference.  A combination that an algorithm refuses is recorded with the reason and never chosen.
 
 Tuning has seeds of its own.  `simulate` makes its generators of (seed, run) and (seed, run, algorithm) with a seed
 below 2^64: four words of 32 bits, and 0 or 1 in the fifth where a generator is spawned.  Tuning has the number
-TUNING in the fifth, so that no seed of the one is a seed of the other.
+TUNING in the fifth, so no generator is seeded alike in both.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
-from math import inf, prod
+from math import inf
 from typing import Any
 
 import numpy as np
@@ -29,6 +24,7 @@ from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS, Settings, find_algorithms
 from lcb.evaluate.algorithms.algorithm import Value
 from lcb.evaluate.simulation.simulate import SimulationRun, check_sizes, describe_settings, play_run
+from lcb.evaluate.tuning.grid_search import Values, choose_trials, name_values
 from lcb.evaluate.worlds.fixed_arms import FixedArms
 from lcb.evaluate.worlds.paper import SimulatedWorld
 from lcb.events import Floats
@@ -37,7 +33,6 @@ from lcb.progress import Progress, silent
 TUNING = 0x74756E65  # "tune"
 MOST = 60  # combinations of one algorithm
 _TOGETHER = 6  # combinations that meet the users in one process, who are drawn once for all of them
-Values = tuple[Value, ...]  # of the settings, in the order of the grid
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +122,7 @@ def tune(
     while parts := _wanted(tried, most):
         number += 1
         tasks = [
-            replace(first, contenders=tuple((name, _named(name, values)) for values in part), run=run)
+            replace(first, contenders=tuple((name, name_values(name, values)) for values in part), run=run)
             for name, part in parts
             for run in range(n_runs)
         ]
@@ -136,7 +131,7 @@ def tune(
         for name, part in parts:
             by_run = [next(outcomes) for _ in range(n_runs)]
             for i, values in enumerate(part):
-                tried[name][values] = _trial(_named(name, values), [outcome[i] for outcome in by_run])
+                tried[name][values] = _trial(name_values(name, values), [outcome[i] for outcome in by_run])
     tuning = Tuning(
         {**describe_settings(world, n_users, n_steps, n_runs, seed), "seeds": "of tuning alone", "most": most},
         {name: list(trials.values()) for name, trials in tried.items()},
@@ -151,40 +146,12 @@ def tuning_seed(seed: int) -> int:
     return seed + (TUNING << 128)
 
 
-def next_trials(grid: Mapping[str, Values], regret: Mapping[Values, float], most: int = MOST) -> list[Values]:
-    """The combinations to try when these regrets are known; none when the search has ended.
-
-    >>> next_trials({"eta": (1.0, 0.5), "gamma": (0.0, 0.1)}, {})
-    [(1.0, 0.0), (1.0, 0.1), (0.5, 0.0), (0.5, 0.1)]
-    >>> next_trials({"eta": (1.0, 0.5), "gamma": (0.0, 0.1)}, {}, most=3)
-    [(1.0, 0.0), (0.5, 0.0)]
-    >>> next_trials({"eta": (1.0, 0.5), "gamma": (0.0, 0.1)}, {(1.0, 0.0): 7.0, (0.5, 0.0): 5.0}, most=3)
-    [(0.5, 0.1)]
-    """
-    values = list(grid.values())
-    if prod(map(len, values)) <= most:
-        return [one for one in product(*values) if one not in regret]
-    room = most - len(regret)
-    best = tuple(tried[0] for tried in values)
-    while room:
-        before = best
-        for i, tried in enumerate(values):
-            line = [(*best[:i], value, *best[i + 1 :]) for value in tried]
-            untried = [one for one in line if one not in regret]
-            if untried:
-                return untried[:room]
-            best = min(line, key=lambda one: regret[one])
-        if best == before:
-            break
-    return []
-
-
 def _wanted(tried: Mapping[str, Mapping[Values, Trial]], most: int) -> list[tuple[str, tuple[Values, ...]]]:
     """What to try next, in parts of one algorithm each."""
     parts = []
     for name, trials in tried.items():
         regret = {values: trial.mean for values, trial in trials.items()}
-        wanted = next_trials(ALGORITHMS[name].grid, regret, most)
+        wanted = choose_trials(ALGORITHMS[name].grid, regret, most)
         parts += [(name, wanted[i : i + _TOGETHER]) for i in range(0, len(wanted), _TOGETHER)]
     return [(name, tuple(part)) for name, part in parts]
 
@@ -192,10 +159,6 @@ def _wanted(tried: Mapping[str, Mapping[Values, Trial]], most: int) -> list[tupl
 def _report(progress: Progress, what: str, total: int) -> Callable[[int], None]:
     progress(what, 0, total)
     return lambda done: progress(what, done, total)
-
-
-def _named(algorithm: str, values: Values) -> Settings:
-    return dict(zip(ALGORITHMS[algorithm].grid, values, strict=True))
 
 
 def _try(run: SimulationRun) -> list[float | str]:
