@@ -1,5 +1,5 @@
 # Sourced by the other scripts: a Python of at least 3.11 and the project's own .venv with what the caller needs.
-#     prepare EXTRA         installs lcb[EXTRA] into .venv, pinned by constraints.txt
+#     prepare EXTRA         installs lcb[EXTRA] into .venv, pinned by constraints.txt; what is imported is compiled then
 #     system_packages       PostgreSQL and Chromium for the tests: installed where that is allowed, else the line to run
 #     find_postgres         prints the folder of initdb and pg_ctl
 #     find_chromium         prints the browser
@@ -31,8 +31,8 @@ prepare() {
     stamp=.venv/.lcb-$extra
     if [ ! -f "$stamp" ] || [ constraints.txt -nt "$stamp" ] || [ pyproject.toml -nt "$stamp" ]; then
         printf 'installing lcb[%s] (the first time takes a minute or two)\n' "$extra"
-        .venv/bin/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt \
-            --editable ".[$extra]"
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
+            --constraint constraints.txt --editable ".[$extra]"
         touch "$stamp"
     fi
 }
