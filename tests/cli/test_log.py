@@ -12,7 +12,7 @@ import pytest
 
 from lcb.demo.readers import CATEGORIES
 from lcb.serve import events
-from lcb.serve.audit.verify import world_differences
+from lcb.serve.audit.check_snapshots import world_differences
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.storage.store.base import open_store
@@ -197,7 +197,7 @@ def test_nothing_to_export_is_said(lcb, tmp_path):
     with Inside(sqlite(tmp_path / "new.db"), Settings(pages=False)) as inside:
         inside.decide("ann", arms=[{"id": "a", "x": [1.0]}])
     found = lcb("log", "export", tmp_path / "new.db", "out.parquet")
-    assert (found.code, "1 decisions wait for their rewards" in found.err) == (2, True)
+    assert (found.code, "1 decisions have no reward yet" in found.err) == (2, True)
     assert not list(tmp_path.glob("*.parquet*"))
 
 

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lcb.serve.audit.verify import verify, world_differences
+from lcb.serve.audit.check_snapshots import world_differences
+from lcb.serve.audit.verify import verify
 from lcb.serve.config.settings import Settings
 from lcb.storage.store.sqlite import SQLite
 from support.dying import ARMS, RECOMMENDERS

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from lcb.bandits.registry import BANDITS
-from lcb.serve.audit.verify import verify, world_differences
+from lcb.serve.audit.check_snapshots import world_differences
+from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.serve.errors import Problem

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from lcb import messages
-from lcb.serve.audit.verify import verify, world_differences
+from lcb.serve.audit.check_snapshots import world_differences
+from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.service import Service

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from lcb.errors import LCBError, StoreError
-from lcb.serve.audit.verify import verify, world_differences
+from lcb.serve.audit.check_snapshots import world_differences
+from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.storage.store import migrate

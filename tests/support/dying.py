@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lcb.serve.audit.verify import verify, world_differences
+from lcb.serve.audit.check_snapshots import world_differences
+from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.storage.models.folder import pack_models

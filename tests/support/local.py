@@ -9,7 +9,8 @@ from urllib.parse import unquote
 
 import httpx
 
-from lcb.serve.audit.verify import verify, world_differences
+from lcb.serve.audit.check_snapshots import world_differences
+from lcb.serve.audit.verify import verify
 from lcb.serve.server import build_app
 from lcb.serve.service import Service
 from lcb.serve.state.world import World

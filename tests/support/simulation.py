@@ -27,7 +27,8 @@ import msgspec
 from lcb import messages
 from lcb.errors import StoreUnavailable
 from lcb.serve import events
-from lcb.serve.audit.verify import verify, world_differences
+from lcb.serve.audit.check_snapshots import world_differences
+from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.errors import Problem

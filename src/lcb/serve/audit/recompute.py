@@ -1,4 +1,4 @@
-"""A decision of the log, made again by the code that made it."""
+"""Recomputes a decision of the log with the code that made it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lcb.storage.store.base import Row
 
 
 def check_decision(world: World, row: Row, body: events.DecisionBody, report: Report) -> None:
-    """`world` is as it was when the decision was made."""
+    """Recompute a decision and report what differs; `world` is the state that the decision was made from."""
     report.n_decisions += 1
     assert row.user is not None
     try:
@@ -25,14 +25,14 @@ def check_decision(world: World, row: Row, body: events.DecisionBody, report: Re
             user = world.fold.start(body.recommender, model, 0, context.shape[1])
         pinned = (user.recommender, user.model)
         if (body.recommender, row.model) != pinned:
-            report.differs(row.seq, "recommender and model", (body.recommender, row.model), pinned)
+            report.add(row.seq, "recommender and model", (body.recommender, row.model), pinned)
             return
         taken = draw_arms(world, user, ids, context, row.id, len(body.taken) if body.listed else None)
         if body.chosen is not None:
             again = record_callers_arm(world, user, ids, context, body.chosen.id, body.chosen.propensity)
             _check_taken(row.seq, body.chosen, again, report)
     except (Problem, LCBError, KeyError, ValueError, IndexError) as error:
-        report.differs(row.seq, "the decision", "in the log", f"cannot be made again ({error})")
+        report.add(row.seq, "the decision", "in the log", f"cannot be recomputed ({error})")
         return
     for stored, again in zip(body.taken, taken, strict=True):
         _check_taken(row.seq, stored, again, report)
@@ -57,5 +57,5 @@ def _check_taken(seq: int, stored: events.ChosenArm, again: events.ChosenArm, re
         if one != other:
             if isinstance(one, bytes) and isinstance(other, bytes):
                 one, other = events.floats(one).tolist(), events.floats(other).tolist()
-            report.differs(seq, {"id": "item"}.get(name, name), one, other)
+            report.add(seq, {"id": "item"}.get(name, name), one, other)
             return

@@ -1,16 +1,16 @@
-"""What a verification of the log has found."""
+"""The report of a verification of the log."""
 
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-_SHOWN = 20
+_KEPT = 20
 
 
 @dataclass(frozen=True)
-class Difference:
-    """`seq` is the event's, None where it is of none."""
+class Mismatch:
+    """A stored value that differs from the recomputed one; `seq` is None if it belongs to no event."""
 
     seq: int | None
     what: str
@@ -24,29 +24,30 @@ class Difference:
 
 @dataclass
 class Report:
-    """What was looked at, and the first of what differs."""
+    """How much was checked, and the first mismatches."""
 
     upto: int = 0
     n_events: int = 0
-    n_decisions: int = 0  # made again
-    n_erased: int = 0  # decisions of people who were erased
+    n_decisions: int = 0  # recomputed
+    n_erased: int = 0  # decisions of erased users
     n_rewards: int = 0
     n_users: int = 0
     n_snapshots: int = 0
     n_models: int = 0
     n_differences: int = 0
     seconds: float = 0.0
-    differences: list[Difference] = field(default_factory=list)
+    differences: list[Mismatch] = field(default_factory=list)
 
-    def differs(self, seq: int | None, what: str, stored: object, recomputed: object) -> None:
+    def add(self, seq: int | None, what: str, stored: object, recomputed: object) -> None:
+        """Count a mismatch, and keep it if it is one of the first."""
         self.n_differences += 1
-        if len(self.differences) < _SHOWN:
-            self.differences.append(Difference(seq, what, short(stored), short(recomputed)))
+        if len(self.differences) < _KEPT:
+            self.differences.append(Mismatch(seq, what, shorten(stored), shorten(recomputed)))
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def short(value: object) -> str:
+def shorten(value: object) -> str:
     text = value if isinstance(value, str) else str(value) if isinstance(value, Exception) else repr(value)
     return text if len(text) <= 200 else f"{text[:200]}..."

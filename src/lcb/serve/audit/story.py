@@ -1,4 +1,4 @@
-"""What happened to one user, step by step, read off the log: offered, chosen, rewarded, believed."""
+"""The story of one user: every decision with its reward and the class probabilities after it, read from the log."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from lcb.storage.store.base import Row
 
 
 @dataclass(slots=True)
-class Step:
-    """One slot of one decision; `reward` and `posterior` (after it) are None until the reward has come."""
+class StoryStep:
+    """One slot of one decision; `reward`, and `posterior` after it, are None until a reward has arrived."""
 
     decision_id: str
     reward_id: str
@@ -27,9 +27,9 @@ class Step:
     posterior: Floats | None = None
 
 
-def story(world: World, rows: Sequence[Row]) -> list[Step]:
-    """The steps of a user from all of their events."""
-    steps: dict[str, Step] = {}
+def read_story(world: World, rows: Sequence[Row]) -> list[StoryStep]:
+    """Return the steps of a user; `rows` are all events of the user."""
+    steps: dict[str, StoryStep] = {}
     user = None
     for i, row in enumerate(rows):
         body = events.decode(row.kind, row.body)
@@ -38,7 +38,7 @@ def story(world: World, rows: Sequence[Row]) -> list[Step]:
         if row.kind == "decision":
             world.fold.step(user, row, body, 0.0)
             for id, one in body.slots(row.id).items():
-                steps[id] = Step(row.id, id, row.seq, body.at, body, one)
+                steps[id] = StoryStep(row.id, id, row.seq, body.at, body, one)
             continue
         if body.before is None:
             world.fold.step(user, row, body, body.reward)

@@ -1,8 +1,8 @@
-"""Recommenders side by side: what each one's users did, and how far they are apart.
+"""Compares the recommenders of a service by the rewards of their users.
 
-A user's rate is the rewards per decision; a recommender has the mean and the deviation of its users' rates, as in the
-paper's user study. Differences of means have Welch's interval (`lcb.evaluate.two_groups`).  A decision without a reward
-counts as one of reward 0.
+A user's rate is the sum of rewards per decision; a decision without a reward counts as 0.  A recommender has the mean
+and the standard deviation of its users' rates, as in the paper's user study.  Differences of means have Welch's
+interval (`lcb.evaluate.two_groups`).
 """
 
 from __future__ import annotations
@@ -14,41 +14,48 @@ from lcb.serve.service import Service
 from lcb.serve.state.users import Tally
 
 
-def trial(service: Service) -> messages.TrialAnswer:
-    """All recommenders, and each but the first against the first."""
-    names = _names(service)
+def compare_all(service: Service) -> messages.TrialAnswer:
+    """All recommenders, and the difference of each to the first."""
+    names = _list_names(service)
     return messages.TrialAnswer(
-        tuple(_recommender(service, name) for name in names),
-        _differences(service, [(name, names[0]) for name in names[1:]]),
+        tuple(_summarise(service, name) for name in names),
+        _compare(service, [(name, names[0]) for name in names[1:]]),
     )
 
 
-def trial_of(service: Service, name: str) -> messages.TrialAnswer:
-    """One recommender, and it against each of the others."""
-    names = _names(service)
+def compare_one(service: Service, name: str) -> messages.TrialAnswer:
+    """One recommender, and its difference to each of the others."""
+    names = _list_names(service)
     if name not in names:
-        raise Problem(404, f"no recommender {name!r}; there are: {', '.join(names)}", field="recommender")
+        raise Problem(404, f"no recommender {name!r}; the recommenders are {', '.join(names)}", field="recommender")
     others = [(name, other) for other in names if other != name]
-    return messages.TrialAnswer((_recommender(service, name),), _differences(service, others))
+    return messages.TrialAnswer((_summarise(service, name),), _compare(service, others))
 
 
-def _names(service: Service) -> list[str]:
-    """Those of the settings first, then those the log knows from before."""
+def _list_names(service: Service) -> list[str]:
+    """Names from the settings first, then those that only the log has."""
     now = [one.name for one in service.settings.recommenders]
     return now + [name for name in service.world.state.recommenders if name not in now and name != READER]
 
 
-def _recommender(service: Service, name: str) -> messages.TrialRecommender:
+def _summarise(service: Service, name: str) -> messages.TrialRecommender:
     tally, shares = service.world.tallies.get(name, Tally()), service.assignment.shares
     spec = service.world.state.recommenders[name]
     return messages.TrialRecommender(
-        name, spec.bandit, shares.get(name, 0.0) / sum(shares.values()), tally.n_users, tally.n_decisions,
-        tally.n_rewards, tally.reward_sum, tally.mean, tally.deviation,
-    )  # fmt: skip
+        name=name,
+        bandit=spec.bandit,
+        share=shares.get(name, 0.0) / sum(shares.values()),
+        n_users=tally.n_users,
+        n_decisions=tally.n_decisions,
+        n_rewards=tally.n_rewards,
+        reward_sum=tally.reward_sum,
+        mean=tally.mean,
+        deviation=tally.deviation,
+    )
 
 
-def _differences(service: Service, pairs: list[tuple[str, str]]) -> tuple[messages.RecommenderDifference, ...]:
-    from lcb.evaluate.two_groups import Group  # brings SciPy, which deciding does without
+def _compare(service: Service, pairs: list[tuple[str, str]]) -> tuple[messages.RecommenderDifference, ...]:
+    from lcb.evaluate.two_groups import Group  # imports SciPy, which decisions do not need
 
     def group(name: str) -> Group:
         tally = service.world.tallies.get(name, Tally())

@@ -120,7 +120,7 @@ class Live:
             "trial": [
                 {"name": one.name, "share": one.share, "users": one.n_users, "mean": one.mean,
                  "deviation": one.deviation}
-                for one in trials.trial(self.service).recommenders
+                for one in trials.compare_all(self.service).recommenders
             ],
             "requests": self._requests(),
         }  # fmt: skip

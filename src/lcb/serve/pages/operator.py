@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from lcb.serve.audit.story import Step, story
+from lcb.serve.audit.story import StoryStep, read_story
 from lcb.serve.audit.verify import verify
 from lcb.serve.errors import Problem
 from lcb.serve.pages.bundle import bundle
@@ -146,7 +146,7 @@ class Operator:
         rows = await self.visitors.rows(name)
         if not rows:
             raise Problem(404, f"no user {name[:200]!r}; check the id", field="user")
-        steps = story(world, rows)
+        steps = read_story(world, rows)
         first = steps[0]
         model = rows[0].model or 0
         words = [", ".join(likes) for likes in self.visitors.class_words(model)] if model else []
@@ -160,7 +160,7 @@ class Operator:
             "decisions": [self._step(step, model) for step in steps], "chart": chart,
         })  # fmt: skip
 
-    def _step(self, step: Step, model: int) -> dict[str, Any]:
+    def _step(self, step: StoryStep, model: int) -> dict[str, Any]:
         world, body = self.service.world, step.body
         item = world.state.catalogue.items.get(step.taken.id)
         spec = world.state.recommenders[body.recommender]

@@ -18,7 +18,7 @@ from lcb.bandits.linear.lints import LinTS
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.events import Floats
 from lcb.serve import events
-from lcb.serve.audit.story import Step, story
+from lcb.serve.audit.story import StoryStep, read_story
 from lcb.serve.config.settings import READER
 from lcb.serve.decide.drawing import draw_number
 from lcb.serve.errors import Problem
@@ -118,7 +118,7 @@ class Visitors:
             "beliefs": None if blind else await self._beliefs(name, steps),
         }  # fmt: skip
 
-    def _unread(self, steps: list[Step]) -> list[str]:
+    def _unread(self, steps: list[StoryStep]) -> list[str]:
         """What is in the catalogue and was not shown."""
         shown = {step.taken.id for step in steps}
         return [id for id in self.service.world.state.catalogue.ids if id not in shown]
@@ -132,8 +132,8 @@ class Visitors:
             READER if name.startswith("reader-") else None,
         )
 
-    async def _steps(self, name: str) -> list[Step]:
-        return story(self.service.world, await self.rows(name))
+    async def _steps(self, name: str) -> list[StoryStep]:
+        return read_story(self.service.world, await self.rows(name))
 
     async def rows(self, name: str) -> list[Row]:
         store, upto = self.service.store, self.service.world.seq
@@ -146,7 +146,7 @@ class Visitors:
     def _item(self, id: str) -> messages.Item:
         return self.service.world.state.catalogue.items.get(id) or messages.Item(id, title=id)
 
-    def _offer(self, step: Step) -> dict[str, Any]:
+    def _offer(self, step: StoryStep) -> dict[str, Any]:
         item = self._item(step.taken.id)
         return {
             "decision_id": step.decision_id, "id": item.id, "title": item.title or item.id,
@@ -154,11 +154,11 @@ class Visitors:
             "n_arms": step.body.n_arms,
         }  # fmt: skip
 
-    def _past(self, step: Step) -> dict[str, Any]:
+    def _past(self, step: StoryStep) -> dict[str, Any]:
         posterior = None if step.posterior is None else step.posterior.tolist()
         return self._offer(step) | {"opened": bool(step.reward), "posterior": posterior}
 
-    async def _beliefs(self, name: str, steps: list[Step]) -> dict[str, Any]:
+    async def _beliefs(self, name: str, steps: list[StoryStep]) -> dict[str, Any]:
         world = self.service.world
         user = await self.service.user(name)
         assert user is not None
@@ -180,7 +180,7 @@ class Visitors:
             "why": why,
         }  # fmt: skip
 
-    def _for_everybody(self, user: User, last: Step) -> dict[str, Any]:
+    def _for_everybody(self, user: User, last: StoryStep) -> dict[str, Any]:
         world = self.service.world
         bandit, shared = world.state.bandit(user.recommender, user.model)
         weights: list[tuple[str, float]] = []

@@ -231,10 +231,10 @@ class App:
         return json_reply(messages.ActivateAnswer(self.service.world.state.active))
 
     async def get_trials(self, ask: Ask) -> Reply:
-        return json_reply(trials.trial(self.service))
+        return json_reply(trials.compare_all(self.service))
 
     async def get_trial(self, ask: Ask) -> Reply:
-        return json_reply(trials.trial_of(self.service, ask.path["recommender"]))
+        return json_reply(trials.compare_one(self.service, ask.path["recommender"]))
 
     async def health(self, ask: Ask) -> Reply:
         return json_reply(messages.Health("ok"))

@@ -1,0 +1,87 @@
+"""Checks the snapshots of a store against the log, and compares two states that were replayed from one log."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import numpy as np
+
+from lcb.progress import Progress
+from lcb.serve.audit.check_users import describe_user
+from lcb.serve.audit.report import Report
+from lcb.serve.audit.without_snapshots import WithoutSnapshots
+from lcb.serve.event_ids import user_of_snapshot
+from lcb.serve.state.users import Tally
+from lcb.serve.state.world import World
+from lcb.storage.store.base import USER_SNAPSHOTS, Snapshot, Store
+
+_REPORT_EVERY = 500
+_CLOSE = 1e-9
+_COUNTS = (
+    "seq",
+    "n_started",
+    "n_rewarded",
+    "n_events",
+    "started_at_training",
+    "users_per_model",
+    "concentration",
+)
+
+
+def check_snapshots(
+    world: World,
+    store: Store,
+    upto: int,
+    kept: Snapshot | None,
+    most_users: int,
+    report: Report,
+    progress: Progress,
+) -> None:
+    """Compare the service-wide snapshot `kept` and every user's snapshot with `world`, replayed from the log."""
+    if kept is not None:
+        report.n_snapshots += 1
+        other = World(WithoutSnapshots(store, kept), most_users=most_users)
+        try:
+            other.load(upto)
+        except Exception as error:  # noqa: BLE001 (whatever a damaged snapshot raises is reported)
+            report.add(None, "the service-wide snapshot", "in the store", f"cannot be loaded ({error})")
+        else:
+            for what, stored, again in world_differences(other, world):
+                report.add(None, f"the service-wide snapshot, {what}", stored, again)
+    for one in _list_user_snapshots(store):
+        report.n_snapshots += 1
+        name = user_of_snapshot(one.name)
+        user = world.user(name)
+        if user is None or user.seq != one.seq:
+            user = world.fold.fold(store.events_of(name, 0, one.seq))
+        packed = None if user is None else user.pack()
+        if packed != one.body:
+            report.add(None, f"snapshot {one.name!r}", describe_user(one.body), describe_user(packed))
+        if report.n_snapshots % _REPORT_EVERY == 0:
+            progress("snapshots", report.n_snapshots, None)
+
+
+def _list_user_snapshots(store: Store) -> Iterator[Snapshot]:
+    after = USER_SNAPSHOTS
+    while found := store.all_snapshots(after):
+        yield from (one for one in found if one.name.startswith(USER_SNAPSHOTS))
+        after = found[-1].name
+
+
+def world_differences(one: World, other: World) -> list[tuple[str, object, object]]:
+    """Where two states of the same log differ, as (name, value, other value); sums may differ in the last digits."""
+    facts: list[tuple[str, object, object]] = [(name, getattr(one, name), getattr(other, name)) for name in _COUNTS]
+    facts += [(name, getattr(one.state, name), getattr(other.state, name)) for name in ("n_features", "active")]
+    facts.append(("versions", sorted(one.state.versions), sorted(other.state.versions)))
+    facts.append(("catalogue", one.state.catalogue.ids, other.state.catalogue.ids))
+    for name in {*one.shared.states, *other.shared.states}:
+        states = (one.shared.states.get(name), other.shared.states.get(name))
+        state, again = (None if array is None else array.tobytes() for array in states)
+        facts.append((f"the state of {name}", state, again))
+    for name in {*one.tallies, *other.tallies}:
+        tally = msgspec.structs.astuple(one.tallies.get(name, Tally()))
+        counted = msgspec.structs.astuple(other.tallies.get(name, Tally()))
+        if not np.allclose(tally, counted, rtol=_CLOSE, atol=_CLOSE):
+            facts.append((f"the tally of {name}", tally, counted))
+    return [fact for fact in facts if fact[1] != fact[2]]

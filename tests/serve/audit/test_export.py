@@ -1,0 +1,33 @@
+"""The table that a log is exported to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from lcb.serve.audit.export import export
+from support.inside import Inside
+from support.sessions import busy
+
+
+@pytest.fixture
+def inside(tmp_path: Path) -> Iterator[Inside]:
+    made = busy(tmp_path / "lcb.db")
+    yield made
+    made.close()
+
+
+def test_memory_does_not_grow_with_the_events_of_an_export(
+    inside: Inside, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Rows leave in groups; the file is the same whatever their size."""
+    export(inside.store, tmp_path / "one.parquet", missing=None)
+    monkeypatch.setattr("lcb.serve.audit.export._GROUP", 7)
+    export(inside.store, tmp_path / "many.parquet", missing=None)
+    one, many = (pq.ParquetFile(tmp_path / f"{name}.parquet") for name in ("one", "many"))
+    assert one.read().equals(many.read())
+    assert one.num_row_groups == 1
+    assert many.num_row_groups == -(-many.metadata.num_rows // 7)
