@@ -17,8 +17,8 @@ from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.storage.store.base import open_store
 from lcb.storage.store.sqlite import SQLite
-from support.inside import Inside, folded, sqlite
-from support.sessions import busy
+from support.inside import Inside, fold_log, sqlite
+from support.sessions import run_session
 
 SOME = CATEGORIES[:6]
 
@@ -26,7 +26,7 @@ SOME = CATEGORIES[:6]
 @pytest.fixture
 def store(tmp_path):
     """A session with something of everything."""
-    with busy(tmp_path / "lcb.db"):
+    with run_session(tmp_path / "lcb.db"):
         pass
     return tmp_path / "lcb.db"
 
@@ -114,7 +114,7 @@ def test_the_log_is_shown_in_words(lcb, store):
 def test_a_backup_is_a_store_with_the_same_fold(lcb, store, tmp_path):
     assert lcb("log", "backup", store, tmp_path / "copy.db").code == 0
     one, other = SQLite(store), SQLite(tmp_path / "copy.db")
-    assert world_differences(folded(one), folded(other)) == []
+    assert world_differences(fold_log(one), fold_log(other)) == []
     assert list(one.events(0)) == list(other.events(0))
     one.close()
     other.close()

@@ -23,7 +23,7 @@ from lcb.serve.config.settings import Settings
 from lcb.storage.store.sqlite import SQLite
 from support.dying import ARMS, RECOMMENDERS
 from support.harness import LONG, arms, models_folder, serving
-from support.inside import Inside, Unsynced, folded
+from support.inside import Inside, Unsynced, fold_log
 
 PAGE, HEADER, FRAME = 4096, 32, 24
 
@@ -87,7 +87,7 @@ def check(store: SQLite) -> None:
         lambda: SQLite(store.path), Settings(recommenders=RECOMMENDERS, reward_range=(0.0, 1.0), pages=False)
     ) as on:
         on.reward(on.decide("new", arms=ARMS)["decision_id"], 1.0)
-        assert world_differences(on.service.world, folded(on.store)) == []
+        assert world_differences(on.service.world, fold_log(on.store)) == []
 
 
 def test_what_was_flushed_survives_and_a_torn_end_is_left_out(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import RewardRule, Settings
 from lcb.serve.service import Service
 from support.dying import ARMS
-from support.inside import Inside, folded, sqlite
+from support.inside import Inside, fold_log, sqlite
 
 RECOMMENDERS = (RecommenderSpec("own", "linucb"), RecommenderSpec("everyone", "linucb", scope="everyone"))
 Defect = Callable[[Service], None] | None
@@ -37,7 +37,7 @@ def state(inside: Inside) -> bytes:
 def check(inside: Inside, head: int) -> None:
     assert inside.store.head() == head, "a reward is there twice"
     assert verify(inside.store).differences == []
-    again = folded(inside.store).user("ann")
+    again = fold_log(inside.store).user("ann")
     user = inside.service.world.user("ann")
     assert again is not None
     assert user is not None

@@ -19,7 +19,7 @@ from lcb.serve.errors import Problem
 from lcb.serve.service import Service
 from lcb.storage.models.folder import pack_models
 from support.harness import LONG, classes
-from support.inside import Inside, folded, sqlite
+from support.inside import Inside, fold_log, sqlite
 
 DAY = 86_400.0
 ORDERS = 10 if LONG else 3
@@ -53,7 +53,7 @@ def session(
         for id, reward in rewards:
             inside.pass_time(chance.random() * 30 * DAY / len(rewards))
             inside.reward(id, reward)
-        assert world_differences(inside.service.world, folded(inside.store)) == []
+        assert world_differences(inside.service.world, fold_log(inside.store)) == []
         assert verify(inside.store).differences == []
         users = {name: inside.service.world.user(name) for name in inside.store.users()}
         models = {name: user.model for name, user in users.items() if user is not None}

@@ -15,7 +15,7 @@ from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.service import Service
 from support.harness import LONG, models_folder
-from support.inside import Inside, folded, sqlite
+from support.inside import Inside, fold_log, sqlite
 
 USERS = 10_000 if LONG else 200
 RECOMMENDERS = (
@@ -42,7 +42,7 @@ def drill(folder: Path, broken: Callable[[Service], None] | None = None) -> None
             if round == 3:
                 inside.stop()
                 inside.start()
-        again = folded(inside.store)
+        again = fold_log(inside.store)
         assert world_differences(inside.service.world, again) == []
         live = {}
         for name in (f"u{i}" for i in range(USERS)):

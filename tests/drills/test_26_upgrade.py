@@ -19,8 +19,8 @@ from lcb.storage.store import migrate
 from lcb.storage.store.sqlite import SQLite
 from support.dying import Died, Life, MortalStore, Opened, WithoutTransactions
 from support.harness import LONG
-from support.inside import Inside, folded, sqlite
-from support.sessions import busy
+from support.inside import Inside, fold_log, sqlite
+from support.sessions import run_session
 
 KNOWN = migrate.migrations("sqlite")
 LATER = (
@@ -59,7 +59,7 @@ def schema(path: Path) -> tuple[int, list[str]]:
 
 def drill_migration(folder: Path, later: Any, opened: Opened = MortalStore) -> None:
     path = folder / "lcb.db"
-    with busy(path, n=30):
+    with run_session(path, n=30):
         pass
     old, rows = schema(path), contents(path)
     number = later()
@@ -127,7 +127,7 @@ def test_a_store_of_the_first_release_opens(tmp_path: Path) -> None:
 
 def drill_backup(folder: Path, copy: Any) -> None:
     """Taken while a service writes, it is the log up to some moment, and folds to what the log folded to then."""
-    with busy(folder / "lcb.db", n=60, erase=False) as inside:
+    with run_session(folder / "lcb.db", n=60, erase=False) as inside:
         stop, written = threading.Event(), 0
         copying = threading.Thread(target=lambda: (copy(inside, folder / "copy.db"), stop.set()))
         copying.start()
@@ -143,12 +143,12 @@ def drill_backup(folder: Path, copy: Any) -> None:
             assert len(found) > 60
             assert store._read("pragma integrity_check") == [("ok",)]
             assert verify(store).differences == []
-            one, other = folded(store), folded(inside.store)
+            one, other = fold_log(store), fold_log(inside.store)
             assert one.seq <= other.seq
         finally:
             store.close()
         with Inside(sqlite(folder / "copy.db"), inside.settings) as restored:
-            assert world_differences(restored.service.world, folded(restored.store)) == []
+            assert world_differences(restored.service.world, fold_log(restored.store)) == []
             restored.reward(restored.decide("u1")["decision_id"], 1.0)
             assert verify(restored.store).differences == []
 
@@ -195,13 +195,13 @@ def drill_erasure(folder: Path, kind: type[SQLite] = SQLite) -> None:
             inside.erase(name)
             left = [file.name for file in files(path) if name.encode() in file.read_bytes()]
             assert not left, f"{name} is still in {', '.join(left)}"
-            assert world_differences(inside.service.world, folded(inside.store)) == []
+            assert world_differences(inside.service.world, fold_log(inside.store)) == []
         assert any(b"user3." in file.read_bytes() for file in files(path))
         report = verify(inside.store)
         assert report.differences == []
         assert report.n_erased > 0
         inside.crash()
-        assert world_differences(inside.service.world, folded(inside.store)) == []
+        assert world_differences(inside.service.world, fold_log(inside.store)) == []
         inside.store.backup(str(folder / "copy.db"))
     for name in names:
         assert name.encode() not in (folder / "copy.db").read_bytes()

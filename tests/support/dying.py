@@ -13,7 +13,7 @@ from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.storage.models.folder import pack_models
 from support.harness import classes
-from support.inside import Inside, Unsynced, folded
+from support.inside import Inside, Unsynced, fold_log
 
 RECOMMENDERS = (
     RecommenderSpec("lcb", settings={"gamma": 0.1}),
@@ -195,7 +195,7 @@ class Session:
 
     def check(self, inside: Inside) -> None:
         """What is in memory is the fold of the log, and the log is whole."""
-        assert world_differences(inside.service.world, folded(inside.store)) == []
+        assert world_differences(inside.service.world, fold_log(inside.store)) == []
         report = verify(inside.store)
         assert not report.differences, "\n".join(map(str, report.differences))
         rows = {row.id: row for row in inside.store.events(0)}

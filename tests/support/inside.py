@@ -1,5 +1,5 @@
-"""A service inside this process: no thread, no socket, and a time of its own, so that everything happens in an order
-that follows from a seed.  The journal writes when it is told to.
+"""A service inside this process without threads or sockets, and with a clock of its own: the order of everything
+follows from a seed.  The journal writes when the test says so.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 class Unsynced(SQLite):
-    """A store that trusts the operating system: for drills that kill nothing but what is in this process."""
+    """A store without fsync, for drills that end nothing but what is in this process."""
 
     def _connect(self) -> Any:
         connection = super()._connect()
@@ -45,7 +45,7 @@ class Unsynced(SQLite):
 
 
 class Inside:
-    """A service and its loop; `crash` throws away everything but the store."""
+    """A service and its event loop; `crash` drops everything but the store."""
 
     def __init__(
         self, store: Callable[[], Store], settings: Settings, *, broken: Callable[[Service], None] | None = None
@@ -82,19 +82,19 @@ class Inside:
         return self.loop.run_until_complete(coroutine)
 
     def turn(self, n: int = 4) -> None:
-        """Let everything that can go on go on."""
+        """Let every task that can continue do so."""
         self.run(turns(n))
 
     def write(self, most: int = 512) -> None:
-        """Commit what has queued up."""
+        """Commit the queued events."""
         self.turn()
         while self.service.journal.step(most=most, wait=False):
             self.turn()
 
     def ask(self, coroutine: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-        """Begin a request; `write` lets it end."""
+        """Start a request; `write` completes it."""
         task = self.loop.create_task(coroutine)
-        task.add_done_callback(_looked_at)
+        task.add_done_callback(_retrieve_exception)
         self.turn(2)
         return task
 
@@ -145,7 +145,7 @@ class Inside:
     # Its end
 
     def crash(self) -> None:
-        """Nothing of the process is left; the store is as the last commit left it."""
+        """Lose the process and start again from the last commit."""
         self.abandon()
         self.start()
 
@@ -158,7 +158,7 @@ class Inside:
         self.store.close()
 
     def stop(self) -> None:
-        """As an operator stops it: all is written, with snapshots."""
+        """Stop in order: everything is written, with snapshots."""
         self.write()
         self.store.append([], self.service.world.seq, self.service.snapshots())
         self.abandon()
@@ -175,8 +175,8 @@ class Inside:
         self.close()
 
 
-def _looked_at(task: asyncio.Task[Any]) -> None:
-    """A refusal that nobody asks for is no accident."""
+def _retrieve_exception(task: asyncio.Task[Any]) -> None:
+    """Retrieve the exception of a request that no test awaits."""
     if not task.cancelled():
         task.exception()
 
@@ -190,8 +190,8 @@ def sqlite(path: Path) -> Callable[[], Store]:
     return lambda: Unsynced(path)
 
 
-class Bare:
-    """A store without its snapshots: what it folds to comes from the log alone."""
+class WithoutSnapshots:
+    """A store that returns no snapshots, so that states are folded from the log alone."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -203,9 +203,9 @@ class Bare:
         return None
 
 
-def folded(store: Store) -> World:
-    """The world from the log and nothing else."""
-    world = World(Bare(store), most_users=10**9)  # type: ignore[arg-type]
+def fold_log(store: Store) -> World:
+    """Return the world folded from the log without snapshots."""
+    world = World(WithoutSnapshots(store), most_users=10**9)  # type: ignore[arg-type]
     world.load()
     return world
 

@@ -1,4 +1,4 @@
-"""A service in this process, asked byte by byte without a socket, and all that it keeps laid open."""
+"""A service in this process that takes raw requests without a socket; its log and state can be compared."""
 
 from __future__ import annotations
 

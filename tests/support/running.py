@@ -1,4 +1,4 @@
-"""A service in this process, without a socket, for tests that look inside it or take something out of it."""
+"""A service in this process without a socket, for tests that look inside it or replace a part of it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lcb.storage.store.base import open_store
 
 
 class Running:
-    """A running service and somebody who asks it."""
+    """A running service and a client of it."""
 
     def __init__(self, app: App, http: httpx.AsyncClient) -> None:
         self.app, self.http, self.service, self.world = app, http, app.service, app.service.world

@@ -1,4 +1,4 @@
-"""A session with something of everything, for tests of what can be done with its log."""
+"""A session with every kind of event, for tests of what can be done with its log."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def vectors(chance: random.Random, n_arms: int = 4, n_features: int = 3) -> list
     return [{"id": f"a{i}", "x": [chance.gauss(0, 1) for _ in range(n_features)]} for i in range(n_arms)]
 
 
-def busy(path: Path, *, seed: int = 0, n: int = 120, erase: bool = True, **more: Any) -> Inside:
+def run_session(path: Path, *, seed: int = 0, n: int = 120, erase: bool = True, **more: Any) -> Inside:
     """Newcomers before and after there are models, lists, items, user features, late and changed rewards, erasures."""
     given = {"recommenders": RECOMMENDERS, "rewards": "once", "reward_range": (0.0, 1.0), **more}
     inside = Inside(sqlite(path), Settings(pages=False, **given))

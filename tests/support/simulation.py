@@ -38,7 +38,7 @@ from lcb.serve.state.world import World
 from lcb.storage.models.folder import pack_models
 from lcb.storage.store.base import Appended
 from support.harness import classes
-from support.inside import MONDAY, Bare, Loop, Unsynced, folded, log_sha256, pack_cached_users, turns
+from support.inside import MONDAY, Loop, Unsynced, WithoutSnapshots, fold_log, log_sha256, pack_cached_users, turns
 
 DAY = 86_400.0
 RECOMMENDERS = (
@@ -405,8 +405,8 @@ class Simulation:
     def check(self) -> None:
         """The world in memory is the fold of the log, and what was acknowledged lately is there."""
         if self.mirror is None:
-            self.mirror = World(Bare(self.store), most_users=10**9)  # type: ignore[arg-type]
-        self.mirror.store = self.mirror.reader.store = Bare(self.store)  # type: ignore[assignment]
+            self.mirror = World(WithoutSnapshots(self.store), most_users=10**9)  # type: ignore[arg-type]
+        self.mirror.store = self.mirror.reader.store = WithoutSnapshots(self.store)  # type: ignore[assignment]
         for row in self.store.events(self.mirror.seq):
             self.mirror.apply(row)
         world = self.service.world
@@ -442,7 +442,7 @@ class Simulation:
         self.check()
         for id in (*self.answers, *self.rewards):
             self.check_there(id)
-        again = folded(self.store)
+        again = fold_log(self.store)
         assert not world_differences(self.service.world, again), "the world is not the fold of the log"
         report = verify(self.store, live=pack_cached_users(self.service.world))
         assert not report.differences, "\n".join(map(str, report.differences))

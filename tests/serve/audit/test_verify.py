@@ -20,12 +20,12 @@ from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.decide.drawing import draw_number
 from lcb.storage.store.base import NewRow, open_store
 from support.inside import Inside, pack_cached_users
-from support.sessions import busy
+from support.sessions import run_session
 
 
 @pytest.fixture
 def inside(tmp_path: Path) -> Iterator[Inside]:
-    made = busy(tmp_path / "lcb.db")
+    made = run_session(tmp_path / "lcb.db")
     yield made
     made.close()
 
@@ -79,7 +79,7 @@ def test_a_session_with_everything_verifies(inside: Inside) -> None:
 @pytest.fixture
 def opened(tmp_path: Path) -> Iterator[Any]:
     with ExitStack() as stack:
-        yield lambda **more: stack.enter_context(busy(tmp_path / "lcb.db", **more))
+        yield lambda **more: stack.enter_context(run_session(tmp_path / "lcb.db", **more))
 
 
 @pytest.mark.parametrize("rule", ["first", "sum", "last"])

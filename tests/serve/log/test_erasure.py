@@ -14,7 +14,7 @@ from lcb.serve.config.settings import Settings
 from lcb.serve.state.world import World
 from lcb.storage.models.folder import pack_models, save_models
 from support.harness import classes
-from support.inside import Inside, folded, sqlite
+from support.inside import Inside, fold_log, sqlite
 
 ARMS = [{"id": "a", "x": [1.0, 0.0, 0.5]}, {"id": "b", "x": [0.0, 1.0, 0.5]}]
 
@@ -57,7 +57,7 @@ def test_the_very_first_user_of_a_log_can_be_erased(opened: Any, spec: Recommend
     id = inside.decide("first", arms=ARMS)["decision_id"]
     inside.reward(id, 1.0)
     assert inside.erase("first") == 2
-    again = folded(inside.store)
+    again = fold_log(inside.store)
     same(inside.service.world, again, ("first",))
     assert again.state.n_features == 3
 
@@ -70,8 +70,8 @@ def test_a_state_shared_by_all_keeps_what_an_erased_person_taught_it(opened: Any
     before = {name: state.tobytes() for name, state in inside.service.world.shared.states.items()}
     inside.erase("ann")
     assert before == {name: state.tobytes() for name, state in inside.service.world.shared.states.items()}
-    assert before == {name: state.tobytes() for name, state in folded(inside.store).shared.states.items()}
-    same(inside.service.world, folded(inside.store), ("ann", "bob"))
+    assert before == {name: state.tobytes() for name, state in fold_log(inside.store).shared.states.items()}
+    same(inside.service.world, fold_log(inside.store), ("ann", "bob"))
 
 
 def test_a_person_who_comes_back_is_somebody_new(opened: Any) -> None:
@@ -82,9 +82,9 @@ def test_a_person_who_comes_back_is_somebody_new(opened: Any) -> None:
     user = inside.service.world.user("ann")
     assert user is not None
     assert (user.n_decisions, user.n_rewards) == (1, 0)
-    same(inside.service.world, folded(inside.store), ("ann",))
+    same(inside.service.world, fold_log(inside.store), ("ann",))
     inside.crash()
-    same(inside.service.world, folded(inside.store), ("ann",))
+    same(inside.service.world, fold_log(inside.store), ("ann",))
 
 
 @pytest.mark.parametrize("spec", [RecommenderSpec("lcb"), EVERYONE, OWN])
@@ -103,9 +103,9 @@ def test_erased_after_a_snapshot_in_the_middle_is_erased_all_the_same(
             world = inside.service.world
             inside.store.append([], world.seq, inside.service.snapshots())
     inside.erase("ann")
-    same(inside.service.world, folded(inside.store), ("ann", "bob"))
+    same(inside.service.world, fold_log(inside.store), ("ann", "bob"))
     inside.crash()
-    same(inside.service.world, folded(inside.store), ("ann", "bob"))
+    same(inside.service.world, fold_log(inside.store), ("ann", "bob"))
 
 
 def test_one_who_settles_after_the_snapshot_was_not_counted_as_settled_in_it(opened: Any, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_one_who_settles_after_the_snapshot_was_not_counted_as_settled_in_it(ope
     assert user.settled == 2
     inside.erase("ann")
     inside.crash()
-    same(inside.service.world, folded(inside.store))
+    same(inside.service.world, fold_log(inside.store))
     assert inside.service.world.concentration == {}
 
 
@@ -139,7 +139,7 @@ def test_the_users_before_a_training_are_counted_without_the_erased(opened: Any,
     inside.erase("ann")
     inside.erase("dan")
     assert inside.service.world.started_at_training == 2
-    same(inside.service.world, folded(inside.store))
+    same(inside.service.world, fold_log(inside.store))
 
 
 def test_what_comes_for_a_person_while_they_are_erased_is_made_again_after(opened: Any) -> None:
@@ -157,7 +157,7 @@ def test_what_comes_for_a_person_while_they_are_erased_is_made_again_after(opene
     assert inside.status(decision) == 200
     assert inside.service.journal.broken is None
     assert [row.id for row in inside.store.events_of("ann")] == ["ann2"]
-    same(inside.service.world, folded(inside.store), ("ann", "bob"))
+    same(inside.service.world, fold_log(inside.store), ("ann", "bob"))
 
 
 def test_an_erased_name_is_in_no_byte_of_the_file(opened: Any, place: Path) -> None:
@@ -174,7 +174,7 @@ def test_an_erased_name_is_in_no_byte_of_the_file(opened: Any, place: Path) -> N
     assert b"Ann-Secret-Name" not in found
     assert b"secret-" not in found
     assert b"user1." in found
-    same(inside.service.world, folded(inside.store), ("user1",))
+    same(inside.service.world, fold_log(inside.store), ("user1",))
 
 
 def test_an_erasure_begins_when_the_world_is_where_the_log_is(opened: Any) -> None:
@@ -187,4 +187,4 @@ def test_an_erasure_begins_when_the_world_is_where_the_log_is(opened: Any) -> No
     assert [row.id for row in inside.store.events_of("ann")] == ["d1", "r/d1"]
     inside.write()
     assert (inside.status(reward), erasing.result()) == (200, 2)
-    same(inside.service.world, folded(inside.store), ("ann",))
+    same(inside.service.world, fold_log(inside.store), ("ann",))

@@ -114,13 +114,13 @@ def test_an_erasure_while_the_log_is_read_is_not_missed(tmp_path, monkeypatch):
             kept, reading, erased = app.service.world.reader.read, asyncio.Event(), threading.Event()
             loop = asyncio.get_running_loop()
 
-            def folded(name, upto):
+            def read_user(name, upto):
                 found = kept(name, upto)
                 loop.call_soon_threadsafe(reading.set)
                 assert erased.wait(20)
                 return found
 
-            monkeypatch.setattr(app.service.world, "folded", folded)
+            monkeypatch.setattr(app.service.world.reader, "read", read_user)
             asked = asyncio.create_task(lines(client))
             await reading.wait()
             await app.service.erase(names[0])

@@ -19,7 +19,7 @@ from lcb.serve.errors import Problem
 from lcb.serve.service import Service
 from lcb.storage.models.folder import pack_models
 from support.harness import classes
-from support.inside import Inside, folded, sqlite
+from support.inside import Inside, fold_log, sqlite
 
 ARMS = [{"id": "a", "x": [1.0, 0.0, 0.5]}, {"id": "b", "x": [0.0, 1.0, 0.5]}]
 
@@ -70,10 +70,10 @@ def test_two_first_decisions_around_an_activation_pin_a_user_to_the_first(opened
     user = inside.service.world.user("ann")
     assert user is not None
     assert (user.model, user.n_decisions, user.n_rewards) == (1, 2, 2)
-    assert world_differences(inside.service.world, folded(inside.store)) == []
+    assert world_differences(inside.service.world, fold_log(inside.store)) == []
     assert verify(inside.store).differences == []
     inside.erase("ann")
-    assert world_differences(inside.service.world, folded(inside.store)) == []
+    assert world_differences(inside.service.world, fold_log(inside.store)) == []
 
 
 def test_two_first_decisions_of_two_recommenders_count_for_the_first(opened: Any) -> None:
@@ -91,7 +91,7 @@ def test_two_first_decisions_of_two_recommenders_count_for_the_first(opened: Any
     assert "own" not in inside.service.world.tallies
     assert verify(inside.store).differences == []
     inside.erase("ann")
-    assert world_differences(inside.service.world, folded(inside.store)) == []
+    assert world_differences(inside.service.world, fold_log(inside.store)) == []
 
 
 async def waited(service: Service, entry: Any) -> bytes:

@@ -1,0 +1,79 @@
+"""The cache of users: who stays, who goes, and what is left of them."""
+
+from __future__ import annotations
+
+from lcb.serve.state.user_cache import UserCache
+from lcb.serve.state.users import User
+
+
+def user(seq: int) -> User:
+    return User("lcb", 0, None, seq)
+
+
+def full_cache(*names: str, most: int) -> UserCache:
+    cache = UserCache(most)
+    for seq, name in enumerate(names, 1):
+        cache.admit(name, user(seq))
+    return cache
+
+
+def test_the_least_recently_used_user_is_evicted() -> None:
+    cache = full_cache("ann", "ben", most=2)
+    cache.get("ann")
+    cache.admit("cyd", user(3))
+    assert list(cache) == ["ann", "cyd"]
+
+
+def test_an_evicted_user_returns_from_the_snapshot_that_is_not_written_yet() -> None:
+    cache = full_cache("ann", "ben", most=1)
+    assert cache.peek("ann") is None
+    found = cache.get("ann")
+    assert found is not None
+    assert found.seq == 1
+    assert [one.name for one in cache.take_evicted()] == ["user/ben"]
+
+
+def test_a_user_whose_snapshot_is_stored_leaves_none_behind() -> None:
+    cache, known = UserCache(1), user(1)
+    known.saved = 1
+    cache.admit("ann", known)
+    cache.admit("ben", user(2))
+    assert cache.take_evicted() == []
+
+
+def test_nobody_is_evicted_while_the_cache_is_held() -> None:
+    cache = UserCache(1)
+    cache.hold()
+    cache.admit("ann", user(1))
+    cache.admit("ben", user(2))
+    assert len(cache) == 2
+    cache.release()
+    assert list(cache) == ["ben"]
+
+
+def test_a_user_who_is_being_erased_leaves_no_snapshot() -> None:
+    cache = full_cache("ann", most=1)
+    cache.begin_erasing("ann")
+    cache.admit("ann", user(2))  # a request that was under way
+    cache.admit("ben", user(3))
+    assert cache.take_evicted() == []
+    cache.end_erasing("ann")
+    cache.admit("ann", user(4))
+    assert [one.name for one in cache.take_evicted()] == ["user/ben"]
+
+
+def test_users_whose_events_were_erased_are_forgotten_wherever_they_are() -> None:
+    cache = full_cache("ann", "ben", "cyd", most=2)
+    cache.forget({1, 2})
+    assert list(cache) == ["cyd"]
+    assert cache.take_evicted() == []
+
+
+def test_a_name_without_events_is_known_until_its_first_event() -> None:
+    cache = UserCache(2)
+    assert not cache.knows("ann")
+    cache.admit("ann", None)
+    assert cache.knows("ann")
+    assert cache.is_unknown("ann")
+    cache.admit("ann", user(1))
+    assert not cache.is_unknown("ann")
