@@ -10,12 +10,12 @@ import pytest
 
 from lcb.serve.audit.export import export
 from support.inside import Inside
-from support.sessions import busy
+from support.sessions import run_session
 
 
 @pytest.fixture
 def inside(tmp_path: Path) -> Iterator[Inside]:
-    made = busy(tmp_path / "lcb.db")
+    made = run_session(tmp_path / "lcb.db")
     yield made
     made.close()
 
