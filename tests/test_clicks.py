@@ -48,7 +48,7 @@ def test_batches_change_nothing(monkeypatch):
     builder = LogBuilder(3)
     for i in range(0, 2000, 37):
         builder.add(user[i : i + 37].tolist(), x[i : i + 37], reward[i : i + 37])
-    parts = builder.log().clicks
+    parts = builder.build().clicks
     np.testing.assert_array_equal(parts.arms, whole.arms)
     np.testing.assert_array_equal(parts.clicked.toarray(), whole.clicked.toarray())
     np.testing.assert_array_equal(parts.passed.toarray(), whole.passed.toarray())
@@ -68,7 +68,7 @@ def test_more_pairs_than_can_be_kept_are_said_and_not_counted(monkeypatch):
     builder = LogBuilder(2)
     for _ in range(10):
         builder.add(list(range(20)), rng.standard_normal((20, 2)), rng.integers(2, size=20).astype(float))
-    log = builder.log()
+    log = builder.build()
     assert log.two_valued
     assert log.clicks is None
     assert log.stats.n_events == 200
@@ -104,9 +104,9 @@ def test_a_third_value_is_noticed_even_where_nothing_is_counted(monkeypatch):
     builder = LogBuilder(1)
     for i in range(10):
         builder.add([f"u{i}a", f"u{i}b"], np.array([[i + 0.1], [i + 0.2]]), np.array([0.0, 1.0]))
-    assert builder.log().two_valued
+    assert builder.build().two_valued
     builder.add(["ann"], np.ones((1, 1)), np.array([7.0]))
-    assert not builder.log().two_valued
+    assert not builder.build().two_valued
 
 
 def test_features_without_end_are_kept_as_rows(monkeypatch):
@@ -117,7 +117,7 @@ def test_features_without_end_are_kept_as_rows(monkeypatch):
         x, reward = rng.standard_normal((20, 2)), rng.integers(2, size=20).astype(float)
         builder.add(list(range(20)), x, reward)
         rows.append((x, reward))
-    found = builder.log().clicks
+    found = builder.build().clicks
     assert len(found.arms) == 200
     np.testing.assert_array_equal(found.arms[-20:], rows[-1][0])
     assert found.clicked.sum() == sum(reward.sum() for _, reward in rows)
@@ -128,16 +128,16 @@ def test_it_does_not_matter_which_value_comes_first(first):
     builder = LogBuilder(1)
     builder.add(["ann"], np.ones((1, 1)), np.array([first]))
     builder.add(["ann", "bob"], np.ones((2, 1)), np.array([1 - first, 1.0]))
-    found = builder.log().clicks
+    found = builder.build().clicks
     np.testing.assert_array_equal(found.clicked.toarray(), [[1.0], [1.0]])
     np.testing.assert_array_equal(found.passed.toarray(), [[1.0], [0.0]])
 
 
 def test_a_builder_without_rows_has_nobody_and_no_rows():
     builder = LogBuilder(2, count=False, keep_rows=True)
-    log = builder.log()
+    log = builder.build()
     assert builder.n_users == log.n_users == 0
     assert [part.shape for part in log.rows] == [(0,), (0, 2), (0,)]
     builder.add(["ann", "bob", "ann"], np.ones((3, 2)), np.arange(3.0))
     assert builder.n_users == 2
-    np.testing.assert_array_equal(builder.log().rows[0], [0, 1, 0])
+    np.testing.assert_array_equal(builder.build().rows[0], [0, 1, 0])

@@ -57,7 +57,7 @@ def test_a_temporary_folder_that_others_may_write_is_not_trusted(tmp_path):
 
 def test_with_no_place_at_all_functions_compile_and_it_is_said_once(monkeypatch):
     monkeypatch.setattr("numba.core.caching.CacheImpl._locator_classes", [])
-    monkeypatch.setattr(_compiled, "_said", False)
+    monkeypatch.setattr(_compiled, "_warned", False)
     with pytest.warns(UserWarning, match="NUMBA_CACHE_DIR") as said:
         functions = [_compiled.njit(cache=True, nogil=True)(add) for add in (lambda a, b: a + b, lambda a, b: a - b)]
     assert len(said) == 1

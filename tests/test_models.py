@@ -119,15 +119,15 @@ def test_impossible_likelihoods_are_refused(likelihood, levels):
 
 
 def test_the_probability_of_a_click_is_smooth_and_its_slope_is_its_slope():
-    from lcb.models import squashed
+    from lcb.models import squash
 
     z = np.concatenate([np.linspace(-2, 3, 2001), [0.0, 1.0]])
-    p, slope = squashed(z)
+    p, slope = squash(z)
     assert ((p > 0) & (p < 1)).all()
     inside = (z > 1e-3) & (z < 1 - 1e-3)
     np.testing.assert_array_equal(p[inside], z[inside])
     step = 1e-8
-    np.testing.assert_allclose((squashed(z + step)[0] - squashed(z - step)[0]) / (2 * step), slope, atol=1e-4)
+    np.testing.assert_allclose((squash(z + step)[0] - squash(z - step)[0]) / (2 * step), slope, atol=1e-4)
 
 
 def test_the_weights_of_a_class_are_as_uncertain_as_a_regression_on_its_users_leaves_them():

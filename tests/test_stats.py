@@ -56,7 +56,7 @@ def test_a_builder_gives_the_same_whatever_the_batches():
     builder = StatsBuilder(3)
     for i in range(0, 3000, 170):
         builder.add(user[i : i + 170].tolist(), x[i : i + 170], reward[i : i + 170])
-    np.testing.assert_allclose(builder.stats().packed, UserStats.from_rows(user, x, reward).packed, atol=1e-12)
+    np.testing.assert_allclose(builder.build().packed, UserStats.from_rows(user, x, reward).packed, atol=1e-12)
 
 
 def test_float32_keeps_half_the_bytes():
@@ -114,13 +114,13 @@ def test_every_column_needs_a_name_and_names_must_agree():
     with pytest.raises(EventError, match="1 feature names for 2 columns"):
         UserStats.from_rows([0], [[1.0, 2.0]], [1], features=("only",))
     one, other = (UserStats.from_rows([0], [[1.0]], [1], features=(name,)) for name in "ab")
-    with pytest.raises(InputError, match="cannot be joined"):
+    with pytest.raises(InputError, match="both need the same features"):
         one + other
 
 
 def test_statistics_do_not_change_with_the_builder_they_came_from():
     builder = StatsBuilder(1)
     builder.add(["ann"], np.ones((1, 1)), np.ones(1))
-    before = builder.stats()
+    before = builder.build()
     builder.add(["ann"], np.ones((1, 1)), np.ones(1))
     assert before.count[0] == 1

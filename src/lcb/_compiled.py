@@ -1,8 +1,8 @@
-"""Numba's `njit`, for any place the package may be installed in.
+"""Numba's `njit` with a folder for its cache wherever the package is installed.
 
-Compiled code is kept on disk beside the source or in the user's cache folder, as Numba does.  Where neither can be
-written it goes to a temporary folder that is the user's alone (Numba loads what it finds there as code); without that,
-too, functions are compiled in every process anew, and a warning says so.
+Numba caches compiled code beside the source or in the user's cache folder.  Where neither can be written, it goes to a
+temporary folder that only the user can write (Numba runs the code it finds there); without that, functions are compiled
+again in every process, with a warning.
 """
 
 from __future__ import annotations
@@ -16,31 +16,31 @@ from typing import Any
 
 import numba
 
-_said = False
+_warned = False
 
 
 def njit(**settings: Any) -> Callable[[Any], Any]:
-    """`numba.njit(**settings)`, kept on disk wherever a place is found for it."""
+    """`numba.njit(**settings)`, cached in the first folder that can be written."""
 
-    def compiled(function: Any) -> Any:
+    def decorate(function: Any) -> Any:
         try:
             return numba.njit(**settings)(function)
-        except RuntimeError:  # no place to keep it
-            return _kept_elsewhere(settings, function)
+        except RuntimeError:  # Numba found no folder for its cache
+            return _compile_elsewhere(settings, function)
 
-    return compiled
+    return decorate
 
 
-def _kept_elsewhere(settings: dict[str, Any], function: Any) -> Any:
+def _compile_elsewhere(settings: dict[str, Any], function: Any) -> Any:
     try:
-        return _kept_in(_private_folder(), settings, function)
+        return _compile_into(_private_folder(), settings, function)
     except (OSError, RuntimeError):
-        _say_once()
+        _warn_once()
         return numba.njit(**settings | {"cache": False})(function)
 
 
-def _kept_in(folder: str, settings: dict[str, Any], function: Any) -> Any:
-    """Numba asks for the folder when a function is decorated; other packages' functions keep theirs."""
+def _compile_into(folder: str, settings: dict[str, Any], function: Any) -> Any:
+    """Set the cache folder for this function only: Numba reads the setting when a function is decorated."""
     before, numba.config.CACHE_DIR = numba.config.CACHE_DIR, folder
     try:
         return numba.njit(**settings)(function)
@@ -57,11 +57,11 @@ def _private_folder() -> str:
     return folder
 
 
-def _say_once() -> None:
-    global _said
-    if not _said:
-        _said = True
+def _warn_once() -> None:
+    global _warned
+    if not _warned:
+        _warned = True
         warnings.warn(
-            "compiled code cannot be kept, so every start compiles anew; set NUMBA_CACHE_DIR to a folder of yours",
+            "no folder for compiled code is writable, so every start compiles again; set NUMBA_CACHE_DIR to one",
             stacklevel=4,
         )

@@ -1,6 +1,6 @@
-"""Rewards of two values, counted: how often each user took each arm, and how often the higher reward came.
+"""Counts of two-valued rewards: how often each user took each arm, and how often the higher reward came.
 
-For 0/1 rewards the sums of squares that `UserStats` keeps say nothing new, and a Gaussian is the wrong noise.  What
+The sums of squares that `UserStats` keeps add nothing for 0/1 rewards, and their noise is not Gaussian.  What
 the Bernoulli likelihood needs is, for every user, the number of clicks and passes at every different feature vector.
 With arms from a fixed set that is a small table; where every row has features of its own it is the rows themselves.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 MOST_PAIRS = 5_000_000  # different (user, arm) pairs kept
-_FREE = 100_000  # different feature vectors from which on rows are not compared any more
+_FREE = 100_000  # above so many different feature vectors, rows are no longer compared
 Whole = NDArray[np.int64]
 _PENDING = 2_000_000  # rows kept before they are counted
 
@@ -53,7 +53,7 @@ class Clicks:
 
 @dataclass(frozen=True, eq=False)
 class EventLog:
-    """What learners need of a log: the statistics of every user and, for rewards of two values, the counts."""
+    """What learners read: the statistics of every user and, for rewards of two values, the counts."""
 
     stats: UserStats
     clicks: Clicks | None = None
@@ -68,7 +68,7 @@ class EventLog:
         builder = LogBuilder(rows.shape[1], features, keep_rows=True)
         names: Sequence[Hashable] = user if isinstance(user, list | tuple) else np.asarray(user).tolist()
         builder.add(names, rows, np.asarray(reward, dtype=np.float64))
-        return builder.log()
+        return builder.build()
 
     @classmethod
     def from_counts(
@@ -80,7 +80,7 @@ class EventLog:
         levels: tuple[float, float] = (0.0, 1.0),
         features: Sequence[str] = (),
     ) -> EventLog:
-        """Users by how often each took each arm (A, d) and got the higher reward, or the lower, both (users, A).
+        """Build a log from counts (users, A): times each arm (A, d) gave the higher reward, and the lower.
 
         >>> log = EventLog.from_counts(np.eye(2), clicked=[[2, 0], [0, 1]], passed=[[1, 0], [0, 0]])
         >>> log.stats.count, log.stats.moment.tolist(), log.stats.gram[0].tolist()
@@ -103,9 +103,9 @@ class EventLog:
         if positions.dtype == bool:
             positions = np.flatnonzero(positions)
         clicks = self.clicks.take(positions) if self.clicks else None
-        return EventLog(self.stats.take(positions), clicks, self.two_valued, self._rows_of(positions))
+        return EventLog(self.stats.take(positions), clicks, self.two_valued, self._take_rows(positions))
 
-    def _rows_of(self, positions: Index) -> tuple[Index, Floats, Floats] | None:
+    def _take_rows(self, positions: Index) -> tuple[Index, Floats, Floats] | None:
         if self.rows is None:
             return None
         owner, x, reward = self.rows
@@ -117,13 +117,13 @@ class EventLog:
 
 
 class LogBuilder:
-    """Statistics and counts that grow as rows arrive; counting ends with the third different reward."""
+    """Adds rows to statistics and counts as they arrive; counting ends with the third different reward."""
 
     def __init__(
         self, n_features: int, features: Sequence[str] = (), *, count: bool = True, keep_rows: bool = False
     ) -> None:
         self._stats = StatsBuilder(n_features, features)
-        self._watching = self._counting = count  # for a third value; pairs
+        self._watching = self._counting = count  # whether a third value may still come; whether pairs are counted
         self._kept: list[tuple[Index, Floats, Floats]] | None = [] if keep_rows else None
         self._values: list[float] = []  # the different rewards, as they came
         self._arm_of: dict[bytes, int] | None = {}  # None where nearly every row has features of its own
@@ -145,7 +145,7 @@ class LogBuilder:
         self.add_at(self._stats.positions(names)[codes], x, reward)
 
     def add_at(self, positions: Index, x: Floats, reward: Floats) -> None:
-        """The same with users already turned into positions (n,)."""
+        """The same with the columns of the users, (n,)."""
         self._stats.add_at(positions, x, reward)
         if self._kept is not None:
             self._kept.append((positions, x, reward))
@@ -153,64 +153,64 @@ class LogBuilder:
             self._values += [value for value in np.unique(reward).tolist() if value not in self._values]
             if len(self._values) > 2:
                 self._watching = False
-                self._stop()
+                self._stop_counting()
         if self._counting:
             self._count(positions, x, reward)
 
-    def log(self, dtype: Any = np.float64) -> EventLog:
-        """What has been added so far."""
-        stats, two_valued = self._stats.stats(dtype), len(self._values) == 2
+    def build(self, dtype: Any = np.float64) -> EventLog:
+        """Return the log of all rows added so far."""
+        stats, two_valued = self._stats.build(dtype), len(self._values) == 2
         rows = None
         if self._kept is not None:
             none = np.empty(0, np.intp), np.empty((0, stats.n_features)), np.empty(0)
             owner, x, reward = (np.concatenate(part) for part in zip(none, *self._kept, strict=True))
             rows = owner, x, reward
-        return EventLog(stats, self._clicks() if two_valued and self._counting else None, two_valued, rows)
+        return EventLog(stats, self._build_clicks() if two_valued and self._counting else None, two_valued, rows)
 
-    def _stop(self) -> None:
+    def _stop_counting(self) -> None:
         self._counting = False
         self._arm_of, self._arms, self._pairs = None, [], []
 
     def _count(self, positions: Index, x: Floats, reward: Floats) -> None:
-        keys = (positions.astype(np.int64) << 32) | self._arms_at(np.ascontiguousarray(x + 0.0))  # -0.0 is 0.0
+        keys = (positions.astype(np.int64) << 32) | self._number_arms(np.ascontiguousarray(x + 0.0))  # -0.0 is 0.0
         second = reward != self._values[0]
         self._pairs.append((keys, np.ones(len(keys), np.int64), second.astype(np.int64)))
         self._n_pending += len(keys)
         if self._n_pending > _PENDING:
             self._merge()
             if len(self._pairs[0][0]) > MOST_PAIRS:
-                self._stop()
+                self._stop_counting()
 
-    def _arms_at(self, x: Floats) -> Whole:
+    def _number_arms(self, x: Floats) -> Whole:
         """The number of each row's feature vector, (n,)."""
         self._n_rows += len(x)
         if self._arm_of is None:
-            return self._new_arms(x)
-        first, inverse = _different_rows(x)
+            return self._add_arms(x)
+        first, inverse = _find_different_rows(x)
         names = [x[place].tobytes() for place in first.tolist()]
         known = np.array([self._arm_of.get(name, -1) for name in names], np.int64)
         new = known < 0
-        known[new] = self._new_arms(x[first[new]])
+        known[new] = self._add_arms(x[first[new]])
         self._arm_of.update(zip(names, known.tolist(), strict=True))
-        if self._n_arms > max(_FREE, self._n_rows // 2):  # features without end: telling them apart is in vain
+        if self._n_arms > max(_FREE, self._n_rows // 2):  # nearly every row has its own
             self._arm_of = None
         return known[inverse]
 
-    def _new_arms(self, x: Floats) -> Whole:
+    def _add_arms(self, x: Floats) -> Whole:
         numbers = np.arange(self._n_arms, self._n_arms + len(x))
         self._arms.append(x)
         self._n_arms += len(x)
         return numbers
 
     def _merge(self) -> None:
-        """Add up what is known of each pair."""
+        """Sum the counts of each pair."""
         keys, n_rows, n_second = (np.concatenate(part) for part in zip(*self._pairs, strict=True))
         different, inverse = np.unique(keys, return_inverse=True)
         n_rows, n_second = (np.bincount(inverse, part).astype(np.int64) for part in (n_rows, n_second))
         self._pairs = [(different, n_rows, n_second)]
         self._n_pending = 0
 
-    def _clicks(self) -> Clicks:
+    def _build_clicks(self) -> Clicks:
         from scipy.sparse import csr_array
 
         self._merge()
@@ -225,8 +225,8 @@ class LogBuilder:
         return Clicks(np.concatenate(self._arms), clicked, passed, low, high)
 
 
-def _different_rows(x: Floats) -> tuple[Index, Index]:
-    """Where each different row first stands, and which of them each row is; rows are told apart by a projection."""
+def _find_different_rows(x: Floats) -> tuple[Index, Index]:
+    """The first position of each different row, and the number of each row among them; compared by a projection."""
     for seed in range(100):
         _, first, inverse = np.unique(
             x @ np.random.default_rng(seed).standard_normal(x.shape[1]), return_index=True, return_inverse=True

@@ -1,19 +1,19 @@
-"""What can go wrong, as a tree.
+"""The exceptions of `lcb`, as a tree.
 
-    LCBError                the parent of all: the command line prints it in one line and exits with 2
-    ├── InputError          a value, row, file or option is not what was wanted
+    LCBError                base class; the command line prints the message in one line and exits with 2
+    ├── InputError          a value, row, file or option is invalid
     │   ├── EventError      one row of an event table; names the file, the row and the column
     │   ├── CategoryError   a category of an item is unknown or named twice; carries its place
-    │   ├── TooFewRows      what was asked for cannot be seen in so little; more of the same may show it
-    │   ├── BadRows         some rows of a log to be imported; carries the first of them
-    │   └── ModelError      a folder of models is damaged, truncated or of another shape
-    ├── OutputError         a place could not be written
-    ├── StoreError          the service's log could not be opened, or is not what was wanted
-    │   └── StoreUnavailable  it cannot be read or written just now: locked, full or gone; nothing was changed
-    ├── ServiceError        a service refused what its client asked; carries the status, the words and the field
-    ├── Unreachable         a service did not answer its client
+    │   ├── TooFewRows      too little data for what was asked; more rows may be enough
+    │   ├── BadRows         invalid rows of a log to be imported; carries the first of them
+    │   └── ModelError      a folder of models is damaged, truncated or has other shapes
+    ├── OutputError         a file or folder could not be written
+    ├── StoreError          the event store could not be opened, or belongs to another service or version
+    │   └── StoreUnavailable  the store cannot be read or written now: locked, full or gone; nothing changed
+    ├── ServiceError        the service refused a request; carries status, detail and field
+    ├── Unreachable         the service did not answer
     └── MissingExtra        an optional package is not installed; carries the line that installs it
-    ConvergenceWarning      a learner stopped before it settled
+    ConvergenceWarning      a learner stopped before it converged
 
 Every message says what came, what was wanted and what to do next.
 """
@@ -28,15 +28,15 @@ if TYPE_CHECKING:
 
 
 class LCBError(Exception):
-    """The parent of every error `lcb` raises on purpose."""
+    """Base class of all errors that `lcb` raises on purpose."""
 
 
 class InputError(LCBError, ValueError):
-    """A value, row, file or option is not what was wanted."""
+    """A value, row, file or option is invalid."""
 
 
 class EventError(InputError):
-    """One row of an event table is wrong."""
+    """One row of an event table is invalid."""
 
 
 class CategoryError(InputError):
@@ -48,11 +48,11 @@ class CategoryError(InputError):
 
 
 class TooFewRows(InputError):
-    """What was asked for cannot be seen in so little; more of the same may show it."""
+    """Too little data for what was asked; more rows may be enough."""
 
 
 class BadRows(InputError):
-    """Some rows of a log to be imported are wrong; `listed` are the first of them."""
+    """Some rows of a log to be imported are invalid; `listed` describes the first of them."""
 
     def __init__(self, message: str, listed: tuple[str, ...] = ()) -> None:
         super().__init__(message)
@@ -60,29 +60,29 @@ class BadRows(InputError):
 
 
 class ModelError(InputError):
-    """A folder of models is damaged, truncated or of another shape."""
+    """A folder of models is damaged, truncated or has other shapes."""
 
 
 class OutputError(LCBError):
-    """A place could not be written."""
+    """A file or folder could not be written."""
 
 
 class StoreError(LCBError):
-    """The log of the service could not be opened, or is not what was wanted."""
+    """The event store could not be opened, or belongs to another service or version."""
 
 
 class StoreUnavailable(StoreError):
-    """The log cannot be read or written just now; nothing was changed, and the same may be tried again."""
+    """The store cannot be read or written now; nothing was changed, and the call may be repeated."""
 
     def __init__(self, message: str, *, busy: bool = False) -> None:
         super().__init__(message)
-        self.busy = busy  # another holds it for a moment: worth waiting for
+        self.busy = busy  # another process holds a lock: wait and try again
 
 
 class ServiceError(LCBError):
-    """A service refused what was asked; `field` names the place in the request where there is one.
+    """The service refused a request; `field` is the part of the request that is wrong, where there is one.
 
-    `again` where it said that it cannot just now, and the same may be asked later.
+    `again` is true where the same request may succeed later.
     """
 
     AGAIN = frozenset({429, 502, 503, 504})
@@ -132,4 +132,4 @@ def need_extra(extra: str) -> Iterator[None]:
 
 
 class ConvergenceWarning(UserWarning):
-    """A learner stopped before it settled."""
+    """A learner stopped before it converged."""

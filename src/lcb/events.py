@@ -1,7 +1,7 @@
-"""What was decided and what came of it.
+"""Decisions, and the checks of contexts, rewards and rows.
 
-A `Decision` carries all that its reward will need (the features of the arm taken, the probability with which it was
-taken, what the policies said of it), so a reward that comes an hour late, or out of order, is the ordinary case.
+A `Decision` carries all that the update with its reward needs (the features of the arm, its propensity, the advice of
+the policies), so rewards may come late and in any order.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ class Decision:
     propensity: float  # the probability with which this arm was taken, P(a | context)
     x: Floats  # (d,) features of the arm taken
     distribution: Floats | None = None  # (K,) probability of every arm of the context
-    at_random: bool = False  # drawn from all arms alike on purpose, whatever is known
-    advice: Floats | None = None  # what each policy said of it, in the form its bandit's `update` needs; flat
+    at_random: bool = False  # drawn uniformly from all arms, to explore
+    advice: Floats | None = None  # of each policy, flat, in the form that the bandit's `update` needs
 
     @classmethod
     def best(cls, scores: Floats, context: Floats, uniform: float) -> Decision:
-        """The arm with the highest of `scores` (K,); `uniform`, in [0, 1), settles ties, all alike."""
+        """The arm with the highest of `scores` (K,); `uniform`, in [0, 1), breaks ties uniformly."""
         arm = int(scores.argmax())
         best = scores[arm]
         if best != best:
             raise InputError("the context or the state holds a NaN: no arm is best; give finite features and rewards")
-        if len(scores) - 1 - int(scores[::-1].argmax()) != arm:  # the last of the best is another
+        if len(scores) - 1 - int(scores[::-1].argmax()) != arm:  # a tie
             tied = (scores == best).nonzero()[0]
             arm = int(tied[int(uniform * len(tied))])
             distribution = np.zeros(len(scores))
@@ -55,7 +55,7 @@ class Decision:
 
     @classmethod
     def uniform(cls, context: Floats, uniform: float) -> Decision:
-        """Any arm, all alike."""
+        """An arm drawn uniformly."""
         n_arms = len(context)
         if not n_arms:
             raise InputError("the context has no arms; give at least 1")
@@ -63,26 +63,26 @@ class Decision:
         return cls(arm, 1 / n_arms, context[arm], np.full(n_arms, 1 / n_arms), at_random=True)
 
     def with_uniform(self, share: float, context: Floats, uniform: float) -> Decision:
-        """The same, but a `share` of the decisions go to all arms alike: those with `uniform` below it."""
+        """Mix with the uniform distribution: an arm drawn uniformly where `uniform` is below `share`, else this one."""
         assert self.distribution is not None
         distribution = (1 - share) * self.distribution + share / len(context)
         arm = int(uniform / share * len(context)) if uniform < share else self.arm
         return Decision(arm, distribution[arm], context[arm], distribution)
 
 
-def rescaled(uniform: float, share: float) -> float:
-    """A uniform number that is at least `share`, stretched back over [0, 1)."""
+def rescale(uniform: float, share: float) -> float:
+    """Map a uniform number in [share, 1) to [0, 1)."""
     return max((uniform - share) / (1 - share), 0.0) if share < 1 else 0.0
 
 
 def check_reward(reward: float) -> None:
-    """Refuse a reward that would spoil a state for good."""
+    """Raise InputError for a reward that is not finite or too large."""
     if not -LARGEST <= reward <= LARGEST:
         raise InputError(f"reward is {reward}; it must be a finite number of at most {LARGEST:g} in size")
 
 
 def check_context(context: Floats, n_features: int) -> None:
-    """Refuse what is not arms by features, (K, d) with at least one arm."""
+    """Raise InputError unless the context is arms by features, (K, d), with at least one arm."""
     if context.ndim != 2 or not len(context) or context.shape[1] != n_features:
         came = f"{len(context)} arms of {context.shape[1]} features" if context.ndim == 2 else f"shape {context.shape}"
         raise InputError(f"the context has {came}; give at least 1 arm, each of {n_features} features")
@@ -97,7 +97,7 @@ def check_rows(
     features: Sequence[str] | None = None,
     reward_range: tuple[float, float] | None = None,
 ) -> None:
-    """Refuse rows (n, d) and rewards (n,) that no learner can use, naming the first that is wrong.
+    """Raise EventError, naming the first row, for rows (n, d) or rewards (n,) that no learner can use.
 
     >>> check_rows(np.array([[1.0, np.nan]]), np.array([0.5]), place="clicks.csv", features=("age", "hour"))
     Traceback (most recent call last):
@@ -109,14 +109,14 @@ def check_rows(
         name = features[column] if features else f"x[{column}]"
         raise EventError(
             f"{place} row {first_row + row}: feature {name} is {x[row, column]}; "
-            f"every feature must be {_wanted(x[row, column])}, mend or drop the row"
+            f"every feature must be {_describe_limit(x[row, column])}, mend or drop the row"
         )
     wrong = ~(np.abs(reward) <= LARGEST)
     if wrong.any():
         row = int(np.argmax(wrong))
         raise EventError(
             f"{place} row {first_row + row}: reward is {reward[row]}; "
-            f"every reward must be {_wanted(reward[row])}, mend or drop the row"
+            f"every reward must be {_describe_limit(reward[row])}, mend or drop the row"
         )
     if reward_range is not None:
         low, high = reward_range
@@ -129,5 +129,5 @@ def check_rows(
             )
 
 
-def _wanted(value: float) -> str:
+def _describe_limit(value: float) -> str:
     return f"at most {LARGEST:g} in size" if np.isfinite(value) else "a finite number"

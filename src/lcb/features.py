@@ -1,4 +1,4 @@
-"""Features made of categories, or of features.
+"""Features of items from their categories, and products of features.
 
 A `FeatureMap` turns vectors over categories into what bandits and learners see.  It is fitted once, on past users,
 and kept with the models learned through it:
@@ -100,11 +100,15 @@ class FeatureMap:
         return {name: i for i, name in enumerate(self.categories)}
 
     def to_json(self) -> dict[str, Any]:
-        """As it is kept with models; numbers come back bit for bit."""
+        """The map as JSON, as models keep it; floats survive bit for bit."""
         return {
-            "spec": self.spec, "categories": list(self.categories), "mean": self.mean.tolist(),
-            "directions": self.directions.tolist(), "scale": self.scale, "constant": self.constant,
-        }  # fmt: skip
+            "spec": self.spec,
+            "categories": list(self.categories),
+            "mean": self.mean.tolist(),
+            "directions": self.directions.tolist(),
+            "scale": self.scale,
+            "constant": self.constant,
+        }
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> FeatureMap:

@@ -1,4 +1,4 @@
-"""The latent models: what is known of each class, and how likely a user's rewards are under each.
+"""Latent models: the parameters of each class, and the likelihood of a user's rewards under each.
 
     pi (N,)  share of users      beta (N, d)  weights      sigma2 (N,)  variance of the noise
     log p(rewards of u | class h) = -count/2 log(2 pi sigma2_h)
@@ -11,13 +11,13 @@ clicks with P(high) = (beta_h . x - low) / (high - low), kept inside (0, 1) by s
 
 linear in the user's counts.  Either way the expected reward is beta_h . x.
 
-The weights are estimates; how far off they may be is `covariance` (N, d, d), where a bandit asks for it.
+The weights are estimates; `covariance` (N, d, d) is their uncertainty, for bandits that use it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
@@ -39,7 +39,7 @@ Likelihood = Literal["gaussian", "bernoulli"]
 
 @dataclass(frozen=True, eq=False)
 class LatentModels:
-    """The classes, checked when made.
+    """The parameters of all classes; checked on construction.
 
     >>> models = LatentModels(pi=[0.5, 0.5], beta=[[1.0, 0.0], [0.0, 1.0]], sigma2=[0.01, 0.01])
     >>> models.n_classes, models.n_features, models.features
@@ -52,7 +52,7 @@ class LatentModels:
     beta: Floats
     sigma2: Floats
     features: tuple[str, ...] = ()
-    provenance: Mapping[str, Any] = field(default_factory=dict)  # where the classes come from, as JSON knows it
+    provenance: Mapping[str, Any] = field(default_factory=dict)  # how the classes were learned; JSON values
     likelihood: Likelihood = "gaussian"
     levels: tuple[float, float] | None = None  # the two rewards of a Bernoulli likelihood, the lower first
     covariance: Floats | None = None  # (N, d, d) of each class's weights: see `weight_covariance`; None: not known
@@ -74,9 +74,9 @@ class LatentModels:
         features = tuple(self.features) or tuple(f"x{j}" for j in range(beta.shape[1]))
         if len(features) != beta.shape[1] or len(set(features)) != len(features):
             raise ModelError(f"{len(set(features))} different feature names for {beta.shape[1]} weights per class")
-        if abs(pi.sum() - 1) > 1e-12:  # once normalised, the bits stay
+        if abs(pi.sum() - 1) > 1e-12:  # normalised before: keep the bits
             pi /= pi.sum()
-        covariance = None if self.covariance is None else _checked_covariance(self.covariance, beta)
+        covariance = None if self.covariance is None else _check_covariance(self.covariance, beta)
         for values in (pi, beta, sigma2):
             values.setflags(write=False)
         object.__setattr__(self, "pi", pi)
@@ -86,18 +86,16 @@ class LatentModels:
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "provenance", MappingProxyType(dict(self.provenance)))
 
-    def __reduce__(self) -> tuple[Any, ...]:  # between our own processes; a mapping proxy cannot travel
-        return LatentModels, (
-            self.pi, self.beta, self.sigma2, self.features, dict(self.provenance), self.likelihood, self.levels,
-            self.covariance,
-        )  # fmt: skip
+    def __reduce__(self) -> tuple[Any, ...]:  # for our own processes: a mapping proxy has no other form to be sent in
+        values = (getattr(self, one.name) for one in fields(self))
+        return LatentModels, tuple(dict(value) if isinstance(value, MappingProxyType) else value for value in values)
 
     def with_provenance(self, provenance: Mapping[str, Any]) -> LatentModels:
-        """The same classes with another story."""
+        """Return a copy with this provenance."""
         return replace(self, provenance=provenance)
 
     def with_covariance(self, covariance: Floats | None) -> LatentModels:
-        """The same classes, their weights as uncertain as that."""
+        """Return a copy with this covariance."""
         return replace(self, covariance=covariance)
 
     @property
@@ -120,7 +118,7 @@ class LatentModels:
 
     @cached_property
     def noise(self) -> Floats:
-        """(N,) a deviation that bounds each class's noise (sub-Gaussian): half the distance of two levels for clicks"""
+        """Sub-Gaussian parameter of each class's noise, (N,); for clicks half the distance of the two rewards."""
         if self.levels is None:
             return np.sqrt(self.sigma2)
         return np.full(self.n_classes, (self.levels[1] - self.levels[0]) / 2)
@@ -130,7 +128,9 @@ class LatentModels:
         if self.levels is not None:
             low, high = self.levels
             if not low <= reward <= high:
-                raise InputError(f"reward {reward:g} is outside [{low:g}, {high:g}], the rewards the models know")
+                raise InputError(
+                    f"reward {reward:g} is outside [{low:g}, {high:g}], the rewards of these models; send one of them"
+                )
             p = self.click_probability(self.beta @ x)
             if reward == high:
                 return np.log(p, p)
@@ -153,7 +153,7 @@ class LatentModels:
         z /= high - low
         if z.min() >= EDGE and z.max() <= 1 - EDGE:  # nothing to squash
             return z
-        return squashed(z)[0]
+        return squash(z)[0]
 
     def packed(self) -> Floats:
         """H (p, N) such that `H.T @ stats.packed` is the log likelihood of every user under every class."""
@@ -205,13 +205,13 @@ class LatentModels:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """What a learner returns."""
+    """The result of a learner."""
 
     models: LatentModels
     trace: Floats  # log posterior after each step
     converged: bool
     held_out: Mapping[int, tuple[float, float]] = field(default_factory=dict)  # n_classes -> mean, se per user
-    why: tuple[str, ...] = ()  # what was chosen for the user, in words
+    why: tuple[str, ...] = ()  # the choices that were made, in words
 
     @property
     def n_steps(self) -> int:
@@ -219,11 +219,11 @@ class Fit:
 
 
 def weight_covariance(models: LatentModels, data: UserStats | EventLog, prior: Prior | None = None) -> Floats:
-    """How far off the weights of each class may be, (N, d, d), after learning them from `data`.
+    """The uncertainty of each class's weights, (N, d, d), learned from `data`.
 
         covariance_h = sigma2_h (precision + sum_u resp_uh X_u'X_u)^-1         resp_uh: the posterior of u's class
 
-    The spread of the Normal posterior of beta_h with every user's class as probable as `models` say; `precision` is
+    The covariance of the Normal posterior of beta_h, each user weighted by the probability of class h; `precision` is
     the prior's, scaled from the data when not given.
 
     >>> from lcb.prior import Prior
@@ -241,14 +241,14 @@ def weight_covariance(models: LatentModels, data: UserStats | EventLog, prior: P
     return np.asarray((covariance + covariance.swapaxes(1, 2)) / 2)
 
 
-def squashed(z: Floats) -> tuple[Floats, Floats]:
+def squash(z: Floats) -> tuple[Floats, Floats]:
     """z where it is a probability, kept inside (0, 1) by slow tails; and its slope.
 
         p = z between e and 1 - e,   e^2 / (2 e - z) below,   1 - e^2 / (z - 1 + 2 e) above         e = EDGE
 
-    The tails are never flat, so a learner finds its way back, and they fall slowly, so one surprise is not the end.
+    The tails have a slope, so a learner can leave them, and fall slowly, so one click does not rule out a class.
 
-    >>> squashed(np.array([-0.3, 0.25, 1.0]))[0].round(7)
+    >>> squash(np.array([-0.3, 0.25, 1.0]))[0].round(7)
     array([3.300e-06, 2.500e-01, 9.995e-01])
     """
     below, above = np.maximum(EDGE - z, 0.0), np.maximum(z - (1 - EDGE), 0.0)
@@ -256,7 +256,7 @@ def squashed(z: Floats) -> tuple[Floats, Floats]:
     return np.clip(z, EDGE * low, 1 - EDGE * high), (low * high) ** 2
 
 
-def _checked_covariance(covariance: Floats, beta: Floats) -> Floats:
+def _check_covariance(covariance: Floats, beta: Floats) -> Floats:
     n_classes, d = beta.shape
     values = np.array(covariance, dtype=np.float64)
     if values.shape != (n_classes, d, d):

@@ -1,9 +1,9 @@
-"""Work spread over the cores so that the numbers do not depend on how many there are.
+"""Threads and processes whose results do not depend on their number.
 
 Threads share arrays: `threads` hands fixed spans of users to a pool while BLAS is held to one thread
-(its own threads would fight with ours: an EM step of 40,000 users with 40 features takes 88 ms then, 81 ms pinned).
-Processes share nothing: `processes` runs independent tasks and returns their results in order.  Ctrl-C is this
-process's to hear: workers are deaf to it, and are ended.
+(its own threads would compete with ours: an EM step of 40,000 users with 40 features takes 88 ms then, 81 ms pinned).
+Processes share nothing: `processes` runs independent tasks and returns their results in order.  Only this process
+handles Ctrl-C (SIGINT): its workers block the signal and are terminated.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _blas() -> Any:
 @contextmanager
 def threads(n_threads: int | None) -> Iterator[Callable[[Callable[[T], R], Sequence[T]], list[R]]]:
     """Yield a `map` over `n_threads` threads (all cores when None), with BLAS held to one thread."""
-    n_threads = _at_least_one("n_threads", n_threads)
+    n_threads = _check_count("n_threads", n_threads)
     with _blas().limit(limits=1, user_api="blas"):
         if n_threads == 1:
             yield lambda work, items: [work(item) for item in items]
@@ -60,7 +60,7 @@ def processes(
 
     `done(n)` is called as the n-th result arrives.  One worker, or one task, stays in this process.
     """
-    n_workers = min(_at_least_one("n_workers", n_workers), len(tasks))
+    n_workers = min(_check_count("n_workers", n_workers), len(tasks))
     if n_workers <= 1:
         results = []
         for task in tasks:
@@ -70,9 +70,9 @@ def processes(
         return results
     pool = None
     try:
-        with _ctrl_c_held():
+        with _hold_ctrl_c():
             pool = ProcessPoolExecutor(n_workers, mp_context=get_context("spawn"), initializer=_end_with_parent)
-            with _deaf_children():
+            with _block_ctrl_c_in_children():
                 futures = [pool.submit(work, task) for task in tasks]
         for n, future in enumerate(as_completed(futures), start=1):
             future.result()
@@ -89,7 +89,7 @@ def processes(
 
 
 def _end_with_parent() -> None:
-    """A worker whose parent was killed would wait for work for ever."""
+    """Exit when the parent process has ended; a worker would wait for work for ever."""
     parent = parent_process()
     assert parent is not None
 
@@ -100,31 +100,31 @@ def _end_with_parent() -> None:
     threading.Thread(target=wait, daemon=True).start()
 
 
-def _at_least_one(name: str, n: int | None) -> int:
+def _check_count(name: str, n: int | None) -> int:
     if n is not None and n < 1:
         raise InputError(f"{name}={n}; it must be at least 1")
     return n_cores() if n is None else n
 
 
 @contextmanager
-def _ctrl_c_held() -> Iterator[None]:
-    """Hear Ctrl-C at the end of the block only: a worker half started could neither be ended nor waited for."""
+def _hold_ctrl_c() -> Iterator[None]:
+    """Delay Ctrl-C to the end of the block: a worker that is half started can be neither terminated nor joined."""
     if threading.current_thread() is not threading.main_thread():
-        yield  # Ctrl-C never comes here
+        yield  # signals are handled in the main thread only
         return
-    heard = []
-    before = signal.signal(signal.SIGINT, lambda *_: heard.append(True))
+    received = []
+    before = signal.signal(signal.SIGINT, lambda *_: received.append(True))
     try:
         yield
     finally:
         signal.signal(signal.SIGINT, before)
-        if heard:
+        if received:
             signal.raise_signal(signal.SIGINT)
 
 
 @contextmanager
-def _deaf_children() -> Iterator[None]:
-    """Processes started in the block are born with Ctrl-C blocked, and say nothing of it even while they import."""
+def _block_ctrl_c_in_children() -> Iterator[None]:
+    """Processes started in the block have SIGINT blocked from the start, also while they import."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

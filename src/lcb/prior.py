@@ -1,4 +1,4 @@
-"""The prior of one class, Normal-inverse-Gamma, and what it makes of a class's statistics.
+"""The Normal-inverse-Gamma prior of a class, and its posterior given the class's statistics.
 
     sigma2 ~ InverseGamma(shape, rate)      beta ~ N(mean, sigma2 * precision^-1)
 
@@ -8,7 +8,7 @@ With a class's summed statistics (gram, moment, square_sum, count) the posterior
     shape_n     = shape + count / 2
     rate_n      = rate + (square_sum + mean' precision mean - mean_n' precision_n mean_n) / 2
 
-EM moves to its mode, a sampler draws from it.  The scale of the prior decides how many classes a sampler finds and
+EM takes its mode, a sampler draws from it.  The scale of the prior decides how many classes a sampler finds and
 never lets a variance reach 0, so the default is scaled from the data.
 """
 
@@ -24,7 +24,7 @@ from lcb.errors import InputError
 from lcb.events import Floats
 from lcb.stats import UserStats
 
-_SAMPLE = 5_000  # users enough to scale a prior
+_SAMPLE = 5_000  # users are enough to scale a prior
 _TINY = 1e-13  # of a quantity's own scale: below this it is rounding
 
 
@@ -67,14 +67,14 @@ class Prior:
         size = np.diag(total.gram[0]) / count  # mean square of each feature
         size = np.where(size > 0, size, 1.0)
         reward_size = total.square_sum[0] / count or 1.0  # rewards that are all 0 have no size
-        mean = _ridge(total, size)[0]
-        pooled = max(_residual(total, mean[None])[0] / count, _TINY * reward_size)
+        mean = _fit_ridge(total, size)[0]
+        pooled = max(_sum_residuals(total, mean[None])[0] / count, _TINY * reward_size)
 
         rich = stats.take(stats.count > stats.n_features).astype(np.float64)
-        noise = pooled / 2  # nobody has rows enough to tell noise from differences: half each
+        noise = pooled / 2  # no user has enough rows to separate noise from differences: half each
         if rich.n_users:
-            own = _ridge(rich, size)
-            within = np.maximum(_residual(rich, own), 0.0).sum() / (rich.count - stats.n_features).sum()
+            own = _fit_ridge(rich, size)
+            within = np.maximum(_sum_residuals(rich, own), 0.0).sum() / (rich.count - stats.n_features).sum()
             noise = min(max(within, _TINY * reward_size), pooled)
         spread = max(pooled - noise, pooled / 20)
         precision = np.diag(noise / spread * stats.n_features * size)
@@ -94,7 +94,7 @@ class Prior:
 
     def mode(self, classes: UserStats, shared: bool) -> tuple[Floats, Floats]:
         """The most probable (beta, sigma2) of each class given its statistics; one variance for all if `shared`."""
-        _, beta, square = self._regressed(classes)
+        _, beta, square = self._regress(classes)
         n, d = beta.shape
         if shared:
             sigma2 = (square.sum() + 2 * self.rate) / (classes.count.sum() + n * d + 2 * self.shape + 2)
@@ -103,21 +103,21 @@ class Prior:
 
     def draw(self, classes: UserStats, rng: np.random.Generator) -> tuple[Floats, Floats]:
         """A draw of each class's (beta, sigma2) given its statistics."""
-        _, _, square = self._regressed(classes)
+        _, _, square = self._regress(classes)
         gamma = rng.standard_gamma(self.shape + 0.5 * classes.count)
         sigma2 = (self.rate + 0.5 * square) / np.maximum(gamma, np.finfo(float).tiny)
         return self.draw_beta(classes, sigma2, rng), sigma2
 
     def draw_beta(self, classes: UserStats, sigma2: Floats, rng: np.random.Generator) -> Floats:
         """A draw of each class's beta given its statistics and variance."""
-        precision_n, mean_n, _ = self._regressed(classes)
+        precision_n, mean_n, _ = self._regress(classes)
         root = np.linalg.cholesky(precision_n)
         noise = np.linalg.solve(np.swapaxes(root, 1, 2), rng.standard_normal((*mean_n.shape, 1)))[..., 0]
         return np.asarray(mean_n + np.sqrt(sigma2)[:, None] * noise)
 
     def log_evidence(self, classes: UserStats, sigma2: float | None = None) -> Floats:
         """Log density of each class's rewards with its beta (and its sigma2, unless given) integrated out, (N,)."""
-        precision_n, _, square = self._regressed(classes)
+        precision_n, _, square = self._regress(classes)
         _, precision = self.arrays(classes.n_features)
         count = classes.count
         value = 0.5 * (np.linalg.slogdet(precision)[1] - np.linalg.slogdet(precision_n)[1])
@@ -128,13 +128,13 @@ class Prior:
         value += self.shape * np.log(self.rate) - gammaln(self.shape)
         return np.asarray(value + gammaln(shape_n) - shape_n * np.log(rate_n))
 
-    def _regressed(self, classes: UserStats) -> tuple[Floats, Floats, Floats]:
+    def _regress(self, classes: UserStats) -> tuple[Floats, Floats, Floats]:
         """`precision_n` (N, d, d), `mean_n` (N, d) and 2 (`rate_n` - rate) (N,) of each class."""
         mean, precision = self.arrays(classes.n_features)
         precision_n = precision + classes.gram
         beta = np.linalg.solve(precision_n, (precision @ mean + classes.moment)[..., None])[..., 0]
         offset = beta - mean
-        square = np.maximum(_residual(classes, beta), 0.0) + np.einsum("ni,ij,nj->n", offset, precision, offset)
+        square = np.maximum(_sum_residuals(classes, beta), 0.0) + np.einsum("ni,ij,nj->n", offset, precision, offset)
         return precision_n, beta, square
 
     def log_density(self, pi: Floats, beta: Floats, sigma2: Floats, shared: bool) -> float:
@@ -156,13 +156,13 @@ class Prior:
         return float(normal.sum() + gamma.sum() + dirichlet)
 
 
-def _ridge(stats: UserStats, size: Floats) -> Floats:
+def _fit_ridge(stats: UserStats, size: Floats) -> Floats:
     """Regression coefficients of each user, (users, d), held by a ridge far below the data's own size."""
     ridge = _TINY * stats.count[:, None, None] * np.diag(size)
     return np.linalg.solve(stats.gram + ridge, stats.moment[..., None])[..., 0]
 
 
-def _residual(stats: UserStats, beta: Floats) -> Floats:
+def _sum_residuals(stats: UserStats, beta: Floats) -> Floats:
     """Sum of squared residuals of each user (or class) under its own row of `beta`."""
     fitted = np.einsum("ni,nij,nj->n", beta, stats.gram, beta)
     return stats.square_sum - 2 * np.einsum("ni,ni->n", beta, stats.moment) + fitted

@@ -1,4 +1,4 @@
-"""Progress for whatever a person waits for.
+"""Progress reports of long functions.
 
 A long function takes `progress`, a callable `progress(what, done, total)`, and calls it as it goes;
 `total` is None when the end is not known.  `bar` is one that draws on the terminal:

@@ -1,11 +1,11 @@
-"""All that any learner needs of a user, as additive statistics.
+"""Additive statistics of each user, from which most learners learn.
 
     gram = sum x x'    moment = sum r x    square_sum = sum r^2    count = number of rewards
 
 Flattened they are one column of p = d(d+1)/2 + d + 2 numbers per user (the upper triangle of `gram`, then
 the rest), so that the log likelihood of all of a user's rewards under one class is a dot product with a
 vector made of that class's parameters.  Columns lie feature-major, (p, users): a step of EM is then two
-matrix products that stream through memory.  A class is a user too: the sum of its users' columns.
+matrix products that stream through memory.  The statistics of a class are the sum of its users' columns.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class UserStats:
 
     packed: NDArray[Any]  # (p, users), float64 or float32
     n_features: int
-    users: tuple[Hashable, ...] = field(default=(), repr=False)  # () when nobody asked for names
+    users: tuple[Hashable, ...] = field(default=(), repr=False)  # () when they have no names
     features: tuple[str, ...] = ()
 
     @classmethod
@@ -87,13 +87,13 @@ class UserStats:
         check_rows(rows, rewards, features=features or None, reward_range=reward_range)
         builder = StatsBuilder(rows.shape[1], features=features)
         builder.add(names, rows, rewards)
-        return builder.stats(dtype)
+        return builder.build(dtype)
 
     @classmethod
     def from_sums(
         cls, arms: Floats, counts: Floats, sums: Floats, square_sum: Floats, *, features: Sequence[str] = ()
     ) -> UserStats:
-        """Users who took arms of a fixed set (A, d): how often each (users, A), the sums of rewards, of squares.
+        """Users of a fixed set of arms (A, d): times each was taken (users, A), sums of rewards, sums of squares.
 
         >>> UserStats.from_sums(np.array([[1.0], [2.0]]), np.array([[1, 3]]), np.array([[1, 2]]), np.array([3])).packed
         array([[13.],
@@ -146,7 +146,7 @@ class UserStats:
     @property
     def total(self) -> UserStats:
         """All users as one."""
-        return self._with(self.packed.sum(axis=1, keepdims=True, dtype=np.float64), ())
+        return self._replace(self.packed.sum(axis=1, keepdims=True, dtype=np.float64), ())
 
     def take(self, index: ArrayLike) -> UserStats:
         """The users at these positions."""
@@ -154,43 +154,47 @@ class UserStats:
         if positions.dtype == bool:
             positions = np.flatnonzero(positions)
         users = tuple(self.users[i] for i in positions.tolist()) if self.users else ()
-        return self._with(self.packed[:, positions], users)
+        return self._replace(self.packed[:, positions], users)
 
     def astype(self, dtype: DTypeLike) -> UserStats:
-        return self._with(self.packed.astype(dtype, copy=False), self.users)
+        return self._replace(self.packed.astype(dtype, copy=False), self.users)
 
     def __add__(self, other: UserStats) -> UserStats:
-        """Users of both; one who is in both has the sum."""
-        return self._merged(other, +1.0)
+        """The users of both; a user in both has the sum."""
+        return self._merge(other, +1.0)
 
     def __sub__(self, other: UserStats) -> UserStats:
-        """Take back what `other` added; every user of `other` must be here."""
+        """Subtract the statistics of `other`, whose users must all be here."""
         strangers = set(other.users) - set(self.users)
         if strangers:
-            raise InputError(f"user {next(iter(strangers))!r} is not in the statistics it should be taken from")
-        return self._merged(other, -1.0)
+            raise InputError(f"user {next(iter(strangers))!r} is not in these statistics; subtract only users that are")
+        return self._merge(other, -1.0)
 
-    def _merged(self, other: UserStats, sign: float) -> UserStats:
+    def _merge(self, other: UserStats, sign: float) -> UserStats:
         if other.n_features != self.n_features:
-            raise InputError(f"{other.n_features} features cannot be joined with {self.n_features}")
+            raise InputError(
+                f"statistics of {other.n_features} and {self.n_features} features; both need the same features"
+            )
         if self.features and other.features and self.features != other.features:
-            raise InputError(f"features {other.features} cannot be joined with {self.features}")
+            raise InputError(
+                f"statistics of features {other.features} and {self.features}; both need the same features"
+            )
         if not (self.users and other.users):
-            raise InputError("statistics without user names cannot be joined; build both with from_rows")
+            raise InputError("statistics without user names cannot be added; build both with from_rows")
         position = {user: i for i, user in enumerate(self.users)}
         for user in other.users:
             position.setdefault(user, len(position))
         packed = np.zeros((len(self.packed), len(position)), self.packed.dtype)
         packed[:, : self.n_users] = self.packed
         packed[:, [position[user] for user in other.users]] += sign * other.packed
-        return self._with(packed, tuple(position))
+        return self._replace(packed, tuple(position))
 
-    def _with(self, packed: NDArray[Any], users: tuple[Hashable, ...]) -> UserStats:
+    def _replace(self, packed: NDArray[Any], users: tuple[Hashable, ...]) -> UserStats:
         return UserStats(packed, self.n_features, users, self.features)
 
 
 class StatsBuilder:
-    """Statistics that grow as rows arrive; memory grows with users, not with rows."""
+    """Adds rows to statistics as they arrive; memory grows with users, not with rows."""
 
     def __init__(self, n_features: int, features: Sequence[str] = ()) -> None:
         self.n_features = n_features
@@ -203,7 +207,7 @@ class StatsBuilder:
         return len(self.position)
 
     def positions(self, users: Sequence[Hashable]) -> Index:
-        """Where each of these users stands; new ones are put at the end."""
+        """The column of each of these users, (n,); new users get the next columns."""
         position = self.position
         return np.array([position.setdefault(user, len(position)) for user in users], np.intp)
 
@@ -212,7 +216,7 @@ class StatsBuilder:
         self.add_at(self.positions(users), x, reward)
 
     def add_at(self, positions: Index, x: Floats, reward: Floats) -> None:
-        """The same with users already turned into positions (n,)."""
+        """The same with the columns of the users, (n,), as `positions` returns them."""
         from lcb._stats_numba import accumulate
 
         self._grow()
@@ -223,8 +227,8 @@ class StatsBuilder:
             np.ascontiguousarray(reward, np.float64),
         )
 
-    def stats(self, dtype: DTypeLike = np.float64) -> UserStats:
-        """What has been added so far."""
+    def build(self, dtype: DTypeLike = np.float64) -> UserStats:
+        """Return the statistics of all rows added so far."""
         packed = self._rows[: self.n_users].T.astype(dtype, order="C", copy=True)
         return UserStats(packed, self.n_features, tuple(self.position), self.features)
 

@@ -179,7 +179,7 @@ def test_kept_rows_do_not_change_with_the_callers_arrays():
     decision = recommender.choose("ann", context, np.random.default_rng(0))
     recommender.update("ann", decision, 1.0)
     context[:] = 9.0
-    (_, x, _) = recommender._data.log().rows
+    (_, x, _) = recommender._data.build().rows
     assert x.max() == 0.5
 
 

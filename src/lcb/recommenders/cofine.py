@@ -136,7 +136,7 @@ class CofineUCB:
     def _learn(self) -> None:
         everyone = [self._past]
         if self._data.n_users:
-            everyone.append(fit_profiles(self._data.stats(), self.profile_ridge))
+            everyone.append(fit_profiles(self._data.build(), self.profile_ridge))
         self.subspaces.append(learn_subspace(np.concatenate(everyone), self.n_coarse))
         self._bandits.append(replace(self._template, subspace=self.subspaces[-1]))
 

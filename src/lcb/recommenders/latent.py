@@ -93,7 +93,7 @@ class Latent:
     @property
     def stats(self) -> UserStats:
         """D, the statistics the next training will learn from; kept where there is a learner."""
-        return self._data.log().stats
+        return self._data.build().stats
 
     def version_of(self, user: Hashable) -> int | None:
         """The model version this user is pinned to; None in phase 1."""
@@ -190,7 +190,7 @@ class Latent:
 
     def _learn(self, last: LatentModels | None) -> LatentModels | None:
         assert self.learn is not None
-        log = self._data.log()
+        log = self._data.build()
         if isinstance(self.learn, FromRows):
             return self.learn.learn(log, self.rng, last)
         return self.learn(log.stats, self.rng, last)

@@ -32,12 +32,6 @@ def test_too_few_users_to_hold_out_are_refused():
         fit(stats, rng=np.random.default_rng(0))
 
 
-def test_an_unknown_learner_is_refused():
-    stats, _ = stats_of(paper_classes(), 10, 5, seed=0)
-    with pytest.raises(InputError, match="learner='guess'; there are: em"):
-        fit(stats, 2, rng=np.random.default_rng(0), learner="guess")
-
-
 def test_every_number_up_to_the_features_is_open_to_spectral_experts():
     from lcb.clicks import EventLog
 

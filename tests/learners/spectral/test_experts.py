@@ -8,8 +8,8 @@ from lcb.errors import ConvergenceWarning, InputError, ModelError, TooFewRows
 from lcb.learners.em import gaussian as em
 from lcb.learners.spectral import experts as spectral
 from lcb.learners.spectral._lifted import unpack
-from lcb.learners.spectral._low_rank import low_rank
-from lcb.learners.spectral._matching import lifted, match_moments
+from lcb.learners.spectral._low_rank import fit_low_rank
+from lcb.learners.spectral._matching import lift, match_moments
 from lcb.learners.spectral.moments import Moments
 from lcb.stats import UserStats
 
@@ -313,7 +313,7 @@ def test_the_penalised_regression_is_at_its_optimum(degree):
     user, x, reward, _ = small(seed=2)
     moments = Moments.from_rows(user, x, reward)
     gram, moment = getattr(moments, f"gram{degree}") / len(x), getattr(moments, f"moment{degree}") / len(x)
-    plain = low_rank(gram, moment, 0.0, 3, degree)
+    plain = fit_low_rank(gram, moment, 0.0, 3, degree)
     np.testing.assert_allclose(gram @ plain, moment, atol=1e-9)
     values = np.linalg.svd(unpack(plain, 3, degree).reshape(3, -1), compute_uv=False)
     penalty = 0.5 * values[1] * np.linalg.eigvalsh(gram).mean()
@@ -322,7 +322,7 @@ def test_the_penalised_regression_is_at_its_optimum(degree):
         nuclear = np.linalg.svd(unpack(packed, 3, degree).reshape(3, -1), compute_uv=False).sum()
         return packed @ gram @ packed / 2 - moment @ packed + penalty * nuclear
 
-    found = low_rank(gram, moment, penalty, 3, degree)
+    found = fit_low_rank(gram, moment, penalty, 3, degree)
     rng = np.random.default_rng(0)
     nearby = found + rng.standard_normal((300, len(found))) * 10.0 ** rng.uniform(-6, 0, (300, 1))
     assert all(objective(other) >= objective(found) - 1e-12 for other in nearby)
@@ -334,7 +334,7 @@ def test_matching_stays_at_classes_whose_moments_are_exact():
     rng = np.random.default_rng(0)
     beta, pi = rng.standard_normal((2, 3)), np.array([0.7, 0.3])
     grams = [np.eye(3), np.diag(rng.uniform(1, 2, 6)), np.diag(rng.uniform(1, 2, 10))]
-    moments = [gram @ (pi @ lifted(beta, k)) for k, gram in enumerate(grams, start=1)]
+    moments = [gram @ (pi @ lift(beta, k)) for k, gram in enumerate(grams, start=1)]
     shares, weights = match_moments(grams, moments, np.array([0.5, 0.5]), beta + 0.1)
     np.testing.assert_allclose(weights, beta, atol=1e-6)
     np.testing.assert_allclose(shares, pi, atol=1e-6)

@@ -18,7 +18,7 @@ import numpy as np
 from lcb.bandits.bandit import Arms
 from lcb.bandits.traits import Traits
 from lcb.errors import InputError
-from lcb.events import Decision, Floats, check_context, check_reward, rescaled
+from lcb.events import Decision, Floats, check_context, check_reward, rescale
 from lcb.models import LatentModels
 
 
@@ -52,7 +52,7 @@ class PosteriorMean:
         check_context(context, self.models.n_features)
         scores = context @ (np.exp(state) @ self.models.beta)
         uniform = rng.random()
-        decision = Decision.best(scores, context, rescaled(uniform, self.uniform))
+        decision = Decision.best(scores, context, rescale(uniform, self.uniform))
         return decision.with_uniform(self.uniform, context, uniform) if self.uniform else decision
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:

@@ -22,8 +22,8 @@ import numpy as np
 from lcb.bandits.bandit import Arms, draw_index
 from lcb.bandits.traits import Traits
 from lcb.errors import InputError
-from lcb.events import Decision, Floats, check_context, check_reward, rescaled
-from lcb.models import LatentModels, squashed
+from lcb.events import Decision, Floats, check_context, check_reward, rescale
+from lcb.models import LatentModels, squash
 from lcb.policies import Greedy, Policy, Softmax
 
 LOSSES = ("likelihood", "gaussian", "square", "log")
@@ -71,7 +71,7 @@ class GeneralizedThompson:
         check_context(context, self.models.n_features)
         weights, uniform = np.exp(state), rng.random()
         policies = self.policy(self.models.beta @ context.T)
-        h, rest = draw_index(weights, rescaled(uniform, self.gamma) if self.gamma else uniform)
+        h, rest = draw_index(weights, rescale(uniform, self.gamma) if self.gamma else uniform)
         own = policies[h]
         arm = int(own.argmax())
         if own[arm] != 1:
@@ -97,7 +97,7 @@ class GeneralizedThompson:
             return (reward - expected) ** 2
         if not 0 <= reward <= 1:
             raise InputError(f"reward {reward:g} is outside [0, 1], which the log loss needs; scale it, or use square")
-        p = squashed(expected)[0]
+        p = squash(expected)[0]
         return -reward * np.log(p) - (1 - reward) * np.log(1 - p)
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:

@@ -57,7 +57,7 @@ class LoggedEvents:
         builder = LogBuilder(x.shape[1], features)
         names = np.unique(self.user)
         builder.add_coded(np.searchsorted(names, self.user), names.tolist(), x[self.arm], self.reward)
-        return builder.log()
+        return builder.build()
 
 
 def read_events(log: Log, like: float | None = None) -> LoggedEvents:

@@ -34,7 +34,7 @@ def softmax(
 
 @njit(**_COMPILED)
 def _softmax64(block, log_pi, top, total, mass):  # type: ignore[no-untyped-def]
-    _largest(block, log_pi, top)
+    _find_largest(block, log_pi, top)
     total[:] = 0.0
     for h in range(len(block)):
         for j in range(len(top)):
@@ -46,7 +46,7 @@ def _softmax64(block, log_pi, top, total, mass):  # type: ignore[no-untyped-def]
 
 @njit(**_COMPILED)
 def _softmax32(block, log_pi, top, total, mass):  # type: ignore[no-untyped-def]
-    _largest(block, log_pi, top)
+    _find_largest(block, log_pi, top)
     total[:] = 0.0
     for h in range(len(block)):
         for j in range(len(top)):
@@ -57,7 +57,7 @@ def _softmax32(block, log_pi, top, total, mass):  # type: ignore[no-untyped-def]
 
 
 @njit(**_COMPILED)
-def _largest(block, log_pi, top):  # type: ignore[no-untyped-def]
+def _find_largest(block, log_pi, top):  # type: ignore[no-untyped-def]
     n_classes, n = block.shape
     for j in range(n):
         top[j] = block[0, j] + log_pi[0]

@@ -9,8 +9,8 @@ O(pairs * N + A * N * d^2) for the different (user, arm) pairs and the A differe
         beta_h climbs  C_h . log P_h + D_h . log(1 - P_h) - (beta_h - w)' V (beta_h - w) / (2 noise)
         by one step of Fisher scoring, halved as long as its value falls
 
-Every second step leaps on in the direction of the last two where that is better; the log posterior never falls.
-A Gaussian is biased here: with few rewards per user it mistakes the spread of a click for differences between users.
+After every second step the direction of the last two is extrapolated where that is better; the log posterior never
+falls.  A Gaussian is biased here: with few rewards per user it takes the variance of clicks for differences of users.
 EM on the statistics, with one shared variance, gives the start.
 """
 
@@ -29,7 +29,7 @@ from lcb.clicks import Clicks, EventLog
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.events import Floats
 from lcb.learners.em import gaussian as em
-from lcb.models import EDGE, Fit, LatentModels, squashed
+from lcb.models import EDGE, Fit, LatentModels, squash
 from lcb.prior import Prior
 from lcb.progress import Progress, silent
 from lcb.stats import upper
@@ -60,29 +60,29 @@ def fit(
     >>> fit(log, 1, rng=np.random.default_rng(0), prior=Prior(precision=1e-9)).models.beta.round(2)
     array([[0.75]])
     """
-    clicks = _checked(log, tol, max_steps)
+    clicks = _check(log, tol, max_steps)
     prior = prior or Prior.scaled(log.stats)
     if start is None:
-        start = _gaussian_start(log, n_classes, prior, n_starts, rng, n_threads, progress)
+        start = _fit_start(log, n_classes, prior, n_starts, rng, n_threads, progress)
     start.check_features(log.stats)
     if start.n_classes != n_classes:
         raise InputError(f"start has {start.n_classes} classes, n_classes={n_classes}; ask for the same number")
-    pi = (start.pi + _SMALLEST_SHARE) / (1 + n_classes * _SMALLEST_SHARE)  # a class of no share would stay at none
+    pi = (start.pi + _SMALLEST_SHARE) / (1 + n_classes * _SMALLEST_SHARE)  # a share of 0 would stay 0
     models = replace(start, pi=pi, likelihood="bernoulli", levels=(clicks.low, clicks.high))
     with parallel.threads(n_threads) as map_blocks:
         problem = _Problem(clicks, prior, map_blocks)
         resp, value = problem.expect(models)
         trace = [value]
         path = [models]
-        while len(trace) <= max_steps and not _settled(trace, tol, log.n_users):
+        while len(trace) <= max_steps and not _has_settled(trace, tol, log.n_users):
             progress("EM steps on clicks", len(trace), max_steps)
             models, resp, value = problem.climb(models, resp, value)
             path.append(models)
             if len(path) == 3:
-                models, resp, value = problem.leap(path, resp, value)
+                models, resp, value = problem.extrapolate(path, resp, value)
                 path = [models]
             trace.append(value)
-    converged = _settled(trace, tol, log.n_users)
+    converged = _has_settled(trace, tol, log.n_users)
     if not converged:
         gain = (trace[-1] - trace[-2]) / log.n_users
         warnings.warn(
@@ -94,7 +94,7 @@ def fit(
     return Fit(models, np.array(trace), converged)
 
 
-def _checked(log: EventLog, tol: float, max_steps: int) -> Clicks:
+def _check(log: EventLog, tol: float, max_steps: int) -> Clicks:
     if not tol > 0 or max_steps < 1:
         raise InputError(f"tol={tol}, max_steps={max_steps}; wanted a positive number and at least 1")
     if log.clicks is None:
@@ -103,7 +103,7 @@ def _checked(log: EventLog, tol: float, max_steps: int) -> Clicks:
     return log.clicks
 
 
-def _gaussian_start(
+def _fit_start(
     log: EventLog,
     n_classes: int,
     prior: Prior,
@@ -114,18 +114,16 @@ def _gaussian_start(
 ) -> LatentModels:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # it is a start
-        return em.fit(
-            log.stats, n_classes, rng=rng, prior=prior, variance="shared", n_starts=n_starts, n_threads=n_threads,
-            max_steps=100, progress=progress,
-        ).models  # fmt: skip
+        shared: dict[str, Any] = {"variance": "shared", "n_starts": n_starts, "n_threads": n_threads, "max_steps": 100}
+        return em.fit(log.stats, n_classes, rng=rng, prior=prior, progress=progress, **shared).models
 
 
-def _settled(trace: Sequence[float], tol: float, n_users: int) -> bool:
+def _has_settled(trace: Sequence[float], tol: float, n_users: int) -> bool:
     return len(trace) > 1 and (trace[-1] - trace[-2]) / n_users <= tol
 
 
 class _Problem:
-    """The counts and the prior, in the form the steps want them."""
+    """The counts and the prior, in the form that the steps use."""
 
     def __init__(self, clicks: Clicks, prior: Prior, map_blocks: Map) -> None:
         self.clicks, self.concentration, self.map = clicks, prior.concentration, map_blocks
@@ -155,7 +153,7 @@ class _Problem:
 
     def climb(self, models: LatentModels, resp: Floats, value: float) -> tuple[LatentModels, Floats, float]:
         """The next models, their responsibilities and log posterior, which is at least `value`."""
-        beta, sigma2 = self._maximised(models.beta, resp)
+        beta, sigma2 = self._maximise(models.beta, resp)
         mass = resp.sum(axis=0)
         pi = (mass + self.concentration / len(mass)) / (mass.sum() + self.concentration)
         stepped = replace(models, pi=pi, beta=beta, sigma2=sigma2)
@@ -164,13 +162,13 @@ class _Problem:
             return models, resp, value
         return stepped, stepped_resp, stepped_value
 
-    def _maximised(self, beta: Floats, resp: Floats) -> tuple[Floats, Floats]:
+    def _maximise(self, beta: Floats, resp: Floats) -> tuple[Floats, Floats]:
         """One step of Fisher scoring, halved for each class by itself until that class's value does not fall."""
-        gradient, curvature, sigma2, before = self._scores(beta, resp)
+        gradient, curvature, sigma2, before = self._compute_scores(beta, resp)
         step = np.linalg.solve(curvature, gradient[..., None])[..., 0]
         size = np.ones(len(beta))
         for _ in range(_HALVINGS):
-            fell = self._values(beta + size[:, None] * step, resp) < before - 1e-12 * np.abs(before)
+            fell = self._compute_values(beta + size[:, None] * step, resp) < before - 1e-12 * np.abs(before)
             if not fell.any():
                 break
             size = np.where(fell, size / 2, size)
@@ -178,7 +176,7 @@ class _Problem:
             size = np.where(fell, 0.0, size)
         return beta + size[:, None] * step, sigma2
 
-    def leap(self, path: list[LatentModels], resp: Floats, value: float) -> tuple[LatentModels, Floats, float]:
+    def extrapolate(self, path: list[LatentModels], resp: Floats, value: float) -> tuple[LatentModels, Floats, float]:
         """Go on in the direction of the last two steps (SQUAREM, Varadhan & Roland 2008) where that is better."""
         before, middle, after = (np.column_stack([models.beta, models.log_pi]) for models in path)
         first, change = middle - before, after - 2 * middle + before
@@ -187,11 +185,11 @@ class _Problem:
             return path[-1], resp, value
         target = before - 2 * length * first + length**2 * change
         log_pi = target[:, -1] - np.logaddexp.reduce(target[:, -1])
-        leapt = replace(path[-1], beta=target[:, :-1], pi=np.exp(log_pi))
-        leapt_resp, leapt_value = self.expect(leapt)
-        return (leapt, leapt_resp, leapt_value) if leapt_value > value else (path[-1], resp, value)
+        new = replace(path[-1], beta=target[:, :-1], pi=np.exp(log_pi))
+        new_resp, new_value = self.expect(new)
+        return (new, new_resp, new_value) if new_value > value else (path[-1], resp, value)
 
-    def _scores(self, beta: Floats, resp: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    def _compute_scores(self, beta: Floats, resp: Floats) -> tuple[Floats, Floats, Floats, Floats]:
         """Gradient (N, d), expected curvature (N, d, d) and value (N,) of what the M step climbs; the variances."""
         rows, columns = upper(self.d)
 
@@ -215,7 +213,7 @@ class _Problem:
             value - self._penalty(beta),
         )
 
-    def _values(self, beta: Floats, resp: Floats) -> Floats:
+    def _compute_values(self, beta: Floats, resp: Floats) -> Floats:
         """What the M step climbs, (N,)."""
 
         def part(block: slice) -> Floats:
@@ -232,7 +230,7 @@ class _Problem:
 
     def _probability(self, beta: Floats, block: slice) -> tuple[Floats, Floats]:
         """P(click) of some arms under every class, and its slope."""
-        return squashed((self.clicks.arms[block] @ beta.T - self.clicks.low) / self.span)
+        return squash((self.clicks.arms[block] @ beta.T - self.clicks.low) / self.span)
 
     def _log_prior(self, models: LatentModels) -> float:
         n, share = models.n_classes, self.concentration / models.n_classes

@@ -84,17 +84,17 @@ def fit(
             trials.append(start)
         for done, trial in enumerate(trials):
             progress("trying starts", done, len(trials))
-            models = trial if isinstance(trial, LatentModels) else _from_labels(sample, trial, prior, shared)
+            models = trial if isinstance(trial, LatentModels) else _fit_labels(sample, trial, prior, shared)
             models, values = _climb(sample, models, prior, shared, tol, min(_TRIAL_STEPS, max_steps), map_spans, silent)
             if best is None or values[-1] > trace[-1]:
                 best, trace = models, values
         assert best is not None
         trace = trace if sample is stats else []
-        if len(trace) < max_steps and not _settled(trace, tol, stats.n_users):
+        if len(trace) < max_steps and not _has_settled(trace, tol, stats.n_users):
             best, values = _climb(stats, best, prior, shared, tol, max_steps - len(trace), map_spans, progress)
             trace = trace + values
 
-    converged = _settled(trace, tol, stats.n_users)
+    converged = _has_settled(trace, tol, stats.n_users)
     if not converged:
         warnings.warn(
             f"EM stopped at {max_steps} steps, last gain {_gain(trace, stats.n_users):.2g} per user (tol {tol:g}); "
@@ -138,7 +138,7 @@ def _climb(
         stepped, value = _step(stats, models, prior, shared, map_spans)  # value belongs to `models`
         trace.append(value)
         progress("EM steps", len(trace), max_steps)
-        if len(trace) >= max_steps or _settled(trace, tol, stats.n_users):
+        if len(trace) >= max_steps or _has_settled(trace, tol, stats.n_users):
             return models, trace
         models = stepped
 
@@ -147,7 +147,7 @@ def _gain(trace: Sequence[float], n_users: int) -> float:
     return (trace[-1] - trace[-2]) / n_users if len(trace) > 1 else np.inf
 
 
-def _settled(trace: Sequence[float], tol: float, n_users: int) -> bool:
+def _has_settled(trace: Sequence[float], tol: float, n_users: int) -> bool:
     return _gain(trace, n_users) <= tol
 
 
@@ -156,11 +156,11 @@ def _step(
 ) -> tuple[LatentModels, float]:
     """One E and M step: the next models, and the log posterior of the ones that came in."""
     value = prior.log_density(models.pi, models.beta, models.sigma2, shared)
-    sums, mass, log_evidence = _expected_sums(stats, models, map_spans)
+    sums, mass, log_evidence = _sum_expected(stats, models, map_spans)
     return _maximise(UserStats(sums, stats.n_features, (), stats.features), mass, prior, shared), value + log_evidence
 
 
-def _expected_sums(
+def _sum_expected(
     stats: UserStats, models: LatentModels, map_spans: Map
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     """Each class's expected statistics (p, N) and users (N,), and the log evidence of all users."""
@@ -168,13 +168,13 @@ def _expected_sums(
     weights = np.ascontiguousarray(models.packed().T, dtype=dtype)  # (N, p)
     log_pi = models.log_pi.astype(dtype)
     spans = [slice(i, min(i + SPAN, stats.n_users)) for i in range(0, stats.n_users, SPAN)]
-    parts = map_spans(lambda span: _span_sums(stats.packed, weights, log_pi, span), spans)
+    parts = map_spans(lambda span: _sum_span(stats.packed, weights, log_pi, span), spans)
     if len(parts) == 1:
         return parts[0]
     return sum(part[0] for part in parts), sum(part[1] for part in parts), sum(part[2] for part in parts)
 
 
-def _span_sums(
+def _sum_span(
     packed: NDArray[Any], weights: NDArray[Any], log_pi: NDArray[Any], span: slice
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
     from lcb.learners.em._softmax_numba import softmax
@@ -200,7 +200,7 @@ def _maximise(classes: UserStats, mass: NDArray[np.float64], prior: Prior, share
     return LatentModels(pi, beta, sigma2, classes.features)
 
 
-def _from_labels(stats: UserStats, labels: Labels, prior: Prior, shared: bool) -> LatentModels:
+def _fit_labels(stats: UserStats, labels: Labels, prior: Prior, shared: bool) -> LatentModels:
     """Models of hard-assigned users; what a start becomes."""
     resp = (labels.label[None, :] == np.arange(labels.n_classes)[:, None]).astype(stats.packed.dtype)
     sums = (stats.packed @ resp.T).astype(np.float64)

@@ -24,10 +24,14 @@ Map = Callable[[Callable[[slice], Any], Sequence[slice]], list[Any]]
 
 
 def step(
-    state: Partition, concentration: Concentration, n_split_merge: int, n_scans: int, map_spans: Map,
+    state: Partition,
+    concentration: Concentration,
+    n_split_merge: int,
+    n_scans: int,
+    map_spans: Map,
     rng: np.random.Generator,
-) -> None:  # fmt: skip
-    """Parameters given classes, classes given parameters, then what collapsed chains do after a sweep."""
+) -> None:
+    """Draw parameters given classes and classes given parameters, then as a collapsed chain after its sweep."""
     models, log_pi = draw_models(state, rng)
     assign(state, models, log_pi, map_spans, rng)
     jump(state, n_split_merge, n_scans, rng)

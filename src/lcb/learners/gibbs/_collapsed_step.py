@@ -1,4 +1,4 @@
-"""What one step of a collapsed chain does beside the sweep."""
+"""One step of a collapsed chain; the formulas are in `collapsed.py`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lcb.learners.gibbs._partition import Partition
 from lcb.learners.gibbs._split_merge import split_merge, urn_split_merge
 from lcb.learners.gibbs.draws import Concentration
 
-_URN_MOVES = 8  # blind split-merge moves for each careful one
+_URN_MOVES = 8  # urn moves for each move with restricted scans
 
 
 def step(
@@ -25,7 +25,7 @@ def step(
 
 
 def jump(state: Partition, n_split_merge: int, n_scans: int, rng: np.random.Generator) -> None:
-    """Split-merge moves: for each careful one several blind ones."""
+    """Split-merge moves: for each with restricted scans several by an urn."""
     if state.design.n_users > 1:
         for _ in range(n_split_merge):
             split_merge(state, rng, n_scans)

@@ -30,7 +30,7 @@ def escobar_west(
     rate_n = rate - np.log(max(rng.beta(alpha + 1, n_users), 1e-300))
     odds = (shape + n_occupied - 1) / (n_users * rate_n)
     extra = rng.random() * (1 + odds) < odds
-    return _bounded(rng.gamma(shape + n_occupied - (0 if extra else 1)) / rate_n)
+    return _clip(rng.gamma(shape + n_occupied - (0 if extra else 1)) / rate_n)
 
 
 def slice_finite(
@@ -60,5 +60,5 @@ def slice_finite(
         low, high = (log_alpha, high) if log_alpha < here else (low, log_alpha)
 
 
-def _bounded(alpha: float) -> float:
+def _clip(alpha: float) -> float:
     return float(np.clip(alpha, np.exp(_LOWEST), np.exp(_HIGHEST)))

@@ -1,12 +1,12 @@
-"""One coherent model out of the draws of a sampler.
+"""One model made of the draws of a sampler.
 
 Labels switch from draw to draw, so nothing is averaged over labels as they come.  Of the kept draws with the most
 probable number of classes, the one whose classes explain the users best (each user's class integrated out) is the
 reference; the other such draws of its chain are matched to it class by class and their statistics averaged.
 Whichever of the two explains the users better is reported, at the mode of (beta, sigma2).
 
-The log joint cannot choose the reference: it is highest where users crowd into few classes, not where the posterior
-has its mass (on 20,000 users of 30 noisy classes it falls by 2 % while the classes become right).
+The log joint cannot choose the reference: it is highest for few large classes, not where the posterior has its mass
+ (on 20,000 users of 30 noisy classes it falls by 2 % while the classes become right).
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _SCORED_USERS = 20_000  # enough to compare two models by
 _BLOCK = 16_384
 
 
-def consensus(
+def find_consensus(
     stats: UserStats, prior: Prior, design: Design, chains: Sequence[Sequence[Draw]], shared: bool
 ) -> tuple[LatentModels, int]:
     """The model, largest class first, and the chain it comes from."""
@@ -49,7 +49,7 @@ def consensus(
     for chain, draws in enumerate(chains):
         for draw in draws:
             if (draw[1] > 0).sum() == likely:
-                models = _at_mode(draw, design, prior, stats, shared)
+                models = _take_mode(draw, design, prior, stats, shared)
                 value = score(models)
                 if best is None or value > best[0]:
                     best = value, models, chain, draw
@@ -57,14 +57,14 @@ def consensus(
     value, models, chain, reference = best
     draws = [draw for draw in chains[chain] if (draw[1] > 0).sum() == likely]
     if len(draws) > 1:
-        average = _at_mode(_average(reference, draws, design), design, prior, stats, shared)
+        average = _take_mode(_average(reference, draws, design), design, prior, stats, shared)
         if score(average) > value:
             models = average
     order = np.argsort(-models.pi, kind="stable")
     return LatentModels(models.pi[order], models.beta[order], models.sigma2[order], stats.features), chain
 
 
-def most_probable(models: LatentModels, stats: UserStats) -> NDArray[np.intp]:
+def assign_most_probable(models: LatentModels, stats: UserStats) -> NDArray[np.intp]:
     """Each user's most probable class."""
     return np.concatenate(
         [(models.user_log_likelihood(block) + models.log_pi).argmax(axis=1) for block in _blocks(stats)]
@@ -76,7 +76,7 @@ def _blocks(stats: UserStats) -> Iterator[UserStats]:
         yield UserStats(stats.packed[:, first : first + _BLOCK], stats.n_features, (), stats.features)
 
 
-def _at_mode(draw: Draw, design: Design, prior: Prior, stats: UserStats, shared: bool) -> LatentModels:
+def _take_mode(draw: Draw, design: Design, prior: Prior, stats: UserStats, shared: bool) -> LatentModels:
     sums, size = draw
     beta, sigma2 = design.prior.mode(UserStats(sums, stats.n_features), shared)
     pi = (size + prior.concentration / len(size)) / (size.sum() + prior.concentration)
@@ -89,13 +89,13 @@ def _average(reference: Draw, draws: Sequence[Draw], design: Design) -> Draw:
     total = UserStats(reference[0].sum(axis=1, keepdims=True), d)
     root = np.linalg.cholesky(total.gram[0] / total.count[0] + 1e-9 * np.eye(d))
 
-    def places(draw: Draw) -> Floats:
+    def locate(draw: Draw) -> Floats:
         return np.asarray(design.prior.mode(UserStats(draw[0], d), shared=False)[0] @ root)
 
-    here = places(reference)
+    here = locate(reference)
     sums, sizes = np.zeros_like(reference[0]), np.zeros_like(reference[1])
     for draw in draws:
-        there = places(draw)
+        there = locate(draw)
         far = np.square(here).sum(axis=1)[:, None] - 2 * here @ there.T + np.square(there).sum(axis=1)
         _, match = linear_sum_assignment(far)
         sums += draw[0][:, match]

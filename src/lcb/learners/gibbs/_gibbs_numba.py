@@ -1,4 +1,4 @@
-"""One sweep of collapsed Gibbs, compiled; the formulas are in `gibbs.py`.
+"""One sweep of collapsed Gibbs, compiled; the formulas are in `collapsed.py`.
 
 A class is a column of summed statistics with the prior precision already in its gram part.  For one user all
 classes' columns, each with the user in it (and the user's own class without), are eliminated at once: the inner

@@ -1,4 +1,4 @@
-"""Users put into classes, with what collapsed sampling keeps of each class.
+"""The class of every user, with the sums that collapsed sampling keeps of each class.
 
 `Design` is the data as the kernels want it, the same for all chains: one row per user, rewards measured from what
 the prior's mean predicts, features in units in which the prior precision has diagonal 1.  `Partition` is the state
@@ -99,7 +99,7 @@ class Partition:
         return self.design.hyper(self.sigma2)
 
     def rebuild(self) -> None:
-        """Sum the classes afresh, without holes between them."""
+        """Sum the classes again and renumber them without gaps."""
         found = np.bincount(self.label) > 0
         self.label = (np.cumsum(found, dtype=np.int32) - 1)[self.label]
         n = int(found.sum())
@@ -140,10 +140,9 @@ class Partition:
         design, uniform, user = self.design, rng.random(self.design.n_users), 0
         log_new = -np.inf if self.n_classes else float(np.log(self.concentration))
         while True:
-            user, self.n_slots = kernels.sweep(
-                design.rows, design.alone_log_det, design.alone_unexplained, self.label, self.sums, self.size,
-                self.log_evidence, design.floor, self.hyper, self.share, log_new, uniform, user, self.n_slots,
-            )  # fmt: skip
+            users = design.rows, design.alone_log_det, design.alone_unexplained, self.label
+            classes = self.sums, self.size, self.log_evidence, design.floor, self.hyper, self.share
+            user, self.n_slots = kernels.sweep(*users, *classes, log_new, uniform, user, self.n_slots)
             if user == design.n_users:
                 return
             self._grow()

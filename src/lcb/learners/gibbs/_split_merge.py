@@ -1,14 +1,15 @@
 """Split-merge moves for a partition, so that the classes found do not depend on the start.
 
-Two users are drawn.  In one class: propose to split it between them; in two: propose to merge these.  With q the
-probability of seating the others of the class as in the split, the Metropolis-Hastings ratio is
+Two users are drawn.  If they share a class, a split of it is proposed, else a merge of their classes.  With q the
+probability of dividing the other users as in the split, the Metropolis-Hastings ratio is
 
     split    p(split) / p(merged) / q              merge    p(merged) / p(split) * q
 
-`split_merge` seats them well (Jain & Neal 2004): a restricted Gibbs scan from a launch state made of who is involved
-and not of where they sit: one by one in random order (Dahl 2003), then a few scans.  It finds splits.
-`urn_split_merge` seats them blindly, by an urn: q = n_0! n_1! / (n_0 + n_1 + 1)!.  Its splits are seldom accepted,
-its merges of two halves of one class nearly always, and at the cost of one elimination (compare Wang & Russell 2015).
+`split_merge` divides them by restricted Gibbs scans (Jain & Neal 2004) from a launch state that does not depend on
+their present classes: one by one in random order (Dahl 2003), then a few scans.  It finds splits.
+`urn_split_merge` divides them by an urn, whatever their rewards: q = n_0! n_1! / (n_0 + n_1 + 1)!.  Its splits are
+seldom accepted, its merges of two halves of one class nearly always, at the cost of one elimination (compare Wang &
+Russell 2015).
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _NOBODY, _NOTHING = np.empty(0, np.int8), np.empty(0)
 
 def split_merge(state: Partition, rng: np.random.Generator, n_scans: int = 4) -> bool:
     """Try one move with restricted scans; True when it was accepted."""
-    i, j, a, b = _pair(state, rng)
+    i, j, a, b = _draw_pair(state, rng)
     if a == b and _is_full(state):
         return False
     log_uniform = float(np.log(rng.random()))
     if a != b and not log_uniform < _log_merge(state, a, b):
         return False  # not even with q = 1
-    members = rng.permutation(_others(state, i, j, a, b))
+    members = rng.permutation(_find_others(state, i, j, a, b))
     two = _Two(state, i, j, members)
     for _ in range(n_scans + 1):
         two.scan(rng.random(len(members)))
@@ -46,15 +47,15 @@ def split_merge(state: Partition, rng: np.random.Generator, n_scans: int = 4) ->
 
 def urn_split_merge(state: Partition, rng: np.random.Generator) -> bool:
     """Try one move with an urn; True when it was accepted."""
-    i, j, a, b = _pair(state, rng)
+    i, j, a, b = _draw_pair(state, rng)
     log_uniform = float(np.log(rng.random()))
     if a != b:
         return _try_merge(state, a, b, _log_urn(state.size[a] - 1, state.size[b] - 1), log_uniform)
     if _is_full(state):
         return False
-    members = _others(state, i, j, a, b)
+    members = _find_others(state, i, j, a, b)
     two = _Two(state, i, j, members)
-    two.seat((rng.random(len(members)) < rng.random()).astype(np.int8))
+    two.divide((rng.random(len(members)) < rng.random()).astype(np.int8))
     return _try_split(state, i, a, two, _log_urn(two.size[0] - 1, two.size[1] - 1), log_uniform, rng)
 
 
@@ -70,27 +71,23 @@ class _Two:
 
     def scan(self, uniform: Floats, forced: NDArray[np.int8] = _NOBODY) -> float:
         """Draw every member's side, or take the `forced` ones; the log probability of the outcome."""
-        return float(
-            restricted_scan(
-                self.design.rows, self.members, self.side, forced, self.sums, self.size, self.log_evidence,
-                self.design.floor, self.hyper, self.share, uniform,
-            )
-        )  # fmt: skip
+        classes = self.sums, self.size, self.log_evidence, self.design.floor, self.hyper, self.share
+        return float(restricted_scan(self.design.rows, self.members, self.side, forced, *classes, uniform))
 
-    def seat(self, side: NDArray[np.int8]) -> None:
+    def divide(self, side: NDArray[np.int8]) -> None:
         self.side = side
         kernels.add_members(self.design.rows, self.members, side, self.sums, self.size)
         self.log_evidence = kernels.evidence_of(self.sums, self.design.floor, self.hyper)
 
 
-def _pair(state: Partition, rng: np.random.Generator) -> tuple[int, int, int, int]:
+def _draw_pair(state: Partition, rng: np.random.Generator) -> tuple[int, int, int, int]:
     """Two different users and their classes."""
     i, j = int(rng.integers(state.design.n_users)), int(rng.integers(state.design.n_users - 1))
     j += j >= i
     return i, j, int(state.label[i]), int(state.label[j])
 
 
-def _others(state: Partition, i: int, j: int, a: int, b: int) -> NDArray[np.intp]:
+def _find_others(state: Partition, i: int, j: int, a: int, b: int) -> NDArray[np.intp]:
     members = np.flatnonzero((state.label == a) | (state.label == b))
     return members[(members != i) & (members != j)]
 
@@ -105,7 +102,7 @@ def _evidence(state: Partition, sums: Floats) -> Floats:
 
 
 def _log_urn(n_0: float, n_1: float) -> float:
-    """Log probability of the sides of n_0 and n_1 given people, their proportion uniform on [0, 1]."""
+    """Log probability of the sides of n_0 and n_1 given users, their proportion uniform on [0, 1]."""
     return float(gammaln(n_0 + 1) + gammaln(n_1 + 1) - gammaln(n_0 + n_1 + 2))
 
 
@@ -122,17 +119,17 @@ def _log_split(state: Partition, sizes: Floats, log_evidence: Floats, merged: fl
     return value + float(np.log(n_empty))
 
 
-def _n_empty(state: Partition) -> int:
+def _count_empty(state: Partition) -> int:
     return (state.n_classes or 0) - len(state.occupied)
 
 
 def _log_merge(state: Partition, a: int, b: int) -> float:
     """Log p(merged) - log p(split) of two classes."""
-    merged = float(_evidence(state, _joined(state, a, b)[:, None])[0])
-    return -_log_split(state, state.size[[a, b]], state.log_evidence[[a, b]], merged, _n_empty(state) + 1)
+    merged = float(_evidence(state, _join(state, a, b)[:, None])[0])
+    return -_log_split(state, state.size[[a, b]], state.log_evidence[[a, b]], merged, _count_empty(state) + 1)
 
 
-def _joined(state: Partition, a: int, b: int) -> Floats:
+def _join(state: Partition, a: int, b: int) -> Floats:
     return state.sums[:, a] + state.sums[:, b] - state.design.precision
 
 
@@ -140,7 +137,7 @@ def _try_split(
     state: Partition, i: int, a: int, two: _Two, log_q: float, log_uniform: float, rng: np.random.Generator
 ) -> bool:
     merged = float(state.log_evidence[a])
-    if not log_uniform < _log_split(state, two.size, two.log_evidence, merged, _n_empty(state)) - log_q:
+    if not log_uniform < _log_split(state, two.size, two.log_evidence, merged, _count_empty(state)) - log_q:
         return False
     new = state.free_slot(rng)
     state.label[i] = new
@@ -154,7 +151,7 @@ def _try_split(
 def _try_merge(state: Partition, a: int, b: int, log_q: float, log_uniform: float) -> bool:
     if not log_uniform < _log_merge(state, a, b) + log_q:
         return False
-    joined = _joined(state, a, b)
+    joined = _join(state, a, b)
     state.label[state.label == a] = b
     state.sums[:, b], state.sums[:, a] = joined, state.design.precision
     state.size[b] += state.size[a]

@@ -10,7 +10,7 @@ Given pi, beta and sigma2 the users are independent, so a step draws in turn
 
 The last is a matrix product and one compiled draw, spread over threads in fixed spans of users: the draws are the same
 whatever the number of threads.  Split-merge moves and draws of alpha (and of a shared sigma2) follow, with pi and beta
-integrated out, as in `gibbs.py`; pi and beta are drawn afresh before they are used again, so every move leaves the
+integrated out, as in `collapsed.py`; pi and beta are drawn afresh before they are used again, so every move leaves the
 posterior as it is.  Without `n_classes`, N is `most` and the classes without users are left out: as N grows this is the
 Dirichlet process.  A step costs O(users * N * d^2).
 """
@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike
 
 from lcb import parallel
 from lcb.errors import InputError
-from lcb.learners.gibbs.collapsed import Start, check, start_labels, watched_users
+from lcb.learners.gibbs.collapsed import Start, check, check_watched, make_start_labels
 from lcb.learners.gibbs.draws import Chain, Concentration, GibbsFit, summarise
 from lcb.learners.registry import Learner, list_settings
 from lcb.prior import Prior
@@ -65,7 +65,7 @@ def fit(
     check(stats, n_classes, variance, concentration, n_sweeps, n_burn, n_chains)
     if most < 1:
         raise InputError(f"most={most}; allow at least 1 class")
-    watched = watched_users(watch, stats.n_users)
+    watched = check_watched(watch, stats.n_users)
     progress("compiling", 0, None)
     from lcb.learners.gibbs._blocked_step import step
     from lcb.learners.gibbs._collapsed_step import log_prior
@@ -76,7 +76,7 @@ def fit(
     n, chains = n_classes or min(most, stats.n_users), []
     with parallel.threads(n_threads) as map_spans:
         for number, chain_rng in enumerate(rng.spawn(n_chains)):
-            label = start_labels(stats, prior, n, start, number, chain_rng)
+            label = make_start_labels(stats, prior, n, start, number, chain_rng)
             state = Partition(design, label, n, variance == "shared")
             state.concentration = 1.0 if isinstance(concentration, tuple) else float(concentration)
             chain = Chain(n_sweeps, n_burn, watched, max(1, (n_sweeps - n_burn) // _N_KEPT), n_classes is None)

@@ -24,7 +24,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lcb import parallel
 from lcb.errors import InputError
-from lcb.learners.gibbs._consensus import most_probable
+from lcb.learners.gibbs._consensus import assign_most_probable
 from lcb.learners.gibbs.draws import Chain, Concentration, GibbsFit, summarise
 from lcb.learners.registry import Learner, list_settings
 from lcb.learners.shared.starts import kmeans_starts
@@ -72,7 +72,7 @@ def fit(
     """
     n_burn = n_sweeps // 2 if n_burn is None else n_burn
     check(stats, n_classes, variance, concentration, n_sweeps, n_burn, n_chains)
-    watched = watched_users(watch, stats.n_users)
+    watched = check_watched(watch, stats.n_users)
     progress("compiling", 0, None)
     from lcb.learners.gibbs._collapsed_step import log_prior, step
     from lcb.learners.gibbs._partition import Design, Partition
@@ -84,7 +84,7 @@ def fit(
     def run(task: tuple[int, np.random.Generator]) -> Chain:
         nonlocal done
         number, chain_rng = task
-        label = start_labels(stats, prior, n_classes, start, number, chain_rng)
+        label = make_start_labels(stats, prior, n_classes, start, number, chain_rng)
         state = Partition(design, label, n_classes, variance == "shared")
         state.concentration = 1.0 if isinstance(concentration, tuple) else float(concentration)
         chain = Chain(n_sweeps, n_burn, watched, keep_every=max(1, (n_sweeps - n_burn) // _N_KEPT))
@@ -110,7 +110,7 @@ def check(
     n_burn: int,
     n_chains: int,
 ) -> None:
-    """Refuse what cannot be sampled."""
+    """Raise InputError for settings or data that cannot be sampled from."""
     if n_classes is not None and n_classes < 1:
         raise InputError(f"n_classes={n_classes}; ask for at least 1, or leave it out")
     if variance not in ("class", "shared"):
@@ -128,17 +128,17 @@ def check(
         raise InputError("the statistics hold numbers that are not finite; check the rows they were made of")
 
 
-def watched_users(watch: ArrayLike, n_users: int) -> NDArray[np.intp]:
+def check_watched(watch: ArrayLike, n_users: int) -> NDArray[np.intp]:
     watched = np.atleast_1d(np.asarray(watch, dtype=np.intp))
     if watched.size and not (watched.min() >= 0 and watched.max() < n_users):
         raise InputError(f"watch holds a position outside 0..{n_users - 1}; it takes positions of users")
     return watched
 
 
-def start_labels(
+def make_start_labels(
     stats: UserStats, prior: Prior, n_classes: int | None, start: Start, chain: int, rng: np.random.Generator
 ) -> NDArray[np.intp]:
-    """Every user's class for this chain to begin with."""
+    """The class of every user at the start of this chain."""
     if isinstance(start, tuple) and start and all(isinstance(one, str) for one in start):
         start = start[chain % len(start)]
     if isinstance(start, str):
@@ -155,7 +155,7 @@ def start_labels(
             return label
         sums = np.stack([sample.packed[:, label == h].sum(axis=1, dtype=np.float64) for h in range(n)], axis=1)
         beta, sigma2 = prior.mode(UserStats(sums, stats.n_features), shared=False)
-        return most_probable(LatentModels(np.full(n, 1 / n), beta, sigma2, stats.features), stats)
+        return assign_most_probable(LatentModels(np.full(n, 1 / n), beta, sigma2, stats.features), stats)
     label = np.asarray(start)
     if label.shape != (stats.n_users,) or label.dtype.kind not in "iu":
         raise InputError(f"start has shape {label.shape} of {label.dtype}; wanted a whole number for each user")

@@ -22,9 +22,9 @@ def rhat(draws: ArrayLike) -> float:
     >>> bool(rhat(rng.normal(size=(2, 1000))) < 1.01), bool(rhat(rng.normal(size=(2, 1000)) + [[0.0], [3.0]]) > 1.5)
     (True, True)
     """
-    halves = _halves(draws)
+    halves = _split_halves(draws)
     folded = np.abs(halves - np.median(halves))
-    return max(_rhat(_normal_scores(halves)), _rhat(_normal_scores(folded)))
+    return max(_rhat(_score_ranks(halves)), _rhat(_score_ranks(folded)))
 
 
 def ess(draws: ArrayLike) -> float:
@@ -33,7 +33,7 @@ def ess(draws: ArrayLike) -> float:
     >>> bool(1500 < ess(np.random.default_rng(0).normal(size=(2, 1000))) < 2500)
     True
     """
-    halves = _normal_scores(_halves(draws))
+    halves = _score_ranks(_split_halves(draws))
     n = halves.shape[1]
     if np.ptp(halves) == 0:
         return float(halves.size)
@@ -51,13 +51,13 @@ def ess(draws: ArrayLike) -> float:
     return float(halves.size / max(tau, 1 / np.log10(halves.size)))
 
 
-def _halves(draws: ArrayLike) -> Floats:
+def _split_halves(draws: ArrayLike) -> Floats:
     values = np.atleast_2d(np.asarray(draws, dtype=np.float64))
     half = values.shape[1] // 2
     return np.concatenate([values[:, :half], values[:, -half:]])
 
 
-def _normal_scores(values: Floats) -> Floats:
+def _score_ranks(values: Floats) -> Floats:
     ranks = rankdata(values, method="average").reshape(values.shape)
     return np.asarray(ndtri((ranks - 0.375) / (values.size + 0.25)))
 

@@ -1,4 +1,4 @@
-"""What a sampler leaves behind: the trace of its chains, and one coherent model out of them (see `_consensus.py`)."""
+"""Results of a sampler: the traces of its chains, and one model made of them (see `_consensus.py`)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from lcb.errors import ConvergenceWarning, InputError, MissingExtra
 from lcb.events import Floats
-from lcb.learners.gibbs._consensus import consensus, most_probable
+from lcb.learners.gibbs._consensus import assign_most_probable, find_consensus
 from lcb.learners.gibbs.diagnostics import ess, rhat
 from lcb.models import Fit
 from lcb.prior import Prior
@@ -71,7 +71,7 @@ class GibbsFit(Fit):
 
     @property
     def draws(self) -> dict[str, Floats]:
-        """What does not depend on labels, after burn-in, (chains, draws) each."""
+        """The traces that do not depend on labels, after burn-in, each (chains, draws)."""
         kept = {"n_classes": self.n_classes, "log_joint": self.log_joint, "concentration": self.concentration}
         if self.sigma2 is not None:
             kept["sigma2"] = self.sigma2
@@ -106,13 +106,13 @@ class GibbsFit(Fit):
 
 
 def summarise(stats: UserStats, prior: Prior, design: Design, chains: Sequence[Chain], shared: bool) -> GibbsFit:
-    """One model out of all chains, and their traces; a warning when the chains do not agree."""
-    models, chosen = consensus(stats, prior, design, [chain.kept for chain in chains], shared)
+    """Return one model made of all chains, with their traces; warn when the chains do not agree."""
+    models, chosen = find_consensus(stats, prior, design, [chain.kept for chain in chains], shared)
     result = GibbsFit(
         models,
         chains[chosen].log_joint,
         converged=True,
-        label=most_probable(models, stats),
+        label=assign_most_probable(models, stats),
         n_burn=chains[0].n_burn,
         n_classes=np.stack([chain.n_classes for chain in chains]),
         log_joint=np.stack([chain.log_joint for chain in chains]),
@@ -126,7 +126,7 @@ def summarise(stats: UserStats, prior: Prior, design: Design, chains: Sequence[C
         return result
     warnings.warn(
         f"the chains do not agree on {worst}: R-hat {result.rhat[worst]:.3g}, wanted {_MIXED} or less; "
-        "raise n_sweeps, or take the number of classes as a rough one",
+        "raise n_sweeps; until then the number of classes is rough",
         ConvergenceWarning,
         stacklevel=3,
     )

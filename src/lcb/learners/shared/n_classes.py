@@ -1,9 +1,9 @@
-"""How many classes: as many as help to predict users who were not learned from.
+"""Choose the number of classes that predicts held-out users best.
 
-Users are split into learning and held-out ones.  For each number of classes the log predictive density of a
+Users are split into those to learn from and those held out.  For each number of classes the log predictive density of a
 held-out user's rewards, its class unknown, is compared user by user; the answer is the smallest number that is
 within one standard error of the best.  Numbers are tried by doubling until two in a row do not help by more than that
-error, then between the neighbours of the best, then downwards from the answer until fewer do not do.
+error, then between the neighbours of the best, then below the answer while fewer are as good.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from lcb.models import LatentModels
 from lcb.progress import Progress, silent
 
 _HELD_OUT = 0.3  # share of the users
-_USUAL_TRIALS = 12  # numbers of classes tried, for the time left
-_MOST_USERS = 50_000  # enough to choose by
+_USUAL_TRIALS = 12  # numbers of classes tried, to estimate the time left
+_MOST_USERS = 50_000  # are enough to choose the number
 
 Learn = Callable[[EventLog, int], LatentModels]
 Scores = dict[int, tuple[float, float]]
@@ -37,7 +37,7 @@ def choose_n_classes(
     """The number of classes, and for each number tried the mean held-out score per user with its standard error."""
     if log.n_users < 4:
         raise InputError(
-            f"only {log.n_users} users, too few to choose the number of classes by holding some out; say n_classes"
+            f"only {log.n_users} users, too few to hold some out and choose the number of classes; give n_classes"
         )
     order = rng.permutation(log.n_users)[:_MOST_USERS]
     n_held_out = max(2, round(_HELD_OUT * len(order)))
@@ -54,13 +54,13 @@ def choose_n_classes(
             except InputError:
                 if n_classes == 1:
                     raise
-                scores[n_classes] = np.full(held_out.n_users, -np.inf)  # not to be learned from these users
+                scores[n_classes] = np.full(held_out.n_users, -np.inf)  # cannot be learned from these users
         return scores[n_classes]
 
     score(1)
     best, n, misses = 1, 2, 0
     while n <= most and misses < 2:
-        if _helps(score(best), score(n)):
+        if _is_better(score(best), score(n)):
             best, misses = n, 0
         else:
             misses += 1
@@ -69,7 +69,7 @@ def choose_n_classes(
     low = tried[max(0, tried.index(best) - 1)]
     high = tried[min(len(tried) - 1, tried.index(best) + 1)]
     _narrow(score, low, best, high)
-    return _fewest(score, scores), {
+    return _find_fewest(score, scores), {
         n: _mean_and_error(scores[n]) for n in sorted(scores) if np.isfinite(scores[n]).all()
     }
 
@@ -88,19 +88,19 @@ def _narrow(score: Callable[[int], Floats], low: int, best: int, high: int) -> N
             low, high = (n, high) if n < best else (low, n)
 
 
-def _fewest(score: Callable[[int], Floats], scores: dict[int, Floats]) -> int:
+def _find_fewest(score: Callable[[int], Floats], scores: dict[int, Floats]) -> int:
     """The smallest number within one error of the best, also of those not tried so far."""
-    chosen = _smallest_within_one_error(scores)
+    chosen = _pick_smallest(scores)
     low = max((n for n in scores if n < chosen), default=chosen)
     while chosen - low > 1:
         middle = (low + chosen) // 2
         score(middle)
-        chosen = _smallest_within_one_error(scores)
+        chosen = _pick_smallest(scores)
         low = max((n for n in scores if n < chosen), default=chosen)
     return chosen
 
 
-def _helps(before: Floats, after: Floats) -> bool:
+def _is_better(before: Floats, after: Floats) -> bool:
     """Whether the scores rose by more than the standard error of the rise, and more than by rounding."""
     if not np.isfinite(after).all():
         return False
@@ -108,10 +108,10 @@ def _helps(before: Floats, after: Floats) -> bool:
     return gain > max(error, 1e-9 * abs(float(before.mean())))
 
 
-def _smallest_within_one_error(scores: dict[int, Floats]) -> int:
+def _pick_smallest(scores: dict[int, Floats]) -> int:
     known = {n: values for n, values in scores.items() if np.isfinite(values).all()}
     best = max(known, key=lambda n: known[n].mean())
-    return next(n for n in sorted(known) if n == best or not _helps(known[n], known[best]))
+    return next(n for n in sorted(known) if n == best or not _is_better(known[n], known[best]))
 
 
 def _mean_and_error(values: Floats) -> tuple[float, float]:

@@ -28,7 +28,7 @@ Points = NDArray[np.float64]
 
 @dataclass(frozen=True, eq=False)
 class Labels:
-    """Users put into classes."""
+    """The class of each user."""
 
     label: NDArray[np.intp]
     n_classes: int
@@ -48,15 +48,15 @@ def kmeans_starts(
     if n_classes == 1:
         yield Labels(np.zeros(stats.n_users, np.intp), 1)
         return
-    points = _predictive_coordinates(stats, prior)
+    points = _compute_coordinates(stats, prior)
     n_chosen = min(len(points), max(_CLUSTERED_USERS, 20 * n_classes))
     for _ in range(n_starts):
         chosen = points if n_chosen == len(points) else points[rng.choice(len(points), n_chosen, replace=False)]
-        centres = _improved(chosen, *_lloyd(chosen, _seeds(chosen, n_classes, rng), n_steps=10))
-        yield Labels(_nearest(points, centres)[0], n_classes)
+        centres = _merge_and_split(chosen, *_run_lloyd(chosen, _draw_seeds(chosen, n_classes, rng), n_steps=10))
+        yield Labels(_assign_nearest(points, centres)[0], n_classes)
 
 
-def _seeds(points: Points, n_classes: int, rng: np.random.Generator) -> Points:
+def _draw_seeds(points: Points, n_classes: int, rng: np.random.Generator) -> Points:
     """k-means++: each next centre is drawn in proportion to the squared distance from those before it."""
     chosen = [points[rng.integers(len(points))]]
     distance = np.full(len(points), np.inf)
@@ -68,31 +68,31 @@ def _seeds(points: Points, n_classes: int, rng: np.random.Generator) -> Points:
     return np.array(chosen)
 
 
-def _lloyd(points: Points, centres: Points, n_steps: int) -> tuple[Points, NDArray[np.intp], float]:
+def _run_lloyd(points: Points, centres: Points, n_steps: int) -> tuple[Points, NDArray[np.intp], float]:
     """k-means from these centres: centres, labels, and the sum of squared distances."""
-    label, inertia = _nearest(points, centres)
+    label, inertia = _assign_nearest(points, centres)
     for _ in range(n_steps):
         member = (label[None, :] == np.arange(len(centres))[:, None]).astype(np.float64)
         count = member.sum(axis=1, keepdims=True)
         centres = np.where(count > 0, member @ points / np.maximum(count, 1), centres)
-        before, (label, inertia) = inertia, _nearest(points, centres)
+        before, (label, inertia) = inertia, _assign_nearest(points, centres)
         if inertia >= before * (1 - 1e-6):
             break
     return centres, label, inertia
 
 
-def _nearest(points: Points, centres: Points) -> tuple[NDArray[np.intp], float]:
+def _assign_nearest(points: Points, centres: Points) -> tuple[NDArray[np.intp], float]:
     distance = np.square(centres).sum(axis=1) - 2 * points @ centres.T
     label = distance.argmin(axis=1)
     return label, float(np.square(points).sum() + distance[np.arange(len(points)), label].sum())
 
 
-def _improved(points: Points, centres: Points, label: NDArray[np.intp], inertia: float) -> Points:
+def _merge_and_split(points: Points, centres: Points, label: NDArray[np.intp], inertia: float) -> Points:
     """Merge the two clusters that lose least and split one of the widest, as long as it helps."""
     n_classes = len(centres)
     for _ in range(2 * n_classes if n_classes > 2 else 0):
-        for wide in _widest(points, label, n_classes)[:_TRIES]:
-            moved = _lloyd(points, _moved(points, centres, label, wide), n_steps=5)
+        for wide in _rank_by_spread(points, label, n_classes)[:_TRIES]:
+            moved = _run_lloyd(points, _move_centre(points, centres, label, wide), n_steps=5)
             if moved[2] < inertia * (1 - 1e-4):
                 centres, label, inertia = moved
                 break
@@ -101,7 +101,7 @@ def _improved(points: Points, centres: Points, label: NDArray[np.intp], inertia:
     return centres
 
 
-def _widest(points: Points, label: NDArray[np.intp], n_classes: int) -> list[int]:
+def _rank_by_spread(points: Points, label: NDArray[np.intp], n_classes: int) -> list[int]:
     """Clusters by their sum of squares, the largest first."""
     sums = np.zeros(n_classes)
     for h in range(n_classes):
@@ -111,7 +111,7 @@ def _widest(points: Points, label: NDArray[np.intp], n_classes: int) -> list[int
     return np.argsort(-sums).tolist()
 
 
-def _moved(points: Points, centres: Points, label: NDArray[np.intp], wide: int) -> Points:
+def _move_centre(points: Points, centres: Points, label: NDArray[np.intp], wide: int) -> Points:
     """Centres with `wide` split along its longest axis and the cheapest other pair merged."""
     count = np.bincount(label, minlength=len(centres)).astype(np.float64)
     gap = np.square(centres[:, None] - centres[None]).sum(axis=2)
@@ -130,7 +130,7 @@ def _moved(points: Points, centres: Points, label: NDArray[np.intp], wide: int) 
     return new
 
 
-def _predictive_coordinates(stats: UserStats, prior: Prior) -> Points:
+def _compute_coordinates(stats: UserStats, prior: Prior) -> Points:
     """Ridge coefficients of each user, turned so that plain distance is distance in predicted reward."""
     mean, precision = prior.arrays(stats.n_features)
     total = stats.total

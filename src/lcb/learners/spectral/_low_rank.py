@@ -18,7 +18,7 @@ _TOL = 1e-9
 _MOST_STEPS = 2_000
 
 
-def low_rank(gram: Floats, moment: Floats, penalty: float, n_features: int, degree: int) -> Floats:
+def fit_low_rank(gram: Floats, moment: Floats, penalty: float, n_features: int, degree: int) -> Floats:
     """The packed solution (q,) of the problem above; plain least squares when `penalty` is 0."""
     values, vectors = np.linalg.eigh(gram)
     start = np.asarray(vectors @ ((vectors.T @ moment) / values))

@@ -43,27 +43,27 @@ def match_moments(
         pi, beta = split(parameters)
         return np.concatenate(
             [
-                root @ (pi @ lifted(beta, k)) - target
+                root @ (pi @ lift(beta, k)) - target
                 for k, (root, target) in enumerate(zip(roots, targets, strict=True), start=1)
             ]
         )
 
     def jacobian(parameters: Floats) -> Floats:
         pi, beta = split(parameters)
-        return np.vstack([root @ _slopes(pi, beta, k) for k, root in enumerate(roots, start=1)])
+        return np.vstack([root @ _differentiate(pi, beta, k) for k, root in enumerate(roots, start=1)])
 
     start = np.concatenate([beta.ravel(), np.log(pi)])
     return split(least_squares(residual, start, jac=jacobian, max_nfev=_MOST_STEPS).x)
 
 
-def lifted(beta: Floats, degree: int) -> Floats:
+def lift(beta: Floats, degree: int) -> Floats:
     """beta_h (x) ... (x) beta_h, packed, for each row, (N, q)."""
     index = entries(beta.shape[1], degree)
     return np.asarray(weights(beta.shape[1], degree) * np.prod(beta[:, index], axis=1))
 
 
-def _slopes(pi: Floats, beta: Floats, degree: int) -> Floats:
-    """Derivatives of sum_h pi_h lifted(beta_h) (q,) by beta (N * d) and by the logs of pi (N)."""
+def _differentiate(pi: Floats, beta: Floats, degree: int) -> Floats:
+    """Derivatives of sum_h pi_h lift(beta_h) (q,) by beta (N * d) and by the logs of pi (N)."""
     n, d = beta.shape
     index, weight = entries(d, degree), weights(d, degree)
     q = np.arange(index.shape[1])
@@ -71,6 +71,6 @@ def _slopes(pi: Floats, beta: Floats, degree: int) -> Floats:
     for place in range(degree):
         others = np.prod(beta[:, np.delete(index, place, axis=0)], axis=1)  # (N, q)
         slopes[q, :, index[place]] += (weight * others * pi[:, None]).T
-    each = lifted(beta, degree)
+    each = lift(beta, degree)
     shares = (pi[:, None] * (each - pi @ each)).T
     return np.hstack([slopes.reshape(len(q), -1), shares])

@@ -52,7 +52,7 @@ class ScaledMoments:
 def scale(moments: Moments, n_classes: int, centred: bool) -> ScaledMoments:
     stats, d = moments.stats, moments.n_features
     total, n = stats.total, stats.n_events
-    turn = _uncorrelated(total.gram[0] / n)
+    turn = _decorrelate(total.gram[0] / n)
     rank = turn.shape[1]
     if n_classes > rank:
         spanned = "" if rank == d else f" that span {rank} dimensions (the others are collinear)"
@@ -90,7 +90,7 @@ def scale(moments: Moments, n_classes: int, centred: bool) -> ScaledMoments:
     return ScaledMoments(turn, float(size), mean / size, max(square, 0.0) / size**2, *three)
 
 
-def _uncorrelated(gram: Floats) -> Floats:
+def _decorrelate(gram: Floats) -> Floats:
     """`turn` (d, rank) such that the mean of (turn' x)(turn' x)' is the identity; collinear features share."""
     size = np.sqrt(np.diag(gram))
     size = np.where(size > 0, size, 1.0)
@@ -121,7 +121,7 @@ def _check_span(gram: Floats, degree: int, form: str, n_products: float) -> None
     )
 
 
-def without_noise(scaled: ScaledMoments, n_classes: int, sigma2: float | None) -> tuple[ScaledMoments, float]:
+def remove_noise(scaled: ScaledMoments, n_classes: int, sigma2: float | None) -> tuple[ScaledMoments, float]:
     """Pooled moments with the noise taken out of c^2 and c^3, and its variance."""
     d, (one, gram2, _) = scaled.rank, scaled.grams
     first, second, third = scaled.moments
@@ -134,7 +134,7 @@ def without_noise(scaled: ScaledMoments, n_classes: int, sigma2: float | None) -
             sigma2 = (scaled.square - float(mean2 @ found)) / left
         elif n_classes < d:
             raw = unpack(found, d, 2) + np.outer(scaled.mean, scaled.mean)
-            sigma2 = _tail(raw, unpack(constant, d, 2), d - n_classes)
+            sigma2 = _fit_noise(raw, unpack(constant, d, 2), d - n_classes)
         else:
             raise InputError(
                 f"n_classes={n_classes} with {d} features of constant length (or a constant among them): the noise "
@@ -149,7 +149,7 @@ def without_noise(scaled: ScaledMoments, n_classes: int, sigma2: float | None) -
     return replace(scaled, moments=cleaned), sigma2
 
 
-def _tail(raw: Floats, form: Floats, n_small: int) -> float:
+def _fit_noise(raw: Floats, form: Floats, n_small: int) -> float:
     """The sigma2 for which the `n_small` smallest eigenvalues of raw - sigma2 * form are nearest to 0.
 
     With features of length 1 the form is the identity, and the answer the mean of those eigenvalues.

@@ -30,9 +30,9 @@ from lcb.events import Floats
 from lcb.learners.em import gaussian as em
 from lcb.learners.registry import Learner, list_settings
 from lcb.learners.spectral._lifted import unpack
-from lcb.learners.spectral._low_rank import low_rank
+from lcb.learners.spectral._low_rank import fit_low_rank
 from lcb.learners.spectral._matching import match_moments
-from lcb.learners.spectral._scaled import ScaledMoments, scale, without_noise
+from lcb.learners.spectral._scaled import ScaledMoments, remove_noise, scale
 from lcb.learners.spectral.moments import Form, Moments
 from lcb.learners.spectral.tensor_power import tensor_power, whitening
 from lcb.models import Fit, LatentModels
@@ -77,7 +77,7 @@ def fit(
     scaled = scale(moments, n_classes, centred)
     noise = None
     if moments.form == "pooled" and n_classes > 1:  # one class is one regression
-        scaled, noise = without_noise(scaled, n_classes, None if sigma2 is None else sigma2 / scaled.reward_size**2)
+        scaled, noise = remove_noise(scaled, n_classes, None if sigma2 is None else sigma2 / scaled.reward_size**2)
     strength = penalty / np.sqrt(moments.stats.n_events)
     pi, beta, weakest = _decompose(scaled, n_classes, strength, rng, n_starts, n_iterations)
     if matching and n_classes > 1:
@@ -91,7 +91,7 @@ def fit(
     n_smallest = float(pi.min() * moments.stats.n_users)
     sound = weakest >= _WEAK and n_smallest >= 1
     beta = scaled.reward_size * beta @ scaled.turn.T
-    models = _with_variances(moments.stats, pi, beta, noise * scaled.reward_size**2, scaled.reward_size**2)
+    models = _fit_variances(moments.stats, pi, beta, noise * scaled.reward_size**2, scaled.reward_size**2)
     prior = prior or Prior.scaled(moments.stats)
     if polish:
         return em.fit(moments.stats, n_classes, rng=rng, prior=prior, start=models, n_starts=0, progress=progress)
@@ -150,7 +150,7 @@ def _decompose(
     if n_classes == 1:
         return np.ones(1), (scaled.mean + scaled.moments[0])[None], 1.0  # one regression for all
     centred2, centred3 = (
-        unpack(low_rank(scaled.grams[k - 1], scaled.moments[k - 1], penalty, d, k), d, k) for k in (2, 3)
+        unpack(fit_low_rank(scaled.grams[k - 1], scaled.moments[k - 1], penalty, d, k), d, k) for k in (2, 3)
     )
     second, third = scaled.raw(centred2, centred3)
     values = np.linalg.eigvalsh(second)[::-1]
@@ -168,7 +168,7 @@ def _decompose(
     return pi / pi.sum(), beta, float(eigenvalues.min())
 
 
-def _with_variances(stats: UserStats, pi: Floats, beta: Floats, noise: float, reward_square: float) -> LatentModels:
+def _fit_variances(stats: UserStats, pi: Floats, beta: Floats, noise: float, reward_square: float) -> LatentModels:
     """The models with each class's own noise: a few steps of EM for the variances alone."""
     floor = _TINY * reward_square
     models = LatentModels(pi, beta, np.full(len(pi), max(noise, 1e-3 * reward_square)), stats.features)

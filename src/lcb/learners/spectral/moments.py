@@ -67,11 +67,11 @@ class Moments:
         columns = np.vstack([np.asarray(x, dtype=np.float64).T, rewards])
         with np.errstate(over="ignore", invalid="ignore"):
             if form == "pooled":
-                second, third = _pooled(columns)
+                second, third = _sum_pooled(columns)
             else:
                 place = {name: i for i, name in enumerate(stats.users)}
                 owner = np.array([place[name] for name in np.asarray(user).tolist()], np.intp)
-                second, third = _grouped(columns, owner, stats)
+                second, third = _sum_grouped(columns, owner, stats)
         sizes = np.abs(columns).max(axis=1)
         finite = np.isfinite(second).all() and np.isfinite(third).all()
         if not finite or ((sizes > 0) & (sizes < _SMALLEST)).any():
@@ -79,7 +79,7 @@ class Moments:
                 f"features and rewards have sizes from {sizes[sizes > 0].min():g} to {sizes.max():g}, and products of "
                 "six of them leave the range of numbers; divide each by its size first"
             )
-        return cls(form, stats, second, third, _different(rewards))
+        return cls(form, stats, second, third, _find_different(rewards))
 
     @property
     def n_features(self) -> int:
@@ -99,7 +99,7 @@ class Moments:
                 f"user {next(iter(shared))!r} has rows in both; grouped moments need all rows of a user together"
             )
         stats = self.stats + other.stats
-        values = _different(np.array(self.values + other.values))
+        values = _find_different(np.array(self.values + other.values))
         return Moments(self.form, stats, self.second + other.second, self.third + other.third, values)
 
 
@@ -124,7 +124,7 @@ def _bytes(d: int) -> int:
     return 8 * (2 * q2**3 + 8 * q3**2 + 2 * (d + 1) ** 3 * q3 + q2 * q4) + 2 * _BLOCK_BYTES
 
 
-def _different(rewards: Floats) -> tuple[float, ...]:
+def _find_different(rewards: Floats) -> tuple[float, ...]:
     low, high = float(rewards.min()), float(rewards.max())
     between = rewards[(rewards != low) & (rewards != high)]
     return tuple(sorted({low, high, *between[:1].tolist()}))
@@ -135,7 +135,7 @@ def _blocks(n: int, width: int) -> list[slice]:
     return [slice(i, min(i + size, n)) for i in range(0, n, size)]
 
 
-def _pooled(columns: Floats) -> tuple[Floats, Floats]:
+def _sum_pooled(columns: Floats) -> tuple[Floats, Floats]:
     d, n = len(columns) - 1, columns.shape[1]
     x2, x3 = features_only(d, 2), features_only(d, 3)
     second, third = np.zeros((x2.sum(), len(x2))), np.zeros((x3.sum(), len(x3)))
@@ -143,17 +143,17 @@ def _pooled(columns: Floats) -> tuple[Floats, Floats]:
         two, three = monomials(columns[:, block], 2), monomials(columns[:, block], 3)
         second += two[x2] @ two.T
         third += three[x3] @ three.T
-    return _weighted(second, d, 2), _weighted(third, d, 3)
+    return _apply_weights(second, d, 2), _apply_weights(third, d, 3)
 
 
-def _grouped(columns: Floats, owner: Index, stats: UserStats) -> tuple[Floats, Floats]:
+def _sum_grouped(columns: Floats, owner: Index, stats: UserStats) -> tuple[Floats, Floats]:
     d, n = len(columns) - 1, columns.shape[1]
     x2, x3 = features_only(d, 2), features_only(d, 3)
     q2, q4 = len(x2), n_entries(d + 1, 4)
     count = stats.count
     pair = np.where(count >= 2, 1 / np.maximum(count - 1, 1), 0.0)
     triple = np.where(count >= 3, pair / np.maximum(count - 2, 1), 0.0)
-    user_sums = _user_sums(stats)  # A, (q2, users)
+    user_sums = _sum_users(stats)  # A, (q2, users)
 
     aa, aaa = np.zeros((q2, q2)), np.zeros((q2, n_entries(q2, 2)))
     for block in _blocks(stats.n_users, n_entries(q2, 2)):
@@ -168,10 +168,10 @@ def _grouped(columns: Floats, owner: Index, stats: UserStats) -> tuple[Floats, F
         b += (two[x2] * pair[mine]) @ two.T
         c += (three[x3] * triple[mine]) @ three.T
         ba += four @ (user_sums[:, mine] * triple[mine]).T
-    return _weighted(_pair_gram(aa, b, d), d, 2), _weighted(_triple_gram(aaa, ba, c, d), d, 3)
+    return _apply_weights(_pair_gram(aa, b, d), d, 2), _apply_weights(_triple_gram(aaa, ba, c, d), d, 3)
 
 
-def _user_sums(stats: UserStats) -> Floats:
+def _sum_users(stats: UserStats) -> Floats:
     """sum y y' of each user, each different entry once, (Q2, users)."""
     d, at = stats.n_features, position(stats.n_features + 1, 2)
     sums = np.empty((n_entries(d + 1, 2), stats.n_users))
@@ -181,7 +181,7 @@ def _user_sums(stats: UserStats) -> Floats:
     return sums
 
 
-def _weighted(sums: Floats, d: int, degree: int) -> Floats:
+def _apply_weights(sums: Floats, d: int, degree: int) -> Floats:
     weight = weights(d + 1, degree)
     return np.asarray(sums * np.outer(weight[features_only(d, degree)], weight))
 

@@ -52,7 +52,7 @@ def read_rewards(
         builder.add([cast(str, row.user) for row in rows], x, reward)
     if builder is None:
         raise TooFewRows("no user has given a reward yet; wait for some")
-    return builder.log()
+    return builder.build()
 
 
 def _read_changed(store: Store, seq: int) -> dict[str, float]:

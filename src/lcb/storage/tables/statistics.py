@@ -57,7 +57,7 @@ def read_stats(
     >>> stats.users, stats.count, stats.features
     (('ann', 'bob'), array([2., 1.]), ('age', 'hour'))
     """
-    return _read(path, columns, user_columns, reward_range, progress, False, False).log(dtype).stats
+    return _read(path, columns, user_columns, reward_range, progress, False, False).build(dtype).stats
 
 
 def read_log(
@@ -71,7 +71,7 @@ def read_log(
     progress: Progress | None = None,
 ) -> EventLog:
     """The same, with the counts of clicks where rewards take exactly two values, and with the rows if asked."""
-    return _read(path, columns, user_columns, reward_range, progress, True, keep_rows).log(dtype)
+    return _read(path, columns, user_columns, reward_range, progress, True, keep_rows).build(dtype)
 
 
 def _read(
