@@ -35,7 +35,7 @@ def test_an_evaluation_says_who_would_have_done_better(lcb, log):
     outcome = lcb("evaluate", log, "--like", 5, *WORDS, "--json", "out.json")
     assert outcome.code == 0, outcome.err
     assert "lcb-mean would have had" in outcome.out
-    assert "more clicks than one model for everybody" in outcome.out.replace("\n", " ")
+    assert "more clicks than one model for all users" in outcome.out.replace("\n", " ")
 
 
 def test_the_json_has_the_promised_form(lcb, log):
@@ -103,8 +103,8 @@ def test_classes_learned_from_a_log_keep_how_its_features_were_made(lcb, log, tm
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--columns", "a,b"], "--columns belongs to an event table"),
-        (["--float32"], "--float32 belongs to an event table"),
+        (["--columns", "a,b"], "--columns is for an event table"),
+        (["--float32"], "--float32 is for an event table"),
     ],
 )
 def test_options_of_event_tables_are_refused_for_logs(lcb, log, words, message):

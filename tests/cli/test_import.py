@@ -95,7 +95,7 @@ def test_the_sets_are_listed_with_places_and_licences(lcb):
         "research.zozo.com",
     ):
         assert words in outcome.out
-    assert "Nothing is downloaded" in outcome.out
+    assert "lcb downloads nothing" in outcome.out
     listed = json.loads(lcb("import", "--list", "--json", "-").out)
     assert [made["name"] for made in listed] == ["movielens", "mind", "kuairand", "open-bandit", "goodbooks", "folder"]
     for made in listed:
@@ -103,9 +103,12 @@ def test_the_sets_are_listed_with_places_and_licences(lcb):
 
 
 REFUSED = {
-    "nothing": ([], "a SOURCE and --out are wanted"),
-    "no place": (["clicks.csv"], "a SOURCE and --out are wanted"),
-    "two orders": (["clicks.csv", "--time", "at", "--order", "at", "--out", "log"], "--time and --order both say"),
+    "nothing": ([], "SOURCE or --out is missing"),
+    "no place": (["clicks.csv"], "SOURCE or --out is missing"),
+    "two orders": (
+        ["clicks.csv", "--time", "at", "--order", "at", "--out", "log"],
+        "--time and --order were both given",
+    ),
     "no file": (["gone.csv", "--out", "log"], "gone.csv does not exist; give a file or a folder"),
     "an unknown set": (
         ["clicks.csv", "--dataset", "netflix", "--out", "log"],
@@ -119,10 +122,10 @@ REFUSED = {
         [".", "--out", "log"],
         "is a folder of no known set; give a file, or see: lcb import --list",
     ),
-    "a part of no set": (["clicks.csv", "--part", "all", "--out", "log"], "--part all is of a known set"),
-    "a column of a set": (["set", "--user", "who", "--out", "log"], "--user names what is known of a log as a folder"),
-    "items of a set": (["set", "--items", "clicks.csv", "--out", "log"], "--items names what is known"),
-    "features of a set": (["set", "--features", "a", "--out", "log"], "--features names what is known"),
+    "a part of no set": (["clicks.csv", "--part", "all", "--out", "log"], "--part all is for a known data set"),
+    "a column of a set": (["set", "--user", "who", "--out", "log"], "--user is not needed for a log as a folder"),
+    "items of a set": (["set", "--items", "clicks.csv", "--out", "log"], "--items is not needed"),
+    "features of a set": (["set", "--features", "a", "--out", "log"], "--features is not needed"),
     "a missing column": (
         ["clicks.csv", "--user", "visitor", "--item", "what", "--out", "log"],
         "has no column what; it has visitor, article",

@@ -21,7 +21,7 @@ def test_the_command_prints_the_table_at_the_sizes_asked_for(lcb, tmp_path):
         (["table-1", "--users", "20"], "--warmup-users 50 of --users 20"),
         (["table-1", "--gap", "0"], "gap=0.0"),
         (["table-1", "--arms", "0"], "'--arms'"),
-        (["fig-1", "--steps", "20"], "--steps belongs to table-1; fig-1 has no such setting"),
+        (["fig-1", "--steps", "20"], "--steps is an option of table-1, not of fig-1"),
     ],
 )
 def test_sizes_that_make_no_sense_are_refused_before_anything_is_written(lcb, tmp_path, words, message):
@@ -56,4 +56,4 @@ def test_the_command_runs_the_theorems(lcb, tmp_path, monkeypatch, learner):
 def test_a_learner_is_for_the_theorems_only(lcb, tmp_path):
     outcome = lcb("reproduce", "table-1", "--learner", "em")
     assert (outcome.code, list(tmp_path.iterdir())) == (2, [])
-    assert "--learner belongs to theory" in outcome.err
+    assert "--learner is an option of theory" in outcome.err

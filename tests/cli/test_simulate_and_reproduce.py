@@ -94,7 +94,7 @@ def test_an_unknown_figure_is_refused(lcb):
 def test_the_demo_tells_its_story(lcb, tmp_path):
     outcome = lcb("demo", "--readers", 200, "--out", "demo")
     assert outcome.code == 0
-    assert "a new reader comes" in outcome.out
+    assert "a new reader, of the kind" in outcome.out
     assert "against linucb-population" in outcome.out
     made = {path.name for path in (tmp_path / "demo").iterdir()}
     assert made == {"classes.png", "new-reader.png", "clicks.png", "models"}
@@ -190,7 +190,7 @@ def test_arms_without_features_have_a_world_of_their_own(lcb, tmp_path):
 
 
 def test_no_algorithms_at_all_are_refused(lcb):
-    assert "names none" in lcb("simulate", "--algorithms", "").err
+    assert "--algorithms is empty" in lcb("simulate", "--algorithms", "").err
 
 
 def test_all_maps_from_contexts_are_counted_at_the_steps_asked(lcb):

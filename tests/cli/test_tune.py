@@ -13,7 +13,7 @@ def test_what_tune_writes_simulate_reads(lcb, tmp_path):
     words = ["--algorithms", "lcb-gt,linucb-individual,random", "--png", "grid.png", "--json", "same.json"]
     outcome = lcb("tune", *SMALL, *words)
     assert outcome.code == 0, outcome.err
-    for text in ("lcb-gt", "settings in tuned.json", "picture in grid.png", "as good"):
+    for text in ("lcb-gt", "settings in tuned.json", "figure in grid.png", "as good"):
         assert text in outcome.out
     written = json.loads((tmp_path / "tuned.json").read_text())
     assert written == json.loads((tmp_path / "same.json").read_text())
@@ -133,5 +133,5 @@ def test_what_was_refused_and_what_lies_at_an_end_is_said(lcb, monkeypatch):
         replace(ALGORITHMS["linucb-individual"], grid={"width": (9.0, 8.0), "ridge": (1.0,)}),
     )
     out = lcb("tune", *SMALL, "--algorithms", "lcb-gt,linucb-individual").out
-    assert "refused in 1 of 2: lcb-gt: gamma=7" in out
+    assert "1 of 2 settings were refused: lcb-gt: gamma=7" in out
     assert "linucb-individual width" in out

@@ -1,6 +1,6 @@
-"""The command line: parse, call one library function, print.
+"""The command line.  Each command parses its options, calls one library function and prints the result.
 
-`main` is the door and loads the commands itself, so that Ctrl-C has its answer from the first moment.
+`main` is the entry point.  It imports the commands itself, so that Ctrl-C is handled while they load.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
 
 
 def main() -> None:
-    """Run a command: an error we raised on purpose is one line and exit code 2, Ctrl-C is one line and 130."""
+    """Run a command.  An LCBError is printed as one line with exit code 2, Ctrl-C as one line with exit code 130."""
     try:
         _open_output()
         from lcb.cli.app import run
@@ -28,19 +28,19 @@ def main() -> None:
         _leave(f"lcb: {error}", 2)
     except KeyboardInterrupt:
         _leave("lcb: interrupted; nothing half-written is left behind", 130)
-    except BrokenPipeError:  # the reader of our output has left: so do we, without a word
+    except BrokenPipeError:  # whoever read our output has closed it
         _close_output()
         sys.exit(141)
-    except OSError as error:  # of files and folders we speak as LCBError: this is standard output
+    except OSError as error:  # of standard output: other files raise LCBError
         if error.errno not in _NO_ROOM:
             raise
         _close_output()
-        _leave(f"lcb: the output could not be written ({error.strerror}); make room, or send it elsewhere", 2)
+        _leave(f"lcb: standard output could not be written ({error.strerror}); free space, or redirect it", 2)
     sys.exit(code)
 
 
 def _open_output() -> None:
-    """Let no character of a name be unprintable, and no command fail because nobody listens."""
+    """Escape characters that the output cannot encode; discard output if standard output is closed."""
     if sys.stdout is None:  # closed by the caller
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115
     if isinstance(sys.stdout, io.TextIOWrapper):
@@ -48,7 +48,7 @@ def _open_output() -> None:
 
 
 def _close_output() -> None:
-    """Send what is still to be flushed nowhere."""
+    """Discard what is still to be flushed."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

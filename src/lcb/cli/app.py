@@ -1,4 +1,4 @@
-"""The commands, and how the words of a command line reach them."""
+"""The `lcb` application: registers the commands and runs one from a list of words."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from lcb.version import __version__
 
 app = typer.Typer(
     name="lcb",
-    help="Personal recommendations for people a system has never met: learn latent classes, serve new users.",
+    help="Recommendations for new users: learn latent classes from a log, serve decisions, compare algorithms.",
     add_completion=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
@@ -44,11 +44,11 @@ app.add_typer(config, name="config")
 app.command()(trials)
 app.command()(study)
 app.add_typer(models, name="models")
-_UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # the parent of all; Typer exports this child only
+_UsageError: type[Exception] = typer.BadParameter.__mro__[1]  # the base class, which Typer does not export
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"lcb {__version__}")
         raise typer.Exit
 
@@ -56,15 +56,15 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _options(
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version and leave."
+        False, "--version", callback=_print_version, is_eager=True, help="Print the version and exit."
     ),
 ) -> None: ...
 
 
 def run(words: Sequence[str]) -> int:
-    """Run the command these words name and return its exit code; without words, print the help.
+    """Run the command that the words name and return its exit code; without words, print the help.
 
-    These are the calls that `app()` makes, without its own answers to Ctrl-C, closed pipes and mistakes of usage.
+    `app()` makes the same calls, but also handles Ctrl-C, closed pipes and usage errors, which `main` does here.
     """
     group = get_command(app)
     try:
@@ -73,12 +73,12 @@ def run(words: Sequence[str]) -> int:
     except typer.Exit as left:
         return left.exit_code
     except _UsageError as error:
-        raise InputError(_said(error)) from None
+        raise InputError(_format_usage_error(error)) from None
     return 0
 
 
-def _said(error: Exception) -> str:
-    """A mistake of usage in one line that ends with where to read more."""
+def _format_usage_error(error: Exception) -> str:
+    """Return a usage error as one line that ends with the help to read."""
     message = " ".join(error.format_message().replace("Value error, ", "").split())  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "lcb"

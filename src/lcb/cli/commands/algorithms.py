@@ -6,12 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from lcb.cli.output import JSON_HELP, check_output, console, in_words, write_json
+from lcb.cli.options import JSONOption
+from lcb.cli.output import check_output, format_settings, get_console, write_json
 
 
 def algorithms(
     bandits: Annotated[bool, typer.Option("--bandits", help="List the bandits that a service can serve with.")] = False,
-    json: Annotated[str | None, typer.Option(help=JSON_HELP, metavar="FILE")] = None,
+    json: JSONOption = None,
 ) -> None:
     """List the algorithms that simulate, tune and reproduce know by name, or the bandits that serve knows.
 
@@ -56,7 +57,7 @@ def _print(rows: list[dict[str, Any]]) -> None:
     lines = []
     for row in rows:
         state = "tuned" if row["tuned"] else "defaults"
-        settings = f"{in_words(row['settings'])} ({state})" if row["settings"] else "no settings"
+        settings = f"{format_settings(row['settings'])} ({state})" if row["settings"] else "no settings"
         details = [row["reference"]] * (row["reference"] != "-") + [f"cost {row['cost']}", settings]
         details += [f"needs {row['needs']}"] * bool(row["needs"])
         lines.append((row["algorithm"], f"{row['line']}\n{'; '.join(details)}"))
@@ -84,6 +85,6 @@ def _print_lines(lines: list[tuple[str, str]], what: str) -> None:
     table.add_column(overflow="fold")
     for line in lines:
         table.add_row(*line)
-    terminal = console()
+    terminal = get_console()
     terminal.print(table)
     terminal.print(f"\n{len(lines)} {what}; cost: operations of one decision, N classes, K arms, d features")

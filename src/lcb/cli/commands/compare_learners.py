@@ -1,4 +1,4 @@
-"""`lcb compare-learners`: every way to learn the classes on one log."""
+"""`lcb compare-learners`: fit every learner on one log."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ from typing import Annotated, Any
 
 import typer
 
-from lcb.cli.output import JSON_HELP, check_output, console, split_names, write_json
+from lcb.cli.options import ColumnsOption, JSONOption, UserColumnsOption, parse_names
+from lcb.cli.output import build_table, check_output, get_console, write_json
 
 
 def compare_learners(
     events: Annotated[Path, typer.Argument(help="Event table: .parquet, .csv or .jsonl.", metavar="EVENTS")],
     classes: Annotated[
-        int | None, typer.Option(min=1, help="Number of classes; chosen by each when not given.")
+        int | None, typer.Option(min=1, help="Number of classes; without it each learner chooses.")
     ] = None,
-    columns: Annotated[
-        str | None, typer.Option(help="Feature columns, as a,b,c; without it the list column x.", metavar="A,B,...")
-    ] = None,
-    user_columns: Annotated[
-        str | None, typer.Option(help="Columns with features of the user, crossed with the arm's.", metavar="A,B,...")
-    ] = None,
+    columns: ColumnsOption = None,
+    user_columns: UserColumnsOption = None,
     seed: Annotated[int, typer.Option(help="Seed of the split and the learners.", min=0)] = 0,
-    png: Annotated[Path | None, typer.Option(help="Draw the comparison here (.png, .svg, .html or .json).")] = None,
-    json: Annotated[str | None, typer.Option(help=JSON_HELP, metavar="FILE")] = None,
+    png: Annotated[
+        Path | None, typer.Option(help="Draw the comparison to this .png, .svg, .html or .json file.")
+    ] = None,
+    json: JSONOption = None,
 ) -> None:
-    """Fit every learner on the same log and score it on users it has not seen.
+    """Fit every learner on the same log and score it on held-out users.
 
-    Prints the held-out log likelihood per user, the classes found, the time and the memory of each.
+    Prints the log likelihood per held-out user, the number of classes, the time and the memory of each.
 
     \b
     Example:
@@ -45,9 +44,12 @@ def compare_learners(
         charts.require()
     with bar() as progress:
         log = read_log(
-            events, columns=split_names(columns), user_columns=split_names(user_columns), keep_rows=True,
+            events,
+            columns=parse_names(columns),
+            user_columns=parse_names(user_columns),
+            keep_rows=True,
             progress=progress,
-        )  # fmt: skip
+        )
         outcomes = compare.compare_learners(log, classes, seed=seed, progress=progress)
     gaps = compare.gap_to_best(outcomes)
     if png is not None:
@@ -58,7 +60,7 @@ def compare_learners(
     if json != "-":
         _print(outcomes, gaps)
         if png is not None:
-            typer.echo(f"picture in {png}")
+            typer.echo(f"figure in {png}")
 
 
 def _row(outcome: Any, gaps: dict[str, tuple[float, float]]) -> dict[str, Any]:
@@ -79,20 +81,14 @@ def _row(outcome: Any, gaps: dict[str, tuple[float, float]]) -> dict[str, Any]:
 
 
 def _print(outcomes: list[Any], gaps: dict[str, tuple[float, float]]) -> None:
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for title in ("learner", "classes", "held-out", "± se", "behind best", "± se", "seconds", "MB"):
-        table.add_column(title, justify="left" if title == "learner" else "right", no_wrap=True)
+    titles = ("learner", "classes", "held-out", "± se", "behind best", "± se", "seconds", "MB")
+    table = build_table(*titles, left=["learner"])
     for outcome in outcomes:
         if outcome.name in gaps:
-            behind, error = gaps[outcome.name]
-            table.add_row(
-                outcome.name, f"{outcome.n_classes}", f"{outcome.score:.3f}", f"{outcome.se:.3f}", f"{behind:.3f}",
-                f"{error:.3f}", f"{outcome.seconds:.1f}", f"{outcome.megabytes:.0f}",
-            )  # fmt: skip
-    terminal = console()
+            numbers = (outcome.score, outcome.se, *gaps[outcome.name])
+            cells = [f"{outcome.n_classes}", *(f"{n:.3f}" for n in numbers)]
+            table.add_row(outcome.name, *cells, f"{outcome.seconds:.1f}", f"{outcome.megabytes:.0f}")
+    terminal = get_console()
     terminal.print(table)
     for outcome in outcomes:
         if outcome.note:

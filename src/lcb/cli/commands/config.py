@@ -7,7 +7,8 @@ import os
 
 import typer
 
-from lcb.cli.output import JSONOption, check_output, columns, console, write_json
+from lcb.cli.options import JSONOption
+from lcb.cli.output import build_table, check_output, get_console, write_json
 from lcb.cli.settings import ConfigFile, load_config
 
 config = typer.Typer(help="Show the settings of a service.\n\n\b\nExample:\n  lcb config show", rich_markup_mode=None)
@@ -29,12 +30,12 @@ def show_config(config: ConfigFile = None, json: JSONOption = None) -> None:
     if json == "-":
         return
     titles = ("setting", "value", "source")
-    table = columns(*titles, left=titles, wrapped=titles)
+    table = build_table(*titles, left=titles, wrapped=titles)
     for name, one in settings.items():
         value = "none" if one.value is None else one.value
         table.add_row(name, value if isinstance(value, str) else codec.dumps(value), one.source)
     if "LCB_KEY" in os.environ:
         table.add_row("(key of the client)", "***", "LCB_KEY")
-    console().print(table)
+    get_console().print(table)
     for name in found.unknown:
         typer.echo(f"{name} is set but is not a setting; check the name")

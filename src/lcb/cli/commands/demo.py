@@ -1,4 +1,4 @@
-"""`lcb demo`: the whole idea in the terminal."""
+"""`lcb demo`: learn classes from generated readers and serve new ones, in the terminal."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lcb.cli.commands.show import class_table
-from lcb.cli.output import console
+from lcb.cli.output import build_table, get_console
 from lcb.cli.settings import require_serve_extra, run_service
 from lcb.storage.files import check_writable, made_folder
 
@@ -27,18 +27,18 @@ _FIGURES = ("classes.png", "new-reader.png", "clicks.png")
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for the figures.")] = Path("demo"),
-    readers: Annotated[int, typer.Option(min=2, help="New readers in the comparison.")] = 1000,
+    readers: Annotated[int, typer.Option(min=2, help="New readers to compare on.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the generated world.")] = 0,
-    serve: Annotated[bool, typer.Option("--serve", help="Then serve the pages until Ctrl-C.")] = False,
+    serve: Annotated[bool, typer.Option("--serve", help="Serve the web pages afterwards, until Ctrl-C.")] = False,
     host: Annotated[str, typer.Option(help="With --serve: address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve: port; 0 for any that is free.")] = 8000,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="With --serve: port; 0 takes any free port.")] = 8000,
     visitors: Annotated[
-        bool, typer.Option("--visitors/--no-visitors", help="With --serve: simulated visitors trickle in, or none do.")
+        bool, typer.Option("--visitors/--no-visitors", help="With --serve: also simulate visitors, 20 a minute.")
     ] = True,
 ) -> None:
-    """Learn from generated readers, serve new ones in the terminal, draw what happened; then on a page.
+    """Learn classes from generated readers, serve new readers in the terminal and draw figures of it.
 
-    With --serve the classes that were learned are served: the reader's page, the study and the dashboard.
+    With --serve the classes are then served on web pages: the reader's page, the study and the dashboard.
 
     \b
     Example:
@@ -56,12 +56,12 @@ def demo(
         for name in _FIGURES:
             check_writable(out / name)
         check_models_folder(out / "models")
-        _tell(out, readers, seed)
+        _run_demo(out, readers, seed)
     if serve:
         _serve(out, host, port, visitors)
 
 
-def _tell(out: Path, readers: int, seed: int) -> None:
+def _run_demo(out: Path, readers: int, seed: int) -> None:
     import numpy as np
 
     from lcb import charts
@@ -71,24 +71,24 @@ def _tell(out: Path, readers: int, seed: int) -> None:
     from lcb.storage.models.folder import save_models
 
     classes, new_reader, clicks = (out / name for name in _FIGURES)
-    rng, terminal = np.random.default_rng(seed), console()
+    rng, terminal = np.random.default_rng(seed), get_console()
     world = story.world(rng)
     with bar() as progress:
         log = story.past_log(world, story.N_PAST, rng)
         found = story.learn(log, rng, progress)
     models = found.models
     save_models(models, out / "models", overwrite=True, feature_map=FEATURES)
-    charts.save(charts.heat_map(models, title="What kinds of readers there are"), classes)
+    charts.save(charts.heat_map(models, title="The classes of readers"), classes)
     n_events, n_users = log.stats.n_events, log.n_users
     terminal.print(f"{models.n_classes} classes learned from {n_events:,} clicks and passes of {n_users:,} readers")
     for line in found.why:
         terminal.print(line, soft_wrap=True)
     terminal.print(class_table(models, terminal.width))
     for _ in range(_READERS_SHOWN):
-        posterior = _serve_one(world, models, rng, terminal)
-    charts.save(charts.posterior_path(posterior, title="What is believed of one new reader"), new_reader)
+        posterior = _print_reader(world, models, rng, terminal)
+    charts.save(charts.posterior_path(posterior, title="Posterior of one new reader"), new_reader)
     rates = story.clicks_per_reader(world, models, log.stats, readers, rng)
-    _compare(rates, terminal)
+    _print_rates(rates, terminal)
     rows = [(name, float(rate.mean())) for name, rate in rates.items()]
     title = f"Clicks per offer, {readers:,} new readers of {story.N_STEPS} steps"
     charts.save(charts.bars(rows, "click-through rate", title=title), clicks)
@@ -96,35 +96,40 @@ def _tell(out: Path, readers: int, seed: int) -> None:
 
 
 def _serve(out: Path, host: str, port: int, visitors: bool) -> None:
-    """The pages, on the classes that were learned; LCB and one LinUCB for everybody share the study's visitors."""
+    """Serve the pages with the learned classes; LCB and one LinUCB for all users share the visitors of the study."""
     from lcb.serve.config.recommenders import RecommenderSpec
     from lcb.serve.config.settings import Learning, Settings
 
     settings = Settings(
-        store=str(out / "service.db"), host=host, port=port, models=str(out / "models"), items="headlines",
+        store=str(out / "service.db"),
+        host=host,
+        port=port,
+        models=str(out / "models"),
+        items="headlines",
         recommenders=(RecommenderSpec("lcb", "thompson"), RecommenderSpec("population", "linucb", "everyone")),
-        learning=Learning(retrain_every=_RETRAIN_EVERY), simulated_visitors=_A_MINUTE if visitors else 0.0,
+        learning=Learning(retrain_every=_RETRAIN_EVERY),
+        simulated_visitors=_A_MINUTE if visitors else 0.0,
         log_level="warning",
-    )  # fmt: skip
-    terminal = console()
+    )
+    terminal = get_console()
 
     def ready(address: str) -> None:
-        terminal.print(f"\nread, and be read: {address}/", soft_wrap=True)
-        terminal.print(f"the study:         {address}/study", soft_wrap=True)
-        terminal.print(f"the operator:      {address}/dashboard", soft_wrap=True)
-        terminal.print("Ctrl-C ends it", soft_wrap=True)
+        terminal.print(f"\nreader's page:  {address}/", soft_wrap=True)
+        terminal.print(f"user study:     {address}/study", soft_wrap=True)
+        terminal.print(f"dashboard:      {address}/dashboard", soft_wrap=True)
+        terminal.print("Ctrl-C stops the service", soft_wrap=True)
 
     run_service(settings, ready)
 
 
-def _serve_one(world: NewsFront, models: LatentModels, rng: np.random.Generator, terminal: Console) -> np.ndarray:
+def _print_reader(world: NewsFront, models: LatentModels, rng: np.random.Generator, terminal: Console) -> np.ndarray:
     import numpy as np
 
     from lcb.demo import story
     from lcb.demo.readers import KINDS
 
     label, steps = story.serve_reader(world, models, rng)
-    terminal.print(f"\na new reader comes; secretly of the kind “{list(KINDS)[label]}”\n")
+    terminal.print(f"\na new reader, of the kind “{list(KINDS)[label]}”, which the bandit does not know\n")
     posterior = [models.pi]
     for t, step in enumerate(steps, start=1):
         posterior.append(step.posterior)
@@ -138,15 +143,12 @@ def _serve_one(world: NewsFront, models: LatentModels, rng: np.random.Generator,
     return np.array(posterior)
 
 
-def _compare(rates: dict[str, np.ndarray], terminal: Console) -> None:
+def _print_rates(rates: dict[str, np.ndarray], terminal: Console) -> None:
     import numpy as np
-    from rich import box
-    from rich.table import Table
 
     base = rates["linucb-population"]
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False, title="\nclicks per offer, the same new readers for all")
-    for title in ("recommender", "clicks", "± se", "against linucb-population (95 %)"):
-        table.add_column(title, justify="left" if title == "recommender" else "right", no_wrap=True)
+    titles = ("recommender", "clicks", "± se", "against linucb-population (95 %)")
+    table = build_table(*titles, left=["recommender"], caption="\nclicks per offer, the same new readers for all")
     for name, rate in rates.items():
         difference = rate - base
         half = 1.96 * difference.std(ddof=1) / np.sqrt(len(rate))

@@ -1,19 +1,21 @@
-"""`lcb import`: from a log in any of the usual forms to the files that evaluation reads."""
+"""`lcb import`: import a log of clicks, ratings or choices."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lcb.cli.output import JSON_HELP, check_output, split_names, write_json
+from lcb.cli.options import JSONOption, parse_names
+from lcb.cli.output import check_output, write_json
 from lcb.errors import BadRows, InputError
 
 if TYPE_CHECKING:
+    from lcb.datasets.dataset import Dataset
     from lcb.storage.importing.run import Imported
-    from lcb.storage.importing.source import Source
 
 
 class OnError(StrEnum):
@@ -30,57 +32,65 @@ class Duplicates(StrEnum):
 def import_log(
     source: Annotated[
         Path | None,
-        typer.Argument(help="A .parquet, .csv, .tsv or .jsonl file, or the folder of a known set.", metavar="SOURCE"),
+        typer.Argument(
+            help="A .parquet, .csv, .tsv or .jsonl file, or the folder of a known data set.", metavar="SOURCE"
+        ),
     ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Where to: a file events.parquet, or a folder.", metavar="PATH")
-    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File events.parquet, or folder, to write.", metavar="PATH")] = None,
     dataset: Annotated[
-        str | None, typer.Option(help="The set in the folder, if its files do not tell; see --list.", metavar="NAME")
+        str | None, typer.Option(help="Data set in the folder, if its files do not tell; see --list.", metavar="NAME")
     ] = None,
-    part: Annotated[str | None, typer.Option(help="Which part of the set, where it has parts; see --list.")] = None,
+    part: Annotated[str | None, typer.Option(help="Part of the data set, if it has parts; see --list.")] = None,
     user: Annotated[str | None, typer.Option(help="Column of the user.", metavar="COLUMN")] = None,
     item: Annotated[str | None, typer.Option(help="Column of the item.", metavar="COLUMN")] = None,
-    reward: Annotated[str | None, typer.Option(help="Column of the reward, such as a click.", metavar="COLUMN")] = None,
+    reward: Annotated[
+        str | None, typer.Option(help="Column of the reward, for example a click.", metavar="COLUMN")
+    ] = None,
     rating: Annotated[str | None, typer.Option(help="Column of the rating.", metavar="COLUMN")] = None,
-    like: Annotated[float | None, typer.Option(help="Reward 1 for ratings from here on, else 0.")] = None,
-    time: Annotated[str | None, typer.Option(help="Column of the time: numbers or dates.", metavar="COLUMN")] = None,
+    like: Annotated[float | None, typer.Option(help="Smallest rating with reward 1; lower ones have reward 0.")] = None,
+    time: Annotated[str | None, typer.Option(help="Column of the time, as numbers or dates.", metavar="COLUMN")] = None,
     order: Annotated[
-        str | None, typer.Option(help="Column of the place among the user's events, if no time.", metavar="COLUMN")
+        str | None,
+        typer.Option(help="Column with the order of a user's events, if there is no time.", metavar="COLUMN"),
     ] = None,
     propensity: Annotated[
-        str | None, typer.Option(help="Column of the chance the item had to be shown.", metavar="COLUMN")
+        str | None, typer.Option(help="Column with the probability that the item was shown.", metavar="COLUMN")
     ] = None,
-    features: Annotated[str | None, typer.Option(help="Columns of features to keep.", metavar="A,B,...")] = None,
-    items: Annotated[Path | None, typer.Option(help="Table of the items, with their categories.")] = None,
+    features: Annotated[str | None, typer.Option(help="Feature columns to keep.", metavar="A,B,...")] = None,
+    items: Annotated[Path | None, typer.Option(help="Table of the items and their categories.")] = None,
     item_id: Annotated[
-        str | None, typer.Option(help="Column of the item in --items; as in the log, or item.", metavar="COLUMN")
+        str | None,
+        typer.Option(
+            help="Column of the item in --items; without it the same as in the log, or item.", metavar="COLUMN"
+        ),
     ] = None,
     item_categories: Annotated[
         str | None,
-        typer.Option(help="Column of the item's categories, in --items or else in the log.", metavar="COLUMN"),
+        typer.Option(help="Column of the categories, in --items or in the log.", metavar="COLUMN"),
     ] = None,
-    separator: Annotated[str, typer.Option(help="Between categories, where they are text.")] = "|",
+    separator: Annotated[str, typer.Option(help="Separator of categories in text.")] = "|",
     duplicates: Annotated[
         Duplicates | None,
-        typer.Option(help="Same user, item and time: drop all but the last, stop, or keep (default without a time)."),
+        typer.Option(
+            help="Rows of the same user, item and time: drop all but the last, stop, or keep (default if no time)."
+        ),
     ] = None,
     on_error: Annotated[
-        OnError, typer.Option(help="Bad rows: stop, or skip them; either way they are counted and listed.")
+        OnError, typer.Option(help="Stop at bad rows, or skip them; they are counted and listed.")
     ] = OnError.stop,
     list_sets: Annotated[
-        bool, typer.Option("--list", help="List the known sets, where to get them and their licences.")
+        bool, typer.Option("--list", help="List the known data sets, where to get them and their licences.")
     ] = False,
-    json: Annotated[str | None, typer.Option(help=JSON_HELP, metavar="FILE")] = None,
+    json: JSONOption = None,
 ) -> None:
-    """Import a log of clicks, ratings or choices, however large.
+    """Import a log of clicks, ratings or choices of any size.
 
-    Columns named user, item, time or order, reward, rating, propensity and categories need not be named.
-    A log without rewards and ratings is one of choices: each event is what the user took.
-    Rows are checked, sorted by user and time, and rid of duplicates; nothing is written if a row is bad,
-    unless --on-error skip.  Memory grows with users and items, not with events.
+    Columns that are called user, item, time or order, reward, rating, propensity and categories are found by
+    themselves.  A log without rewards and ratings is a log of choices: each event is an item that the user took.
+    Rows are checked, sorted by user and time, and duplicates dropped.  If a row is bad nothing is written, unless
+    --on-error skip.  Memory grows with users and items, not with events.
 
-    Folders of MovieLens, MIND, KuaiRand, Open Bandit and goodbooks-10k are known by their files.
+    Folders of MovieLens, MIND, KuaiRand, Open Bandit and goodbooks-10k are recognised by their files.
 
     \b
     Example:
@@ -90,66 +100,78 @@ def import_log(
     """
     from lcb.progress import bar
     from lcb.storage.importing.run import import_log as run
+    from lcb.storage.importing.table import Columns, table_source
 
     if list_sets:
         _print_sets(json)
         return
     if source is None or out is None:
-        raise InputError("a SOURCE and --out are wanted; see lcb import --help, or lcb import --list")
+        raise InputError("SOURCE or --out is missing; give both, or see lcb import --list")
     if time and order:
-        raise InputError("--time and --order both say what comes first; give one of them")
+        raise InputError("--time and --order were both given; give one of them")
     columns = {
-        "user": user, "item": item, "reward": reward, "rating": rating, "order": time or order,
-        "propensity": propensity, "categories": item_categories,
-    }  # fmt: skip
-    opened, what = _opened(source, dataset, part, columns, split_names(features), items, item_id, separator)
-    check_output("--json", json, files=[*opened.files], folders=[])
-    if what and json != "-":
-        typer.echo(what)
+        "user": user,
+        "item": item,
+        "reward": reward,
+        "rating": rating,
+        "order": time or order,
+        "propensity": propensity,
+        "categories": item_categories,
+    }
+    known = _find_dataset(source, dataset)
+    if known is None:
+        if part is not None:
+            raise InputError(f"--part {part} is for a known data set, which {source} is not; leave it out")
+        given = Columns(**columns, features=parse_names(features))
+        opened = table_source(source, given, items=items, item_id=item_id, separator=separator)
+    else:
+        _refuse_columns(known, {**columns, "items": items, "features": features, "item-id": item_id})
+        opened = known.open(source, part)
+    check_output("--json", json, files=[*opened.files])
+    if known is not None and json != "-":
+        typer.echo(f"{source} holds {known.title}: {known.reading} (licence: {known.licence})")
     try:
         with bar() as progress:
             found = run(
-                opened, out, like=like, duplicates=duplicates and duplicates.value, on_error=on_error.value,
+                opened,
+                out,
+                like=like,
+                duplicates=duplicates and duplicates.value,
+                on_error=on_error.value,
                 progress=progress,
-            )  # fmt: skip
+            )
     except BadRows as error:
         for line in error.listed:
             typer.echo(line, err=True)
         raise
-    write_json(json, _summary(found, source, out))
+    write_json(json, _summarise(found, source, out))
     if json != "-":
-        for line in _lines(found, out):
+        for line in _describe(found, out):
             typer.echo(line)
     for line in found.listed:
         typer.echo(line, err=True)
 
 
-def _opened(
-    source: Path, dataset: str | None, part: str | None, columns: dict[str, str | None], features: tuple[str, ...],
-    items: Path | None, item_id: str | None, separator: str,
-) -> tuple[Source, str]:  # fmt: skip
-    """The source, and what a person should be told of how it was taken."""
+def _find_dataset(source: Path, name: str | None) -> Dataset | None:
+    """Return the known data set in a folder, by its name or by its files; None for other input."""
     from lcb.datasets import DATASETS, found_in
-    from lcb.storage.importing.table import Columns, table_source
 
-    if dataset is not None and dataset not in DATASETS:
-        raise InputError(f"--dataset {dataset} is not known; give one of {', '.join(DATASETS)}")
+    if name is not None and name not in DATASETS:
+        raise InputError(f"--dataset {name} is not known; give one of {', '.join(DATASETS)}")
     if not source.exists():
         raise InputError(f"{source} does not exist; give a file or a folder")
-    known = DATASETS[dataset] if dataset else found_in(source) if source.is_dir() else None
-    if known is None:
-        if part is not None:
-            raise InputError(f"--part {part} is of a known set, which {source} is not; leave it out")
-        given = Columns(**columns, features=features)
-        return table_source(source, given, items=items, item_id=item_id, separator=separator), ""
-    named = [f"--{name}" for name, value in columns.items() if value] + ["--items"] * (items is not None)
-    if named or features or item_id:
-        named += ["--features"] * bool(features) + ["--item-id"] * bool(item_id)
-        raise InputError(f"{named[0]} names what is known of {known.title}; leave it out, or give the one file")
-    return known.open(source, part), f"{source} holds {known.title}: {known.reading} (licence: {known.licence})"
+    if name is not None:
+        return DATASETS[name]
+    return found_in(source) if source.is_dir() else None
 
 
-def _summary(found: Imported, source: Path, out: Path) -> dict[str, Any]:
+def _refuse_columns(known: Dataset, options: Mapping[str, object]) -> None:
+    for name, value in options.items():
+        if value:
+            raise InputError(f"--{name} is not needed for {known.title}; leave it out, or import a single file")
+
+
+def _summarise(found: Imported, source: Path, out: Path) -> dict[str, Any]:
     return {
         "source": str(source),
         "out": str(out),
@@ -170,24 +192,24 @@ def _summary(found: Imported, source: Path, out: Path) -> dict[str, Any]:
     }
 
 
-def _lines(found: Imported, out: Path) -> list[str]:
+def _describe(found: Imported, out: Path) -> list[str]:
     lines = [
         f"{found.n_events:,} events of {found.n_users:,} users on {found.n_items:,} items in {found.n_categories:,} "
         f"categories, from {found.n_rows:,} rows ({found.seconds:.1f} s)"
     ]
     spread = found.events_per_user
     lines.append(
-        f"events of a user: median {spread['median']:g}, most {spread['most']:,}; "
+        f"events per user: median {spread['median']:g}, most {spread['most']:,}; "
         f"{spread['users_with_20']:,} users have 20 or more"
     )
     if found.bad_rows:
         reasons = ", ".join(f"{reason} ({n:,})" for reason, n in found.bad_rows.items())
-        lines.append(f"bad rows left out: {sum(found.bad_rows.values()):,}: {reasons}")
+        lines.append(f"skipped {sum(found.bad_rows.values()):,} bad rows: {reasons}")
     if found.n_duplicates:
         done = "all but the last dropped" if found.duplicates == "drop" else "kept; drop them with --duplicates drop"
         lines.append(f"duplicates: {found.n_duplicates:,} rows, {done}")
     if found.n_back:
-        lines.append(f"time goes backwards: {found.n_back:,} rows stood after a later one of the same user; sorted")
+        lines.append(f"sorted {found.n_back:,} rows that came after a later row of the same user")
     lines += [f"note: {note}" for note in found.notes]
     return [*lines, f"saved in {out}; columns {', '.join(found.columns)}"]
 
@@ -196,16 +218,16 @@ def _print_sets(json: str | None) -> None:
     from lcb.datasets import DATASETS
 
     fields = ("name", "title", "where", "licence", "files", "reading", "parts")
-    write_json(json, [{field: getattr(made, field) for field in fields} for made in DATASETS.values()])
+    write_json(json, [{field: getattr(one, field) for field in fields} for one in DATASETS.values()])
     if json == "-":
         return
-    for made in DATASETS.values():
-        typer.echo(f"{made.name}: {made.title}")
+    for one in DATASETS.values():
+        typer.echo(f"{one.name}: {one.title}")
         for word, text in (
-            ("files", made.files),
-            ("from", made.where),
-            ("licence", made.licence),
-            ("read", made.reading),
+            ("files", one.files),
+            ("from", one.where),
+            ("licence", one.licence),
+            ("read", one.reading),
         ):
             typer.echo(f"    {word:9}{text}")
-    typer.echo("Nothing is downloaded: get a set, read its licence, and give its folder to lcb import.")
+    typer.echo("lcb downloads nothing: get a data set, read its licence, then give its folder to lcb import.")

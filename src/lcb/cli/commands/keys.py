@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from lcb.cli.output import JSONOption, check_output, columns, console, write_json
+from lcb.cli.options import JSONOption
+from lcb.cli.output import build_table, check_output, get_console, write_json
 from lcb.cli.settings import ConfigFile, StoreOption, open_configured_store
 
 keys = typer.Typer(
@@ -77,10 +78,10 @@ def list_keys(store: StoreOption = None, config: ConfigFile = None, json: JSONOp
         typer.echo("no keys: every program on this machine has full access; lcb keys create makes a key")
         return
     titles = ("name", "scope", "created", "revoked")
-    table = columns(*titles, left=titles, wrapped=titles)
+    table = build_table(*titles, left=titles, wrapped=titles)
     for row in rows:
         table.add_row(*(value or "" for value in row.values()))
-    console().print(table)
+    get_console().print(table)
 
 
 def _date(seconds: float | None) -> str | None:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lcb.cli.output import JSONOption, check_output, write_json
+from lcb.cli.options import JSONOption
+from lcb.cli.output import check_output, write_json
 from lcb.cli.settings import open_existing_store
 from lcb.errors import InputError, need_extra
 

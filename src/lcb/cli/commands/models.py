@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lcb.cli.output import JSONOption, check_output, columns, console, format_number, write_json
+from lcb.cli.options import JSONOption
+from lcb.cli.output import build_table, check_output, format_number, get_console, write_json
 from lcb.cli.service import URL, Key, Url, connect, convert_answer
 from lcb.errors import InputError
 
@@ -109,7 +110,7 @@ def activate(
 
 def _print(answer: ModelsAnswer) -> None:
     titles = ("version", "status", "classes", "users", "score", "baseline", "created", "reason")
-    table = columns(*titles, left=["status", "created", "reason"], wrapped=["reason"])
+    table = build_table(*titles, left=["status", "created", "reason"], wrapped=["reason"])
     for one in answer.versions:
         table.add_row(
             str(one.version),
@@ -122,7 +123,7 @@ def _print(answer: ModelsAnswer) -> None:
             one.reason,
         )
     if answer.versions:
-        console().print(table)
+        get_console().print(table)
     else:
         typer.echo("no classes yet: everyone is served by LinUCB (version 0)")
     typer.echo(_describe(answer.retraining))

@@ -1,4 +1,4 @@
-"""`lcb report`: all figures on one page."""
+"""`lcb report`: all figures of the paper on one page."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from lcb.errors import InputError
 
 def report(
     figures: Annotated[
-        Path, typer.Option(help="Folder where lcb reproduce left its files; what is missing is run first.")
+        Path, typer.Option(help="Folder with the files of lcb reproduce; missing ones are run first.")
     ] = Path("figures"),
-    out: Annotated[Path, typer.Option(help="The page.")] = Path("report.html"),
+    out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
     data: Annotated[
-        Path | None, typer.Option(help="A log for fig-3a to fig-3c; without it they are left out, if not there.")
+        Path | None, typer.Option(help="Log for fig-3a to fig-3c; without it those that are missing are left out.")
     ] = None,
-    like: Annotated[float | None, typer.Option(help="The rating from which on an item of the log is liked.")] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Runs of the simulations that are missing.")] = 10,
+    like: Annotated[float | None, typer.Option(help="Smallest rating of the log that counts as liked.")] = None,
+    runs: Annotated[int, typer.Option(min=1, help="Runs of the missing simulations.")] = 10,
 ) -> None:
-    """Write one self-contained HTML page: every figure redrawn, our numbers beside the paper's, what holds.
+    """Write one self-contained HTML page: every figure, our numbers beside the paper's, and which claims hold.
 
     \b
     Example:
@@ -36,7 +36,7 @@ def report(
     from lcb.storage.files import read_json, write_whole
 
     if out.suffix not in (".html", ".htm"):
-        raise InputError(f"--out {out}; name it .html")
+        raise InputError(f"--out {out}; give a name that ends in .html")
     check_output("--out", out, files=[figures / f"{name}.json" for name in EXPERIMENTS])
     sections, missing = [], []
     for name in EXPERIMENTS:
@@ -62,4 +62,4 @@ def report(
     write_whole(out, page(sections, missing).encode())
     typer.echo(f"{len(sections)} figures and tables in {out}")
     for name in missing:
-        typer.echo(f"not in it: {name}; give a log with --data")
+        typer.echo(f"left out: {name}; it needs a log, give one with --data")

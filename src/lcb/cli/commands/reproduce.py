@@ -1,4 +1,4 @@
-"""`lcb reproduce`: the paper's figures, tables and theorems, one word each."""
+"""`lcb reproduce`: run the experiment behind a figure, table or theorem of the paper."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lcb.cli.output import JSON_HELP, algorithm_names, check_output, write_json
+from lcb.cli.options import JSONOption, ReadingName, parse_algorithms
+from lcb.cli.output import check_output, write_json
 from lcb.errors import InputError
 
 if TYPE_CHECKING:
@@ -47,40 +48,30 @@ class TheoryLearner(StrEnum):
     spectral = "spectral"
 
 
-class ReadingName(StrEnum):
-    labels = "labels"
-    choices = "choices"
-
-
 def _size(letter: str, what: str, default: str, least: int = 1) -> Any:
-    help_text = f"table-1: {what}, the paper's {letter}; {default} when not given."
-    return typer.Option(min=least, help=help_text)
+    return typer.Option(min=least, help=f"table-1: {what}, {letter} in the paper; without it {default}.")
 
 
 def reproduce(
-    figure: Annotated[Figure, typer.Argument(help="Which figure, table or theorem of the paper.")],
+    figure: Annotated[Figure, typer.Argument(help="Figure, table or theorem of the paper.")],
     runs: Annotated[
-        int | None, typer.Option(min=1, help="Independent runs, or seeds; 10 in simulations, 3 on real data.")
+        int | None, typer.Option(min=1, help="Independent runs, or seeds; without it 10 in simulations, 3 on a log.")
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for NAME.png, NAME.svg and NAME.json.")] = Path("figures"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the runs.")] = 0,
-    json: Annotated[str | None, typer.Option(help=JSON_HELP, metavar="FILE")] = None,
+    json: JSONOption = None,
     algorithms: Annotated[
         str | None,
-        typer.Option(help="fig-2a, fig-2b: a,b,c, or all; the paper's when not given.", metavar="A,B,..."),
+        typer.Option(help="fig-2a, fig-2b: a,b,c, or all; without it those of the paper.", metavar="A,B,..."),
     ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="fig-3a to fig-3c: an imported log, or a folder of the same form.")
-    ] = None,
+    data: Annotated[Path | None, typer.Option(help="fig-3a to fig-3c: a log from lcb import.")] = None,
     reading: Annotated[ReadingName | None, typer.Option(help="fig-3a to fig-3c: as in lcb evaluate.")] = None,
-    like: Annotated[
-        float | None, typer.Option(help="fig-3a to fig-3c: the rating from which on an item is liked.")
-    ] = None,
+    like: Annotated[float | None, typer.Option(help="fig-3a to fig-3c: smallest rating that counts as liked.")] = None,
     settings: Annotated[
-        Path | None, typer.Option(help="fig-3a to fig-3c: the JSON of another of them, whose tuned settings are used.")
+        Path | None, typer.Option(help="fig-3a to fig-3c: use the tuned settings in the JSON file of another of them.")
     ] = None,
     learner: Annotated[
-        TheoryLearner | None, typer.Option(help="theory: how the classes are learned; em when not given.")
+        TheoryLearner | None, typer.Option(help="theory: learner of the classes; without it em.")
     ] = None,
     users: Annotated[int | None, _size("J + U", "users of both phases", "1000", 2)] = None,
     warmup_users: Annotated[int | None, _size("J", "users of phase 1", "50")] = None,
@@ -89,15 +80,17 @@ def reproduce(
     classes: Annotated[int | None, _size("N", "latent classes", "5")] = None,
     features: Annotated[
         str | None,
-        typer.Option(help="table-1: features, the paper's d; fig-3a to fig-3c: one-hot, pca:K, either with +1."),
+        typer.Option(
+            help="table-1: number of features, d in the paper; fig-3a to fig-3c: one-hot or pca:K, either with +1."
+        ),
     ] = None,
     contexts: Annotated[int | None, _size("C", "different contexts", "infinite")] = None,
     gap: Annotated[
         float | None,
-        typer.Option(help="table-1: smallest distance between two classes; that of fig-1, 0.777, when not given."),
+        typer.Option(help="table-1: smallest distance between two classes; without it that of fig-1, 0.777."),
     ] = None,
 ) -> None:
-    """Redraw a figure of Zhou & Brunskill 2016 from a new run, or hold its theory to one.
+    """Run the experiment behind a figure, table or theorem of Zhou & Brunskill 2016.
 
     \b
     fig-1    the five latent models of the simulation
@@ -108,7 +101,7 @@ def reproduce(
     fig-3c   relative CTR of a log's users, coming one after another
     table-1  the regret bounds as numbers, at the simulation's sizes or others
     table-2  the user study with simulated visitors, 5 per recommender and 1000
-    theory   the schedules of Theorems 1 and 2: measured growth of regret beside the bounds'
+    theory   the schedules of Theorems 1 and 2: measured growth of regret beside the bounds
 
     \b
     Example:
@@ -121,24 +114,35 @@ def reproduce(
     from lcb.progress import bar
 
     options = {
-        "users": users, "warmup-users": warmup_users, "steps": steps, "arms": arms, "classes": classes,
-        "features": features, "contexts": contexts, "gap": gap, "algorithms": algorithms, "learner": learner,
-        "data": data, "reading": reading, "like": like, "settings": settings,
-    }  # fmt: skip
+        "users": users,
+        "warmup-users": warmup_users,
+        "steps": steps,
+        "arms": arms,
+        "classes": classes,
+        "features": features,
+        "contexts": contexts,
+        "gap": gap,
+        "algorithms": algorithms,
+        "learner": learner,
+        "data": data,
+        "reading": reading,
+        "like": like,
+        "settings": settings,
+    }
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:
         if figure not in _BELONGS[name]:
             theirs = ", ".join(other.value for other in _BELONGS[name])
-            raise InputError(f"--{name} belongs to {theirs}; {figure.value} has no such setting, leave it out")
+            raise InputError(f"--{name} is an option of {theirs}, not of {figure.value}; leave it out")
     more: dict[str, Any] = {"seed": seed, "n_runs": runs if runs is not None else 3 if figure in REAL else 10}
     if figure is Figure.table_1:
-        more["sizes"] = _table_sizes(given)
+        more["sizes"] = _build_sizes(given)
     if figure in SIMULATED and algorithms is not None:
-        more["algorithms"] = algorithm_names(algorithms, ())
+        more["algorithms"] = parse_algorithms(algorithms, ())
     if learner is not None:
         more["learner"] = learner.value
     if figure in REAL:
-        more["data"] = _data(figure, given)
+        more["data"] = _build_data(figure, given)
     check_output("--json", json, files=[out / f"{figure.value}.{suffix}" for suffix in ("png", "svg", "json")])
     experiment = load_experiment(figure.value)
     command = shlex.join(["lcb", *sys.argv[1:]]) if sys.argv[1:2] == ["reproduce"] else f"lcb reproduce {figure.value}"
@@ -151,12 +155,12 @@ def reproduce(
         typer.echo(f"figure in {out / figure.value}.png")
 
 
-def _data(figure: Figure, given: dict[str, Any]) -> Data:
+def _build_data(figure: Figure, given: dict[str, Any]) -> Data:
     from lcb.experiments.real_data import Data, tuned_in
     from lcb.storage.files import read_json
 
     if "data" not in given:
-        raise InputError(f"{figure.value} runs on a log; give it with --data DIR (lcb import makes one)")
+        raise InputError(f"{figure.value} needs a log; give one with --data (lcb import makes it)")
     tuned = None
     if "settings" in given:
         tuned = tuned_in(read_json(given["settings"]), str(given["settings"]))
@@ -164,18 +168,18 @@ def _data(figure: Figure, given: dict[str, Any]) -> Data:
     return Data(str(given["data"]), reading, given.get("like"), given.get("features", "one-hot"), tuned)
 
 
-def _table_sizes(given: dict[str, Any]) -> Sizes:
-    """The simulation's sizes but for those given; `--users` counts both phases."""
+def _build_sizes(given: dict[str, Any]) -> Sizes:
+    """Return the sizes of the simulation, replaced by those given; `--users` counts both phases."""
     from lcb.experiments.table_1 import paper_sizes
     from lcb.theory import Sizes
 
     paper = paper_sizes()
     users, warmup_users = given.get("users", paper.all_users), given.get("warmup-users", paper.n_warmup_users)
     if warmup_users >= users:
-        raise InputError(f"--warmup-users {warmup_users} of --users {users}; leave at least 1 for phase 2")
+        raise InputError(f"--warmup-users {warmup_users} of --users {users}; leave at least 1 user for phase 2")
     features = str(given.get("features", paper.n_features))
     if not features.isdecimal() or int(features) < 1:
-        raise InputError(f"--features {features}; for table-1 it is a number of features, 1 or more")
+        raise InputError(f"--features {features}; for table-1 give a number of features, 1 or more")
     return Sizes.of_equal_users(
         n_users=users - warmup_users,
         n_warmup_users=warmup_users,

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from lcb.cli.output import split_names
+from lcb.cli.options import parse_names
 from lcb.cli.settings import ConfigFile, StoreOption, load_config, run_service
 from lcb.learners.registry import LEARNERS
 
@@ -89,7 +89,7 @@ def serve(
         "host": host,
         "port": port,
         "models": None if models is None else str(models),
-        "categories": split_names(categories) or None,
+        "categories": parse_names(categories) or None,
         "items": items,
         "recommenders": recommender or None,
         "shares": share or None,

@@ -1,4 +1,4 @@
-"""`lcb show`: the classes as a table and a picture."""
+"""`lcb show`: print and draw the classes of a folder of models."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lcb.cli.output import JSON_HELP, check_output, console, write_json
+from lcb.cli.options import JSONOption
+from lcb.cli.output import check_output, get_console, write_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -19,11 +20,11 @@ _SIDE = 28  # columns of text taken by class, share and noise
 
 
 def show(
-    folder: Annotated[Path, typer.Argument(help="Folder of models made by lcb learn.", metavar="DIR")],
-    json: Annotated[str | None, typer.Option(help=JSON_HELP, metavar="FILE")] = None,
-    png: Annotated[Path | None, typer.Option(help="Draw the heat map here: .png, .svg, .html or .json.")] = None,
+    folder: Annotated[Path, typer.Argument(help="Folder of models from lcb learn.", metavar="DIR")],
+    json: JSONOption = None,
+    png: Annotated[Path | None, typer.Option(help="Draw a heat map to this .png, .svg, .html or .json file.")] = None,
 ) -> None:
-    """Show the classes of a folder of models: share, weights, noise.
+    """Show the classes in a folder of models: share of users, noise of rewards, weights.
 
     \b
     Example:
@@ -32,7 +33,7 @@ def show(
     from lcb.storage.models.folder import load_models
 
     check_output("--json", json, folders=[folder])
-    check_output("--png", png, files=[Path(json)] if json not in (None, "-") else [], folders=[folder])
+    check_output("--png", png, files=[json], folders=[folder])
     models = load_models(folder)
     if png is not None:
         from lcb import charts
@@ -40,7 +41,7 @@ def show(
         charts.save(charts.heat_map(models), png)
     write_json(json, to_json(models))
     if json != "-":
-        terminal = console()
+        terminal = get_console()
         terminal.print(class_table(models, terminal.width))
         if png is not None:
             typer.echo(f"heat map in {png}")

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from lcb.cli.output import JSONOption, check_output, columns, console, format_number, write_json
+from lcb.cli.options import JSONOption
+from lcb.cli.output import build_table, check_output, format_number, get_console, write_json
 from lcb.cli.service import URL, Key, Url, ask_page, connect
 
 _POLL = 0.5  # seconds
@@ -44,13 +45,13 @@ def study(
 
 
 def _print(results: dict[str, Any]) -> None:
-    table = columns("recommender", "visitors", "simulated", "mean", "deviation", "paper", left=["recommender"])
+    table = build_table("recommender", "visitors", "simulated", "mean", "deviation", "paper", left=["recommender"])
     paper = {one["name"]: f"{one['mean']:.3f} ± {one['deviation']:.3f}" for one in results["paper"]}
     for one in results["recommenders"]:
         counts = (f"{one[name]:,}" for name in ("users", "simulated"))
         numbers = (format_number(one[name], 3) for name in ("mean", "deviation"))
         table.add_row(one["name"], *counts, *numbers, paper.get(one["name"], ""))
-    terminal = console()
+    terminal = get_console()
     terminal.print(table)
     between = results["difference"]
     if between is not None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lcb.cli.output import JSONOption, check_output, columns, console, format_number, write_json
+from lcb.cli.options import JSONOption
+from lcb.cli.output import build_table, check_output, format_number, get_console, write_json
 from lcb.cli.service import URL, Key, Url, connect, convert_answer
 
 if TYPE_CHECKING:
@@ -31,13 +32,13 @@ def trials(url: Url = URL, key: Key = None, json: JSONOption = None) -> None:
 
 def _print(answer: TrialAnswer) -> None:
     titles = ("recommender", "bandit", "share", "users", "decisions", "rewards", "mean", "deviation")
-    table = columns(*titles, left=["recommender", "bandit"])
+    table = build_table(*titles, left=["recommender", "bandit"])
     for one in answer.recommenders:
         counts = (f"{n:,}" for n in (one.n_users, one.n_decisions, one.n_rewards))
         table.add_row(
             one.name, one.bandit, f"{one.share:.1%}", *counts, format_number(one.mean), format_number(one.deviation)
         )
-    terminal = console()
+    terminal = get_console()
     terminal.print(table)
     for between in answer.differences:
         interval = f"95 % interval {between.low:+.4f} to {between.high:+.4f}"
