@@ -232,7 +232,7 @@ class Machine(RuleBasedStateMachine):
     def the_catalogue_is_the_same(self) -> None:
         if hasattr(self, "local"):
             found = self.local.service.world.state.catalogue.items
-            assert {id: item.x for id, item in found.items()} == self.model.items
+            assert {id: list(item.x) for id, item in found.items()} == self.model.items
             assert self.local.service.journal.broken is None
 
 
