@@ -42,7 +42,8 @@ def data(tmp_path, monkeypatch):
                 monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(fig_3a, "FRACTIONS", (0.3, 1))
     monkeypatch.setattr(fig_3b, "CLASSES", (1, 2, 10, 15, 30))
-    monkeypatch.setattr(fig_3b, "OURS", NAMES[:3])
+    monkeypatch.setattr(fig_3b, "ALGORITHMS", tuple(name for name in NAMES if name != "lcb-gibbs"))  # in 3a and 3c
+    monkeypatch.setattr(fig_3b, "OURS", NAMES[:2])
     monkeypatch.setattr(fig_3b, "OTHERS", NAMES[3:])
     monkeypatch.setattr(fig_3c, "N_BLOCKS", 3)
     monkeypatch.setattr(fig_3c, "N_UNIFORM", 2)
@@ -61,7 +62,10 @@ def test_a_figure_leaves_its_picture_numbers_and_claims(module, data, tmp_path):
     assert all(line for line in section.summary)
 
 
-def test_more_classes_than_one_help(data):
+def test_more_classes_than_one_help(data, monkeypatch):
+    monkeypatch.setattr(fig_3b, "ALGORITHMS", ("lcb-mean", "club", "linucb-population"))
+    monkeypatch.setattr(fig_3b, "OURS", ("lcb-mean",))
+    monkeypatch.setattr(fig_3b, "CLASSES", (1, 2))
     result = fig_3b.run(data, n_runs=1)
     one, two = (real_data.gain(result.outcomes[n], "lcb-mean", "linucb-population")[0] for n in (1, 2))
     assert two > one + 10
