@@ -248,7 +248,7 @@ class Journal:
                 snapshots.append(snapshot)
         first = {one.entry.row.id for one in batch if one.entry.fixes_n_features}
         stale = {one.entry.row.id for one in batch if one.made_from < self._valid_from(one.entry)}
-        stale |= {one.entry.row.id for one in batch[1:] if one.entry.fixes_n_features}
+        stale |= {one.entry.row.id for one in batch[1:] if one.entry.fixes_n_features}  # void after any other event
         rows = [one.entry.row for one in batch if one.entry.row.id not in stale]
         while True:
             began = self.monotonic()
@@ -295,7 +295,7 @@ class Journal:
             except StoreUnavailable as error:
                 self._call(self._fail, [job.done], Problem(503, f"{error}; send the same request again", retry_after=1))
                 return
-            except Exception as error:  # noqa: BLE001 (whatever it is belongs to whoever asked)
+            except Exception as error:  # noqa: BLE001 (raised again where the job was asked for)
                 self._call(self._fail, [job.done], error)
                 return
             break
@@ -309,6 +309,7 @@ class Journal:
     # The event loop again
 
     def _settle(self, batch: list[_Waiting], appended: Appended) -> None:
+        """Apply what was stored, then answer the batch."""
         placed = {row.id: row.body for row in appended.rows}
         mine = [placed.get(one.entry.row.id) == one.entry.row.body for one in batch]
         bodies = {one.entry.row.id: one.entry.body for one, own in zip(batch, mine, strict=True) if own}
