@@ -83,7 +83,11 @@ def test_an_async_decision_whose_answer_was_lost_is_made_once(tmp_path: Path):
 
         decision, known, erased = local.run(session())
         assert (known.n_decisions, known.n_rewards, erased.erased) == (1, 1, 0)
-        assert [row.kind for row in local.kept().rows[-3:]] == ["erased decision", "erased reward", "erase"]
+        assert [row.kind for row in local.read_log_and_state().rows[-3:]] == [
+            "erased decision",
+            "erased reward",
+            "erase",
+        ]
         assert decision.arm in ARMS
 
 

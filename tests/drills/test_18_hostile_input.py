@@ -252,14 +252,14 @@ def refused(local: Local, name: str, method: str, path: str, body: bytes, field:
 
 
 def drill(local: Local, cases: list[Hostile], paths: list[tuple[str, str, int, str | None]] = PATHS) -> None:
-    before = local.kept()
+    before = local.read_log_and_state()
     for case in cases:
         method, path = case.route.split()
         refused(local, case.name, method, path, case.body, case.field, case.status)
         assert local.service.world.seq == len(before.rows), f"{case.name} is in the log"
     for method, path, status, field in paths:
         refused(local, f"{method} {path[:40]}", method, path, b"", field, status)
-    assert local.kept() == before
+    assert local.read_log_and_state() == before
     local.verify()
 
 
@@ -326,7 +326,7 @@ def test_a_users_features_crossed_with_the_arms_cannot_fill_the_memory(tmp_path:
         answered = fresh.send("POST", "/v1/decisions", body)
         assert (answered.status, answered.json["field"]) == (422, "x")
         assert str(messages.MOST_FEATURES) in answered.json["detail"]
-        assert {row.kind for row in fresh.kept().rows} == {"service", "recommender"}
+        assert {row.kind for row in fresh.read_log_and_state().rows} == {"service", "recommender"}
 
 
 def test_the_catalogue_cannot_grow_beyond_the_arms_of_a_request(tmp_path: Path) -> None:

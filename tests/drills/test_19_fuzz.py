@@ -223,10 +223,10 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        before = self.local.kept()
+        before = self.local.read_log_and_state()
         self.local.down()
         self.local.up()
-        assert self.local.kept() == before
+        assert self.local.read_log_and_state() == before
 
     @invariant()
     def the_catalogue_is_the_same(self) -> None:

@@ -29,7 +29,7 @@ class Answered(NamedTuple):
         return json.loads(self.body)
 
 
-class Kept(NamedTuple):
+class LogAndState(NamedTuple):
     """The log and the state, byte for byte."""
 
     rows: list[Row]
@@ -102,7 +102,7 @@ class Local:
         whole = b"".join(one.get("body", b"") for one in said[1:])
         return Answered(said[0]["status"], kept.get(b"content-type", b"").decode(), whole)
 
-    def kept(self) -> Kept:
+    def read_log_and_state(self) -> LogAndState:
         store, world = self.service.store, self.service.world
         rows = list(store.events(0))
         names = sorted({row.user for row in rows if row.user is not None})
@@ -111,11 +111,11 @@ class Local:
             user = world.user(name)
             assert user is not None
             users[name] = user.pack()
-        return Kept(rows, users, world.snapshot().body, list(world.state.catalogue.items.values()))
+        return LogAndState(rows, users, world.snapshot().body, list(world.state.catalogue.items.values()))
 
     def verify(self) -> None:
         """Every decision made again and every state folded again from the log is what is here."""
-        report = verify(self.service.store, live=self.kept().users)
+        report = verify(self.service.store, live=self.read_log_and_state().users)
         assert not report.differences, report.differences
         again = World(self.service.store)
         again.load(upto=self.service.world.seq)
