@@ -52,8 +52,8 @@ def generate(folder: Path, n_events: int, n_users: int, text: bool) -> int:
 
 def measure(folder: Path) -> None:
     """Import the log of the folder and print what it took; run in a process of its own."""
-    from lcb.storage.importing.run import import_log
-    from lcb.storage.importing.table import Columns, table_source
+    from lcb.storage.importing.import_log import import_log
+    from lcb.storage.importing.table_source import Columns, table_source
 
     small = folder / "small.parquet"
     pq.write_table(pq.ParquetFile(folder / "log.parquet").read_row_group(0).slice(0, 1000), small)

@@ -30,7 +30,8 @@ from lcb.serve.config.settings import Settings
 from lcb.serve.service import Service
 from lcb.serve.state.world import World
 from lcb.storage.models.folder import save_models
-from lcb.storage.store.base import NewRow, open_store
+from lcb.storage.store.base import NewRow
+from lcb.storage.store.open_store import open_store
 from serve import RUN, free_port, milliseconds
 
 HERE = Path(__file__).parent

@@ -20,7 +20,8 @@ from tempfile import TemporaryDirectory
 import psycopg
 from timing import save
 
-from lcb.storage.store.base import NewRow, Store, open_store
+from lcb.storage.store.base import NewRow, Store
+from lcb.storage.store.open_store import open_store
 
 N_ROWS, N_BYTES, N_USERS = 100, 700, 1000
 Append = Callable[[list[NewRow]], None]

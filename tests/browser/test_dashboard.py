@@ -19,7 +19,7 @@ from lcb.features import fit_features
 from lcb.serve.service import Service
 from lcb.serve.web.keys import create, revoke
 from lcb.storage.models.folder import save_models
-from lcb.storage.store.base import open_store
+from lcb.storage.store.open_store import open_store
 from support.harness import serving
 from support.playing import PHONE, SCREENS, WRITE_PICTURES, check_accessible, check_width, picture
 from support.server import settings as settings_of

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from lcb.serve.web.keys import create
-from lcb.storage.store.base import open_store
+from lcb.storage.store.open_store import open_store
 from support.harness import serving, start
 from support.playing import (
     N_STEPS,

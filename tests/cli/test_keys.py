@@ -8,7 +8,7 @@ import time
 import pytest
 
 from lcb.serve.web.keys import sha256
-from lcb.storage.store.base import open_store
+from lcb.storage.store.open_store import open_store
 
 
 def test_a_key_is_shown_once_and_kept_as_its_hash(lcb, tmp_path):

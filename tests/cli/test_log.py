@@ -15,7 +15,7 @@ from lcb.serve import events
 from lcb.serve.audit.check_snapshots import world_differences
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
-from lcb.storage.store.base import open_store
+from lcb.storage.store.open_store import open_store
 from lcb.storage.store.sqlite import SQLite
 from support.inside import Inside, fold_log, sqlite
 from support.sessions import run_session

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lcb.serve.web import keys
-from lcb.storage.store.base import open_store
+from lcb.storage.store.open_store import open_store
 from support.harness import Server, arms, serving
 
 

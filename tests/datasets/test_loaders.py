@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lcb.datasets import DATASETS, found_in
+from lcb.datasets import DATASETS, find_dataset
 from lcb.errors import BadRows, InputError
-from lcb.storage.importing.run import import_log
+from lcb.storage.importing.import_log import import_log
 from lcb.storage.logs.log import open_log
 
 
@@ -22,7 +22,7 @@ def files(folder, **contents):
 
 
 def loaded(folder, out, part=None, **settings):
-    dataset = found_in(folder)
+    dataset = find_dataset(folder)
     found = import_log(dataset.open(folder, part), out, **settings)
     return dataset.name, found, open_log(out)
 
@@ -47,7 +47,7 @@ def test_every_set_says_where_to_get_it_and_under_which_licence():
 
 
 def test_a_folder_of_no_known_set_is_not_taken_for_one(tmp_path):
-    assert found_in(files(tmp_path / "other", ratings__csv="user,item\n1,2\n")) is None
+    assert find_dataset(files(tmp_path / "other", ratings__csv="user,item\n1,2\n")) is None
     with pytest.raises(
         InputError, match=r"holds no MovieLens: ratings.csv and movies.csv .* are wanted; get it from https"
     ):
@@ -55,9 +55,9 @@ def test_a_folder_of_no_known_set_is_not_taken_for_one(tmp_path):
 
 
 def test_a_part_that_a_set_has_not_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"--part new is no part of MIND; give one of category, subcategory"):
+    with pytest.raises(InputError, match=r"--part new, but MIND has no such part; give one of category, subcategory"):
         DATASETS["mind"].open(tmp_path, "new")
-    with pytest.raises(InputError, match=r"--part new is no part of MovieLens; leave it out"):
+    with pytest.raises(InputError, match=r"--part new, but MovieLens has no such part; leave it out"):
         DATASETS["movielens"].open(tmp_path, "new")
 
 

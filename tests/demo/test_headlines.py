@@ -12,7 +12,7 @@ from lcb.demo.visitors import HEADLINES, read_headlines
 from lcb.serve.config.settings import Settings
 from lcb.serve.log.bootstrap import FirstItems
 from lcb.serve.service import Service
-from lcb.storage.store.base import open_store
+from lcb.storage.store.open_store import open_store
 
 PAGES = files("lcb.serve.pages")
 ITEMS = json.loads((files("lcb.demo") / "headlines.json").read_text(encoding="utf-8"))["items"]

@@ -86,7 +86,7 @@ def drill(folder: Path, without: tuple[str, ...] = ()) -> None:
         assert refused.status_code == 503, refused.text
         assert int(refused.headers["retry-after"]) >= 1
         assert refused.headers["content-type"] == "application/problem+json"
-        assert "make room" in refused.json()["detail"]
+        assert "free space" in refused.json()["detail"]
         for _ in range(20):
             assert decide(http).status_code in (200, 503)
         assert http.get("/healthz").status_code == 200

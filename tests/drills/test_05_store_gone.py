@@ -18,7 +18,7 @@ import numpy as np
 import psycopg
 import pytest
 
-from lcb.storage.store.base import open_store
+from lcb.storage.store.open_store import open_store
 from support.harness import LONG, Server, arms, models_folder, serving
 
 CLIENTS = 24

@@ -17,7 +17,7 @@ from lcb import messages
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.serve.service import Service
-from lcb.storage.store.base import open_store
+from lcb.storage.store.open_store import open_store
 from support.harness import LONG, Server, arms, models_folder, serving
 from support.inside import Inside, sqlite
 

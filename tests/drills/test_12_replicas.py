@@ -14,7 +14,8 @@ import pytest
 from lcb.serve import events
 from lcb.serve.decide.drawing import draw_arms
 from lcb.serve.state.world import World
-from lcb.storage.store.base import Row, open_store
+from lcb.storage.store.base import Row
+from lcb.storage.store.open_store import open_store
 from support.harness import LONG, Server, arms, models_folder, serving
 
 CLIENTS = 16

@@ -21,7 +21,8 @@ from lcb.models import LatentModels
 from lcb.serve import events
 from lcb.storage.models import folder as storage
 from lcb.storage.models.folder import pack_models, save_models
-from lcb.storage.store.base import NewRow, open_store
+from lcb.storage.store.base import NewRow
+from lcb.storage.store.open_store import open_store
 from support.harness import classes
 from support.running import Running, arms_of, running
 

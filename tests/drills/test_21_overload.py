@@ -21,7 +21,7 @@ import uvloop
 from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.log.journal import Journal
 from lcb.serve.web.rate_limits import Rates
-from lcb.storage.store.base import open_store
+from lcb.storage.store.open_store import open_store
 from support.harness import LONG, Server, arms, models_folder, serving
 from support.http_inside import inside
 

@@ -20,7 +20,8 @@ from lcb.serve.web import keys as of_keys
 from lcb.serve.web.endpoint import Ask, Reply
 from lcb.serve.web.keys import SCOPES, Keyring, check_address, create, revoke, sha256
 from lcb.serve.web.openapi import plain
-from lcb.storage.store.base import Key, open_store
+from lcb.storage.store.base import Key
+from lcb.storage.store.open_store import open_store
 from support.harness import LONG, serving
 from support.http_inside import inside
 

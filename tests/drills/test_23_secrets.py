@@ -21,7 +21,7 @@ from lcb.serve.observe import logging as logs
 from lcb.serve.observe import redaction
 from lcb.serve.web.keys import SCOPES, create
 from lcb.serve.web.openapi import plain
-from lcb.storage.store.base import open_store
+from lcb.storage.store.open_store import open_store
 from support.harness import arms, serving
 from support.http_inside import inside
 

@@ -19,7 +19,7 @@ from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.state.world import World
 from lcb.serve.web import endpoint as http
 from lcb.serve.web import rate_limits as rates
-from lcb.storage.store.base import open_store
+from lcb.storage.store.open_store import open_store
 from support.harness import LONG, arms
 from support.http_inside import inside
 from support.inside import pack_cached_users

@@ -9,7 +9,7 @@ import threading
 import pytest
 
 from lcb.errors import InputError, OutputError
-from lcb.storage.files import check_writable, made_folder, read_json, write_whole
+from lcb.storage.files import check_writable, create_folder, read_json, write_whole
 
 
 def test_a_pipe_receives_the_data_and_stays_a_pipe(tmp_path):
@@ -65,23 +65,23 @@ def test_a_link_that_leads_nowhere_is_refused(tmp_path, target):
 
 
 def test_a_folder_is_made_and_kept(tmp_path):
-    with made_folder(tmp_path / "a" / "b"):
+    with create_folder(tmp_path / "a" / "b"):
         assert (tmp_path / "a" / "b").is_dir()
     assert (tmp_path / "a" / "b").is_dir()
 
 
 @pytest.mark.parametrize("stop", [KeyboardInterrupt, OutputError])
 def test_a_folder_of_which_nothing_came_is_taken_away(tmp_path, stop):
-    with pytest.raises(stop), made_folder(tmp_path / "a" / "b"):
+    with pytest.raises(stop), create_folder(tmp_path / "a" / "b"):
         raise stop("cut short")
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_folder_that_was_there_or_holds_something_stays(tmp_path):
     (tmp_path / "there").mkdir()
-    with pytest.raises(KeyboardInterrupt), made_folder(tmp_path / "there"):
+    with pytest.raises(KeyboardInterrupt), create_folder(tmp_path / "there"):
         raise KeyboardInterrupt
-    with pytest.raises(FileNotFoundError), made_folder(tmp_path / "new"):
+    with pytest.raises(FileNotFoundError), create_folder(tmp_path / "new"):
         (tmp_path / "there").rename(tmp_path / "new" / "figure").rename(tmp_path / "nowhere" / "figure")
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["figure", "new"]
 
@@ -89,14 +89,14 @@ def test_a_folder_that_was_there_or_holds_something_stays(tmp_path):
 def test_a_folder_that_cannot_be_made_or_written_is_refused(tmp_path, monkeypatch):
     (tmp_path / "file").touch()
     for place in ("file", "file/under"):
-        with pytest.raises(OutputError, match="file"), made_folder(tmp_path / place):
+        with pytest.raises(OutputError, match="file"), create_folder(tmp_path / place):
             pass
 
     def refuse(**settings):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("lcb.storage.files.TemporaryFile", refuse)
-    with pytest.raises(OutputError, match="Permission denied"), made_folder(tmp_path / "new"):
+    with pytest.raises(OutputError, match="Permission denied"), create_folder(tmp_path / "new"):
         pass
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 

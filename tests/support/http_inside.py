@@ -17,7 +17,8 @@ from lcb.serve.server import build_app
 from lcb.serve.service import Service
 from lcb.serve.web.app import App
 from lcb.serve.web.keys import Keyring
-from lcb.storage.store.base import Key, Store, open_store
+from lcb.storage.store.base import Key, Store
+from lcb.storage.store.open_store import open_store
 
 
 @asynccontextmanager

@@ -15,7 +15,8 @@ from lcb.serve.server import build_app
 from lcb.serve.service import Service
 from lcb.serve.state.world import World
 from lcb.serve.web.keys import Keyring
-from lcb.storage.store.base import Row, open_store
+from lcb.storage.store.base import Row
+from lcb.storage.store.open_store import open_store
 from support.server import settings as settings_of
 
 

@@ -17,7 +17,7 @@ from lcb.serve.server import build_app
 from lcb.serve.service import Service
 from lcb.serve.web.app import App
 from lcb.serve.web.keys import Keyring
-from lcb.storage.store.base import open_store
+from lcb.storage.store.open_store import open_store
 
 
 class Running:

@@ -62,12 +62,12 @@ def without_head() -> None:
 
 def without_reconnecting() -> None:
     """Keep a connection for good."""
-    from lcb.storage.store._connections import Connection, Readers
     from lcb.storage.store.postgres import Postgres
+    from lcb.storage.store.postgres_connections import Connection, ConnectionPool
 
     Connection.closed = property(lambda self: False)  # type: ignore[method-assign, assignment]
     Postgres._roll_back = lambda self, connection: None  # type: ignore[method-assign, assignment]
-    Readers.drop_idle = lambda self: None  # type: ignore[method-assign]
+    ConnectionPool.drop_idle = lambda self: None  # type: ignore[method-assign]
 
 
 def without_drain() -> None:

@@ -39,7 +39,7 @@ def open_configured_store(url: str | None, file: Path | None, *, create: bool = 
 @contextmanager
 def open_existing_store(url: str, *, create: bool = False) -> Iterator[Store]:
     """Open a store and close it; refuse one that does not exist unless `create`."""
-    from lcb.storage.store.base import open_store
+    from lcb.storage.store.open_store import open_store
 
     store = open_store(url, create=create)
     try:

@@ -1,20 +1,27 @@
-"""Loaders for public data sets: files as downloaded -> the log that `lcb import` writes."""
+"""Loaders for public data sets: files as downloaded -> the log that `lcb import` writes.
+
+To add a set, write a module with a `DATASET` and its test, and name the module here.
+"""
 
 from __future__ import annotations
 
+from importlib import import_module
 from pathlib import Path
 
 from lcb.datasets.dataset import Dataset
-from lcb.datasets.folder import FOLDER
-from lcb.datasets.goodbooks import GOODBOOKS
-from lcb.datasets.kuairand import KUAIRAND
-from lcb.datasets.mind import MIND
-from lcb.datasets.movielens import MOVIELENS
-from lcb.datasets.open_bandit import OPEN_BANDIT
 
-DATASETS = {made.name: made for made in (MOVIELENS, MIND, KUAIRAND, OPEN_BANDIT, GOODBOOKS, FOLDER)}
+_MODULES = (
+    "movielens",
+    "mind",
+    "kuairand",
+    "open_bandit",
+    "goodbooks",
+    "folder",
+)
+_LOADED: tuple[Dataset, ...] = tuple(import_module(f"lcb.datasets.{name}").DATASET for name in _MODULES)
+DATASETS = {dataset.name: dataset for dataset in _LOADED}
 
 
-def found_in(folder: Path) -> Dataset | None:
-    """The set whose files lie in this folder, if any."""
+def find_dataset(folder: Path) -> Dataset | None:
+    """The first set whose files are in this folder, or None."""
     return next((dataset for dataset in DATASETS.values() if dataset.is_in(folder)), None)

@@ -7,21 +7,21 @@ from pathlib import Path
 
 from lcb.datasets.dataset import Dataset
 from lcb.storage.importing.source import Source
-from lcb.storage.importing.table import table_source, with_items
+from lcb.storage.importing.table_source import add_items, table_source
 from lcb.storage.logs.files import LogFiles
 from lcb.storage.logs.items import read_items
 
 
 def _source(folder: Path, part: str) -> Source:
-    files = LogFiles.named(folder)
+    files = LogFiles.at(folder)
     source = table_source(files.events)
     read = tuple(path for path in (files.events, files.items, files.categories) if path.is_file())
     if not files.items.is_file():
         return replace(source, files=read)
-    return replace(with_items(source, read_items(files)), files=read)
+    return replace(add_items(source, read_items(files)), files=read)
 
 
-FOLDER = Dataset(
+DATASET = Dataset(
     name="folder",
     title="a log as a folder",
     where="any program that writes Parquet",

@@ -22,11 +22,11 @@ from numpy.typing import NDArray
 
 from lcb.datasets.dataset import Dataset
 from lcb.errors import InputError
-from lcb.storage.importing.cells import whole_numbers
-from lcb.storage.importing.items import made_items
-from lcb.storage.importing.problems import Check, Problems
+from lcb.storage.importing.bad_rows import Check, Problems
+from lcb.storage.importing.cells import to_whole_numbers
+from lcb.storage.importing.items import build_items
 from lcb.storage.importing.source import Source
-from lcb.storage.importing.table import Columns, raw_source
+from lcb.storage.importing.table_source import Columns, source_from_table
 from lcb.storage.logs.items import Items
 from lcb.storage.tables.delimited import open_csv
 from lcb.storage.tables.table import Table
@@ -66,7 +66,7 @@ def _source(folder: Path, part: str) -> Source:
     ratings, books, book_tags, tags = (open_csv(str(folder / name)) for name in _FILES)
     files = tuple(folder / name for name in _FILES)
     columns = Columns(user="user_id", item="book_id", rating="rating")
-    return raw_source(
+    return source_from_table(
         ratings, columns, _books(books, book_tags, tags), files=files, whole=("user", "item"), repeats=False
     )
 
@@ -90,7 +90,7 @@ def _books(books: Table, book_tags: Table, tags: Table) -> Items:
         len(names),
     )
     lists = [_heaviest(row) for row in weight]
-    return made_items(books.path, names, pa.array(lists, pa.list_(pa.string())), rows["title"])
+    return build_items(books.path, names, pa.array(lists, pa.list_(pa.string())), rows["title"])
 
 
 def _speaks_of(shelves: list[str]) -> NDArray[np.float64]:
@@ -117,13 +117,13 @@ def _heaviest(weight: NDArray[np.float64]) -> list[str]:
 
 def _whole(column: Any, table: Table, name: str) -> Any:
     problems = Problems()
-    made = whole_numbers(column, name, Check(table.path, np.arange(1, len(column) + 1), problems))
+    made = to_whole_numbers(column, name, Check(table.path, np.arange(1, len(column) + 1), problems))
     if problems.n_rows:
         raise InputError(f"{problems.lines()[0]}; download the set again")
     return made
 
 
-GOODBOOKS = Dataset(
+DATASET = Dataset(
     name="goodbooks",
     title="goodbooks-10k",
     where="https://github.com/zygmuntz/goodbooks-10k",

@@ -16,8 +16,8 @@ from typing import Any
 import pyarrow as pa
 
 from lcb.datasets.dataset import Dataset
+from lcb.storage.importing.bad_rows import Problems
 from lcb.storage.importing.items import item_table
-from lcb.storage.importing.problems import Problems
 from lcb.storage.importing.source import Chunk, Source
 from lcb.storage.tables.delimited import open_csv
 from lcb.storage.tables.table import Kind
@@ -31,8 +31,8 @@ _KINDS: dict[str, Kind] = {"user_id": "id", "video_id": "id", "time_ms": "text",
 
 
 def _source(folder: Path, part: str) -> Source:
-    logs = [path for pattern in _PATTERNS[part] for path in _found(folder, pattern)]
-    videos = _found(folder, _VIDEOS)[0]
+    logs = [path for pattern in _PATTERNS[part] for path in _find_files(folder, pattern)]
+    videos = _find_files(folder, _VIDEOS)[0]
     tables = [open_csv(str(path)) for path in logs]
 
     def chunks(problems: Problems) -> Iterator[Chunk]:
@@ -48,12 +48,12 @@ def _source(folder: Path, part: str) -> Source:
     return Source(name, chunks, (*logs, videos), _COLUMNS, items=items, only_met=True, whole=("user", "item"))
 
 
-def _found(folder: Path, pattern: str) -> list[Path]:
+def _find_files(folder: Path, pattern: str) -> list[Path]:
     """Files of the folder, or of the folder `data` in it."""
     return sorted(folder.glob(pattern)) or sorted((folder / "data").glob(pattern))
 
 
-KUAIRAND = Dataset(
+DATASET = Dataset(
     name="kuairand",
     title="KuaiRand",
     where="https://kuairand.com (https://zenodo.org/records/10439422)",
@@ -61,7 +61,7 @@ KUAIRAND = Dataset(
     files="log_random_*.csv, log_standard_*.csv and video_features_basic_*.csv",
     reading="an event is a video shown, its reward is_click; categories are the tags; the random log has the "
     "propensity 1/7583, with --part standard or all there is none",
-    is_in=lambda folder: all(_found(folder, pattern) for pattern in (_RANDOM, _STANDARD, _VIDEOS)),
+    is_in=lambda folder: all(_find_files(folder, pattern) for pattern in (_RANDOM, _STANDARD, _VIDEOS)),
     source=_source,
     parts=("random", "standard", "all"),
 )

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lcb.datasets.dataset import Dataset
-from lcb.storage.importing.items import item_table, made_items
-from lcb.storage.importing.problems import Problems, shown
+from lcb.storage.importing.bad_rows import Problems, show_cell
+from lcb.storage.importing.items import build_items, item_table
 from lcb.storage.importing.source import Chunk, Source
 from lcb.storage.tables.arrow import plain
 from lcb.storage.tables.delimited import open_csv
@@ -38,24 +38,24 @@ def _source(folder: Path, part: str) -> Source:
     cells = columns["category"]
     if part == "subcategory":
         cells = pc.binary_join_element_wise(cells, columns["subcategory"], "/")
-    items = made_items(news.path, known.names, cells, known.titles)
+    items = build_items(news.path, known.names, cells, known.titles)
 
     def chunks(problems: Problems) -> Iterator[Chunk]:
         kinds: dict[str, Kind] = {"user": "id", "time": "text", "impressions": "text"}
         for batch, rows in table.batches(kinds, problems.add_unread):
-            yield _shown_items(batch, rows, table.path, problems)
+            yield _split_impressions(batch, rows, table.path, problems)
 
     names = {"order": "time", "reward": "click"}
     files = (folder / "behaviors.tsv", folder / "news.tsv")
     return Source("behaviors.tsv", chunks, files, names, items=items)
 
 
-def _shown_items(batch: Any, rows: NDArray[np.int64], path: str, problems: Problems) -> Chunk:
+def _split_impressions(batch: Any, rows: NDArray[np.int64], path: str, problems: Problems) -> Chunk:
     """A row for each item shown; rows whose time cannot be read are told and left out."""
     text = plain(batch.column("time"))
     time = pc.strptime(text, format=_TIME, unit="s", error_is_null=True)
     for i in np.flatnonzero(time.is_null().to_numpy(zero_copy_only=False)).tolist():
-        said = f"time is {shown(text, i)}; one such as 11/15/2019 9:55:12 AM is wanted"
+        said = f"time is {show_cell(text, i)}; one such as 11/15/2019 9:55:12 AM is wanted"
         problems.add_unread(path, int(rows[i]), "time is no time", said)
     batch, rows, time = (
         batch.filter(time.is_valid()),
@@ -76,7 +76,7 @@ def _shown_items(batch: Any, rows: NDArray[np.int64], path: str, problems: Probl
     return Chunk(path, columns, rows[parent.to_numpy()])
 
 
-MIND = Dataset(
+DATASET = Dataset(
     name="mind",
     title="MIND",
     where="https://msnews.github.io/",

@@ -14,9 +14,9 @@ import pyarrow as pa
 
 from lcb.datasets.dataset import Dataset
 from lcb.errors import InputError
-from lcb.storage.importing.items import item_table, made_items
+from lcb.storage.importing.items import build_items, item_table
 from lcb.storage.importing.source import Source
-from lcb.storage.importing.table import Columns, raw_source
+from lcb.storage.importing.table_source import Columns, source_from_table
 from lcb.storage.logs.items import Items
 from lcb.storage.tables.delimited import open_csv
 from lcb.storage.tables.table import Table
@@ -30,49 +30,51 @@ _FORMS = (("ratings.csv", "movies.csv"), ("ratings.dat", "movies.dat"), ("u.data
 
 
 def _source(folder: Path, part: str) -> Source:
-    ratings, movies = next(form for form in _FORMS if _are_in(folder, form))
+    ratings, movies = next(form for form in _FORMS if _has_files(folder, form))
     table, items = {
-        "ratings.csv": _with_header,
-        "ratings.dat": _with_colons,
-        "u.data": _with_tabs,
+        "ratings.csv": _open_csv_form,
+        "ratings.dat": _open_dat_form,
+        "u.data": _open_tab_form,
     }[ratings](folder / ratings, folder / movies)
     columns = Columns(user="userId", item="movieId", rating="rating", order="timestamp")
-    return raw_source(table, columns, items, files=(folder / ratings, folder / movies), whole=("user", "item"))
+    return source_from_table(table, columns, items, files=(folder / ratings, folder / movies), whole=("user", "item"))
 
 
-def _with_header(ratings: Path, movies: Path) -> tuple[Table, Items]:
+def _open_csv_form(ratings: Path, movies: Path) -> tuple[Table, Items]:
     table = open_csv(str(movies))
     cells = table.read_all(["genres"])["genres"]
     plain = item_table(table, "movieId", None, "title", "|", whole=True)
-    return open_csv(str(ratings)), made_items(str(movies), plain.names, cells, plain.titles, none=_NO_GENRE)
+    return open_csv(str(ratings)), build_items(str(movies), plain.names, cells, plain.titles, none=_NO_GENRE)
 
 
-def _with_colons(ratings: Path, movies: Path) -> tuple[Table, Items]:
+def _open_dat_form(ratings: Path, movies: Path) -> tuple[Table, Items]:
     names = ("userId", "", "movieId", " ", "rating", "  ", "timestamp")  # between two colons is an empty cell
-    rows = [(line.split("::")[0], "::".join(line.split("::")[1:-1]), line.split("::")[-1]) for line in _lines(movies)]
-    return open_csv(str(ratings), ":", names, quoted=False), _items(movies, rows)
+    rows = [
+        (line.split("::")[0], "::".join(line.split("::")[1:-1]), line.split("::")[-1]) for line in _read_lines(movies)
+    ]
+    return open_csv(str(ratings), ":", names, quoted=False), _build_items(movies, rows)
 
 
-def _with_tabs(ratings: Path, movies: Path) -> tuple[Table, Items]:
+def _open_tab_form(ratings: Path, movies: Path) -> tuple[Table, Items]:
     names = ("userId", "movieId", "rating", "timestamp")
     rows = []
-    for line in _lines(movies):
+    for line in _read_lines(movies):
         cells = line.split("|")
         flags = cells[-len(_GENRES) :]
         rows.append((cells[0], cells[1], "|".join(g for g, flag in zip(_GENRES, flags, strict=False) if flag == "1")))
-    return open_csv(str(ratings), "\t", names, quoted=False), _items(movies, rows)
+    return open_csv(str(ratings), "\t", names, quoted=False), _build_items(movies, rows)
 
 
-def _items(path: Path, rows: Sequence[tuple[str, str, str]]) -> Items:
+def _build_items(path: Path, rows: Sequence[tuple[str, str, str]]) -> Items:
     try:
         names = pa.array([int(row[0]) for row in rows], pa.int64())
     except ValueError as error:
         raise InputError(f"{path} has an id that is no whole number ({error}); download it again") from None
-    return made_items(str(path), names, pa.array([row[2] for row in rows]), pa.array([row[1] for row in rows]),
+    return build_items(str(path), names, pa.array([row[2] for row in rows]), pa.array([row[1] for row in rows]),
                       none=_NO_GENRE)  # fmt: skip
 
 
-def _lines(path: Path) -> list[str]:
+def _read_lines(path: Path) -> list[str]:
     """Lines of UTF-8, or of the Latin-1 that the older sets are in."""
     data = path.read_bytes()
     try:
@@ -82,17 +84,17 @@ def _lines(path: Path) -> list[str]:
     return [line for line in text.splitlines() if line.strip()]
 
 
-def _are_in(folder: Path, form: Sequence[str]) -> bool:
+def _has_files(folder: Path, form: Sequence[str]) -> bool:
     return all((folder / name).is_file() for name in form)
 
 
-MOVIELENS = Dataset(
+DATASET = Dataset(
     name="movielens",
     title="MovieLens",
     where="https://grouplens.org/datasets/movielens/",
     licence="GroupLens' own: research use, no redistribution without permission, no commercial use without permission",
     files="ratings.csv and movies.csv (or ratings.dat and movies.dat, or u.data and u.item)",
     reading="an event is a rating of 0.5 to 5 stars; categories are the genres",
-    is_in=lambda folder: any(_are_in(folder, form) for form in _FORMS),
+    is_in=lambda folder: any(_has_files(folder, form) for form in _FORMS),
     source=_source,
 )

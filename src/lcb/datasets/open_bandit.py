@@ -15,8 +15,8 @@ from pathlib import Path
 import pyarrow.compute as pc
 
 from lcb.datasets.dataset import Dataset
-from lcb.storage.importing.items import item_table, made_items
-from lcb.storage.importing.problems import Problems
+from lcb.storage.importing.bad_rows import Problems
+from lcb.storage.importing.items import build_items, item_table
 from lcb.storage.importing.source import Chunk, Source
 from lcb.storage.tables.arrow import plain
 from lcb.storage.tables.delimited import open_csv
@@ -39,7 +39,7 @@ def _source(folder: Path, part: str) -> Source:
         hashes = [pc.utf8_slice_codeunits(columns[name], 0, _LETTERS) for name in _ITEM]
         cells = pc.binary_join_element_wise(*(pc.binary_join_element_wise(name, hashed, "=")
                                               for name, hashed in zip(_ITEM, hashes, strict=True)), "|")  # fmt: skip
-        items = made_items(context.path, items.names, cells)
+        items = build_items(context.path, items.names, cells)
     kinds: dict[str, Kind] = dict.fromkeys((*_COLUMNS.values(), *_USER), "text")
 
     def chunks(problems: Problems) -> Iterator[Chunk]:
@@ -55,7 +55,7 @@ def _source(folder: Path, part: str) -> Source:
     )
 
 
-OPEN_BANDIT = Dataset(
+DATASET = Dataset(
     name="open-bandit",
     title="Open Bandit Dataset",
     where="https://research.zozo.com/data.html (a sample: https://github.com/st-tech/zr-obp, folder obd)",

@@ -9,7 +9,7 @@ from typing import Any
 
 from lcb import charts
 from lcb.progress import Progress, silent
-from lcb.storage.files import check_writable, made_folder, write_whole
+from lcb.storage.files import check_writable, create_folder, write_whole
 
 
 def reproduce(
@@ -17,7 +17,7 @@ def reproduce(
 ) -> Any:
     """NAME.png, NAME.svg and NAME.json in `folder`; returns what the experiment's own functions take."""
     charts.require()
-    with made_folder(folder):
+    with create_folder(folder):
         for suffix in ("png", "svg", "json"):
             check_writable(folder / f"{name}.{suffix}")
         outcome = experiment.run(progress=progress, **options)

@@ -41,7 +41,8 @@ from lcb.serve.web.endpoint import Receive, Scope, Send, json_reply, problem_rep
 from lcb.serve.web.keys import Keyring, check_address
 from lcb.serve.web.wire.listening import Accepting, listen
 from lcb.serve.web.wire.protocol import GuardedProtocol, protocol
-from lcb.storage.store.base import Store, open_store
+from lcb.storage.store.base import Store
+from lcb.storage.store.open_store import open_store
 
 _LOOK_AT_KEYS = 1.0  # seconds
 _IN_FLIGHT = 5  # seconds that requests in flight have once the socket is closed

@@ -4,6 +4,6 @@ from .models.folder import load_feature_map as load_feature_map
 from .models.folder import load_models as load_models
 from .models.folder import save_models as save_models
 from .store.base import Store as Store
-from .store.base import open_store as open_store
+from .store.open_store import open_store as open_store
 from .tables.statistics import read_log as read_log
 from .tables.statistics import read_stats as read_stats

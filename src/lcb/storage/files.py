@@ -1,4 +1,4 @@
-"""Whole files or none: written beside, then renamed into place."""
+"""Write files atomically: to a temporary file in the same folder, then renamed."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from lcb.errors import InputError, OutputError
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
-    """Put `data` at `path`; a crash or Ctrl-C leaves the old file, or none, and nothing half-written.
+    """Write `data` to `path`; after a crash or Ctrl-C the file is the old one, or missing, never half-written.
 
-    A link is followed and stays; a pipe or a device is written into.
+    A symbolic link is followed and kept; a pipe or a device is written into.
     """
     try:
         if _is_stream(path):
             Path(path).write_bytes(data)
         else:
-            _replace(_end_of_links(path), data)
+            _replace(_resolve_links(path), data)
     except OSError as error:
         raise OutputError(
             f"{path} could not be written ({error.strerror or error}); check the folder and its permissions"
@@ -30,7 +30,7 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """What a JSON file holds."""
+    """Parse a JSON file."""
     try:
         return json.loads(Path(path).read_bytes())
     except OSError as error:
@@ -42,22 +42,22 @@ def read_json(path: str | os.PathLike[str]) -> Any:
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
-    """Refuse a place that cannot be written before work is spent on what should go there."""
+    """Raise OutputError if `path` cannot be written, before a long computation for it starts."""
     if os.path.isdir(path):
         raise OutputError(f"{path} is a folder; give the path of a file")
     needed = [Path(path)] if os.path.exists(path) else []
     if not _is_stream(path):
-        folder = _end_of_links(path).parent
+        folder = _resolve_links(path).parent
         if not folder.is_dir():
-            raise OutputError(f"{folder} is no folder; make it first, or give another place")
+            raise OutputError(f"{folder} is not a folder; create it first, or give another path")
         needed.append(folder)
     if not all(os.access(place, os.W_OK) for place in needed):
-        raise OutputError(f"{path} cannot be written; check the permissions, or give another place")
+        raise OutputError(f"{path} cannot be written; check the permissions, or give another path")
 
 
 @contextmanager
-def made(place: Path) -> Iterator[None]:
-    """The folder and those above it; those that were missing go again if an error leaves them empty."""
+def create_folders(place: Path) -> Iterator[None]:
+    """Create the folder and its parents; after an error, those that are empty are removed again."""
     missing = [path for path in (place, *place.parents) if not path.exists()]
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -70,11 +70,11 @@ def made(place: Path) -> Iterator[None]:
 
 
 @contextmanager
-def made_folder(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """The same, refused at once if no file can be written there."""
+def create_folder(folder: str | os.PathLike[str]) -> Iterator[None]:
+    """The same; raises OutputError at once if no file can be written there."""
     with ExitStack() as stack:
         try:
-            stack.enter_context(made(Path(folder)))
+            stack.enter_context(create_folders(Path(folder)))
             TemporaryFile(dir=folder).close()
         except OSError as error:
             reason = error.strerror or error
@@ -83,14 +83,14 @@ def made_folder(folder: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _is_stream(path: str | os.PathLike[str]) -> bool:
-    """A pipe or a device: there, and neither a file nor a folder."""
+    """Whether it is a pipe or a device: it exists and is neither a file nor a folder."""
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
-def _end_of_links(path: str | os.PathLike[str]) -> Path:
+def _resolve_links(path: str | os.PathLike[str]) -> Path:
     place = Path(os.path.realpath(path))
     if place.is_symlink():
-        raise OutputError(f"{path} could not be written (its links go in a circle); give another place")
+        raise OutputError(f"{path} could not be written (its links form a circle); give another path")
     return place
 
 

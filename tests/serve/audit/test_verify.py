@@ -18,7 +18,8 @@ from lcb.serve.audit.report import Report
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.decide.drawing import draw_number
-from lcb.storage.store.base import NewRow, open_store
+from lcb.storage.store.base import NewRow
+from lcb.storage.store.open_store import open_store
 from support.inside import Inside, pack_cached_users
 from support.sessions import run_session
 

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from lcb.storage.store.base import Store, open_store
+from lcb.storage.store.base import Store
+from lcb.storage.store.open_store import open_store
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.serve.service import Service
 from lcb.storage.models.folder import save_models
-from lcb.storage.store.base import open_store
+from lcb.storage.store.open_store import open_store
 
 
 def models(folder: Path, *features: str) -> str:

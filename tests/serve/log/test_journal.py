@@ -12,7 +12,8 @@ from lcb.messages import Arm, DecisionRequest
 from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
-from lcb.storage.store.base import Appended, Store, open_store
+from lcb.storage.store.base import Appended, Store
+from lcb.storage.store.open_store import open_store
 
 PATIENCE = 0.3
 

@@ -21,7 +21,8 @@ from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
 from lcb.serve.state.world import World
-from lcb.storage.store.base import Store, open_store
+from lcb.storage.store.base import Store
+from lcb.storage.store.open_store import open_store
 from support.harness import arms, models_folder
 
 MIXED = (

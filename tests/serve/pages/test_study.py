@@ -17,7 +17,7 @@ from lcb.serve.config.settings import Settings
 from lcb.serve.server import build_app
 from lcb.serve.service import Service
 from lcb.serve.web.keys import Keyring
-from lcb.storage.store.base import open_store
+from lcb.storage.store.open_store import open_store
 from support.fronts import front, read
 from support.http_inside import inside
 

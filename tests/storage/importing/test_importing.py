@@ -15,9 +15,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from lcb.errors import BadRows, InputError, OutputError
-from lcb.storage.importing import ids, run
-from lcb.storage.importing.run import import_log
-from lcb.storage.importing.table import Columns, table_source
+from lcb.storage.importing import ids, sorting
+from lcb.storage.importing.import_log import import_log
+from lcb.storage.importing.table_source import Columns, table_source
 from lcb.storage.logs.log import open_log
 from lcb.storage.tables import delimited, parquet
 
@@ -886,7 +886,7 @@ def test_reading_parquet_holds_a_few_batches_only(tmp_path):
 
 
 def run_problems():
-    from lcb.storage.importing.problems import Problems
+    from lcb.storage.importing.bad_rows import Problems
 
     return Problems()
 
@@ -904,4 +904,4 @@ def test_the_spill_is_gone_while_parts_are_sorted(tmp_path):
     assert seen
     assert all("rows" not in names for names in seen)
     assert seen[-1] == []
-    assert run.MOST_ROWS == 1 << 21
+    assert sorting.MOST_ROWS == 1 << 21

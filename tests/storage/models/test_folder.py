@@ -181,7 +181,7 @@ def test_a_place_where_nothing_can_be_made_is_named():
     with pytest.raises(OutputError) as caught:
         save_models(some_models(), "/proc/nowhere/models")
     assert str(caught.value).startswith("/proc/nowhere/models could not be written (")
-    assert str(caught.value).endswith("; make room, check its permissions, or give another folder")
+    assert str(caught.value).endswith("; free disk space, check its permissions, or give another folder")
 
 
 def test_a_full_disk_leaves_nothing_behind(tmp_path):
@@ -201,7 +201,7 @@ def test_a_full_disk_leaves_nothing_behind(tmp_path):
 )
 def test_provenance_that_json_does_not_keep_is_refused_before_anything_is_written(tmp_path, provenance):
     models = LatentModels(pi=[1.0], beta=[[1.0]], sigma2=[1.0], provenance=provenance)
-    with pytest.raises(ModelError, match="provenance does not come back from JSON as it went; keep to"):
+    with pytest.raises(ModelError, match="provenance cannot be stored as JSON without change; use"):
         save_models(models, tmp_path / "models")
     assert files(tmp_path) == []
 
@@ -262,7 +262,7 @@ def test_a_first_save_that_fails_before_its_end_leaves_not_even_a_folder(tmp_pat
 KILLED = """
 import os, sys
 from lcb.models import LatentModels
-from lcb.storage.models import save_models
+from lcb.storage.models.folder import save_models
 
 def stopping(function, at, after):
     def step(*arguments):
@@ -390,7 +390,7 @@ def test_a_missing_folder_manifest_or_tensors_file_is_named(folder, tmp_path):
     name = tensors_file(folder).name
     assert refusal(folder / name) == f"FOLDER/manifest.json is missing; {wanted}"
     (folder / name).unlink()
-    assert refusal(folder) == f"FOLDER has lost its {name}; save the models again, or take them from a backup"
+    assert refusal(folder) == f"FOLDER has lost its {name}; save the models again, or restore them from a backup"
     (folder / "manifest.json").unlink()
     assert refusal(folder) == f"FOLDER/manifest.json is missing; {wanted}"
 

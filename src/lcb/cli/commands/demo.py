@@ -10,7 +10,7 @@ import typer
 from lcb.cli.commands.show import class_table
 from lcb.cli.output import build_table, get_console
 from lcb.cli.settings import require_serve_extra, run_service
-from lcb.storage.files import check_writable, made_folder
+from lcb.storage.files import check_writable, create_folder
 
 if TYPE_CHECKING:
     import numpy as np
@@ -52,7 +52,7 @@ def demo(
         require_serve_extra()
 
     charts.require()
-    with made_folder(out):
+    with create_folder(out):
         for name in _FIGURES:
             check_writable(out / name)
         check_models_folder(out / "models")

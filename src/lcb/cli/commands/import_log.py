@@ -15,7 +15,7 @@ from lcb.errors import BadRows, InputError
 
 if TYPE_CHECKING:
     from lcb.datasets.dataset import Dataset
-    from lcb.storage.importing.run import Imported
+    from lcb.storage.importing.import_log import Imported
 
 
 class OnError(StrEnum):
@@ -99,8 +99,8 @@ def import_log(
       lcb import ml-25m --like 4 --out movielens
     """
     from lcb.progress import bar
-    from lcb.storage.importing.run import import_log as run
-    from lcb.storage.importing.table import Columns, table_source
+    from lcb.storage.importing.import_log import import_log as run
+    from lcb.storage.importing.table_source import Columns, table_source
 
     if list_sets:
         _print_sets(json)
@@ -154,7 +154,7 @@ def import_log(
 
 def _find_dataset(source: Path, name: str | None) -> Dataset | None:
     """Return the known data set in a folder, by its name or by its files; None for other input."""
-    from lcb.datasets import DATASETS, found_in
+    from lcb.datasets import DATASETS, find_dataset
 
     if name is not None and name not in DATASETS:
         raise InputError(f"--dataset {name} is not known; give one of {', '.join(DATASETS)}")
@@ -162,7 +162,7 @@ def _find_dataset(source: Path, name: str | None) -> Dataset | None:
         raise InputError(f"{source} does not exist; give a file or a folder")
     if name is not None:
         return DATASETS[name]
-    return found_in(source) if source.is_dir() else None
+    return find_dataset(source) if source.is_dir() else None
 
 
 def _refuse_columns(known: Dataset, options: Mapping[str, object]) -> None:

@@ -35,7 +35,7 @@ from lcb.serve.event_ids import slot_of_reward
 from lcb.serve.state.catalogue import Catalogue
 from lcb.serve.state.reward_slots import open_slots
 from lcb.serve.state.service_state import policy_name
-from lcb.storage.files import made_folder
+from lcb.storage.files import create_folder
 from lcb.storage.importing.writing import check_place
 from lcb.storage.logs.files import STAMP, LogFiles
 from lcb.storage.store.base import Row, Store
@@ -90,13 +90,13 @@ def export(
     Slots without a reward are left out, or get the reward `missing` (None: null, which `lcb learn` refuses).
     `only_known` leaves out slots that the caller chose without sending a propensity.
     """
-    files = LogFiles.named(out)
+    files = LogFiles.at(out)
     check_place(files, [Path(store.url)])
     upto = store.head()
     context = _Context(store, upto)
     context.only_known = only_known
     done = Exported(upto=upto)
-    with made_folder(files.events.parent):
+    with create_folder(files.events.parent):
         beside = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in _paths(files)}
         try:
             shown = _write_events(store, context, beside[files.events], missing, done, progress)

@@ -30,7 +30,8 @@ from lcb.serve.learn.job import DONE, FAIL, STEP, WAIT, Job, JobResult, JobStep,
 from lcb.serve.learn.judge import judge
 from lcb.serve.learn.rewards import is_held_out, read_rewards
 from lcb.storage.models.folder import pack_models, unpack_models
-from lcb.storage.store.base import Store, open_store
+from lcb.storage.store.base import Store
+from lcb.storage.store.open_store import open_store
 
 _EVERY = 0.2  # seconds between two step frames of the same phase
 _SMALL = 125_000  # numbers: a covariance up to this size is kept even if no bandit needs it

@@ -25,7 +25,7 @@ def enter_integers(slots: NDArray[np.int32], ids: NDArray[np.int64], n: int, val
     mask = np.uint64(len(slots) - 1)
     for i in range(first, len(values)):
         value = values[i]
-        slot = _mixed(value) & mask
+        slot = _mix(value) & mask
         while slots[slot] >= 0 and ids[slots[slot]] != value:
             slot = (slot + np.uint64(1)) & mask
         if slots[slot] < 0:
@@ -59,7 +59,7 @@ def enter_hashes(slots: NDArray[np.int32], hashes: NDArray[np.uint64], n: int, v
 
 
 @njit(cache=True, nogil=True)
-def differing(starts: NDArray[np.int64], letters: NDArray[np.uint8], offsets: NDArray[np.int64],
+def find_differing(starts: NDArray[np.int64], letters: NDArray[np.uint8], offsets: NDArray[np.int64],
               data: NDArray[np.uint8], codes: NDArray[np.int32]) -> NDArray[np.bool_]:  # fmt: skip
     """Which texts are not the text of their code, though the hashes are one; text i: offsets[i] to offsets[i + 1]."""
     found = np.zeros(len(codes), np.bool_)
@@ -91,7 +91,7 @@ def settle_integers(slots: NDArray[np.int32], ids: NDArray[np.int64], n: int) ->
     """Enter the first `n` ids into empty slots."""
     mask = np.uint64(len(slots) - 1)
     for code in range(n):
-        _settle(slots, _mixed(ids[code]) & mask, mask, code)
+        _settle(slots, _mix(ids[code]) & mask, mask, code)
 
 
 @njit(cache=True, nogil=True)
@@ -109,7 +109,7 @@ def _settle(slots: NDArray[np.int32], slot: np.uint64, mask: np.uint64, code: in
 
 
 @njit(cache=True, nogil=True)
-def _mixed(value: np.int64) -> np.uint64:
+def _mix(value: np.int64) -> np.uint64:
     """Ids that follow one another should not lie together."""
     mixed = np.uint64(value) * _MIX
     return np.uint64(mixed ^ (mixed >> _HALF))

@@ -11,21 +11,21 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lcb.errors import InputError
-from lcb.storage.importing.problems import Check, shown
+from lcb.storage.importing.bad_rows import Check, show_cell
 from lcb.storage.tables.arrow import is_number, is_string, parsed_numbers, plain
 
 _ZONE = r"(Z|[+-]\d\d:?\d\d)\s*$"
 
 
-def numbers(column: Any, name: str, check: Check) -> NDArray[np.float32]:
+def to_numbers(column: Any, name: str, check: Check) -> NDArray[np.float32]:
     """Numbers, truth values, or text that says one; infinite and missing ones are refused."""
     column = plain(column)
     _refuse_missing(column, name, check)
     if is_string(column.type):
-        column = _converted(column, parsed_numbers, f"{name} is no number", name, "a number is wanted", check)
+        column = _convert_or_refuse(column, parsed_numbers, f"{name} is no number", name, "a number is wanted", check)
     elif not is_number(column.type):
         raise InputError(f"column {name} of {check.path} holds {column.type}; numbers are wanted, convert it")
-    values = _filled(column.cast(pa.float64(), safe=False))
+    values = _fill_missing(column.cast(pa.float64(), safe=False))
     with np.errstate(over="ignore"):
         found = values.astype(np.float32)
     said = "a finite number is wanted"
@@ -33,13 +33,15 @@ def numbers(column: Any, name: str, check: Check) -> NDArray[np.float32]:
     return found
 
 
-def whole_numbers(column: Any, name: str, check: Check) -> Any:
+def to_whole_numbers(column: Any, name: str, check: Check) -> Any:
     """Text or numbers as int64; null where there is none, and the row is refused."""
     column = plain(column)
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
     _refuse_missing(column, name, check)
-    return _converted(column, _integers, f"{name} is no whole number", name, "a whole number is wanted", check)
+    return _convert_or_refuse(
+        column, _to_integers, f"{name} is no whole number", name, "a whole number is wanted", check
+    )
 
 
 class Orders:
@@ -52,25 +54,27 @@ class Orders:
         """Values (n,), int64 or float64; 0 in refused rows."""
         column = plain(column)
         _refuse_missing(column, name, check)
-        self.kind = self.kind or _kind_of(column, name, check)
+        self.kind = self.kind or _find_kind(column, name, check)
         if is_string(column.type):
             said = f"a {self.kind} is wanted, as in most of the first rows"
-            column = _converted(column, _PARSERS[self.kind], f"{name} is no time", name, said, check)
-        elif _kind_of(column, name, check) != self.kind:
+            column = _convert_or_refuse(column, _PARSERS[self.kind], f"{name} is no time", name, said, check)
+        elif _find_kind(column, name, check) != self.kind:
             raise InputError(f"column {name} of {check.path} holds {column.type}; the files before do not, convert one")
         if pa.types.is_temporal(column.type):
             column = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
         if self.kind != "number":
-            return _filled(_converted(column, _integers, f"{name} is no time", name, "it is too large", check))
-        values = _filled(column.cast(pa.float64()))
+            return _fill_missing(
+                _convert_or_refuse(column, _to_integers, f"{name} is no time", name, "it is too large", check)
+            )
+        values = _fill_missing(column.cast(pa.float64()))
         check.refuse(~np.isfinite(values), f"{name} is not finite", lambda i: f"{name} is {values[i]}")
         return values
 
 
-def convertible(column: Any, convert: Callable[[Any], Any]) -> tuple[Any, NDArray[np.int64]]:
+def convert_cells(column: Any, convert: Callable[[Any], Any]) -> tuple[Any, NDArray[np.int64]]:
     """The column converted, and which cells could not be: those are null.  Whole where it can, else by halves.
 
-    >>> made, failing = convertible(pa.array(["1", "x", "3"]), lambda part: part.cast(pa.int64()))
+    >>> made, failing = convert_cells(pa.array(["1", "x", "3"]), lambda part: part.cast(pa.int64()))
     >>> made.to_pylist(), failing.tolist()
     ([1, None, 3], [1])
     """
@@ -93,17 +97,19 @@ def convertible(column: Any, convert: Callable[[Any], Any]) -> tuple[Any, NDArra
     return pa.concat_arrays(made), np.asarray(failing, np.int64)
 
 
-def _converted(column: Any, convert: Callable[[Any], Any], reason: str, name: str, said: str, check: Check) -> Any:
+def _convert_or_refuse(
+    column: Any, convert: Callable[[Any], Any], reason: str, name: str, said: str, check: Check
+) -> Any:
     """The column converted; rows where it cannot be are refused."""
     blank = pc.is_null(column)
     if is_string(column.type):
         blank = pc.or_(blank, pc.fill_null(pc.equal(pc.binary_length(column), 0), True))
         column = pc.if_else(blank, pa.scalar(None, column.type), column)
-    made, failing = convertible(column, convert)
+    made, failing = convert_cells(column, convert)
     if len(failing):
         wrong = np.zeros(len(column), bool)
         wrong[failing] = True
-        check.refuse(wrong, reason, lambda i: f"{name} is {shown(column, i)}; {said}")
+        check.refuse(wrong, reason, lambda i: f"{name} is {show_cell(column, i)}; {said}")
     return made
 
 
@@ -116,7 +122,7 @@ def _refuse_missing(column: Any, name: str, check: Check) -> None:
         check.refuse(missing, f"{name} is missing", lambda i: f"{name} is missing")
 
 
-def _filled(column: Any) -> NDArray[Any]:
+def _fill_missing(column: Any) -> NDArray[Any]:
     """Values, 0 where there is none: those rows are refused already."""
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.int64)
@@ -128,15 +134,15 @@ def _filled(column: Any) -> NDArray[Any]:
 # How text is read
 
 
-def _integers(values: Any) -> Any:
+def _to_integers(values: Any) -> Any:
     return values.cast(pa.int64())
 
 
-def _floats(text: Any) -> Any:
+def _to_floats(text: Any) -> Any:
     return text.cast(pa.float64())
 
 
-def _dates(text: Any) -> Any:
+def _to_dates(text: Any) -> Any:
     """Dates with a zone or without; without, they are taken as UTC."""
     zoned = pc.match_substring_regex(text, _ZONE)
     none = pa.scalar(None, pa.string())
@@ -145,10 +151,10 @@ def _dates(text: Any) -> Any:
     return pc.coalesce(with_zone, without)
 
 
-_PARSERS = {"whole number": _integers, "number": _floats, "date": _dates}
+_PARSERS = {"whole number": _to_integers, "number": _to_floats, "date": _to_dates}
 
 
-def _kind_of(column: Any, name: str, check: Check) -> str:
+def _find_kind(column: Any, name: str, check: Check) -> str:
     """Whether a column of times holds whole numbers, numbers or dates; of text, its first 1,000 cells decide."""
     kind = column.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
@@ -158,11 +164,11 @@ def _kind_of(column: Any, name: str, check: Check) -> str:
     if not is_string(kind):
         raise InputError(f"column {name} of {check.path} holds {kind}; numbers or dates are wanted, convert it")
     first = column.filter(pc.greater(pc.binary_length(column), 0))[:1000]
-    n_failing = {found: len(convertible(first, parse)[1]) for found, parse in _PARSERS.items()}
+    n_failing = {found: len(convert_cells(first, parse)[1]) for found, parse in _PARSERS.items()}
     best = min(_PARSERS, key=lambda found: n_failing[found])
     if n_failing[best] < len(first) or not len(first):
         return best
     raise InputError(
-        f"column {name} of {check.path} starts with {shown(first, 0)}; "
+        f"column {name} of {check.path} starts with {show_cell(first, 0)}; "
         "a number or a date such as 2024-05-01 12:30:00 is wanted"
     )

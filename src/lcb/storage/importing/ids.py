@@ -11,15 +11,15 @@ from numpy.typing import NDArray
 
 from lcb.errors import InputError
 from lcb.storage.importing._codes_numba import (
-    differing,
     enter_hashes,
     enter_integers,
+    find_differing,
     hash_texts,
     settle_hashes,
     settle_integers,
 )
-from lcb.storage.importing.cells import convertible, whole_numbers
-from lcb.storage.importing.problems import Check, shown
+from lcb.storage.importing.bad_rows import Check, show_cell
+from lcb.storage.importing.cells import convert_cells, to_whole_numbers
 from lcb.storage.tables.arrow import is_string, plain, value_type
 
 Codes = NDArray[np.int32]
@@ -28,7 +28,7 @@ Codes = NDArray[np.int32]
 class Ids:
     """Codes of one column of ids: integers or strings, the same all along.
 
-    >>> from lcb.storage.importing.problems import Problems
+    >>> from lcb.storage.importing.bad_rows import Problems
     >>> ids = Ids("user")
     >>> check = Check("log.csv", np.arange(1, 4), Problems())
     >>> ids.codes(pa.array(["ann", "bob", "ann"]), check), ids.names().to_pylist()
@@ -50,9 +50,9 @@ class Ids:
 
     def codes(self, column: Any, check: Check) -> Codes:
         """Codes (n,); those of refused rows mean nothing."""
-        column = _joined(column)
+        column = _join_chunks(column)
         if self.whole or value_type(column.type) in (pa.float64(), pa.float32(), pa.uint64()):
-            column = whole_numbers(column, self.name, check)
+            column = to_whole_numbers(column, self.name, check)
         kind = value_type(column.type)
         if pa.types.is_integer(kind):
             self._coder = self._coder or _Integers()
@@ -64,13 +64,13 @@ class Ids:
             )
         if isinstance(self._coder, _Integers) != bool(pa.types.is_integer(kind)):
             raise InputError(f"column {self.name} of {check.path} holds {kind}, the files before do not; convert one")
-        missing = _missing(column)
+        missing = _find_missing(column)
         if missing.any():
             check.refuse(missing, f"{self.name} is missing", lambda i: f"{self.name} is missing")
         codes = self._coder.codes(column)
         if (codes < 0).any():
             said = f"{self.name} is not UTF-8 text"
-            check.refuse(codes < 0, said, lambda i: f"{said}: {shown(column, i)}; save the file as UTF-8")
+            check.refuse(codes < 0, said, lambda i: f"{said}: {show_cell(column, i)}; save the file as UTF-8")
         return codes
 
     def count(self, codes: Codes) -> None:
@@ -113,7 +113,7 @@ class _Integers:
             self.n, done = enter_integers(self.slots, self.ids, self.n, numbers, out, done)
             if done < len(numbers):
                 self.slots = np.full(2 * len(self.slots), -1, np.int32)
-                self.ids = _doubled(self.ids)
+                self.ids = _double(self.ids)
                 settle_integers(self.slots, self.ids, self.n)
         return out
 
@@ -153,16 +153,16 @@ class _Strings:
         _, offset_buffer, data_buffer = column.buffers()
         offsets = np.frombuffer(offset_buffer, np.int64)[column.offset : column.offset + len(column) + 1]
         data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.zeros(0, np.uint8)
-        codes = self._entered(offsets, data)
+        codes = self._enter(offsets, data)
         if self.n > before:
             new = self.names(before).cast(pa.large_binary())
-            failing = convertible(new, lambda part: part.cast(pa.large_string()))[1]
+            failing = convert_cells(new, lambda part: part.cast(pa.large_string()))[1]
             self.not_text.update((failing + before).tolist())
         if self.not_text:
             codes[np.isin(codes, list(self.not_text))] = -1
         return codes
 
-    def _entered(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> Codes:
+    def _enter(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> Codes:
         """Codes of the texts offsets[i] to offsets[i + 1] of data."""
         values = hash_texts(offsets, data)
         codes = np.empty(len(values), np.int32)
@@ -173,13 +173,13 @@ class _Strings:
                 self._grow()
         if self.n > before:
             self._keep(codes, before, offsets, data)
-        for i in np.flatnonzero(differing(self.starts, self.letters, offsets, data, codes)).tolist():
+        for i in np.flatnonzero(find_differing(self.starts, self.letters, offsets, data, codes)).tolist():
             codes[i] = self._clash(data[offsets[i] : offsets[i + 1]], int(codes[i]), values[i])
         return codes
 
     def _grow(self) -> None:
         self.slots = np.full(2 * len(self.slots), -1, np.int32)
-        self.hashes, self.starts = _doubled(self.hashes), _doubled(self.starts)
+        self.hashes, self.starts = _double(self.hashes), _double(self.starts)
         settle_hashes(self.slots, self.hashes, self.n)
 
     def _keep(self, codes: Codes, before: int, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> None:
@@ -190,7 +190,7 @@ class _Strings:
         ends = self.starts[before] + np.cumsum(lengths)
         self.starts[before + 1 : self.n + 1] = ends
         while ends[-1] > len(self.letters):
-            self.letters = _doubled(self.letters)
+            self.letters = _double(self.letters)
         places = np.repeat(offsets[rows[first]] - (ends - lengths), lengths) + np.arange(self.starts[before], ends[-1])
         self.letters[self.starts[before] : ends[-1]] = data[places]
 
@@ -205,21 +205,21 @@ class _Strings:
             self.hashes[self.n] = value
             self.starts[self.n + 1] = self.starts[self.n] + len(text)
             while self.starts[self.n + 1] > len(self.letters):
-                self.letters = _doubled(self.letters)
+                self.letters = _double(self.letters)
             self.letters[self.starts[self.n] : self.starts[self.n + 1]] = text
             self.n += 1
         return self.clashes[text.tobytes()]
 
 
-def _doubled(values: NDArray[Any]) -> NDArray[Any]:
+def _double(values: NDArray[Any]) -> NDArray[Any]:
     return np.concatenate([values, np.empty_like(values)])
 
 
-def _joined(column: Any) -> Any:
+def _join_chunks(column: Any) -> Any:
     return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
-def _missing(column: Any) -> NDArray[np.bool_]:
+def _find_missing(column: Any) -> NDArray[np.bool_]:
     missing = np.array(column.is_null().to_numpy(zero_copy_only=False), bool)
     if pa.types.is_dictionary(column.type):
         if is_string(column.type.value_type):

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from lcb.errors import InputError
+from lcb.storage.importing.bad_rows import Check, Problems
 from lcb.storage.importing.ids import Ids
-from lcb.storage.importing.problems import Check, Problems
 from lcb.storage.logs.items import Items, category_codes, flat_lists
 from lcb.storage.tables.arrow import is_list, is_string, plain
 from lcb.storage.tables.table import Table
@@ -36,10 +36,10 @@ def item_table(
         raise InputError(f"{table.path} has {len(codes) - len(ids):,} items more than once; give every item one row")
     titles = None if title is None else columns[title].cast(pa.string())
     cells = None if categories is None else columns[categories]
-    return made_items(table.path, ids.names(), cells, titles, separator)
+    return build_items(table.path, ids.names(), cells, titles, separator)
 
 
-def made_items(
+def build_items(
     path: str, names: Any, cells: Any, titles: Any = None, separator: str = "|", none: Sequence[str] = ()
 ) -> Items:
     """Items with the categories of `cells`: lists, or text with a separator; `none` are words for no category."""
@@ -92,7 +92,7 @@ class Gathered:
         """The items at `order`, and how many of them have other categories in other rows."""
         ordered = names.take(pa.array(order))
         if not len(self.cells):
-            return made_items(path, ordered, None), 0
+            return build_items(path, ordered, None), 0
         start, values = category_lists(self.cells.names(), self.separator)
         found, codes = category_codes(values, None, f"{path} column of categories", path)
         item, cell = self.pairs >> 32, self.pairs & 0xFFFFFFFF

@@ -43,7 +43,7 @@ class Spill:
         counts (n,)      the number of rows of the user at each place
         """
         if self._writer is None:
-            yield _arrays(pa.Table.from_batches([_ranked(batch, rank) for batch in self._batches]))
+            yield _to_arrays(pa.Table.from_batches([_rank_users(batch, rank) for batch in self._batches]))
             return
         self._writer.close()
         most = max(self.most_rows, -(-self.n_rows // _MOST_FILES))
@@ -53,14 +53,14 @@ class Spill:
         done = 0
         for path in files:
             with pa.memory_map(str(path)) as file:
-                arrays = _arrays(pa.ipc.open_stream(file).read_all())
+                arrays = _to_arrays(pa.ipc.open_stream(file).read_all())
             path.unlink()
             yield arrays
             done += len(arrays["user"])
             progress("sorting", done, self.n_rows)
 
     def _flush(self) -> None:
-        with spilling(self.folder):
+        with report_full_disk(self.folder):
             if self._writer is None:
                 self._writer = pa.ipc.new_stream(str(self.folder / "rows"), self._batches[0].schema)
             for batch in self._batches:
@@ -71,12 +71,12 @@ class Spill:
         """One file a part."""
         paths = [self.folder / f"part-{i}" for i in range(int(part_of.max()) + 1)]
         done = 0
-        with ExitStack() as stack, spilling(self.folder):
+        with ExitStack() as stack, report_full_disk(self.folder):
             source = stack.enter_context(pa.OSFile(str(self.folder / "rows")))
             reader = pa.ipc.open_stream(source)
             writers = [stack.enter_context(pa.ipc.new_stream(str(path), reader.schema)) for path in paths]
             for raw in reader:
-                batch = _ranked(raw, rank)
+                batch = _rank_users(raw, rank)
                 part = part_of[batch["user"].to_numpy()]
                 order = np.argsort(part, kind="stable")
                 ends = np.cumsum(np.bincount(part, minlength=len(paths)))
@@ -90,20 +90,20 @@ class Spill:
         return paths
 
 
-def by_user_and_order(arrays: Arrays) -> tuple[Arrays, int]:
+def sort_by_user_and_order(arrays: Arrays) -> tuple[Arrays, int]:
     """Rows sorted by user, then order, then as they came; and how many stood after a later one of the same user."""
     user = arrays["user"]
-    rows = _stable(user - user.min())
+    rows = _sort_stable(user - user.min())
     if "order" not in arrays:
         return {name: values[rows] for name, values in arrays.items()}, 0
     order, sorted_user = arrays["order"][rows], user[rows]
     n_back = int(np.sum((sorted_user[1:] == sorted_user[:-1]) & (order[1:] < order[:-1])))
     if n_back:
-        rows = rows[_stable_by_both(sorted_user, order)]
+        rows = rows[_sort_by_both(sorted_user, order)]
     return {name: values[rows] for name, values in arrays.items()}, n_back
 
 
-def repeated(arrays: Arrays) -> NDArray[np.bool_]:
+def find_repeated(arrays: Arrays) -> NDArray[np.bool_]:
     """Which rows another, later in the file, repeats: equal in user, item and (where there is one) order.
 
     Rows are sorted by user and order; the last of equal rows is the one that counts.
@@ -120,7 +120,7 @@ def repeated(arrays: Arrays) -> NDArray[np.bool_]:
         sorted_rows = rows[np.lexsort((item[rows], order[rows], user[rows]))]
         same = order[sorted_rows[1:]] == order[sorted_rows[:-1]]
     else:
-        sorted_rows = _stable_by_both(user, item)
+        sorted_rows = _sort_by_both(user, item)
         same = np.ones(max(len(rows) - 1, 0), bool)
     for values in (user, item):
         same &= values[sorted_rows[1:]] == values[sorted_rows[:-1]]
@@ -129,7 +129,7 @@ def repeated(arrays: Arrays) -> NDArray[np.bool_]:
 
 
 @contextmanager
-def spilling(folder: Path) -> Iterator[None]:
+def report_full_disk(folder: Path) -> Iterator[None]:
     """Say plainly that there is no room for the rows in between."""
     try:
         yield
@@ -140,21 +140,21 @@ def spilling(folder: Path) -> Iterator[None]:
         ) from None
 
 
-def _ranked(batch: Any, rank: NDArray[np.int32]) -> Any:
+def _rank_users(batch: Any, rank: NDArray[np.int32]) -> Any:
     return batch.set_column(batch.schema.get_field_index("user"), "user", pa.array(rank[batch["user"].to_numpy()]))
 
 
-def _arrays(table: Any) -> Arrays:
+def _to_arrays(table: Any) -> Arrays:
     return {name: table[name].to_numpy() for name in table.column_names}
 
 
-def _stable(values: NDArray[Any]) -> NDArray[np.int64]:
+def _sort_stable(values: NDArray[Any]) -> NDArray[np.int64]:
     """Stable order of non-negative whole numbers; up to 65,536 of them are sorted by counting."""
     small = not len(values) or values.max() < 1 << 16
     return np.argsort(values.astype(np.uint16) if small else values, kind="stable")
 
 
-def _stable_by_both(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.int64]:
+def _sort_by_both(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.int64]:
     """Stable order by first, then second; in one number where both fit into 63 bits."""
     if not len(first) or second.dtype.kind == "f":
         return np.lexsort((second, first))

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lcb.storage.importing.problems import Problems
+from lcb.storage.importing.bad_rows import Problems
 from lcb.storage.logs.items import Items
 
 ROLES = ("user", "item", "order", "rating", "reward", "propensity", "categories")

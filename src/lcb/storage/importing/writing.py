@@ -28,10 +28,10 @@ def check_place(files: LogFiles, sources: Sequence[Path]) -> None:
     targets = (files.events, files.items, files.categories)
     for target in targets:
         for source in sources:
-            if os.path.realpath(target) == os.path.realpath(source) or _are_one(target, source):
+            if os.path.realpath(target) == os.path.realpath(source) or _is_same_file(target, source):
                 raise InputError(f"{target} would be overwritten, and it is read; give another --out")
     there = [target for target in targets if target.exists()]
-    if there and not _is_ours(files.events):
+    if there and not _was_imported(files.events):
         raise OutputError(f"{there[0]} is there and no import wrote it; move it away, or give another --out")
     if files.events.parent.is_dir():
         for target in targets:
@@ -46,10 +46,10 @@ class LogWriter:
         self.items = items
         self.users = users
         self.features = tuple(features)
-        self.stamp = _stamp(items)
+        self.stamp = _compute_stamp(items)
         self.n_events = 0
         self.columns: tuple[str, ...] = ()
-        self._beside = {path: _beside(path) for path in (files.items, files.categories, files.events)}
+        self._beside = {path: _temporary_path(path) for path in (files.items, files.categories, files.events)}
         self._writer: Any = None
 
     def add(self, arrays: Arrays) -> None:
@@ -71,7 +71,7 @@ class LogWriter:
 
     def finish(self) -> None:
         self._writer.close()
-        pq.write_table(_item_rows(self.items, self.stamp), self._beside[self.files.items], compression="zstd")
+        pq.write_table(_build_item_table(self.items, self.stamp), self._beside[self.files.items], compression="zstd")
         text = json.dumps(list(self.items.categories), indent=0, ensure_ascii=False) + "\n"
         self._beside[self.files.categories].write_text(text, encoding="utf-8")
         for path, beside in self._beside.items():
@@ -95,7 +95,7 @@ class LogWriter:
 
 
 @contextmanager
-def writing(files: LogFiles, items: Items, users: Any, features: Sequence[str]) -> Iterator[LogWriter]:
+def open_writer(files: LogFiles, items: Items, users: Any, features: Sequence[str]) -> Iterator[LogWriter]:
     """A writer whose files are in place at the end, or not at all."""
     writer = LogWriter(files, items, users, features)
     try:
@@ -109,7 +109,7 @@ def writing(files: LogFiles, items: Items, users: Any, features: Sequence[str]) 
         writer.forget()
 
 
-def _item_rows(items: Items, stamp: bytes) -> Any:
+def _build_item_table(items: Items, stamp: bytes) -> Any:
     columns: dict[str, Any] = {"item": items.names}
     if items.categories:
         columns["categories"] = pa.ListArray.from_arrays(pa.array(items.start, pa.int32()), pa.array(items.codes))
@@ -118,34 +118,34 @@ def _item_rows(items: Items, stamp: bytes) -> Any:
     return pa.table(columns).replace_schema_metadata({STAMP: stamp})
 
 
-def _stamp(items: Items) -> bytes:
+def _compute_stamp(items: Items) -> bytes:
     """The same for the same items and categories, so that events find out when theirs are gone."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, _item_rows(items, b"").schema) as stream:
-        stream.write_table(_item_rows(items, b""))
+    with pa.ipc.new_stream(sink, _build_item_table(items, b"").schema) as stream:
+        stream.write_table(_build_item_table(items, b""))
     names = "\n".join(items.categories).encode()
     return hashlib.sha256(names + b"\0" + sink.getvalue()).hexdigest()[:32].encode()
 
 
-def _is_ours(events: Path) -> bool:
+def _was_imported(events: Path) -> bool:
     try:
         return STAMP in (pq.read_schema(events).metadata or {})
     except (pa.ArrowException, OSError):
         return False
 
 
-def _are_one(one: Path, other: Path) -> bool:
+def _is_same_file(one: Path, other: Path) -> bool:
     return one.exists() and other.exists() and os.path.samefile(one, other)
 
 
-def _beside(path: Path) -> Path:
+def _temporary_path(path: Path) -> Path:
     return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 
-def within_users(user: Any) -> Any:
+def count_within_users(user: Any) -> Any:
     """The place of each row among those of its user; rows of a user are together.
 
-    >>> within_users(np.array([3, 3, 5, 5, 5])).tolist()
+    >>> count_within_users(np.array([3, 3, 5, 5, 5])).tolist()
     [0, 1, 0, 1, 2]
     """
     starts = np.flatnonzero(np.concatenate([[True], user[1:] != user[:-1]]))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from lcb.errors import InputError
 from lcb.progress import Progress
 from lcb.storage.logs.files import FEATURES, STAMP, LogFiles
-from lcb.storage.logs.items import Items, check_present, id_column, some
+from lcb.storage.logs.items import Items, check_present, id_column, list_first
 from lcb.storage.tables.arrow import plain
 from lcb.storage.tables.row_errors import naming, one_line
 
@@ -48,7 +48,7 @@ def read_events(files: LogFiles, items: Items, progress: Progress) -> Events:
         if wanted not in names:
             raise InputError(
                 one_line(
-                    f"{path} has no column {wanted}; it has {some(names)}: "
+                    f"{path} has no column {wanted}; it has {list_first(names)}: "
                     f"name yours with: lcb import {path} --{wanted} NAME --out log"
                 )
             )
@@ -64,30 +64,30 @@ def read_events(files: LogFiles, items: Items, progress: Progress) -> Events:
         with naming(path):
             return file.read([name]).column(0)
 
-    users, user = _coded(column("user"), f"{path} column user")
+    users, user = _code_ids(column("user"), f"{path} column user")
     if items.names is None:
-        item_names, item = _coded(column("item"), f"{path} column item")
+        item_names, item = _code_ids(column("item"), f"{path} column item")
     else:
-        item_names, item = items.names, _known(column("item"), items, path)
-    order = _order(column("order"), path) if "order" in names else np.arange(len(user))
+        item_names, item = items.names, _code_known_items(column("item"), items, path)
+    order = _to_order(column("order"), path) if "order" in names else np.arange(len(user))
     found = {name: column(name) for name in NUMBERS if name in names}
     numbers = {  # a column without any value is as good as none
-        name: _floats(values, f"{path} column {name}")
+        name: _to_floats(values, f"{path} column {name}")
         for name, values in found.items()
         if values.null_count < len(values)
     }
     _check_propensity(numbers, path)
-    x = np.column_stack([_floats(column(name), f"{path} column {name}") for name in features]) if features else None
-    rows = _sorting(user, order)
+    x = np.column_stack([_to_floats(column(name), f"{path} column {name}") for name in features]) if features else None
+    rows = _sort_rows(user, order)
     if rows is not None:
         user, item, order = user[rows], item[rows], order[rows]
         numbers = {name: values[rows] for name, values in numbers.items()}
         x = None if x is None else x[rows]
-    notes = _repeated(user, order, item)
+    notes = _note_repeated(user, order, item)
     return Events(users, item_names, user, item, order, numbers, x, features, notes)
 
 
-def _coded(column: Any, what: str) -> tuple[Any, NDArray[np.int32]]:
+def _code_ids(column: Any, what: str) -> tuple[Any, NDArray[np.int32]]:
     """Names in order, and the code of each row."""
     coded = id_column(column, what).dictionary_encode().unify_dictionaries()
     names = coded.chunk(0).dictionary
@@ -97,7 +97,7 @@ def _coded(column: Any, what: str) -> tuple[Any, NDArray[np.int32]]:
     return names.take(order), np.concatenate([rank[chunk.indices.to_numpy()] for chunk in coded.chunks])
 
 
-def _known(column: Any, items: Items, path: str) -> NDArray[np.int32]:
+def _code_known_items(column: Any, items: Items, path: str) -> NDArray[np.int32]:
     ids = id_column(column, f"{path} column item")
     if ids.type != items.names.type:
         raise InputError(
@@ -108,13 +108,13 @@ def _known(column: Any, items: Items, path: str) -> NDArray[np.int32]:
         unknown = pc.unique(ids.filter(found.is_null()))
         raise InputError(
             f"{path} has {found.null_count:,} of {len(ids):,} events of {len(unknown):,} items that {items.path} has "
-            f"not, such as {some(unknown[:3].to_pylist())}; add them, or leave the events out with: "
+            f"not, such as {list_first(unknown[:3].to_pylist())}; add them, or leave the events out with: "
             f"lcb import {path} --items {items.path} --on-error skip --out log"
         )
     return found.to_numpy()
 
 
-def _order(column: Any, path: str) -> NDArray[Any]:
+def _to_order(column: Any, path: str) -> NDArray[Any]:
     column = plain(column)
     check_present(column, f"{path} column order")
     if pa.types.is_temporal(column.type):
@@ -128,7 +128,7 @@ def _order(column: Any, path: str) -> NDArray[Any]:
     return np.asarray(values)
 
 
-def _floats(column: Any, what: str) -> NDArray[np.float32]:
+def _to_floats(column: Any, what: str) -> NDArray[np.float32]:
     column = plain(column)
     check_present(column, what)
     kind = column.type
@@ -151,7 +151,7 @@ def _check_propensity(numbers: dict[str, NDArray[np.float32]], path: str) -> Non
         )
 
 
-def _sorting(user: NDArray[np.int32], order: NDArray[Any]) -> NDArray[np.int64] | None:
+def _sort_rows(user: NDArray[np.int32], order: NDArray[Any]) -> NDArray[np.int64] | None:
     """The rows by user, then order, then place in the file; None if they are so already."""
     same = user[1:] == user[:-1]
     if np.all((user[1:] > user[:-1]) | (same & (order[1:] >= order[:-1]))):
@@ -159,7 +159,7 @@ def _sorting(user: NDArray[np.int32], order: NDArray[Any]) -> NDArray[np.int64] 
     return np.lexsort((order, user))
 
 
-def _repeated(user: NDArray[np.int32], order: NDArray[Any], item: NDArray[np.int32]) -> tuple[str, ...]:
+def _note_repeated(user: NDArray[np.int32], order: NDArray[Any], item: NDArray[np.int32]) -> tuple[str, ...]:
     """A note on events equal in user, order and item."""
     tied = np.flatnonzero((user[1:] == user[:-1]) & (order[1:] == order[:-1]))
     if not len(tied):

@@ -1,4 +1,4 @@
-"""Which files make up a log."""
+"""The three files of a log on disk."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ NAMES = ("events.parquet", "items.parquet", "categories.json")
 
 @dataclass(frozen=True)
 class LogFiles:
-    """The places of the three files of a log, there or not.
+    """The paths of the three files of a log, whether or not they exist.
 
-    >>> LogFiles.named("clicks.parquet").items.name, LogFiles.named("clicks").items.name
+    >>> LogFiles.at("clicks.parquet").items.name, LogFiles.at("clicks").items.name
     ('clicks.items.parquet', 'items.parquet')
     """
 
@@ -26,8 +26,8 @@ class LogFiles:
     categories: Path
 
     @classmethod
-    def named(cls, path: str | os.PathLike[str]) -> LogFiles:
-        """A path that ends in .parquet is the events' own; `events.parquet` and any other path stand for a folder."""
+    def at(cls, path: str | os.PathLike[str]) -> LogFiles:
+        """The files of a log at `path`: the folder, its events.parquet, or another .parquet file with two beside it."""
         place = Path(path)
         if place.suffix.lower() not in (".parquet", ".pq"):
             return cls(*(place / name for name in NAMES))
@@ -38,9 +38,9 @@ class LogFiles:
         )
 
     @classmethod
-    def found(cls, path: str | os.PathLike[str]) -> LogFiles:
-        """The same, refused if there are no events."""
-        files = cls.named(path)
+    def find(cls, path: str | os.PathLike[str]) -> LogFiles:
+        """The same; raises InputError if the events file does not exist."""
+        files = cls.at(path)
         if not files.events.is_file():
             if not os.path.exists(path):
                 raise InputError(f"{path} does not exist; give an imported log or a folder with {NAMES[0]}")

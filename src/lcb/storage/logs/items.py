@@ -59,7 +59,7 @@ class Items:
         bare = seen & (np.diff(self.start) == 0)
         notes = []
         if not used.all():
-            names = some([self.categories[j] for j in np.flatnonzero(~used)])
+            names = list_first([self.categories[j] for j in np.flatnonzero(~used)])
             notes.append(f"{np.sum(~used):,} of {n_categories:,} categories are those of no event: {names}")
         if bare.any():
             n_events, n_all = int(np.sum(counts[bare])), int(np.sum(counts))
@@ -75,7 +75,7 @@ def read_items(files: LogFiles) -> Items:
     with naming(path):
         table = pq.read_table(files.items)
     if "item" not in table.column_names:
-        raise InputError(one_line(f"{path} has no column item; it has {some(table.column_names)}: rename one"))
+        raise InputError(one_line(f"{path} has no column item; it has {list_first(table.column_names)}: rename one"))
     names = id_column(table["item"], f"{path} column item").combine_chunks()
     n_repeated = len(names) - len(pc.unique(names))
     if n_repeated:
@@ -166,6 +166,6 @@ def check_present(column: Any, what: str) -> None:
         raise InputError(f"{what} has {column.null_count:,} missing of {len(column):,} values; every row needs one")
 
 
-def some(names: Sequence[Any]) -> str:
+def list_first(names: Sequence[Any]) -> str:
     shown = ", ".join(map(str, names[:5]))
     return shown + (", ..." if len(names) > 5 else "")

@@ -137,7 +137,7 @@ def open_log(path: str | os.PathLike[str], *, progress: Progress | None = None) 
     >>> log.categories, log.item_categories.toarray().astype(int).tolist()
     (('sport', 'arts'), [[1, 1], [1, 0]])
     """
-    files = LogFiles.found(path)
+    files = LogFiles.find(path)
     report = progress or silent
     items = read_items(files)
     events = read_events(files, items, report)

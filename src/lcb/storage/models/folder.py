@@ -5,8 +5,8 @@
                                   sha256 (of the tensors file), lcb (version), feature_map (where there is one),
                                   manifest_sha256 (of the rest)
 
-The manifest names the tensors by their sha256, so renaming the new manifest over the old is the one instant
-of change: until then the old models load, from then on the new; the old tensors go last.
+The manifest names the tensors file by its sha256.  Renaming the new manifest over the old one switches models in one
+step: before it the old models load, after it the new ones.  The old tensors file is deleted last.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from lcb.errors import InputError, ModelError, OutputError
 from lcb.events import Floats
 from lcb.features import FeatureMap
 from lcb.models import LatentModels
-from lcb.storage.files import made
+from lcb.storage.files import create_folders
 from lcb.version import __version__
 
 _FORMAT = "lcb-models"
@@ -45,7 +45,7 @@ _KEYS = {
     "lcb": str,
 }
 _OURS = re.compile(r"models-[0-9a-f]{12}\.safetensors|(tensors|manifest)\.tmp")
-_AGAIN = "save the models again, or take them from a backup"
+_AGAIN = "save the models again, or restore them from a backup"
 
 
 def save_models(
@@ -55,11 +55,11 @@ def save_models(
     overwrite: bool = False,
     feature_map: FeatureMap | None = None,
 ) -> None:
-    """Write `models` into `folder`, made if need be; with `overwrite`, in place of the models there.
+    """Write `models` into `folder`, created if missing; with `overwrite`, models already there are replaced.
 
-    `feature_map` made the features they were learned from, and is kept with them.
+    `feature_map` is the map that made the features they were learned from; it is stored with them.
 
-    After a crash the folder holds the old models or the new; what else it left goes with the next save.
+    After a crash the folder holds the old models or the new; the next save removes temporary files.
 
     >>> from tempfile import TemporaryDirectory
     >>> models = LatentModels(pi=[1.0], beta=[[0.5, 2.0]], sigma2=[0.25], features=("age", "hour"))
@@ -71,29 +71,29 @@ def save_models(
     place = Path(folder)
     manifest, tensors = pack_models(models, feature_map)
     try:
-        with _made(place), _locked(place):
+        with _create_folder(place), _lock_folder(place):
             _check_replaceable(place, overwrite)
             _replace(place, tensors, manifest)
     except OSError as error:
-        remedy = "make room, check its permissions, or give another folder"
+        remedy = "free disk space, check its permissions, or give another folder"
         raise OutputError(f"{folder} could not be written ({error.strerror or error}); {remedy}") from None
 
 
 def pack_models(models: LatentModels, feature_map: FeatureMap | None = None) -> tuple[bytes, bytes]:
-    """The manifest and the tensors, as a folder keeps them, for a place that is not a folder."""
+    """The bytes of the manifest and of the tensors, to store elsewhere than in a folder."""
     names = ("pi", "beta", "sigma2") if models.covariance is None else ("pi", "beta", "sigma2", "covariance")
     tensors = save({name: np.ascontiguousarray(getattr(models, name)) for name in names})
-    return _manifest(models, tensors, feature_map), tensors
+    return _build_manifest(models, tensors, feature_map), tensors
 
 
 def unpack_models(manifest: bytes, tensors: bytes, place: str) -> tuple[LatentModels, FeatureMap | None]:
-    """What `pack_models` made, checked bit for bit; `place` is what a refusal calls it."""
-    read = _manifest_of(manifest, place)
-    return _models_of(read, tensors, place), _feature_map_of(read, place)
+    """Unpack what `pack_models` returned, with checksums verified; errors name it `place`."""
+    read = _parse_manifest(manifest, place)
+    return _build_models(read, tensors, place), _build_feature_map(read, place)
 
 
 def check_models_folder(folder: str | os.PathLike[str]) -> None:
-    """Refuse a folder that `save_models` could not write, before work is spent on what should go there."""
+    """Raise OutputError if `save_models` could not write this folder, before a long computation starts."""
     place = Path(folder)
     if place.is_dir():
         _check_replaceable(place, overwrite=True)
@@ -105,7 +105,7 @@ def check_models_folder(folder: str | os.PathLike[str]) -> None:
 
 
 def load_models(folder: str | os.PathLike[str]) -> LatentModels:
-    """Read the models of a folder; refuses anything but what `save_models` wrote, bit for bit."""
+    """Read the models of a folder; raises ModelError unless the files are exactly what `save_models` wrote."""
     place = Path(folder)
     manifest = _read_manifest(place)
     try:
@@ -116,18 +116,18 @@ def load_models(folder: str | os.PathLike[str]) -> LatentModels:
         raise ModelError(f"{folder} has lost its {_tensors_name(manifest['sha256'])}; {_AGAIN}") from None
     except OSError as error:
         raise ModelError(f"{folder} could not be read ({error.strerror}); check its permissions") from None
-    return _models_of(manifest, data, str(folder))
+    return _build_models(manifest, data, str(folder))
 
 
 def load_feature_map(folder: str | os.PathLike[str]) -> FeatureMap | None:
-    """What turns categories into the features of the models of a folder; None where they were learned without."""
-    return _feature_map_of(_read_manifest(Path(folder)), str(folder))
+    """The feature map stored with the models of a folder, or None."""
+    return _build_feature_map(_read_manifest(Path(folder)), str(folder))
 
 
 # Writing
 
 
-def _manifest(models: LatentModels, tensors: bytes, feature_map: FeatureMap | None) -> bytes:
+def _build_manifest(models: LatentModels, tensors: bytes, feature_map: FeatureMap | None) -> bytes:
     if feature_map is not None and feature_map.n_features != models.n_features:
         raise ModelError(
             f"models of {models.n_features} features with a map that makes {feature_map.n_features}; give their own map"
@@ -139,8 +139,8 @@ def _manifest(models: LatentModels, tensors: bytes, feature_map: FeatureMap | No
         survives = False
     if not survives:
         raise ModelError(
-            "provenance does not come back from JSON as it went; "
-            "keep to dicts with string keys, lists, strings, finite numbers, truth values and None"
+            "provenance cannot be stored as JSON without change; "
+            "use dicts with string keys, lists, strings, finite numbers, truth values and None"
         )
     manifest = {
         "format": _FORMAT,
@@ -159,19 +159,19 @@ def _manifest(models: LatentModels, tensors: bytes, feature_map: FeatureMap | No
 
 
 @contextmanager
-def _made(place: Path) -> Iterator[None]:
-    """The folder and those above it, there for good; taken away again if nothing came of it."""
+def _create_folder(place: Path) -> Iterator[None]:
+    """Create the folder and its parents and sync them to disk; after an error, remove those that were created."""
     if place.exists() and not place.is_dir():
         raise OutputError(f"{place} is a file; give the path of a folder")
     missing = [path for path in (place, *place.parents) if not path.exists()]
-    with made(place):
+    with create_folders(place):
         yield
         for path in missing:
             _sync(path.parent)
 
 
 @contextmanager
-def _locked(place: Path) -> Iterator[None]:
+def _lock_folder(place: Path) -> Iterator[None]:
     """One writer at a time."""
     descriptor = os.open(place, os.O_RDONLY)
     try:
@@ -222,7 +222,7 @@ def _sync(place: Path) -> None:
 
 
 def _sweep(place: Path, kept: set[str]) -> None:
-    """Take away all files of ours but those kept."""
+    """Delete all files that `save_models` wrote, except those in `kept`."""
     for path in place.iterdir():
         if _OURS.fullmatch(path.name) and path.name not in kept:
             path.unlink()
@@ -239,10 +239,10 @@ def _read_manifest(place: Path) -> dict[str, Any]:
         raise ModelError(f"{path} is missing; give a folder that save_models or `lcb learn` wrote") from None
     except OSError as error:
         raise ModelError(f"{path} could not be read ({error.strerror}); check its permissions") from None
-    return _manifest_of(data, str(path))
+    return _parse_manifest(data, str(path))
 
 
-def _manifest_of(data: bytes, path: str) -> dict[str, Any]:
+def _parse_manifest(data: bytes, path: str) -> dict[str, Any]:
     try:
         manifest = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -261,10 +261,10 @@ def _manifest_of(data: bytes, path: str) -> dict[str, Any]:
     return manifest
 
 
-def _models_of(manifest: dict[str, Any], data: bytes, folder: str) -> LatentModels:
+def _build_models(manifest: dict[str, Any], data: bytes, folder: str) -> LatentModels:
     if _sha256(data) != manifest["sha256"]:
         raise ModelError(f"{folder} is damaged: its tensors have another sha256 than its manifest says; {_AGAIN}")
-    tensors = _tensors(data, manifest, folder)
+    tensors = _parse_tensors(data, manifest, folder)
     try:
         return LatentModels(
             tensors["pi"],
@@ -280,7 +280,7 @@ def _models_of(manifest: dict[str, Any], data: bytes, folder: str) -> LatentMode
         raise ModelError(f"{folder} holds no models: {error}; {_AGAIN}") from None
 
 
-def _feature_map_of(manifest: dict[str, Any], folder: str) -> FeatureMap | None:
+def _build_feature_map(manifest: dict[str, Any], folder: str) -> FeatureMap | None:
     kept = manifest.get("feature_map")
     if kept is None:
         return None
@@ -290,7 +290,7 @@ def _feature_map_of(manifest: dict[str, Any], folder: str) -> FeatureMap | None:
         raise ModelError(f"{folder} has {error}") from None
 
 
-def _tensors(data: bytes, manifest: dict[str, Any], folder: str) -> dict[str, Floats]:
+def _parse_tensors(data: bytes, manifest: dict[str, Any], folder: str) -> dict[str, Floats]:
     try:
         tensors: dict[str, Floats] = load(data)
     except (SafetensorError, KeyError) as error:

@@ -1,13 +1,16 @@
-"""What a store of the service is: an append-only log of events, snapshots that may be lost, and keys.
+"""What a store of the service holds, and the methods every store has.
 
-    event     seq, id, kind, user, model, body      seq counts from 1 without a gap, in the order of the commits
-    snapshot  name, seq, body                       a cache: what a fold of the log had come to at `seq`
+    event     seq, id, kind, user, model, body      seq counts from 1 without gaps, in the order of the commits
+    snapshot  name, seq, body                       a cache of the state as of `seq`; it can be rebuilt from the events
     key       name, scope, sha256, created, revoked
 
-SQLite and PostgreSQL have the same methods.  `append` is one transaction: all of the rows or none; rows whose id is
-there already are left out and named, and rows that others have written meanwhile come back with it, so that whoever
-appends has seen the log without a gap.  Where a person was erased meanwhile, rows and snapshots of users were made from
-what is no longer there, and they are left out too; so are the rows of `first`, which hold if nobody else wrote.
+SQLite and PostgreSQL have the same methods.  `append` is one transaction: it writes all rows or none.  It returns the
+rows that other processes have written since `seen` together with its own, so that the caller sees the log without gaps.
+It does not write, and returns the ids of:
+
+    - rows whose id is in the log already
+    - if a user was erased since `seen`: rows of users, and snapshots of users (they may rest on erased events)
+    - if anything was written since `seen`: the rows named in `first`
 """
 
 from __future__ import annotations
@@ -15,13 +18,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple, Protocol
 
-from lcb.errors import StoreError
-
 USER_SNAPSHOTS = "user/"  # the snapshot of a user is named by this and the user's name
 
 
 class Row(NamedTuple):
-    """One event of the log; `user` and `model` are None where it is not of one user."""
+    """One event of the log; `user` and `model` are None for events of the service as a whole."""
 
     seq: int
     id: str
@@ -32,7 +33,7 @@ class Row(NamedTuple):
 
 
 class NewRow(NamedTuple):
-    """An event that has no place in the log yet."""
+    """An event to append; `append` gives it its seq."""
 
     id: str
     kind: str
@@ -48,7 +49,7 @@ class Snapshot(NamedTuple):
 
 
 class Key(NamedTuple):
-    """`scope` is reader, writer or admin; the key itself is nowhere, only its SHA-256."""
+    """`scope` is reader, writer or admin; of the key itself only the SHA-256 is stored."""
 
     name: str
     scope: str
@@ -58,14 +59,14 @@ class Key(NamedTuple):
 
 
 class Appended(NamedTuple):
-    """All that came into the log since `seen`, those of others first, and the ids that were there already."""
+    """The rows written since `seen`, those of other processes first, and the ids that were not written."""
 
     rows: list[Row]
     refused: frozenset[str]
 
 
 class Rewrite(NamedTuple):
-    """What becomes of an event when its person is erased."""
+    """How an event is rewritten when its user is erased."""
 
     seq: int
     id: str
@@ -76,9 +77,9 @@ class Rewrite(NamedTuple):
 class Store(Protocol):
     """Methods may be called from any thread; `append`, `erase` and `save` from one at a time."""
 
-    url: str  # without its password
-    discarded: int  # bytes of an unfinished commit that were met when it was opened to be served
-    inline: bool  # reads are short and local: they may be made where the caller is
+    url: str  # without the password
+    discarded: int  # bytes of an unfinished commit found when the store was opened to serve
+    inline: bool  # reads are short and local, so the event loop may make them itself
 
     def head(self) -> int: ...
 
@@ -123,17 +124,17 @@ class Store(Protocol):
     def close(self) -> None: ...
 
 
-def once(rows: Sequence[NewRow]) -> tuple[list[NewRow], frozenset[str]]:
-    """The first row of each id, and the ids that are there twice."""
+def first_of_each_id(rows: Sequence[NewRow]) -> tuple[list[NewRow], frozenset[str]]:
+    """The first row of each id, and the ids that come more than once."""
     first: dict[str, NewRow] = {}
     doubled = frozenset(row.id for row in rows if first.setdefault(row.id, row) is not row)
     return list(first.values()), doubled
 
 
-def outdated(
+def drop_outdated(
     others: Sequence[Row], rows: Sequence[NewRow], snapshots: Sequence[Snapshot], first: Set[str]
 ) -> tuple[Sequence[NewRow], Sequence[Snapshot], frozenset[str]]:
-    """The rows and snapshots that still hold after what others wrote, and the ids of the rows that do not."""
+    """The rows and snapshots to write after what others wrote, and the ids of the rows not to write."""
     if not others:
         return rows, snapshots, frozenset()
     late = {row.id for row in rows if row.id in first}
@@ -141,16 +142,3 @@ def outdated(
         late.update(row.id for row in rows if row.user is not None)
         snapshots = [one for one in snapshots if not one.name.startswith(USER_SNAPSHOTS)]
     return [row for row in rows if row.id not in late], snapshots, frozenset(late)
-
-
-def open_store(url: str, *, create: bool = True, serve: bool = False) -> Store:
-    """The store at a path (SQLite) or a postgresql:// address; `serve` takes the lock of the one server of a file."""
-    if url.startswith(("postgresql://", "postgres://")):
-        from lcb.storage.store.postgres import Postgres
-
-        return Postgres(url, create=create)
-    if "://" in url:
-        raise StoreError(f"store {url.split('://')[0]}://...; give the path of a file, or postgresql://user@host/name")
-    from lcb.storage.store.sqlite import SQLite
-
-    return SQLite(url, create=create, serve=serve)

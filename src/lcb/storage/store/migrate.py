@@ -1,7 +1,7 @@
-"""Numbered `.sql` files, each applied once and in order; all that are missing in one transaction.
+"""Migrations: numbered `.sql` files, each applied once and in order, in one transaction.
 
-`migrations/<store>/0001.sql` makes the tables of a new store; every later number changes what the one before left.
-A store that is newer than this code is refused: nobody knows what its tables mean.
+`migrations/<store>/0001.sql` creates the tables of a new store; each later file changes the schema of the one before.
+A store with a newer schema than this code knows is refused.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from lcb.errors import StoreError
 
 
 def migrations(store: str) -> list[tuple[int, str]]:
-    """The numbers and statements of a store, in order.
+    """The number and the statements of every migration, in order.
 
     >>> migrations("sqlite")[0][0]
     1
@@ -23,8 +23,8 @@ def migrations(store: str) -> list[tuple[int, str]]:
     return [(number, file.read_text(encoding="utf-8")) for number, file in sorted(found, key=lambda one: one[0])]
 
 
-def missing(store: str, place: str, version: int) -> list[tuple[int, str]]:
-    """What a store at `version` still needs."""
+def missing_migrations(store: str, place: str, version: int) -> list[tuple[int, str]]:
+    """The migrations that a store at schema `version` still needs."""
     known = migrations(store)
     if version > known[-1][0]:
         raise StoreError(

@@ -1,13 +1,13 @@
 """The store in a PostgreSQL database, for several replicas of a service.
 
-`append` locks the one row of `head` first and holds it until its commit: the log is one sequence without a gap, in the
-order of the commits, whoever writes.  What others wrote is read under the same lock; where nobody did since the last
-time, one statement locks, writes and commits.  One connection writes; a few read.  A connection that was lost is made
-again.
+`append` locks the one row of table `head` and holds the lock until it commits, so the log is one sequence without gaps
+in the order of the commits.  Rows of other replicas are read under the same lock.  If no other replica has written
+since the last append, a single statement locks, writes and commits.  One connection writes; a pool of connections
+reads.  A lost connection is opened again.
 
-Where a connection is lost during a commit, nobody knows whether the rows are there.  After the one statement that is
-looked up under the lock; else it is told as unavailable, never as done.  The same append made again leaves out rows
-that are there after all, for their ids are unique.
+If the connection is lost during a commit, the rows may or may not be written.  After the single statement, `append`
+looks them up under the lock; otherwise it raises StoreUnavailable.  The caller can append the same rows again: ids are
+unique, so rows that were written are left out.
 """
 
 from __future__ import annotations
@@ -19,9 +19,19 @@ from contextlib import contextmanager
 from typing import Any
 
 from lcb.errors import StoreError
-from lcb.storage.store._connections import Connection, Error, Place, Readers, lost
-from lcb.storage.store.base import USER_SNAPSHOTS, Appended, Key, NewRow, Rewrite, Row, Snapshot, once, outdated
-from lcb.storage.store.migrate import missing
+from lcb.storage.store.base import (
+    USER_SNAPSHOTS,
+    Appended,
+    Key,
+    NewRow,
+    Rewrite,
+    Row,
+    Snapshot,
+    drop_outdated,
+    first_of_each_id,
+)
+from lcb.storage.store.migrate import missing_migrations
+from lcb.storage.store.postgres_connections import Address, Connection, ConnectionPool, Error, is_lost
 
 _COLUMNS = 'seq, id, kind, "user", model, body'
 _LOCK = "select seq from head for update"
@@ -53,23 +63,23 @@ Statement = tuple[str, Sequence[object]]
 
 
 class Postgres:
-    """A store in the database at a postgresql:// address, whose tables are made when they are not there."""
+    """A store in the database at a postgresql:// address; its tables are created if missing."""
 
     inline = False
-    discarded = 0  # PostgreSQL mends its own log
+    discarded = 0  # PostgreSQL recovers its own write-ahead log
 
     def __init__(self, url: str, *, create: bool = True) -> None:
-        self._place = Place(url)
-        self.url = self._place.shown
+        self._address = Address(url)
+        self.url = self._address.shown
         self._writing = threading.RLock()
         self._writer: Connection | None = None
         self._others_write = False
-        self._readers = Readers(self._place)
+        self._pool = ConnectionPool(self._address)
         self._leading: set[Connection] = set()
         self._closed = False
         self._migrate(create)
 
-    # Coming up
+    # Opening
 
     def _migrate(self, create: bool) -> None:
         connection = self._connect()
@@ -78,17 +88,19 @@ class Postgres:
             connection.execute("begin isolation level read committed")
             for name, value in (("statement_timeout", "0"), ("lock_timeout", f"{_MIGRATION_SECONDS}s")):
                 connection.execute("select set_config(%s, %s, true)", (name, value))
-            connection.execute("select pg_advisory_xact_lock(%s)", (_number("migrate"),))
+            connection.execute("select pg_advisory_xact_lock(%s)", (_lock_number("migrate"),))
             version = self._version(connection)
             if version == 0 and not create:
-                raise StoreError(f"{self.url} has no store of lcb; give that of a service, or start one: lcb serve")
-            for number, text in missing("postgres", self.url, version):
+                raise StoreError(
+                    f"{self.url} has no tables of lcb; give the database of a service, or start one: lcb serve"
+                )
+            for number, text in missing_migrations("postgres", self.url, version):
                 connection.execute(text)
                 connection.execute("insert into lcb_schema values(%s)", (number,))
             connection.execute("commit")
             self._check(connection)
         except Error as error:
-            raise self._place.told(error) from None
+            raise self._address.store_error(error) from None
         finally:
             connection.close()
 
@@ -105,38 +117,38 @@ class Postgres:
             "and classid = 'pg_class'::regclass and deptype = 'e')",
         )[0]
         if there is not None:
-            raise StoreError(f"{self.url} is a database of something else (table {there}); give an empty one")
+            raise StoreError(f"{self.url} holds other tables ({there}); give an empty database")
         return 0
 
     def _check(self, connection: Connection) -> None:
         head, last = _one(connection, "select (select seq from head), (select coalesce(max(seq), 0) from event)")
         if head != last:
-            raise StoreError(f"{self.url} is damaged (head at {head}, log at {last}); take it from a backup")
+            raise StoreError(f"{self.url} is damaged (head at {head}, log at {last}); restore it from a backup")
 
     def _connect(self) -> Connection:
         if self._closed:
-            raise self._place.closed()
-        return self._place.connect()
+            raise self._address.closed_error()
+        return self._address.connect()
 
     # Writing
 
     @contextmanager
     def _transaction(self, *first: Statement) -> Iterator[tuple[Connection, list[list[Any]]]]:
-        """Begun with these statements, in one journey; what they found.  Ended by `_end`, or rolled back."""
+        """Begin a transaction with these statements in one round trip; yields their results.  `_end` commits it."""
         with self._writing:
             try:
-                connection, found = self._begun(first)
+                connection, found = self._begin(first)
                 try:
                     yield connection, found
                 except BaseException:
                     self._roll_back(connection)
                     raise
             except Error as error:
-                raise self._place.told(error) from None
+                raise self._address.store_error(error) from None
 
-    def _begun(self, first: Sequence[Statement]) -> tuple[Connection, list[list[Any]]]:
+    def _begin(self, first: Sequence[Statement]) -> tuple[Connection, list[list[Any]]]:
         for again in (False, True):
-            connection = self._connected()
+            connection = self._get_writer()
             try:
                 with connection.pipeline():
                     connection.execute("begin isolation level read committed read write")
@@ -144,11 +156,11 @@ class Postgres:
                 return connection, [one.fetchall() for one in asked]
             except Error as error:
                 self._roll_back(connection)
-                if again or not lost(error):
+                if again or not is_lost(error):
                     raise
         raise AssertionError
 
-    def _connected(self) -> Connection:
+    def _get_writer(self) -> Connection:
         if self._writer is None or self._writer.closed:
             self._writer = self._connect()
         return self._writer
@@ -161,7 +173,7 @@ class Postgres:
             connection.execute("commit")
 
     def _roll_back(self, connection: Connection) -> None:
-        """A connection that cannot even do that is given up; the server rolls back then."""
+        """Roll back; a connection on which that fails is closed, and the server rolls back."""
         try:
             connection.execute("rollback")
         except Error:
@@ -173,13 +185,13 @@ class Postgres:
     ) -> Appended:
         if rows and not snapshots and not self._others_write and self._append_at(rows, seen):
             return Appended([Row(seen + i, *row) for i, row in enumerate(rows, start=1)], frozenset())
-        single, doubled = once(rows)
+        single, doubled = first_of_each_id(rows)
         ids = [row.id for row in single]
         begin = ((_LOCK, ()), (_OTHERS, (seen,)), ("select id from event where id = any(%b::text[])", (ids,)))
         with self._transaction(*begin) as (connection, (((head,),), met, there)):
             others = [Row(*row) for row in met]
             self._others_write = bool(others)
-            left, snapshots, late = outdated(others, single, snapshots, first)
+            left, snapshots, late = drop_outdated(others, single, snapshots, first)
             refused = late.union(id for (id,) in there)
             fresh = [row for row in left if row.id not in refused]
             placed = [Row(head + i, *row) for i, row in enumerate(fresh, start=1)]
@@ -192,20 +204,20 @@ class Postgres:
         return Appended(others + placed, refused | doubled)
 
     def _append_at(self, rows: Sequence[NewRow], seen: int) -> bool:
-        """In one journey, after `seen`; False where others wrote, or an id is there already, or nobody knows."""
+        """Append in one round trip; False if others wrote since `seen`, an id exists, or the outcome is unknown."""
         with self._writing:
             try:
                 n = len(rows)
-                done = self._connected().execute(_INSERT_AT, (n, seen, n, *_columns(rows)))
+                done = self._get_writer().execute(_INSERT_AT, (n, seen, n, *_columns(rows)))
             except Error as error:
-                if error.sqlstate in _OTHERWISE or lost(error):
+                if error.sqlstate in _OTHERWISE or is_lost(error):
                     return False
-                raise self._place.told(error) from None
+                raise self._address.store_error(error) from None
         return done.rowcount == n
 
     def erase(self, user: str, rewrite: Callable[[list[Row]], tuple[list[Rewrite], NewRow]], seen: int) -> Appended:
         theirs = f'select {_COLUMNS} from event where "user" = %s order by seq'
-        begin = ((_LOCK, ()), (_OTHERS, (seen,)), (theirs, (_stored(user),)))
+        begin = ((_LOCK, ()), (_OTHERS, (seen,)), (theirs, (_storable(user),)))
         with self._transaction(*begin) as (connection, (((head,),), met, found)):
             rewrites, event = rewrite([Row(*row) for row in found])
             self._end(
@@ -220,13 +232,13 @@ class Postgres:
     # Reading
 
     def _read(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
-        return self._readers.read(statement, values)
+        return self._pool.read(statement, values)
 
     def head(self) -> int:
         return int(self._read("select seq from head")[0][0])
 
     def event(self, id: str) -> Row | None:
-        found = self._read(f"select {_COLUMNS} from event where id = %s", (_stored(id),))
+        found = self._read(f"select {_COLUMNS} from event where id = %s", (_storable(id),))
         return Row(*found[0]) if found else None
 
     def events(self, after: int, upto: int | None = None) -> Iterator[Row]:
@@ -243,7 +255,7 @@ class Postgres:
         return self.events_of_each({user: after}, _LAST if upto is None else upto)[user]
 
     def events_of_each(self, after: Mapping[str, int], upto: int) -> dict[str, list[Row]]:
-        names = {_stored(user): user for user in after}
+        names = {_storable(user): user for user in after}
         found = self._read(
             f"select {', '.join(f'event.{name.strip()}' for name in _COLUMNS.split(','))} "
             "from unnest(%b::text[], %b::bigint[]) as given(name, after) "
@@ -256,7 +268,7 @@ class Postgres:
         return events
 
     def newest_of(self, user: str) -> int:
-        found = self._read('select seq from event where "user" = %s order by seq desc limit 1', (_stored(user),))
+        found = self._read('select seq from event where "user" = %s order by seq desc limit 1', (_storable(user),))
         return int(found[0][0]) if found else 0
 
     def events_of_service(self, upto: int | None = None) -> list[Row]:
@@ -280,7 +292,7 @@ class Postgres:
         return self.snapshots([name]).get(name)
 
     def snapshots(self, names: Sequence[str]) -> dict[str, Snapshot]:
-        kept = {_stored(name): name for name in names}
+        kept = {_storable(name): name for name in names}
         found = self._read("select name, seq, body from snapshot where name = any(%b::text[])", (list(kept),))
         return {kept[row[0]]: Snapshot(*row) for row in found}
 
@@ -315,18 +327,18 @@ class Postgres:
 
     def backup(self, path: str) -> None:
         raise StoreError(
-            f"{self.url} is copied by PostgreSQL's own tool, while it is served: "
-            f"pg_dump --format=custom --file={path} ADDRESS; it comes back by pg_restore"
+            f"{self.url} is a PostgreSQL database; back it up with its own tool, also while it serves: "
+            f"pg_dump --format=custom --file={path} ADDRESS; restore it with pg_restore"
         )
 
     def lead(self, name: str) -> Callable[[], None] | None:
-        """Whoever is first leads, until it lets go or its connection is lost."""
+        """The first replica to ask leads, until it releases the lock or its connection is lost."""
         connection = self._connect()
         try:
-            (ours,) = _one(connection, "select pg_try_advisory_lock(%s)", (_number(f"lead/{name}"),))
+            (ours,) = _one(connection, "select pg_try_advisory_lock(%s)", (_lock_number(f"lead/{name}"),))
         except Error as error:
             connection.close()
-            raise self._place.told(error) from None
+            raise self._address.store_error(error) from None
         if not ours:
             connection.close()
             return None
@@ -340,7 +352,7 @@ class Postgres:
 
     def close(self) -> None:
         self._closed = True
-        self._readers.close()
+        self._pool.close()
         for connection in (*self._leading, self._writer):
             if connection is not None:
                 connection.close()
@@ -355,8 +367,8 @@ def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
 
 
-def _stored(text: str) -> str:
-    """What no text of the store can be, where it has a character that PostgreSQL does not take."""
+def _storable(text: str) -> str:
+    """The text, or "" (which no stored text equals) if it has a character that PostgreSQL does not take."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -364,6 +376,6 @@ def _stored(text: str) -> str:
     return "" if "\0" in text else text
 
 
-def _number(name: str) -> int:
-    """The key of an advisory lock: those of a database are numbers."""
+def _lock_number(name: str) -> int:
+    """The number of an advisory lock."""
     return int.from_bytes(hashlib.blake2b(f"lcb/{name}".encode(), digest_size=8).digest(), "big", signed=True)

@@ -1,7 +1,7 @@
-"""The store in one SQLite file: nothing to install, one server at a time.
+"""The store in one SQLite file, for one server at a time.
 
-WAL with synchronous=FULL: a commit that has returned is on disk.  One connection writes and one reads; long reads
-(export, verification, learning) open a connection of their own and see the log as it was when they began.
+WAL mode with synchronous=FULL: a commit that has returned is on disk.  One connection writes and one reads; long reads
+(export, verification, learning) open a connection of their own and see the log as of when they began.
 """
 
 from __future__ import annotations
@@ -16,8 +16,18 @@ from itertools import chain
 from pathlib import Path
 
 from lcb.errors import StoreError, StoreUnavailable
-from lcb.storage.store.base import USER_SNAPSHOTS, Appended, Key, NewRow, Rewrite, Row, Snapshot, once, outdated
-from lcb.storage.store.migrate import missing
+from lcb.storage.store.base import (
+    USER_SNAPSHOTS,
+    Appended,
+    Key,
+    NewRow,
+    Rewrite,
+    Row,
+    Snapshot,
+    drop_outdated,
+    first_of_each_id,
+)
+from lcb.storage.store.migrate import missing_migrations
 
 _APPLICATION = 0x6C636231  # "lcb1", in the header of the file
 _COLUMNS = "seq, id, kind, user, model, body"
@@ -33,27 +43,27 @@ _WAL_HEADER, _FRAME_HEADER = 32, 24  # bytes
 
 
 class SQLite:
-    """A store in a file; `serve` holds the lock of its one server until `close`."""
+    """A store in a file; with `serve` it holds the lock of the serving process until `close`."""
 
     inline = True
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True, serve: bool = False) -> None:
-        self.path = Path(path).resolve()  # a link is the same store
+        self.path = Path(path).resolve()  # so that a link to the file is the same store
         self.url = str(path)
         self._check_place(create)
         if serve:
             self._check_name()
-        self._lock = _served(self.path) if serve else None
+        self._lock = _lock_server(self.path) if serve else None
         self._reading = threading.Lock()
-        self._unscrubbed = False  # something erased is still in the file
+        self._unscrubbed = False  # erased rows are still in the write-ahead log
         try:
             self._writer = self._connect()
             self._migrate()
-            self.discarded = self._unfinished() if serve else 0
+            self.discarded = self._count_unfinished() if serve else 0
             self._reader = self._connect()
         except sqlite3.Error as error:
             self._release()
-            raise _told(error, self.path) from None
+            raise _store_error(error, self.path) from None
         except StoreError:
             self._release()
             raise
@@ -64,14 +74,14 @@ class SQLite:
         if not self.path.exists() and not create:
             raise StoreError(f"{self.path} does not exist; give the store of a service, or start one there: lcb serve")
         if not self.path.parent.is_dir():
-            raise StoreError(f"{self.path.parent} is no folder; make it first, or give another place")
+            raise StoreError(f"{self.path.parent} is not a folder; create it first, or give another path")
 
     def _check_name(self) -> None:
-        """The lock and the write-ahead log go by name: under two names two servers would ruin one file."""
+        """Refuse a hard link: lock and write-ahead log go by name, so two servers could damage one file."""
         if self.path.exists() and (n := self.path.stat().st_nlink) > 1:
             raise StoreError(
-                f"{self.path} has {n} names (hard links), and can be served under one; remove the others, "
-                "or copy the file: lcb log backup"
+                f"{self.path} has {n} names (hard links); it can be served under one only: remove the others, "
+                "or copy the file with lcb log backup"
             )
 
     def _connect(self) -> sqlite3.Connection:
@@ -81,14 +91,14 @@ class SQLite:
         return connection
 
     def _migrate(self) -> None:
-        application, version = (self._writer.execute(f"pragma {name}").fetchone()[0]
-                                for name in ("application_id", "user_version"))  # fmt: skip
+        application = self._writer.execute("pragma application_id").fetchone()[0]
+        version = self._writer.execute("pragma user_version").fetchone()[0]
         if application != _APPLICATION and self._writer.execute("select count(*) from sqlite_master").fetchone()[0]:
-            raise StoreError(f"{self.path} is a database of something else; give another path")
+            raise StoreError(f"{self.path} is a database of another program; give another path")
         self._writer.execute("pragma journal_mode = wal")
         self._writer.execute("pragma wal_autocheckpoint = 4000")
-        self._writer.execute("pragma secure_delete = on")  # what is erased is overwritten
-        todo = missing("sqlite", str(self.path), version)
+        self._writer.execute("pragma secure_delete = on")  # erased rows are overwritten with zeros
+        todo = missing_migrations("sqlite", str(self.path), version)
         if not todo:
             return
         with self._transaction() as connection:
@@ -98,8 +108,8 @@ class SQLite:
                 connection.execute(f"pragma user_version = {number}")
             connection.execute(f"pragma application_id = {_APPLICATION}")
 
-    def _unfinished(self) -> int:
-        """Bytes at the end of the write-ahead log that belong to no commit: what a crash or a power loss broke off."""
+    def _count_unfinished(self) -> int:
+        """Bytes at the end of the write-ahead log that belong to no commit, left by a crash or a power loss."""
         wal = Path(f"{self.path}-wal")
         size = wal.stat().st_size if wal.exists() else 0
         _, frames, _ = self._writer.execute("pragma wal_checkpoint(passive)").fetchone()
@@ -127,16 +137,16 @@ class SQLite:
         except sqlite3.IntegrityError:
             raise
         except sqlite3.Error as error:
-            raise _told(error, self.path) from None
+            raise _store_error(error, self.path) from None
 
     def _read(self, statement: str, values: Sequence[object] = ()) -> list[tuple]:  # type: ignore[type-arg]
         try:
             with self._reading:
                 return self._reader.execute(statement, values).fetchall()
-        except UnicodeEncodeError:  # half a surrogate pair: nothing here is named so
+        except UnicodeEncodeError:  # a lone surrogate: no stored name has one
             return []
         except sqlite3.Error as error:
-            raise _told(error, self.path) from None
+            raise _store_error(error, self.path) from None
 
     # The log
 
@@ -151,15 +161,15 @@ class SQLite:
                 return self._append_at(rows, seen)
             return self._append(rows, seen, snapshots, first, frozenset())
         except sqlite3.IntegrityError:
-            single, doubled = once(rows)
+            single, doubled = first_of_each_id(rows)
             taken = frozenset(row.id for row in single if self.event(row.id) is not None)
             fresh = [row for row in single if row.id not in taken]
             return self._append(fresh, seen, snapshots, first, taken | doubled)
 
     def _append_at(self, rows: Sequence[NewRow], seen: int) -> Appended:
-        """One statement, which is one commit: where nobody else wrote, and no id is there already.
+        """Append by one statement, which is one commit; raises IntegrityError if seq or id exists.
 
-        Each call gives up the interpreter's lock, and has to wait for it behind whoever answers requests.
+        One statement, because every call releases the GIL and then waits for it behind the thread of the requests.
         """
         placed = [Row(seen + i, *row) for i, row in enumerate(rows, start=1)]
         try:
@@ -167,7 +177,7 @@ class SQLite:
         except sqlite3.IntegrityError:
             raise
         except sqlite3.Error as error:
-            raise _told(error, self.path) from None
+            raise _store_error(error, self.path) from None
         return Appended(placed, frozenset())
 
     def _append(
@@ -176,7 +186,7 @@ class SQLite:
         with self._transaction() as connection:
             head = connection.execute("select coalesce(max(seq), 0) from event").fetchone()[0]
             others = self._others(connection, seen, head)
-            rows, snapshots, late = outdated(others, rows, snapshots, first)
+            rows, snapshots, late = drop_outdated(others, rows, snapshots, first)
             placed = [Row(head + i, *row) for i, row in enumerate(rows, start=1)]
             _insert(connection, placed)
             if snapshots:
@@ -208,11 +218,11 @@ class SQLite:
         return Appended([*others, placed], frozenset())
 
     def _scrub(self) -> None:
-        """Overwrite what was erased also in the file and its write-ahead log; a long read or a full disk hold it up."""
+        """Empty the write-ahead log, where erased rows remain; a long read or a full disk delays that."""
         self._unscrubbed = True
         try:
             busy, _, _ = self._writer.execute("pragma wal_checkpoint(truncate)").fetchone()
-        except sqlite3.Error:  # the commit is done; the next one tries again
+        except sqlite3.Error:  # the erasure is committed; the next append tries again
             return
         self._unscrubbed = bool(busy)
 
@@ -234,7 +244,7 @@ class SQLite:
                 yield from (Row(*row) for row in block)
                 after = block[-1][0]
         except sqlite3.Error as error:
-            raise _told(error, self.path) from None
+            raise _store_error(error, self.path) from None
         finally:
             connection.close()
 
@@ -299,7 +309,7 @@ class SQLite:
         return sum(place.stat().st_size for place in (self.path, Path(f"{self.path}-wal")) if place.exists())
 
     def backup(self, path: str) -> None:
-        """A copy of the whole store as it is at one moment, taken while it is served."""
+        """Copy the whole store as of one moment, also while it serves."""
         if os.path.exists(path):
             raise StoreError(f"{path} already exists; give another path")
         part = f"{path}.part"
@@ -310,13 +320,13 @@ class SQLite:
             target.close()
             os.replace(part, path)
         except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"{path} could not be written ({error}); make room, or give another path") from None
+            raise StoreError(f"{path} could not be written ({error}); free disk space, or give another path") from None
         finally:
             source.close()
             Path(part).unlink(missing_ok=True)
 
     def lead(self, name: str) -> Callable[[], None] | None:
-        """The one server of the file leads in everything."""
+        """The process that serves the file always leads."""
         return lambda: None
 
     def close(self) -> None:
@@ -334,32 +344,32 @@ _LAST = 2**63 - 1
 
 
 def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
-    """Many rows by one statement, of which there are as many to prepare as there are sizes of a block."""
+    """Insert rows, up to _MOST_AT_ONCE by one statement; there is a prepared statement for every number of rows."""
     for start in range(0, len(rows), _MOST_AT_ONCE):
         block = rows[start : start + _MOST_AT_ONCE]
         connection.execute(_INSERTS[len(block)], list(chain.from_iterable(block)))
 
 
-def _served(path: Path) -> int:
-    """The lock of the one server; it goes with the process, however that ends."""
+def _lock_server(path: Path) -> int:
+    """Take the lock of the serving process; the operating system releases it when the process ends."""
     descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         os.close(descriptor)
         raise StoreError(
-            f"{path} is being served by another process; stop it first, give this one a store of its own, "
-            "or use PostgreSQL for several"
+            f"{path} is being served by another process; stop that one, give this one another store, "
+            "or use PostgreSQL for several servers"
         ) from None
     return descriptor
 
 
-def _told(error: sqlite3.Error, path: Path) -> StoreError:
+def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
     words = str(error)
     if "locked" in words or "busy" in words:
         return StoreUnavailable(f"{path} is locked by another process; it is tried again", busy=True)
     if "full" in words or "disk I/O" in words:
-        return StoreUnavailable(f"{path} could not be written ({words}); make room on its disk")
+        return StoreUnavailable(f"{path} could not be written ({words}); free space on its disk")
     if "unable to open" in words or "readonly" in words:
         return StoreUnavailable(f"{path} cannot be opened or written ({words}); check the folder and its permissions")
-    return StoreError(f"{path} is damaged or no store of lcb ({words}); take it from a backup")
+    return StoreError(f"{path} is damaged or not a store of lcb ({words}); restore it from a backup")

@@ -1,7 +1,7 @@
-"""Connections to PostgreSQL that neither hang nor tell the password.
+"""Connections to PostgreSQL with a time limit on every wait, whose errors never show the password.
 
-Every wait has an end, also where the server or the network is gone without a word: `connect_timeout` for the first
-answer, the server's own limits for a statement or a lock, and a limit of ours on every answer after that.
+`connect_timeout` limits the first answer, the server's own settings limit statements and locks, and `Connection.limit`
+limits every answer after that, also where the server or the network has gone away.
 """
 
 from __future__ import annotations
@@ -21,26 +21,31 @@ try:
 except ImportError:
     raise MissingExtra("psycopg", "postgres") from None
 
-READERS = 8
+N_READING = 8
 CONNECT_SECONDS = 3
 LOCK_SECONDS = 3
 STATEMENT_SECONDS = 4
 IDLE_SECONDS = 5
-ANSWER_SECONDS = 6.0  # longer than the server's own limits: it is asked to give up first
+ANSWER_SECONDS = 6.0  # longer than the server's own limits, so that those end first
 _LIMITS = {
     "statement_timeout": f"{STATEMENT_SECONDS}s",
     "lock_timeout": f"{LOCK_SECONDS}s",
-    "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",  # a replica that hangs lets go of the log
+    "idle_in_transaction_session_timeout": f"{IDLE_SECONDS}s",  # so that a replica that hangs releases the lock
     "tcp_keepalives_idle": "10",
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
 Error = psycopg.Error
 _FAILURES = (psycopg.OperationalError, psycopg.InterfaceError)
-_BUSY = ("55P03", "57014", "40001", "40P01")  # a lock, a limit, a conflict: nothing was changed
+_BUSY = ("55P03", "57014", "40001", "40P01")  # a lock, a timeout, a conflict: nothing was changed
 _UNAVAILABLE = ("08", "53", "57P", "58030", "25P03", "25006")
-_REFUSED = ("password authentication failed", "does not exist", "no password supplied", "no pg_hba.conf entry",
-            "is not permitted")  # fmt: skip
+_REFUSED = (
+    "password authentication failed",
+    "does not exist",
+    "no password supplied",
+    "no pg_hba.conf entry",
+    "is not permitted",
+)
 
 
 class Slow(psycopg.OperationalError):
@@ -48,7 +53,7 @@ class Slow(psycopg.OperationalError):
 
 
 class Connection(psycopg.Connection[Any]):
-    """One whose every answer comes within `limit` seconds or not at all."""
+    """A connection that is closed if an answer takes longer than `limit` seconds."""
 
     limit = ANSWER_SECONDS
 
@@ -69,8 +74,8 @@ class Connection(psycopg.Connection[Any]):
             return ended.value
 
 
-class Place:
-    """An address; `shown` is what may be told of it."""
+class Address:
+    """The address of a database; `shown` is the address without the password."""
 
     def __init__(self, url: str) -> None:
         try:
@@ -86,7 +91,7 @@ class Place:
         self.shown = f"postgresql://{who}{'@' if who else ''}{where}/{given.get('dbname', '')}"
 
     def connect(self) -> Connection:
-        """Raises a StoreError that says what is wrong."""
+        """Open a connection, or raise a StoreError that says what is wrong."""
         given: dict[str, Any] = {"connect_timeout": CONNECT_SECONDS, "application_name": "lcb", **self._parameters}
         try:
             connection = Connection.connect(**given, autocommit=True)
@@ -97,28 +102,30 @@ class Place:
                 connection.close()
                 raise
         except psycopg.Error as error:
-            raise self.told(error) from None
+            raise self.store_error(error) from None
         return connection
 
-    def closed(self) -> StoreError:
+    def closed_error(self) -> StoreError:
         return StoreError(f"{self.shown} was closed; open it again")
 
-    def told(self, error: psycopg.Error) -> StoreError:
-        """What to say of an error."""
+    def store_error(self, error: psycopg.Error) -> StoreError:
+        """The error to raise for an error of the driver."""
         state, words = error.sqlstate, self._words(error)
         if isinstance(error, Slow):
-            return StoreUnavailable(f"{self.shown} gives no answer ({words}); look after the server")
+            return StoreUnavailable(f"{self.shown} gives no answer ({words}); check the server")
         if state in _BUSY:
             return StoreUnavailable(f"{self.shown} is busy ({words}); it is tried again", busy=True)
         if state is None and any(one in words for one in _REFUSED):
-            return StoreError(f"{self.shown} refuses us ({words}); check the address, make the database: createdb")
+            return StoreError(
+                f"{self.shown} refuses the connection ({words}); check the address, or create the database: createdb"
+            )
         if state == "53100":
-            return StoreUnavailable(f"{self.shown} could not be written ({words}); make room on its disk")
+            return StoreUnavailable(f"{self.shown} could not be written ({words}); free space on its disk")
         if (state is None and isinstance(error, _FAILURES)) or (state is not None and state.startswith(_UNAVAILABLE)):
-            return StoreUnavailable(f"{self.shown} cannot be reached or written ({words}); look after the server")
+            return StoreUnavailable(f"{self.shown} cannot be reached or written ({words}); check the server")
         if state == "42501":
-            return StoreError(f"{self.shown}: {words}; let its user make and write tables")
-        return StoreError(f"{self.shown} is damaged or no store of lcb ({words}); take it from a backup")
+            return StoreError(f"{self.shown}: {words}; let its user create and write tables")
+        return StoreError(f"{self.shown} is damaged or not a store of lcb ({words}); restore it from a backup")
 
     def _words(self, error: psycopg.Error) -> str:
         words = " ".join((error.diag.message_primary or str(error)).split())
@@ -127,8 +134,8 @@ class Place:
         return words[:300] or type(error).__name__
 
 
-def lost(error: psycopg.Error) -> bool:
-    """Whether it is the connection that is gone: a new one may do."""
+def is_lost(error: psycopg.Error) -> bool:
+    """Whether the connection is gone, so that a new one may succeed."""
     state = error.sqlstate
     gone = state is None or state.startswith(("08", "57P01", "57P02", "25P03"))
     return (
@@ -136,13 +143,13 @@ def lost(error: psycopg.Error) -> bool:
     )
 
 
-class Readers:
-    """A few connections that read, each for one at a time; one that was lost is made again."""
+class ConnectionPool:
+    """Up to N_READING connections that read, one caller each; a lost connection is opened again."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
+    def __init__(self, address: Address) -> None:
+        self._address = address
         self._idle: list[Connection] = []
-        self._room = threading.BoundedSemaphore(READERS)
+        self._room = threading.BoundedSemaphore(N_READING)
         self._closed = False
 
     def read(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
@@ -150,12 +157,12 @@ class Readers:
             try:
                 return self._read_once(statement, values)
             except Error as error:
-                if not lost(error):
+                if not is_lost(error):
                     raise
             self.drop_idle()
             return self._read_once(statement, values)
         except Error as error:
-            raise self._place.told(error) from None
+            raise self._address.store_error(error) from None
 
     def drop_idle(self) -> None:
         while self._idle:
@@ -172,15 +179,15 @@ class Readers:
     @contextmanager
     def _reader(self) -> Iterator[Connection]:
         if not self._room.acquire(timeout=ANSWER_SECONDS):
-            words = f"{self._place.shown} has {READERS} readers already; it is tried again"
+            words = f"{self._address.shown} has all {N_READING} reading connections in use; it is tried again"
             raise StoreUnavailable(words, busy=True)
         try:
             try:
                 connection = self._idle.pop()
             except IndexError:
                 if self._closed:
-                    raise self._place.closed() from None
-                connection = self._place.connect()
+                    raise self._address.closed_error() from None
+                connection = self._address.connect()
             try:
                 yield connection
             except BaseException:

@@ -71,7 +71,7 @@ class Check:
             self.problems.add(self.path, self.rows[found].tolist(), reason, said)
 
 
-def shown(column: Any, i: int) -> str:
+def show_cell(column: Any, i: int) -> str:
     """A cell for a person to read, whatever is in it."""
     cell = column[i]
     try:

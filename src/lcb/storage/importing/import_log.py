@@ -13,11 +13,11 @@ import numpy as np
 
 from lcb.errors import BadRows, InputError
 from lcb.progress import Progress, silent
-from lcb.storage.files import made_folder
-from lcb.storage.importing.reading import Reading
-from lcb.storage.importing.sorting import MOST_ROWS, Arrays, Spill, by_user_and_order, repeated
+from lcb.storage.files import create_folder
+from lcb.storage.importing.read_source import Reading
+from lcb.storage.importing.sorting import MOST_ROWS, Arrays, Spill, find_repeated, sort_by_user_and_order
 from lcb.storage.importing.source import Source
-from lcb.storage.importing.writing import check_place, within_users, writing
+from lcb.storage.importing.writing import check_place, count_within_users, open_writer
 from lcb.storage.logs.files import LogFiles
 
 DUPLICATES = ("drop", "stop", "keep")
@@ -69,10 +69,10 @@ def import_log(
         raise InputError(f"duplicates={duplicates!r}; give one of {', '.join(DUPLICATES)}")
     if on_error not in ("stop", "skip"):
         raise InputError(f"on_error={on_error!r}; give stop or skip")
-    files, report = LogFiles.named(out), progress or silent
+    files, report = LogFiles.at(out), progress or silent
     check_place(files, source.files)
     folder = files.events.parent
-    with made_folder(folder), TemporaryDirectory(prefix=".lcb-import-", dir=folder) as inside:
+    with create_folder(folder), TemporaryDirectory(prefix=".lcb-import-", dir=folder) as inside:
         reading = Reading(source, Spill(Path(inside), most_rows), like)
         reading.read(report)
         _check_rows(reading, on_error)
@@ -102,18 +102,18 @@ def _check_rows(reading: Reading, on_error: str) -> None:
 
 def _write(reading: Reading, files: LogFiles, duplicates: str | None, progress: Progress) -> dict[str, Any]:
     """The second pass: parts of the spilled rows sorted, rid of duplicates and written."""
-    users, rank, counts = reading.ranked_users()
-    items, place, n_differing = reading.final_items()
+    users, rank, counts = reading.rank_users()
+    items, place, n_differing = reading.build_items()
     is_timed = bool(reading.orders.kind)
     policy = duplicates or ("keep" if reading.source.repeats and not is_timed else "drop")
     user_counts, item_counts = np.zeros(len(users), np.int64), np.zeros(len(items.names), np.int64)
     n_back = n_duplicates = 0
     example = ""
-    with writing(files, items, users, reading.features) as writer:
+    with open_writer(files, items, users, reading.features) as writer:
         for part in reading.spill.parts(rank, counts, progress):
-            arrays, back = by_user_and_order(part)
+            arrays, back = sort_by_user_and_order(part)
             arrays["item"] = place[arrays["item"]]
-            again = repeated(arrays)
+            again = find_repeated(arrays)
             if again.any():
                 i = int(np.argmax(again))
                 user, item = users[int(arrays["user"][i])].as_py(), items.names[int(arrays["item"][i])].as_py()
@@ -125,7 +125,7 @@ def _write(reading: Reading, files: LogFiles, duplicates: str | None, progress: 
             seen = np.bincount(arrays["user"] - low)
             user_counts[low : low + len(seen)] = seen
             item_counts += np.bincount(arrays["item"], minlength=len(item_counts))
-            writer.add(_ordered(arrays))
+            writer.add(_order_columns(arrays))
         if n_duplicates and policy == "stop":
             same = "user, item and time" if is_timed else "user and item"
             raise InputError(
@@ -152,8 +152,8 @@ def _write(reading: Reading, files: LogFiles, duplicates: str | None, progress: 
     }
 
 
-def _ordered(arrays: Arrays) -> Arrays:
+def _order_columns(arrays: Arrays) -> Arrays:
     """Columns in the order they are written in; without a time, the place among the user's rows is the order."""
     order = arrays.get("order")
-    first = {"user": arrays["user"], "order": within_users(arrays["user"]) if order is None else order}
+    first = {"user": arrays["user"], "order": count_within_users(arrays["user"]) if order is None else order}
     return first | {name: values for name, values in arrays.items() if name not in first}

@@ -12,9 +12,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from lcb.errors import InputError
-from lcb.storage.importing.cells import convertible
+from lcb.storage.importing.bad_rows import Problems
+from lcb.storage.importing.cells import convert_cells
 from lcb.storage.importing.items import item_table
-from lcb.storage.importing.problems import Problems
 from lcb.storage.importing.source import ROLES, Chunk, Source
 from lcb.storage.logs.items import Items
 from lcb.storage.tables.arrow import is_list, is_string, plain, value_type
@@ -40,7 +40,7 @@ class Columns:
     categories: str | None = None
     features: tuple[str, ...] = ()
 
-    def found(self, table: Table) -> dict[str, str]:
+    def find(self, table: Table) -> dict[str, str]:
         """Role -> column; refused if a column is not there."""
         named = {role: getattr(self, role) for role in ROLES if getattr(self, role) is not None}
         roles = {role: named.get(role, role) for role in ROLES if role in named or role in table.names}
@@ -76,13 +76,15 @@ def table_source(
         raise InputError(f"{path} is a folder of no known set; give a file, or see: lcb import --list")
     table = open_table(path)
     if items is None:
-        return raw_source(table, columns, files=(Path(path),), separator=separator)
-    known = _known(open_table(items), columns, columns.item or "item", item_id, title, separator)
-    source = raw_source(table, replace(columns, categories=None), files=(Path(path), Path(items)), separator=separator)
-    return with_items(source, known)
+        return source_from_table(table, columns, files=(Path(path),), separator=separator)
+    known = _read_items(open_table(items), columns, columns.item or "item", item_id, title, separator)
+    source = source_from_table(
+        table, replace(columns, categories=None), files=(Path(path), Path(items)), separator=separator
+    )
+    return add_items(source, known)
 
 
-def raw_source(
+def source_from_table(
     table: Table,
     columns: Columns,
     items: Items | None = None,
@@ -93,20 +95,20 @@ def raw_source(
     repeats: bool = True,
 ) -> Source:
     """The log in a table that is open already."""
-    roles = columns.found(table)
+    roles = columns.find(table)
     table.require(roles.values())
     kinds = {name: _KINDS.get(role, "number or text") for role, name in reversed(roles.items())}
 
     def chunks(problems: Problems) -> Iterator[Chunk]:
         for batch, rows in table.batches(kinds, problems.add_unread):
             made = {role: batch.column(name) for role, name in roles.items()}
-            yield Chunk(table.path, _spread(made, columns.features, table.path), rows)
+            yield Chunk(table.path, _spread_lists(made, columns.features, table.path), rows)
 
     name = os.path.basename(table.path)
     return Source(name, chunks, files, roles, table.n_rows, items, False, separator, whole, repeats)
 
 
-def with_items(source: Source, items: Items) -> Source:
+def add_items(source: Source, items: Items) -> Source:
     """The source with its items known; ids become of the log's type, as 7 and "7" are one item in two files."""
     chunk = next(source.chunks(Problems()), None)
     if chunk is None:
@@ -116,7 +118,7 @@ def with_items(source: Source, items: Items) -> Source:
     if is_string(kind) and not is_string(names.type):
         names = names.cast(pa.string())
     elif not is_string(kind) and is_string(names.type):
-        names, failing = convertible(names, lambda part: part.cast(pa.int64()))
+        names, failing = convert_cells(names, lambda part: part.cast(pa.int64()))
         if len(failing):
             example = items.names[int(failing[0])].as_py()
             raise InputError(
@@ -126,7 +128,9 @@ def with_items(source: Source, items: Items) -> Source:
     return replace(source, items=replace(items, names=names))
 
 
-def _known(table: Table, columns: Columns, item: str, item_id: str | None, title: str | None, separator: str) -> Items:
+def _read_items(
+    table: Table, columns: Columns, item: str, item_id: str | None, title: str | None, separator: str
+) -> Items:
     usual = [item_id] if item_id else [name for name in (item, "item") if name in table.names]
     ids = usual[0] if usual else item
     categories = columns.categories or next((name for name in ("categories", "category") if name in table.names), None)
@@ -134,7 +138,7 @@ def _known(table: Table, columns: Columns, item: str, item_id: str | None, title
     return item_table(table, ids, categories, titles, separator)
 
 
-def _spread(columns: dict[str, Any], features: Sequence[str], path: str) -> dict[str, Any]:
+def _spread_lists(columns: dict[str, Any], features: Sequence[str], path: str) -> dict[str, Any]:
     """Features that are lists become a column for each place, x0, x1, ..."""
     made = dict(columns)
     for name in features:

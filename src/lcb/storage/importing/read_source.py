@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from lcb.errors import InputError
 from lcb.progress import Progress
-from lcb.storage.importing.cells import Orders, numbers
+from lcb.storage.importing.bad_rows import Check, Problems, show_cell
+from lcb.storage.importing.cells import Orders, to_numbers
 from lcb.storage.importing.ids import Ids
 from lcb.storage.importing.items import Gathered
-from lcb.storage.importing.problems import Check, Problems, shown
 from lcb.storage.importing.sorting import Arrays, Spill
 from lcb.storage.importing.source import ROLES, Chunk, Source
 from lcb.storage.logs.items import Items
@@ -42,7 +42,7 @@ class Reading:
     def read(self, progress: Progress) -> None:
         """All of it."""
         for chunk in self.source.chunks(self.problems):
-            arrays = self._checked(chunk)
+            arrays = self._check_chunk(chunk)
             self.users.count(arrays["user"])
             self.items.count(arrays["item"])
             if len(arrays["user"]):
@@ -51,58 +51,58 @@ class Reading:
             progress(f"reading {self.source.name}", self.n_rows, self.source.n_rows)
         self.n_rows += self.problems.n_unread
 
-    def ranked_users(self) -> tuple[Any, NDArray[np.int32], NDArray[np.int64]]:
+    def rank_users(self) -> tuple[Any, NDArray[np.int32], NDArray[np.int64]]:
         """Users with events in the order of their names, the place of each code there, and the events at each place."""
         names = self.users.names()
         met = np.flatnonzero(self.users.counts)
         order = met[pc.sort_indices(names.take(pa.array(met))).to_numpy()]
-        return names.take(pa.array(order)), _places(order, len(names)), self.users.counts[order]
+        return names.take(pa.array(order)), _invert_order(order, len(names)), self.users.counts[order]
 
-    def final_items(self) -> tuple[Items, NDArray[np.int32], int]:
+    def build_items(self) -> tuple[Items, NDArray[np.int32], int]:
         """The items, the place of each code among them, and how many have other categories in other rows."""
         known, names = self.source.items, self.items.names()
         if known is not None:
             n_events = self.items.counts[: len(known.names)]
             kept = np.flatnonzero(n_events) if self.source.only_met else np.arange(len(known.names))
-            return known.take(kept) if self.source.only_met else known, _places(kept, len(names)), 0
+            return known.take(kept) if self.source.only_met else known, _invert_order(kept, len(names)), 0
         met = np.flatnonzero(self.items.counts)
         order = met[pc.sort_indices(names.take(pa.array(met))).to_numpy()]
         items, n_differing = self.gathered.items(names, order, self.source.name)
-        return items, _places(order, len(names)), n_differing
+        return items, _invert_order(order, len(names)), n_differing
 
-    def _checked(self, chunk: Chunk) -> Arrays:
+    def _check_chunk(self, chunk: Chunk) -> Arrays:
         """The good rows of a chunk, as arrays."""
         check = Check(chunk.path, chunk.rows, self.problems)
         columns, named = chunk.columns, self.source.names
         arrays: Arrays = {"user": self.users.codes(columns["user"], check)}
-        arrays["item"] = self._items(columns["item"], check)
+        arrays["item"] = self._code_items(columns["item"], check)
         if "order" in columns:
             arrays["order"] = self.orders.values(columns["order"], named.get("order", "order"), check)
         for role in _NUMBERS:
             if role in columns:
-                arrays[role] = numbers(columns[role], named.get(role, role), check)
+                arrays[role] = to_numbers(columns[role], named.get(role, role), check)
         if "propensity" in arrays:
             _check_propensity(arrays["propensity"], named.get("propensity", "propensity"), check)
         if self.like is not None:
-            arrays["reward"] = self._liked(arrays, chunk.path)
+            arrays["reward"] = self._reward_likes(arrays, chunk.path)
         self.features = tuple(name for name in columns if name not in ROLES)
-        arrays |= {name: numbers(columns[name], name, check) for name in self.features}
+        arrays |= {name: to_numbers(columns[name], name, check) for name in self.features}
         if not check.good.all():
             arrays = {name: values[check.good] for name, values in arrays.items()}
         if "categories" in columns and self.source.items is None:
             self.gathered.add(arrays["item"], columns["categories"].filter(pa.array(check.good)))
         return arrays
 
-    def _items(self, column: Any, check: Check) -> NDArray[np.int32]:
+    def _code_items(self, column: Any, check: Check) -> NDArray[np.int32]:
         codes = self.items.codes(column, check)
         known = self.source.items
         if known is not None and len(self.items) > len(known.names):
             said = f"which {known.path} has not"
             unknown = codes >= len(known.names)
-            check.refuse(unknown, f"item {said}", lambda i: f"item is {shown(column, i)}, {said}")
+            check.refuse(unknown, f"item {said}", lambda i: f"item is {show_cell(column, i)}, {said}")
         return codes
 
-    def _liked(self, arrays: Arrays, path: str) -> NDArray[np.float32]:
+    def _reward_likes(self, arrays: Arrays, path: str) -> NDArray[np.float32]:
         if "rating" not in arrays:
             raise InputError(f"--like {self.like:g} is a rating, and {path} has none; name its column, or leave it out")
         if "reward" in arrays:
@@ -118,7 +118,7 @@ def _check_propensity(values: NDArray[np.float32], name: str, check: Check) -> N
     check.refuse(outside, f"{name} is outside (0, 1]", lambda i: f"{name} is {values[i]:g}; {wanted}")
 
 
-def _places(order: NDArray[np.int64], n: int) -> NDArray[np.int32]:
+def _invert_order(order: NDArray[np.int64], n: int) -> NDArray[np.int32]:
     """The place of each code in `order`; 0 for those that are not in it, which have no rows."""
     place = np.zeros(n, np.int32)
     place[order] = np.arange(len(order))

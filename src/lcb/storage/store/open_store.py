@@ -1,0 +1,22 @@
+"""Open the store of a service by its address."""
+
+from __future__ import annotations
+
+from lcb.errors import StoreError
+from lcb.storage.store.base import Store
+
+
+def open_store(url: str, *, create: bool = True, serve: bool = False) -> Store:
+    """Open the SQLite file at a path, or the PostgreSQL database at a postgresql:// address.
+
+    `serve` takes the lock that lets one process serve an SQLite file.
+    """
+    if url.startswith(("postgresql://", "postgres://")):
+        from lcb.storage.store.postgres import Postgres
+
+        return Postgres(url, create=create)
+    if "://" in url:
+        raise StoreError(f"store {url.split('://')[0]}://...; give the path of a file, or postgresql://user@host/name")
+    from lcb.storage.store.sqlite import SQLite
+
+    return SQLite(url, create=create, serve=serve)
