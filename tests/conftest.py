@@ -14,6 +14,7 @@ import psycopg
 import pytest
 from hypothesis import settings
 
+from lcb import parallel
 from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
 from lcb.models import LatentModels
 from lcb.stats import UserStats
@@ -41,6 +42,17 @@ def largest_error(found: np.ndarray, true: np.ndarray) -> float:
 
     distance = np.linalg.norm(true[:, None] - found[None], axis=2)
     return float(distance[linear_sum_assignment(distance)].max())
+
+
+@pytest.fixture(scope="session", autouse=True)
+def one_core() -> Iterator[None]:
+    """Keep work in this process unless a test gives the number of workers.
+
+    pytest-xdist already uses all cores, and a worker process takes two seconds of CPU to start.
+    """
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parallel, "n_cores", lambda: 1)
+        yield
 
 
 @pytest.fixture
