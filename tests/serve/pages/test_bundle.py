@@ -37,5 +37,5 @@ def test_a_failure_says_what_the_engine_said(monkeypatch):
 
 def test_without_the_package_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setattr(file.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MissingExtra, match="vl-convert-python is not installed; it comes with"):
+    with pytest.raises(MissingExtra, match="vl-convert-python is not installed; in a checkout of lcb run: pip install"):
         file._made.__wrapped__()
