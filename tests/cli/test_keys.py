@@ -39,12 +39,12 @@ def test_keys_are_listed_and_revoked_by_name(lcb):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["create", "shop", "--scope", "king"], "scope 'king'; it is one of reader, writer, admin"),
+        (["create", "shop", "--scope", "king"], "scope is 'king'; it must be one of reader, writer, admin"),
         (["create", "shop"], "missing option '--scope'"),
         (["create", "", "--scope", "reader"], "give printable text"),
         (["create", "a\nb", "--scope", "reader"], "give printable text"),
-        (["create", "ops", "--scope", "reader"], "there is a key named 'ops'; revoke it first"),
-        (["revoke", "nobody"], "no key named 'nobody'; there are: ops"),
+        (["create", "ops", "--scope", "reader"], "there is already a key named 'ops'; revoke it first"),
+        (["revoke", "nobody"], "no key named 'nobody'; the keys are: ops"),
         (["list", "--store", "gone.db"], "gone.db does not exist"),
         ([], "missing command"),
     ],

@@ -116,7 +116,7 @@ def test_times_measured_by_the_clock_on_the_wall_fail(tmp_path: Path, monkeypatc
 
 
 def test_a_rate_is_counted_by_a_clock_that_only_goes_forward() -> None:
-    assert rates.Rates(1.0).clock is rates.time.monotonic
+    assert rates.RateLimits(1.0).clock is rates.time.monotonic
 
 
 def test_ids_that_are_made_while_the_clock_goes_back_are_all_different() -> None:

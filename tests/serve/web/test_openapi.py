@@ -13,7 +13,7 @@ from lcb import messages
 from lcb.serve.config.settings import Settings
 from lcb.serve.web.endpoint import Call
 from lcb.serve.web.keys import sha256
-from lcb.serve.web.openapi import document, plain, statuses
+from lcb.serve.web.openapi import build_document, statuses, strip_convertors
 from lcb.storage.store.base import Key
 from support.http_inside import inside
 
@@ -33,7 +33,7 @@ def page(tmp_path: Path, keys: tuple[Key, ...] = ()) -> tuple[dict, list[Call]]:
 def test_the_page_needs_no_key_and_names_every_call_of_the_api(tmp_path):
     found, calls = page(tmp_path, (ADMIN,))
     named = {(method.upper(), path) for path, methods in found["paths"].items() for method in methods}
-    wanted = {(call.method, plain(call.path)) for call in calls if call.path.startswith("/v1")}
+    wanted = {(call.method, strip_convertors(call.path)) for call in calls if call.path.startswith("/v1")}
     assert named == wanted | {("GET", path) for path in ("/healthz", "/readyz", "/metrics", "/openapi.json")}
     assert found["openapi"] == "3.1.0"
 
@@ -41,7 +41,7 @@ def test_the_page_needs_no_key_and_names_every_call_of_the_api(tmp_path):
 def test_the_page_is_openapi_as_others_read_it(tmp_path):
     found, calls = page(tmp_path)
     schema = schemathesis.openapi.from_dict(found)
-    assert len(list(schema.get_all_operations())) == sum(bool(call.words) for call in calls)
+    assert len(list(schema.get_all_operations())) == sum(bool(call.summary) for call in calls)
 
 
 def test_the_schemas_are_those_of_the_types_that_validate(tmp_path):
@@ -70,10 +70,10 @@ def test_an_answer_leads_to_the_calls_that_follow(tmp_path):
 def test_every_status_is_a_problem_or_the_answer(tmp_path):
     found, calls = page(tmp_path)
     for call in calls:
-        if call.words:
-            responses = found["paths"][plain(call.path)][call.method.lower()]["responses"]
+        if call.summary:
+            responses = found["paths"][strip_convertors(call.path)][call.method.lower()]["responses"]
             assert list(map(int, responses)) == statuses(call)
-    of = {f"{call.method} {plain(call.path)}": statuses(call) for call in calls}
+    of = {f"{call.method} {strip_convertors(call.path)}": statuses(call) for call in calls}
     assert of["POST /v1/rewards"] == [200, 400, 401, 403, 404, 408, 409, 413, 422, 429, 431, 500, 503]
     assert of["GET /readyz"] == [200, 400, 408, 413, 431, 500, 503]
     assert of["POST /v1/models/retrain"][0] == 202
@@ -110,4 +110,4 @@ def test_what_a_call_answers_is_what_the_page_says(tmp_path, method, path, body,
 def test_a_call_without_words_is_no_part_of_the_page():
     async def handler(ask): ...
 
-    assert document([Call("GET", "/", handler, "")])["paths"] == {}
+    assert build_document([Call("GET", "/", handler, "")])["paths"] == {}

@@ -60,7 +60,7 @@ class Operator:
 
     async def session(self, ask: Ask) -> Reply:
         digest = self._session(ask.scope)
-        key = None if digest is None else self.keyring.of_session(digest)
+        key = None if digest is None else self.keyring.find_session(digest)
         role = "admin" if self.keyring.open else "reader" if key is None or key.scope == "reader" else key.scope
         needs = not self.keyring.open and key is None
         return json_reply({"needs_key": needs, "role": role, "signed_in": key is not None})

@@ -1,8 +1,8 @@
-"""From a request on the wire to a function and back: body, key, rate, errors, measurements.
+"""Routes and what is common to all of them: reading the body, checking the key and rate, errors, metrics.
 
-A `Call` is one line of the table of routes: who may call it, a function from `Ask` to `Reply`, and the types of both
-sides, which the page of OpenAPI is made of.  Every call goes through one `Endpoint`.  Problems become
-application/problem+json; anything unforeseen is logged and becomes a 500 that tells nothing but where to look.
+A `Call` describes one route: the scope it needs, its handler (`Ask` -> `Reply`) and the types of request and response,
+from which the OpenAPI document is built.  Every call goes through an `Endpoint`.  A Problem becomes an
+application/problem+json response; any other exception is logged and becomes a 500 that names only the request id.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 T = TypeVar("T")
-_ELSEWHERE = "this comes from a page of another site; make keys (lcb keys create), and send one"
+_OTHER_SITE = "this request comes from a page of another site; create a key (lcb keys create) and send it"
 _JSON = msgspec.json.Encoder()
 
 
 class Ask(msgspec.Struct):
-    """A request: its body, what its path named, its headers, who asks."""
+    """A request: its body, its ASGI scope and the parameters of its path."""
 
     body: bytes
     scope: Scope
@@ -43,42 +43,42 @@ class Reply(msgspec.Struct):
     status: int = 200
     type: bytes = b"application/json"
     headers: list[tuple[bytes, bytes]] = []
-    stream: AsyncIterator[bytes] | None = None  # goes on after `body`, until it ends or nobody listens
+    stream: AsyncIterator[bytes] | None = None  # sent after `body` until it ends or the client disconnects
 
 
 Handler = Callable[[Ask], Awaitable[Reply]]
 
 
 class Call(NamedTuple):
-    """One route.  `needed` is the scope of key it asks for, "" for anybody.
+    """One route.  `scope` is the scope of key it needs, "" for none.
 
-    `takes` and `gives` are types of `messages`, or for `gives` a media type; `fails` are the statuses of its own, those
-    that any route may answer aside; `query` are parameters by name, each a type.  `then` leads from an answer to the
-    next call: operation -> its parameters and fields of its body, as OpenAPI's runtime expressions.  `good` is the
-    status of the answer; a call with `bare` may come without a body.
+    `request` and `response` are types of `messages`; `response` may be a media type instead.  `failures` are statuses
+    of this route alone, beside those that any route may answer.  `query` maps query parameters to types.  `links` map
+    operation ids to parameters and body fields taken from this call, as OpenAPI runtime expressions.  `status` is that
+    of a successful answer.  A route without a summary is not part of the OpenAPI document.
     """
 
     method: str
     path: str
     handler: Handler
-    needed: str
-    words: str = ""
-    takes: Any = None
-    gives: Any = None
-    fails: tuple[int, ...] = ()
+    scope: str
+    summary: str = ""
+    request: Any = None
+    response: Any = None
+    failures: tuple[int, ...] = ()
     query: Mapping[str, Any] = {}
-    then: Mapping[str, Mapping[str, str]] = {}
-    good: int = 200
-    bare: bool = False
+    links: Mapping[str, Mapping[str, str]] = {}
+    status: int = 200
+    body_optional: bool = False
 
 
 class Around(Protocol):
-    """What an endpoint needs of its surroundings."""
+    """What an endpoint needs of the application."""
 
     max_body: int
 
     def admit(self, scope: Scope, needed: str) -> None:
-        """Let a request in, or raise a Problem: 401, 403, 429."""
+        """Check the key and the rate of a request; Problem 401, 403 or 429."""
 
     def observe(self, route: str, status: int, seconds: float, request: str | None = None) -> None: ...
 
@@ -86,7 +86,7 @@ class Around(Protocol):
 
 
 class Endpoint:
-    """One function behind one route; `needed` is the scope of key it asks for, "" for anybody."""
+    """The ASGI endpoint of one route; `needed` is the scope of key it needs, "" for none."""
 
     def __init__(self, around: Around, route: str, handler: Handler, needed: str) -> None:
         self.around, self.route, self.handler, self.needed = around, route, handler, needed
@@ -96,7 +96,7 @@ class Endpoint:
         request = request_id(scope["headers"])
         try:
             self.around.admit(scope, self.needed)
-            body = await _body(receive, self.around.max_body)
+            body = await _read_body(receive, self.around.max_body)
             reply = await self.handler(Ask(body, scope, scope.get("path_params", {})))
         except Problem as problem:
             reply = problem_reply(problem)
@@ -104,11 +104,11 @@ class Endpoint:
             reply = problem_reply(Problem(503, str(error), retry_after=1))
         except StoreError as error:
             reply = problem_reply(Problem(503, str(error), retry_after=60))
-        except Exception as error:  # noqa: BLE001 (the last resort: told to the log, not to the caller)
+        except Exception as error:  # noqa: BLE001 (logged, and not shown to the caller)
             request = request or os.urandom(8).hex()
             self.around.unforeseen(self.route, error, request)
-            words = f"something went wrong here; the service's log says what, under request {request}"
-            reply = problem_reply(Problem(500, words))
+            detail = f"internal error; the service has logged it under request {request}"
+            reply = problem_reply(Problem(500, detail))
         if request is not None:
             reply.headers = [*reply.headers, (b"x-request-id", request.encode())]
         if reply.stream is None:
@@ -118,7 +118,7 @@ class Endpoint:
             await _stream(receive, send, reply, reply.stream)
 
 
-async def _body(receive: Receive, most: int) -> bytes:
+async def _read_body(receive: Receive, most: int) -> bytes:
     message = await receive()
     body: bytes = message.get("body", b"")
     if not message.get("more_body"):
@@ -139,11 +139,11 @@ async def _body(receive: Receive, most: int) -> bytes:
 
 
 def _too_large(most: int) -> Problem:
-    return Problem(413, f"the body has more than {most:,} bytes; send fewer arms, or name items of the catalogue")
+    return Problem(413, f"the body is larger than {most:,} bytes; send fewer arms, or arms by id from the catalogue")
 
 
 def refuse_other_sites(scope: Scope) -> None:
-    """Where no key is asked for, a page of another site must not act through the browser of whoever looks at it."""
+    """Without keys, refuse requests that a browser sends for a page of another site (cross-site request forgery)."""
     host = origin = b""
     for name, value in scope["headers"]:
         if name == b"host":
@@ -151,9 +151,9 @@ def refuse_other_sites(scope: Scope) -> None:
         elif name == b"origin":
             origin = value
         elif name == b"sec-fetch-site" and value not in (b"same-origin", b"none"):
-            raise Problem(403, _ELSEWHERE)
+            raise Problem(403, _OTHER_SITE)
     if origin and origin.rpartition(b"/")[2] != host:
-        raise Problem(403, _ELSEWHERE)
+        raise Problem(403, _OTHER_SITE)
 
 
 async def respond(send: Send, reply: Reply) -> None:
@@ -163,8 +163,8 @@ async def respond(send: Send, reply: Reply) -> None:
 
 
 async def _stream(receive: Receive, send: Send, reply: Reply, parts: AsyncIterator[bytes]) -> None:
-    """Part by part, until the stream ends or the client has gone."""
-    gone = asyncio.ensure_future(_gone(receive))
+    """Send part by part until the stream ends or the client disconnects."""
+    gone = asyncio.ensure_future(_wait_for_disconnect(receive))
     try:
         headers = [(b"content-type", reply.type), *reply.headers]
         await send({"type": "http.response.start", "status": reply.status, "headers": headers})
@@ -178,7 +178,7 @@ async def _stream(receive: Receive, send: Send, reply: Reply, parts: AsyncIterat
         gone.cancel()
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 

@@ -1,7 +1,7 @@
-"""API keys: who may read, who may write, who may change models and erase people.
+"""API keys and their scopes: reader, writer, admin.
 
-A key is shown once, when it is made; the store has its SHA-256 alone.  Scopes are steps: a writer may read, an admin
-may do everything.  Without any key the service is open, and then listens on this machine alone.
+A key is shown once, when it is created; the store keeps only its SHA-256.  A writer may also read; an admin may also
+change models and erase users.  Without any key the service is open, and listens on this machine only.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ from lcb.serve.errors import Problem
 from lcb.storage.store.base import Key, Store
 
 SCOPES = ("reader", "writer", "admin")
-_NOBODYS = bytes(32)
+_NO_DIGEST = bytes(32)
 _RANK = {scope: rank for rank, scope in enumerate(SCOPES)}
 
 
 def create(store: Store, name: str, scope: str, now: float) -> str:
-    """Make a key; what is returned is the only time it is seen."""
+    """Create a key and return it; it is not stored and cannot be shown again."""
     if scope not in SCOPES:
-        raise InputError(f"scope {scope!r}; it is one of {', '.join(SCOPES)}")
+        raise InputError(f"scope is {scope!r}; it must be one of {', '.join(SCOPES)}")
     if not name or not name.isprintable() or len(name) > 100:
-        raise InputError(f"name {name[:100]!r}; give printable text of at most 100 characters")
+        raise InputError(f"name is {name[:100]!r}; give printable text of 1 to 100 characters")
     if any(key.name == name and key.revoked is None for key in store.list_keys()):
-        raise InputError(f"there is a key named {name!r}; revoke it first, or take another name")
+        raise InputError(f"there is already a key named {name!r}; revoke it first, or choose another name")
     secret = f"lcb_{secrets.token_urlsafe(32)}"
     store.save_key(Key(name, scope, sha256(secret), now, None))
     return secret
 
 
 def revoke(store: Store, name: str, now: float) -> None:
-    """A key that no longer opens anything; it stays in the list."""
+    """Revoke a key; it stays in the list."""
     found = next((key for key in store.list_keys() if key.name == name), None)
     if found is None:
-        there = ", ".join(key.name for key in store.list_keys()) or "none"
-        raise InputError(f"no key named {name!r}; there are: {there}")
+        names = ", ".join(key.name for key in store.list_keys()) or "none"
+        raise InputError(f"no key named {name!r}; the keys are: {names}")
     store.save_key(found._replace(revoked=found.revoked or now))
 
 
@@ -64,40 +64,40 @@ class Keyring:
 
     @property
     def open(self) -> bool:
-        """No key was ever made."""
+        """Whether no key was ever created, so that requests need none."""
         return not self.keys
 
     def check(self, authorization: bytes | None, needed: str) -> str | None:
-        """The name of the key that opens this; None where everything is open."""
+        """Return the name of the key that a request carries; None if none is needed.  Problem 401 or 403."""
         if not needed or self.open:
             return None
         if authorization is None:
-            raise Problem(401, "this needs a key; send Authorization: Bearer KEY (lcb keys create makes one)")
+            raise Problem(401, "this route needs a key; send Authorization: Bearer KEY (lcb keys create makes one)")
         kind, _, secret = authorization.decode("latin-1").partition(" ")
         digest = sha256(secret.strip())
-        found = self._by_digest.get(digest)  # by a digest that nobody can steer: time tells nothing of a key
-        same = hmac.compare_digest(_NOBODYS if found is None else found.sha256, digest)
+        found = self._by_digest.get(digest)  # looked up by digest, so timing reveals nothing about a key
+        same = hmac.compare_digest(_NO_DIGEST if found is None else found.sha256, digest)
         if kind.lower() != "bearer" or found is None or not same or found.revoked is not None:
-            raise Problem(401, "this key is not known, or was revoked; send Authorization: Bearer KEY")
-        return _enough(found, needed)
+            raise Problem(401, "this key is unknown or revoked; send Authorization: Bearer KEY with a valid key")
+        return _check_scope(found, needed)
 
     def check_session(self, digest: str, needed: str) -> str | None:
-        """The same for a session that began with the key of this digest; None where that opens nothing any more."""
-        found = self.of_session(digest)
-        return None if found is None else _enough(found, needed)
+        """The same for a session that was started with the key of this digest; None if that key was revoked."""
+        found = self.find_session(digest)
+        return None if found is None else _check_scope(found, needed)
 
-    def of_session(self, digest: str) -> Key | None:
+    def find_session(self, digest: str) -> Key | None:
         return next((key for key in self.keys if key.sha256.hex() == digest and key.revoked is None), None)
 
 
-def _enough(key: Key, needed: str) -> str:
+def _check_scope(key: Key, needed: str) -> str:
     if _RANK[key.scope] < _RANK[needed]:
-        raise Problem(403, f"key {key.name} is a {key.scope}'s, this needs a {needed}'s")
+        raise Problem(403, f"key {key.name} has scope {key.scope}; this route needs {needed}")
     return key.name
 
 
 def check_address(host: str, keyring: Keyring) -> None:
-    """Refuse to listen beyond this machine while everything is open."""
+    """Refuse to listen on an address that other machines can reach while there is no key."""
     if not keyring.open or host == "localhost":
         return
     try:
@@ -106,6 +106,6 @@ def check_address(host: str, keyring: Keyring) -> None:
         loopback = False
     if not loopback:
         raise InputError(
-            f"host {host} is reached from other machines and there is no key; make one first "
+            f"host is {host}, which other machines can reach, and there is no key; create one first "
             "(lcb keys create NAME --scope admin), or listen on 127.0.0.1"
         )
