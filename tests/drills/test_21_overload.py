@@ -20,7 +20,7 @@ import uvloop
 
 from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.log.journal import Journal
-from lcb.serve.web.rate_limits import Rates
+from lcb.serve.web.rate_limits import RateLimits
 from lcb.storage.store.open_store import open_store
 from support.harness import LONG, Server, arms, models_folder, serving
 from support.http_inside import inside
@@ -116,7 +116,7 @@ def test_who_asks_too_often_is_told_to_wait(tmp_path: Path) -> None:
 
 
 def test_without_rates_nobody_is(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(Rates, "take", lambda self, who: None)
+    monkeypatch.setattr(RateLimits, "take", lambda self, who: None)
     with pytest.raises(AssertionError, match="nobody was slowed down"):
         limited(tmp_path)
 
