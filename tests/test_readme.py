@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lcb.demo.readers import CATEGORIES, articles, reader_classes
+from lcb.demo.readers import CATEGORIES, draw_articles, reader_classes
 from support.console import ROOT, check_example, examples
 
 
@@ -25,7 +25,7 @@ def folder(tmp_path_factory):
 
 def news_log(rng: np.random.Generator) -> str:
     """600 visitors of a news page, 60 articles each."""
-    catalogue = articles(120, rng)
+    catalogue = draw_articles(120, rng)
     topics = ["|".join(CATEGORIES[c] for c in np.flatnonzero(row)) for row in catalogue]
     world = reader_classes()
     lines = ["visitor,article,clicked,at,topics"]

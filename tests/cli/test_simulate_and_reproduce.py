@@ -120,7 +120,7 @@ def test_a_folder_that_cannot_be_written_is_refused_before_the_run(lcb, tmp_path
 
     monkeypatch.setattr("lcb.storage.files.TemporaryFile", refuse)
     monkeypatch.setattr("lcb.experiments.fig_1.run", run)
-    monkeypatch.setattr("lcb.demo.story.world", run)
+    monkeypatch.setattr("lcb.demo.story.build_world", run)
     outcome = lcb(*words, "--out", "a/b")
     assert outcome.code == 2
     assert "a/b" in outcome.err
@@ -134,7 +134,7 @@ def test_a_run_cut_short_leaves_no_empty_folder(lcb, tmp_path, monkeypatch, word
         raise KeyboardInterrupt
 
     monkeypatch.setattr("lcb.experiments.fig_1.run", interrupt)
-    monkeypatch.setattr("lcb.demo.story.world", interrupt)
+    monkeypatch.setattr("lcb.demo.story.build_world", interrupt)
     outcome = lcb(*words, "--out", "a/b")
     assert outcome.code == 130
     assert outcome.err == "lcb: interrupted; nothing half-written is left behind\n"
@@ -142,7 +142,7 @@ def test_a_run_cut_short_leaves_no_empty_folder(lcb, tmp_path, monkeypatch, word
 
 
 def test_the_demo_does_not_replace_what_is_not_models(lcb, tmp_path, monkeypatch):
-    monkeypatch.setattr("lcb.demo.story.world", None)
+    monkeypatch.setattr("lcb.demo.story.build_world", None)
     (tmp_path / "demo" / "models").mkdir(parents=True)
     (tmp_path / "demo" / "models" / "diary.txt").touch()
     outcome = lcb("demo")

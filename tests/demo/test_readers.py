@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lcb.demo.readers import CATEGORIES, KINDS, NewsFront, articles, click_probability
+from lcb.demo.readers import CATEGORIES, KINDS, NewsFront, click_probability, draw_articles
 from lcb.errors import InputError
 
 
 def test_a_visitor_clicks_as_often_as_a_drawn_reader_would():
     rng = np.random.default_rng(0)
-    users = NewsFront(articles(30, rng), n_arms=4).draw(20, 3, rng)
+    users = NewsFront(draw_articles(30, rng), n_arms=4).draw(20, 3, rng)
     for label, contexts, means in zip(users.label, users.contexts, users.means, strict=True):
         for x, mean in zip(contexts.reshape(-1, 21), means.ravel(), strict=True):
             names = [CATEGORIES[j] for j in np.flatnonzero(x)]

@@ -43,9 +43,9 @@ def test_too_few_users_are_refused():
 
 
 def test_models_of_any_learner_are_scored_as_clicks_on_clicks():
-    from lcb.evaluate.compare_learners import _as_scored
+    from lcb.evaluate.compare_learners import _set_likelihood
 
     true = equal_classes(np.array([[0.5]]), noise=0.1)
     log = EventLog.from_rows([0, 0, 1], np.ones((3, 1)), [0, 1, 1])
-    assert _as_scored(true, log).levels == (0.0, 1.0)
-    np.testing.assert_allclose(_as_scored(true, log).user_scores(log), np.log([0.25, 0.5]))
+    assert _set_likelihood(true, log).levels == (0.0, 1.0)
+    np.testing.assert_allclose(_set_likelihood(true, log).user_scores(log), np.log([0.25, 0.5]))

@@ -50,7 +50,7 @@ def test_the_interval_holds_the_truth_as_often_as_it_says():
 def test_too_few_visitors_have_no_interval(n_a, n_b):
     assert welch_interval(n_a, 0.5, 0.1, n_b, 0.4, 0.1) is None
     assert compare_rates(np.ones(n_a), np.zeros(n_b)) is None
-    assert Group.of_sums(n_a, 1.0 * n_a, 1.0 * n_a).above(Group.of_sums(n_b, 0.0, 0.0)) is None
+    assert Group.of_sums(n_a, 1.0 * n_a, 1.0 * n_a).difference_to(Group.of_sums(n_b, 0.0, 0.0)) is None
 
 
 def test_nobody_has_no_mean_and_one_visitor_no_deviation():

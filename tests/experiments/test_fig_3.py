@@ -12,7 +12,7 @@ import pytest
 from lcb.errors import InputError
 from lcb.evaluate.tuning import tune_log as tune_log
 from lcb.experiments import fig_1, fig_3a, fig_3b, fig_3c, real_data
-from lcb.experiments.report import Section, page
+from lcb.experiments.report import Section, render_page
 from lcb.experiments.reproduce import reproduce
 
 LIKES = np.array([[0.9, 0.2, 0.2, 0.3], [0.1, 0.8, 0.2, 0.3]])
@@ -91,7 +91,7 @@ def test_a_log_of_few_users_is_refused():
 def test_the_page_carries_its_pictures_and_says_what_is_missing(tmp_path):
     reproduce("fig-1", fig_1, tmp_path, "lcb reproduce fig-1", n_runs=1)
     section = Section.read(tmp_path, "fig-1")
-    html = page([section], ["fig-3a"])
+    html = render_page([section], ["fig-3a"])
     assert "<svg" in html
     assert "lcb reproduce fig-3a" in html
     assert "http-equiv" not in html

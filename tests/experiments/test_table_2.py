@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from lcb.bandits.uniform import Uniform
-from lcb.demo.readers import NewsFront, articles
+from lcb.demo.readers import NewsFront, draw_articles
 from lcb.evaluate.two_groups import Group
 from lcb.experiments import table_2, user_study
-from lcb.experiments.report import Section, page
+from lcb.experiments.report import Section, render_page
 from lcb.experiments.reproduce import reproduce
 from lcb.recommenders.pooled import Pooled
 
@@ -59,7 +59,7 @@ def test_what_the_experiment_leaves_is_a_section_of_the_report(small, tmp_path):
     assert {name: rates.shape for name, rates in outcome.few.items()} == dict.fromkeys(user_study.GRIDS, (2, 15, 5))
     assert {name: rates.shape for name, rates in outcome.many.items()} == dict.fromkeys(user_study.GRIDS, (2, 60))
     section = Section.read(tmp_path, "table-2")
-    assert "The user study, with simulated visitors" in page([section], [])
+    assert "The user study, with simulated visitors" in render_page([section], [])
     text = "\n".join(table_2.summary(outcome))
     assert "0.196 ± 0.096" in text
     assert "0.380 ± 0.076" in text
@@ -84,7 +84,7 @@ def test_lcb_is_ahead_of_one_linucb_for_all(small, monkeypatch):
 def test_no_visitor_meets_two_recommenders_and_each_has_its_share():
     rng = np.random.default_rng(0)
     watched = {name: Watched() for name in ("a", "b", "c")}
-    rates = user_study.run_study(NewsFront(articles(30, rng), 5), watched, 50, rng)
+    rates = user_study.run_study(NewsFront(draw_articles(30, rng), 5), watched, 50, rng)
     met = {name: np.concatenate(one.met).reshape(50, -1) for name, one in watched.items()}
     assert {name: rate.shape for name, rate in rates.items()} == dict.fromkeys("abc", (50,))
     assert len(np.unique(np.concatenate(list(met.values())), axis=0)) == 150
@@ -92,7 +92,7 @@ def test_no_visitor_meets_two_recommenders_and_each_has_its_share():
 
 def test_rates_are_the_clicks_of_what_was_chosen():
     rng = np.random.default_rng(0)
-    users = NewsFront(articles(30, rng), 5).draw(4, user_study.N_STEPS, rng)
+    users = NewsFront(draw_articles(30, rng), 5).draw(4, user_study.N_STEPS, rng)
 
     class First(Watched):
         def serve(self, users, contexts, rewards, rng, n_uniform_steps=0):
@@ -141,7 +141,7 @@ def test_population_linucb_goes_on_learning_and_lcb_keeps_its_classes(small):
 def test_population_linucb_has_learned_from_the_log_that_taught_the_classes(small):
     _, trained, _ = user_study.prepare((0, 0))
     rng = np.random.default_rng((0, 0))  # the same articles and past readers again
-    total = user_study.draw_past_log(NewsFront(articles(40, rng), 20), 300, rng).stats.total
+    total = user_study.draw_past_log(NewsFront(draw_articles(40, rng), 20), 300, rng).stats.total
     assert total.count[0] == 300 * user_study.N_STEPS
     theta = np.linalg.solve(total.gram[0] + 10 * np.eye(21), total.moment[0])
     for name in ("linucb-population", "linucb-at-once"):

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lcb.charts.style.axes import axis_and_scale, axis_ends
-from lcb.charts.style.formats import number
+from lcb.charts.style.formats import format_number
 from lcb.charts.style.labels import check_names
-from lcb.charts.style.theme import ALGORITHMS, BAR, INK, SURFACE, dressed, inline, load_altair, plain
+from lcb.charts.style.theme import ALGORITHMS, BAR, INK, SURFACE, apply_theme, inline_data, load_altair, normalize_name
 from lcb.errors import InputError
 
 if TYPE_CHECKING:
@@ -36,24 +36,23 @@ def bars(
     ends = axis_ends(shown, log)
     if ends[0] < 0:  # room for the value left of a negative bar
         ends = ends[0] - 0.14 * (ends[1] - ends[0]), ends[1]
-    texts = [number(value, value) for value in values]
-    data = inline(name=names, value=values, base=[ends[0] if log else 0.0] * len(rows), text=texts)
-    colours = [_colour(plain(name)) for name in names]
+    texts = [format_number(value, value) for value in values]
+    data = inline_data(name=names, value=values, base=[ends[0] if log else 0.0] * len(rows), text=texts)
+    colours = [_colour(normalize_name(name)) for name in names]
     base = alt.Chart(data).encode(
-        x=alt.X("value:Q", title=x_title, **axis_and_scale(ends, log)),
-        y=alt.Y("name:N", sort=None, title=None),
+        x=alt.X("value:Q", title=x_title, **axis_and_scale(ends, log)), y=alt.Y("name:N", sort=None, title=None)
     )
     colour = alt.Color("name:N", legend=None).scale(domain=names, range=colours)
     layers = [base.mark_bar(height=18).encode(x2="base:Q", color=colour)]
     if reference is not None:
-        rule = alt.Chart(inline(value=[reference], text=[number(reference, reference)])).encode(x="value:Q")
+        rule = alt.Chart(inline_data(value=[reference], text=[format_number(reference, reference)])).encode(x="value:Q")
         layers.append(rule.mark_rule(color=INK, strokeDash=[4, 3]))
         layers.append(rule.mark_text(dy=-9, fontSize=11).encode(y=alt.value(0), text="text:N"))
     for halo in ({"stroke": SURFACE, "strokeWidth": 4}, {}):  # the value stays legible on a rule or grid line
         for side, align, dx in (("datum.value >= 0", "left", 5), ("datum.value < 0", "right", -5)):
             text = base.transform_filter(side).mark_text(align=align, dx=dx, fontSize=12, **halo)
             layers.append(text.encode(text="text:N"))
-    return dressed(alt.layer(*layers), title, width=420, height=alt.Step(28))
+    return apply_theme(alt.layer(*layers), title, width=420, height=alt.Step(28))
 
 
 def _colour(name: str) -> str:

@@ -9,9 +9,19 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from lcb.charts.style.axes import ladder
-from lcb.charts.style.formats import number, number_format, percent
-from lcb.charts.style.labels import LINE, apart, check_names, end_labels
-from lcb.charts.style.theme import AREAS, CELL_INK, DIVERGING, GREY, SEQUENTIAL, SURFACE, dressed, inline, load_altair
+from lcb.charts.style.formats import format_number, format_percent, number_format
+from lcb.charts.style.labels import LINE, check_names, end_labels, spread_labels
+from lcb.charts.style.theme import (
+    AREAS,
+    CELL_INK,
+    DIVERGING,
+    GREY,
+    SEQUENTIAL,
+    SURFACE,
+    apply_theme,
+    inline_data,
+    load_altair,
+)
 from lcb.errors import InputError
 from lcb.events import Floats
 from lcb.models import LatentModels
@@ -29,13 +39,13 @@ def heat_map(models: LatentModels, title: str | None = None) -> alt.LayerChart:
     largest = float(np.abs(models.beta).max()) or 1.0
     low, colours = (-largest, DIVERGING) if models.beta.min() < 0 else (0.0, SEQUENTIAL)
     printed = models.n_features <= 25
-    step = 8 + max(36, 7 * len(number(-largest, largest))) if printed else 15
-    data = inline(
+    step = 8 + max(36, 7 * len(format_number(-largest, largest))) if printed else 15
+    data = inline_data(
         name=np.repeat(_class_labels(models), models.n_features),
         feature=models.features * models.n_classes,
         weight=models.beta.ravel(),
-        text=[number(weight, largest) for weight in models.beta.ravel().tolist()],
-        ink=_ink((models.beta.ravel() - low) / (largest - low), colours),
+        text=[format_number(weight, largest) for weight in models.beta.ravel().tolist()],
+        ink=_choose_ink((models.beta.ravel() - low) / (largest - low), colours),
     )
     angle = 0 if 7 * max(map(len, models.features)) <= step else -45 if printed else -90
     x, y = (alt.X("feature:N", sort=None, title=None), alt.Y("name:N", sort=None, title=None))
@@ -49,7 +59,7 @@ def heat_map(models: LatentModels, title: str | None = None) -> alt.LayerChart:
     if printed:
         layers.append(base.mark_text(fontSize=11).encode(text="text:N", color=alt.Color("ink:N", scale=None)))
     chart = alt.layer(*layers).resolve_scale(color="independent")
-    return dressed(chart, title, width=alt.Step(step), height=alt.Step(28))
+    return apply_theme(chart, title, width=alt.Step(step), height=alt.Step(28))
 
 
 def posterior_path(
@@ -68,7 +78,7 @@ def posterior_path(
     if len(paths) == 1:
         paths = np.vstack([paths, paths])  # so that a user without rewards, too, has an area
     tops = 1 - np.cumsum(paths, axis=1) + paths
-    data = inline(
+    data = inline_data(
         name=names * len(paths),
         seen=np.repeat(np.arange(len(paths)), len(names)),
         probability=paths.ravel(),
@@ -86,22 +96,22 @@ def posterior_path(
         color=colour,
         tooltip=["name:N", "seen:Q", alt.Tooltip("probability:Q", format=".3f")],
     )
-    texts = [f"{name} · {percent(p)}" for name, p in zip(names, paths[-1], strict=True)]
+    texts = [f"{name} · {format_percent(p)}" for name, p in zip(names, paths[-1], strict=True)]
     middles = np.minimum.accumulate((tops - paths / 2)[-1])[::-1]  # from the bottom up, as labels are placed
-    places = apart(middles, (0.0, 1.0), False, height)
+    places = spread_labels(middles, (0.0, 1.0), False, height)
     columns: dict[str, Any] = {"name": names[::-1], "text": texts[::-1], "value": middles, "place": places}
     texts_layer = end_labels(steps / width, colour, [float(steps)] * len(names), **columns)
-    return dressed(alt.layer(area, *texts_layer), title, width=width, height=height)
+    return apply_theme(alt.layer(area, *texts_layer), title, width=width, height=height)
 
 
 def _class_labels(models: LatentModels) -> list[str]:
     noise = np.sqrt(models.sigma2)
     rows = zip(models.pi, noise, strict=True)
-    texts = (f"{percent(share)} · noise {number(sd, noise.max())}" for share, sd in rows)
+    texts = (f"{format_percent(share)} · noise {format_number(sd, noise.max())}" for share, sd in rows)
     return [f"class {h} · {text}" for h, text in enumerate(texts, start=1)]
 
 
-def _ink(places: Floats, colours: Sequence[str]) -> list[str]:
+def _choose_ink(places: Floats, colours: Sequence[str]) -> list[str]:
     """White where it can be read on the colour at that place in [0, 1] of the scale, elsewhere black."""
     stops = np.array([[int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)] for colour in colours])
     channels = [np.interp(places * (len(stops) - 1), range(len(stops)), stop) ** 2.2 for stop in stops.T]

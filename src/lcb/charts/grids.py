@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lcb.charts.style.axes import axis_and_scale, axis_ends
-from lcb.charts.style.formats import number
+from lcb.charts.style.formats import format_number
 from lcb.charts.style.labels import check_names
-from lcb.charts.style.theme import INK, dressed, inline, line_styles, load_altair
+from lcb.charts.style.theme import INK, apply_theme, inline_data, line_styles, load_altair
 from lcb.errors import InputError
 
 if TYPE_CHECKING:
@@ -42,12 +42,12 @@ def grids(rows: Sequence[tuple[str, Sequence[float], str]], title: str | None = 
     x = alt.X("regret:Q", title="regret per user", **axis_and_scale(axis_ends(values, log), log))
     y = alt.Y("name:N", sort=None, title=None).scale(domain=names).axis(grid=True)
     colour = alt.Color("name:N", legend=None).scale(domain=names, range=line_styles(names)[0])
-    tried = alt.Chart(inline(**columns)).encode(x=x, y=y, color=colour)
+    tried = alt.Chart(inline_data(**columns)).encode(x=x, y=y, color=colour)
     texts = [
-        " · ".join(filter(None, (number(value, value), words)))
+        " · ".join(filter(None, (format_number(value, value), words)))
         for value, (_, _, words) in zip(least, rows, strict=True)
     ]
-    best = alt.Chart(inline(name=names, regret=least, text=texts)).encode(y=y)
+    best = alt.Chart(inline_data(name=names, regret=least, text=texts)).encode(y=y)
     width = 420
     layers = [
         tried.transform_filter("datum.kind == 'other'").mark_point(size=40, strokeWidth=1.2, opacity=0.6),
@@ -56,4 +56,4 @@ def grids(rows: Sequence[tuple[str, Sequence[float], str]], title: str | None = 
         best.mark_text(align="left", fontSize=11, color=INK).encode(x=alt.value(width + 12), text="text:N"),
     ]
     note = "disc: chosen; bar: defaults; ring: others tried" + ("; log scale" if log else "")
-    return dressed(alt.layer(*layers), title, note, width=width, height=alt.Step(22))
+    return apply_theme(alt.layer(*layers), title, note, width=width, height=alt.Step(22))

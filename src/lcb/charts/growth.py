@@ -10,8 +10,8 @@ import numpy as np
 
 from lcb.charts.curve import Curve
 from lcb.charts.style.axes import axis_and_scale, axis_ends, ladder
-from lcb.charts.style.labels import apart, check_names, end_labels
-from lcb.charts.style.theme import dressed, inline, line_styles, load_altair
+from lcb.charts.style.labels import check_names, end_labels, spread_labels
+from lcb.charts.style.theme import apply_theme, inline_data, line_styles, load_altair
 from lcb.errors import InputError
 from lcb.events import Floats
 
@@ -33,7 +33,7 @@ class GrowthPanel:
     texts: Sequence[str]
 
     @property
-    def said(self) -> list[Floats]:
+    def scaled_theory(self) -> list[Floats]:
         """What the theory says, begun at the first measured points."""
         pairs = zip(self.curves, self.theory, strict=False)
         return [np.asarray(growth, np.float64) * curve.mean[0] / growth[0] for curve, growth in pairs]
@@ -64,14 +64,14 @@ def growth(panels: Sequence[GrowthPanel], y_title: str, title: str | None = None
     bars = any(np.nan_to_num(curve.se).any() for panel in panels for curve in panel.curves)
     dashed = ["dashed: growth of the bound, from the first point"] * any(panel.theory for panel in panels)
     note = "; ".join([*dashed, *["bars of ± 2 standard errors"] * bars])
-    return dressed(alt.vconcat(*drawn, spacing=24), title, note)
+    return apply_theme(alt.vconcat(*drawn, spacing=24), title, note)
 
 
 def _panel(alt: Any, panel: GrowthPanel, y_title: str) -> Any:
     names = [curve.algorithm for curve in panel.curves]
     series = ([curve.at, curve.mean, curve.se] for curve in panel.curves)
     at, mean, se = np.concatenate([np.asarray(column, dtype=np.float64) for column in series], axis=1)
-    scaled = panel.said
+    scaled = panel.scaled_theory
     half = 2 * np.nan_to_num(se)
     ends = axis_ends(np.concatenate([mean, mean + half, *scaled]), log=True)
     low = np.maximum(mean - half, ends[0])  # a log axis has no room for a bar that reaches 0
@@ -80,10 +80,10 @@ def _panel(alt: Any, panel: GrowthPanel, y_title: str) -> Any:
     x_ends = (float(at.min()), float(at.max()))
     x = alt.X("at:Q", title=panel.x_title, **_size_axis(alt, at))
     y = {"title": y_title, **axis_and_scale(ends, log=True)}
-    base = alt.Chart(inline(name=owner, at=at, mean=mean, low=low, high=mean + half)).encode(x=x, color=colour)
+    base = alt.Chart(inline_data(name=owner, at=at, mean=mean, low=low, high=mean + half)).encode(x=x, color=colour)
     layers = []
     if scaled:
-        said = alt.Chart(inline(name=owner, at=at, said=np.concatenate(scaled))).encode(x=x, color=colour)
+        said = alt.Chart(inline_data(name=owner, at=at, said=np.concatenate(scaled))).encode(x=x, color=colour)
         layers.append(said.mark_line(strokeWidth=1.5, strokeDash=[5, 4]).encode(y=alt.Y("said:Q", **y)))
     layers += [
         base.mark_line(strokeWidth=2).encode(y=alt.Y("mean:Q", **y)),
@@ -94,7 +94,12 @@ def _panel(alt: Any, panel: GrowthPanel, y_title: str) -> Any:
     ]
     last = np.array([curve.mean[-1] for curve in panel.curves], dtype=np.float64)
     texts = [f"{name} · {text}" for name, text in zip(names, panel.texts, strict=True)]
-    labels: dict[str, Any] = {"name": names, "text": texts, "value": last, "place": apart(last, ends, True, _HEIGHT)}
+    labels: dict[str, Any] = {
+        "name": names,
+        "text": texts,
+        "value": last,
+        "place": spread_labels(last, ends, True, _HEIGHT),
+    }
     pixel = float(np.log(x_ends[1] / x_ends[0])) / _WIDTH
     layers += end_labels(pixel, colour, [float(curve.at[-1]) for curve in panel.curves], log=True, **labels)
     title = {"text": panel.title, "fontSize": 12, "fontWeight": "normal"}

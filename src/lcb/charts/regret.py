@@ -12,9 +12,9 @@ import numpy as np
 
 from lcb.charts.curve import Curve
 from lcb.charts.style.axes import axis_and_scale, axis_ends
-from lcb.charts.style.formats import number, printable
-from lcb.charts.style.labels import LINE, apart, check_names, end_labels
-from lcb.charts.style.theme import STRONG, dressed, inline, line_styles, load_altair, plain
+from lcb.charts.style.formats import escape_unprintable, format_number
+from lcb.charts.style.labels import LINE, check_names, end_labels, spread_labels
+from lcb.charts.style.theme import STRONG, apply_theme, inline_data, line_styles, load_altair, normalize_name
 from lcb.events import Floats
 
 if TYPE_CHECKING:
@@ -53,23 +53,20 @@ def _lines(
     banded, half = ~np.isnan(se), 2 * np.nan_to_num(se)  # a single run has no standard error
     low, high = mean - half, mean + half
     reached = np.concatenate([mean if log else low, high])
-    ends = axis_ends(reached, log) if from_zero else _around(reached)
+    ends = axis_ends(reached, log) if from_zero else _pad_range(reached)
     low = np.maximum(low, ends[0])  # a log axis has no room for a band that reaches 0
     owner = np.repeat(names, [len(curve.at) for curve in curves])
     colours, dashes = line_styles(names)
     many = len(names) > _MANY
-    weak = [printable(name) for name in names if plain(name) not in STRONG]
+    weak = [escape_unprintable(name) for name in names if normalize_name(name) not in STRONG]
     if not many or len(weak) == len(names):
         weak = []
     colour = alt.Color("name:N", legend=None).scale(domain=names, range=colours)
     dash = alt.StrokeDash("name:N", legend=None).scale(domain=names, range=dashes)
     x = alt.X("at:Q", title=x_title).scale(domain=[0, right], nice=False)
     y = {"title": y_title, **axis_and_scale(ends, log)}
-    band = {
-        "low": np.where(banded, low, None),
-        "high": np.where(banded, high, None),
-    }  # null: nothing is drawn
-    base = alt.Chart(inline(name=owner, at=at, mean=mean, **band))
+    band = {"low": np.where(banded, low, None), "high": np.where(banded, high, None)}  # null: nothing is drawn
+    base = alt.Chart(inline_data(name=owner, at=at, mean=mean, **band))
     base = base.encode(x=x.axis(grid=False, tickCount=6, tickMinStep=1), color=colour)
     is_weak = alt.FieldOneOfPredicate(field="name", oneOf=weak)
     parts = ((base.transform_filter(is_weak), 1.2), (base.transform_filter(~is_weak), 2.4)) if weak else ((base, 2),)
@@ -82,15 +79,15 @@ def _lines(
         layers.append(point.encode(y=alt.Y("mean:Q", **y), tooltip=["name:N", "at:Q", "mean:Q"]))
     last = [max(zip(curve.at, curve.mean, strict=True)) for curve in curves]
     values = np.array([value for _, value in last], dtype=np.float64)
-    texts = [f"{name} · {number(value, value)}" for name, value in zip(names, values, strict=True)]
-    places = apart(values, ends, log, height)
+    texts = [f"{name} · {format_number(value, value)}" for name, value in zip(names, values, strict=True)]
+    places = spread_labels(values, ends, log, height)
     labels: dict[str, Any] = {"name": names, "text": texts, "value": values, "place": places}
     layers += end_labels(right / width, colour, [float(end) for end, _ in last], weak=weak, **labels)
     note = ", ".join(["log scale"] * log + ["bands of ± 2 standard errors"] * bool(half.any()))
-    return dressed(alt.layer(*layers), title, note, width=width, height=height)
+    return apply_theme(alt.layer(*layers), title, note, width=width, height=height)
 
 
-def _around(values: Floats) -> tuple[float, float]:
+def _pad_range(values: Floats) -> tuple[float, float]:
     """Ends a little beyond all values."""
     low, high = float(values.min()), float(values.max())
     room = 0.05 * (high - low) or 0.05 * abs(high) or 1.0

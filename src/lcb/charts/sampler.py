@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lcb.charts.style.theme import AREAS, GREY, dressed, inline, load_altair
+from lcb.charts.style.theme import AREAS, GREY, apply_theme, inline_data, load_altair
 from lcb.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def traces(fit: GibbsFit, title: str | None = None) -> alt.VConcatChart:
         _panel(alt, fit.log_joint, fit.n_burn, "log joint", last=True),
     ]
     chart = alt.vconcat(*panels, spacing=14).resolve_scale(color="shared")
-    return dressed(chart, title)
+    return apply_theme(chart, title)
 
 
 def _panel(alt: Any, values: NDArray[Any], n_burn: int, y_title: str, last: bool) -> Any:
@@ -39,7 +39,7 @@ def _panel(alt: Any, values: NDArray[Any], n_burn: int, y_title: str, last: bool
     shown = np.unique(np.linspace(0, n_sweeps - 1, min(n_sweeps, _MOST_POINTS)).astype(int))
     names = [f"chain {chain + 1}" for chain in range(n_chains)]
     colours = [AREAS[chain % len(AREAS)] for chain in range(n_chains)]
-    data = inline(
+    data = inline_data(
         chain=np.repeat(names, len(shown)), sweep=np.tile(shown + 1, n_chains), value=values[:, shown].ravel()
     )
     axis = alt.Axis(grid=False, tickCount=6, labels=last)
@@ -48,7 +48,7 @@ def _panel(alt: Any, values: NDArray[Any], n_burn: int, y_title: str, last: bool
     colour = alt.Color("chain:N", title=None).scale(domain=names, range=colours)
     layers = []
     if n_burn:
-        burnt = alt.Chart(inline(sweep=[1], end=[n_burn + 1])).mark_rect(color=GREY, opacity=0.5)
+        burnt = alt.Chart(inline_data(sweep=[1], end=[n_burn + 1])).mark_rect(color=GREY, opacity=0.5)
         layers.append(burnt.encode(x=x, x2="end:Q"))
     layers.append(alt.Chart(data).mark_line(strokeWidth=1.5).encode(x=x, y=y, color=colour))
     return alt.layer(*layers).properties(width=460, height=150)

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from lcb.charts.style.axes import axis_and_scale
-from lcb.charts.style.formats import number
+from lcb.charts.style.formats import format_number
 from lcb.charts.style.labels import check_names
-from lcb.charts.style.theme import INK, SURFACE, dressed, inline, line_styles, load_altair
+from lcb.charts.style.theme import INK, SURFACE, apply_theme, inline_data, line_styles, load_altair
 from lcb.errors import InputError
 
 if TYPE_CHECKING:
@@ -45,7 +45,9 @@ def studies(panels: Sequence[StudyPanel], x_title: str, title: str | None = None
     names = list(dict.fromkeys(name for panel in panels for name, _, _ in panel.rows))
     colour = alt.Color("name:N", legend=None).scale(domain=names, range=line_styles(names)[0])
     drawn = [_panel(alt, panel, x_title if panel is panels[-1] else None, ends, colour) for panel in panels]
-    return dressed(alt.vconcat(*drawn, spacing=14), title, "lines: one standard deviation over visitors to each side")
+    return apply_theme(
+        alt.vconcat(*drawn, spacing=14), title, "lines: one standard deviation over visitors to each side"
+    )
 
 
 def _panel(alt: Any, panel: StudyPanel, x_title: str | None, ends: tuple[float, float], colour: Any) -> Any:
@@ -53,10 +55,15 @@ def _panel(alt: Any, panel: StudyPanel, x_title: str | None, ends: tuple[float, 
     mean = np.array([mean for _, mean, _ in panel.rows], dtype=np.float64)
     spread = np.array([deviation or 0.0 for _, _, deviation in panel.rows], dtype=np.float64)
     low, high = np.maximum(mean - spread, 0.0), mean + spread
-    data = inline(
-        name=names, mean=mean, low=low, high=high, cut=(mean < spread).tolist(), base=[0.0] * len(names),
+    data = inline_data(
+        name=names,
+        mean=mean,
+        low=low,
+        high=high,
+        cut=(mean < spread).tolist(),
+        base=[0.0] * len(names),
         text=[_text(mean, deviation) for _, mean, deviation in panel.rows],
-    )  # fmt: skip
+    )
     x = {**axis_and_scale(ends, log=False), "title": x_title}
     y = alt.Y("name:N", sort=None, title=None)
     base = alt.Chart(data).encode(y=y)
@@ -80,4 +87,4 @@ def _text(mean: float, deviation: float | None) -> str:
     ('0.380 ± 0.076', '0.000')
     """
     size = 0.01 if mean < 1 else mean
-    return number(mean, size) + ("" if deviation is None else f" ± {number(deviation, size)}")
+    return format_number(mean, size) + ("" if deviation is None else f" ± {format_number(deviation, size)}")

@@ -42,7 +42,7 @@ def reader_classes() -> LatentModels:
     return LatentModels(share, beta, click_variance, CATEGORIES)
 
 
-def articles(n_articles: int, rng: np.random.Generator) -> Floats:
+def draw_articles(n_articles: int, rng: np.random.Generator) -> Floats:
     """Articles of 1 to 3 categories as features, (n, 21)."""
     member = np.zeros((n_articles, len(CATEGORIES)))
     for row in member:

@@ -16,7 +16,7 @@ from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.bandits.uniform import Uniform
 from lcb.clicks import EventLog
-from lcb.demo.readers import NewsFront, articles
+from lcb.demo.readers import NewsFront, draw_articles
 from lcb.evaluate.worlds.paper import SimulatedUsers
 from lcb.events import Floats
 from lcb.learners import fit
@@ -41,7 +41,7 @@ class ReaderStep:
     posterior: Floats = field(repr=False)
 
 
-def past_log(world: NewsFront, n_users: int, rng: np.random.Generator) -> EventLog:
+def simulate_past_log(world: NewsFront, n_users: int, rng: np.random.Generator) -> EventLog:
     """The log of past readers who were offered articles at random."""
     users = world.draw(n_users, N_STEPS, rng)
     arms = rng.integers(world.n_arms, size=(n_users, N_STEPS, 1))
@@ -51,7 +51,7 @@ def past_log(world: NewsFront, n_users: int, rng: np.random.Generator) -> EventL
     return EventLog.from_rows(names, x.reshape(len(names), -1), reward.ravel(), features=world.models.features)
 
 
-def learn(log: EventLog, rng: np.random.Generator, progress: Progress = silent) -> Fit:
+def fit_classes(log: EventLog, rng: np.random.Generator, progress: Progress = silent) -> Fit:
     """Likelihood and number of classes are left to the learner."""
     return fit(log, rng=rng, progress=progress)
 
@@ -72,7 +72,7 @@ def _steps(users: SimulatedUsers, models: LatentModels, rng: np.random.Generator
         yield ReaderStep(categories, float(decision.propensity), bool(rewards[decision.arm]), bandit.weights(state))
 
 
-def clicks_per_reader(
+def measure_clicks(
     world: NewsFront, models: LatentModels, stats: UserStats, n_users: int, rng: np.random.Generator
 ) -> dict[str, Floats]:
     """Click-through rate of each new reader under each recommender; all meet the same readers and articles."""
@@ -96,5 +96,5 @@ def clicks_per_reader(
     return {name: np.concatenate(parts) for name, parts in rates.items()}
 
 
-def world(rng: np.random.Generator) -> NewsFront:
-    return NewsFront(articles(N_ARTICLES, rng))
+def build_world(rng: np.random.Generator) -> NewsFront:
+    return NewsFront(draw_articles(N_ARTICLES, rng))

@@ -116,11 +116,11 @@ def run_contender(
         except InputError as error:
             return LearnerScore(contender.name, note=str(error))
     seconds, note = time.monotonic() - began, "; ".join(str(warning.message) for warning in caught[:1])
-    scores = _as_scored(result.models, held_out).user_scores(held_out)
+    scores = _set_likelihood(result.models, held_out).user_scores(held_out)
     return LearnerScore(contender.name, result.models.n_classes, scores, seconds, peak_megabytes() - before, note)
 
 
-def _as_scored(models: LatentModels, held_out: EventLog) -> LatentModels:
+def _set_likelihood(models: LatentModels, held_out: EventLog) -> LatentModels:
     """Models of any learner, in the likelihood all are scored by."""
     if held_out.clicks is None:
         return models

@@ -50,7 +50,7 @@ class Group:
         spread = max(square_sum - total * total / n, 0.0)
         return cls(n, total / n, float(np.sqrt(spread / (n - 1))) if n > 1 else None)
 
-    def above(self, other: Group, level: float = 0.95) -> tuple[float, float, float] | None:
+    def difference_to(self, other: Group, level: float = 0.95) -> tuple[float, float, float] | None:
         """How far this mean is above the other's, and its interval; None where either has fewer than two visitors."""
         if self.mean is None or self.deviation is None or other.mean is None or other.deviation is None:
             return None
@@ -80,4 +80,4 @@ def welch_interval(
 
 def compare_rates(rates_a: Floats, rates_b: Floats, level: float = 0.95) -> tuple[float, float, float] | None:
     """`difference` of two groups whose visitors' rates are at hand."""
-    return Group.of_rates(rates_a).above(Group.of_rates(rates_b), level)
+    return Group.of_rates(rates_a).difference_to(Group.of_rates(rates_b), level)

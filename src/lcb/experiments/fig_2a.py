@@ -43,23 +43,30 @@ def claims(simulation: Simulation) -> list[Claim]:
     found = []
     for other, words, paper in (("linucb-population", "Population LinUCB", 0.50), ("club", "CLUB", 0.35)):
         if {"lcb", other} <= results.keys():
-            below, error = _below(results["lcb"], results[other])
+            below, error = _reduction(results["lcb"], results[other])
             found.append(
                 Claim(
-                    f"regret of lcb below {words}", f"about {100 * paper:.0f} %",
-                    f"{100 * below:.0f} % ± {196 * error:.1f} %", below >= paper,
-                    "Both have settings tuned on seeds of their own.",
+                    what=f"regret of lcb below {words}",
+                    paper=f"about {100 * paper:.0f} %",
+                    ours=f"{100 * below:.0f} % ± {196 * error:.1f} %",
+                    holds=below >= paper,
+                    why="Both have settings tuned on seeds of their own.",
                 )
-            )  # fmt: skip
+            )
     if {"lcb", "lcb-gt"} <= results.keys():
         late = results["lcb"].last_quarter.mean() / results["lcb-gt"].last_quarter.mean() - 1
         found.append(
-            Claim("last quarter of the users, lcb over lcb-gt", "near", f"{100 * late:+.1f} %", abs(late) < 0.1)
+            Claim(
+                what="last quarter of the users, lcb over lcb-gt",
+                paper="near",
+                ours=f"{100 * late:+.1f} %",
+                holds=abs(late) < 0.1,
+            )
         )
     return found
 
 
-def _below(one: AlgorithmRegret, other: AlgorithmRegret) -> tuple[float, float]:
+def _reduction(one: AlgorithmRegret, other: AlgorithmRegret) -> tuple[float, float]:
     """How far one regret is below another, and its standard error over runs, which meet the same users."""
     shares = 1 - one.regret.mean(axis=1) / other.regret.mean(axis=1)
     return float(shares.mean()), float(shares.std(ddof=1) / np.sqrt(len(shares))) if len(shares) > 1 else float("nan")

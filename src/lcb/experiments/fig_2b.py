@@ -55,20 +55,22 @@ def claims(simulations: list[Simulation]) -> list[Claim]:
         first = steps[ahead.index(True)] if any(ahead) else None
         found.append(
             Claim(
-                "Individual LinUCB is below Population LinUCB", "from T_u of about 40",
-                "never" if first is None else f"from T_u = {first}", first is not None and 30 <= first <= 50,
-                "Individual LinUCB's settings are tuned at T_u = 20.",
+                what="Individual LinUCB is below Population LinUCB",
+                paper="from T_u of about 40",
+                ours="never" if first is None else f"from T_u = {first}",
+                holds=first is not None and 30 <= first <= 50,
+                why="Individual LinUCB's settings are tuned at T_u = 20.",
             )
-        )  # fmt: skip
+        )
     others = [name for name in regret[0] if not name.startswith("lcb")]
     if "lcb" in regret[0] and others:
         worst = max(row["lcb"] / min(row[name] for name in others) for row in regret)
         found.append(
             Claim(
-                "lcb has the least regret at every T_u",
-                "yes",
-                f"at most {100 * worst:.0f} % of the best other",
-                worst < 1,
+                what="lcb has the least regret at every T_u",
+                paper="yes",
+                ours=f"at most {100 * worst:.0f} % of the best other",
+                holds=worst < 1,
             )
         )
     return found

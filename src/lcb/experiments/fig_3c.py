@@ -27,12 +27,12 @@ from lcb.experiments.real_data import (
     N_CLASSES,
     N_STEPS,
     Data,
-    curves,
-    gain,
-    in_words,
-    rows,
-    sizes,
-    table,
+    compute_gain,
+    ctr_curves,
+    format_gain,
+    format_table,
+    result_rows,
+    split_sizes,
     tuned_settings,
 )
 from lcb.progress import Progress, silent
@@ -72,7 +72,7 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
     if data.tuned is not None:
         raise InputError("fig-3c is tuned on users who never come, others than fig-3a's; leave settings out")
     source = data.open(progress)
-    n_tuning, n_come = sizes(source)
+    n_tuning, n_come = split_sizes(source)
     seeds = range(seed, seed + n_runs)
     plan = Plan(n_tuning, n_come, N_STEPS, N_CLASSES, data.features)
     settings = tuned_settings(data, source, ALGORITHMS, plan, seeds, progress)
@@ -94,10 +94,17 @@ def _play(run: _Run) -> Floats:
     """The rate of every user, in the order they come; features are those of the users of phase 1."""
     features, x = run.source.features(run.features, run.order[: run.block])
     task = Task(
-        features.n_features, run.source.n_arms, N_STEPS, len(run.order), N_CLASSES, run.source.reward_range,
-        n_warmup_users=run.block, retrain_every=run.block, n_uniform_steps=N_UNIFORM,
+        n_features=features.n_features,
+        n_arms=run.source.n_arms,
+        n_steps=N_STEPS,
+        n_users=len(run.order),
+        n_classes=N_CLASSES,
+        reward_range=run.source.reward_range,
+        n_warmup_users=run.block,
+        retrain_every=run.block,
+        n_uniform_steps=N_UNIFORM,
         two_valued=isinstance(run.source, QueueSource) and run.source.labels.levels is not None,
-    )  # fmt: skip
+    )
     own, serving = np.random.default_rng((run.seed, crc32(run.algorithm.encode()))).spawn(2)
     recommender = ALL[run.algorithm].build_for(task, own, run.settings)
     history = run.source.history(run.order[:1], x, features.names, None, own)
@@ -105,7 +112,7 @@ def _play(run: _Run) -> Floats:
 
 
 def draw(result: Figure3c) -> Any:
-    found = curves(*_by_block(result))
+    found = ctr_curves(*_by_block(result))
     return charts.relative_ctr(found, "users so far", f"Relative CTR of every {result.block:,} users, as they come")
 
 
@@ -114,7 +121,7 @@ def to_json(result: Figure3c) -> dict[str, Any]:
         **result.data.words, "users": result.block * N_BLOCKS, "warmup_users": result.block,
         "retrain_every": result.block, "uniform_steps": N_UNIFORM, "seeds": result.n_runs, "classes": N_CLASSES,
     }  # fmt: skip
-    return {"settings": about, "tuned": result.tuned, "after_warmup": rows(_after_warmup(result))}
+    return {"settings": about, "tuned": result.tuned, "after_warmup": result_rows(_after_warmup(result))}
 
 
 def claims(result: Figure3c) -> list[Claim]:
@@ -122,19 +129,21 @@ def claims(result: Figure3c) -> list[Claim]:
     found = []
     for ours in ("lcb-gibbs", "lcb", "lcb-mean"):
         for other, words in (("club", "CLUB"), ("linucb-population", "Population LinUCB")):
-            percent, error = gain(late, ours, other)
+            percent, error = compute_gain(late, ours, other)
             found.append(
                 Claim(
-                    f"{ours} is above {words} after phase 1", "by about 5 %", in_words(percent, error),
-                    percent - 1.96 * error > 0,
-                    "A quarter of LCB's steps are uniform by design, and its classes see those alone.",
+                    what=f"{ours} is above {words} after phase 1",
+                    paper="by about 5 %",
+                    ours=format_gain(percent, error),
+                    holds=percent - 1.96 * error > 0,
+                    why="A quarter of LCB's steps are uniform by design, and its classes see those alone.",
                 )
-            )  # fmt: skip
+            )
     return found
 
 
 def summary(result: Figure3c) -> list[str]:
-    return table("users so far", *_by_block(result)) + [claim.line() for claim in claims(result)]
+    return format_table("users so far", *_by_block(result)) + [claim.line() for claim in claims(result)]
 
 
 def _by_block(result: Figure3c) -> tuple[list[int], list[list[AlgorithmRewards]]]:

@@ -44,7 +44,7 @@ class Data:
         return {"reading": self.reading, "like": self.like, "features": self.features}
 
 
-def sizes(source: LogSource) -> tuple[int, int]:
+def split_sizes(source: LogSource) -> tuple[int, int]:
     """How many users are tested, a quarter of those with enough events; how many of these are left to train on."""
     able = int((source.n_events >= N_STEPS).sum())
     if able < 80:
@@ -66,7 +66,7 @@ def tuned_settings(
     return {seed: {name: data.tuned[seed][name] for name in algorithms} for seed in seeds}
 
 
-def tuned_in(document: Any, source: str) -> dict[int, dict[str, Settings]]:
+def parse_tuned(document: Any, source: str) -> dict[int, dict[str, Settings]]:
     """The settings that a figure on real data left in its JSON."""
     try:
         return {int(seed): check_settings(own) for seed, own in document["result"]["tuned"].items()}
@@ -74,7 +74,7 @@ def tuned_in(document: Any, source: str) -> dict[int, dict[str, Settings]]:
         raise InputError(f"{source} holds no settings; give the JSON that fig-3a, fig-3b or fig-3c left") from None
 
 
-def evaluate(
+def evaluate_seeds(
     source: LogSource,
     algorithms: Sequence[str],
     plan: Plan,
@@ -88,29 +88,33 @@ def evaluate(
     ).outcomes
 
 
-def gain(outcomes: Sequence[AlgorithmRewards], name: str, other: str) -> tuple[float, float]:
+def compute_gain(outcomes: Sequence[AlgorithmRewards], name: str, other: str) -> tuple[float, float]:
     """Percent more of one algorithm than of another on the same users, and its standard error."""
     by_name = {outcome.algorithm: outcome for outcome in outcomes}
     return by_name[name].gain_over(by_name[other])
 
 
-def rows(outcomes: Sequence[AlgorithmRewards]) -> list[dict[str, Any]]:
+def result_rows(outcomes: Sequence[AlgorithmRewards]) -> list[dict[str, Any]]:
     """As the figures write them."""
     found = []
     for outcome in outcomes:
-        percent, error = gain(outcomes, outcome.algorithm, "linucb-population")
+        percent, error = compute_gain(outcomes, outcome.algorithm, "linucb-population")
         found.append(
             {
-                "algorithm": outcome.algorithm, "settings": dict(outcome.settings),
-                "relative_ctr": outcome.relative_ctr, "se": outcome.se,
-                "vs_population_percent": percent, "vs_se": error,
-                "training_seconds": outcome.training_seconds, "serving_seconds": outcome.serving_seconds,
+                "algorithm": outcome.algorithm,
+                "settings": dict(outcome.settings),
+                "relative_ctr": outcome.relative_ctr,
+                "se": outcome.se,
+                "vs_population_percent": percent,
+                "vs_se": error,
+                "training_seconds": outcome.training_seconds,
+                "serving_seconds": outcome.serving_seconds,
             }
-        )  # fmt: skip
+        )
     return found
 
 
-def curves(at: Sequence[float], outcomes: Iterable[Sequence[AlgorithmRewards]]) -> list[charts.Curve]:
+def ctr_curves(at: Sequence[float], outcomes: Iterable[Sequence[AlgorithmRewards]]) -> list[charts.Curve]:
     """One curve per algorithm through its outcomes at each place."""
     return [
         charts.Curve(several[0].algorithm, at, [one.relative_ctr for one in several], [one.se for one in several])
@@ -118,7 +122,7 @@ def curves(at: Sequence[float], outcomes: Iterable[Sequence[AlgorithmRewards]]) 
     ]
 
 
-def table(head: str, at: Sequence[float], outcomes: Iterable[Sequence[AlgorithmRewards]]) -> list[str]:
+def format_table(head: str, at: Sequence[float], outcomes: Iterable[Sequence[AlgorithmRewards]]) -> list[str]:
     """Relative CTR, one line per algorithm, one column per place."""
     lines = [f"{head:19}" + "".join(f"{place:>9,}" for place in at)]
     for several in zip(*outcomes, strict=True):
@@ -126,5 +130,5 @@ def table(head: str, at: Sequence[float], outcomes: Iterable[Sequence[AlgorithmR
     return lines
 
 
-def in_words(percent: float, error: float) -> str:
+def format_gain(percent: float, error: float) -> str:
     return f"{percent:+.1f} % (95 %: {percent - 1.96 * error:+.1f} to {percent + 1.96 * error:+.1f})"

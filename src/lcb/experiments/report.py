@@ -44,21 +44,26 @@ class Section:
             found = json.loads(told.read_text())
             claims = tuple(Claim(**claim) for claim in found["claims"])
             return cls(
-                name, found["about"], found["command"], found["settings"], claims, tuple(found["summary"]),
-                _inline(drawn.read_text(), name),
-            )  # fmt: skip
+                name=name,
+                about=found["about"],
+                command=found["command"],
+                settings=found["settings"],
+                claims=claims,
+                summary=tuple(found["summary"]),
+                svg=_inline_svg(drawn.read_text(), name),
+            )
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{told} is not what `lcb reproduce` wrote ({error}); run it again") from None
 
 
-def page(sections: Sequence[Section], missing: Sequence[str]) -> str:
+def render_page(sections: Sequence[Section], missing: Sequence[str]) -> str:
     """The whole page, as HTML."""
     held = [claim for section in sections for claim in section.claims if claim.holds]
     failed = [(section.name, claim) for section in sections for claim in section.claims if not claim.holds]
     contents = "".join(
         f'<li><a href="#{s.name}">{escape(s.name)}</a> {escape(EXPERIMENTS.get(s.name, s.name))}</li>' for s in sections
     )
-    body = "".join(_section(section) for section in sections)
+    body = "".join(_render_section(section) for section in sections)
     not_run = "".join(f"<li><code>lcb reproduce {escape(name)}</code></li>" for name in missing)
     gaps = f"<h2>Not run</h2><ul>{not_run}</ul>" if missing else ""
     differs = "".join(
@@ -81,7 +86,7 @@ of a gain on real data, its direction is what holds or does not, its size stands
 """
 
 
-def _section(section: Section) -> str:
+def _render_section(section: Section) -> str:
     rows = "".join(
         f"<tr><td>{escape(claim.what)}</td><td>{escape(claim.paper)}</td><td>{escape(claim.ours)}</td>"
         f'<td class="{"yes" if claim.holds else "no"}">{"holds" if claim.holds else "differs"}</td></tr>'
@@ -89,7 +94,9 @@ def _section(section: Section) -> str:
     )
     head = "<tr><th>statement</th><th>the paper</th><th>here</th><th></th></tr>"
     table = f"<table><thead>{head}</thead><tbody>{rows}</tbody></table>" if rows else ""
-    settings = ", ".join(f"{name} {_short(value)}" for name, value in section.settings.items() if value is not None)
+    settings = ", ".join(
+        f"{name} {_format_value(value)}" for name, value in section.settings.items() if value is not None
+    )
     numbers = escape("\n".join(section.summary))
     return f"""
 <section id="{section.name}"><h2>{escape(section.name)}: {escape(EXPERIMENTS.get(section.name, section.name))}</h2>
@@ -98,7 +105,7 @@ def _section(section: Section) -> str:
 <p class="small">{escape(settings)}<br><code>{escape(section.command)}</code></p></section>"""
 
 
-def _inline(svg: str, name: str) -> str:
+def _inline_svg(svg: str, name: str) -> str:
     """The picture without a header, its names its own: several share one page."""
     svg = svg[svg.index("<svg") :]
     for found in set(re.findall(r'id="([^"]+)"', svg)):
@@ -106,7 +113,7 @@ def _inline(svg: str, name: str) -> str:
     return svg
 
 
-def _short(value: Any) -> str:
+def _format_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -24,24 +24,26 @@ def reproduce(
         chart = experiment.draw(outcome)
         for suffix in ("png", "svg"):
             charts.save(chart, folder / f"{name}.{suffix}")
-        write_whole(folder / f"{name}.json", f"{json.dumps(_told(experiment, outcome, command), indent=1)}\n".encode())
+        write_whole(
+            folder / f"{name}.json", f"{json.dumps(_describe(experiment, outcome, command), indent=1)}\n".encode()
+        )
     return outcome
 
 
-def _told(experiment: ModuleType, outcome: Any, command: str) -> dict[str, Any]:
+def _describe(experiment: ModuleType, outcome: Any, command: str) -> dict[str, Any]:
     result = experiment.to_json(outcome)
     about = " ".join((experiment.__doc__ or "").split("\n\n", 1)[-1].split())
     return {
         "about": about,
         "command": command,
-        "settings": _settings(result),
+        "settings": _plain_settings(result),
         "claims": [claim.to_json() for claim in experiment.claims(outcome)],
         "summary": experiment.summary(outcome),
         "result": result,
     }
 
 
-def _settings(result: dict[str, Any]) -> dict[str, Any]:
+def _plain_settings(result: dict[str, Any]) -> dict[str, Any]:
     """The plain ones."""
     first = result["steps"][0] if result.get("steps") else result
     found = first.get("settings") or first.get("sizes") or {}

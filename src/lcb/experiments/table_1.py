@@ -48,9 +48,14 @@ def paper_sizes() -> Sizes:
     """1000 users of 20 steps, the first 50 in phase 1; contexts are continuous, so there is no end of them."""
     classes = paper_classes()
     return Sizes.of_equal_users(
-        n_users=N_USERS - N_WARMUP_USERS, n_warmup_users=N_WARMUP_USERS, steps_per_user=STEPS_PER_USER, n_arms=N_ARMS,
-        n_classes=classes.n_classes, n_features=classes.n_features, gap=smallest_gap(classes),
-    )  # fmt: skip
+        n_users=N_USERS - N_WARMUP_USERS,
+        n_warmup_users=N_WARMUP_USERS,
+        steps_per_user=STEPS_PER_USER,
+        n_arms=N_ARMS,
+        n_classes=classes.n_classes,
+        n_features=classes.n_features,
+        gap=smallest_gap(classes),
+    )
 
 
 def run(n_runs: int = 1, seed: int = 0, progress: Progress = silent, sizes: Sizes | None = None) -> Table1:

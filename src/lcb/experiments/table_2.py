@@ -122,10 +122,7 @@ def to_json(result: Table2) -> dict[str, Any]:
             for title, groups in result.first_studies()
         ],
         "many": [
-            {
-                "recommenders": {name: vars(one) for name, one in groups.items()},
-                "difference": _interval(groups),
-            }
+            {"recommenders": {name: vars(one) for name, one in groups.items()}, "difference": _interval(groups)}
             for groups in _by_seed(result)
         ],
         "repeated": vars(summarize_repeats(result)),
@@ -150,16 +147,16 @@ def claims(result: Table2) -> list[Claim]:
         Claim(
             what=f"the same as a share of Population LinUCB's, {n_many:,} visitors each",
             paper=share,
-            ours=_percent(many),
+            ours=_format_share(many),
             holds=many.mean() >= _ratio(PAPER),
             why="Over many visitors Population LinUCB, tuned to a wide bonus, repeats what was just opened, and so "
             "follows the present visitor as long as visitors come one after another. When they come at the same time, "
-            f"lcb is {_percent(result.gains(result.many, AT_ONCE))} above it.",
+            f"lcb is {_format_share(result.gains(result.many, AT_ONCE))} above it.",
         ),
         Claim(
             what=f"the same, {n_few} visitors each, mean of {shown.n_studies:,} studies",
             paper=share,
-            ours=_percent(few),
+            ours=_format_share(few),
             holds=few.mean() >= _ratio(PAPER),
             why="The kinds of readers are generated; how far they differ decides the size.",
         ),
@@ -180,18 +177,18 @@ def summary(result: Table2) -> list[str]:
     lines = [f"{'visitors each':19}" + "".join(f"{groups[OURS].n:>20,}" for _, groups in studies)]
     lines[0] += "   (the first the paper's)"
     for name in result.many:
-        cells = [_plus_minus(groups[name]) if name in groups else "-" for _, groups in studies]
+        cells = [_format_group(groups[name]) if name in groups else "-" for _, groups in studies]
         lines.append(f"{name:19}" + "".join(f"{cell:>20}" for cell in cells))
     found = [_interval(groups) for _, groups in studies]
     lines.append(f"{'lcb above':19}" + "".join(f"{one['mean']:>+20.3f}" for one in found))
-    lines.append(f"{'  95 %, Welch':19}" + "".join(f"{_ends(one['low'], one['high']):>20}" for one in found))
+    lines.append(f"{'  95 %, Welch':19}" + "".join(f"{_format_interval(one['low'], one['high']):>20}" for one in found))
     lines.append(f"{'  as a share':19}" + "".join(f"{100 * _ratio(groups):>+18.0f} %" for _, groups in studies))
     shown = summarize_repeats(result)
     lines += [
         f"{shown.n_studies:,} studies of {user_study.N_FEW} visitors each: lcb ahead in {100 * shown.ahead:.1f} %, "
         f"its 95 % interval above 0 in {100 * shown.told_apart:.1f} %, below 0 in {100 * shown.misled:.1f} %;",
-        f"  the difference is {_ends(shown.low, shown.high)} in 95 % of them; their intervals hold its mean in "
-        f"{100 * shown.covered:.1f} %",
+        f"  the difference is {_format_interval(shown.low, shown.high)} in 95 % of them; their intervals contain its "
+        f"mean in {100 * shown.covered:.1f} %",
     ]
     for n, tuned in result.tuned.items():
         words = [f"{name} {' '.join(f'{key} {value:g}' for key, value in s.items())}" for name, s in tuned.items() if s]
@@ -207,7 +204,7 @@ def _by_seed(result: Table2) -> list[dict[str, Group]]:
 
 def _interval(groups: Mapping[str, Group]) -> dict[str, float]:
     """How far lcb is above Population LinUCB, with Welch's 95 % interval."""
-    found = groups[OURS].above(groups[OTHER])
+    found = groups[OURS].difference_to(groups[OTHER])
     assert found is not None
     return dict(zip(("mean", "low", "high"), found, strict=True))
 
@@ -221,15 +218,15 @@ def _require(value: float | None) -> float:
     return value
 
 
-def _plus_minus(one: Group) -> str:
+def _format_group(one: Group) -> str:
     return f"{_require(one.mean):.3f} ± {_require(one.deviation):.3f}"
 
 
-def _ends(low: float, high: float) -> str:
+def _format_interval(low: float, high: float) -> str:
     return f"{low:+.3f} to {high:+.3f}"
 
 
-def _percent(shares: Floats) -> str:
+def _format_share(shares: Floats) -> str:
     """The mean over seeds, with its 95 % interval where there are several."""
     error = 196 * shares.std(ddof=1) / np.sqrt(len(shares)) if len(shares) > 1 else None
     return f"{100 * shares.mean():+.0f} %" + ("" if error is None else f" ± {error:.0f} %")

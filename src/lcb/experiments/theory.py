@@ -97,11 +97,7 @@ class TheoryResult:
 
 
 def run(
-    n_runs: int = 10,
-    seed: int = 0,
-    progress: Progress = silent,
-    learner: Learner = "em",
-    n_workers: int | None = None,
+    n_runs: int = 10, seed: int = 0, progress: Progress = silent, learner: Learner = "em", n_workers: int | None = None
 ) -> TheoryResult:
     """All sweeps and bandits, spread over the cores; the bandits of a run meet the same users of phase 2."""
     plays = [play for sweep in SWEEPS for run in range(n_runs) for play in sweep.plays(seed, run, learner)]
@@ -157,11 +153,13 @@ def claims(outcome: TheoryResult) -> list[Claim]:
             low = slope.mean - (0.0 if np.isnan(slope.half) else slope.half)
             found.append(
                 Claim(
-                    f"{growth.bandit}, {sweep}: slope over the last two sizes", f"at most {bound:.2f}", f"{slope}",
-                    low <= bound + 0.02,
-                    "A bound allows any constant: regret is linear until a bandit has learned, and these learn slowly.",
+                    what=f"{growth.bandit}, {sweep}: slope over the last two sizes",
+                    paper=f"at most {bound:.2f}",
+                    ours=f"{slope}",
+                    holds=low <= bound + 0.02,
+                    why="A bound allows any constant: regret is linear until a bandit has learned, and these are slow.",
                 )
-            )  # fmt: skip
+            )
     return found
 
 
@@ -181,7 +179,7 @@ def summary(outcome: TheoryResult) -> list[str]:
             times = growth.regret.mean(axis=0) / growth.bound
             lines.append(_row(f"{growth.bandit}: regret / bound, constants 1", (), _numbers(times)))
         for alike in (growths[:2], growths[2:]):
-            lines += _parts(alike, n_users)
+            lines += _schedule_lines(alike, n_users)
     marks = [mark for mark in _MARKS if any(line.endswith(mark) or f"{mark} " in line for line in lines)]
     return [*lines, "", *(f"{mark} {_MARKS[mark]}" for mark in marks)]
 
@@ -192,10 +190,14 @@ def _growth(sweep: Sweep, bandit: BanditName, measured: Floats) -> Growth:
     for n_users, n_steps in sweep.shapes():
         plan = ScheduleRun(world, n_steps, (n_users,), 0, 0).schedule(bandit)
         sizes = theory.Sizes.of_equal_users(
-            n_users=n_users, steps_per_user=n_steps, n_arms=world.n_arms, n_classes=world.models.n_classes,
-            n_features=world.models.n_features, gap=theory.smallest_gap(world.models),
+            n_users=n_users,
+            steps_per_user=n_steps,
+            n_arms=world.n_arms,
+            n_classes=world.models.n_classes,
+            n_features=world.models.n_features,
+            gap=theory.smallest_gap(world.models),
             n_warmup_users=plan.n_warmup_users,
-        )  # fmt: skip
+        )
         phases = theory.theorem_2(sizes) if plan.bandit == "epoch-greedy" else theory.theorem_1(sizes, plan.bandit)
         plans.append(plan)
         bounds.append(phases.phase_2)
@@ -242,7 +244,7 @@ _MARKS = {
 }
 
 
-def _parts(growths: Sequence[Growth], n_users: Floats) -> list[str]:
+def _schedule_lines(growths: Sequence[Growth], n_users: Floats) -> list[str]:
     """Of bandits with one schedule: the models' error, phase 1, tau and J."""
     names, plans = ", ".join(growth.bandit for growth in growths), growths[0].plans
     n_warmup = np.array([plan.n_warmup_users for plan in plans])

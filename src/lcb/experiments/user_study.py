@@ -20,7 +20,7 @@ from lcb.bandits.linear.linucb import LinUCB
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.clicks import EventLog
-from lcb.demo.readers import NewsFront, articles
+from lcb.demo.readers import NewsFront, draw_articles
 from lcb.evaluate.algorithms import Settings
 from lcb.evaluate.algorithms.algorithm import Value
 from lcb.evaluate.worlds.paper import SimulatedUsers
@@ -127,7 +127,7 @@ def _take(users: SimulatedUsers, which: Index) -> SimulatedUsers:
 def prepare(seed: tuple[int, ...]) -> tuple[NewsFront, Callable[[str, Settings], Recommender], np.random.Generator]:
     """Return a news front, a function that builds a recommender trained on its log, and the generator."""
     rng = np.random.default_rng(seed)
-    world = NewsFront(articles(N_ARTICLES, rng), N_OFFERED)
+    world = NewsFront(draw_articles(N_ARTICLES, rng), N_OFFERED)
     log = draw_past_log(world, N_PAST, rng)
     models = fit(log, rng=rng, n_threads=1).models  # likelihood and number of classes are left to the learner
     return world, partial(_build_recommender, models, log.stats.total, rng), rng

@@ -7,7 +7,7 @@ import math
 import pytest
 
 from lcb.charts import ctr_over_time, rates
-from lcb.charts.style.theme import STRANGERS
+from lcb.charts.style.theme import OTHER_COLOURS
 from lcb.errors import InputError
 from support.live_chart_reading import marks, texts
 
@@ -44,7 +44,7 @@ def test_a_recommender_has_the_colour_that_it_has_in_the_figures():
     names = ("lcb", "lcb-em", "lcb-gt", "random", "Größe!")
     lines = marks(ctr_over_time([ctr_rows(1, name) for name in names]), "line")
     colours = {mark["says"]["name"]: mark["stroke"] for mark in lines}
-    assert colours.pop("Größe! v1") in STRANGERS
+    assert colours.pop("Größe! v1") in OTHER_COLOURS
     assert colours == {"lcb v1": "#0b5394", "lcb-em v1": "#0b5394", "lcb-gt v1": "#00694e", "random v1": "#777777"}
 
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis.strategies import booleans, floats, lists
 
 from lcb.charts import regret_by_users
-from lcb.charts.style.labels import apart
+from lcb.charts.style.labels import spread_labels
 from support.chart_reading import ALGORITHMS, ENDS, encodings, rows, some_curves
 
 
@@ -25,7 +25,7 @@ def test_every_line_is_labelled_at_its_end_and_no_labels_overlap():
 
 @given(lists(floats(0.01, 100), min_size=1, max_size=20), booleans())
 def test_labels_moved_apart_keep_order_room_and_the_axis(values, log):
-    places = apart(np.array(values), (0.01, 100.0), log, pixels=320)
+    places = spread_labels(np.array(values), (0.01, 100.0), log, pixels=320)
     to = np.log if log else np.asarray
     pixels = (to(places) - to(0.01)) / (to(100.0) - to(0.01)) * 320
     assert -1e-6 < pixels.min() <= pixels.max() < 320 + 1e-6
@@ -34,4 +34,4 @@ def test_labels_moved_apart_keep_order_room_and_the_axis(values, log):
 
 
 def test_labels_with_room_stay_where_they_are():
-    np.testing.assert_allclose(apart(np.array([90.0, 10.0]), (0.0, 100.0), False, 320), [90, 10])
+    np.testing.assert_allclose(spread_labels(np.array([90.0, 10.0]), (0.0, 100.0), False, 320), [90, 10])

@@ -88,7 +88,7 @@ def test_uniform_pulls_take_arms_alike():
 
 
 def test_items_are_met_as_often_as_the_users_have_events_of_them():
-    vectors, n = read_labels(LOG, "choices").met(np.array([1]))
+    vectors, n = read_labels(LOG, "choices").count_items(np.array([1]))
     np.testing.assert_array_equal(vectors, [[1, 0, 0], [1, 1, 0], [0, 0, 1], [0, 0, 0]])
     np.testing.assert_array_equal(n, [1, 0, 1, 0])
 

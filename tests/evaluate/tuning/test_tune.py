@@ -38,7 +38,7 @@ def toy(grid, closeness, refuses=lambda values: False):
             raise InputError("not with these")
         return Toy(closeness(**values))
 
-    return Algorithm("toy", "a toy", "-", "1", build, grid)
+    return Algorithm("toy", "a toy", "-", build, grid, cost="1")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import httpx
 import numpy as np
 import pytest
 
-from lcb.demo.readers import NewsFront, articles
+from lcb.demo.readers import NewsFront, draw_articles
 from lcb.errors import InputError
 from lcb.evaluate.worlds.paper import SimulatedWorld, equal_classes, paper_classes
 from lcb.serve.config.recommenders import RecommenderSpec
@@ -68,7 +68,7 @@ def test_a_service_without_models_learns_and_serves_newcomers_better(tmp_path: P
 
 def test_clicks_of_readers_are_learned_as_clicks_and_no_later_reward_is_refused(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    world = NewsFront(articles(30, rng), n_arms=8)
+    world = NewsFront(draw_articles(30, rng), n_arms=8)
 
     async def drive() -> None:
         async with running(tmp_path, learning=Learning(n_warmup_users=20, retrain_every=None, n_classes=2)) as service:

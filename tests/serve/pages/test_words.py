@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis.strategies import floats, integers
 
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
-from lcb.demo.readers import CATEGORIES, KINDS, articles, reader_classes
+from lcb.demo.readers import CATEGORIES, KINDS, draw_articles, reader_classes
 from lcb.errors import InputError
 from lcb.serve.pages import words
 
@@ -48,7 +48,7 @@ def test_the_order_of_the_classes_does_not_change_their_words():
 @given(seed=integers(0, 2**32 - 1))
 def test_backers_are_the_classes_that_drew_the_arm(seed):
     rng = np.random.default_rng(seed)
-    models, context = reader_classes(), articles(30, rng)
+    models, context = reader_classes(), draw_articles(30, rng)
     weights = rng.dirichlet(np.ones(models.n_classes))
     decision = GeneralizedThompson(models).choose(np.log(weights), context, rng)
     means = models.beta @ context.T

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lcb.charts.style.formats import printable
+from lcb.charts.style.formats import escape_unprintable
 from lcb.charts.style.labels import LINE
 from lcb.charts.style.theme import INK, VERSIONS, load_altair
 from lcb.errors import InputError
@@ -57,12 +57,12 @@ def percent_text(share: str, form: str = ".1f") -> str:
     return f"format(100 * {share}, '{form}') + ' %'"
 
 
-def in_time() -> Any:
+def time_chart() -> Any:
     """A chart whose rows have `time`, from `t` in seconds since 1970."""
     return load_altair().Chart().transform_calculate(time="toDate(1000 * datum.t)")
 
 
-def newest(chart: Any, *within: str) -> Any:
+def keep_newest(chart: Any, *within: str) -> Any:
     """Only the rows of the newest model versions, within each of these groups; `age` 1 is the newest."""
     alt = load_altair()
     age = alt.WindowFieldDef(**{"op": "dense_rank", "as": "age"})
@@ -71,7 +71,7 @@ def newest(chart: Any, *within: str) -> Any:
     return chart.transform_filter(f"datum.age <= {SERIES}")
 
 
-def last_of(chart: Any, field: str, *each: str) -> Any:
+def keep_last(chart: Any, field: str, *each: str) -> Any:
     """Only the row with the largest `field` of each group."""
     alt = load_altair()
     back = alt.WindowFieldDef(**{"op": "row_number", "as": "back"})
@@ -79,7 +79,7 @@ def last_of(chart: Any, field: str, *each: str) -> Any:
     return chart.transform_window([back], sort=by, groupby=list(each)).transform_filter("datum.back == 1")
 
 
-def with_version(chart: Any) -> Any:
+def add_version(chart: Any) -> Any:
     """With the `name` of the version and the `slot` of its colour."""
     return chart.transform_calculate(name="'v' + datum.model", slot=f"datum.model % {len(VERSIONS)}")
 
@@ -100,24 +100,24 @@ def ranked_labels(ends: Any, x: str, y: str, colour: Any, below: int) -> list[An
     rank = alt.WindowFieldDef(**{"op": "row_number", "as": "rank"})
     ranked = _window(ends, rank, [alt.SortField(y, order="descending")])
     places = {
-        "x": _either(f"scale('x', datum.{x})", "0"),
-        "y": _either(f"scale('y', datum.{y})", f"height + {below} + {LINE} * datum.rank"),
-        "x2": _either("width + 16", "14"),
-        "y2": _either(f"{LINE} * datum.rank - {LINE // 2}", f"height + {below} + {LINE} * datum.rank"),
+        "x": _beside_or_below(f"scale('x', datum.{x})", "0"),
+        "y": _beside_or_below(f"scale('y', datum.{y})", f"height + {below} + {LINE} * datum.rank"),
+        "x2": _beside_or_below("width + 16", "14"),
+        "y2": _beside_or_below(f"{LINE} * datum.rank - {LINE // 2}", f"height + {below} + {LINE} * datum.rank"),
     }
     width = {"expr": "beside ? 1 : 3"}
     rule = ranked.mark_rule(strokeWidth=width, opacity={"expr": "beside ? 0.6 : 1"}).encode(**places, color=colour)
     text = ranked.mark_text(align="left", baseline="middle", fontSize=12, color=INK)
-    return [rule, text.encode(x=_either("width + 21", "21"), y=places["y2"], text="text:N")]
+    return [rule, text.encode(x=_beside_or_below("width + 21", "21"), y=places["y2"], text="text:N")]
 
 
-def layered(layers: Sequence[Any], data: Any) -> Any:
+def layer_charts(layers: Sequence[Any], data: Any) -> Any:
     """The layers over one source, their labels beside the plot."""
     alt = load_altair()
     return alt.layer(*layers, data=data).add_params(alt.param(name="beside", value=True))
 
 
-def _either(beside: str, below: str) -> Any:
+def _beside_or_below(beside: str, below: str) -> Any:
     return load_altair().value({"expr": f"beside ? {beside} : {below}"})
 
 
@@ -126,7 +126,7 @@ def _window(chart: Any, field: Any, by: Any) -> Any:
 
 
 def _text(value: Any) -> Any:
-    return printable(value) if isinstance(value, str) else value
+    return escape_unprintable(value) if isinstance(value, str) else value
 
 
 def _number(field: str, value: Any) -> Any:

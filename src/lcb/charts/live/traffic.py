@@ -9,17 +9,17 @@ from lcb.charts.live.parts import (
     SERIES,
     WIDTH,
     Rows,
-    in_time,
-    last_of,
-    layered,
-    newest,
+    keep_last,
+    keep_newest,
+    layer_charts,
     percent_axis,
     percent_text,
     ranked_labels,
     table,
     time_axis,
+    time_chart,
 )
-from lcb.charts.style.theme import ALGORITHMS, DASHES, STRANGERS, TRAFFIC, dressed, load_altair
+from lcb.charts.style.theme import ALGORITHMS, DASHES, OTHER_COLOURS, TRAFFIC, apply_theme, load_altair
 
 if TYPE_CHECKING:
     import altair as alt
@@ -30,13 +30,15 @@ _SIZE: dict[str, Any] = {"width": WIDTH, "height": HEIGHT}
 def rates(rows: Rows, title: str | None = None) -> alt.LayerChart:
     """Decisions and rewards per second over time, from rows {t, decisions, rewards}; t in seconds since 1970."""
     alt = load_altair()
-    long = in_time().transform_fold(["decisions", "rewards"], as_=["name", "rate"])
+    long = time_chart().transform_fold(["decisions", "rewards"], as_=["name", "rate"])
     colour = alt.Color("name:N", legend=None).scale(domain=["decisions", "rewards"], range=TRAFFIC)
     x, y = time_axis(), alt.Y("rate:Q", title="per second").scale(domainMin=0).axis(tickCount=4)
     line = long.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour)
-    ends = last_of(long, "t", "name").transform_calculate(text="datum.name + ' · ' + format(datum.rate, ',.1f') + '/s'")
+    ends = keep_last(long, "t", "name").transform_calculate(
+        text="datum.name + ' · ' + format(datum.rate, ',.1f') + '/s'"
+    )
     layers = [line, *ranked_labels(ends, "time", "rate", colour, 22)]
-    return dressed(layered(layers, table(rows, numbers=["t", "decisions", "rewards"])), title, **_SIZE)
+    return apply_theme(layer_charts(layers, table(rows, numbers=["t", "decisions", "rewards"])), title, **_SIZE)
 
 
 def ctr_over_time(rows: Rows, title: str | None = None) -> alt.LayerChart:
@@ -51,7 +53,7 @@ def ctr_over_time(rows: Rows, title: str | None = None) -> alt.LayerChart:
     alt = load_altair()
     z2, n = 1.96**2, "max(1, datum.decisions)"
     root = f"{z2} * max(0, datum.ctr * (1 - datum.ctr)) / {n} + {z2**2 / 4} / ({n} * {n})"
-    base = newest(in_time(), "recommender").transform_calculate(
+    base = keep_newest(time_chart(), "recommender").transform_calculate(
         middle=f"(datum.ctr + {z2 / 2} / {n}) / (1 + {z2} / {n})",
         half=f"sqrt({root}) / (1 + {z2} / {n})",
         name="datum.recommender + ' v' + datum.model",
@@ -59,7 +61,7 @@ def ctr_over_time(rows: Rows, title: str | None = None) -> alt.LayerChart:
     base = base.transform_calculate(family=_family("datum.recommender"))
     base = base.transform_calculate(low="max(0, datum.middle - datum.half)", high="min(1, datum.middle + datum.half)")
     families = {name: colour for name, (colour, _) in ALGORITHMS.items()}
-    families |= {f"stranger {number}": colour for number, colour in enumerate(STRANGERS)}
+    families |= {f"stranger {number}": colour for number, colour in enumerate(OTHER_COLOURS)}
     colour = alt.Color("family:N", legend=None).scale(domain=list(families), range=list(families.values()))
     dash = alt.StrokeDash("age:O", legend=None).scale(domain=list(range(1, SERIES + 1)), range=list(map(list, DASHES)))
     x, y = time_axis(), alt.Y("ctr:Q", title="CTR", axis=percent_axis()).scale(domainMin=0)
@@ -68,15 +70,15 @@ def ctr_over_time(rows: Rows, title: str | None = None) -> alt.LayerChart:
     line = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash, detail="name:N")
     hints = ["name:N", alt.Tooltip("time:T", format="%H:%M"), alt.Tooltip("ctr:Q", format=".1%"), "decisions:Q"]
     point = base.mark_point(filled=True, size=9, opacity=1).encode(x=x, y=y, color=colour, tooltip=hints)
-    ends = last_of(base, "t", "name").transform_calculate(text=f"datum.name + ' · ' + {percent_text('datum.ctr')}")
+    ends = keep_last(base, "t", "name").transform_calculate(text=f"datum.name + ' · ' + {percent_text('datum.ctr')}")
     layers = [band, line, point, *ranked_labels(ends, "time", "ctr", colour, 22)]
     data = table(rows, texts=["recommender"], numbers=["t", "model", "ctr", "decisions"])
-    return dressed(layered(layers, data), title, "bands of 95 %", **_SIZE)
+    return apply_theme(layer_charts(layers, data), title, "bands of 95 %", **_SIZE)
 
 
 def _family(name: str) -> str:
     """What gives a recommender its colour: its name, the first word of it, or else a number from its letters."""
     known, first = list(ALGORITHMS), f"split({name}, '-')[0]"
     letters = f"parseInt('1' + slice(replace(lower({name}), regexp('[^0-9a-z]', 'g'), ''), -6), 36)"
-    stranger = f"'stranger ' + ({letters} % {len(STRANGERS)})"
+    stranger = f"'stranger ' + ({letters} % {len(OTHER_COLOURS)})"
     return f"indexof({known}, {name}) >= 0 ? {name} : indexof({known}, {first}) >= 0 ? {first} : {stranger}"

@@ -8,19 +8,19 @@ from lcb.charts.live.parts import (
     HEIGHT,
     WIDTH,
     Rows,
-    in_time,
-    last_of,
-    layered,
-    newest,
+    add_version,
+    keep_last,
+    keep_newest,
+    layer_charts,
     percent_axis,
     percent_text,
     ranked_labels,
     table,
     time_axis,
+    time_chart,
     version_colour,
-    with_version,
 )
-from lcb.charts.style.theme import AXIS, INK, SURFACE, dressed, load_altair
+from lcb.charts.style.theme import AXIS, INK, SURFACE, apply_theme, load_altair
 from lcb.errors import InputError
 
 if TYPE_CHECKING:
@@ -34,14 +34,14 @@ def users_per_model(rows: Rows, title: str | None = None) -> alt.LayerChart:
     alt = load_altair()
     age = alt.WindowFieldDef(**{"op": "rank", "as": "age"})
     base = alt.Chart().transform_window([age], sort=[alt.SortField("model", order="descending")])
-    base = with_version(base.transform_filter(f"datum.age <= {_MOST_BARS}"))
+    base = add_version(base.transform_filter(f"datum.age <= {_MOST_BARS}"))
     base = base.transform_calculate(text="format(datum.users, ',d')")
     y = alt.Y("name:N", title=None, sort=alt.EncodingSortField("model", op="max", order="descending"))
     x = alt.X("users:Q", title="users").axis(tickCount=4, format=",d", tickMinStep=1)
     bar = base.mark_bar(height=18).encode(x=x, y=y, color=version_colour(), tooltip=["name:N", "users:Q"])
     text = base.mark_text(align="left", dx=5, fontSize=12, color=INK).encode(x=x, y=y, text="text:N")
     data = table(rows, numbers=["model", "users"])
-    return dressed(alt.layer(bar, text, data=data), title, width=WIDTH, height=alt.Step(28))
+    return apply_theme(alt.layer(bar, text, data=data), title, width=WIDTH, height=alt.Step(28))
 
 
 def concentration(rows: Rows, title: str | None = None) -> alt.LayerChart:
@@ -52,7 +52,7 @@ def concentration(rows: Rows, title: str | None = None) -> alt.LayerChart:
     """
     alt = load_altair()
     known = alt.WindowFieldDef(**{"op": "sum", "field": "users", "as": "known"})
-    base = newest(with_version(alt.Chart())).transform_joinaggregate(all="sum(users)", groupby=["model"])
+    base = keep_newest(add_version(alt.Chart())).transform_joinaggregate(all="sum(users)", groupby=["model"])
     base = base.transform_filter("datum.steps != 'more'").transform_calculate(step="toNumber(datum.steps)")
     base = base.transform_window([known], sort=[alt.SortField("step")], groupby=["model"])
     base = base.transform_calculate(share="datum.all > 0 ? datum.known / datum.all : 0")
@@ -63,13 +63,13 @@ def concentration(rows: Rows, title: str | None = None) -> alt.LayerChart:
     hints = ["name:N", alt.Tooltip("step:Q", title="rewards"), alt.Tooltip("share:Q", format=".1%"), "users:Q"]
     point = base.mark_point(filled=True, size=30, opacity=1).encode(x=x, y=y, color=colour, tooltip=hints)
     text = f"datum.name + ' · ' + {percent_text('datum.share')}"
-    ends = last_of(base, "step", "model").transform_calculate(text=text)
+    ends = keep_last(base, "step", "model").transform_calculate(text=text)
     layers = [line, point, *ranked_labels(ends, "step", "share", colour, 46)]
     data = table(rows, texts=["steps"], numbers=["model", "users"])
     wrong = [row["steps"] for row in rows if row["steps"] != "more" and not isinstance(row["steps"], int)]
     if wrong:
         raise InputError(f"steps is {wrong[0]!r} in a row; send a number of rewards, or 'more'")
-    return dressed(layered(layers, data), title, width=WIDTH, height=HEIGHT)
+    return apply_theme(layer_charts(layers, data), title, width=WIDTH, height=HEIGHT)
 
 
 def model_scores(rows: Rows, title: str | None = None) -> alt.LayerChart:
@@ -78,7 +78,7 @@ def model_scores(rows: Rows, title: str | None = None) -> alt.LayerChart:
     Rows {t, model, score, active}; t in seconds since 1970, active 1 for the version that new users get and else 0.
     """
     alt = load_altair()
-    base = with_version(in_time())
+    base = add_version(time_chart())
     x = time_axis().scale(padding=16)
     y = alt.Y("score:Q", title="held-out score").scale(zero=False, padding=12).axis(tickCount=4)
     line = base.mark_line(strokeWidth=1, color=AXIS).encode(x=x, y=y)
@@ -90,4 +90,4 @@ def model_scores(rows: Rows, title: str | None = None) -> alt.LayerChart:
     text = base.mark_text(dy=-14, fontSize=12, color=INK).encode(x=x, y=y, text="name:N")
     data = table(rows, numbers=["t", "model", "score", "active"])
     note = "filled: what new users get"
-    return dressed(alt.layer(line, ring, active, text, data=data), title, note, width=WIDTH, height=HEIGHT)
+    return apply_theme(alt.layer(line, ring, active, text, data=data), title, note, width=WIDTH, height=HEIGHT)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lcb.charts.style.theme import INK, inline, load_altair
+from lcb.charts.style.theme import INK, inline_data, load_altair
 from lcb.errors import InputError
 from lcb.events import Floats
 
@@ -22,10 +22,10 @@ def check_names(names: Sequence[str], what: str) -> None:
         raise InputError(f"two {what} are named {twice}; give each a name of its own")
 
 
-def apart(values: Floats, ends: tuple[float, float], log: bool, pixels: int) -> Floats:
+def spread_labels(values: Floats, ends: tuple[float, float], log: bool, pixels: int) -> Floats:
     """The values moved as little as can be, in the same order, so that labels there do not overlap.
 
-    >>> apart(np.array([10.0, 11.0, 60.0]), (0.0, 64.0), log=False, pixels=320)  # labels take 16 pixels
+    >>> spread_labels(np.array([10.0, 11.0, 60.0]), (0.0, 64.0), log=False, pixels=320)  # labels take 16 pixels
     array([ 8.9, 12.1, 60. ])
     """
     from scipy.optimize import isotonic_regression
@@ -51,7 +51,7 @@ def end_labels(
     alt = load_altair()
     away = (32, 37) if weak else (16, 21)
     near, beyond = ([max(end) * np.exp(n * pixel) if log else max(end) + n * pixel] * len(end) for n in away)
-    data = inline(end=end, near=near, beyond=beyond, **columns)
+    data = inline_data(end=end, near=near, beyond=beyond, **columns)
     leader = alt.Chart(data).mark_rule(strokeWidth=1 if weak else 1.5)
     layers = [leader.encode(x="end:Q", x2="near:Q", y="value:Q", y2="place:Q", color=colour)]
     is_weak = alt.FieldOneOfPredicate(field="name", oneOf=list(weak))

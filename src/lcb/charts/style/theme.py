@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lcb.charts.style.formats import printable
+from lcb.charts.style.formats import escape_unprintable
 from lcb.charts.style.palette import PALETTE
 from lcb.errors import MissingExtra
 
@@ -24,7 +24,7 @@ CELL_INK, BAR, TRAFFIC, VERSIONS = _CHARTS["cell-ink"], _CHARTS["bar"], _CHARTS[
 DASHES = ((1, 0), (6, 3), (2, 2), (9, 3, 2, 3), (12, 4), (4, 2, 1, 2, 1, 2), (1, 3))
 ALGORITHMS = {name: (colour, DASHES[dash]) for name, (colour, dash) in _CHARTS["algorithms"].items()}
 STRONG = ("lcb", "lcb-mean", "lcb-gt", "club", "linucb-population", "linucb-individual", "random")  # among many
-STRANGERS = _CHARTS["other-algorithms"]
+OTHER_COLOURS = _CHARTS["other-algorithms"]
 
 
 def load_altair() -> Any:
@@ -35,16 +35,16 @@ def load_altair() -> Any:
     return alt
 
 
-def inline(**columns: Any) -> Any:
+def inline_data(**columns: Any) -> Any:
     """Columns of equal length as the rows Vega-Lite wants."""
     lists = [
-        [printable(value) if isinstance(value, str) else value for value in np.asarray(column).tolist()]
+        [escape_unprintable(value) if isinstance(value, str) else value for value in np.asarray(column).tolist()]
         for column in columns.values()
     ]
     return load_altair().InlineData([dict(zip(columns, row, strict=True)) for row in zip(*lists, strict=True)])
 
 
-def dressed(chart: Any, title: str | None, note: str = "", **size: Any) -> Any:
+def apply_theme(chart: Any, title: str | None, note: str = "", **size: Any) -> Any:
     """The one look of all figures: white, a quiet grid, no frame, the title at the left."""
     axis: dict[str, Any] = {"labelFontSize": 12, "labelLimit": 0, "labelPadding": 6, "labelFlush": False}
     axis |= {"ticks": False, "titleFontSize": 12, "titleFontWeight": "normal", "titlePadding": 10}
@@ -66,15 +66,15 @@ def line_styles(names: Sequence[str]) -> tuple[list[str], list[list[int]]]:
     `lcb-em` takes the colour of `lcb`; a name of no known family draws one by its letters.
     """
     styles: list[tuple[str, tuple[int, ...]]] = []
-    for name in map(plain, names):
+    for name in map(normalize_name, names):
         parts, number = name.split("-"), zlib.crc32(name.encode())
         families = ["-".join(parts[:n]) for n in range(len(parts), 0, -1)]
-        stranger = STRANGERS[number % len(STRANGERS)], DASHES[number % len(DASHES)]
+        stranger = OTHER_COLOURS[number % len(OTHER_COLOURS)], DASHES[number % len(DASHES)]
         colour, dash = next((ALGORITHMS[f] for f in families if f in ALGORITHMS), stranger)
         free = [d for d in (dash, *DASHES) if (colour, d) not in styles]
         styles.append((colour, free[0] if free else dash))
     return [colour for colour, _ in styles], [list(dash) for _, dash in styles]
 
 
-def plain(name: str) -> str:
+def normalize_name(name: str) -> str:
     return name.lower().replace("_", "-").replace(" ", "-")

@@ -72,10 +72,10 @@ def _run_demo(out: Path, readers: int, seed: int) -> None:
 
     classes, new_reader, clicks = (out / name for name in _FIGURES)
     rng, terminal = np.random.default_rng(seed), get_console()
-    world = story.world(rng)
+    world = story.build_world(rng)
     with bar() as progress:
-        log = story.past_log(world, story.N_PAST, rng)
-        found = story.learn(log, rng, progress)
+        log = story.simulate_past_log(world, story.N_PAST, rng)
+        found = story.fit_classes(log, rng, progress)
     models = found.models
     save_models(models, out / "models", overwrite=True, feature_map=FEATURES)
     charts.save(charts.heat_map(models, title="The classes of readers"), classes)
@@ -87,7 +87,7 @@ def _run_demo(out: Path, readers: int, seed: int) -> None:
     for _ in range(_READERS_SHOWN):
         posterior = _print_reader(world, models, rng, terminal)
     charts.save(charts.posterior_path(posterior, title="Posterior of one new reader"), new_reader)
-    rates = story.clicks_per_reader(world, models, log.stats, readers, rng)
+    rates = story.measure_clicks(world, models, log.stats, readers, rng)
     _print_rates(rates, terminal)
     rows = [(name, float(rate.mean())) for name, rate in rates.items()]
     title = f"Clicks per offer, {readers:,} new readers of {story.N_STEPS} steps"

@@ -29,8 +29,8 @@ def report(
       lcb report --figures figures --data goodbooks --like 5 --out report.html
     """
     from lcb.experiments import EXPERIMENTS, load_experiment
-    from lcb.experiments.real_data import Data, tuned_in
-    from lcb.experiments.report import Section, page
+    from lcb.experiments.real_data import Data, parse_tuned
+    from lcb.experiments.report import Section, render_page
     from lcb.experiments.reproduce import reproduce
     from lcb.progress import bar
     from lcb.storage.files import read_json, write_whole
@@ -48,7 +48,7 @@ def report(
                 if name.startswith("fig-3"):
                     before = [figures / f"fig-3{letter}.json" for letter in "ab"]
                     told = next((file for file in before if file.exists()), None)
-                    tuned = None if told is None or name == "fig-3c" else tuned_in(read_json(told), str(told))
+                    tuned = None if told is None or name == "fig-3c" else parse_tuned(read_json(told), str(told))
                     log = Data(str(data), like=like, tuned=tuned)
                     words = f" --data {data}" + (f" --like {like:g}" if like is not None else "")
                     reproduce(name, load_experiment(name), figures, command + words, progress, data=log)
@@ -59,7 +59,7 @@ def report(
             missing.append(name)
         else:
             sections.append(section)
-    write_whole(out, page(sections, missing).encode())
+    write_whole(out, render_page(sections, missing).encode())
     typer.echo(f"{len(sections)} figures and tables in {out}")
     for name in missing:
         typer.echo(f"left out: {name}; it needs a log, give one with --data")

@@ -156,14 +156,14 @@ def reproduce(
 
 
 def _build_data(figure: Figure, given: dict[str, Any]) -> Data:
-    from lcb.experiments.real_data import Data, tuned_in
+    from lcb.experiments.real_data import Data, parse_tuned
     from lcb.storage.files import read_json
 
     if "data" not in given:
         raise InputError(f"{figure.value} needs a log; give one with --data (lcb import makes it)")
     tuned = None
     if "settings" in given:
-        tuned = tuned_in(read_json(given["settings"]), str(given["settings"]))
+        tuned = parse_tuned(read_json(given["settings"]), str(given["settings"]))
     reading: Reading | None = given["reading"].value if "reading" in given else None
     return Data(str(given["data"]), reading, given.get("like"), given.get("features", "one-hot"), tuned)
 

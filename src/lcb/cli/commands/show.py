@@ -65,9 +65,9 @@ def class_table(models: LatentModels, width: int) -> Table:
     from rich import box
     from rich.table import Table
 
-    from lcb.charts.style.formats import printable
+    from lcb.charts.style.formats import escape_unprintable
 
-    names = [printable(name) for name in models.features]
+    names = [escape_unprintable(name) for name in models.features]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
     for title in ("class", "share", "noise"):
         table.add_column(title, justify="right", no_wrap=True)

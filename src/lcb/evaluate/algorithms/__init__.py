@@ -65,12 +65,12 @@ def check_settings(settings: Mapping[str, Settings]) -> dict[str, Settings]:
             there = ", ".join(algorithm.grid) or "none"
             raise InputError(f"{name} has no setting {unknown[0]!r}; there are: {there}")
         checked[name] = {
-            key: _checked(f"{name} has {key}", value, algorithm.grid[key]) for key, value in values.items()
+            key: _check_value(f"{name} has {key}", value, algorithm.grid[key]) for key, value in values.items()
         }
     return checked
 
 
-def _checked(what: str, value: Any, tried: Sequence[Value]) -> Value:
+def _check_value(what: str, value: Any, tried: Sequence[Value]) -> Value:
     """A value that was tried, or any number where numbers were: a whole one where all were whole."""
     if any(type(value) is type(one) and value == one for one in tried):
         return value

@@ -59,10 +59,10 @@ class Algorithm:
     name: str
     line: str
     reference: str
-    cost: str  # of one decision
     build: Callable[..., Recommender] = field(repr=False)
     grid: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     note: Callable[..., str | None] = field(default=_nothing_to_note, repr=False)
+    cost: str = "N K d"  # of one decision
     needs: str = ""  # what not every task has; without it `build` raises an InputError
 
     @property

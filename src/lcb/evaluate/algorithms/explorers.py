@@ -1,15 +1,14 @@
 """Epoch-Greedy and ILOVETOCONBANDITS over the learned classes' greedy policies.
 
-The names that end in `-theory` take the publications' own settings, the others' are tuned.
+Names that end in `-theory` use the settings of the publications, the others have a grid to be tuned on.
 """
 
 from __future__ import annotations
 
 from lcb.bandits.over_policies.epoch_greedy import EpochGreedy
 from lcb.bandits.over_policies.iltcb import ILTCB
-from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
-from lcb.evaluate.algorithms.latent import learned
-from lcb.evaluate.algorithms.policy_sets import note_of
+from lcb.evaluate.algorithms.algorithm import Task, Value
+from lcb.evaluate.algorithms.policy_sets import over_learned_classes
 from lcb.models import LatentModels
 from lcb.policies import ClassPolicies
 
@@ -34,20 +33,14 @@ def _iltcb_theory(models: LatentModels, task: Task) -> ILTCB:
 
 
 ALGORITHMS = (
-    Algorithm(
-        "lcb-epoch-greedy", "classes learned by EM, Epoch-Greedy over them", _LANGFORD, "N K d",
-        learned(_epoch_greedy), {"c": (100.0, 1.0, 10.0, 300.0, 1000.0)}, note_of(_epoch_greedy),
+    over_learned_classes(
+        "lcb-epoch-greedy", "Epoch-Greedy over them", _LANGFORD, _epoch_greedy, {"c": (100.0, 1.0, 10.0, 300.0, 1000.0)}
     ),
-    Algorithm(
-        "lcb-epoch-greedy-theory", "classes learned by EM, Epoch-Greedy over them by its bound", _LANGFORD, "N K d",
-        learned(_epoch_greedy_theory), note=note_of(_epoch_greedy_theory),
+    over_learned_classes(
+        "lcb-epoch-greedy-theory", "Epoch-Greedy over them by its bound", _LANGFORD, _epoch_greedy_theory
     ),
-    Algorithm(
-        "lcb-iltcb", "classes learned by EM, ILOVETOCONBANDITS over them", _AGARWAL, "N K d",
-        learned(_iltcb), {"mu": (0.0005, 0.00001, 0.0001, 0.002, _THEORY)}, note_of(_iltcb),
+    over_learned_classes(
+        "lcb-iltcb", "ILOVETOCONBANDITS over them", _AGARWAL, _iltcb, {"mu": (0.0005, 0.00001, 0.0001, 0.002, _THEORY)}
     ),
-    Algorithm(
-        "lcb-iltcb-theory", "classes learned by EM, ILOVETOCONBANDITS over them, mu as published", _AGARWAL, "N K d",
-        learned(_iltcb_theory), note=note_of(_iltcb_theory),
-    ),
-)  # fmt: skip
+    over_learned_classes("lcb-iltcb-theory", "ILOVETOCONBANDITS over them, mu as published", _AGARWAL, _iltcb_theory),
+)

@@ -9,7 +9,7 @@ from lcb.bandits.fixed_arms.multiple_k_ucb import MultipleKUCB
 from lcb.bandits.fixed_arms.ucb1 import UCB1
 from lcb.bandits.fixed_arms.umucb import UMUCB
 from lcb.evaluate.algorithms.algorithm import NO_FEATURES, Algorithm, Task
-from lcb.evaluate.algorithms.latent import given
+from lcb.evaluate.algorithms.latent import build_given
 from lcb.models import LatentModels
 from lcb.recommenders.factorised import Factorised
 from lcb.recommenders.individual import Individual
@@ -35,37 +35,50 @@ def _umucb(models: LatentModels, task: Task, width: float) -> Bandit:
 def _tucb(task: Task, rng: np.random.Generator, width: float, margin: float) -> Recommender:
     low, high = task.reward_range
     return TUCB(
-        task.n_arms, task.n_classes, n_steps=task.n_steps, rng=rng, noise=(high - low) / 2, margin=margin, width=width,
-        n_warmup_users=task.n_warmup_users, retrain_every=task.retrain_every,
-    )  # fmt: skip
+        task.n_arms,
+        task.n_classes,
+        n_steps=task.n_steps,
+        rng=rng,
+        noise=(high - low) / 2,
+        margin=margin,
+        width=width,
+        n_warmup_users=task.n_warmup_users,
+        retrain_every=task.retrain_every,
+    )
 
 
 def _factorised(task: Task, rng: np.random.Generator, n_factors: int, ridge: float) -> Recommender:
     return Factorised(
-        np.eye(task.n_arms), rng=rng, n_factors=n_factors, ridge=ridge, history=task.past,
-        n_warmup_users=task.n_warmup_users, retrain_every=task.retrain_every,
-    )  # fmt: skip
+        np.eye(task.n_arms),
+        rng=rng,
+        n_factors=n_factors,
+        ridge=ridge,
+        history=task.past,
+        n_warmup_users=task.n_warmup_users,
+        retrain_every=task.retrain_every,
+    )
 
 
 ALGORITHMS = (
     Algorithm(
-        "ucb-individual", "fixed arms: one UCB1 per user, from scratch", "Auer et al. 2002", "K",
-        _ucb, {"width": _WIDTHS}, needs=NO_FEATURES,
+        "ucb-individual", "fixed arms: one UCB1 per user, from scratch", "Auer et al. 2002",
+        build=_ucb, grid={"width": _WIDTHS}, cost="K", needs=NO_FEATURES,
     ),
     Algorithm(
-        "maillard-mannor", "fixed arms: Multiple-K-UCB, the true classes given", "Maillard & Mannor 2014", "N K",
-        given(_maillard_mannor), {"width": _WIDTHS}, needs=NO_FEATURES,
+        "maillard-mannor", "fixed arms: Multiple-K-UCB, the true classes given", "Maillard & Mannor 2014",
+        build=build_given(_maillard_mannor), grid={"width": _WIDTHS}, cost="N K", needs=NO_FEATURES,
     ),
     Algorithm(
-        "umucb", "fixed arms: mUCB over a finite set of models, the true classes given", _AZAR, "N K",
-        given(_umucb), {"width": _WIDTHS}, needs=NO_FEATURES,
+        "umucb", "fixed arms: mUCB over a finite set of models, the true classes given", _AZAR,
+        build=build_given(_umucb), grid={"width": _WIDTHS}, cost="N K", needs=NO_FEATURES,
     ),
     Algorithm(
-        "tucb", "fixed arms: classes from moments of past users, umUCB over them", _AZAR, "N K",
-        _tucb, {"width": (0.25, 1.0, 0.5, 0.1), "margin": (0.3, 0.1, 1.0)}, needs=NO_FEATURES,
+        "tucb", "fixed arms: classes from moments of past users, umUCB over them", _AZAR,
+        build=_tucb, grid={"width": (0.25, 1.0, 0.5, 0.1), "margin": (0.3, 0.1, 1.0)}, cost="N K", needs=NO_FEATURES,
     ),
     Algorithm(
-        "factorised", "fixed arms: matrix factorisation, the item it predicts best", "Koren et al. 2009", "K k + k^3",
-        _factorised, {"n_factors": (5, 2, 10), "ridge": (0.1, 0.02, 0.5)}, needs=NO_FEATURES,
+        "factorised", "fixed arms: matrix factorisation, the item it predicts best", "Koren et al. 2009",
+        build=_factorised, grid={"n_factors": (5, 2, 10), "ridge": (0.1, 0.02, 0.5)}, cost="K k + k^3",
+        needs=NO_FEATURES,
     ),
 )  # fmt: skip

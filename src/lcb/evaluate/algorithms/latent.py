@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper with each learner and each bandit; and with the true classes given."""
+"""Algorithm 1 of the paper with each learner and bandit, and the same with the true classes given."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ PAPER, OURS = "Zhou & Brunskill 2016", "ours"
 MakeBandit = Callable[..., Bandit]  # (models, task, **settings)
 
 
-def learned(
+def build_learned(
     make_bandit: MakeBandit,
     make_learn: Callable[[Task], Learn | FromRows] = learn_by_em,
     learner: str = "em",
     **before: Any,
 ) -> Callable[..., Recommender]:
-    """Algorithm 1: `make_bandit(models, task, **settings)` over the classes that `make_learn(task)` learns.
+    """Return a builder of Algorithm 1: `make_bandit(models, task, **settings)` over what `make_learn(task)` learns.
 
-    Past users, where the task has them, are learned from at the start by `learner` with its settings `before`, and
-    take the place of phase 1; their classes stay.
+    If the task has past users, `learner` with the settings `before` learns the classes from them; there is then no
+    phase 1, and the classes stay as they are.
     """
 
     def build(task: Task, rng: np.random.Generator, **settings: Value) -> Recommender:
@@ -46,7 +46,7 @@ def learned(
             return make_bandit(models, task, **settings)
 
         if task.history is not None:
-            models = learned_before(task, rng, learner, **before)
+            models = fit_past_classes(task, rng, learner, **before)
             return Latent(task.n_features, make, rng=rng, models=models, retrain_every=None)
         return Latent(
             task.n_features,
@@ -63,10 +63,10 @@ def learned(
     return build
 
 
-def learned_before(task: Task, rng: np.random.Generator, learner: str = "em", **settings: Any) -> LatentModels:
-    """The classes of past users; asked again for the same with the same numbers, as tuning does, they are at hand."""
+def fit_past_classes(task: Task, rng: np.random.Generator, learner: str = "em", **settings: Any) -> LatentModels:
+    """Return the classes of past users; the last answer is kept, because tuning asks for the same again and again."""
     assert task.history is not None
-    asked = _asked(task.history, task.n_classes, rng, learner, *sorted(settings.items()))
+    asked = _cache_key(task.history, task.n_classes, rng, learner, *sorted(settings.items()))
     if asked not in _learned:
         _learned.clear()
         own = {name: 1 for name in ("n_threads", "n_chains") if name in get_learner(learner).settings}
@@ -78,27 +78,24 @@ def learned_before(task: Task, rng: np.random.Generator, learner: str = "em", **
     return _learned[asked]
 
 
-_learned: dict[tuple[Any, ...], LatentModels] = {}  # the last one
+_learned: dict[tuple[Any, ...], LatentModels] = {}  # at most one, the last
 
 
-def _asked(history: EventLog, *rest: Any) -> tuple[Any, ...]:
-    """What decides the classes, in short."""
+def _cache_key(history: EventLog, *rest: Any) -> tuple[Any, ...]:
+    """Return a key of everything that decides the learned classes."""
     n_classes, rng, *how = rest
     clicks = b"" if history.clicks is None else history.clicks.clicked.data.tobytes()
     digest = sha256(history.stats.packed.tobytes() + clicks + repr(rng.bit_generator.state).encode())
     return digest.hexdigest(), n_classes, *how
 
 
-def given(make_bandit: MakeBandit) -> Callable[..., Recommender]:
-    """The true classes from the start (the paper's LCB_GT)."""
+def build_given(make_bandit: MakeBandit) -> Callable[..., Recommender]:
+    """Return a builder of `make_bandit(models, task, **settings)` over the true classes (the paper's LCB_GT)."""
 
     def build(task: Task, rng: np.random.Generator, **settings: Value) -> Recommender:
         models = true_classes(task)
-        return Latent(
-            task.n_features,
-            lambda models: make_bandit(models, task, **settings),
-            rng=rng, models=models, retrain_every=None,
-        )  # fmt: skip
+        make = partial(make_bandit, task=task, **settings)
+        return Latent(task.n_features, make, rng=rng, models=models, retrain_every=None)
 
     return build
 
@@ -121,7 +118,7 @@ def _published_spectral(task: Task, rng: np.random.Generator, penalty: float, **
     published: dict[str, Any] = {"form": "pooled", "penalty": penalty, "centred": False, "matching": False}
 
     learn = partial(learn_from_rows, name="spectral", **published)
-    return learned(_thompson, learn, "spectral", **published)(task, rng, **settings)
+    return build_learned(_thompson, learn, "spectral", **published)(task, rng, **settings)
 
 
 _THOMPSON = {"eta": (1.0, 0.25, 0.5, 2.0, 4.0, 8.0, 16.0), "gamma": (0.0, 0.01, 0.05)}
@@ -130,30 +127,39 @@ _FEWER = {"eta": (1.0, 0.25, 2.0, 8.0), "gamma": (0.0, 0.05)}  # a spectral trai
 
 ALGORITHMS = (
     Algorithm(
-        "lcb", "classes learned by EM, Generalized Thompson Sampling over them", PAPER, "N K d",
-        learned(_thompson), _THOMPSON,
-    ),
-    Algorithm("lcb-mean", "classes learned by EM, the arm best on average", OURS, "N d + K d", learned(_mean)),
-    Algorithm(
-        "lcb-gt", "the true classes given, Generalized Thompson Sampling over them", PAPER, "N K d",
-        given(_thompson), _THOMPSON,
-    ),
-    Algorithm("lcb-gt-mean", "the true classes given, the arm best on average", OURS, "N d + K d", given(_mean)),
-    Algorithm(
-        "lcb-gibbs", "classes learned by collapsed Gibbs sampling, Thompson over them", PAPER, "N K d",
-        learned(_thompson, partial(learn_from_stats, name="gibbs", **ONE_CHAIN), "gibbs"), _THOMPSON,
+        "lcb", "classes learned by EM, Generalized Thompson Sampling over them", PAPER,
+        build=build_learned(_thompson), grid=_THOMPSON,
     ),
     Algorithm(
-        "lcb-blocked", "classes learned by blocked Gibbs sampling, Thompson over them", OURS, "N K d",
-        learned(_thompson, partial(learn_from_stats, name="blocked", **ONE_CHAIN), "blocked"), _THOMPSON,
+        "lcb-mean", "classes learned by EM, the arm best on average", OURS,
+        build=build_learned(_mean), cost="N d + K d",
     ),
     Algorithm(
-        "lcb-spectral", "classes learned by Spectral Experts as published, Thompson over them", PAPER, "N K d",
-        _published_spectral, {**_FEWER, "penalty": (0.1, 1.0, 10.0)},
+        "lcb-gt", "the true classes given, Generalized Thompson Sampling over them", PAPER,
+        build=build_given(_thompson), grid=_THOMPSON,
     ),
     Algorithm(
-        "lcb-spectral-grouped", "the same from products of one user's rewards, Thompson over them", OURS, "N K d",
-        learned(_thompson, partial(learn_from_rows, name="spectral", form="grouped"), "spectral", form="grouped"),
-        _FEWER,
+        "lcb-gt-mean", "the true classes given, the arm best on average", OURS,
+        build=build_given(_mean), cost="N d + K d",
+    ),
+    Algorithm(
+        "lcb-gibbs", "classes learned by collapsed Gibbs sampling, Thompson over them", PAPER,
+        build=build_learned(_thompson, partial(learn_from_stats, name="gibbs", **ONE_CHAIN), "gibbs"), grid=_THOMPSON,
+    ),
+    Algorithm(
+        "lcb-blocked", "classes learned by blocked Gibbs sampling, Thompson over them", OURS,
+        build=build_learned(_thompson, partial(learn_from_stats, name="blocked", **ONE_CHAIN), "blocked"),
+        grid=_THOMPSON,
+    ),
+    Algorithm(
+        "lcb-spectral", "classes learned by Spectral Experts as published, Thompson over them", PAPER,
+        build=_published_spectral, grid={**_FEWER, "penalty": (0.1, 1.0, 10.0)},
+    ),
+    Algorithm(
+        "lcb-spectral-grouped", "the same from products of one user's rewards, Thompson over them", OURS,
+        build=build_learned(
+            _thompson, partial(learn_from_rows, name="spectral", form="grouped"), "spectral", form="grouped"
+        ),
+        grid=_FEWER,
     ),
 )  # fmt: skip

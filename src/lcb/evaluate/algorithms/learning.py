@@ -42,12 +42,7 @@ def learn_from_rows(task: Task, name: str, **settings: Any) -> FromRows:
 
 
 def _learn(
-    log: EventLog,
-    rng: np.random.Generator,
-    last: LatentModels | None,
-    task: Task,
-    name: str,
-    settings: dict[str, Any],
+    log: EventLog, rng: np.random.Generator, last: LatentModels | None, task: Task, name: str, settings: dict[str, Any]
 ) -> LatentModels:
     learner, n_classes = get_learner(name), min(task.n_classes, log.n_users)
     if last is not None and last.n_classes == n_classes and learner.start:

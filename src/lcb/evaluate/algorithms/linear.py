@@ -43,10 +43,16 @@ def _cofine(
     task: Task, rng: np.random.Generator, n_coarse: int, ridge: float, coarse_ridge: float, width: float
 ) -> Recommender:
     return CofineUCB(
-        task.n_features, min(n_coarse, task.n_features), width=width, ridge=ridge, coarse_ridge=coarse_ridge,
-        n_warmup_users=task.n_warmup_users, retrain_every=task.retrain_every, history=task.past,
+        task.n_features,
+        min(n_coarse, task.n_features),
+        width=width,
+        ridge=ridge,
+        coarse_ridge=coarse_ridge,
+        n_warmup_users=task.n_warmup_users,
+        retrain_every=task.retrain_every,
+        history=task.past,
         warmup_bandit=LinUCB(task.n_features, _WARMUP_WIDTH),
-    )  # fmt: skip
+    )
 
 
 def _random(task: Task, rng: np.random.Generator) -> Recommender:
@@ -54,38 +60,30 @@ def _random(task: Task, rng: np.random.Generator) -> Recommender:
 
 
 ALGORITHMS = (
-    Algorithm("linucb-population", "one LinUCB for all users", "Li et al. 2010", "K d^2", _population_linucb, _WIDTHS),
     Algorithm(
-        "linucb-individual", "one LinUCB per user, from scratch", "Li et al. 2010", "K d^2", _individual_linucb, _WIDTHS
+        "linucb-population", "one LinUCB for all users", "Li et al. 2010",
+        build=_population_linucb, grid=_WIDTHS, cost="K d^2",
     ),
     Algorithm(
-        "lints-population",
-        "one linear Thompson Sampling for all users",
-        "Agrawal & Goyal 2013",
-        "K d n_points",
-        _population_lints,
-        _SCALES,
+        "linucb-individual", "one LinUCB per user, from scratch", "Li et al. 2010",
+        build=_individual_linucb, grid=_WIDTHS, cost="K d^2",
     ),
     Algorithm(
-        "lints-individual",
-        "one linear Thompson Sampling per user, from scratch",
-        "Agrawal & Goyal 2013",
-        "K d n_points",
-        _individual_lints,
-        _SCALES,
+        "lints-population", "one linear Thompson Sampling for all users", "Agrawal & Goyal 2013",
+        build=_population_lints, grid=_SCALES, cost="K d n_points",
     ),
     Algorithm(
-        "cofineucb",
-        "one LinUCB per user that begins in the subspace of past users",
-        "Yue et al. 2012",
-        "K d^2",
-        _cofine,
-        {
-            "n_coarse": (5, 3, 8),
-            "ridge": (3.0, 1.0, 10.0),
-            "coarse_ridge": (0.1, 0.03, 0.3, 1.0),
+        "lints-individual", "one linear Thompson Sampling per user, from scratch", "Agrawal & Goyal 2013",
+        build=_individual_lints, grid=_SCALES, cost="K d n_points",
+    ),
+    Algorithm(
+        "cofineucb", "one LinUCB per user that begins in the subspace of past users", "Yue et al. 2012",
+        build=_cofine,
+        grid={
+            "n_coarse": (5, 3, 8), "ridge": (3.0, 1.0, 10.0), "coarse_ridge": (0.1, 0.03, 0.3, 1.0),
             "width": (0.1, 0.05, 0.25),
         },
+        cost="K d^2",
     ),
-    Algorithm("random", "every arm alike", "-", "1", _random),
-)
+    Algorithm("random", "every arm alike", "-", _random, cost="1"),
+)  # fmt: skip

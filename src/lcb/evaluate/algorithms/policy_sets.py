@@ -1,13 +1,12 @@
-"""The EXP family: over the learned classes, over a set of policies given beforehand, over all policies there are.
+"""The EXP family: over the policies of learned classes, over a given set of policies, or over all policies.
 
-The names that end in `-theory` take the publications' own settings, the others have a grid to be tuned on.  The set
-given beforehand is the true classes' policies, the most favourable there is; where nobody knows the truth, those of
-classes learned from past users.
+Names that end in `-theory` use the settings of the publications, the others have a grid to be tuned on.  The given set
+holds the policies of the true classes, the best case; on a log, the policies of classes learned from past users.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +17,7 @@ from lcb.bandits.over_policies.exp4 import EXP4
 from lcb.bandits.over_policies.exp4p import EXP4P
 from lcb.errors import InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
-from lcb.evaluate.algorithms.latent import learned, learned_before, true_classes
+from lcb.evaluate.algorithms.latent import build_learned, fit_past_classes, true_classes
 from lcb.evaluate.worlds.paper import equal_classes
 from lcb.models import LatentModels
 from lcb.policies import ClassPolicies, EnumeratedPolicies, Greedy, Softmax, format_n_policies
@@ -26,6 +25,7 @@ from lcb.recommenders.individual import Individual
 from lcb.recommenders.pooled import Pooled
 from lcb.recommenders.recommender import Recommender
 
+_NONE: dict[str, tuple[Value, ...]] = {}
 _AUER, _BEYGELZIMER = "Auer et al. 2002", "Beygelzimer et al. 2011"
 _THEORY = "theory"  # a setting's value: as its publication has it
 _RATES: dict[str, tuple[Value, ...]] = {"eta": (0.2, 0.05, 0.5, 1.0, 2.0, _THEORY), "temperature": (0.0, 0.05, 1.0)}
@@ -73,7 +73,7 @@ def _tuned(value: Value) -> float | None:
 def _classes(task: Task, rng: np.random.Generator) -> LatentModels:
     """The classes whose policies are given beforehand."""
     if task.truth is None and task.history is not None:
-        return learned_before(task, rng)
+        return fit_past_classes(task, rng)
     return true_classes(task)
 
 
@@ -99,8 +99,8 @@ def _over_all_policies(task: Task) -> EXP4P:
     return EXP4P(EnumeratedPolicies(task.contexts), task.reward_range, task.n_steps)
 
 
-def note_of(make_bandit: Callable[..., Any]) -> Callable[..., str | None]:
-    """What a bandit over as many classes as the task has would note."""
+def make_note(make_bandit: Callable[..., Any]) -> Callable[..., str | None]:
+    """Return the note of this bandit over as many classes as the task has."""
 
     def note(task: Task, **settings: Value) -> str | None:
         some_classes = equal_classes(np.zeros((task.n_classes, task.n_features)))
@@ -109,52 +109,43 @@ def note_of(make_bandit: Callable[..., Any]) -> Callable[..., str | None]:
     return note
 
 
+def over_learned_classes(
+    name: str, line: str, reference: str, make_bandit: Callable[..., Any], grid: Mapping[str, tuple[Value, ...]] = _NONE
+) -> Algorithm:
+    """Return the algorithm that learns classes by EM and runs this bandit over their policies."""
+    line = f"classes learned by EM, {line}"
+    return Algorithm(name, line, reference, build_learned(make_bandit), grid, make_note(make_bandit))
+
+
 def _note_on_enumerated(task: Task) -> str | None:
     return _over_all_policies(task).note(task.n_arms)
 
 
 ALGORITHMS = (
+    over_learned_classes("lcb-exp4p", "EXP4.P over them", _BEYGELZIMER, _exp4p, _P_MIN),
+    over_learned_classes("lcb-exp4p-theory", "EXP4.P over them, p_min as published", _BEYGELZIMER, _exp4p),
+    over_learned_classes("lcb-exp4", "EXP4 over them", _AUER, _exp4, _GAMMA),
+    over_learned_classes("lcb-exp4-theory", "EXP4 over them, gamma as published", _AUER, _exp4),
+    over_learned_classes("lcb-exp3", "EXP3 over them as its arms", _AUER, _exp3, _GAMMA),
+    over_learned_classes("lcb-exp3-theory", "EXP3 over them as its arms, gamma as published", _AUER, _exp3),
     Algorithm(
-        "lcb-exp4p", "classes learned by EM, EXP4.P over them", _BEYGELZIMER, "N K d",
-        learned(_exp4p), _P_MIN, note_of(_exp4p),
+        "exp4p-population", "one EXP4.P for all users over the true classes' policies", _BEYGELZIMER,
+        build=_population, grid=_P_MIN, note=make_note(_exp4p_for_all),
     ),
     Algorithm(
-        "lcb-exp4p-theory", "classes learned by EM, EXP4.P over them, p_min as published", _BEYGELZIMER, "N K d",
-        learned(_exp4p), note=note_of(_exp4p),
+        "exp4p-population-theory", "the same, p_min as published", _BEYGELZIMER,
+        build=_population, note=make_note(_exp4p_for_all),
     ),
     Algorithm(
-        "lcb-exp4", "classes learned by EM, EXP4 over them", _AUER, "N K d", learned(_exp4), _GAMMA, note_of(_exp4)
+        "exp4p-individual", "one EXP4.P per user over the true classes' policies", _BEYGELZIMER,
+        build=_individual, grid=_P_MIN, note=make_note(_exp4p),
     ),
     Algorithm(
-        "lcb-exp4-theory", "classes learned by EM, EXP4 over them, gamma as published", _AUER, "N K d",
-        learned(_exp4), note=note_of(_exp4),
+        "exp4p-individual-theory", "the same, p_min as published", _BEYGELZIMER,
+        build=_individual, note=make_note(_exp4p),
     ),
     Algorithm(
-        "lcb-exp3", "classes learned by EM, EXP3 over them as its arms", _AUER, "N K d",
-        learned(_exp3), _GAMMA, note_of(_exp3),
-    ),
-    Algorithm(
-        "lcb-exp3-theory", "classes learned by EM, EXP3 over them as its arms, gamma as published", _AUER, "N K d",
-        learned(_exp3), note=note_of(_exp3),
-    ),
-    Algorithm(
-        "exp4p-population", "one EXP4.P for all users over the true classes' policies", _BEYGELZIMER, "N K d",
-        _population, _P_MIN, note_of(_exp4p_for_all),
-    ),
-    Algorithm(
-        "exp4p-population-theory", "the same, p_min as published", _BEYGELZIMER, "N K d",
-        _population, note=note_of(_exp4p_for_all),
-    ),
-    Algorithm(
-        "exp4p-individual", "one EXP4.P per user over the true classes' policies", _BEYGELZIMER, "N K d",
-        _individual, _P_MIN, note_of(_exp4p),
-    ),
-    Algorithm(
-        "exp4p-individual-theory", "the same, p_min as published", _BEYGELZIMER, "N K d",
-        _individual, note=note_of(_exp4p),
-    ),
-    Algorithm(
-        "exp4p-enum", "one EXP4.P per user over every map from contexts to arms", _BEYGELZIMER, "K^C K",
-        _enumerated, note=_note_on_enumerated, needs="contexts that can be listed",
+        "exp4p-enum", "one EXP4.P per user over every map from contexts to arms", _BEYGELZIMER,
+        build=_enumerated, note=_note_on_enumerated, cost="K^C K", needs="contexts that can be listed",
     ),
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""What came after the paper: the bandits of "Latent Bandits Revisited" over the learned classes."""
+"""The bandits of "Latent Bandits Revisited" (Hong et al. 2020) over learned classes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from lcb.bandits.over_classes.mmts import MMTS
 from lcb.bandits.over_classes.mucb import MUCB
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task
-from lcb.evaluate.algorithms.latent import learned
+from lcb.evaluate.algorithms.latent import build_learned
 from lcb.evaluate.algorithms.learning import learn_by_em
 from lcb.models import LatentModels, weight_covariance
 from lcb.recommenders.latent import Learn
@@ -19,7 +19,7 @@ _HONG = "Hong et al. 2020"
 
 
 def learn_with_covariance(task: Task) -> Learn:
-    """By EM, and how far off the weights may be."""
+    """Return a learner that runs EM and adds the covariance of the weights."""
     learn = learn_by_em(task)
 
     def learn_both(stats: UserStats, rng: np.random.Generator, last: LatentModels | None) -> LatentModels:
@@ -44,13 +44,13 @@ def _mucb(models: LatentModels, task: Task, width: float, epsilon: float) -> Ban
 
 
 ALGORITHMS = (
-    Algorithm("mts", "classes learned by EM, one drawn by its posterior: lcb at eta 1", _HONG, "N K d", learned(_mts)),
+    Algorithm("mts", "classes learned by EM, one drawn by its posterior: lcb at eta 1", _HONG, build_learned(_mts)),
     Algorithm(
-        "mmts", "classes learned by EM, a class and its weights drawn from their posterior", _HONG, "N K d^2",
-        learned(_mmts, learn_with_covariance), {"n_points": (128, 32)},
+        "mmts", "classes learned by EM, a class and its weights drawn from their posterior", _HONG,
+        build=build_learned(_mmts, learn_with_covariance), grid={"n_points": (128, 32)}, cost="N K d^2",
     ),
     Algorithm(
-        "mucb", "classes learned by EM, the best arm of any class the rewards have not refuted", _HONG, "N K d",
-        learned(_mucb), {"width": (1.0, 0.1, 0.25, 0.5), "epsilon": (0.0, 0.02, 0.05, 0.1)},
+        "mucb", "classes learned by EM, the best arm of any class the rewards have not refuted", _HONG,
+        build=build_learned(_mucb), grid={"width": (1.0, 0.1, 0.25, 0.5), "epsilon": (0.0, 0.02, 0.05, 0.1)},
     ),
 )  # fmt: skip

@@ -183,13 +183,16 @@ def evaluate_log(
         own = done[j :: len(names)]
         outcomes.append(
             AlgorithmRewards(
-                name, {**ALGORITHMS[name].defaults, **chosen.get(seed, {}).get(name, {})},
-                np.array([result.rate for result in own]), logged,
-                float(np.mean([result.training_seconds for result in own])),
-                float(np.mean([result.serving_seconds for result in own])),
-                max(result.megabytes for result in own), n_different,
+                algorithm=name,
+                settings={**ALGORITHMS[name].defaults, **chosen.get(seed, {}).get(name, {})},
+                rate=np.array([result.rate for result in own]),
+                logged_rate=logged,
+                training_seconds=float(np.mean([result.training_seconds for result in own])),
+                serving_seconds=float(np.mean([result.serving_seconds for result in own])),
+                megabytes=max(result.megabytes for result in own),
+                n_users=n_different,
             )
-        )  # fmt: skip
+        )
     about = {
         "train_users": len(splits[0].train), "test_users": len(splits[0].test), "steps": plan.n_steps,
         "classes": plan.n_classes, "features": plan.features, "train_on": plan.train_on, "seeds": n_seeds,
@@ -233,9 +236,15 @@ def prepare_training(source: LogSource, plan: Plan, split: Split, seed: int) -> 
     features, x = source.features(plan.features, split.train)
     history = source.history(split.train, x, features.names, plan.n_pulls, np.random.default_rng((seed, _TRAINING)))
     task = Task(
-        features.n_features, source.n_arms, plan.n_steps, len(split.test), plan.n_classes, source.reward_range,
-        history=history, two_valued=history.two_valued,
-    )  # fmt: skip
+        n_features=features.n_features,
+        n_arms=source.n_arms,
+        n_steps=plan.n_steps,
+        n_users=len(split.test),
+        n_classes=plan.n_classes,
+        reward_range=source.reward_range,
+        history=history,
+        two_valued=history.two_valued,
+    )
     return TrainingData(features, x, history, task)
 
 

@@ -20,5 +20,5 @@ def read_history(
     log = open_log(path, progress=progress)
     labels = read_labels(log, reading or default_reading(log, like), like)
     users = np.flatnonzero(labels.n_events > 0)
-    fitted = fit_features(features, labels.arms, *labels.met(users))
+    fitted = fit_features(features, labels.arms, *labels.count_items(users))
     return labels.history(users, fitted.arms, fitted.names), fitted

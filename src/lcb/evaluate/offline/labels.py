@@ -59,7 +59,7 @@ class QueueLabels:
         total, n = self.logged[users].sum(axis=0)
         return float(total / n)
 
-    def met(self, users: Index) -> tuple[Floats, Floats]:
+    def count_items(self, users: Index) -> tuple[Floats, Floats]:
         """The arms of every item, 0/1 (n_items, A), and how many events these users have of each (n_items,)."""
         chosen = np.zeros(self.n_users, bool)
         chosen[users] = True
@@ -108,28 +108,33 @@ def read_labels(log: Log, reading: Reading, like: float | None = None, most_arms
     common = {"arms": names, "vectors": vectors, "n_events": n_events, "item_of_event": item, "user_of_event": user}
     shape = log.n_users, len(names)
     if reading == "choices":
-        total = _summed(place, None, shape)
+        total = _sum_at(place, None, shape)
         count = np.broadcast_to(n_events[:, None], shape).astype(np.int32)
         logged = np.column_stack([total.sum(axis=1), count.sum(axis=1)])
         return QueueLabels(count=count, total=total, logged=logged, levels=(0.0, 1.0), **common)
     label = log.labels(like)[has_arm].astype(np.float64)
     logged = np.column_stack([np.bincount(user, label, log.n_users), n_events])
-    count = _summed(place, None, shape).astype(np.int32)
+    count = _sum_at(place, None, shape).astype(np.int32)
     different = np.unique(label)
     if len(different) < 2:
         raise InputError(f"every label is {different[0]:g}: nothing can be learned; choose another `like`")
     if len(different) == 2:
         high = (label[event] == different[1]).astype(np.float64)
         levels = float(different[0]), float(different[1])
-        return QueueLabels(count=count, total=_summed(place, high, shape), logged=logged, levels=levels, **common)
+        return QueueLabels(count=count, total=_sum_at(place, high, shape), logged=logged, levels=levels, **common)
     order = np.argsort(place, kind="stable")
     first = (np.cumsum(count.ravel()) - count.ravel()).reshape(shape)
     return QueueLabels(
-        count=count, total=_summed(place, label[event], shape), logged=logged, levels=None,
-        values=label[event][order], first=first, **common,
-    )  # fmt: skip
+        count=count,
+        total=_sum_at(place, label[event], shape),
+        logged=logged,
+        levels=None,
+        values=label[event][order],
+        first=first,
+        **common,
+    )
 
 
-def _summed(place: Index, weight: Floats | None, shape: tuple[int, int]) -> Floats:
+def _sum_at(place: Index, weight: Floats | None, shape: tuple[int, int]) -> Floats:
     """Sums of `weight`, or counts, at flat places of a (U, A) table."""
     return np.bincount(place, weight, shape[0] * shape[1]).reshape(shape).astype(np.float64)

@@ -91,7 +91,7 @@ class QueueSource:
         return self.labels.logged_rate(users)
 
     def features(self, spec: str, users: Index) -> tuple[FeatureMap, Floats]:
-        features = fit_features(spec, self.labels.arms, *self.labels.met(users))
+        features = fit_features(spec, self.labels.arms, *self.labels.count_items(users))
         return features, features.arms
 
     def history(
@@ -114,7 +114,7 @@ class QueueSource:
         rewards = evaluate_queue(
             recommender, self.labels, users, x, n_steps, seed=seed, rng=rng, when_empty=self.when_empty
         )
-        return _means(rewards)
+        return _mean_rewards(rewards)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,7 +168,7 @@ class EventSource:
         rng: np.random.Generator,
     ) -> Floats:
         if self.method == "replay":
-            return _means(evaluate_replay(recommender, self.logged, users, x, n_steps, rng=rng))
+            return _mean_rewards(evaluate_replay(recommender, self.logged, users, x, n_steps, rng=rng))
         bandit = LinUCB(x.shape[1])
         found = weigh_events(
             recommender,
@@ -194,7 +194,7 @@ def open_source(
     return EventSource(read_events(log, like), method)
 
 
-def _means(rewards: Floats) -> Floats:
+def _mean_rewards(rewards: Floats) -> Floats:
     """Of every row, over what there is; nan of a row of nothing."""
     n = np.isfinite(rewards).sum(axis=1)
     return np.where(n > 0, np.nansum(rewards, axis=1) / np.maximum(n, 1), np.nan)

@@ -72,6 +72,11 @@ def read_events(log: Log, like: float | None = None) -> LoggedEvents:
     vectors = category_vectors(member, "indicator")
     propensity = None if log.propensity is None else log.propensity.astype(np.float64)
     return LoggedEvents(
-        names, vectors, log.user.astype(np.intp), log.item.astype(np.intp), log.labels(like).astype(np.float64),
-        propensity, log.n_users,
-    )  # fmt: skip
+        names=names,
+        vectors=vectors,
+        user=log.user.astype(np.intp),
+        arm=log.item.astype(np.intp),
+        reward=log.labels(like).astype(np.float64),
+        propensity=propensity,
+        n_users=log.n_users,
+    )

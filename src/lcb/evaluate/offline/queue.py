@@ -108,7 +108,7 @@ def draw_uniform_history(
     n, sums, squares = np.zeros(left.shape), np.zeros(left.shape), np.zeros(len(users))
     high = labels.total[users].copy()
     rows = np.arange(len(users))
-    parts = None if labels.levels else [_shuffled(labels, user, rng) for user in users.tolist()]
+    parts = None if labels.levels else [_shuffle_labels(labels, user, rng) for user in users.tolist()]
     for _ in range(n_pulls):
         open_arms = np.greater(left, 0)
         able = np.asarray(open_arms.any(axis=1))
@@ -130,7 +130,7 @@ def draw_uniform_history(
     return EventLog(UserStats.from_sums(x, n, sums, squares, features=features))
 
 
-def _shuffled(labels: QueueLabels, user: int, rng: np.random.Generator) -> list[Floats]:
+def _shuffle_labels(labels: QueueLabels, user: int, rng: np.random.Generator) -> list[Floats]:
     assert labels.values is not None
     assert labels.first is not None
     begin, n = labels.first[user], labels.count[user]

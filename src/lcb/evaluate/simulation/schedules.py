@@ -94,7 +94,7 @@ def play_schedules(task: ScheduleRun) -> Floats:
         recommenders.append(_phase_2(task, bandit, plan, models, learn, rng))
         warmup.append(regret)
     lost = np.empty((len(BANDITS), 2, most))
-    for names, users in _blocks(task.world, most, task.n_steps, world_rng):
+    for names, users in _draw_blocks(task.world, most, task.n_steps, world_rng):
         rewards = users.rewards.clip(*task.world.reward_range)
         for i, recommender in enumerate(recommenders):
             arms = recommender.serve(names, users.contexts, rewards, rngs[len(BANDITS) + i])
@@ -111,7 +111,7 @@ def _phase_1(
     """The models learned from J users' uniform steps, the learner for more of them, and what the J users lose."""
     world, n_warmup, n_classes = task.world, plan.n_warmup_users, task.world.models.n_classes
     rows = []
-    for names, users in _blocks(world, n_warmup, plan.n_uniform_steps, rng):
+    for names, users in _draw_blocks(world, n_warmup, plan.n_uniform_steps, rng):
         arms = rng.integers(world.n_arms, size=(len(names), plan.n_uniform_steps, 1))
         x = np.take_along_axis(users.contexts, arms[..., None], axis=2)[:, :, 0]
         reward = np.take_along_axis(users.rewards.clip(*world.reward_range), arms, axis=2)
@@ -120,12 +120,12 @@ def _phase_1(
     owner, x, reward = (np.concatenate(column) for column in zip(*rows, strict=True))
     regret = n_warmup * _linucb_regret(task, plan, rng)
     if task.learner == "spectral":
-        with _unsettled():
+        with _ignore_unconverged():
             return spectral.fit(Moments.from_rows(owner, x, reward), n_classes, rng=rng).models, None, regret
     first = UserStats.from_rows([("phase 1", int(u)) for u in owner], x, reward)
 
     def learn(stats: UserStats | None, rng: np.random.Generator, last: LatentModels | None) -> LatentModels:
-        with _unsettled():
+        with _ignore_unconverged():
             known = first if stats is None else first + stats
             return em.fit(known, n_classes, rng=rng, start=last, n_threads=1).models
 
@@ -136,7 +136,7 @@ def _linucb_regret(task: ScheduleRun, plan: TheoremSchedule, rng: np.random.Gene
     """The mean over some users of phase 1."""
     n_users = min(plan.n_warmup_users, max(4, _SAMPLED // task.n_steps))
     linucb, lost = Individual(LinUCB(task.world.models.n_features, task.warmup_width)), 0.0
-    for names, users in _blocks(task.world, n_users, task.n_steps, rng):
+    for names, users in _draw_blocks(task.world, n_users, task.n_steps, rng):
         rewards = users.rewards.clip(*task.world.reward_range)
         lost += users.regret(linucb.serve(names, users.contexts, rewards, rng, plan.n_uniform_steps)).sum()
     return lost / n_users
@@ -159,9 +159,14 @@ def _phase_2(
         return EpochGreedy(policies, schedule="bound", reward_range=reward_range)
 
     return Latent(
-        models.n_features, make_bandit, learn, rng=rng, models=models,
-        retrain_every=None if learn is None else task.retrain_every, **plan.settings(),
-    )  # fmt: skip
+        models.n_features,
+        make_bandit,
+        learn,
+        rng=rng,
+        models=models,
+        retrain_every=None if learn is None else task.retrain_every,
+        **plan.settings(),
+    )
 
 
 def _models_error(recommender: Latent, names: Sequence[int], users: SimulatedUsers) -> Floats:
@@ -176,7 +181,7 @@ def _models_error(recommender: Latent, names: Sequence[int], users: SimulatedUse
     return lost
 
 
-def _blocks(
+def _draw_blocks(
     world: SimulatedWorld, n_users: int, n_steps: int, rng: np.random.Generator
 ) -> Iterator[tuple[range, SimulatedUsers]]:
     """Users drawn some at a time, so that long ones fit into memory."""
@@ -187,7 +192,7 @@ def _blocks(
 
 
 @contextmanager
-def _unsettled() -> Iterator[None]:
+def _ignore_unconverged() -> Iterator[None]:
     """A learner that has not settled is used as it is."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)

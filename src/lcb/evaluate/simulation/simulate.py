@@ -19,15 +19,7 @@ import numpy as np
 
 from lcb import parallel
 from lcb.errors import InputError
-from lcb.evaluate.algorithms import (
-    ALGORITHMS,
-    PAPERS,
-    Settings,
-    Task,
-    check_settings,
-    find_algorithms,
-    tuned_settings,
-)
+from lcb.evaluate.algorithms import ALGORITHMS, PAPERS, Settings, Task, check_settings, find_algorithms, tuned_settings
 from lcb.evaluate.worlds.fixed_arms import FixedArms
 from lcb.evaluate.worlds.paper import SimulatedWorld
 from lcb.events import Floats
@@ -89,9 +81,9 @@ class Simulation:
                     "settings": dict(result.settings),
                     "note": result.note,
                     "regret_per_user": result.regret_per_user,
-                    "se": _number(result.se),
+                    "se": _finite_or_none(result.se),
                     "regret_last_quarter": float(result.last_quarter.mean()),
-                    "se_last_quarter": _number(_error_over_runs(result.last_quarter)),
+                    "se_last_quarter": _finite_or_none(_error_over_runs(result.last_quarter)),
                     "cpu_seconds": result.cpu_seconds,
                     "curve": result.curve(at)[0].tolist(),
                 }
@@ -129,11 +121,11 @@ def simulate(
     }
     results = [
         AlgorithmRegret(
-            name,
-            {**ALGORITHMS[name].defaults, **own},
-            np.array([regret[i] for regret, _, _ in outcomes]),
-            float(sum(cpu[i] for _, cpu, _ in outcomes)),
-            ALGORITHMS[name].note_for(tasks[0].task(), own),
+            algorithm=name,
+            settings={**ALGORITHMS[name].defaults, **own},
+            regret=np.array([regret[i] for regret, _, _ in outcomes]),
+            cpu_seconds=float(sum(cpu[i] for _, cpu, _ in outcomes)),
+            note=ALGORITHMS[name].note_for(tasks[0].task(), own),
         )
         for i, (name, own) in enumerate(contenders)
     ]
@@ -179,9 +171,15 @@ class SimulationRun:
     def task(self) -> Task:
         models = self.world.models
         return Task(
-            models.n_features, self.world.n_arms, self.n_steps, self.n_users, models.n_classes,
-            self.world.reward_range, truth=models, fixed_arms=isinstance(self.world, FixedArms),
-        )  # fmt: skip
+            n_features=models.n_features,
+            n_arms=self.world.n_arms,
+            n_steps=self.n_steps,
+            n_users=self.n_users,
+            n_classes=models.n_classes,
+            reward_range=self.world.reward_range,
+            truth=models,
+            fixed_arms=isinstance(self.world, FixedArms),
+        )
 
 
 def play_run(run: SimulationRun) -> tuple[Floats, Floats, int]:
@@ -190,7 +188,7 @@ def play_run(run: SimulationRun) -> tuple[Floats, Floats, int]:
     world_rng = np.random.default_rng((run.seed, run.run))
     n = len(run.contenders)
     seeds = [np.random.default_rng((run.seed, run.run, crc32(name.encode()))).spawn(2) for name, _ in run.contenders]
-    recommenders = _recommenders(run, [own[0] for own in seeds])
+    recommenders = _build_recommenders(run, [own[0] for own in seeds])
     regret, cpu, clipped = np.empty((n, run.n_users)), np.zeros(n), 0
     for start in range(0, run.n_users, _BLOCK):
         names = range(start, min(start + _BLOCK, run.n_users))
@@ -199,23 +197,23 @@ def play_run(run: SimulationRun) -> tuple[Floats, Floats, int]:
         clipped += int((rewards != users.rewards).sum())
         for i, recommender in enumerate(recommenders):
             before = time.process_time()
-            with _speaking_for(run.contenders[i][0]):
+            with _name_in_errors(run.contenders[i][0]):
                 arms = recommender.serve(names, users.contexts, rewards, seeds[i][1])
             cpu[i] += time.process_time() - before
             regret[i, start : names.stop] = users.regret(arms)
     return regret, cpu, clipped
 
 
-def _recommenders(run: SimulationRun, rngs: Sequence[np.random.Generator]) -> list[Recommender]:
+def _build_recommenders(run: SimulationRun, rngs: Sequence[np.random.Generator]) -> list[Recommender]:
     task, made = run.task(), []
     for (name, settings), rng in zip(run.contenders, rngs, strict=True):
-        with _speaking_for(name):
+        with _name_in_errors(name):
             made.append(ALGORITHMS[name].build_for(task, rng, settings))
     return made
 
 
 @contextmanager
-def _speaking_for(name: str) -> Iterator[None]:
+def _name_in_errors(name: str) -> Iterator[None]:
     """Say whose mistake it is."""
     try:
         yield
@@ -233,8 +231,8 @@ def _warm_up(run: SimulationRun) -> None:
     few = replace(run, contenders=tuple(new.items()), n_users=60)
     users = run.world.draw(few.n_users, min(run.n_steps, 3), np.random.default_rng(0))
     rewards = users.rewards.clip(*run.world.reward_range)
-    for name, recommender in zip(new, _recommenders(few, np.random.default_rng(0).spawn(len(new))), strict=True):
-        with _speaking_for(name):
+    for name, recommender in zip(new, _build_recommenders(few, np.random.default_rng(0).spawn(len(new))), strict=True):
+        with _name_in_errors(name):
             recommender.serve(range(few.n_users), users.contexts, rewards, np.random.default_rng(0))
 
 
@@ -243,5 +241,5 @@ def _error_over_runs(regret: Floats) -> float:
     return float(regret.mean(axis=1).std(ddof=1) / np.sqrt(runs)) if runs > 1 else float("nan")
 
 
-def _number(value: float) -> float | None:
+def _finite_or_none(value: float) -> float | None:
     return value if np.isfinite(value) else None

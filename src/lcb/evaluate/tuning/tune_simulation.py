@@ -119,7 +119,7 @@ def tune(
         raise InputError(f"most={most}; try at least 1 combination")
     tried: dict[str, dict[Values, Trial]] = {name: {} for name in algorithms}
     first, number = SimulationRun(world, (), n_users, n_steps, tuning_seed(seed), 0), 0
-    while parts := _wanted(tried, most):
+    while parts := _plan_trials(tried, most):
         number += 1
         tasks = [
             replace(first, contenders=tuple((name, name_values(name, values)) for values in part), run=run)
@@ -127,11 +127,11 @@ def tune(
             for run in range(n_runs)
         ]
         report = _report(progress, f"tuning, round {number}", len(tasks))
-        outcomes = iter(parallel.processes(_try, tasks, n_workers, report))
+        outcomes = iter(parallel.processes(_try_settings, tasks, n_workers, report))
         for name, part in parts:
             by_run = [next(outcomes) for _ in range(n_runs)]
             for i, values in enumerate(part):
-                tried[name][values] = _trial(name_values(name, values), [outcome[i] for outcome in by_run])
+                tried[name][values] = _build_trial(name_values(name, values), [outcome[i] for outcome in by_run])
     tuning = Tuning(
         {**describe_settings(world, n_users, n_steps, n_runs, seed), "seeds": "of tuning alone", "most": most},
         {name: list(trials.values()) for name, trials in tried.items()},
@@ -146,7 +146,7 @@ def tuning_seed(seed: int) -> int:
     return seed + (TUNING << 128)
 
 
-def _wanted(tried: Mapping[str, Mapping[Values, Trial]], most: int) -> list[tuple[str, tuple[Values, ...]]]:
+def _plan_trials(tried: Mapping[str, Mapping[Values, Trial]], most: int) -> list[tuple[str, tuple[Values, ...]]]:
     """What to try next, in parts of one algorithm each."""
     parts = []
     for name, trials in tried.items():
@@ -161,17 +161,17 @@ def _report(progress: Progress, what: str, total: int) -> Callable[[int], None]:
     return lambda done: progress(what, done, total)
 
 
-def _try(run: SimulationRun) -> list[float | str]:
+def _try_settings(run: SimulationRun) -> list[float | str]:
     """The regret per user of every contender of one run, or why it was refused."""
     try:
         return list(play_run(run)[0].mean(axis=1).tolist())
     except InputError as error:
         if len(run.contenders) == 1:
             return [str(error)]
-        return [_try(replace(run, contenders=(one,)))[0] for one in run.contenders]
+        return [_try_settings(replace(run, contenders=(one,)))[0] for one in run.contenders]
 
 
-def _trial(settings: Settings, outcomes: Sequence[float | str]) -> Trial:
+def _build_trial(settings: Settings, outcomes: Sequence[float | str]) -> Trial:
     refusals = [outcome for outcome in outcomes if isinstance(outcome, str)]
     if refusals:
         return Trial(settings, np.empty(0), refusals[0])

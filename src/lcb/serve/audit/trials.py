@@ -63,7 +63,7 @@ def _compare(service: Service, pairs: list[tuple[str, str]]) -> tuple[messages.R
 
     found = []
     for of, to in pairs:
-        between = group(of).above(group(to))
+        between = group(of).difference_to(group(to))
         if between is not None:
             found.append(messages.RecommenderDifference(of, to, *between))
     return tuple(found)

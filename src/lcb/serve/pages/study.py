@@ -218,5 +218,5 @@ def _difference(groups: dict[str, Group]) -> dict[str, Any] | None:
     if len(groups) < 2:
         return None
     (of, a), (to, b) = list(groups.items())[:2]
-    found = a.above(b)
+    found = a.difference_to(b)
     return None if found is None else {"of": of, "to": to, "mean": found[0], "low": found[1], "high": found[2]}
