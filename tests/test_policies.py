@@ -45,7 +45,7 @@ def test_a_context_is_recognised_by_its_numbers():
 
 @pytest.mark.parametrize("other", [np.full((2, 2), np.nan), np.ones((2, 2)), np.ones((3, 2)), np.empty((0, 2))])
 def test_a_context_that_was_not_listed_is_refused(other):
-    with pytest.raises(InputError, match=r"none of the 2 that were listed .*; list every context"):
+    with pytest.raises(InputError, match=r"none of the 2 that were listed .*; list every possible context"):
         EnumeratedPolicies(contexts(2, 2))(other)
 
 
@@ -53,9 +53,9 @@ def test_a_context_that_was_not_listed_is_refused(other):
     ("listed", "message"),
     [
         ([], "no contexts"),
-        ([np.ones(3)], "context 0 is no array"),
-        ([np.ones((2, 2)), np.empty((0, 2))], "context 1 is no array .* at least one arm"),
-        ([np.array([[np.nan, 1.0]])], "context 0 is no array .* finite"),
+        ([np.ones(3)], "context 0 must be an array"),
+        ([np.ones((2, 2)), np.empty((0, 2))], "context 1 must be an array .* at least one arm"),
+        ([np.array([[np.nan, 1.0]])], "context 0 must be an array .* finite"),
         ([np.zeros((2, 2)), -np.zeros((2, 2))], "more than once"),
         (contexts(13, 2), "13 contexts ask for 2^13 (8192) policies, and the limit is 4096"),
         (contexts(20, 20), "20 contexts ask for 20^20 (about 1e+26) policies"),

@@ -6,9 +6,9 @@
 The paper's temperature is 1, nearly uniform when ||beta|| is about 1; it is a setting.
 Scores are (..., K) with arms last; so are the distributions.
 
-A bandit that knows nothing of classes takes any set of policies: a call from a context (K, d) to (N, K).
-`ClassPolicies(models)` is the set the paper means; `EnumeratedPolicies(contexts)` is every policy there can be, where
-the contexts can be listed.
+The bandits over policies take any set of policies: a callable from a context (K, d) to probabilities (N, K).
+`ClassPolicies(models)` has one policy per class, as in the paper; `EnumeratedPolicies(contexts)` has every possible
+policy, if all contexts can be listed.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from lcb.models import LatentModels
 
 @dataclass(frozen=True)
 class Greedy:
-    """All on the best arm.
+    """Probability 1 for the best arm; tied arms share it.
 
     >>> Greedy()(np.array([[1.0, 3.0, 2.0], [5.0, 5.0, 0.0]]))
     array([[0. , 1. , 0. ],
@@ -48,7 +48,7 @@ class Greedy:
 
 @dataclass(frozen=True)
 class Softmax:
-    """More on better arms.
+    """Higher probability for better arms.
 
     >>> Softmax(temperature=0.5)(np.array([[0.0, 0.5 * np.log(3)]]))
     array([[0.25, 0.75]])
@@ -70,7 +70,7 @@ Policy = Greedy | Softmax
 
 
 class Policies(Protocol):
-    """A set of policies: each says, for every arm of a context, how likely it would take it."""
+    """A set of policies; a call returns the probability of every arm of a context under each policy."""
 
     @property
     def n_policies(self) -> int: ...
@@ -102,9 +102,9 @@ class ClassPolicies:
 
 @dataclass(frozen=True, eq=False)
 class EnumeratedPolicies:
-    """Every map from the C contexts there can be to their arms: K^C policies, the first context's arm changing slowest.
+    """Every map from the C possible contexts to their arms: K^C policies; the first context's arm changes slowest.
 
-    This is the set of the paper's "EXP4.P enum-policies".  A context is recognised by its numbers, to the last bit.
+    This is the set of the paper's "EXP4.P enum-policies".  A context is recognised if its numbers are exactly equal.
     More than `limit` policies are refused.  A call costs O(K^C K).
 
     >>> first, second = np.array([[0.0], [1.0]]), np.array([[2.0], [3.0]])
@@ -123,10 +123,14 @@ class EnumeratedPolicies:
 
     def __post_init__(self) -> None:
         if not len(self.contexts):
-            raise InputError("no contexts to enumerate; list those there can be, each an array (arms, features)")
+            raise InputError(
+                "there are no contexts to enumerate; list all possible ones, each an array (arms, features)"
+            )
         for i, context in enumerate(self.contexts):
             if np.ndim(context) != 2 or len(context) == 0 or not np.isfinite(context).all():
-                raise InputError(f"context {i} is no array (arms, features) of finite numbers with at least one arm")
+                raise InputError(
+                    f"context {i} must be an array (arms, features) of finite numbers with at least one arm"
+                )
         if len(self._places) < len(self.contexts):
             raise InputError("a context is listed more than once; list each once")
         if math.fsum(map(math.log, self._n_arms)) > math.log(self.limit) + 1e-9:
@@ -143,8 +147,8 @@ class EnumeratedPolicies:
         place = self._places.get(_build_key(context))
         if place is None:
             raise InputError(
-                f"this context is none of the {len(self.contexts)} that were listed (a NaN is in none); "
-                "list every context there can be"
+                f"this context is none of the {len(self.contexts)} that were listed (a NaN equals nothing); "
+                "list every possible context"
             )
         return np.eye(self._n_arms[place])[self._arms[place]]
 
@@ -154,7 +158,7 @@ class EnumeratedPolicies:
 
     @cached_property
     def _arms(self) -> tuple[NDArray[np.intp], ...]:
-        """By context, the arm each policy takes, (N,)."""
+        """For each context, the arm that each policy takes, (N,)."""
         return np.unravel_index(np.arange(self.n_policies), self._n_arms)
 
     @cached_property
@@ -163,7 +167,7 @@ class EnumeratedPolicies:
 
 
 def format_n_policies(n_arms: Sequence[int]) -> str:
-    """The number of maps from contexts with these numbers of arms to arms.
+    """Format the number of maps from contexts with these numbers of arms to their arms.
 
     >>> format_n_policies([20] * 20), format_n_policies([2, 3, 2])
     ('20^20 (about 1e+26)', '2^2 * 3 (12)')
@@ -174,6 +178,6 @@ def format_n_policies(n_arms: Sequence[int]) -> str:
 
 
 def _build_key(context: Floats) -> tuple[int, bytes]:
-    """What tells a context from all others: its shape and its numbers; 0 and -0 are the same number."""
+    """Return a dictionary key for a context, its shape and its numbers; 0 and -0 are the same number."""
     numbers = np.asarray(context, np.float64) + 0.0
     return len(numbers), numbers.tobytes()

@@ -205,7 +205,7 @@ def test_late_rewards_reach_the_user_they_belong_to():
     [
         ({"warmup": "none"}, "warmup='none'"),
         ({"train_on": "some"}, "train_on='some'"),
-        ({"train_on": "uniform"}, "nothing to learn from"),
+        ({"train_on": "uniform"}, "at least 1 uniform step"),
         ({"n_uniform_steps": -1}, "n_uniform_steps=-1"),
         ({"retrain_every": 0}, "retrain_every=0"),
         ({"n_warmup_users": 0}, "n_warmup_users=0"),

@@ -165,5 +165,5 @@ def test_a_decision_that_was_not_made_here_is_refused():
     with pytest.raises(InputError, match="choose for them first"):
         recommender.update("nobody", Decision(0, 1.0, np.eye(3)[0]), 0.5)
     recommender.start("ann")
-    with pytest.raises(InputError, match="not one that was made here for user 'ann'"):
+    with pytest.raises(InputError, match="not made by this recommender for user 'ann'"):
         recommender.update("ann", Decision(0, 1.0, np.eye(3)[0]), 0.5)

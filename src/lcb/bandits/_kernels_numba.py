@@ -1,4 +1,4 @@
-"""Small compiled pieces that the compiled bandits share."""
+"""Small compiled functions that the compiled bandits share."""
 
 from __future__ import annotations
 
@@ -6,18 +6,9 @@ import numpy as np
 
 from lcb._compiled import njit
 
-COMPILED = {
-    "cache": True,
-    "nogil": True,
-    "error_model": "numpy",
-    "fastmath": {
-        "contract",
-        "reassoc",
-        "nnan",
-        "nsz",
-    },  # sums may be vectorised; infinities keep their meaning
-}
-GAUSSIAN, BERNOULLI, SQUARE = 0, 1, 2  # what moves the weights of classes
+_FAST = {"contract", "reassoc", "nnan", "nsz"}  # sums may be vectorised; infinities are respected
+COMPILED = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": _FAST}
+GAUSSIAN, BERNOULLI, SQUARE = 0, 1, 2  # kinds of loss that update the weights of classes
 _LOWEST = -700.0  # exp of less takes a slow path to 0
 
 

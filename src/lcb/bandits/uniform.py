@@ -1,7 +1,4 @@
-"""Every arm alike, whatever was seen: the yardstick, and the source of unbiased logs.
-
-p_a = 1 / K
-"""
+"""Every arm with the same probability, 1 / K: a baseline, and a way to collect unbiased logs."""
 
 from __future__ import annotations
 

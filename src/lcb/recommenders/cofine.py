@@ -1,12 +1,13 @@
-"""CoFineUCB: a new user is searched in the subspace of past users first (Yue, Hong & Guestrin 2012, ICML).
+"""CoFineUCB: a new user's weights are first searched in the subspace of past users (Yue, Hong & Guestrin 2012, ICML).
 
     profiles   w_u = (profile_ridge I + X_u'X_u)^-1 X_u'r_u           of every past user, the columns of W (d, users)
     subspace   A S B' = W        U = A_k diag(omega)^1/2        omega_i = k s_i / sum_k s          (Algorithm 2, LearnU)
     per user   Algorithm 1, `CoarseFineUCB`, with that U
 
-omega is what makes the past users' coordinates in U smallest for its trace: directions in which they differ little are
-short, and cost the coarse estimate more.  W comes from `history`; without one the first `n_warmup_users` are served by
-LinUCB and give it.  The subspace is learned again after every `retrain_every` users; a user keeps the one first met.
+omega makes the past users' coordinates in U smallest for its trace: directions in which they differ little are short,
+and the coarse estimate uses them less.  W comes from `history`; without one the first `n_warmup_users` are served by
+LinUCB, and W comes from them.  The subspace is relearned after every `retrain_every` users; a user keeps the one that
+was current when they started.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _WARMUP = -1
 
 
 class CofineUCB:
-    """Settings, the subspaces so far, the users and what they did.
+    """Settings, the subspaces so far, the users, and the statistics of their rewards.
 
     >>> past = UserStats.from_rows(["ann", "ann", "bob", "bob"], np.eye(2)[[0, 1, 0, 1]], [0.9, 1.1, -1.1, -0.9])
     >>> recommender = CofineUCB(n_features=2, n_coarse=1, history=past)
@@ -60,20 +61,20 @@ class CofineUCB:
         self.warmup = build_warmup(warmup, warmup_bandit, n_features)
         self.subspaces: list[Floats] = []
         self._bandits: list[CoarseFineUCB] = []
-        self._users: dict[Hashable, int] = {}  # the subspace each met first
-        self._states: dict[Hashable, Floats] = {}  # of those who met one
+        self._users: dict[Hashable, int] = {}  # the subspace each user keeps
+        self._states: dict[Hashable, Floats] = {}  # of the users that have a subspace
         self._data = StatsBuilder(n_features)
         self._past = fit_profiles(history, profile_ridge) if history is not None else np.empty((0, n_features))
         if len(self._past):
             self._learn()
 
     def version_of(self, user: Hashable) -> int | None:
-        """Which of `subspaces` this user is pinned to; None for one of the first, served by LinUCB."""
+        """Return which of `subspaces` serves this user; None for a warm-up user, served by LinUCB."""
         version = self._get_version(user)
         return None if version == _WARMUP else version
 
     def state_of(self, user: Hashable) -> Floats | None:
-        """The state of this user's `CoarseFineUCB`; None for one of the first."""
+        """Return the state of this user's `CoarseFineUCB`; None for a warm-up user."""
         self._get_version(user)
         return self._states.get(user)
 
@@ -103,14 +104,14 @@ class CofineUCB:
         self._data.add([user], decision.x[None], np.array([reward], float))
 
     def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
-        """New users, one after another, each through all its steps; compiled."""
+        """Serve new users one after another, each through all steps; compiled."""
         serve_part = partial(self._serve_version, rng=rng)
         return serve_between_trainings(users, contexts, rewards, self._train_if_due, serve_part)
 
     def _serve_version(
         self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator
     ) -> Arms:
-        """Users who all meet the same subspace."""
+        """Serve users who all get the same subspace."""
         if not self._bandits:
             arms = self.warmup.serve(users, contexts, rewards, rng)
         else:
@@ -142,13 +143,13 @@ class CofineUCB:
 
 
 def fit_profiles(stats: UserStats, ridge: float) -> Floats:
-    """The ridge weights of every user, (users, d)."""
+    """Return the ridge weights of every user, (users, d)."""
     gram = stats.gram + ridge * np.eye(stats.n_features)
     return np.linalg.solve(gram, stats.moment[..., None])[..., 0]
 
 
 def learn_subspace(weights: Floats, n_coarse: int) -> Floats:
-    """U (d, k) of past users' `weights` (users, d); k is `n_coarse`, or the number of users where they are fewer.
+    """Return U (d, k) of past users' `weights` (users, d); k is `n_coarse`, or the number of users if that is smaller.
 
     One user three times as far along the first feature as the other along the second: s = (3, 1), omega = 2 s / 4.
 
@@ -174,4 +175,6 @@ def _check(
     if not (np.isfinite(profile_ridge) and profile_ridge > 0):
         raise InputError(f"profile_ridge={profile_ridge}; it must be a positive number")
     if history is not None and history.n_features != n_features:
-        raise InputError(f"the history has {history.n_features} features, the context {n_features}; give one of both")
+        raise InputError(
+            f"the history has {history.n_features} features, n_features={n_features}; give the same number"
+        )

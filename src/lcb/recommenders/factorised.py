@@ -1,19 +1,19 @@
 """Collaborative filtering of a fixed set of items by matrix factorisation (Koren, Bell & Volinsky 2009, IEEE Computer).
 
-The paper's introduction sets it against bandits: it predicts from a user's history, and recommends what it predicts
-best, without a thought for what there is to learn.
+The paper's introduction compares it with bandits: it predicts from a user's history and recommends what it predicts
+best, without exploring.
 
     r_ui = mean + b_i + b_u + q_i . p_u                          b_i, q_i of items; b_u, p_u of users
     minimise  sum over rewards of (error^2 + ridge (b_i^2 + b_u^2 + |q_i|^2 + |p_u|^2))          in rewards of spread 1
 
 Items are learned from past users by scikit-surprise's SVD, stochastic gradient descent on the sum above.  A user is
-folded in anew at every decision, in closed form, from the rewards so far: with x_i = (q_i, 1),
+folded in at every decision, in closed form, from the rewards so far: with x_i = (q_i, 1),
 
     (p_u, b_u) = (sum x_i x_i' + n ridge I)^-1 sum x_i (r_ui - mean - b_i)              n rewards of this user
 
-so one without rewards gets the popular item, that of the largest b_i.  Until there are items to predict from, all arms
-are played alike.  The rest is deterministic: the propensity is 1, or 1 / ties.  With k factors a decision costs
-O(n k^2 + k^3 + K k).  A context row says which item it is by being that item's row of `items`.
+so a user without rewards gets the item of the largest b_i.  Until the items are learned, arms are uniform; after that
+the choice is deterministic: the propensity is 1, or 1 / ties.  With k factors a decision costs
+O(n k^2 + k^3 + K k).  A row of a context is recognised as an item by being equal to that item's row of `items`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _Rewards = dict[int, tuple[float, float]]  # of one user, by item: how many, and
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """What is known of the items; a reward is `mean` + `spread` * (bias_i + b_u + q_i . p_u)."""
+    """What was learned of the items; a reward is `mean` + `spread` * (bias_i + b_u + q_i . p_u)."""
 
     mean: float
     spread: float
@@ -45,7 +45,7 @@ class Factors:
     q: Floats  # (M, k)
 
     def fold_in(self, rewards: _Rewards, ridge: float) -> Floats:
-        """A user's (p_u, b_u), (k + 1,)."""
+        """Return a user's (p_u, b_u), (k + 1,)."""
         items = np.fromiter(rewards, np.intp, len(rewards))
         count, total = np.array(list(rewards.values())).reshape(-1, 2).T
         x = np.column_stack((self.q[items], np.ones(len(items))))
@@ -54,15 +54,15 @@ class Factors:
         return np.linalg.solve(ridged, x.T @ error)
 
     def predict(self, user: Floats) -> Floats:
-        """The reward expected of every item by a user who is (p_u, b_u), (M,)."""
+        """Return the expected reward of every item for a user with (p_u, b_u), (M,)."""
         return np.asarray(self.mean + self.spread * (self.bias + self.q @ user[:-1] + user[-1]))
 
 
 class Factorised:
     """Settings, the items, the rewards of all users, and the factors learned last.
 
-    `items` (M, d) are the rows by which contexts name the items, the identity where arms have no features; `history`
-    are past users over such arms.  Learned again after every `retrain_every` new users.
+    `items` (M, d) are the context rows of the items, the identity if arms have no features; `history` holds past users
+    over such arms.  Items are relearned after every `retrain_every` new users.
     """
 
     def __init__(
@@ -87,7 +87,9 @@ class Factorised:
         self.n_factors, self.ridge, self.n_epochs, self.rate = n_factors, ridge, n_epochs, rate
         self._place = {_build_key(row): i for i, row in enumerate(self.items)}
         if len(self._place) < len(self.items):
-            raise InputError(f"{len(self.items)} items with {len(self._place)} different rows; give each its own")
+            raise InputError(
+                f"{len(self.items)} items with {len(self._place)} different rows; no two items may have the same row"
+            )
         self._rewards: dict[Hashable, _Rewards] = {}
         self._past = [] if history is None else self._read_history(history)
         self.schedule = Schedule(n_warmup_users, retrain_every, trained=bool(self._past))
@@ -109,9 +111,9 @@ class Factorised:
         return Decision.best(self.predict(user)[places], context, rng.random())
 
     def predict(self, user: Hashable) -> Floats:
-        """The reward expected of every item by this user, (M,)."""
+        """Return the expected reward of every item for this user, (M,)."""
         if self.factors is None:
-            raise InputError("nothing is learned yet; give history, or serve the first users")
+            raise InputError("nothing is learned yet; give `history`, or serve the first users")
         return self.factors.predict(self.factors.fold_in(self._rewards.get(user, {}), self.ridge))
 
     def update(self, user: Hashable, decision: Decision, reward: float) -> None:
@@ -127,29 +129,29 @@ class Factorised:
         place = self._place.get(_build_key(row))
         if place is None:
             raise InputError(
-                f"the row {row} of the context is none of the {len(self.items)} items; give rows of `items`"
+                f"the row {row} of the context is none of the {len(self.items)} items; use rows of `items`"
             )
         return place
 
     def _read_history(self, history: UserStats) -> list[_Rewards]:
-        """Past users' rewards by item; sums tell them apart where items are one-hot."""
+        """Return past users' rewards by item; statistics have them if items are one-hot."""
         n = len(self.items)
         if not np.array_equal(self.items, np.eye(n)) or history.n_features != n:
             raise InputError(
-                f"history has {history.n_features} features, there are {n} items; it can be used where items are the "
+                f"history has {history.n_features} features, there are {n} items; a history needs items that are the "
                 "rows of the identity"
             )
         gram = history.gram
         count = np.einsum("uii->ui", gram)
         if np.abs(gram).sum() > count.sum():
-            raise InputError("history has rows that are not one-hot: it is not one of arms without features")
+            raise InputError("history has rows that are not one-hot; give one whose arms have no features")
         return [
             {int(i): (float(counts[i]), float(totals[i])) for i in np.flatnonzero(counts)}
             for counts, totals in zip(count, history.moment, strict=True)
         ]
 
     def _learn(self) -> Factors | None:
-        """From all rewards so far; None while there are none."""
+        """Learn the items from all rewards so far; None if there are none."""
         users = [rewards for rewards in (*self._past, *self._rewards.values()) if rewards]
         pairs = [(u, i, *pair) for u, rewards in enumerate(users) for i, pair in rewards.items()]
         if not pairs:
@@ -166,12 +168,10 @@ class Factorised:
         surprise = _load_surprise()
         n_items, n_ratings = len(self.items), int(count.sum())
         ratings = surprise.Trainset(by_user, by_item, len(users), n_items, n_ratings, (-1, 1), {}, {})
-        svd = surprise.SVD(
-            self.n_factors, self.n_epochs, lr_all=self.rate, reg_all=self.ridge,
-            random_state=int(self.rng.integers(2**31)),
-        )  # fmt: skip
+        seed = int(self.rng.integers(2**31))
+        svd = surprise.SVD(self.n_factors, self.n_epochs, lr_all=self.rate, reg_all=self.ridge, random_state=seed)
         svd.fit(ratings)
-        seen = np.isin(np.arange(n_items), list(by_item))  # of the others nothing is known: as the average item
+        seen = np.isin(np.arange(n_items), list(by_item))  # an item without rewards is taken as average
         return Factors(mean, spread, np.where(seen, svd.bi, 0.0), np.where(seen[:, None], svd.qi, 0.0))
 
 

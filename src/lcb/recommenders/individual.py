@@ -1,4 +1,4 @@
-"""One bandit per user, each from scratch: "Individual LinUCB" is `Individual(LinUCB(d))`."""
+"""One bandit per user, which starts without knowledge of the others: "Individual LinUCB" is `Individual(LinUCB(d))`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from lcb.events import Decision, Floats
 
 
 class Individual:
-    """A user's rewards move that user's state alone."""
+    """A user's rewards change only that user's state."""
 
     def __init__(self, bandit: Bandit) -> None:
         self.bandit = bandit
@@ -27,7 +27,7 @@ class Individual:
         return decision
 
     def count_decision(self, user: Hashable, decision: Decision) -> None:
-        """Count a decision; `choose` has counted its own."""
+        """Count a decision that somebody else made; `choose` counts its own."""
         self.states[user] = count_decision(self.bandit, self.states[user], decision)
 
     def add_advice(self, user: Hashable, decision: Decision, context: Floats) -> Decision:

@@ -1,15 +1,15 @@
 """Latent Contextual Bandits: Algorithm 1 of Zhou & Brunskill 2016.
 
-    phase 1   the first J users are served by LinUCB (one for all, or one each); what they took and what came of it
-              goes into D
-    phase 2   N latent models are learned from D, a policy is made of each, and every new user gets a bandit B over
-              these policies; D grows, and the models are relearned after every n users
+    phase 1   the first J users are served by LinUCB (one for all, or one each); the arms taken and their rewards are
+              the data D
+    phase 2   N latent models are learned from D, each gives a policy, and every new user gets a bandit B over these
+              policies; D grows, and the models are relearned after every n users
 
-A user keeps the model version first met (the paper's footnote on interleaved users), so users may come and go in any
-order.  `n_uniform_steps` (the paper's tau) gives each user uniform first steps, `train_on="uniform"` learns from those
-alone.  Models given from elsewhere skip phase 1; with `retrain_every=None` they stay (the paper's LCB_GT).  A learner
-that cannot learn from so little returns None: phase 1 goes on, or the last models stay, and it is asked again when it
-is next due.
+A user keeps the model version that was current when they started (the paper's footnote on interleaved users), so users
+may come in any order.  With `n_uniform_steps` (the paper's tau) the first steps of each user are uniform;
+`train_on="uniform"` learns from these only.  If `models` are given there is no phase 1; with `retrain_every=None` they
+are never replaced (the paper's LCB_GT).  A learner that has too few data returns None: phase 1 goes on, or the last
+models stay, until the next training is due.
 """
 
 from __future__ import annotations
@@ -36,14 +36,14 @@ _WARMUP = -1
 
 @dataclass(frozen=True)
 class FromRows:
-    """A learner that needs the rows themselves, as Spectral Experts does; memory then grows with the rows."""
+    """A learner that needs all rows, not their statistics, as Spectral Experts does; memory grows with the rows."""
 
     learn: Callable[[EventLog, np.random.Generator, LatentModels | None], LatentModels | None]
 
 
 @dataclass(slots=True)
 class _User:
-    """What is kept of one user: the version met first, the steps taken, the bandit's state (None in phase 1)."""
+    """One user: the model version they keep, the number of steps, the bandit's state (None in phase 1)."""
 
     version: int
     n_steps: int
@@ -51,7 +51,7 @@ class _User:
 
 
 class Latent:
-    """Settings, the model versions so far, the users and the statistics of all they did.
+    """Settings, the model versions so far, the users, and the statistics of all rewards.
 
     `learn(stats, rng, last_models)` is any learner, or `FromRows(learn)` with `learn(log, rng, last_models)`;
     `make_bandit(models)` any bandit over class policies.
@@ -74,7 +74,7 @@ class Latent:
     ) -> None:
         _check(n_uniform_steps, train_on, retrain_every, learn, models)
         if models is not None and models.n_features != n_features:
-            raise InputError(f"models have {models.n_features} features, the context {n_features}; give models of both")
+            raise InputError(f"models have {models.n_features} features, n_features={n_features}; give the same number")
         self.make_bandit, self.learn, self.rng = make_bandit, learn, rng
         self.schedule = Schedule(n_warmup_users, retrain_every, trained=models is not None)
         self.n_uniform_steps, self.train_on = n_uniform_steps, train_on
@@ -92,16 +92,16 @@ class Latent:
 
     @property
     def stats(self) -> UserStats:
-        """D, the statistics the next training will learn from; kept where there is a learner."""
+        """D, the statistics the next training will learn from; empty without a learner."""
         return self._data.build().stats
 
     def version_of(self, user: Hashable) -> int | None:
-        """The model version this user is pinned to; None in phase 1."""
+        """Return the model version that serves this user; None in phase 1."""
         version = self._get_user(user).version
         return None if version == _WARMUP else version
 
     def state_of(self, user: Hashable) -> Floats | None:
-        """The bandit's state for this user; None in phase 1."""
+        """Return the bandit's state for this user; None in phase 1."""
         return self._get_user(user).state
 
     def start(self, user: Hashable) -> None:
@@ -149,14 +149,14 @@ class Latent:
             self._data.add([user], np.array(decision.x, float)[None], np.array([reward], float))
 
     def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
-        """New users, one after another, each through all its steps; compiled where the bandit is."""
+        """Serve new users one after another, each through all steps; compiled if the bandit is."""
         serve_part = partial(self._serve_version, rng=rng)
         return serve_between_trainings(users, contexts, rewards, self._train_if_due, serve_part)
 
     def _serve_version(
         self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator
     ) -> Arms:
-        """Users who all meet the same version."""
+        """Serve users who all get the same model version."""
         n_steps = contexts.shape[1]
         if not self.versions:
             arms = self.warmup.serve(users, contexts, rewards, rng, self.n_uniform_steps)
@@ -210,6 +210,8 @@ def _check(
     if train_on not in ("all", "uniform"):
         raise InputError(f"train_on={train_on!r}; it is 'all' or 'uniform' (the uniform first steps only)")
     if n_uniform_steps < 0 or (train_on == "uniform" and n_uniform_steps == 0):
-        raise InputError(f"n_uniform_steps={n_uniform_steps} with train_on={train_on!r}; nothing to learn from")
+        raise InputError(
+            f"n_uniform_steps={n_uniform_steps} with train_on={train_on!r}; give at least 1 uniform step to learn from"
+        )
     if learn is None and (models is None or retrain_every is not None):
-        raise InputError("no learner; give `learn`, or models with retrain_every=None")
+        raise InputError("there is no learner; give `learn`, or `models` with retrain_every=None")

@@ -11,14 +11,14 @@ from lcb.events import Decision, Floats
 
 
 class Pooled:
-    """Every reward of every user moves the one state; `state` is where it begins, when others came before."""
+    """Every reward of every user changes the one state; `state` is the initial one, if there was data before."""
 
     def __init__(self, bandit: Bandit, *, state: Floats | None = None) -> None:
         self.bandit = bandit
         self.state = bandit.start() if state is None else state
 
     def start(self, user: Hashable) -> None:
-        """Nobody is new to it."""
+        """Do nothing: there is no state per user."""
 
     def choose(self, user: Hashable, context: Floats, rng: np.random.Generator) -> Decision:
         decision = self.bandit.choose(self.state, context, rng)
@@ -26,7 +26,7 @@ class Pooled:
         return decision
 
     def count_decision(self, user: Hashable, decision: Decision) -> None:
-        """Count a decision; `choose` has counted its own."""
+        """Count a decision that somebody else made; `choose` counts its own."""
         self.state = count_decision(self.bandit, self.state, decision)
 
     def add_advice(self, user: Hashable, decision: Decision, context: Floats) -> Decision:

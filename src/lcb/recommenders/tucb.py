@@ -1,17 +1,17 @@
 """tUCB: users in sequence over arms without features (Azar, Lazaric & Brunskill 2013, arXiv:1307.6887, Algorithm 2).
 
-Each user is served by umUCB over the classes estimated so far, and the classes are estimated anew from the users so
-far, by the method of moments.  A user's rewards of each arm are dealt to three sets; with their means m1, m2, m3 (K,):
+Each user is served by umUCB over the classes estimated so far; the classes are re-estimated from the users so far by
+the method of moments.  A user's rewards of each arm go to three sets in turn; with their means m1, m2, m3 (K,):
 
     M2 = average over users of m1 (x) m2               M3 = average over users of m1 (x) m2 (x) m3
     W' M2 W = I                                        lambda_h, v_h = eigenpairs of M3(W, W, W)
     beta_h = lambda_h B v_h, W' B = I                  pi_h = 1 / lambda_h^2
     epsilon_j = margin * sqrt(log(K / delta) / j)      how far off beta may be after j users
 
-by the robust tensor power method.  The three sets take every role in turn, which makes M2 and M3 symmetric.  An arm
-that a user's set has no reward of is left out of that user's products, entry by entry.  `margin` stands for the
-publication's C(Theta) K^2.5 m^2.  Before there are users enough, epsilon is infinite and umUCB is UCB.  A user keeps
-the classes first met.  A decision costs O(N K), an estimate O(users * K^3).
+by the robust tensor power method.  The products are averaged over all orders of the three sets, which makes M2 and M3
+symmetric.  An arm without a reward in one of a user's sets is left out of that user's products, entry by entry.
+`margin` stands for the publication's C(Theta) K^2.5 m^2.  During warm-up epsilon is infinite and umUCB is UCB.  A user
+keeps the classes that were current when they started.  A decision costs O(N K), an estimate O(users * K^3).
 """
 
 from __future__ import annotations
@@ -62,7 +62,9 @@ class TUCB:
         retrain_every: int | None = 1,
     ) -> None:
         if not 1 <= n_classes <= n_arms:
-            raise InputError(f"n_classes={n_classes} for {n_arms} arms; the moments show at least 1 and at most n_arms")
+            raise InputError(
+                f"n_classes={n_classes} for {n_arms} arms; the method of moments finds from 1 to n_arms classes"
+            )
         if not (np.isfinite(noise) and noise > 0 and np.isfinite(margin) and margin >= 0):
             raise InputError(f"noise={noise}, margin={margin}; wanted a number above 0 and one of 0 or more")
         self.n_arms, self.n_classes, self.n_steps, self.rng = n_arms, n_classes, n_steps, rng
@@ -70,7 +72,7 @@ class TUCB:
         self.schedule = Schedule(n_warmup_users, retrain_every)
         self.versions: list[LatentModels] = []
         self._bandits = [self._bandit(self._models(np.ones(n_classes), np.zeros((n_classes, n_arms))), np.inf)]
-        self._users: dict[Hashable, tuple[int, Floats]] = {}  # the place of the bandit first met, the state
+        self._users: dict[Hashable, tuple[int, Floats]] = {}  # the index of the user's bandit, and its state
         self._sets: dict[Hashable, Floats] = {}  # (2, 3, K): rewards of each set and their sums
 
     def start(self, user: Hashable) -> None:
@@ -84,7 +86,7 @@ class TUCB:
         self._sets[user] = np.zeros((2, _SETS, self.n_arms))
 
     def choose(self, user: Hashable, context: Floats, rng: np.random.Generator) -> Decision:
-        """The decision's advice is the set that its reward goes to."""
+        """Choose; the decision's advice is the set that its reward will go to."""
         self.start(user)
         version, state = self._users[user]
         bandit = self._bandits[version]
@@ -97,7 +99,7 @@ class TUCB:
 
     def update(self, user: Hashable, decision: Decision, reward: float) -> None:
         if user not in self._users or decision.advice is None:
-            raise InputError(f"the decision is not one that was made here for user {user!r}; choose for them first")
+            raise InputError(f"the decision was not made by this recommender for user {user!r}; choose for them first")
         version, state = self._users[user]
         self._users[user] = version, self._bandits[version].update(state, decision, reward)
         count, total = self._sets[user]
@@ -109,7 +111,7 @@ class TUCB:
         return serve_step_by_step(self, users, contexts, rewards, rng)
 
     def _learn(self) -> None:
-        """A new version, unless the moments do not show the classes yet."""
+        """Add a version, unless there are too few data for the moments."""
         estimated = estimate(np.array(list(self._sets.values())), self.n_classes, self.rng)
         if estimated is None:
             return
@@ -126,7 +128,7 @@ class TUCB:
 
 
 def estimate(sets: Floats, n_classes: int, rng: np.random.Generator) -> tuple[Floats, Floats] | None:
-    """`pi` (N,) and `beta` (N, K) from the counts and sums (users, 2, 3, K) of the three sets; None: not to be seen."""
+    """Estimate `pi` (N,) and `beta` (N, K) from counts and sums (users, 2, 3, K); None if data are too few."""
     moments = _moments(sets)
     if moments is None:
         return None
@@ -141,7 +143,7 @@ def estimate(sets: Floats, n_classes: int, rng: np.random.Generator) -> tuple[Fl
 
 
 def _moments(sets: Floats) -> tuple[Floats, Floats] | None:
-    """M2 (K, K) and M3 (K, K, K); None while there is an entry that no user has all sets of."""
+    """Return M2 (K, K) and M3 (K, K, K); None if some entry has no user with rewards in all its sets."""
     count, total = sets[:, 0], sets[:, 1]
     mean, seen = total / np.maximum(count, 1), (count > 0).astype(float)
     moments = []
@@ -154,6 +156,6 @@ def _moments(sets: Floats) -> tuple[Floats, Floats] | None:
 
 
 def _over_roles(product: str, values: Floats) -> Floats:
-    """The sum over users of products of their sets' `values` (users, 3, K), each set in each role."""
+    """Sum products of the sets' `values` (users, 3, K) over users and over all orders of the sets."""
     roles = permutations(range(_SETS), product.count("u"))
     return sum(np.einsum(product, *(values[:, s] for s in chosen), optimize=True) for chosen in roles)

@@ -76,31 +76,24 @@ _GIVEN, _AVERAGE, _TRUE = (
 _INDEPENDENT: RegretType = "problem-independent"
 _DEPENDENT: RegretType = "problem-dependent"
 
+_POPULATION_LINUCB = ("assumes one class for all users; with several latent classes its regret is linear, O(T~)",)
+_ENUMERATED = ("over all K^C maps from contexts to arms; infinite where contexts are continuous",)
+_LCB_1 = (
+    "if U T >> max(1, d^2/K) J S: K with EXP4.P, N with EXP3; `theorem_1` has the bound phase by phase",
+    "the error of the learned models, a part of 3 sqrt(U T), shrinks as 1/sqrt(u) with the u-th user of phase 2",
+)
+_CLUB = ("a user's regret is linear while T_u is below a constant of the order d/gap^2",)
+_LCB_2 = ("Theorem 2 itself has d L sqrt(S ln(L+1)) where the table has d L sqrt(S); see `theorem_2`",)
+_CLUB_FORMULA = "N + U~ sqrt(N d) + U~ d/gap^2 ln(T~+1) + d N sqrt(T~)"
+_LCB_2_FORMULA = "3 L^2 + d L sqrt(S) + U K/gap^2 (ln N + ln(T+1))"
+
 TABLE_1: tuple[Bound, ...] = (
     Bound("Population EXP4.P", "sqrt(T~ K ln N)", _GIVEN, _INDEPENDENT, population_exp4p),
     Bound("Individual EXP4.P", "sqrt(U~ T~ K ln N)", _GIVEN, _INDEPENDENT, individual_exp4p),
-    Bound(
-        "Population LinUCB", "d sqrt(T~ ln(1+T~))", _AVERAGE, _INDEPENDENT, population_linucb,
-        ("under its own assumption, one class for all; where there are latent classes it is linear, O(T~)",),
-    ),
+    Bound("Population LinUCB", "d sqrt(T~ ln(1+T~))", _AVERAGE, _INDEPENDENT, population_linucb, _POPULATION_LINUCB),
     Bound("Individual LinUCB", "d sqrt(U~ T~ ln(1+T~))", _TRUE, _INDEPENDENT, individual_linucb),
-    Bound(
-        "EXP4.P enum-policies", "sqrt(U~ T~ K C ln K)", _TRUE, _INDEPENDENT, enumerated_exp4p,
-        ("of all K^C maps from contexts to arms; infinite where contexts are continuous",),
-    ),
-    Bound(
-        "LCB (Theorem 1)", "sqrt(U T min{K,N} ln N)", _TRUE, _INDEPENDENT, lcb_1,
-        (
-            "as U T >> max(1, d^2/K) J S: K with EXP4.P, N with EXP3; the phases are in `theorem_1`",
-            "the learned models' error, a part of 3 sqrt(U T), shrinks as 1/sqrt(u) with the u-th user of phase 2",
-        ),
-    ),
-    Bound(
-        "CLUB", "N + U~ sqrt(N d) + U~ d/gap^2 ln(T~+1) + d N sqrt(T~)", _TRUE, _DEPENDENT, club,
-        ("a user's regret is linear while T_u is below a constant of the order d/gap^2",),
-    ),
-    Bound(
-        "LCB (Theorem 2)", "3 L^2 + d L sqrt(S) + U K/gap^2 (ln N + ln(T+1))", _TRUE, _DEPENDENT, lcb_2,
-        ("Theorem 2 has d L sqrt(S ln(L+1)) where the table has d L sqrt(S); `theorem_2` is the theorem",),
-    ),
-)  # fmt: skip
+    Bound("EXP4.P enum-policies", "sqrt(U~ T~ K C ln K)", _TRUE, _INDEPENDENT, enumerated_exp4p, _ENUMERATED),
+    Bound("LCB (Theorem 1)", "sqrt(U T min{K,N} ln N)", _TRUE, _INDEPENDENT, lcb_1, _LCB_1),
+    Bound("CLUB", _CLUB_FORMULA, _TRUE, _DEPENDENT, club, _CLUB),
+    Bound("LCB (Theorem 2)", _LCB_2_FORMULA, _TRUE, _DEPENDENT, lcb_2, _LCB_2),
+)

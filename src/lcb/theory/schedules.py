@@ -16,7 +16,7 @@ from lcb.theory.theorems import Theorem1Bandit
 
 @dataclass(frozen=True)
 class TheoremSchedule:
-    """What a theorem sets: tau, J and the bandit B; `applied` says which J applied, in words."""
+    """The tau, J and bandit B that a theorem sets; `applied` says in words how J was found."""
 
     n_uniform_steps: int  # tau
     n_warmup_users: int  # J
@@ -38,8 +38,8 @@ def schedule_1(
 ) -> TheoremSchedule:
     """Theorem 1: tau = sqrt(T_u) and J = sqrt(L), both rounded up, and EXP4.P or EXP3.
 
-    `n_steps` is a user's T_u, `longest` L (T_u when not given).  Phase 1 lasts the larger of J and what the learner
-    needs.
+    `n_steps` is a user's T_u, `longest` is L (default T_u).  Phase 1 has J users, or as many as the learner needs if
+    that is more.
 
     >>> schedule_1(n_steps=20, n_needed_by_learner=50).applied
     'J = 50 users, as the learner needs (sqrt(L) would be 5)'

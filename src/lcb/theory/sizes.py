@@ -69,7 +69,7 @@ class Sizes:
             most = getattr(self, users) * self.longest
             if getattr(self, steps) > most:
                 came = f"{steps}={getattr(self, steps)} of {users}={getattr(self, users)}"
-                raise InputError(f"{came} who have at most longest={self.longest} each; that makes {most}")
+                raise InputError(f"{came} with at most longest={self.longest} each, which is {most}; give fewer steps")
 
     @classmethod
     def of_equal_users(
@@ -109,13 +109,13 @@ class Sizes:
         return self.n_warmup_steps + self.n_steps
 
     def to_json(self) -> dict[str, float | None]:
-        """By name; None for what is infinite."""
+        """Return the sizes by name, with None for infinite ones."""
         values = {item.name: getattr(self, item.name) for item in fields(self)}
         return {name: None if math.isinf(value) else value for name, value in values.items()}
 
 
 def smallest_gap(models: LatentModels) -> float:
-    """The smallest Euclidean distance between two classes; infinite for a single class.
+    """Return the smallest Euclidean distance between the weights of two classes; infinite for a single class.
 
     >>> round(smallest_gap(LatentModels(pi=[0.5, 0.5], beta=[[1.0, 0.0], [0.0, 1.0]], sigma2=[1.0, 1.0])), 3)
     1.414

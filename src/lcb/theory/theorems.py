@@ -41,7 +41,7 @@ def theorem_1(sizes: Sizes, bandit: Theorem1Bandit = "exp4p") -> Phases:
 
 
 def theorem_1_margin(sizes: Sizes, bandit: Theorem1Bandit = "exp4p") -> float:
-    """How many times U T is max(1, d^2/n) J S: Theorem 1's last line, without phase 1, wants many.
+    """Return how many times U T is max(1, d^2/n) J S; Theorem 1's last line, without phase 1, needs it to be large.
 
     The condition leaves out that phase 1 has an ln(1+S) and phase 2 an ln N under their roots.
     """
@@ -50,12 +50,12 @@ def theorem_1_margin(sizes: Sizes, bandit: Theorem1Bandit = "exp4p") -> float:
 
 
 def shrinking_term(steps_per_user: float, place: int) -> float:
-    """What the proof of Theorem 1 bounds by 3 sqrt(T_u), for the user at `place` 1, 2, ... of phase 2.
+    """Return the term that the proof of Theorem 1 bounds by 3 sqrt(T_u), for user number `place` of phase 2.
 
         3 sqrt(T_u) / sqrt(1 + (place - 1) / sqrt(T_u))
 
-    It shrinks as 1/sqrt(place), as the paper's footnote says.  Two thirds of it, the error of the learned models, do so
-    by the proof; the sqrt(T_u) uniform steps are a user's own and stay.
+    It shrinks as 1/sqrt(place), as the paper's footnote says.  By the proof this holds for two thirds of it, the error
+    of the learned models; the sqrt(T_u) uniform steps of each user do not shrink.
     """
     if not (steps_per_user >= 1 and place >= 1):
         raise InputError(f"steps_per_user={steps_per_user}, place={place}; both must be at least 1")

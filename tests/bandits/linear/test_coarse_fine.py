@@ -133,9 +133,9 @@ def test_compiled_and_step_by_step_agree_over_a_long_run():
 def test_features_beside_which_the_ridge_is_lost_are_refused():
     bandit, x = CoarseFineUCB(np.eye(2)), np.full((1, 2), 1e20)
     state = bandit.update(bandit.start(), Decision(0, 1.0, x[0]), 1.0)
-    with pytest.raises(InputError, match="so large that the ridge is lost"):
+    with pytest.raises(InputError, match="so large that adding the ridge changes nothing"):
         bandit.choose(state, x, np.random.default_rng(0))
-    with pytest.raises(InputError, match="so large that the ridge is lost"):
+    with pytest.raises(InputError, match="so large that adding the ridge changes nothing"):
         serve(bandit, state[None], x[None, None], np.ones((1, 1, 1)), np.random.default_rng(0))
 
 

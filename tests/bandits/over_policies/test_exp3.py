@@ -98,17 +98,21 @@ def test_a_rate_of_its_own_moves_the_weights_alone(rng):
 def test_it_says_how_much_is_chance():
     thirty, five = (Fixed(tuple((1.0,) for _ in range(n))) for n in (30, 5))
     assert EXP3(thirty, horizon=20).note(20) == (
-        "at N 30, T 20 the theory's gamma makes this draw every policy alike, whatever was seen; it needs T above 59"
+        "at N 30, T 20 the theory's gamma makes this draw every policy with the same probability, "
+        "whatever the rewards; it needs T above 59"
     )
     assert EXP3(thirty, horizon=100).note(20) == (
-        "at N 30, T 100 the theory's gamma makes 77% of the decisions draw any policy, all alike"
+        "at N 30, T 100 the theory's gamma makes 77% of the decisions draw any policy with the same probability"
     )
     assert EXP3(thirty).note(20) == (
-        "at N 30 the theory's gamma makes the first 32 decisions draw any policy, all alike"
+        "at N 30 the theory's gamma makes the first 32 decisions draw any policy with the same probability"
     )
     assert EXP3(five, horizon=20).note(20) is None
     assert EXP3(thirty, horizon=20, gamma=0.1).note(20) is None
-    assert EXP3(thirty, gamma=1.0).note(20) == "gamma=1 makes this draw every policy alike, whatever was seen"
+    assert (
+        EXP3(thirty, gamma=1.0).note(20)
+        == "gamma=1 makes this draw every policy with the same probability, whatever the rewards"
+    )
 
 
 def test_with_too_few_decisions_to_come_every_policy_is_drawn_alike(rng):

@@ -381,5 +381,5 @@ def test_policies_that_spread_are_refused(rng):
         lambda: serve(bandit, bandit.start()[None], contexts, rewards, rng),
         lambda: serve(bandit, bandit.start()[None], contexts, rewards, rng, n_uniform=2),
     ):
-        with pytest.raises(InputError, match=r"spreads over arms unequally, .* Greedy"):
+        with pytest.raises(InputError, match=r"unequal probabilities; .* Greedy"):
             use()

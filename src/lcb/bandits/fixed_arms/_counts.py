@@ -14,7 +14,7 @@ from lcb.stats import Index
 
 
 def find_items(context: Floats, n_items: int) -> Index:
-    """Which arm each row of a context (K, n_items) is, (K,).
+    """Return which arm each row of a context (K, n_items) is, (K,).
 
     >>> find_items(np.eye(3)[[2, 0]], 3)
     array([2, 0])
@@ -29,14 +29,14 @@ def find_items(context: Floats, n_items: int) -> Index:
 
 
 def add_decision(state: Floats, decision: Decision) -> Floats:
-    """The state with one more decision."""
+    """Return the state with one more decision."""
     state = state.copy()
     state[: len(decision.x)] += decision.x
     return state
 
 
 def add_reward(state: Floats, decision: Decision, reward: float) -> Floats:
-    """The state with one more reward."""
+    """Return the state with one more reward."""
     check_reward(reward)
     n, state = len(decision.x), state.copy()
     state[n : 2 * n] += decision.x
@@ -45,6 +45,6 @@ def add_reward(state: Floats, decision: Decision, reward: float) -> Floats:
 
 
 def estimate_means(state: Floats) -> tuple[Floats, Floats, Floats]:
-    """Of every arm: the decisions, the rewards, and their mean (0 where there is none), (K,) each."""
+    """Return of every arm the decisions, the rewards, and their mean (0 if there are none), (K,) each."""
     decisions, count, total = state.reshape(3, -1)
     return decisions, count, total / np.maximum(count, 1.0)

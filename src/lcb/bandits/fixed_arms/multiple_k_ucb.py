@@ -33,7 +33,7 @@ class MultipleKUCB:
     >>> models = LatentModels(pi=[0.5, 0.5], beta=[[1.0, 0.2], [0.3, 0.9]], sigma2=[0.01, 0.01])
     >>> bandit, rng = MultipleKUCB(models), np.random.default_rng(0)
     >>> state = bandit.start()
-    >>> for _ in range(3):  # the first class promises 1.0, not so; a turn of the other arm; that is 0.9 indeed
+    >>> for _ in range(3):  # class 1 expects 1.0 of arm 0, which gives 0.31; arm 1 gives 0.9, as class 2 expects
     ...     decision = bandit.choose(state, np.eye(2), rng)
     ...     state = bandit.update(bandit.count_decision(state, decision), decision, reward=[0.31, 0.9][decision.arm])
     ...     print(decision.arm, bandit.admissible(state))

@@ -1,4 +1,4 @@
-"""UCB1 for arms without features (Auer, Cesa-Bianchi & Fischer 2002, Machine Learning 47): nothing is known before.
+"""UCB1 for arms without features, with no prior knowledge (Auer, Cesa-Bianchi & Fischer 2002, Machine Learning 47).
 
     play argmax_a  mean_a + width * sqrt(2 log n / n_a)         n_a rewards of arm a, n of all; arms not seen first
 

@@ -5,7 +5,7 @@ mUCB; above: its umUCB).  With n_a rewards of arm a of mean mean_a:
 
     r_ha     = width * noise_h sqrt(2 log(N n_steps^2 / delta) / n_a)            infinite before the first reward
     C        = { h : |beta_h[a] - mean_a| <= r_ha + epsilon for every arm a }     the models the rewards allow
-    B_h(a)   = min(beta_h[a] + epsilon, mean_a + r_ha)                             what they may give at best
+    B_h(a)   = min(beta_h[a] + epsilon, mean_a + r_ha)                             the most that arm a may give
     play argmax_a max_{h in C} B_h(a)
 
 after every arm was taken `n_first` times (3 in umUCB, so that each arm has a reward for each of three moments).
@@ -36,7 +36,7 @@ class UMUCB:
     >>> models = LatentModels(pi=[0.5, 0.5], beta=[[1.0, 0.2], [0.3, 0.9]], sigma2=[0.01, 0.01])
     >>> bandit, rng = UMUCB(models, n_steps=10), np.random.default_rng(0)
     >>> state = bandit.start()
-    >>> decision = bandit.choose(state, np.eye(2), rng)  # the first model promises 1.0
+    >>> decision = bandit.choose(state, np.eye(2), rng)  # the first model expects 1.0
     >>> state = bandit.update(bandit.count_decision(state, decision), decision, reward=0.3)
     >>> bandit.allowed(state), bandit.choose(state, np.eye(2), rng).arm  # 0.7 off, 0.1 sqrt(2 log 2000) = 0.39 allowed
     (array([False,  True]), 1)

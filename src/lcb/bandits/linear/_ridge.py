@@ -2,7 +2,7 @@
 
     A = ridge I + sum x x'        b = sum r x
 
-Sums of rewards do not drift as rank-one updates of an inverse can, and are the same in any order.
+Sums do not accumulate rounding errors as rank-one updates of an inverse can, and do not depend on the order of rewards.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def start(n_features: int, ridge: float) -> Floats:
 
 
 def train(stats: UserStats, ridge: float) -> Floats:
-    """The state after all rewards of a log."""
+    """Return the state after all rewards of a log."""
     total = stats.total
     gram = ridge * np.eye(stats.n_features) + total.gram[0]
     return np.concatenate([gram, total.moment[0][:, None]], axis=1).ravel()
@@ -36,7 +36,7 @@ def update(state: Floats, decision: Decision, reward: float) -> Floats:
 
 
 def inverse_factor(gram: Floats) -> Floats:
-    """R, lower triangular, with R' R = `gram`^-1.  (Solving with many columns would wake up the threads of BLAS.)"""
+    """Return R, lower triangular, with R' R = `gram`^-1; solving with many columns would start the threads of BLAS."""
     lower, failed_at = dpotrf(gram, lower=1, clean=1)
     if failed_at:
         raise build_singular_error()
@@ -44,7 +44,7 @@ def inverse_factor(gram: Floats) -> Floats:
 
 
 def build_singular_error() -> InputError:
-    return InputError("the features are so large that the ridge is lost beside them; scale them, or raise the ridge")
+    return InputError("the features are so large that adding the ridge changes nothing; scale them, or raise the ridge")
 
 
 def check_features(n_features: int) -> None:

@@ -1,15 +1,16 @@
-"""CoFineUCB for one user, the subspace of past users given (Yue, Hong & Guestrin 2012, ICML, Algorithm 1).
+"""CoFineUCB for one user: LinUCB drawn towards a given subspace (Yue, Hong & Guestrin 2012, ICML, Algorithm 1).
 
     coarse  M~ = coarse_ridge I + U' X'X U        w~ = M~^-1 U' b            least squares in the subspace U (d, k)
     fine    M  = ridge I + X'X                    w  = M^-1 (b + ridge U w~) least squares drawn towards it
     play argmax_a  w . x_a + width * (sqrt(x_a' M^-1 x_a) + ridge * sqrt(v_a' M~^-1 v_a))        v_a = U' M^-1 x_a
 
-b = sum r x.  The first root is what the fine estimate does not know, the second what the coarse one does not, seen
-through the fine one.  A large `ridge` trusts the subspace, a small one the user's own rewards; with U = 0 it is LinUCB,
-with U = I and ridge without bound it is LinUCB with `coarse_ridge`.  The publication's four confidence constants (a
-variance and a bias term per level) are the one `width`.
+b = sum r x.  The first root is the uncertainty of the fine estimate, the second that of the coarse one.  A large
+`ridge` trusts the subspace, a small one the user's own rewards; with U = 0 it is LinUCB, with U = I and ridge without
+bound it is LinUCB with `coarse_ridge`.  The publication's four confidence constants (a variance and a bias term per
+level) are the one `width`.
 
-The state is [M, b]: sums, which do not drift.  A decision costs O(d^3 + K d^2), an update O(d^2).
+The state is [M, b], sums of rewards, in which rounding errors do not accumulate.  A decision costs O(d^3 + K d^2), an
+update O(d^2).
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class CoarseFineUCB:
         return _ridge.start(len(self.subspace), self.ridge)
 
     def train(self, stats: UserStats) -> Floats:
-        """The state after all rewards of a log."""
+        """Return the state after all rewards of a log."""
         return _ridge.train(stats, self.ridge)
 
     def coarse(self, state: Floats) -> Floats:
@@ -116,10 +117,7 @@ class CoarseFineUCB:
         from lcb.bandits.linear._coarse_fine_numba import serve_coarse_fine
 
         arms = np.empty(uniforms.shape, np.int64)
-        whole = serve_coarse_fine(
-            states, contexts, rewards, uniforms, arms, np.ascontiguousarray(self.subspace), self._ridges,
-            self.width, self.ridge, n_uniform,
-        )  # fmt: skip
-        if not whole:
+        play, subspace = (states, contexts, rewards, uniforms, arms), np.ascontiguousarray(self.subspace)
+        if not serve_coarse_fine(*play, subspace, self._ridges, self.width, self.ridge, n_uniform):
             raise _ridge.build_singular_error()
         return arms

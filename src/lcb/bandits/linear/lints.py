@@ -13,7 +13,8 @@ and p is exact for what is played.  With 512 points, 10 features and 20 arms the
 the Gaussian's is 0.05 when nothing is known and all arms are nearly alike, and falls below 0.01 as one arm stands out.
 An arm whose probability is far below 1 / n_points may get none and is then never played.
 
-The state is [A, b]: sums, which do not drift.  A decision costs O(d^3 + K d (d + n_points)), an update O(d^2).
+The state is [A, b], sums of rewards, in which rounding errors do not accumulate.  A decision costs O(d^3 + K d (d +
+n_points)), an update O(d^2).
 """
 
 from __future__ import annotations
@@ -75,7 +76,7 @@ class LinTS:
         return _ridge.start(self.n_features, self.ridge)
 
     def train(self, stats: UserStats) -> Floats:
-        """The state after all rewards of a log."""
+        """Return the state after all rewards of a log."""
         return _ridge.train(stats, self.ridge)
 
     def theta(self, state: Floats) -> Floats:

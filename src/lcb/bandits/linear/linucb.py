@@ -55,7 +55,7 @@ class LinUCB:
         return np.eye(self.n_features, self.n_features + 1).ravel() / self.ridge
 
     def train(self, stats: UserStats) -> Floats:
-        """The state after all rewards of a log."""
+        """Return the state after all rewards of a log."""
         total = stats.total
         inverse = np.linalg.inv(self.ridge * np.eye(self.n_features) + total.gram[0])
         return np.concatenate([inverse, (inverse @ total.moment[0])[:, None]], axis=1).ravel()

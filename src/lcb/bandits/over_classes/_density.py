@@ -1,4 +1,4 @@
-"""What moves the weights of the classes, in the form the compiled bandits take it."""
+"""The losses that update the weights of the classes, as arguments for the compiled bandits."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Density = tuple[int, Floats, Floats, float, float, float]
 
 
 def own_density(models: LatentModels, rewards: Floats) -> Density:
-    """The models' own likelihood; all `rewards` that may come are checked against it."""
+    """The models' own likelihood; refuses `rewards` outside the models' two levels, if they have such."""
     if models.levels is None:
         return gaussian_density(models)
     low, high = models.levels
-    _check_range(rewards, low, high, "the rewards the models know")
+    _check_range(rewards, low, high, "the two rewards the models were learned from; clip them")
     return BERNOULLI, *models.gaussian, low, high, EDGE
 
 

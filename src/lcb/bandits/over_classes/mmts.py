@@ -1,7 +1,7 @@
 """mmTS: posterior sampling of the class and of its uncertain weights (Hong et al. 2020, arXiv:2006.08714).
 
-What was learned of a class is a distribution, not a point: beta_h ~ N(models.beta_h, models.covariance_h).  A user's
-rewards move it, exactly, by Bayes' rule for linear-Gaussian rewards (the publication's Algorithm 3 with the conjugate
+A class's weights are known as a distribution: beta_h ~ N(models.beta_h, models.covariance_h).  A user's rewards move it
+by Bayes' rule for linear-Gaussian rewards (the publication's Algorithm 3 with the conjugate
 prior of its Algorithm 4):
 
     precision_h = covariance_h^-1 + gram / sigma2_h
@@ -9,8 +9,8 @@ prior of its Algorithm 4):
     w_h         proportional to pi_h p(rewards | class h), the weights integrated out
     draw h from w, then beta from N(mean_h, precision_h^-1), play argmax_a beta . x_a
 
-The arm's probability under a Gaussian draw has no formula, so the draw is from `n_points` equally likely points that
-have the mean and the covariance of a standard normal (Sobol points and their mirror images).  For those the
+The probability of an arm under a Gaussian draw has no closed form, so the draw is from `n_points` equally likely points
+with the mean and the covariance of a standard normal (Sobol points and their mirror images); for these points the
 distribution over arms is exact.  Classes with less than 1e-15 of the weight are left out.
 
 mTS, the publication's Algorithm 2, takes the weights as certain: that is `GeneralizedThompson(models)` at eta = 1,
@@ -42,7 +42,7 @@ class MMTS:
     >>> models = LatentModels(pi=[1.0], beta=[[0.5, 0.5]], sigma2=[0.01], covariance=[np.diag([0.0001, 0.04])])
     >>> bandit, rng = MMTS(models), np.random.default_rng(0)
     >>> decision = bandit.choose(bandit.start(), np.eye(2), rng)
-    >>> decision.distribution  # which of the two is the better nobody knows
+    >>> decision.distribution  # both have the same expected reward
     array([0.5, 0.5])
     >>> state = bandit.update(bandit.start(), decision, reward=0.3)
     >>> decision.arm, bandit.means(state).round(3)  # the second weight was uncertain: 0.5 - 0.2 * 0.04 / (0.04 + 0.01)
@@ -57,8 +57,8 @@ class MMTS:
     def __post_init__(self) -> None:
         if self.models.covariance is None:
             raise InputError(
-                "the models do not say how uncertain their weights are; add weight_covariance(models, stats) by "
-                "models.with_covariance, or take the weights as certain with GeneralizedThompson"
+                "the models have no covariance, which MMTS needs; add it with "
+                "models.with_covariance(weight_covariance(models, stats)), or use GeneralizedThompson"
             )
         if self.n_points < 2 or self.n_points & (self.n_points - 1):
             raise InputError(f"n_points={self.n_points}; it must be a power of 2, at least 2")
@@ -101,7 +101,7 @@ class MMTS:
 
     @cached_property
     def _terms(self) -> Terms:
-        """Of each class's prior: precision (N, d, d), beta (N, d), 1 / sigma2 (N,), log pi + log|precision| / 2 (N,),
+        """The prior's precision (N, d, d), beta (N, d), 1 / sigma2 (N,), log pi + log|precision| / 2 (N,) and
         log(2 pi sigma2) / 2 (N,).
         """
         models = self.models

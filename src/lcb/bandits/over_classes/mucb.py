@@ -1,18 +1,17 @@
 """mUCB: the best arm of any class that the rewards have not refuted (Hong et al. 2020, arXiv:2006.08714, Algorithm 1).
 
-A class is held to its own promises.  Whenever it was the one that made an arm look best, what it promised is set
-against what came:
+When the expected reward of a class is what made an arm the best, the reward that comes is compared with it:
 
-    count_h  = number of rewards of decisions made on the word of class h
+    count_h  = number of rewards of decisions made because of class h
     gap_h    = sum of (beta_h . x - epsilon - r) over these rewards
     C        = { h : gap_h <= width * noise_h sqrt(6 count_h log n_steps) }
-    play argmax_a max_{h in C} beta_h . x_a                          on the word of the class that attains it
+    play argmax_a max_{h in C} beta_h . x_a                          because of the class that attains it
 
 `epsilon` is how far off the models' expected rewards may be (the publication's misspecified models), `noise_h` the
 deviation of class h's rewards, `n_steps` the number of decisions a user will see (1000 if you do not know); the
 publication's `width` is 1.
-Where rewards refute every class, the one that exceeds its bound the least is played.  Classes that promise the same
-share the word; an arm taken at random counts for the classes whose best it is.
+If the rewards refute every class, the one that exceeds its bound the least is played.  Of classes that expect the same,
+all are counted; an arm taken at random counts for the classes whose best it is.
 
 The rule is deterministic: the propensity is 1, or 1 / ties.  A decision costs O(N K d), an update O(N d).
 """
@@ -41,7 +40,7 @@ class MUCB:
     >>> bandit, rng = MUCB(models, n_steps=20), np.random.default_rng(0)
     >>> state = bandit.start()
     >>> decision = bandit.choose(state, np.eye(2), rng)
-    >>> decision.arm, decision.advice  # taken on the word of the first class, which promises 1.0
+    >>> decision.arm, decision.advice  # because of the first class, which expects 1.0
     (0, array([1., 0.]))
     >>> state = bandit.update(state, decision, reward=0.1)  # 0.9 short of it; allowed are 0.1 sqrt(6 log 20) = 0.42
     >>> state.round(3), bandit.consistent(state), bandit.choose(state, np.eye(2), rng).arm
@@ -64,14 +63,14 @@ class MUCB:
 
     @cached_property
     def bound(self) -> Floats:
-        """(N,) what the gap of a class may be after one reward"""
+        """(N,) the largest gap that does not refute a class after one reward"""
         return np.asarray(self.width * self.models.noise * np.sqrt(6 * np.log(self.n_steps)))
 
     def start(self) -> Floats:
         return np.zeros(2 * self.models.n_classes)
 
     def consistent(self, state: Floats) -> NDArray[np.bool_]:
-        """(N,) which classes the rewards have not refuted; the least refuted one where all are"""
+        """(N,) which classes the rewards have not refuted; the least refuted one if all are"""
         count, gap = state.reshape(2, -1)
         excess = gap - self.bound * np.sqrt(count)
         return np.asarray(excess <= max(0.0, excess.min()))
@@ -82,31 +81,22 @@ class MUCB:
         promised[~consistent] = -np.inf
         best = promised.max(axis=0)
         decision = Decision.best(best, context, rng.random())
-        word = promised[:, decision.arm] == best[decision.arm]
-        return self._with_word(decision, word)
+        return _note_classes(decision, promised[:, decision.arm] == best[decision.arm])
 
     def add_advice(self, decision: Decision, context: Floats) -> Decision:
-        """An arm taken for another reason, noted with the classes whose best it is."""
+        """Add to a decision that somebody else made the classes whose best arm it is."""
         promised = self.models.beta @ context.T
-        return self._with_word(decision, promised[:, decision.arm] == promised.max(axis=1))
+        return _note_classes(decision, promised[:, decision.arm] == promised.max(axis=1))
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         check_reward(reward)
-        word = decision.advice
-        if word is None:
-            raise InputError(
-                "the decision does not say on the word of which class it was made; note it by `add_advice`"
-            )
+        because = decision.advice
+        if because is None:
+            raise InputError("the decision does not say because of which class it was made; add it by `add_advice`")
         gap = self.models.beta @ decision.x
         gap -= self.epsilon + reward
-        gap *= word
-        return state + np.concatenate((word, gap))
-
-    def _with_word(self, decision: Decision, word: NDArray[np.bool_]) -> Decision:
-        return Decision(
-            decision.arm, decision.propensity, decision.x, decision.distribution, decision.at_random,
-            word.astype(np.float64),
-        )  # fmt: skip
+        gap *= because
+        return state + np.concatenate((because, gap))
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
         """Many users at once, compiled; `states` (B, 2 N) are updated in place."""
@@ -115,3 +105,9 @@ class MUCB:
         arms = np.empty(uniforms.shape, np.int64)
         serve_mucb(states, contexts, rewards, uniforms, arms, self.models.beta, self.bound, self.epsilon, n_uniform)
         return arms
+
+
+def _note_classes(decision: Decision, because: NDArray[np.bool_]) -> Decision:
+    """Return the decision with the classes (N,) because of which it was made as its advice."""
+    taken = decision.arm, decision.propensity, decision.x, decision.distribution, decision.at_random
+    return Decision(*taken, because.astype(np.float64))

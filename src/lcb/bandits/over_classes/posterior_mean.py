@@ -3,8 +3,8 @@
     p_a      = (1 - uniform) [a = argmax_b sum_h w_h beta_h . x_b] + uniform / K      tied arms share equally
     log w_h += log p(r | x, class h)                          the models' own likelihood
 
-It explores nothing on purpose, and over a few dozen steps that costs less than drawing a class.  Its propensity is
-1 without a uniform slice: keep one when the log must support off-policy estimates.
+It does not explore, which over a few dozen steps costs less than drawing a class.  Its propensities are 0 or 1 with
+`uniform` = 0: set `uniform` above 0 if the log is to support off-policy estimates.
 A decision costs O(N d + K d), an update O(N d).
 """
 

@@ -113,8 +113,6 @@ class GeneralizedThompson:
         }[self.loss]()
         arms = np.empty(uniforms.shape, np.int64)
         temperature = self.policy.temperature if isinstance(self.policy, Softmax) else 0.0
-        serve_thompson(
-            states, contexts, rewards, uniforms, arms, self.models.beta, density, n_uniform,
-            self.eta, self.gamma, temperature,
-        )  # fmt: skip
+        play = states, contexts, rewards, uniforms, arms
+        serve_thompson(*play, self.models.beta, density, n_uniform, self.eta, self.gamma, temperature)
         return arms

@@ -1,4 +1,4 @@
-"""What the bandits over a set of policies share: what they refuse, and advice on many contexts at once."""
+"""What the bandits over a set of policies share: checks of their input, and the policies' advice."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from lcb.errors import InputError
 from lcb.events import Decision, Floats
 from lcb.policies import ClassPolicies, Policies
 
-_MOST_NUMBERS = 1 << 20  # of advice held at once, 8 MB
+_MOST_NUMBERS = 1 << 20  # of advice in memory at once: 8 MB
 
 
 def check_set(policies: Policies, reward_range: tuple[float, float]) -> None:
-    """Refuse a set without policies, and a range that is none."""
+    """Refuse an empty set of policies, and a range that is not two finite numbers, the lower first."""
     if policies.n_policies < 1:
-        raise InputError(f"n_policies={policies.n_policies}; there must be at least 1 policy to follow")
+        raise InputError(f"n_policies={policies.n_policies}; a set of policies needs at least 1")
     low, high = reward_range
     if not (math.isfinite(low) and math.isfinite(high) and low < high):
-        raise InputError(f"reward_range=({low:g}, {high:g}); give the lowest and the highest reward there can be")
+        raise InputError(f"reward_range=({low:g}, {high:g}); give the lowest and the highest possible reward")
 
 
 def check_arms(context: Floats) -> None:
@@ -30,23 +30,23 @@ def check_arms(context: Floats) -> None:
 
 
 def ask_policies(policies: Policies, context: Floats) -> Floats:
-    """What every policy gives to every arm, (N, K)."""
+    """Return the probability that each policy gives to each arm, (N, K)."""
     check_arms(context)
     return _check_advice(policies(context))
 
 
 def read_advice(decision: Decision, size: int, name: str) -> Floats:
-    """What the policies said of a decision, written there by `choose` or `add_advice`."""
+    """Return what the policies said of a decision, as `choose` or `add_advice` put it there."""
     if decision.advice is None or len(decision.advice) != size:
         raise InputError(
-            f"the decision carries no advice of {size} numbers, which {name} learns from; "
-            "decide by this bandit's `choose`, or by `choose_uniformly`"
+            f"the decision has no advice of {size} numbers, which {name} learns from; "
+            "make it by this bandit's `choose` or by `choose_uniformly`, or add it by `add_advice`"
         )
     return decision.advice
 
 
 def scale_reward(reward: float, reward_range: tuple[float, float], name: str) -> float:
-    """The reward as a share of the declared range, in [0, 1]."""
+    """Return the reward as a share of the declared range, in [0, 1]."""
     low, high = reward_range
     if not low <= reward <= high:
         raise InputError(
@@ -57,7 +57,7 @@ def scale_reward(reward: float, reward_range: tuple[float, float], name: str) ->
 
 
 def iterate_advice(policies: Policies, contexts: Floats) -> Iterator[tuple[int, Floats]]:
-    """First step and advice (B, steps, N, K) of as many steps at a time as memory should hold."""
+    """Yield a first step and the advice (B, steps, N, K) on the steps from there, a few steps at a time."""
     n_users, n_steps, n_arms, _ = contexts.shape
     if n_arms == 0:
         raise InputError("the contexts have no arms; offer at least one")
@@ -81,7 +81,7 @@ def _check_advice(advice: Floats) -> Floats:
 
 
 def check_taken(rewards: Floats, arms: Arms, reward_range: tuple[float, float], name: str) -> None:
-    """As `scale_reward`, for the rewards (B, T, K) of the arms taken (B, T)."""
+    """Refuse rewards (B, T, K) of the arms taken (B, T) that are outside the range, as `scale_reward` does."""
     taken = np.take_along_axis(rewards, arms[..., None], axis=2)
     outside = ~((taken >= reward_range[0]) & (taken <= reward_range[1]))
     if outside.any():

@@ -1,9 +1,9 @@
 """Epoch-Greedy over a set of policies (Langford & Zhang 2007, NIPS, Algorithm 1).
 
-    an epoch    one step explores: any arm, all alike; then s steps exploit: the policy with the highest sum
-    sum_h      += xi_h(a) r / p_a            at explored arms alone, p_a = 1 / K; unbiased for sum_b xi_h(b) r_b
+    an epoch    one step explores: a uniform arm; then s steps exploit: the policy with the highest sum
+    sum_h      += xi_h(a) r / p_a            of explored arms only, p_a = 1 / K; unbiased for sum_b xi_h(b) r_b
 
-s is one over (a bound on) what a step of the policy with the highest sum loses, so exploring and exploiting cost alike:
+s is one over (a bound on) what a step of the policy with the highest sum loses, so both cost the same:
 
     schedule="sqrt"     s = floor(c sqrt(n / (K ln N)))                         n explored: the publication's worst case
     schedule="bound"    s = floor(c / min(1, slack, wrong))                     from the samples: its unknown reward gap
@@ -12,7 +12,7 @@ s is one over (a bound on) what a step of the policy with the highest sum loses,
 
 The publication leaves the constants open; those of `bound` come from Bernstein's inequality (a policy's n samples
 differ from the best one's by at most K in size and 2 K in variance), with c = 1 for the bound itself.  s is at least 1.
-Regret grows as T^(2/3) at worst, as log T with `bound` and a gap.  No horizon is asked for.  Tied policies share
+Regret grows as T^(2/3) at worst, as log T with `bound` and a gap.  T need not be known.  Tied policies share
 equally.  A decision costs O(N K) beside the policies' own cost, an update O(N).
 """
 
@@ -40,7 +40,7 @@ from lcb.policies import Policies
 
 SCHEDULES = ("sqrt", "bound")
 SINCE, EXPLORED, REWARDED, SUMS = 0, 1, 2, 3  # places in the state
-_LONGEST = 2.0**53  # exploit steps; beyond it a count stands still
+_LONGEST = 2.0**53  # exploit steps; a float cannot count further
 
 
 @dataclass(frozen=True)
@@ -82,12 +82,12 @@ class EpochGreedy:
         return np.zeros(SUMS + self.policies.n_policies)
 
     def n_exploit(self, state: Floats, n_arms: int) -> int:
-        """s, the exploit steps after the last explored one, as far as its reward and those before it are known."""
+        """Return s, the exploit steps after the last explored one, by the rewards that have come."""
         n = state[REWARDED] if self.schedule == "bound" else state[EXPLORED]
         return int(exploit_steps(n, state[SUMS:], n_arms, self.c, self.schedule == "bound"))
 
     def note(self, n_arms: int) -> str | None:
-        """In words, for how long the schedule explores every other step."""
+        """Say for how long the schedule explores every other step, or None if it hardly does."""
         n_policies = self.policies.n_policies
         log_n = math.log(max(n_policies, 2))
         slack = 4 / math.sqrt(3) * (1 + 1 / (2 * log_n)) if self.schedule == "bound" else 1.0
@@ -118,7 +118,7 @@ class EpochGreedy:
         return after
 
     def add_advice(self, decision: Decision, context: Floats) -> Decision:
-        """A decision of somebody else, with what the policies say of it."""
+        """Add to a decision that somebody else made what the policies say of it."""
         return replace(decision, advice=ask_policies(self.policies, context)[:, decision.arm].copy())
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
@@ -145,7 +145,7 @@ class EpochGreedy:
 
 
 def exploit_steps(n: float, sums: Floats, n_arms: int, c: float, by_bound: bool) -> float:
-    """s after n explored samples; written so that it can be compiled, too."""
+    """Return s after n explored samples; `_epoch_greedy_numba` compiles this function too."""
     n_policies = len(sums)
     log_n = math.log(max(n_policies, 2))
     if not by_bound:

@@ -8,7 +8,7 @@
 xi_h(a) is the share that policy h gives to arm a, so an arm is taken with probability p_a = sum_h q_h xi_h(a); policy
 and arm come from one uniform number.  Where an arm was drawn uniformly in place of a policy, every policy takes
 Y_h += xi_h(a) r / p_a with p_a = 1 / K, which is unbiased too.  r is the reward as a share of the declared range.
-With T <= N ln N / (e - 1) gamma is 1 and every policy is as likely as another to the end: `note` says so.
+With T <= N ln N / (e - 1) gamma is 1 and all policies are equally likely to the end: `note` says so.
 A decision costs O(N K) beside the policies' own cost, an update O(N).
 """
 
@@ -32,7 +32,7 @@ from lcb.policies import Policies
 class EXP3:
     """Settings only; the state is [decisions, Y], (1 + N,).
 
-    `horizon` is T, the decisions to come (None: doubled as they come); `gamma` and the rate of learning `eta` are the
+    `horizon` is T, the number of decisions (None: doubled as needed); `gamma` and the rate of learning `eta` are the
     theory's when None, gamma as above and eta = gamma / N.
 
     >>> from lcb.policies import ClassPolicies
@@ -74,11 +74,11 @@ class EXP3:
         return self._weights(state, self._gamma(state))
 
     def note(self, n_arms: int) -> str | None:
-        """In words, when the setting leaves little or nothing but chance; `n_arms` does not matter here."""
-        alike = "draw every policy alike, whatever was seen"
+        """Say so if the settings make most decisions random, else None; `n_arms` does not matter here."""
+        alike = "draw every policy with the same probability, whatever the rewards"
         if self.gamma is not None:
             return f"gamma=1 makes this {alike}" if self.gamma == 1 else None
-        does = "draw any policy, all alike"
+        does = "draw any policy with the same probability"
         return describe_chance("gamma", f"N {self.policies.n_policies}", self._least, self.horizon, alike, does)
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
@@ -96,7 +96,7 @@ class EXP3:
         return add_decision(state)
 
     def add_advice(self, decision: Decision, context: Floats) -> Decision:
-        """A decision for which no policy was drawn, with what every policy says of it."""
+        """Add to a decision for which no policy was drawn what every policy says of it."""
         return replace(decision, advice=self.policies(context)[:, decision.arm] / decision.propensity)
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:

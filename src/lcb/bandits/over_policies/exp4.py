@@ -30,7 +30,7 @@ from lcb.policies import Policies
 class EXP4:
     """Settings only; the state is [decisions, Y], (1 + N,).
 
-    `horizon` is T, the decisions to come (None: doubled as they come); `gamma` and the rate of learning `eta` are the
+    `horizon` is T, the number of decisions (None: doubled as needed); `gamma` and the rate of learning `eta` are the
     theory's when None, gamma as above and eta = gamma / K.
 
     >>> from lcb.policies import ClassPolicies
@@ -72,7 +72,7 @@ class EXP4:
         return self._weights(state, self._gamma(state, n_arms) / n_arms)
 
     def note(self, n_arms: int) -> str | None:
-        """In words, when the setting leaves little or nothing but chance."""
+        """Say so if the settings make most decisions uniform, else None."""
         if self.gamma is not None:
             return "gamma=1 makes this the uniform policy" if self.gamma == 1 else None
         sizes = f"K {n_arms}, N {self.policies.n_policies}"
@@ -92,7 +92,7 @@ class EXP4:
         return add_decision(state)
 
     def add_advice(self, decision: Decision, context: Floats) -> Decision:
-        """A decision of somebody else, with what the policies say of it."""
+        """Add to a decision that somebody else made what the policies say of it."""
         return replace(decision, advice=self.policies(context)[:, decision.arm] / decision.propensity)
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:

@@ -33,7 +33,7 @@ from lcb.policies import Policies
 class EXP4P:
     """Settings only; the state is [decisions, Y, V], (1 + 2 N,).
 
-    `horizon` is T, the decisions to come (None: doubled as they come); `p_min` and the rate of learning `eta` are the
+    `horizon` is T, the number of decisions (None: doubled as needed); `p_min` and the rate of learning `eta` are the
     theory's when None, p_min as above and eta = p_min / 2.
 
     >>> from lcb.policies import ClassPolicies
@@ -81,7 +81,7 @@ class EXP4P:
         return self._weights(state, n_arms, self._p_min(state, n_arms))
 
     def note(self, n_arms: int) -> str | None:
-        """In words, when the setting leaves little or nothing but chance."""
+        """Say so if the settings make most decisions uniform, else None."""
         if self.p_min is not None:
             all_uniform = f"at K {n_arms} p_min={self.p_min:g} makes this the uniform policy"
             return all_uniform if self.p_min * n_arms >= 1 else None
@@ -103,7 +103,7 @@ class EXP4P:
         return add_decision(state)
 
     def add_advice(self, decision: Decision, context: Floats) -> Decision:
-        """A decision of somebody else, with what the policies say of it."""
+        """Add to a decision that somebody else made what the policies say of it."""
         assert decision.distribution is not None
         return replace(decision, advice=_advice(self.policies(context), decision.arm, decision.distribution))
 

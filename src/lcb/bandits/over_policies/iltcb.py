@@ -11,12 +11,12 @@ coordinate descent (Algorithm 2), such that
             mean over contexts of 1 / p_(policy h's arm) <= 2 K + b_h    for every policy h
 
 and what they leave of 1 goes to the policies with the highest R (Algorithm 1).  Regret grows as sqrt(K T ln(T N /
-delta)); no horizon is asked for.  Where mu is 1 / (2 K), Q = 0 solves (OP): half uniform, half the best policy so far.
+delta)); T need not be known.  Where mu is 1 / (2 K), Q = 0 solves (OP): half uniform, half the best policy so far.
 
-Contexts are kept as which policies agreed, the last `n_kept` of them; the publication keeps all.  R is over all
-rewards.  A policy is one that chooses, as `Greedy` does.  Arms that the same policies want are one choice, and its arms
-are played alike; a policy that ties between choices takes the one most policies want, of those the one the first
-policies want.  When contexts differ in size, K of (OP) is the largest seen.
+Of the last `n_kept` contexts it keeps which policies agreed; the publication keeps all contexts.  R is over all
+rewards.  A policy must choose one arm, as `Greedy` does.  Arms that the same policies choose are one choice, played
+with equal probability; a policy whose best arms are in several choices takes the one that most policies take, of those
+the one that the first policies take.  If contexts differ in size, K of (OP) is the largest seen.
 
 A decision costs O(N K) beside the policies' own cost, an update O(N), an epoch's end O(N n_kept) per step of the
 descent, of which there are at most 4 ln(1 / (K mu)) / mu (Theorem 3) and usually some tens.
@@ -104,7 +104,7 @@ class ILTCB:
         return self._renew_if_due(state)[WEIGHTS : WEIGHTS + self.policies.n_policies]
 
     def note(self, n_arms: int) -> str | None:
-        """In words, when the setting leaves little but chance."""
+        """Say so if the settings make most decisions uniform, else None."""
         n_policies = self.policies.n_policies
         if self.mu is not None:
             share = min(self.mu * n_arms, 1.0)
@@ -137,7 +137,7 @@ class ILTCB:
         return after
 
     def add_advice(self, decision: Decision, context: Floats) -> Decision:
-        """A decision of somebody else, with what the policies say of it."""
+        """Add to a decision that somebody else made what the policies say of it."""
         from lcb.bandits.over_policies._iltcb_numba import advise
 
         advice = np.empty(self._n_advice)
@@ -157,11 +157,9 @@ class ILTCB:
         from lcb.bandits.over_policies._iltcb_numba import serve_iltcb
 
         arms, (low, high) = np.empty(uniforms.shape, np.int64), self.reward_range
+        settings = n_uniform, low, high - low, self.mu or 0.0, self.delta, self.epoch or 0
         for first, advice in iterate_advice(self.policies, contexts):
-            if not serve_iltcb(
-                states, advice, rewards, uniforms, arms, first, n_uniform, low, high - low,
-                self.mu or 0.0, self.delta, self.epoch or 0,
-            ):  # fmt: skip
+            if not serve_iltcb(states, advice, rewards, uniforms, arms, first, *settings):
                 raise _build_spread_error()
         check_taken(rewards, arms, self.reward_range, "ILTCB")
         return arms
@@ -174,7 +172,7 @@ class ILTCB:
         return np.ascontiguousarray(ask_policies(self.policies, context), np.float64)
 
     def _renew_if_due(self, state: Floats) -> Floats:
-        """The state for the next decision: with new weights when the last one ended an epoch."""
+        """Return the state for the next decision, with new weights if the last decision ended an epoch."""
         from lcb.bandits.over_policies._iltcb_numba import is_due, renew
 
         if not is_due(state, self.epoch or 0):
@@ -186,6 +184,6 @@ class ILTCB:
 
 def _build_spread_error() -> InputError:
     return InputError(
-        "a policy spreads over arms unequally, and ILTCB needs policies that choose, as Greedy; "
+        "a policy gives its arms unequal probabilities; ILTCB needs policies that choose one arm, as Greedy does; "
         "use those, or EXP4 or EXP4.P"
     )

@@ -1,4 +1,4 @@
-"""CLUB's rounds, compiled: `club.py` says what they compute."""
+"""The rounds of CLUB, compiled; `club.py` has the formulas."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def far_apart(users, i, other):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def width_at(t, width, log_bonus):  # type: ignore[no-untyped-def]
-    """What sqrt(x' A^-1 x) is multiplied with in round t = 1, 2, ..."""
+    """The factor of sqrt(x' A^-1 x) in round t = 1, 2, ..."""
     return width * np.sqrt(np.log(t + 1)) if log_bonus else width
 
 
 @njit(**COMPILED)
 def _neighbourhood(i, graph, users, components):  # type: ignore[no-untyped-def]
-    """The sums of a user and its neighbours; kept while no other user is asked for or rewarded."""
+    """The sums of a user and its neighbours; kept until another user is served or rewarded."""
     if components.n[0] != i:
         components.n[0] = i
         found, total = components.room[3], users.stats[i].copy()
@@ -48,7 +48,7 @@ def scores_for(i, graph, users, components, one_hop, ridge, width, context, scor
 
 @njit(**COMPILED)
 def delete_edges(i, graph, users, components, one_hop):  # type: ignore[no-untyped-def]
-    """Test the edges of user `i`, delete those that are too long, and see what came apart."""
+    """Test the edges of user `i`, delete those that are too long, and split the component if it falls apart."""
     found = components.room[3]
     n_deleted = 0
     for k in range(neighbours(graph, i, found)):
@@ -85,7 +85,7 @@ def estimate(i, users, ridge, threshold):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def learn(i, users, components, one_hop, ridge, threshold, x, reward):  # type: ignore[no-untyped-def]
-    """One reward moves the user's sums and those of its component, or of its neighbourhood."""
+    """Add a reward to the sums of the user and of its component, or of its neighbourhood."""
     add_reward(users.stats[i], x, reward)
     users.n_rewards[i] += 1
     if not one_hop:
@@ -99,10 +99,10 @@ def learn(i, users, components, one_hop, ridge, threshold, x, reward):  # type: 
 
 @njit(**COMPILED)
 def serve_club(  # type: ignore[no-untyped-def]
-    places, contexts, rewards, uniforms, arms, n_decisions,
-    graph, users, components, one_hop, ridge, threshold, width, log_bonus,
-):  # fmt: skip
-    """Whole users one after another: `places` (B,), `contexts` (B, T, K, d), `rewards` (B, T, K), `arms` (B, T)."""
+    play, n_decisions, graph, users, components, one_hop, ridge, threshold, width, log_bonus
+):
+    """Users one after another, each through all steps; fills `play.arms`."""
+    places, contexts, rewards, uniforms, arms = play
     n_users, n_steps, n_arms, _ = contexts.shape
     scores = np.empty(n_arms)
     for u in range(n_users):

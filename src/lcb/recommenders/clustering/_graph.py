@@ -1,7 +1,7 @@
-"""Who is joined to whom: the start graphs of CLUB.
+"""The start graphs of CLUB.
 
-A complete graph is a matrix of n^2 bytes.  A sparse one keeps for each user a list of neighbours whose first `live`
-entries are those still joined.
+A complete graph is a matrix of n^2 bytes.  A sparse one keeps for each user a list of neighbours; the first `live`
+entries are those whose edge has not been deleted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 
 class Graph(NamedTuple):
-    """Either `matrix` (n, n) is filled or the three others are."""
+    """Either `matrix` (n, n) is used or the three others are."""
 
     matrix: NDArray[np.uint8]
     starts: NDArray[np.int64]  # (n,) where a user's neighbours begin in `others`
@@ -22,16 +22,16 @@ class Graph(NamedTuple):
 
 
 def complete_graph(n: int) -> Graph:
-    """Everybody is joined to everybody."""
+    """Build the graph with all edges."""
     matrix = np.ones((n, n), np.uint8)
     np.fill_diagonal(matrix, 0)
     return Graph(matrix, np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))
 
 
 def sparse_graph(n: int, degree: float, rng: np.random.Generator) -> Graph:
-    """Each of the n (n - 1) / 2 pairs is joined with probability degree / (n - 1) (Erdos & Renyi).
+    """Build a graph that has each of the n (n - 1) / 2 edges with probability degree / (n - 1) (Erdos & Renyi).
 
-    The gaps between joined pairs, counted row by row, are geometric, so the cost is the number of edges.
+    The gaps between edges, counted row by row, are geometric, so the cost is the number of edges.
     """
     row, column = _random_pairs(n, min(1.0, degree / max(1, n - 1)), rng)
     ends = np.concatenate([row, column])
@@ -41,7 +41,7 @@ def sparse_graph(n: int, degree: float, rng: np.random.Generator) -> Graph:
 
 
 def _random_pairs(n: int, probability: float, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Rows and columns, row < column, of the pairs that are joined."""
+    """Draw the rows and columns, row < column, of the edges."""
     n_pairs = n * (n - 1) // 2
     expected = n_pairs * probability
     n_drawn = int(expected + 10 * np.sqrt(expected) + 100)

@@ -1,18 +1,31 @@
-"""Names of users, and their places in arrays that hold a fixed number of them, past users first."""
+"""Which row of the compiled code's arrays belongs to which user."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
+from lcb.bandits.bandit import Arms
 from lcb.errors import InputError
 from lcb.events import Floats
 from lcb.stats import Index, UserStats
 
 
+class Play(NamedTuple):
+    """What the compiled `serve` functions play: users one after another, each through all steps."""
+
+    places: NDArray[np.int64]  # (B,)
+    contexts: Floats  # (B, T, K, d)
+    rewards: Floats  # (B, T, K)
+    uniforms: Floats  # (B, T)
+    arms: Arms  # (B, T), to be filled
+
+
 class Places:
-    """Past users have the first places; new ones take the others as they come."""
+    """The row of each user in arrays of fixed length: past users first, then new users in the order they come."""
 
     def __init__(self, n_features: int, n_users: int, history: UserStats | None) -> None:
         if n_features < 1:
@@ -31,7 +44,7 @@ class Places:
         return self.n_past + self.n_users
 
     def start_stats(self) -> tuple[Floats, Floats]:
-        """(n, p) sums and (n,) counts: the past users', and zeros."""
+        """Return sums (n, p) and counts (n,): those of past users, zeros for new ones."""
         d = self.n_features
         stats, count = np.zeros((len(self), d * (d + 1) // 2 + d)), np.zeros(len(self))
         if self.history is not None:
@@ -40,12 +53,12 @@ class Places:
         return stats, count
 
     def assign(self, user: Hashable) -> int:
-        """The place of this user; a new one takes the next."""
+        """Return the row of this user; a new user gets the next free one."""
         place = self._place.get(user)
         if place is None:
             if self._n_taken == len(self):
                 raise InputError(
-                    f"user {user!r} is one more than the n_users={self.n_users} there is room for; "
+                    f"user {user!r} does not fit: all n_users={self.n_users} rows are taken; "
                     "start with a larger n_users"
                 )
             place = self._place[user] = self._n_taken
@@ -54,10 +67,19 @@ class Places:
         return place
 
     def find(self, user: Hashable) -> int:
+        """Return the row of a user who has started."""
         if user not in self._place:
             raise InputError(f"user {user!r} has not started; choose for them first")
         return self._place[user]
 
+    def arrange_play(
+        self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator
+    ) -> Play:
+        places = np.array([self.assign(user) for user in users], np.int64)
+        contexts, rewards = np.ascontiguousarray(contexts, np.float64), np.ascontiguousarray(rewards, np.float64)
+        arms = np.empty(contexts.shape[:2], np.int64)
+        return Play(places, contexts, rewards, rng.random(arms.shape), arms)
+
     def list_names(self, places: Index) -> list[Hashable]:
-        """Of those who have one."""
+        """Return the users of these rows; rows that nobody has taken are left out."""
         return [self._name[i] for i in places.tolist() if i in self._name]

@@ -1,4 +1,4 @@
-"""SCLUB's rounds, compiled: `sclub.py` says what they compute."""
+"""The rounds of SCLUB, compiled; `sclub.py` has the formulas."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def estimate(these, i, ridge):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def learn(i, users, clusters, ridge, x, reward):  # type: ignore[no-untyped-def]
-    """One reward moves the user and its cluster."""
+    """Add a reward to the user and its cluster."""
     j = users.label[i]
     add_reward(users.sums[i], x, reward)
     add_reward(clusters.sums[j], x, reward)
@@ -45,7 +45,7 @@ def learn(i, users, clusters, ridge, x, reward):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def begin_phase(n_past, users, clusters):  # type: ignore[no-untyped-def]
-    """Nobody but past users is checked, and every cluster's estimate is written down."""
+    """Mark all users but past ones as unchecked, and store every cluster's estimate."""
     clusters.n_checked[:] = 0
     for i in range(len(users.label)):
         users.checked[i] = i < n_past
@@ -70,7 +70,7 @@ def _does_not_belong(i, tau, users, clusters, threshold, frequency):  # type: ig
 
 @njit(**COMPILED)
 def _set_apart(i, users, clusters, ridge):  # type: ignore[no-untyped-def]
-    """The user leaves its cluster and becomes one, with the lowest number that is free."""
+    """Move the user from its cluster to a new one, which gets the lowest free number."""
     old, new = users.label[i], 0
     while clusters.size[new] > 0:
         new += 1
@@ -155,7 +155,7 @@ def _merge(changed, tau, users, clusters, ridge, threshold, frequency):  # type:
 
 @njit(**COMPILED)
 def settle(i, tau, users, clusters, ridge, threshold, frequency):  # type: ignore[no-untyped-def]
-    """What follows the rewards of user `i`: a split, a check, merges."""
+    """Split, check and merge after rewards of user `i`."""
     old = users.label[i]
     if clusters.size[old] > 1 and _does_not_belong(i, tau, users, clusters, threshold, frequency):
         _set_apart(i, users, clusters, ridge)
@@ -168,10 +168,10 @@ def settle(i, tau, users, clusters, ridge, threshold, frequency):  # type: ignor
 
 @njit(**COMPILED)
 def serve_sclub(  # type: ignore[no-untyped-def]
-    places, contexts, rewards, uniforms, arms, tau, phase_end, n_past,
-    users, clusters, ridge, threshold, frequency, width,
-):  # fmt: skip
-    """Whole users one after another; returns the end of the phase that is then under way."""
+    play, tau, phase_end, n_past, users, clusters, ridge, threshold, frequency, width
+):
+    """Users one after another, each through all steps; fills `play.arms`, returns the end of the current phase."""
+    places, contexts, rewards, uniforms, arms = play
     n_users, n_steps, n_arms, _ = contexts.shape
     scores = np.empty(n_arms)
     for u in range(n_users):

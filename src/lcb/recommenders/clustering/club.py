@@ -48,15 +48,15 @@ class _Components(NamedTuple):
     label: NDArray[np.int64]  # (n,) the component of each user
     sums: Floats  # (n, p) by component; with `one_hop` one row, the neighbourhood of user n[0]
     n: NDArray[np.int64]  # components so far, searches so far
-    marks: NDArray[np.int64]  # (n,) the search that saw a user last
-    room: NDArray[np.int64]  # (4, n) to work in
+    marks: NDArray[np.int64]  # (n,) the last search that visited each user
+    room: NDArray[np.int64]  # (4, n) working memory
 
 
 class Club:
     """Settings, the graph and the users' sums.
 
-    Past users (`history`) are in the graph with their sums, the edges among them tested once; a new user is joined to
-    all, or to a random sample of all.
+    Past users (`history`) are in the graph with their sums, and the edges among them are tested once.  A new user has
+    edges to all users, or to a random sample of them.
 
     >>> club = Club(n_features=2, n_users=3, threshold=0.3)
     >>> context, rng = np.eye(2), np.random.default_rng(0)
@@ -95,9 +95,12 @@ class Club:
         stats, count = self._places.start_stats()
         self._users = _Users(stats, count, np.zeros((n, d)), np.full(n, float(threshold)))
         self._components = _Components(
-            np.zeros(n, np.int64), np.zeros(stats.shape), np.zeros(2, np.int64), np.zeros(n, np.int64),
-            np.empty((4, n), np.int64),
-        )  # fmt: skip
+            label=np.zeros(n, np.int64),
+            sums=np.zeros(stats.shape),
+            n=np.zeros(2, np.int64),
+            marks=np.zeros(n, np.int64),
+            room=np.empty((4, n), np.int64),
+        )
         self.n_decisions = int(count.sum())
         self._begin()
 
@@ -134,27 +137,22 @@ class Club:
         from lcb.recommenders.clustering._club_numba import learn
 
         check_reward(reward)
-        learn(
-            self._places.find(user), self._users, self._components, self.one_hop, self.ridge, self.threshold,
-            np.ascontiguousarray(decision.x, np.float64), float(reward),
-        )  # fmt: skip
+        i, x = self._places.find(user), np.ascontiguousarray(decision.x, np.float64)
+        learn(i, self._users, self._components, self.one_hop, self.ridge, self.threshold, x, float(reward))
 
     def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
-        """Users one after another, each through all its steps, compiled."""
+        """Serve users one after another, each through all steps; compiled."""
         from lcb.recommenders.clustering._club_numba import serve_club
 
-        places = np.array([self._places.assign(user) for user in users], np.int64)
-        arms = np.empty(contexts.shape[:2], np.int64)
-        serve_club(
-            places, np.ascontiguousarray(contexts, np.float64), np.ascontiguousarray(rewards, np.float64),
-            rng.random(arms.shape), arms, self.n_decisions, self._graph, self._users, self._components,
-            self.one_hop, self.ridge, self.threshold, self.width, self.log_bonus,
-        )  # fmt: skip
-        self.n_decisions += arms.size
-        return arms
+        play = self._places.arrange_play(users, contexts, rewards, rng)
+        arrays = self._graph, self._users, self._components
+        settings = self.one_hop, self.ridge, self.threshold, self.width, self.log_bonus
+        serve_club(play, self.n_decisions, *arrays, *settings)
+        self.n_decisions += play.arms.size
+        return play.arms
 
     def neighbours_of(self, user: Hashable) -> list[Hashable]:
-        """The users still joined to this one, of those who have a name and have come."""
+        """Return the users who still have an edge to this one, of those who have started."""
         from lcb.recommenders.clustering._graph_numba import neighbours
 
         found = self._components.room[3]
@@ -162,7 +160,7 @@ class Club:
         return self._places.list_names(found[:n_found])
 
     def cluster_of(self, user: Hashable) -> list[Hashable]:
-        """The users on whose rewards the next decision for this one is made, of those who have a name and have come."""
+        """Return the users on whose rewards the next decision for this one is based, of those who have started."""
         i = self._places.find(user)
         if self.one_hop:
             return [user, *self.neighbours_of(user)]
@@ -186,7 +184,7 @@ def _check(
     if graph not in ("complete", "sparse"):
         raise InputError(f"graph={graph!r}; it is 'complete' or 'sparse' (a random one)")
     if graph == "complete" and degree is not None:
-        raise InputError(f"degree={degree} with a complete graph, where all are joined; ask for graph='sparse'")
+        raise InputError(f"degree={degree} with graph='complete', which has all edges; give graph='sparse'")
     if graph == "complete" and n > MOST_COMPLETE:
         raise InputError(
             f"a complete graph of {n:,} users takes {n * n / 1e9:.1f} GB; ask for graph='sparse', "

@@ -1,7 +1,7 @@
 """SCLUB, clusters as sets that split and merge (Li, Chen, Li & Leung 2019, IJCAI, arXiv:1902.09162, Algorithm 1).
 
-All users begin in one cluster.  Phase s = 1, 2, ... has 2^s rounds; at its start every cluster's estimate is written
-down (~theta^j, ~T^j) and every user is unchecked.  In round tau user i of cluster j is served and
+All users start in one cluster.  Phase s = 1, 2, ... has 2^s rounds; at its start every cluster's estimate is stored
+(~theta^j, ~T^j) and every user is unchecked.  In round tau user i of cluster j is served and
 
     play argmax_a  theta^j . x_a + width sqrt(x_a' A_j^-1 x_a)      (width is the publication's beta)
     add the reward to i and j
@@ -61,8 +61,8 @@ class _Clusters(NamedTuple):
 class Sclub:
     """Settings, the clusters and the users' sums.
 
-    Past users (`history`) begin in the one cluster with the new ones and are served a first phase without rewards,
-    which sets them apart; they count as checked ever after.
+    Past users (`history`) start in the same cluster as the new ones; one phase without rewards splits them, and from
+    then on they count as checked.
 
     >>> sclub = Sclub(n_features=2, n_users=3, threshold=0.3)
     >>> context, rng = np.eye(2), np.random.default_rng(0)
@@ -94,9 +94,17 @@ class Sclub:
         sums, count = self._places.start_stats()
         self._users = _Users(sums, count, np.zeros((n, d)), np.ones(n), np.zeros(n, np.int64), np.zeros(n, np.bool_))
         self._clusters = _Clusters(
-            np.zeros(sums.shape), np.zeros(n), np.zeros((n, d)), np.ones(n), np.zeros((n, d)), np.ones(n),
-            np.zeros(n, np.int64), np.zeros(n, np.int64), np.ones(1, np.int64), np.array([np.inf]),
-        )  # fmt: skip
+            sums=np.zeros(sums.shape),
+            n_rewards=np.zeros(n),
+            theta=np.zeros((n, d)),
+            spread=np.ones(n),
+            pivot=np.zeros((n, d)),
+            pivot_spread=np.ones(n),
+            size=np.zeros(n, np.int64),
+            n_checked=np.zeros(n, np.int64),
+            n_ids=np.ones(1, np.int64),
+            gap=np.array([np.inf]),
+        )
         self.n_rewards = int(count.sum())
         self._rewarded: set[int] = set()  # since the last decision
         self._phase_end = 2
@@ -149,22 +157,19 @@ class Sclub:
         self._rewarded.add(i)
 
     def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
-        """Users one after another, each through all its steps, compiled."""
+        """Serve users one after another, each through all steps; compiled."""
         from lcb.recommenders.clustering._sclub_numba import serve_sclub
 
-        places = np.array([self._places.assign(user) for user in users], np.int64)
+        play = self._places.arrange_play(users, contexts, rewards, rng)
         self._settle()
-        arms = np.empty(contexts.shape[:2], np.int64)
-        self._phase_end = serve_sclub(
-            places, np.ascontiguousarray(contexts, np.float64), np.ascontiguousarray(rewards, np.float64),
-            rng.random(arms.shape), arms, self.n_rewards, self._phase_end, self._places.n_past,
-            self._users, self._clusters, self.ridge, self.threshold, self.frequency, self.width,
-        )  # fmt: skip
-        self.n_rewards += arms.size
-        return arms
+        rounds = self.n_rewards, self._phase_end, self._places.n_past
+        settings = self.ridge, self.threshold, self.frequency, self.width
+        self._phase_end = serve_sclub(play, *rounds, self._users, self._clusters, *settings)
+        self.n_rewards += play.arms.size
+        return play.arms
 
     def cluster_of(self, user: Hashable) -> list[Hashable]:
-        """The users of the same cluster, of those who have a name and have come."""
+        """Return the users of the same cluster, of those who have started."""
         i = self._places.find(user)
         self._settle()
         return self._places.list_names(np.flatnonzero(self._users.label == self._users.label[i]))

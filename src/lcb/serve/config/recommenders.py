@@ -1,11 +1,9 @@
-"""The recommenders of a service: a name, a bandit of the library, its settings, whose state it keeps.
+"""The recommenders of a service: each has a name, a bandit of `lcb.bandits.registry` and its settings.
 
-    over classes    a bandit over the policies of the learned classes, one state per user; before there are classes,
-                    one LinUCB for everybody (phase 1 of Algorithm 1)
-    linear          LinUCB, LinTS: one state per user, or one for everyone ("Population LinUCB")
-    uniform         every arm alike
+    needs classes    one state per user; during warm-up one LinUCB for all users (phase 1 of Algorithm 1)
+    other bandits    one state per user, or one for everyone ("Population LinUCB")
 
-A name stands for the same settings for as long as the log lives; the log keeps them.
+The log stores each name with its settings, which cannot change while the log exists.
 """
 
 from __future__ import annotations
@@ -42,7 +40,7 @@ class RecommenderSpec:
     bandit: str = "thompson"
     scope: Literal["user", "everyone"] = "user"
     settings: dict[str, Any] = field(default_factory=dict)
-    warmup: dict[str, Any] = field(default_factory=dict)  # settings of phase 1's LinUCB
+    warmup: dict[str, Any] = field(default_factory=dict)  # settings of the LinUCB that serves during warm-up
 
     def __post_init__(self) -> None:
         if self.bandit not in BANDITS:
@@ -51,7 +49,8 @@ class RecommenderSpec:
             raise InputError(f"recommender {self.name}: scope {self.scope!r}; it is 'user' or 'everyone'")
         if self.scope == "everyone" and self.over_classes:
             raise InputError(
-                f"recommender {self.name}: {self.bandit} has one state per user; scope 'everyone' is of linear bandits"
+                f"recommender {self.name}: {self.bandit} needs classes and has one state per user; "
+                "use scope 'user', or a bandit that needs no classes"
             )
         self.check_settings()
 
