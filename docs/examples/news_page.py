@@ -1,9 +1,9 @@
-"""A news page that asks a decision service which story leads, and does without it when it must.
+"""A news page that asks a decision service which story to lead with, and works without it too.
 
     lcb serve                                  the service, in one terminal
     python docs/examples/news_page.py          the page, in another; open http://127.0.0.1:8080
 
-LCB_URL and LCB_KEY name a service elsewhere and the key it wants.
+LCB_URL is the address of a service elsewhere, LCB_KEY a key for it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Story:
 
     @property
     def x(self) -> tuple[float, ...]:
-        """What the service learns from: which section the story is of."""
+        """The features of a story: its section, one-hot."""
         return tuple(float(self.section == section) for section in SECTIONS)
 
 
@@ -55,7 +55,7 @@ EDITORS_CHOICE = "harbour"
 
 
 class Advice:
-    """The decision service as this page sees it: asked with little patience, told with much."""
+    """The decision service: a client with a short timeout asks it, a patient one reports to it."""
 
     def __init__(self, url: str, key: str | None, patience: float) -> None:
         self.quick = AsyncClient(url, key, timeout=patience, deadline=patience, retries=0)
@@ -63,36 +63,34 @@ class Advice:
         self.later: asyncio.Queue[Callable[[], Awaitable[object]]] = asyncio.Queue(maxsize=10_000)
 
     async def lead(self, reader: str) -> tuple[Story, str]:
-        """The story to lead with and the id of the decision; the editor's where the service does not answer in time."""
+        """Return the lead story and the decision id; the editor's story if the service does not answer in time."""
         try:
             decision = await self.quick.decide(reader, list(STORIES))
             return STORIES[decision.arm], decision.decision_id
         except (ServiceError, Unreachable) as error:
             log.warning("the editor decides: %s", error)
         id = secrets.token_hex(13)
-        self.tell(
-            partial(self.patient.decide, reader, list(STORIES), chosen=EDITORS_CHOICE, chosen_propensity=1.0,
-                    decision_id=id)
-        )  # fmt: skip
+        shown = {"chosen": EDITORS_CHOICE, "chosen_propensity": 1.0, "decision_id": id}
+        self.tell(partial(self.patient.decide, reader, list(STORIES), **shown))
         return STORIES[EDITORS_CHOICE], id
 
     def reward(self, decision_id: str, reward: float) -> None:
         self.tell(partial(self.patient.rewards, {decision_id: reward}))
 
     def tell(self, message: Callable[[], Awaitable[object]]) -> None:
-        """Say it to the service when it has time, in the order it was said here."""
+        """Queue a message to the service; messages are sent in order, in the background."""
         try:
             self.later.put_nowait(message)
         except asyncio.QueueFull:
             log.error("10,000 messages wait for the service; one is dropped")
 
-    async def telling(self) -> None:
+    async def send_queued(self) -> None:
         while True:
             message = await self.later.get()
-            await self._told(message)
+            await self._send(message)
             self.later.task_done()
 
-    async def _told(self, message: Callable[[], Awaitable[object]]) -> None:
+    async def _send(self, message: Callable[[], Awaitable[object]]) -> None:
         while True:
             try:
                 await message()
@@ -105,25 +103,24 @@ class Advice:
 
 
 def news_page(url: str, key: str | None = None, patience: float = 0.05) -> Starlette:
-    """The page as an ASGI application; the service may come and go."""
+    """Return the page as an ASGI application; the service may stop and start meanwhile."""
     advice = Advice(url, key, patience)
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
         items = [Item(story.id, x=story.x, title=story.headline) for story in STORIES.values()]
         advice.tell(partial(advice.patient.put_items, items, replace=True))
-        telling = asyncio.create_task(advice.telling())
+        sender = asyncio.create_task(advice.send_queued())
         yield
-        telling.cancel()
+        sender.cancel()
         await advice.quick.close()
         await advice.patient.close()
 
     async def front(request: Request) -> Response:
         reader = request.cookies.get("reader") or secrets.token_hex(16)
         story, decision_id = await advice.lead(reader)
-        answer = HTMLResponse(FRONT.format(
-            id=story.id, headline=escape(story.headline), section=story.section, decision=escape(decision_id)
-        ))  # fmt: skip
+        words = {"id": story.id, "headline": escape(story.headline), "section": story.section}
+        answer = HTMLResponse(FRONT.format(**words, decision=escape(decision_id)))
         answer.set_cookie("reader", reader, max_age=31_536_000, httponly=True, samesite="lax")
         return answer
 
@@ -134,7 +131,7 @@ def news_page(url: str, key: str | None = None, patience: float = 0.05) -> Starl
         return HTMLResponse(f"<!doctype html><title>{found.headline}</title><h1>{escape(found.headline)}</h1>")
 
     async def beacon(request: Request) -> Response:
-        """`navigator.sendBeacon` posts here: the decision's id, by the address of what became of it."""
+        """`navigator.sendBeacon` posts the decision id here; the path says whether the story was read."""
         body = await request.body()
         if len(body) > 64:
             return Response(status_code=413)
@@ -145,9 +142,12 @@ def news_page(url: str, key: str | None = None, patience: float = 0.05) -> Starl
         return Response(SCRIPT, media_type="text/javascript")
 
     routes = [
-        Route("/", front), Route("/story/{id}", story), Route("/beacon.js", script),
-        Route("/read", beacon, methods=["POST"]), Route("/left", beacon, methods=["POST"]),
-    ]  # fmt: skip
+        Route("/", front),
+        Route("/story/{id}", story),
+        Route("/beacon.js", script),
+        Route("/read", beacon, methods=["POST"]),
+        Route("/left", beacon, methods=["POST"]),
+    ]
     return Starlette(routes=routes, lifespan=lifespan)
 
 

@@ -13,7 +13,7 @@ COMMANDS = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, "keys", "config", "log", "models"])
 def test_every_command_shows_an_example(lcb, command):
     outcome = lcb(*command.split(), "--help")
     assert outcome.code == 0

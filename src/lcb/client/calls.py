@@ -10,21 +10,8 @@ from urllib.parse import quote
 
 import msgspec
 
+from lcb import messages
 from lcb.errors import InputError, ServiceError
-from lcb.messages import (
-    ActivateAnswer,
-    DecisionAnswer,
-    EraseAnswer,
-    Health,
-    Item,
-    ItemsAnswer,
-    ItemsList,
-    ModelsAnswer,
-    RetrainingAnswer,
-    RewardAnswer,
-    TrialAnswer,
-    UserAnswer,
-)
 
 Answer = TypeVar("Answer")
 Arms = Mapping[str, Sequence[float]] | Iterable[str]
@@ -58,8 +45,8 @@ class Call(Generic[Answer]):
     def read(self, reply: Reply, *, again: bool = False) -> Answer:
         """Decode the answer; raise ServiceError if the reply is an error or not an answer of lcb.
 
-        >>> Call("GET", "/v1/items", None, ItemsAnswer).read(Reply(200, b'{"n_items": 3, "n_features": 2, "new": 1}'))
-        ItemsAnswer(n_items=3, n_features=2)
+        >>> retrain().read(Reply(202, b'{"running": true, "field of a newer service": 1}')).running
+        True
         """
         if again and reply.status == self.done and self.done_answer is not None:
             return self.done_answer
@@ -92,7 +79,7 @@ def decide(
     k: int | None,
     chosen: str | None,
     chosen_propensity: float | None,
-) -> Call[DecisionAnswer]:
+) -> Call[messages.DecisionAnswer]:
     body = {
         "user": user,
         "arms": None if arms is None else _arms(arms),
@@ -102,50 +89,53 @@ def decide(
         "chosen": chosen,
         "chosen_propensity": chosen_propensity,
     }
-    return Call("POST", "/v1/decisions", encode(body), DecisionAnswer)
+    return Call("POST", "/v1/decisions", encode(body), messages.DecisionAnswer)
 
 
-def reward(decision_id: str, reward: float, reward_id: str | None) -> Call[RewardAnswer]:
+def reward(decision_id: str, reward: float, reward_id: str | None) -> Call[messages.RewardAnswer]:
     body = {"decision_id": decision_id, "reward": float(reward), "reward_id": reward_id}
-    return Call("POST", "/v1/rewards", encode(body), RewardAnswer)
+    return Call("POST", "/v1/rewards", encode(body), messages.RewardAnswer)
 
 
-def put_items(items: Iterable[Item | Mapping[str, Any]], replace: bool, remove: Iterable[str]) -> Call[ItemsAnswer]:
+def put_items(
+    items: Iterable[messages.Item | Mapping[str, Any]], replace: bool, remove: Iterable[str]
+) -> Call[messages.ItemsAnswer]:
     body = {"items": [_item(one) for one in items], "replace": replace, "remove": list(remove)}
-    return Call("PUT", "/v1/items", encode(body), ItemsAnswer)
+    return Call("PUT", "/v1/items", encode(body), messages.ItemsAnswer)
 
 
-def items() -> Call[ItemsList]:
-    return Call("GET", "/v1/items", None, ItemsList)
+def items() -> Call[messages.ItemsList]:
+    return Call("GET", "/v1/items", None, messages.ItemsList)
 
 
-def user(user: str) -> Call[UserAnswer]:
-    return Call("GET", f"/v1/users/{_quote_user(user)}", None, UserAnswer)
+def user(user: str) -> Call[messages.UserAnswer]:
+    return Call("GET", f"/v1/users/{_quote_user(user)}", None, messages.UserAnswer)
 
 
-def erase(user: str) -> Call[EraseAnswer]:
+def erase(user: str) -> Call[messages.EraseAnswer]:
     """Erase a user; a repeated request gets 404 if the first erased them and its answer was lost."""
-    return Call("DELETE", f"/v1/users/{_quote_user(user)}", None, EraseAnswer, done=404, done_answer=EraseAnswer(0))
+    path, nothing = f"/v1/users/{_quote_user(user)}", messages.EraseAnswer(0)
+    return Call("DELETE", path, None, messages.EraseAnswer, done=404, done_answer=nothing)
 
 
-def models() -> Call[ModelsAnswer]:
-    return Call("GET", "/v1/models", None, ModelsAnswer)
+def models() -> Call[messages.ModelsAnswer]:
+    return Call("GET", "/v1/models", None, messages.ModelsAnswer)
 
 
-def retrain() -> Call[RetrainingAnswer]:
-    return Call("POST", "/v1/models/retrain", None, RetrainingAnswer)
+def retrain() -> Call[messages.RetrainingAnswer]:
+    return Call("POST", "/v1/models/retrain", None, messages.RetrainingAnswer)
 
 
-def activate(version: int, reason: str | None) -> Call[ActivateAnswer]:
-    return Call("POST", f"/v1/models/{version:d}/activate", encode({"reason": reason}), ActivateAnswer)
+def activate(version: int, reason: str | None) -> Call[messages.ActivateAnswer]:
+    return Call("POST", f"/v1/models/{version:d}/activate", encode({"reason": reason}), messages.ActivateAnswer)
 
 
-def trials() -> Call[TrialAnswer]:
-    return Call("GET", "/v1/trials", None, TrialAnswer)
+def trials() -> Call[messages.TrialAnswer]:
+    return Call("GET", "/v1/trials", None, messages.TrialAnswer)
 
 
-def health() -> Call[Health]:
-    return Call("GET", "/readyz", None, Health, also=503)
+def health() -> Call[messages.Health]:
+    return Call("GET", "/readyz", None, messages.Health, also=503)
 
 
 def encode(body: Mapping[str, Any]) -> bytes:
@@ -164,13 +154,13 @@ def _arms(arms: Arms) -> list[dict[str, Any]]:
     return [{"id": id} for id in arms]
 
 
-def _item(given: Item | Mapping[str, Any]) -> dict[str, Any]:
+def _item(given: messages.Item | Mapping[str, Any]) -> dict[str, Any]:
     try:
-        item = given if isinstance(given, Item) else Item(**given)
+        item = given if isinstance(given, messages.Item) else messages.Item(**given)
     except TypeError as error:
         message = f"item {given!r} is not valid ({error}); give an lcb.client.Item, or a mapping with its fields"
         raise InputError(message) from None
-    fields = {name: getattr(item, name) for name in Item.__struct_fields__}
+    fields = {name: getattr(item, name) for name in messages.Item.__struct_fields__}
     if item.x is not None:
         fields["x"] = _vector(item.x, f"item {item.id!r}")
     if item.categories is not None:

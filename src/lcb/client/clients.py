@@ -12,24 +12,11 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from lcb import messages
 from lcb.client import calls
 from lcb.client.calls import Answer, Arms, Call, Reply
 from lcb.client.retries import Attempt, Lost, Policy, try_call
 from lcb.errors import InputError, ServiceError
-from lcb.messages import (
-    ActivateAnswer,
-    DecisionAnswer,
-    EraseAnswer,
-    Health,
-    Item,
-    ItemsAnswer,
-    ItemsList,
-    ModelsAnswer,
-    RetrainingAnswer,
-    RewardAnswer,
-    TrialAnswer,
-    UserAnswer,
-)
 
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
 
@@ -50,34 +37,19 @@ class Client:
     """
 
     def __init__(
-        self,
-        url: str,
-        key: str | None = None,
-        *,
-        timeout: float = 2.0,
-        retries: int = 4,
-        deadline: float = 10.0,
-        transport: httpx.BaseTransport | None = None,
-        sleep: Callable[[float], object] = time.sleep,
-        random: Callable[[], float] = chance.random,
-        clock: Callable[[], float] = time.monotonic,
+        self, url: str, key: str | None = None, *, timeout: float = 2.0, retries: int = 4, deadline: float = 10.0,
+        transport: httpx.BaseTransport | None = None, sleep: Callable[[float], object] = time.sleep,
+        random: Callable[[], float] = chance.random, clock: Callable[[], float] = time.monotonic,
         new_id: Callable[[], str] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.policy = Policy(timeout, retries, deadline)
         self._http = httpx.Client(base_url=check_url(url), headers=build_headers(key), transport=transport)
         self._sleep, self._random, self._clock, self._new_id = sleep, random, clock, new_id or create_id
 
     def decide(
-        self,
-        user: str,
-        arms: Arms | None = None,
-        *,
-        x: Sequence[float] | None = None,
-        k: int | None = None,
-        chosen: str | None = None,
-        chosen_propensity: float | None = None,
-        decision_id: str | None = None,
-    ) -> DecisionAnswer:
+        self, user: str, arms: Arms | None = None, *, x: Sequence[float] | None = None, k: int | None = None,
+        chosen: str | None = None, chosen_propensity: float | None = None, decision_id: str | None = None,
+    ) -> messages.DecisionAnswer:  # fmt: skip
         """Ask which arm to show.
 
         `arms` maps ids to features, or lists ids of the catalogue; without it the whole catalogue is offered.  `x` are
@@ -87,7 +59,7 @@ class Client:
         call = calls.decide(user, arms, id, x=x, k=k, chosen=chosen, chosen_propensity=chosen_propensity)
         return self.send(call)
 
-    def reward(self, decision_id: str, reward: float, *, reward_id: str | None = None) -> RewardAnswer:
+    def reward(self, decision_id: str, reward: float, *, reward_id: str | None = None) -> messages.RewardAnswer:
         """Send the reward of a decision, or of a slot by its reward_id; sending it again changes nothing."""
         return self.send(calls.reward(decision_id, reward, reward_id))
 
@@ -101,39 +73,41 @@ class Client:
                 refused[decision_id] = read_conflict(error)
         return refused
 
-    def put_items(self, items: Iterable[Item], *, replace: bool = False, remove: Iterable[str] = ()) -> ItemsAnswer:
+    def put_items(
+        self, items: Iterable[messages.Item], *, replace: bool = False, remove: Iterable[str] = ()
+    ) -> messages.ItemsAnswer:
         """Add or change items of the catalogue; `replace` removes all others."""
         return self.send(calls.put_items(items, replace, remove))
 
-    def items(self) -> ItemsList:
+    def items(self) -> messages.ItemsList:
         """Return the catalogue."""
         return self.send(calls.items())
 
-    def user(self, user: str) -> UserAnswer:
+    def user(self, user: str) -> messages.UserAnswer:
         """Return the state of one user."""
         return self.send(calls.user(user))
 
-    def erase(self, user: str) -> EraseAnswer:
+    def erase(self, user: str) -> messages.EraseAnswer:
         """Erase a user and what their events say of them."""
         return self.send(calls.erase(user))
 
-    def models(self) -> ModelsAnswer:
+    def models(self) -> messages.ModelsAnswer:
         """Return the model versions and the progress of learning the next."""
         return self.send(calls.models())
 
-    def retrain(self) -> RetrainingAnswer:
+    def retrain(self) -> messages.RetrainingAnswer:
         """Start learning a version from the whole log, in the background."""
         return self.send(calls.retrain())
 
-    def activate(self, version: int, *, reason: str | None = None) -> ActivateAnswer:
+    def activate(self, version: int, *, reason: str | None = None) -> messages.ActivateAnswer:
         """Serve new users with this version; the log keeps the reason."""
         return self.send(calls.activate(version, reason))
 
-    def trials(self) -> TrialAnswer:
+    def trials(self) -> messages.TrialAnswer:
         """Return the results of the recommenders side by side."""
         return self.send(calls.trials())
 
-    def health(self) -> Health:
+    def health(self) -> messages.Health:
         """Return whether the service is ready: it answers and can write."""
         return self.send(calls.health())
 
@@ -174,39 +148,24 @@ class AsyncClient:
     """As `Client`, with methods to be awaited, for `async with`.  `timeout` limits an attempt as a whole."""
 
     def __init__(
-        self,
-        url: str,
-        key: str | None = None,
-        *,
-        timeout: float = 2.0,
-        retries: int = 4,
-        deadline: float = 10.0,
+        self, url: str, key: str | None = None, *, timeout: float = 2.0, retries: int = 4, deadline: float = 10.0,
         transport: httpx.AsyncBaseTransport | None = None,
-        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
-        random: Callable[[], float] = chance.random,
-        clock: Callable[[], float] = time.monotonic,
-        new_id: Callable[[], str] | None = None,
-    ) -> None:
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep, random: Callable[[], float] = chance.random,
+        clock: Callable[[], float] = time.monotonic, new_id: Callable[[], str] | None = None,
+    ) -> None:  # fmt: skip
         self.policy = Policy(timeout, retries, deadline)
         self._http = httpx.AsyncClient(base_url=check_url(url), headers=build_headers(key), transport=transport)
         self._sleep, self._random, self._clock, self._new_id = sleep, random, clock, new_id or create_id
 
     async def decide(
-        self,
-        user: str,
-        arms: Arms | None = None,
-        *,
-        x: Sequence[float] | None = None,
-        k: int | None = None,
-        chosen: str | None = None,
-        chosen_propensity: float | None = None,
-        decision_id: str | None = None,
-    ) -> DecisionAnswer:
+        self, user: str, arms: Arms | None = None, *, x: Sequence[float] | None = None, k: int | None = None,
+        chosen: str | None = None, chosen_propensity: float | None = None, decision_id: str | None = None,
+    ) -> messages.DecisionAnswer:  # fmt: skip
         id = decision_id or self._new_id()
         call = calls.decide(user, arms, id, x=x, k=k, chosen=chosen, chosen_propensity=chosen_propensity)
         return await self.send(call)
 
-    async def reward(self, decision_id: str, reward: float, *, reward_id: str | None = None) -> RewardAnswer:
+    async def reward(self, decision_id: str, reward: float, *, reward_id: str | None = None) -> messages.RewardAnswer:
         return await self.send(calls.reward(decision_id, reward, reward_id))
 
     async def rewards(self, rewards: Mapping[str, float]) -> dict[str, str]:
@@ -219,32 +178,32 @@ class AsyncClient:
         return refused
 
     async def put_items(
-        self, items: Iterable[Item], *, replace: bool = False, remove: Iterable[str] = ()
-    ) -> ItemsAnswer:
+        self, items: Iterable[messages.Item], *, replace: bool = False, remove: Iterable[str] = ()
+    ) -> messages.ItemsAnswer:
         return await self.send(calls.put_items(items, replace, remove))
 
-    async def items(self) -> ItemsList:
+    async def items(self) -> messages.ItemsList:
         return await self.send(calls.items())
 
-    async def user(self, user: str) -> UserAnswer:
+    async def user(self, user: str) -> messages.UserAnswer:
         return await self.send(calls.user(user))
 
-    async def erase(self, user: str) -> EraseAnswer:
+    async def erase(self, user: str) -> messages.EraseAnswer:
         return await self.send(calls.erase(user))
 
-    async def models(self) -> ModelsAnswer:
+    async def models(self) -> messages.ModelsAnswer:
         return await self.send(calls.models())
 
-    async def retrain(self) -> RetrainingAnswer:
+    async def retrain(self) -> messages.RetrainingAnswer:
         return await self.send(calls.retrain())
 
-    async def activate(self, version: int, *, reason: str | None = None) -> ActivateAnswer:
+    async def activate(self, version: int, *, reason: str | None = None) -> messages.ActivateAnswer:
         return await self.send(calls.activate(version, reason))
 
-    async def trials(self) -> TrialAnswer:
+    async def trials(self) -> messages.TrialAnswer:
         return await self.send(calls.trials())
 
-    async def health(self) -> Health:
+    async def health(self) -> messages.Health:
         return await self.send(calls.health())
 
     async def close(self) -> None:
