@@ -128,7 +128,7 @@ def test_movielens_rows_that_are_wrong_are_told(tmp_path):
 
 def test_old_movielens_with_a_broken_id_is_refused(tmp_path):
     folder = files(tmp_path, ratings__dat="1::1::5::7\n", movies__dat="one::Title::Comedy\n")
-    with pytest.raises(InputError, match=r"movies.dat has an id that is no whole number"):
+    with pytest.raises(InputError, match=r"movies.dat has an id that is not a whole number"):
         loaded(folder, tmp_path / "out")
 
 
@@ -282,7 +282,7 @@ def test_open_bandit_gives_clicks_with_propensities_and_positions(tmp_path, camp
     assert (log.features, log.x.tolist()) == (("position",), [[2.0], [3.0], [1.0]])
     assert log.categories == ()
     assert log.arms()[0] == ("0", "1")
-    assert found.notes == ("users are those with the same four features: the set has no ids of users",)
+    assert found.notes == ("users with the same four features count as one user: the set has no user ids",)
     assert np.diff(log.order[:2]).tolist() == [23262671]
 
 
@@ -380,7 +380,7 @@ def test_the_generic_folder_is_imported_as_it_is_opened(tmp_path):
 
 
 def test_the_generic_folder_is_not_imported_onto_itself(tmp_path):
-    with pytest.raises(InputError, match=r"events.parquet would be overwritten, and it is read"):
+    with pytest.raises(InputError, match=r"events.parquet would be overwritten while it is read"):
         loaded(generic(tmp_path / "log"), tmp_path / "log")
 
 

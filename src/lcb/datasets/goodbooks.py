@@ -78,8 +78,8 @@ def _books(books: Table, book_tags: Table, tags: Table) -> Items:
     names = _whole(rows[own], books, own)
     shelved = book_tags.read_all(["goodreads_book_id", "tag_id", "count"])
     named = tags.read_all(["tag_id", "tag_name"])
-    place = pc.index_in(_whole(shelved["goodreads_book_id"], book_tags, "goodreads_book_id"),
-                        value_set=_whole(rows[goodreads], books, goodreads))  # fmt: skip
+    book = _whole(shelved["goodreads_book_id"], book_tags, "goodreads_book_id")
+    place = pc.index_in(book, value_set=_whole(rows[goodreads], books, goodreads))
     tag = pc.index_in(_whole(shelved["tag_id"], book_tags, "tag_id"), value_set=_whole(named["tag_id"], tags, "tag_id"))
     known = pc.and_(place.is_valid(), tag.is_valid())
     weight = _weights(

@@ -51,7 +51,7 @@ def _source(folder: Path, part: str) -> Source:
 
 
 def _split_impressions(batch: Any, rows: NDArray[np.int64], path: str, problems: Problems) -> Chunk:
-    """A row for each item shown; rows whose time cannot be read are told and left out."""
+    """One row per item shown; rows whose time cannot be parsed go to `problems`."""
     text = plain(batch.column("time"))
     time = pc.strptime(text, format=_TIME, unit="s", error_is_null=True)
     for i in np.flatnonzero(time.is_null().to_numpy(zero_copy_only=False)).tolist():

@@ -69,9 +69,9 @@ def _build_items(path: Path, rows: Sequence[tuple[str, str, str]]) -> Items:
     try:
         names = pa.array([int(row[0]) for row in rows], pa.int64())
     except ValueError as error:
-        raise InputError(f"{path} has an id that is no whole number ({error}); download it again") from None
-    return build_items(str(path), names, pa.array([row[2] for row in rows]), pa.array([row[1] for row in rows]),
-                      none=_NO_GENRE)  # fmt: skip
+        raise InputError(f"{path} has an id that is not a whole number ({error}); download it again") from None
+    titles, genres = pa.array([row[1] for row in rows]), pa.array([row[2] for row in rows])
+    return build_items(str(path), names, genres, titles, none=_NO_GENRE)
 
 
 def _read_lines(path: Path) -> list[str]:

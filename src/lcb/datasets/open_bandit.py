@@ -4,7 +4,7 @@
                                     user_feature_0,...,user_feature_3,user-item_affinity_0,...
     item_context.csv                an index, item_id,item_feature_0,...,item_feature_3
 
-There are no users in it: those with the same four features are taken as one.  `position` (1 to 3) is kept as a feature.
+It has no user ids: users with the same four features count as one user.  `position` (1 to 3) is kept as a feature.
 """
 
 from __future__ import annotations
@@ -23,8 +23,13 @@ from lcb.storage.tables.delimited import open_csv
 from lcb.storage.tables.table import Kind
 
 _CAMPAIGNS = ("all.csv", "men.csv", "women.csv")
-_COLUMNS = {"item": "item_id", "order": "timestamp", "reward": "click", "propensity": "propensity_score",
-            "position": "position"}  # fmt: skip
+_COLUMNS = {
+    "item": "item_id",
+    "order": "timestamp",
+    "reward": "click",
+    "propensity": "propensity_score",
+    "position": "position",
+}
 _USER = tuple(f"user_feature_{j}" for j in range(4))
 _ITEM = tuple(f"item_feature_{j}" for j in range(1, 4))  # the first is a number
 _LETTERS = 8  # of a hash of 32: enough to tell a few hundred values apart
@@ -36,9 +41,9 @@ def _source(folder: Path, part: str) -> Source:
     items = item_table(context, "item_id", None, None, "|", whole=True)
     if part == "categories":
         columns = context.read_all(_ITEM)
-        hashes = [pc.utf8_slice_codeunits(columns[name], 0, _LETTERS) for name in _ITEM]
-        cells = pc.binary_join_element_wise(*(pc.binary_join_element_wise(name, hashed, "=")
-                                              for name, hashed in zip(_ITEM, hashes, strict=True)), "|")  # fmt: skip
+        hashes = {name: pc.utf8_slice_codeunits(columns[name], 0, _LETTERS) for name in _ITEM}
+        pairs = [pc.binary_join_element_wise(name, hashed, "=") for name, hashed in hashes.items()]
+        cells = pc.binary_join_element_wise(*pairs, "|")
         items = build_items(context.path, items.names, cells)
     kinds: dict[str, Kind] = dict.fromkeys((*_COLUMNS.values(), *_USER), "text")
 
@@ -49,7 +54,7 @@ def _source(folder: Path, part: str) -> Source:
             columns |= {role: batch.column(name) for role, name in _COLUMNS.items()}
             yield Chunk(table.path, columns, rows)
 
-    notes = ("users are those with the same four features: the set has no ids of users",)
+    notes = ("users with the same four features count as one user: the set has no user ids",)
     return Source(
         log.name, chunks, (log, folder / "item_context.csv"), _COLUMNS, items=items, whole=("item",), notes=notes
     )

@@ -811,14 +811,14 @@ def test_what_no_import_wrote_is_not_overwritten(tmp_path, name):
     source = table_source(write(tmp_path / "log.csv", [{"user": 1, "item": 1}]))
     (tmp_path / "out").mkdir()
     text(tmp_path / "out" / name, "precious")
-    with pytest.raises(OutputError, match=f"{name} is there and no import wrote it; move it away"):
+    with pytest.raises(OutputError, match=f"{name} exists and was not written by an import; move it away"):
         import_log(source, tmp_path / "out")
     assert (tmp_path / "out" / name).read_text() == "precious"
 
 
 def test_the_source_is_not_overwritten(tmp_path):
     path = write(tmp_path / "events.parquet", [{"user": 1, "item": 1}])
-    with pytest.raises(InputError, match=r"events.parquet would be overwritten, and it is read"):
+    with pytest.raises(InputError, match=r"events.parquet would be overwritten while it is read"):
         import_log(table_source(path), tmp_path)
     link = tmp_path / "link"
     link.symlink_to(tmp_path)

@@ -1,4 +1,4 @@
-"""Tables from ids to 0, 1, 2, ... in the order of their first appearance: open addressing, half full at most.
+"""Hash tables from ids to codes 0, 1, 2, ... in the order of first appearance; open addressing, at most half full.
 
 slots (2^k,)   the code at home in each slot, or -1; the search for an id starts at its hash and goes up
 """
@@ -16,9 +16,15 @@ _HALF = np.uint64(32)
 
 
 @njit(cache=True, nogil=True)
-def enter_integers(slots: NDArray[np.int32], ids: NDArray[np.int64], n: int, values: NDArray[np.int64],
-                   out: NDArray[np.int32], first: int) -> tuple[int, int]:  # fmt: skip
-    """Code `values` from `first` on; returns how many ids there are now, and where it stopped for want of room.
+def enter_integers(
+    slots: NDArray[np.int32],
+    ids: NDArray[np.int64],
+    n: int,
+    values: NDArray[np.int64],
+    out: NDArray[np.int32],
+    first: int,
+) -> tuple[int, int]:
+    """Code `values` from index `first` on; returns the number of ids and the index where the table was full.
 
     ids   the id of each code, with room for as many as half of the slots
     """
@@ -39,9 +45,15 @@ def enter_integers(slots: NDArray[np.int32], ids: NDArray[np.int64], n: int, val
 
 
 @njit(cache=True, nogil=True)
-def enter_hashes(slots: NDArray[np.int32], hashes: NDArray[np.uint64], n: int, values: NDArray[np.uint64],
-                 out: NDArray[np.int32], first: int) -> tuple[int, int]:  # fmt: skip
-    """The same for hashes of texts, which are mixed already."""
+def enter_hashes(
+    slots: NDArray[np.int32],
+    hashes: NDArray[np.uint64],
+    n: int,
+    values: NDArray[np.uint64],
+    out: NDArray[np.int32],
+    first: int,
+) -> tuple[int, int]:
+    """The same for hashes of texts, which need no further mixing."""
     mask = np.uint64(len(slots) - 1)
     for i in range(first, len(values)):
         value = values[i]
@@ -59,9 +71,14 @@ def enter_hashes(slots: NDArray[np.int32], hashes: NDArray[np.uint64], n: int, v
 
 
 @njit(cache=True, nogil=True)
-def find_differing(starts: NDArray[np.int64], letters: NDArray[np.uint8], offsets: NDArray[np.int64],
-              data: NDArray[np.uint8], codes: NDArray[np.int32]) -> NDArray[np.bool_]:  # fmt: skip
-    """Which texts are not the text of their code, though the hashes are one; text i: offsets[i] to offsets[i + 1]."""
+def find_differing(
+    starts: NDArray[np.int64],
+    letters: NDArray[np.uint8],
+    offsets: NDArray[np.int64],
+    data: NDArray[np.uint8],
+    codes: NDArray[np.int32],
+) -> NDArray[np.bool_]:
+    """Which texts differ from that of their code although the hashes agree; text i: offsets[i] to offsets[i + 1]."""
     found = np.zeros(len(codes), np.bool_)
     for i in range(len(codes)):
         start, low, length = starts[codes[i]], offsets[i], offsets[i + 1] - offsets[i]
@@ -110,6 +127,6 @@ def _settle(slots: NDArray[np.int32], slot: np.uint64, mask: np.uint64, code: in
 
 @njit(cache=True, nogil=True)
 def _mix(value: np.int64) -> np.uint64:
-    """Ids that follow one another should not lie together."""
+    """Spread consecutive ids over the table."""
     mixed = np.uint64(value) * _MIX
     return np.uint64(mixed ^ (mixed >> _HALF))

@@ -16,7 +16,7 @@ N_LISTED = 20
 
 
 class Problems:
-    """What was wrong with the rows that are left out.
+    """Bad rows by reason, with the first N_LISTED of them.
 
     >>> problems = Problems()
     >>> problems.add("clicks.csv", [7, 9], "rating is no number", ["rating is 'five'", "rating is 'two'"])
@@ -34,13 +34,13 @@ class Problems:
         return self.counts.total()
 
     def add(self, path: str, rows: Sequence[int], reason: str, said: Iterable[str]) -> None:
-        """Rows of a file and what is wrong with each; `said` may be shorter, as only the first are listed."""
+        """Add rows of a file with a message each; `said` may be shorter, as only the first are listed."""
         self.counts[reason] += len(rows)
         self.listed += [(path, row, one_line(text)) for row, text in zip(rows, said, strict=False)]
         self.listed = sorted(self.listed)[:N_LISTED]
 
     def add_unread(self, path: str, row: int, reason: str, said: str) -> None:
-        """A row that could not even be split into cells."""
+        """Add a row that could not be split into cells."""
         self.n_unread += 1
         self.add(path, [row], reason, [said])
 
@@ -54,7 +54,7 @@ class Problems:
 
 
 class Check:
-    """The rows of one chunk: which are still good.  A row that is wrong in two ways counts once."""
+    """Which rows of one chunk are good so far.  A row with two errors counts once."""
 
     def __init__(self, path: str, rows: NDArray[np.int64], problems: Problems) -> None:
         self.path = path
@@ -63,7 +63,7 @@ class Check:
         self.good = np.ones(len(rows), bool)
 
     def refuse(self, wrong: NDArray[np.bool_], reason: str, say: Callable[[int], str]) -> None:
-        """Take these rows (a mask) out; `say(i)` tells what is wrong with row i of the chunk."""
+        """Mark these rows (a mask) as bad; `say(i)` is the message for row i of the chunk."""
         found = np.flatnonzero(wrong & self.good)
         if len(found):
             self.good[found] = False
@@ -72,7 +72,7 @@ class Check:
 
 
 def show_cell(column: Any, i: int) -> str:
-    """A cell for a person to read, whatever is in it."""
+    """A cell as short text for a message, also where it is not UTF-8."""
     cell = column[i]
     try:
         value = cell.as_py()

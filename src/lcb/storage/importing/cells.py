@@ -1,4 +1,4 @@
-"""Cells as values: what cannot be converted is left out row by row, never guessed."""
+"""Convert columns to numbers and times; a row with a cell that cannot be converted is bad."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from numpy.typing import NDArray
 
 from lcb.errors import InputError
 from lcb.storage.importing.bad_rows import Check, show_cell
-from lcb.storage.tables.arrow import is_number, is_string, parsed_numbers, plain
+from lcb.storage.tables.arrow import is_number, is_string, parse_numbers, plain
 
 _ZONE = r"(Z|[+-]\d\d:?\d\d)\s*$"
 
 
 def to_numbers(column: Any, name: str, check: Check) -> NDArray[np.float32]:
-    """Numbers, truth values, or text that says one; infinite and missing ones are refused."""
+    """Convert numbers, truth values or text to float32; rows with infinite or missing values are bad."""
     column = plain(column)
     _refuse_missing(column, name, check)
     if is_string(column.type):
-        column = _convert_or_refuse(column, parsed_numbers, f"{name} is no number", name, "a number is wanted", check)
+        column = _convert_or_refuse(column, parse_numbers, f"{name} is no number", name, "a number is wanted", check)
     elif not is_number(column.type):
         raise InputError(f"column {name} of {check.path} holds {column.type}; numbers are wanted, convert it")
     values = _fill_missing(column.cast(pa.float64(), safe=False))
@@ -34,7 +34,7 @@ def to_numbers(column: Any, name: str, check: Check) -> NDArray[np.float32]:
 
 
 def to_whole_numbers(column: Any, name: str, check: Check) -> Any:
-    """Text or numbers as int64; null where there is none, and the row is refused."""
+    """Convert text or numbers to int64; a cell that is none becomes null, and its row is bad."""
     column = plain(column)
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
@@ -45,13 +45,13 @@ def to_whole_numbers(column: Any, name: str, check: Check) -> Any:
 
 
 class Orders:
-    """Times or positions, of one kind all along: whole numbers, numbers, or dates as microseconds since 1970."""
+    """Converts times or positions, all of one kind: whole numbers, numbers, or dates as microseconds since 1970."""
 
     def __init__(self) -> None:
         self.kind = ""
 
     def values(self, column: Any, name: str, check: Check) -> NDArray[Any]:
-        """Values (n,), int64 or float64; 0 in refused rows."""
+        """Values (n,), int64 or float64; 0 in bad rows."""
         column = plain(column)
         _refuse_missing(column, name, check)
         self.kind = self.kind or _find_kind(column, name, check)
@@ -72,7 +72,9 @@ class Orders:
 
 
 def convert_cells(column: Any, convert: Callable[[Any], Any]) -> tuple[Any, NDArray[np.int64]]:
-    """The column converted, and which cells could not be: those are null.  Whole where it can, else by halves.
+    """The converted column, null where a cell cannot be converted, and the indices of those cells.
+
+    The whole column is tried first, then halves of the parts that fail.
 
     >>> made, failing = convert_cells(pa.array(["1", "x", "3"]), lambda part: part.cast(pa.int64()))
     >>> made.to_pylist(), failing.tolist()
@@ -100,7 +102,7 @@ def convert_cells(column: Any, convert: Callable[[Any], Any]) -> tuple[Any, NDAr
 def _convert_or_refuse(
     column: Any, convert: Callable[[Any], Any], reason: str, name: str, said: str, check: Check
 ) -> Any:
-    """The column converted; rows where it cannot be are refused."""
+    """The converted column; rows whose cell cannot be converted are bad."""
     blank = pc.is_null(column)
     if is_string(column.type):
         blank = pc.or_(blank, pc.fill_null(pc.equal(pc.binary_length(column), 0), True))
@@ -123,7 +125,7 @@ def _refuse_missing(column: Any, name: str, check: Check) -> None:
 
 
 def _fill_missing(column: Any) -> NDArray[Any]:
-    """Values, 0 where there is none: those rows are refused already."""
+    """Values with 0 for null; rows with null are bad already."""
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.int64)
     if column.null_count:
@@ -143,7 +145,7 @@ def _to_floats(text: Any) -> Any:
 
 
 def _to_dates(text: Any) -> Any:
-    """Dates with a zone or without; without, they are taken as UTC."""
+    """Parse dates; those without a time zone are taken as UTC."""
     zoned = pc.match_substring_regex(text, _ZONE)
     none = pa.scalar(None, pa.string())
     with_zone = pc.if_else(zoned, text, none).cast(pa.timestamp("us", "UTC")).cast(pa.int64())

@@ -1,4 +1,4 @@
-"""Users and items as codes 0, 1, 2, ... in the order they are first met; memory grows with their number."""
+"""Codes 0, 1, 2, ... for users and items, in the order of first appearance; memory grows with their number."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Codes = NDArray[np.int32]
 
 
 class Ids:
-    """Codes of one column of ids: integers or strings, the same all along.
+    """Codes for one column of ids, which are all integers or all strings.
 
     >>> from lcb.storage.importing.bad_rows import Problems
     >>> ids = Ids("user")
@@ -49,7 +49,7 @@ class Ids:
         return self._coder.names() if self._coder else pa.array([], pa.int64())
 
     def codes(self, column: Any, check: Check) -> Codes:
-        """Codes (n,); those of refused rows mean nothing."""
+        """Codes (n,); those of bad rows have no meaning."""
         column = _join_chunks(column)
         if self.whole or value_type(column.type) in (pa.float64(), pa.float32(), pa.uint64()):
             column = to_whole_numbers(column, self.name, check)
@@ -74,7 +74,7 @@ class Ids:
         return codes
 
     def count(self, codes: Codes) -> None:
-        """Note that these rows, of those coded, are good."""
+        """Count these codes as good rows."""
         if len(self) > len(self._counts):
             self._counts = np.concatenate([self._counts, np.zeros(2 * len(self) - len(self._counts), np.int64)])
         np.add.at(self._counts, codes, 1)
@@ -85,13 +85,13 @@ class Ids:
         return self._counts[: len(self)]
 
     def enter(self, names: Any) -> None:
-        """Give these, all different, the first codes."""
+        """Give these names, all different, the first codes."""
         self._coder = _Integers() if pa.types.is_integer(names.type) else _Strings()
         self._coder.codes(names)
 
 
 class _Integers:
-    """16 to 32 bytes an id."""
+    """Codes of integers; 16 to 32 bytes per id."""
 
     def __init__(self) -> None:
         self.n = 0
@@ -119,9 +119,9 @@ class _Integers:
 
 
 class _Strings:
-    """24 to 48 bytes a text, and once to twice its own.
+    """Codes of strings; 24 to 48 bytes per string, and one to two times its own length.
 
-    Texts are told apart by a hash of 64 bits, and compared; the few whose hashes are one are kept in `clashes`.
+    Strings are found by a hash of 64 bits and then compared; the few with equal hashes are kept in `clashes`.
     """
 
     def __init__(self) -> None:
@@ -183,7 +183,7 @@ class _Strings:
         settle_hashes(self.slots, self.hashes, self.n)
 
     def _keep(self, codes: Codes, before: int, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> None:
-        """Keep the bytes of the texts that are new: of each, its first row's."""
+        """Store the bytes of each new text, from the first row that has it."""
         rows = np.flatnonzero(codes >= before)
         _, first = np.unique(codes[rows], return_index=True)
         lengths = (offsets[1:] - offsets[:-1])[rows[first]]

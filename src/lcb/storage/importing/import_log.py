@@ -1,4 +1,4 @@
-"""Import a log: check, sort, drop duplicates, write; nothing half-written."""
+"""Import a log: check rows, sort, drop duplicates, and write all files or none."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ DUPLICATES = ("drop", "stop", "keep")
 
 @dataclass(frozen=True)
 class Imported:
-    """What came in and what was written."""
+    """The result of an import."""
 
     files: LogFiles
     n_rows: int  # read
@@ -101,7 +101,7 @@ def _check_rows(reading: Reading, on_error: str) -> None:
 
 
 def _write(reading: Reading, files: LogFiles, duplicates: str | None, progress: Progress) -> dict[str, Any]:
-    """The second pass: parts of the spilled rows sorted, rid of duplicates and written."""
+    """Second pass: sort each part of the spilled rows, drop duplicates and write it."""
     users, rank, counts = reading.rank_users()
     items, place, n_differing = reading.build_items()
     is_timed = bool(reading.orders.kind)
@@ -153,7 +153,7 @@ def _write(reading: Reading, files: LogFiles, duplicates: str | None, progress: 
 
 
 def _order_columns(arrays: Arrays) -> Arrays:
-    """Columns in the order they are written in; without a time, the place among the user's rows is the order."""
+    """Columns in the order of the file; without a time, `order` counts the rows of each user."""
     order = arrays.get("order")
     first = {"user": arrays["user"], "order": count_within_users(arrays["user"]) if order is None else order}
     return first | {name: values for name, values in arrays.items() if name not in first}

@@ -42,7 +42,7 @@ def item_table(
 def build_items(
     path: str, names: Any, cells: Any, titles: Any = None, separator: str = "|", none: Sequence[str] = ()
 ) -> Items:
-    """Items with the categories of `cells`: lists, or text with a separator; `none` are words for no category."""
+    """Build items with the categories of `cells`: lists, or text with a separator; words in `none` mean no category."""
     if cells is None:
         return Items(path, names, (), np.zeros(len(names) + 1, np.int64), titles=titles)
     start, values = category_lists(cells, separator, none)
@@ -51,7 +51,7 @@ def build_items(
 
 
 def category_lists(cells: Any, separator: str, none: Sequence[str] = ()) -> tuple[NDArray[np.int64], Any]:
-    """Cells as starts (n + 1,) and values, without blanks around and without empty ones.
+    """Split cells into starts (n + 1,) and values, stripped of blanks, without empty values.
 
     >>> start, values = category_lists(pa.array(["Comedy|Drama", None, "War| "]), "|")
     >>> start.tolist(), values.to_pylist()
@@ -70,7 +70,7 @@ def category_lists(cells: Any, separator: str, none: Sequence[str] = ()) -> tupl
 
 
 class Gathered:
-    """Items met in the events, with the categories that stand beside them; memory grows with items."""
+    """Items of the events with the categories given beside them; memory grows with items."""
 
     def __init__(self, separator: str) -> None:
         self.separator = separator

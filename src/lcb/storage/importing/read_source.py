@@ -1,4 +1,4 @@
-"""The first pass: rows checked, users and items coded, the good ones spilled."""
+"""First pass of an import: check rows, code users and items, spill the good rows to disk."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUMBERS = ("rating", "reward", "propensity")
 
 
 class Reading:
-    """A source being read; what it knows of users and items grows with their number, not with the rows'."""
+    """A source being read; memory grows with users and items, not with rows."""
 
     def __init__(self, source: Source, spill: Spill, like: float | None) -> None:
         self.source = source
@@ -40,7 +40,7 @@ class Reading:
             self.items.enter(source.items.names)
 
     def read(self, progress: Progress) -> None:
-        """All of it."""
+        """Read the whole source."""
         for chunk in self.source.chunks(self.problems):
             arrays = self._check_chunk(chunk)
             self.users.count(arrays["user"])
@@ -52,7 +52,7 @@ class Reading:
         self.n_rows += self.problems.n_unread
 
     def rank_users(self) -> tuple[Any, NDArray[np.int32], NDArray[np.int64]]:
-        """Users with events in the order of their names, the place of each code there, and the events at each place."""
+        """The users with events sorted by name, the rank of each code, and the number of events at each rank."""
         names = self.users.names()
         met = np.flatnonzero(self.users.counts)
         order = met[pc.sort_indices(names.take(pa.array(met))).to_numpy()]

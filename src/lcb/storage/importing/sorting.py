@@ -1,4 +1,4 @@
-"""Rows by user, then time, however many there are: spilled to disk, cut into parts by user, each part sorted alone."""
+"""Sort any number of rows by user and time: spill them to disk, divide them by user, sort each part in memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Spill:
-    """Rows as they came; in memory while they are few, else in a file."""
+    """Rows in the order they came, in memory up to `most_rows`, beyond that in a file."""
 
     def __init__(self, folder: Path, most_rows: int = MOST_ROWS) -> None:
         self.folder = folder
@@ -68,7 +68,7 @@ class Spill:
         self._batches = []
 
     def _divide(self, rank: NDArray[np.int32], part_of: NDArray[np.int16], progress: Progress) -> list[Path]:
-        """One file a part."""
+        """Write one file per part."""
         paths = [self.folder / f"part-{i}" for i in range(int(part_of.max()) + 1)]
         done = 0
         with ExitStack() as stack, report_full_disk(self.folder):
@@ -91,7 +91,7 @@ class Spill:
 
 
 def sort_by_user_and_order(arrays: Arrays) -> tuple[Arrays, int]:
-    """Rows sorted by user, then order, then as they came; and how many stood after a later one of the same user."""
+    """Sort rows by user, then order (stable); also returns how many came after a later row of the same user."""
     user = arrays["user"]
     rows = _sort_stable(user - user.min())
     if "order" not in arrays:
@@ -104,7 +104,7 @@ def sort_by_user_and_order(arrays: Arrays) -> tuple[Arrays, int]:
 
 
 def find_repeated(arrays: Arrays) -> NDArray[np.bool_]:
-    """Which rows another, later in the file, repeats: equal in user, item and (where there is one) order.
+    """Which rows are repeated later in the file by a row with equal user, item and order (if there is one).
 
     Rows are sorted by user and order; the last of equal rows is the one that counts.
     """
@@ -130,7 +130,7 @@ def find_repeated(arrays: Arrays) -> NDArray[np.bool_]:
 
 @contextmanager
 def report_full_disk(folder: Path) -> Iterator[None]:
-    """Say plainly that there is no room for the rows in between."""
+    """Turn an OSError while spilling into an OutputError that says how much room is needed."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Where events come from: a stream of chunks, each a few columns by what they mean.
+"""A source of events: a stream of chunks of columns, each column named by its role.
 
 user, item                 ids, needed
 order                      a time or a position; without it the rows' own order counts
@@ -35,7 +35,7 @@ class Chunk:
 
 @dataclass(frozen=True)
 class Source:
-    """A log to be imported; `chunks(problems)` reads it once, telling `problems` of rows it cannot read."""
+    """A log to import; `chunks(problems)` reads it once and adds rows that cannot be read to `problems`."""
 
     name: str
     chunks: Callable[[Problems], Iterator[Chunk]]

@@ -1,4 +1,4 @@
-"""A log in one table whose columns are named by the caller."""
+"""The source of a log in one table, with the columns the caller names."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _KINDS: dict[str, Kind] = {"user": "id", "item": "id", "order": "text", "categor
 
 @dataclass(frozen=True)
 class Columns:
-    """Which column of a table holds what; None where the usual name is to be taken if it is there.
+    """Which column of a table has which role; None: the column of the usual name, if there is one.
 
     Usual names: user, item, reward, rating, order or time, propensity, categories.
     """
@@ -41,7 +41,7 @@ class Columns:
     features: tuple[str, ...] = ()
 
     def find(self, table: Table) -> dict[str, str]:
-        """Role -> column; refused if a column is not there."""
+        """The column of each role."""
         named = {role: getattr(self, role) for role in ROLES if getattr(self, role) is not None}
         roles = {role: named.get(role, role) for role in ROLES if role in named or role in table.names}
         if "order" not in roles and "time" in table.names:
@@ -94,7 +94,7 @@ def source_from_table(
     whole: tuple[str, ...] = (),
     repeats: bool = True,
 ) -> Source:
-    """The log in a table that is open already."""
+    """The source of a log in an open table."""
     roles = columns.find(table)
     table.require(roles.values())
     kinds = {name: _KINDS.get(role, "number or text") for role, name in reversed(roles.items())}
@@ -109,7 +109,7 @@ def source_from_table(
 
 
 def add_items(source: Source, items: Items) -> Source:
-    """The source with its items known; ids become of the log's type, as 7 and "7" are one item in two files."""
+    """Add a table of items to a source; ids are converted to the type of the log, so that 7 and "7" are one item."""
     chunk = next(source.chunks(Problems()), None)
     if chunk is None:
         return replace(source, items=items)
@@ -139,7 +139,7 @@ def _read_items(
 
 
 def _spread_lists(columns: dict[str, Any], features: Sequence[str], path: str) -> dict[str, Any]:
-    """Features that are lists become a column for each place, x0, x1, ..."""
+    """Split features that are lists into columns x0, x1, ..."""
     made = dict(columns)
     for name in features:
         column = plain(made[name])

@@ -1,4 +1,4 @@
-"""The three files of a log, all or none: written beside, then renamed into place."""
+"""Write the three files of a log, all or none: to temporary files, then renamed."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _GROUP_ROWS = 1 << 20
 
 
 def check_place(files: LogFiles, sources: Sequence[Path]) -> None:
-    """Refuse to overwrite what is read, or what no import wrote."""
+    """Refuse to overwrite a file that is read, or that no import wrote."""
     targets = (files.events, files.items, files.categories)
     for target in targets:
         for source in sources:
             if os.path.realpath(target) == os.path.realpath(source) or _is_same_file(target, source):
-                raise InputError(f"{target} would be overwritten, and it is read; give another --out")
+                raise InputError(f"{target} would be overwritten while it is read; give another --out")
     there = [target for target in targets if target.exists()]
     if there and not _was_imported(files.events):
-        raise OutputError(f"{there[0]} is there and no import wrote it; move it away, or give another --out")
+        raise OutputError(f"{there[0]} exists and was not written by an import; move it away, or give another --out")
     if files.events.parent.is_dir():
         for target in targets:
             check_writable(target)
 
 
 class LogWriter:
-    """Events part by part, then items and categories; `finish` puts all in place."""
+    """Writes events part by part, then items and categories; `finish` renames all into place."""
 
     def __init__(self, files: LogFiles, items: Items, users: Any, features: Sequence[str]) -> None:
         self.files = files
@@ -53,7 +53,7 @@ class LogWriter:
         self._writer: Any = None
 
     def add(self, arrays: Arrays) -> None:
-        """Rows sorted by user and order: codes of users and items become their names."""
+        """Write rows sorted by user and order, with names in place of codes."""
         table = pa.table({name: self._column(name, values) for name, values in arrays.items()})
         if self._writer is None:
             self.columns = tuple(table.column_names)
@@ -78,7 +78,7 @@ class LogWriter:
             os.replace(beside, path)
 
     def forget(self) -> None:
-        """Leave nothing half-written."""
+        """Delete the temporary files."""
         if self._writer is not None:
             with suppress(OSError):  # a full disk is told already
                 self._writer.close()
@@ -96,7 +96,7 @@ class LogWriter:
 
 @contextmanager
 def open_writer(files: LogFiles, items: Items, users: Any, features: Sequence[str]) -> Iterator[LogWriter]:
-    """A writer whose files are in place at the end, or not at all."""
+    """A writer whose files are renamed into place at the end, or deleted after an error."""
     writer = LogWriter(files, items, users, features)
     try:
         yield writer
@@ -119,7 +119,7 @@ def _build_item_table(items: Items, stamp: bytes) -> Any:
 
 
 def _compute_stamp(items: Items) -> bytes:
-    """The same for the same items and categories, so that events find out when theirs are gone."""
+    """A digest of items and categories; `open_log` compares it to find items of another import."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _build_item_table(items, b"").schema) as stream:
         stream.write_table(_build_item_table(items, b""))
@@ -143,7 +143,7 @@ def _temporary_path(path: Path) -> Path:
 
 
 def count_within_users(user: Any) -> Any:
-    """The place of each row among those of its user; rows of a user are together.
+    """The index of each row among those of its user; the rows of a user are adjacent.
 
     >>> count_within_users(np.array([3, 3, 5, 5, 5])).tolist()
     [0, 1, 0, 1, 2]

@@ -152,7 +152,7 @@ def _check_propensity(numbers: dict[str, NDArray[np.float32]], path: str) -> Non
 
 
 def _sort_rows(user: NDArray[np.int32], order: NDArray[Any]) -> NDArray[np.int64] | None:
-    """The rows by user, then order, then place in the file; None if they are so already."""
+    """Indices that sort rows by user, then order (stable); None if they are sorted already."""
     same = user[1:] == user[:-1]
     if np.all((user[1:] > user[:-1]) | (same & (order[1:] >= order[:-1]))):
         return None

@@ -42,7 +42,7 @@ class Items:
         return made
 
     def take(self, places: NDArray[np.int64]) -> Items:
-        """The items at these places alone; all categories stay."""
+        """The items at these indices; all categories are kept."""
         lengths = np.diff(self.start)[places]
         ends = np.cumsum(lengths)
         codes = self.codes[np.repeat(self.start[places] - ends + lengths, lengths) + np.arange(lengths.sum())]
@@ -51,7 +51,7 @@ class Items:
         return Items(self.path, self.names.take(pa.array(places)), self.categories, start, codes, titles)
 
     def notes(self, counts: NDArray[np.int64]) -> list[str]:
-        """What is there and never used, what is used and has no category; counts (n,) are the events of each item."""
+        """Notes on unused items and categories and on items without a category; counts (n,) are events per item."""
         n_categories, seen = len(self.categories), counts > 0
         if not n_categories:
             return []
@@ -92,7 +92,7 @@ def read_items(files: LogFiles) -> Items:
 
 
 def flat_lists(column: Any) -> tuple[NDArray[np.int64], Any]:
-    """Lists as starts (n + 1,) and values; a value that is no list is a list of one, none is an empty list."""
+    """Lists as starts (n + 1,) and values; a scalar counts as a list of one, null as an empty list."""
     column = plain(column)
     if not is_list(column.type):
         start = np.concatenate([[0], np.cumsum(column.is_valid().to_numpy(zero_copy_only=False))])

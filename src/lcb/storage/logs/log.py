@@ -1,4 +1,4 @@
-"""A log of choices and labels in memory: the door of every evaluation on real data.
+"""An event log of choices or labels in memory, as evaluations on real data use it.
 
 A log on disk is a folder, written by `lcb import` or by hand:
 
@@ -103,7 +103,7 @@ class Log:
         return tuple(str(self.items[int(i)].as_py()) for i in chosen), matrix
 
     def of_users(self, codes: ArrayLike) -> Log:
-        """The log of these users alone, in this order; their codes are 0, 1, ..., items keep theirs."""
+        """The log of these users only, in this order, recoded 0, 1, ...; items keep their codes."""
         chosen = np.asarray(codes, dtype=np.int64)
         counts = self.counts[chosen]
         ends = np.cumsum(counts)

@@ -1,4 +1,4 @@
-"""Columns of tables: what they are, and text in them as numbers."""
+"""Types of Arrow columns, and text parsed as numbers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WORDS = pa.array(["false", "true"])
 
 
 def plain(column: Any) -> Any:
-    """One array without dictionary."""
+    """One array without chunks and without dictionary encoding."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
@@ -35,10 +35,10 @@ def is_list(kind: Any) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
-def parsed_numbers(text: Any) -> Any:
-    """Text as numbers: plain ones at once; blanks around them, true and false only where that fails.
+def parse_numbers(text: Any) -> Any:
+    """Parse text as numbers; blanks around them, true and false are accepted.
 
-    >>> parsed_numbers(pa.array(["1", " 2.5", "True"])).to_pylist()
+    >>> parse_numbers(pa.array(["1", " 2.5", "True"])).to_pylist()
     [1.0, 2.5, 1.0]
     """
     try:

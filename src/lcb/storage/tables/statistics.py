@@ -30,7 +30,7 @@ from lcb.events import Floats, check_rows
 from lcb.features import cross, cross_names
 from lcb.progress import Progress, silent
 from lcb.stats import Index, UserStats
-from lcb.storage.tables.arrow import parsed_numbers, plain
+from lcb.storage.tables.arrow import parse_numbers, plain
 from lcb.storage.tables.feature_columns import choose_features
 from lcb.storage.tables.open_table import open_table
 from lcb.storage.tables.row_errors import MEND, Place, first_failing
@@ -100,7 +100,7 @@ def _read(
 
 
 class _Sums:
-    """The statistics so far; the first row says how long the lists of all rows are."""
+    """Sums over the batches so far; the first row sets the length of the lists."""
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ def _numbers(column: Any, name: str, place: Place) -> Floats:
     if not pa.types.is_string(column.type):
         return _as_floats(column)
     try:
-        return _as_floats(parsed_numbers(column))
+        return _as_floats(parse_numbers(column))
     except pa.ArrowInvalid:
         row = first_failing(column, _parses)
         cell = column[row].as_buffer().to_pybytes().decode(errors="replace").strip()
@@ -222,7 +222,7 @@ def _numbers(column: Any, name: str, place: Place) -> Floats:
 
 def _parses(text: Any) -> bool:
     try:
-        parsed_numbers(text)
+        parse_numbers(text)
     except pa.ArrowInvalid:
         return False
     return True
