@@ -160,12 +160,7 @@ class LatentModels:
         rows, columns = upper(self.n_features)
         constant, slope = self.gaussian
         products = self.beta[:, rows] * self.beta[:, columns] * np.where(rows == columns, 1.0, 2.0)
-        parts = (
-            products * -slope[:, None],
-            self.beta * (2 * slope[:, None]),
-            -slope[:, None],
-            constant[:, None],
-        )
+        parts = (products * -slope[:, None], self.beta * (2 * slope[:, None]), -slope[:, None], constant[:, None])
         return np.concatenate(parts, axis=1).T
 
     def user_log_likelihood(self, data: UserStats | EventLog) -> Floats:

@@ -51,10 +51,7 @@ def threads(n_threads: int | None) -> Iterator[Callable[[Callable[[T], R], Seque
 
 
 def processes(
-    work: Callable[[T], R],
-    tasks: Sequence[T],
-    n_workers: int | None = None,
-    done: Callable[[int], None] | None = None,
+    work: Callable[[T], R], tasks: Sequence[T], n_workers: int | None = None, done: Callable[[int], None] | None = None
 ) -> list[R]:
     """Run `work` on every task in its own processes; results come in the order of the tasks.
 

@@ -29,9 +29,7 @@ def bar(enabled: bool = True) -> Iterator[Progress]:
         TimeElapsedColumn,
         TimeRemainingColumn,
     )
-    from rich.progress import (
-        Progress as Bars,
-    )
+    from rich.progress import Progress as Bars
 
     if not enabled:
         yield silent

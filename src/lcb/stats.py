@@ -220,12 +220,7 @@ class StatsBuilder:
         from lcb._stats_numba import accumulate
 
         self._grow()
-        accumulate(
-            self._rows,
-            positions,
-            np.ascontiguousarray(x, np.float64),
-            np.ascontiguousarray(reward, np.float64),
-        )
+        accumulate(self._rows, positions, np.ascontiguousarray(x, np.float64), np.ascontiguousarray(reward, np.float64))
 
     def build(self, dtype: DTypeLike = np.float64) -> UserStats:
         """Return the statistics of all rows added so far."""

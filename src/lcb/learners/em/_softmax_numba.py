@@ -14,12 +14,7 @@ from numpy.typing import NDArray
 from lcb._compiled import njit
 from lcb.learners.shared._exp_numba import fast_exp, fast_exp32
 
-_COMPILED = {
-    "nogil": True,
-    "cache": True,
-    "error_model": "numpy",
-    "fastmath": {"contract", "nnan", "ninf", "nsz"},
-}
+_COMPILED = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract", "nnan", "ninf", "nsz"}}
 
 
 def softmax(

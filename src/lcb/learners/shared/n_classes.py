@@ -27,12 +27,7 @@ Scores = dict[int, tuple[float, float]]
 
 
 def choose_n_classes(
-    log: EventLog,
-    learn: Learn,
-    *,
-    rng: np.random.Generator,
-    most: int | None = None,
-    progress: Progress = silent,
+    log: EventLog, learn: Learn, *, rng: np.random.Generator, most: int | None = None, progress: Progress = silent
 ) -> tuple[int, Scores]:
     """The number of classes, and for each number tried the mean held-out score per user with its standard error."""
     if log.n_users < 4:

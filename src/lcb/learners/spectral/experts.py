@@ -138,12 +138,7 @@ def _check(moments: Moments, n_classes: int, sigma2: float | None, penalty: floa
 
 
 def _decompose(
-    scaled: ScaledMoments,
-    n_classes: int,
-    penalty: float,
-    rng: np.random.Generator,
-    n_starts: int,
-    n_iterations: int,
+    scaled: ScaledMoments, n_classes: int, penalty: float, rng: np.random.Generator, n_starts: int, n_iterations: int
 ) -> tuple[Floats, Floats, float]:
     """`pi`, `beta` in the scaled features, and the smallest eigenvalue of the whitened tensor."""
     d = scaled.rank
