@@ -82,7 +82,7 @@ def two_versions(tmp_path_factory, settings):
     other = replace(reader_classes(), beta=np.clip(reader_classes().beta + 0.01, 0, 1))
     save_models(other, folder / "other", feature_map=fit_features("one-hot", CATEGORIES, []))
     store = open_store(str(folder / "lcb.db"))
-    Service(settings_of(settings | {"store": store.url}), store)
+    Service(settings_of(settings | {"store": store.url, "items": None}), store)
     store.close()
     with serving(folder, **settings | {"models": str(folder / "other")}) as server:
         yield server
@@ -232,7 +232,7 @@ def test_with_keys_one_signs_in_and_a_revoked_key_ends_the_session(tmp_path, set
             page.fill("#key", "lcb_of_somebody_else")
             page.keyboard.press("Enter")
             page.wait_for_selector("#login-error:not(:empty)")
-            assert page.inner_text("#login-error") == "This key is not known, or was revoked."
+            assert page.inner_text("#login-error") == "This key is unknown or was revoked."
             assert page.locator("#board").is_hidden()
             page.fill("#key", admin)
             page.keyboard.press("Enter")

@@ -149,7 +149,7 @@ def test_with_one_list_for_everybody_it_claims_to_know_nobody(tmp_path, settings
         page = look(server)
         ready(page)
         page.click(".toggle")
-        assert "One list for everybody" in page.inner_text("#beliefs")
+        assert "One list for all visitors" in page.inner_text("#beliefs")
         check_accessible(page)
         hurry(page, likes("sport"))
         page.wait_for_selector("#summary-title")

@@ -51,7 +51,7 @@ def test_every_decision_recomputed_from_the_log_is_the_same(front, look, reader)
     page.wait_for_selector("#chart-posterior canvas")
     page.click("#verify")
     page.wait_for_selector("#verified.good")
-    assert page.inner_text("#verified").startswith("All 13 decisions recomputed from the log are the same")
+    assert page.inner_text("#verified").startswith("All 13 decisions were recomputed from the log")
     picture(page, "story")
 
 
@@ -94,5 +94,5 @@ def test_somebody_unknown_is_said_to_be_unknown(front, look, watched):
     watched.forgive("404")
     page = look(front, "/users/nobody")
     page.wait_for_selector("#message:not([hidden])")
-    assert page.inner_text("#message") == "No user nobody is known."
+    assert page.inner_text("#message") == "There is no user nobody."
     check_accessible(page)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from lcb.serve.errors import Problem
-from lcb.serve.pages.files import POLICY, Files
+from lcb.serve.pages.files import Files
+from lcb.serve.pages.security import CONTENT_SECURITY_POLICY
 from lcb.serve.web.endpoint import Ask
 
 FILES = Files()
@@ -26,7 +27,7 @@ def test_a_file_comes_with_its_type_and_the_policy(name, type):
     reply = FILES.reply(name, asked())
     headers = dict(reply.headers)
     assert (reply.status, reply.type) == (200, type)
-    assert headers[b"content-security-policy"] == POLICY
+    assert headers[b"content-security-policy"] == CONTENT_SECURITY_POLICY
     assert headers[b"x-content-type-options"] == b"nosniff"
     assert reply.body
 
@@ -51,6 +52,6 @@ def test_nothing_but_the_files_is_served(name):
 
 
 def test_the_policy_allows_nothing_inline_and_nobody_else():
-    assert b"unsafe" not in POLICY
-    assert b"http" not in POLICY
-    assert POLICY.startswith(b"default-src 'none';")
+    assert b"unsafe" not in CONTENT_SECURITY_POLICY
+    assert b"http" not in CONTENT_SECURITY_POLICY
+    assert CONTENT_SECURITY_POLICY.startswith(b"default-src 'none';")

@@ -11,7 +11,7 @@ import vl_convert
 
 from lcb import charts
 from lcb.models import LatentModels
-from lcb.serve.pages.specs import classes_spec, posterior_spec, specs
+from lcb.serve.pages.specs import classes_spec, live_specs, posterior_spec
 
 MODELS = LatentModels([0.25, 0.75], [[0.1, -0.2], [0.3, 0.4]], [0.04, 0.09], features=["a", "b"])
 ROWS = {
@@ -26,7 +26,7 @@ LABELS |= {"users_per_model": "41", "scores": "v7"}
 
 
 def test_a_live_chart_has_no_rows_of_its_own_and_one_source_for_all_layers():
-    for name, spec in specs().items():
+    for name, spec in live_specs().items():
         text = json.dumps(spec)
         assert spec["data"] == {"name": "table"}, name
         assert text.count('"data"') == 1
@@ -37,12 +37,12 @@ def test_a_live_chart_has_no_rows_of_its_own_and_one_source_for_all_layers():
 
 @pytest.mark.parametrize("name", sorted(ROWS))
 def test_rows_put_into_the_source_are_drawn(name):
-    spec = specs()[name] | {"data": {"name": "table", "values": ROWS[name]}, "width": 400}
+    spec = live_specs()[name] | {"data": {"name": "table", "values": ROWS[name]}, "width": 400}
     assert LABELS[name] in re.sub("<[^>]*>", "\n", vl_convert.vegalite_to_svg(spec)).splitlines()
 
 
 def test_where_labels_have_no_room_beside_the_plot_they_stand_below_it():
-    spec = specs()["rates"] | {"data": {"name": "table", "values": ROWS["rates"]}, "width": 400}
+    spec = live_specs()["rates"] | {"data": {"name": "table", "values": ROWS["rates"]}, "width": 400}
     wide = _size(spec)
     spec["params"] = [{"name": "beside", "value": False}]
     narrow = _size(spec)

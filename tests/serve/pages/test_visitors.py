@@ -97,7 +97,7 @@ def test_the_belief_is_the_posterior_of_the_service(tmp_path):
             assert told["recommender"] == "reader"
             names = [one["likes"] for one in seen["beliefs"]["classes"]]
             assert names[1] == ["arts", "books", "film"]
-            assert "drawn by lot among 170" in seen["beliefs"]["why"]
+            assert "drawn at random from 170" in seen["beliefs"]["why"]
 
     asyncio.run(main())
 
@@ -108,7 +108,7 @@ def test_with_one_list_for_everybody_there_is_no_posterior(tmp_path):
         async with inside(given) as (_, client):
             seen = await read(client, CULTURE, 6)
             assert seen["beliefs"]["posterior"] is None
-            assert seen["beliefs"]["why"].startswith("Everybody gets the same list here")
+            assert seen["beliefs"]["why"].startswith("All visitors get the same list here")
             assert all(step["posterior"] is None for step in seen["past"])
 
     asyncio.run(main())
@@ -158,7 +158,7 @@ def test_an_empty_catalogue_is_said_to_be_empty(tmp_path):
         async with inside(front(tmp_path, items=None)) as (_, client):
             refused = await client.post("/page/visit", json={})
             assert refused.status_code == 409
-            assert "nothing to read yet; its operator has to fill the catalogue" in refused.json()["detail"]
+            assert "nothing to read yet; the operator must fill the catalogue" in refused.json()["detail"]
 
     asyncio.run(main())
 

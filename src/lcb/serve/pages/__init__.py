@@ -1,4 +1,4 @@
-"""The pages people look at: files in `static/` served as they are, the headlines, the words and the charts they need.
+"""The web pages: the visitors' page, the study, the dashboard and one user's story.
 
-Everything comes from the service's own host, and runs under a policy that lets nothing in from elsewhere.
+HTML, CSS and JavaScript are files in `static/`; everything is loaded from the service's own host (`security`).
 """

@@ -1,7 +1,7 @@
-"""Vega, Vega-Lite and Vega-Embed for the browser, out of the package that also draws the PNGs.
+"""Vega, Vega-Lite and Vega-Embed as one JavaScript module, from the package that also renders the PNGs.
 
-A JavaScript module of 0.9 MB (0.3 MB compressed) that exports `vegaEmbed`; it holds the interpreter of Vega's
-expressions, so that `vegaEmbed(el, spec, {ast: true})` draws under a policy without unsafe-eval.
+The module has 0.9 MB (0.3 MB compressed) and exports `vegaEmbed`.  It includes the interpreter of Vega's expressions,
+so `vegaEmbed(el, spec, {ast: true})` works under a Content-Security-Policy without unsafe-eval.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from lcb.charts.style import theme as style
 from lcb.errors import LCBError, MissingExtra
 
 _SNIPPET = "export { vegaEmbed };"
-_MAKING = threading.Lock()
+_BUILDING = threading.Lock()
 _WRITE = """
 import sys, vl_convert
 sys.stdout.buffer.write(vl_convert.javascript_bundle(sys.argv[1], vl_version=sys.argv[2]).encode())
@@ -28,24 +28,24 @@ sys.stdout.buffer.write(vl_convert.javascript_bundle(sys.argv[1], vl_version=sys
 
 @dataclass(frozen=True)
 class Bundle:
-    """The module, whole and gzipped, and a tag that changes with it."""
+    """The module, plain and gzipped, and its ETag."""
 
     script: bytes
     gzipped: bytes
     etag: str
 
 
-def bundle() -> Bundle:
-    """The module, made at the first call (about 2 s) and kept (1.2 MB); others wait for it.
+def load_bundle() -> Bundle:
+    """Return the module; the first call builds it (about 2 s) and keeps it (1.2 MB), other callers wait.
 
-    Another process makes it: the engine that does so takes 90 MB, which go when that process ends.
+    It is built in another process, because the engine needs 90 MB, which that process frees when it ends.
     """
-    with _MAKING:
-        return _made()
+    with _BUILDING:
+        return _build()
 
 
 @functools.cache
-def _made() -> Bundle:
+def _build() -> Bundle:
     alt = style.load_altair()
     if importlib.util.find_spec("vl_convert") is None:
         raise MissingExtra("vl-convert-python", "plots")
@@ -53,7 +53,7 @@ def _made() -> Bundle:
     command = [sys.executable, "-I", "-c", _WRITE, _SNIPPET, version]
     made = subprocess.run(command, capture_output=True, check=False)
     if made.returncode or not made.stdout.rstrip().endswith(b"as vegaEmbed};"):
-        why = made.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["it ended without one"]
-        raise LCBError(f"vl-convert made no module of Vega-Lite {version}: {why[0]}; install lcb[plots] anew")
+        why = made.stderr.decode(errors="replace").strip().splitlines()[-1:] or ["it ended without a message"]
+        raise LCBError(f"vl-convert did not build the module of Vega-Lite {version}: {why[0]}; reinstall lcb[plots]")
     digest = hashlib.sha256(made.stdout).hexdigest()
     return Bundle(made.stdout, gzip.compress(made.stdout, mtime=0), f'"{digest[:20]}"')

@@ -1,4 +1,4 @@
-"""Cookies that only this service can have made: a value and its signature."""
+"""Signed cookies: a value and its HMAC-SHA256 signature."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import hmac
 
 
 class Signer:
-    """Signs with a key derived from the seed of the log; the same before and after a restart.
+    """Signs with a key derived from the log's seed, so cookies stay valid after a restart.
 
     >>> signer = Signer(b"seed")
     >>> signer.read("reader", signer.sign("reader", "v-1")), signer.read("study", signer.sign("reader", "v-1"))
@@ -23,7 +23,7 @@ class Signer:
         return f"{text}.{self._signature(name, text)}"
 
     def read(self, name: str, cookie: str | None) -> str | None:
-        """The value, if the signature is ours for a cookie of this name."""
+        """Return the value if the signature is valid for a cookie of this name, else None."""
         text, dot, signature = (cookie or "").partition(".")
         if not dot or not hmac.compare_digest(signature.encode(), self._signature(name, text).encode()):
             return None
@@ -38,7 +38,7 @@ class Signer:
 
 
 def read_cookies(header: bytes | None) -> dict[str, str]:
-    """The cookies of a request.
+    """Parse the Cookie header of a request.
 
     >>> read_cookies(b"a=1; b=x.y=z")
     {'a': '1', 'b': 'x.y=z'}
@@ -48,5 +48,5 @@ def read_cookies(header: bytes | None) -> dict[str, str]:
 
 
 def set_cookie(name: str, value: str, *, max_age: int) -> tuple[bytes, bytes]:
-    """The header that sets one; out of reach of scripts and of other sites."""
+    """The Set-Cookie header; the cookie is not readable by scripts and not sent by other sites."""
     return b"set-cookie", f"{name}={value}; Path=/; Max-Age={max_age}; HttpOnly; SameSite=Strict".encode()

@@ -1,4 +1,4 @@
-"""The files of the pages, read once, served with a policy that lets nothing in from elsewhere."""
+"""The static files of the pages, read once and served with security headers and an ETag."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from importlib.resources import files
 
 from lcb.serve.errors import Problem
 from lcb.serve.pages.palette import generate_files
+from lcb.serve.pages.security import SECURITY_HEADERS
 from lcb.serve.web.endpoint import Ask, Reply
 
 _TYPES = {
@@ -15,20 +16,10 @@ _TYPES = {
     "js": b"text/javascript; charset=utf-8",
     "svg": b"image/svg+xml",
 }
-POLICY = (
-    b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    b"form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
-)
-SAFE = [
-    (b"content-security-policy", POLICY),
-    (b"x-content-type-options", b"nosniff"),
-    (b"referrer-policy", b"no-referrer"),
-    (b"cross-origin-opener-policy", b"same-origin"),
-]
 
 
 class Files:
-    """Everything under `static`, by name; more may be added that is made when the service starts."""
+    """The files of `static/` by name, and files that are generated at the start (`add`)."""
 
     def __init__(self) -> None:
         folder = files("lcb.serve.pages") / "static"
@@ -44,12 +35,12 @@ class Files:
         self._kept[name] = (body, _TYPES[name.rpartition(".")[2]], tag)
 
     def reply(self, name: str, ask: Ask) -> Reply:
-        """The file, or that it has not changed."""
+        """The file, or 304 if the browser has it already."""
         found = self._kept.get(name)
         if found is None:
-            raise Problem(404, f"no file {name[:100]!r}")
+            raise Problem(404, f"no file {name[:100]!r}; check the address")
         body, kind, tag = found
-        headers = [*SAFE, (b"etag", tag), (b"cache-control", b"no-cache")]
+        headers = [*SECURITY_HEADERS, (b"etag", tag), (b"cache-control", b"no-cache")]
         if ask.header(b"if-none-match") == tag:
             return Reply(b"", 304, kind, headers)
         return Reply(body, 200, kind, headers)

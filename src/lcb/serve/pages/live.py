@@ -1,7 +1,7 @@
-"""What a running service is doing, for somebody who looks: rates, clicks over time, versions, the store.
+"""The live state of the dashboard: rates, click rates over time, model versions, the store.
 
-Events are counted as they are applied, in buckets that are dropped when they are old.  The picture of a moment is made
-once a second, and only while somebody looks.
+Events are counted as they are applied, in buckets that are dropped when they are old.  The state is built once a
+second, and only while a dashboard is open.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from lcb.serve.pages.visitors import Visitors
 from lcb.serve.web.app import App
 from lcb.storage.store.base import Row
 
-_SECONDS = 300  # of rates that are kept
-_BUCKET = 30.0  # seconds of clicks in one point
+_SECONDS = 300  # for which rates are kept
+_BUCKET = 30.0  # seconds per point of the click rate
 _MOST_BUCKETS = 2000
 _MOST_STEPS = 20
 _MOST_OPEN = 20_000
-_SIZE_EVERY = 10.0  # seconds between two looks at the size of the log
+_SIZE_EVERY = 10.0  # seconds between two measurements of the log's size
 
 
 class Live:
-    """Counts for the operator's page; `clock` is the clock on the wall, for the axis of time."""
+    """Counts for the dashboard; `clock` returns seconds since 1970, for the time axes."""
 
     def __init__(self, app: App, visitors: Visitors, clock: Callable[[], float] = time.time) -> None:
         self.app, self.service, self.visitors, self.clock = app, app.service, visitors, clock
         self._rates: deque[list[float]] = deque(maxlen=_SECONDS)  # second, decisions, rewards
-        self._clicks: OrderedDict[tuple[float, str, int], list[float]] = OrderedDict()  # -> decisions, rewards' sum
-        self._buckets: OrderedDict[int, tuple[float, str, int]] = OrderedDict()  # decision -> where it was counted
+        self._clicks: OrderedDict[tuple[float, str, int], list[float]] = OrderedDict()  # -> decisions, sum of rewards
+        self._buckets: OrderedDict[int, tuple[float, str, int]] = OrderedDict()  # seq of a decision -> its point
         self._size = (float("-inf"), 0)
         self._classes: tuple[int, dict[str, Any]] | None = None
         self.service.watchers.append(self.watch)
@@ -50,7 +50,7 @@ class Live:
             self._buckets[row.seq] = key
             if len(self._buckets) > _MOST_OPEN:
                 self._buckets.popitem(last=False)
-        else:  # a click counts where its decision does
+        else:  # a reward counts in the point of its decision
             key = self._buckets.get(body.decision, key)
         point = self._point(key)
         if row.kind == "decision":
@@ -75,10 +75,10 @@ class Live:
                 self._clicks.popitem(last=False)
         return point
 
-    # The picture of a moment
+    # The state
 
     def state(self, since: float) -> dict[str, Any]:
-        """All fields; of rates and clicks what is newer than `since`."""
+        """All fields of the dashboard; of rates and click rates only points newer than `since`."""
         now = self.clock()
         self._second(now)
         world, journal, store = self.service.world, self.service.journal, self.service.store
@@ -95,7 +95,7 @@ class Live:
                 {"t": t, "recommender": recommender, "model": model, "ctr": sum_ / n, "decisions": n}
                 for (t, recommender, model), (n, sum_) in self._clicks.items() if n and t + _BUCKET > since
             ],
-            "classes": self._shown_classes(),
+            "classes": self._describe_classes(),
             "concentration": self._concentration(),
             "users_per_model": [
                 {"model": model, "users": n} for model, n in sorted(world.users_per_model.items()) if n
@@ -113,7 +113,7 @@ class Live:
                 {"route": route, "ms": 1000 * seconds, "at": at} for seconds, route, at in self.app.metrics.slowest
             ],
             "store": {
-                "kind": "SQLite" if store.inline else "PostgreSQL", "events": world.seq, "bytes": self._bytes(),
+                "kind": "SQLite" if store.inline else "PostgreSQL", "events": world.seq, "bytes": self._size[1],
                 "healthy": trouble is None, "queue": journal.n_waiting, "last_commit_ms": 1000 * journal.last_commit,
                 "detail": trouble or "",
             },
@@ -125,7 +125,7 @@ class Live:
             "requests": self._requests(),
         }  # fmt: skip
 
-    def _shown_classes(self) -> dict[str, Any] | None:
+    def _describe_classes(self) -> dict[str, Any] | None:
         world = self.service.world
         active = world.state.active
         if not active:
@@ -138,7 +138,7 @@ class Live:
         return self._classes[1]
 
     def _concentration(self) -> list[dict[str, Any]]:
-        """Of users over classes, after how many decisions one class held 90 %; "more" are those not there yet."""
+        """After how many decisions one class reached 90 % (SETTLED), by users; "more": not yet."""
         world = self.service.world
         rows: list[dict[str, Any]] = []
         for model, n_users in sorted(world.users_per_model.items()):
@@ -150,12 +150,8 @@ class Live:
             rows.append({"steps": "more", "users": n_users - sum(settled.values()), "model": model})
         return rows
 
-    def _bytes(self) -> int:
-        """The size of the log, as last looked up."""
-        return self._size[1]
-
     async def measure(self) -> None:
-        """Look up the size of the log, now and then."""
+        """Measure the size of the log if the last value is old."""
         if time.monotonic() - self._size[0] > _SIZE_EVERY:
             self._size = (time.monotonic(), await asyncio.to_thread(self.service.store.size))
 
@@ -167,7 +163,7 @@ class Live:
 
 
 def _quantile(times: list[int], q: float) -> float | None:
-    """Milliseconds below which a share `q` of the requests were answered, as fine as the buckets are."""
+    """The `q` quantile of request times in milliseconds, to the precision of the histogram's buckets."""
     total, seen = sum(times), 0
     for n, bound in zip(times, (*BOUNDS, float("inf")), strict=False):
         seen += n

@@ -1,6 +1,7 @@
-"""The operator's page and each user's story: who may look, what they see, what they may do.
+"""The routes of the dashboard and of a user's story: sign in, event stream, charts, retrain, activate, verify.
 
-A key is exchanged for a signed cookie that lasts a day and dies with its key; a request with the key itself is as good.
+An operator's key is exchanged for a signed session cookie that is valid for a day, or until the key is revoked.
+Requests may also carry the key itself.
 """
 
 from __future__ import annotations
@@ -17,10 +18,10 @@ from msgspec import Struct
 from lcb.serve.audit.story import StoryStep, read_story
 from lcb.serve.audit.verify import verify
 from lcb.serve.errors import Problem
-from lcb.serve.pages.bundle import bundle
+from lcb.serve.pages.bundle import load_bundle
 from lcb.serve.pages.cookies import read_cookies, set_cookie
 from lcb.serve.pages.live import Live
-from lcb.serve.pages.specs import posterior_spec, specs
+from lcb.serve.pages.specs import live_specs, posterior_spec
 from lcb.serve.pages.visitors import Visitors
 from lcb.serve.state.service_state import policy_name
 from lcb.serve.strict_json import decode
@@ -45,7 +46,7 @@ _ACTIVATE = msgspec.json.Decoder(ActivateVersion)
 
 
 class Operator:
-    """Behind /dashboard and /users/{id}."""
+    """The handlers behind /dashboard and /users/{id}."""
 
     def __init__(self, app: App, visitors: Visitors) -> None:
         self.app, self.service, self.visitors = app, app.service, visitors
@@ -56,10 +57,10 @@ class Operator:
     def keyring(self) -> Keyring:
         return self.app.keyring
 
-    # Who
+    # Sessions
 
     async def session(self, ask: Ask) -> Reply:
-        digest = self._session(ask.scope)
+        digest = self._read_session(ask.scope)
         key = None if digest is None else self.keyring.find_session(digest)
         role = "admin" if self.keyring.open else "reader" if key is None or key.scope == "reader" else key.scope
         needs = not self.keyring.open and key is None
@@ -79,11 +80,11 @@ class Operator:
         return Reply(b"", 204, headers=[set_cookie(_COOKIE, "", max_age=0)])
 
     def check_session(self, scope: Scope, needed: str) -> str | None:
-        """The name of the key that a session began with, if it still opens this; None without a session."""
-        digest = self._session(scope)
+        """Return the name of the key that the session was started with; None without a valid session."""
+        digest = self._read_session(scope)
         return None if digest is None else self.keyring.check_session(digest, needed)
 
-    def _session(self, scope: Scope) -> str | None:
+    def _read_session(self, scope: Scope) -> str | None:
         header = next((value for name, value in scope["headers"] if name == b"cookie"), None)
         if header is None:
             return None
@@ -91,8 +92,8 @@ class Operator:
         digest, _, until = (value or "").partition("|")
         return digest if until and time.time() < int(until) else None
 
-    def may(self, ask: Ask, needed: str) -> bool:
-        """Whether the one who asks has a key, or a session, for this."""
+    def is_allowed(self, ask: Ask, needed: str) -> bool:
+        """Whether the request has a key or a session of this scope."""
         try:
             if self.check_session(ask.scope, needed) is None:
                 self.keyring.check(ask.header(b"authorization"), needed)
@@ -100,11 +101,11 @@ class Operator:
             return False
         return True
 
-    # What they see
+    # Reading
 
     async def vega(self, ask: Ask) -> Reply:
-        """The module that draws the charts, made at the first call."""
-        made = await asyncio.to_thread(bundle)
+        """The JavaScript module that draws the charts."""
+        made = await asyncio.to_thread(load_bundle)
         headers = [(b"etag", made.etag.encode()), (b"cache-control", b"max-age=86400"), (b"vary", b"accept-encoding")]
         if ask.header(b"if-none-match") == made.etag.encode():
             return Reply(b"", 304, b"text/javascript", headers)
@@ -114,11 +115,11 @@ class Operator:
 
     async def charts(self, ask: Ask) -> Reply:
         if self._charts is None:
-            self._charts = msgspec.json.encode({"charts": await asyncio.to_thread(specs)})
+            self._charts = msgspec.json.encode({"charts": await asyncio.to_thread(live_specs)})
         return Reply(self._charts)
 
     async def events(self, ask: Ask) -> Reply:
-        """The state once a second; after the first, the fields that have changed."""
+        """Server-sent events: the state once a second; after the first, only the fields that changed."""
         headers = [(b"cache-control", b"no-store"), (b"x-accel-buffering", b"no")]
         return Reply(b"retry: 2000\n\n", 200, b"text/event-stream", headers, stream=self._stream(ask))
 
@@ -137,11 +138,11 @@ class Operator:
             yield b"event: state\ndata: {" + b",".join(fields) + b"}\n\n"
             since = float(int(now))
             await asyncio.sleep(_EVERY)
-            if not self.may(ask, "reader"):  # the key was revoked meanwhile
+            if not self.is_allowed(ask, "reader"):  # the key has been revoked
                 return
 
     async def story(self, ask: Ask) -> Reply:
-        """Everything that happened to one user."""
+        """All decisions of one user, with rewards and class probabilities."""
         name, world = ask.path["user"], self.service.world
         rows = await self.visitors.rows(name)
         if not rows:
@@ -157,10 +158,10 @@ class Operator:
             chart = posterior_spec(np.array([start, *paths]), words)
         return json_reply({
             "user": name, "recommender": first.body.recommender, "model": model or None, "classes": words,
-            "decisions": [self._step(step, model) for step in steps], "chart": chart,
+            "decisions": [self._describe_step(step, model) for step in steps], "chart": chart,
         })  # fmt: skip
 
-    def _step(self, step: StoryStep, model: int) -> dict[str, Any]:
+    def _describe_step(self, step: StoryStep, model: int) -> dict[str, Any]:
         world, body = self.service.world, step.body
         item = world.state.catalogue.items.get(step.taken.id)
         spec = world.state.recommenders[body.recommender]
@@ -173,14 +174,14 @@ class Operator:
         }  # fmt: skip
 
     async def verify(self, ask: Ask) -> Reply:
-        """One user's decisions, made again from the log."""
+        """Recompute one user's decisions from the log."""
         found = await asyncio.to_thread(verify, self.service.store, user=ask.path["user"])
         return json_reply({
             "checked": found.n_decisions, "equal": found.n_decisions - found.n_differences, "erased": found.n_erased,
             "differences": [str(one) for one in found.differences],
         })  # fmt: skip
 
-    # What they do
+    # Actions
 
     async def retrain(self, ask: Ask) -> Reply:
         await self.app.retraining.ask()

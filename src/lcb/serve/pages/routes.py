@@ -1,4 +1,4 @@
-"""The routes of the pages."""
+"""The routes of all pages."""
 
 from __future__ import annotations
 
@@ -39,29 +39,29 @@ class Pages:
             Call("GET", "/users/{user:path}", self.page("story.html"), ""),
             Call("GET", "/static/vega.js", operator.vega, ""),
             Call("GET", "/page/session", operator.session, ""),
-            Call("POST", "/page/login", own(operator.login), ""),
-            Call("POST", "/page/logout", own(operator.logout), ""),
+            Call("POST", "/page/login", same_site(operator.login), ""),
+            Call("POST", "/page/logout", same_site(operator.logout), ""),
             Call("GET", "/page/dashboard/charts", operator.charts, "reader"),
             Call("GET", "/page/dashboard/events", operator.events, "reader"),
-            Call("POST", "/page/dashboard/retrain", own(operator.retrain), "admin"),
-            Call("POST", "/page/dashboard/activate", own(operator.activate), "admin"),
+            Call("POST", "/page/dashboard/retrain", same_site(operator.retrain), "admin"),
+            Call("POST", "/page/dashboard/activate", same_site(operator.activate), "admin"),
             Call("GET", "/page/users/{user:path}/story", operator.story, "reader"),
-            Call("POST", "/page/users/{user:path}/verify", own(operator.verify), "reader"),
+            Call("POST", "/page/users/{user:path}/verify", same_site(operator.verify), "reader"),
             Call("GET", "/", self.page("index.html"), ""),
             Call("GET", "/study", self.page("study.html"), ""),
             Call("GET", "/static/{name}", self.file, ""),
             Call("GET", "/page/visit", visitors.look, ""),
-            Call("POST", "/page/visit", own(visitors.visit), ""),
-            Call("POST", "/page/answer", own(visitors.answer), ""),
+            Call("POST", "/page/visit", same_site(visitors.visit), ""),
+            Call("POST", "/page/answer", same_site(visitors.answer), ""),
             Call("GET", "/page/study/results", study.results, ""),
             Call("GET", "/page/study/results.csv", study.export, ""),
-            Call("GET", "/page/study/visitors", self.let_in_so_far, ""),
-            Call("POST", "/page/study/visitors", own(study.let_in), "writer"),
+            Call("GET", "/page/study/visitors", self.count_simulated, ""),
+            Call("POST", "/page/study/visitors", same_site(study.let_in), "writer"),
         ]
 
-    async def let_in_so_far(self, ask: Ask) -> Reply:
-        """How many, and whether the one who asks may let in more."""
-        return json_reply(self.study.count() | {"may": self.operator.may(ask, "writer")})
+    async def count_simulated(self, ask: Ask) -> Reply:
+        """How many simulated visitors are running and done, and whether the client may add more."""
+        return json_reply(self.study.count() | {"may": self.operator.is_allowed(ask, "writer")})
 
     def page(self, name: str) -> Handler:
         async def reply(ask: Ask) -> Reply:
@@ -73,8 +73,8 @@ class Pages:
         return self.files.reply(ask.path["name"], ask)
 
 
-def own(handler: Handler) -> Handler:
-    """Only for our own pages: a browser that comes from elsewhere says so."""
+def same_site(handler: Handler) -> Handler:
+    """Refuse requests that a browser sends for a page of another site."""
 
     async def checked(ask: Ask) -> Reply:
         refuse_other_sites(ask.scope)

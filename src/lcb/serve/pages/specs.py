@@ -1,7 +1,7 @@
-"""The charts of the pages: those of `lcb.charts`, as specifications that a browser draws.
+"""The charts of the pages as Vega-Lite specifications, made by `lcb.charts`.
 
-A live chart's rows are the named source `table`, sent empty: the stream brings them.  The classes and one user's
-posterior change seldom; they carry their rows.
+A live chart is sent without rows; the event stream sends them, as the named data source `table`.  The charts of the
+classes and of one user's class probabilities change rarely and contain their rows.
 """
 
 from __future__ import annotations
@@ -18,21 +18,24 @@ from lcb.models import LatentModels
 _LIVE: dict[str, tuple[Callable[..., Any], str]] = {
     "rates": (charts.rates, "Decisions and rewards per second over the last five minutes"),
     "ctr": (charts.ctr_over_time, "Clicks per decision over time, per recommender and model version"),
-    "concentration": (charts.concentration, "Share of new users with one class at 90 % after so many rewards"),
+    "concentration": (
+        charts.concentration,
+        "Share of new users with one class at 90 % after so many rewards",
+    ),
     "users_per_model": (charts.users_per_model, "Users per model version"),
     "scores": (charts.model_scores, "Held-out score of the model versions over time"),
 }
 _HEIGHT = 200
-_MOST_STEPS = 400  # of a posterior's picture
-_MOST_LETTERS = 28  # of a class's words beside it
+_MOST_STEPS = 400  # shown in the chart of a user's class probabilities
+_MOST_LETTERS = 28  # of a class's label
 
 
-def specs() -> dict[str, dict[str, Any]]:
-    """The live charts by name, without rows, as wide as what holds them.
+def live_specs() -> dict[str, dict[str, Any]]:
+    """The live charts by name, without rows, as wide as their container.
 
-    >>> sorted(specs())
+    >>> sorted(live_specs())
     ['concentration', 'ctr', 'rates', 'scores', 'users_per_model']
-    >>> specs()["rates"]["data"], specs()["rates"]["width"]
+    >>> live_specs()["rates"]["data"], live_specs()["rates"]["width"]
     ({'name': 'table'}, 'container')
     """
     return {name: _live(chart([]).to_dict(), line) for name, (chart, line) in _LIVE.items()}
@@ -45,7 +48,7 @@ def classes_spec(models: LatentModels) -> dict[str, Any]:
 
 
 def posterior_spec(posterior: ArrayLike, words: Sequence[str] | None = None) -> dict[str, Any]:
-    """One user's posterior (rewards + 1, N) reward by reward, with its rows; of a long story the first 400 rewards."""
+    """The chart of one user's class probabilities (rewards + 1, N), with its rows; at most the first 400 rewards."""
     paths = np.asarray(posterior, dtype=np.float64)
     title = f"the first {_MOST_STEPS} of {len(paths) - 1:,} rewards" if len(paths) > _MOST_STEPS + 1 else None
     labels = None if words is None else [_label(h, text) for h, text in enumerate(words, start=1)]
@@ -59,7 +62,7 @@ def _label(h: int, words: str) -> str:
 
 
 def _live(spec: dict[str, Any], line: str) -> dict[str, Any]:
-    height = spec["height"] if isinstance(spec["height"], int) else _HEIGHT  # a height by rows cannot change in a page
+    height = spec["height"] if isinstance(spec["height"], int) else _HEIGHT  # a page cannot change a step height
     return _described(spec, line) | {"data": {"name": "table"}, "width": "container", "height": height}
 
 

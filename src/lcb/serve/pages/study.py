@@ -1,4 +1,4 @@
-"""The user study of the paper: visitors assigned blindly, twenty headlines each, how many they opened.
+"""The user study of the paper: visitors are assigned at random, see twenty headlines each, and open some of them.
 
 Only visitors who have answered all twenty count.  Simulated visitors come from a `Simulation` that is handed in
 (`lcb serve` hands in the one of `lcb.demo`); their names are marked, and they are also counted separately.
@@ -30,8 +30,8 @@ from lcb.storage.store.base import Row
 PAPER = (("population", 0.196, 0.096, 5), ("lcb", 0.380, 0.076, 5))
 _PREFIX, _SIMULATED = "study-", "study-simulated-"
 _PAGE = 1000
-Finished = dict[str, tuple[str, float]]  # visitor -> recommender, share opened
-_PAUSE, _SLOW_PAUSE = 0.02, 0.2  # seconds a simulated visitor thinks
+Finished = dict[str, tuple[str, float]]  # visitor -> recommender, share of headlines opened
+_PAUSE, _SLOW_PAUSE = 0.02, 0.2  # seconds between two answers of a simulated visitor
 
 
 class LetIn(Struct, forbid_unknown_fields=True):
@@ -56,7 +56,7 @@ class Study:
 
     def __init__(self, visitors: Visitors, simulation: Simulation | None = None) -> None:
         self.visitors, self.service, self.simulation = visitors, visitors.service, simulation
-        self.finished: Finished | None = None  # None: not read yet
+        self.finished: Finished | None = None  # None: not read from the log yet
         self._coming: Finished | None = None  # while it is read
         self.running = self.done = 0
         self._loading = asyncio.Lock()
@@ -71,10 +71,10 @@ class Study:
             user = self.service.world.cache.peek(row.user)
             for kept in (self.finished, self._coming):
                 if kept is not None and user is not None:
-                    _note(kept, row.user, user)
+                    _add_if_finished(kept, row.user, user)
 
     async def load(self) -> Finished:
-        """Everybody who has finished, from the log."""
+        """All visitors who have finished, read from the log once."""
         while self.finished is None:
             async with self._loading:
                 if self.finished is None:
@@ -82,7 +82,7 @@ class Study:
         return self.finished
 
     async def _read(self) -> Finished | None:
-        """All of them; None where somebody was erased meanwhile."""
+        """Read all finished visitors; None if a user was erased meanwhile."""
         world, store = self.service.world, self.service.store
         coming: Finished = {}
         self._coming, after = coming, _PREFIX
@@ -90,7 +90,7 @@ class Study:
             for name in names:
                 user = await asyncio.to_thread(world.reader.read, name, world.seq)
                 if user is not None:
-                    _note(coming, name, user)
+                    _add_if_finished(coming, name, user)
             after = names[-1]
         erased, self._coming = self._coming is not coming, None
         return None if erased else coming
@@ -101,7 +101,7 @@ class Study:
         return json_reply(await self.table())
 
     async def table(self) -> dict[str, Any]:
-        """Mean and deviation over visitors for each recommender, beside the paper's."""
+        """Mean and deviation over visitors for each recommender, and the published numbers."""
         finished = await self.load()
         shares = self.service.settings.share
         groups: dict[str, Group] = {}
@@ -115,10 +115,10 @@ class Study:
                 "simulated": sum(visitor.startswith(_SIMULATED) for visitor in of),
             })  # fmt: skip
         paper = [dict(zip(("name", "mean", "deviation", "users"), row, strict=True)) for row in PAPER]
-        return {"recommenders": rows, "difference": _difference(groups), "paper": paper}
+        return {"recommenders": rows, "difference": _compare(groups), "paper": paper}
 
     async def export(self, ask: Ask) -> Reply:
-        """One line per visitor who has finished."""
+        """A CSV file with one line per finished visitor."""
         finished = await self.load()
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
@@ -130,7 +130,7 @@ class Study:
         return Reply(text.getvalue().encode(), 200, b"text/csv; charset=utf-8", headers)
 
     def count(self) -> dict[str, int]:
-        """Of the simulated visitors last let in."""
+        """How many of the last simulated visitors are running and done."""
         return {"running": self.running, "done": self.done}
 
     async def let_in(self, ask: Ask) -> Reply:
@@ -144,7 +144,7 @@ class Study:
         if not self.running:
             self.done = 0
         self.running += n
-        self._begin(self.visit(n))
+        self._begin(self.run_visitors(n))
         return json_reply({"running": self.running}, 202)
 
     def _simulated(self) -> Simulation:
@@ -171,14 +171,14 @@ class Study:
 
     # Simulated visitors
 
-    async def visit(self, n: int, pause: float = _PAUSE) -> None:
-        """`n` visitors, up to four at once."""
+    async def run_visitors(self, n: int, pause: float = _PAUSE) -> None:
+        """Run `n` simulated visitors, up to four at once."""
         left = iter(range(n))
 
         async def some() -> None:
             for _ in left:
                 try:
-                    await self.play(f"{_SIMULATED}{self.service.new_id()}", pause)
+                    await self.run_visitor(f"{_SIMULATED}{self.service.new_id()}", pause)
                     self.done += 1
                 except LCBError as error:
                     self._log.warning("a simulated visitor gave up", error=str(error))
@@ -188,15 +188,15 @@ class Study:
         await asyncio.gather(*(some() for _ in range(min(n, 4))))
 
     async def trickle(self, per_minute: float) -> None:
-        """Simulated visitors for as long as the service runs, for a page that lives."""
+        """Run simulated visitors, `per_minute`, for as long as the service runs."""
         while True:
             try:
-                await self.play(f"{_SIMULATED}{self.service.new_id()}", _SLOW_PAUSE)
+                await self.run_visitor(f"{_SIMULATED}{self.service.new_id()}", _SLOW_PAUSE)
             except LCBError as error:
                 self._log.warning("a simulated visitor gave up", error=str(error))
             await asyncio.sleep(60 / per_minute)
 
-    async def play(self, name: str, pause: float) -> None:
+    async def run_visitor(self, name: str, pause: float) -> None:
         """Take one simulated visitor through all steps."""
         opens = self._simulated().draw_visitor()
         while True:
@@ -208,13 +208,13 @@ class Study:
             await asyncio.sleep(pause)
 
 
-def _note(finished: Finished, name: str, user: User) -> None:
+def _add_if_finished(finished: Finished, name: str, user: User) -> None:
     if user.n_rewards >= N_STEPS:
         finished[name] = (user.recommender, user.rate)
 
 
-def _difference(groups: dict[str, Group]) -> dict[str, Any] | None:
-    """The first recommender against the second."""
+def _compare(groups: dict[str, Group]) -> dict[str, Any] | None:
+    """The difference between the first two recommenders."""
     if len(groups) < 2:
         return None
     (of, a), (to, b) = list(groups.items())[:2]

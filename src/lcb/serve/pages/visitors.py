@@ -1,7 +1,7 @@
-"""People who read: one headline at a time, chosen among about 170, opened or passed; twenty of them.
+"""The routes of the visitors' page and the study: twenty headlines, one at a time, each chosen from about 170.
 
-A visitor is a user of the service, `reader-...` or `study-...`, known by a signed cookie.  All that a page shows is
-read off the log, so that a reload, or a restart of the server, goes on where it was.
+A visitor is a user named `reader-...` or `study-...`, identified by a signed cookie.  All that a page shows is read
+from the log, so a reload or a restart of the server continues where the visitor was.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _ANSWER = msgspec.json.Decoder(AnswerRequest)
 
 
 class Visitors:
-    """The visitors of a service's own pages."""
+    """The handlers and texts for visitors."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
@@ -60,8 +60,8 @@ class Visitors:
     # Routes
 
     async def look(self, ask: Ask) -> Reply:
-        """Where a visitor of the study stands, if there is one; makes nothing."""
-        name = self.known(ask, "study")
+        """The progress of a visitor of the study, if the cookie names one; creates no visitor."""
+        name = self.read_visitor(ask, "study")
         n_ways = sum(share > 0 for share in self.service.settings.share.values())
         if name is None or not await self.rows(name):
             return json_reply({"visitor": None, "n_ways": n_ways})
@@ -70,7 +70,7 @@ class Visitors:
     async def visit(self, ask: Ask) -> Reply:
         request = decode(_VISIT, ask.body)
         role = ROLES[request.study]
-        name = None if request.again else self.known(ask, role)
+        name = None if request.again else self.read_visitor(ask, role)
         fresh = name is None
         if name is None:
             name = f"{role}-{self.service.new_id()}"
@@ -82,29 +82,29 @@ class Visitors:
     async def answer(self, ask: Ask) -> Reply:
         request = decode(_ANSWER, ask.body)
         name = request.decision_id.rpartition(".")[0]
-        if name not in {self.known(ask, role) for role in ROLES} - {None}:
-            raise Problem(404, "no such headline of yours; reload the page", field="decision_id")
+        if name not in {self.read_visitor(ask, role) for role in ROLES} - {None}:
+            raise Problem(404, "this headline was not offered to you; reload the page", field="decision_id")
         try:
             await self.service.reward(messages.RewardRequest(request.decision_id, float(request.opened)))
         except Problem as problem:
-            if problem.status != 409:  # answered before, in another tab: the page goes on from there
+            if problem.status != 409:  # already answered, in another tab: continue from there
                 raise
         return json_reply(await self.view(name))
 
-    def known(self, ask: Ask, role: str) -> str | None:
+    def read_visitor(self, ask: Ask, role: str) -> str | None:
         return self.signer.read(role, read_cookies(ask.header(b"cookie")).get(f"lcb_{role}"))
 
     # Steps
 
     async def view(self, name: str) -> dict[str, Any]:
-        """What the page shows; the next headline is decided if there is none open."""
+        """What the page shows; decides on the next headline if none is open."""
         steps = await self._steps(name)
         left = self._unread(steps)
         if len(steps) < N_STEPS and left and all(step.reward is not None for step in steps):
             await self.offer(name, len(steps), left)
             steps = await self._steps(name)
         if not steps:
-            raise Problem(409, "there is nothing to read yet; its operator has to fill the catalogue: PUT /v1/items")
+            raise Problem(409, "there is nothing to read yet; the operator must fill the catalogue (PUT /v1/items)")
         last = steps[-1]
         is_open = last.reward is None
         past = [self._past(step) for step in steps if step.reward is not None]
@@ -119,12 +119,12 @@ class Visitors:
         }  # fmt: skip
 
     def _unread(self, steps: list[StoryStep]) -> list[str]:
-        """What is in the catalogue and was not shown."""
+        """Items of the catalogue that were not shown yet."""
         shown = {step.taken.id for step in steps}
         return [id for id in self.service.world.state.catalogue.ids if id not in shown]
 
     async def offer(self, name: str, step: int, left: list[str]) -> None:
-        """Decide what is next, among what this visitor has not been shown."""
+        """Decide on the next headline among items that this visitor has not seen."""
         rng = np.random.default_rng(int(draw_number(self.service.world.state.seed, f"arms/{name}.{step}") * 2**53))
         chosen = np.sort(rng.permutation(len(left))[:N_OFFERED])
         await self.service.decide(
@@ -141,7 +141,7 @@ class Visitors:
             return store.events_of(name, 0, upto)
         return await asyncio.to_thread(store.events_of, name, 0, upto)
 
-    # In words
+    # Texts
 
     def _item(self, id: str) -> messages.Item:
         return self.service.world.state.catalogue.items.get(id) or messages.Item(id, title=id)
@@ -165,13 +165,13 @@ class Visitors:
         last = steps[-1]
         posterior = world.fold.posterior(user)
         if posterior is None:
-            return self._for_everybody(user, last)
+            return self._describe_shared(user, last)
         models, likes = world.state.versions[user.model].models(), self.class_words(user.model)
         why = ""
         if last.reward is None:
-            backed = words.backers(posterior, models.beta, self._context(last.body), last.taken.arm)
+            backed = words.find_backers(posterior, models.beta, self._context(last.body), last.taken.arm)
             propensity, n_arms = last.taken.propensity, last.body.n_arms
-            why = words.why(posterior, likes, propensity, n_arms, n_answers=len(steps) - 1, backed=backed)
+            why = words.explain_choice(posterior, likes, propensity, n_arms, n_answers=len(steps) - 1, backed=backed)
         return {
             "recommender": user.recommender, "posterior": posterior.tolist(), "start": models.pi.tolist(),
             "classes": [
@@ -180,7 +180,7 @@ class Visitors:
             "why": why,
         }  # fmt: skip
 
-    def _for_everybody(self, user: User, last: StoryStep) -> dict[str, Any]:
+    def _describe_shared(self, user: User, last: StoryStep) -> dict[str, Any]:
         world = self.service.world
         bandit, shared = world.state.bandit(user.recommender, user.model)
         weights: list[tuple[str, float]] = []
@@ -189,19 +189,19 @@ class Visitors:
             state = user.state if shared is None else world.shared.get(shared, bandit)
             assert state is not None
             theta = bandit.theta(state)
-            weights = words.category_weights(*self._by_category(theta[None]))
+            weights = words.list_category_rewards(*self._by_category(theta[None]))
             scores = self._context(last.body) @ theta
             on_top = bool(scores[last.taken.arm] >= scores.max() - 1e-12)
         categories = self._item(last.taken.id).categories or ()
         propensity, n_arms = last.taken.propensity, last.body.n_arms
-        why = words.why_for_everybody(weights, categories, propensity, n_arms, on_top=on_top)
+        why = words.explain_shared(weights, categories, propensity, n_arms, on_top=on_top)
         return {
             "recommender": user.recommender, "weights": weights, "posterior": None, "start": None, "classes": [],
             "why": why if last.reward is None else "",
         }  # fmt: skip
 
     def _by_category(self, beta: Floats) -> tuple[Floats, tuple[str, ...]]:
-        """One row of weights by category."""
+        """The same for one vector of weights."""
         values, names = self.by_category(beta)
         return values[0], names
 
@@ -215,15 +215,15 @@ class Visitors:
         return beta, tuple(kept or (f"feature {i + 1}" for i in range(beta.shape[1])))
 
     def class_words(self, version: int) -> list[list[str]]:
-        """The classes of a model version, each by what it likes."""
+        """What each class of a model version likes."""
         found = self._words.get(version)
         if found is None:
             beta, names = self.by_category(self.service.world.state.versions[version].models().beta)
-            found = self._words[version] = words.class_words(beta, names)
+            found = self._words[version] = words.describe_classes(beta, names)
         return found
 
     def _context(self, body: events.DecisionBody) -> Floats:
-        """The features of what was offered, as far as the catalogue still has it."""
+        """The features of the offered items, as far as they are still in the catalogue."""
         catalogue = self.service.world.state.catalogue
         ids = [id if id in catalogue.items else body.taken[0].id for id in body.arms or catalogue.ids]
         try:
@@ -233,5 +233,5 @@ class Visitors:
 
 
 def _blind(shown: dict[str, Any]) -> dict[str, Any]:
-    """Without what would tell one recommender from another."""
+    """Remove fields that would reveal the recommender to a visitor of the study."""
     return {name: value for name, value in shown.items() if name not in ("propensity", "posterior")}

@@ -1,9 +1,9 @@
-"""What the recommender believes and why it chose, in words for someone who has never heard of bandits.
+"""Explains what the recommender believes and why it chose an item, for people who know nothing about bandits.
 
     a class in words    the categories it likes more than the other classes do:   beta_h - mean over the others
     a draw explained    the class that most probably drew arm a:   w_h policy_h(a) / sum_g w_g policy_g(a)
 
-All functions are of arrays and words alone.
+The functions take arrays and texts only.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _FAINT = 0.4  # a word is kept if its lead is at least this share of the class's
 _SURE = 0.9
 
 
-def class_words(beta: Floats, features: Sequence[str], n_words: int = N_WORDS) -> list[list[str]]:
-    """Of each class, up to `n_words` categories it likes most ahead of the other classes; none for a class without.
+def describe_classes(beta: Floats, features: Sequence[str], n_words: int = N_WORDS) -> list[list[str]]:
+    """For each class, up to `n_words` categories that it likes more than the other classes do, the strongest first.
 
     `beta` (N, C) has a column per category: through a feature map these are `beta @ features.arms.T`, the expected
     reward of each category by itself.
 
     >>> beta = np.array([[0.7, 0.6, 0.1, 0.1], [0.1, 0.1, 0.1, 0.8], [0.1, 0.1, 0.1, 0.1]])
-    >>> class_words(beta, ["football", "tennis", "law", "music"])
+    >>> describe_classes(beta, ["football", "tennis", "law", "music"])
     [['football', 'tennis'], ['music'], []]
     """
     n_classes, n_categories = np.shape(beta)
@@ -48,21 +48,21 @@ def _leading(lead: Floats, features: Sequence[str], n_words: int) -> list[str]:
     return [features[j] for j in order if lead[j] >= enough]
 
 
-def category_weights(theta: Floats, features: Sequence[str], n_words: int = 8) -> list[tuple[str, float]]:
-    """The categories of the one list for everybody that are liked at all, the most liked first, (name, reward).
+def list_category_rewards(theta: Floats, features: Sequence[str], n_words: int = 8) -> list[tuple[str, float]]:
+    """The categories with a positive expected reward under a shared bandit, best first, as (name, reward).
 
-    >>> category_weights(np.array([0.1, 0.4, 0.2]), ["arts", "books", "film"], n_words=2)
+    >>> list_category_rewards(np.array([0.1, 0.4, 0.2]), ["arts", "books", "film"], n_words=2)
     [('books', 0.4), ('film', 0.2)]
     """
     order = np.argsort(-theta, kind="stable")[:n_words]
     return [(features[j], float(theta[j])) for j in order if theta[j] > 0]
 
 
-def backers(weights: Floats, beta: Floats, context: Floats, arm: int) -> Floats:
-    """How probable it is that each class drew this arm, (N,); all 0 if none would: it came by the uniform share.
+def find_backers(weights: Floats, beta: Floats, context: Floats, arm: int) -> Floats:
+    """The probability that each class proposed the drawn arm, (N,); all 0 if it came from uniform exploration.
 
     >>> context = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
-    >>> backers(np.array([0.8, 0.2]), np.array([[0.9, 0.1], [0.1, 0.9]]), context, arm=2)
+    >>> find_backers(np.array([0.8, 0.2]), np.array([[0.9, 0.1], [0.1, 0.9]]), context, arm=2)
     array([0., 1.])
     """
     share = weights * Greedy()(beta @ context.T)[:, arm]
@@ -70,7 +70,7 @@ def backers(weights: Floats, beta: Floats, context: Floats, arm: int) -> Floats:
     return share / total if total > 0 else share
 
 
-def why(
+def explain_choice(
     weights: Floats,
     likes: Sequence[Sequence[str]],
     propensity: float,
@@ -79,76 +79,81 @@ def why(
     n_answers: int,
     backed: Floats | None = None,
 ) -> str:
-    """Why this article, for a recommender with classes.
+    """Explain a choice of a recommender over classes.
 
-    `weights` (N,) are the probabilities of the classes when the draw was made, `likes` their words, `backed` what
-    `backers` gave.
+    `weights` (N,) are the class probabilities at the draw, `likes` the words of the classes, `backed` the result of
+    `find_backers`.
 
     >>> likes = [["football", "tennis"], ["arts", "books", "film"]]
-    >>> why(np.array([0.24, 0.76]), likes, 0.06, 170, n_answers=4, backed=np.array([0.0, 1.0]))
+    >>> explain_choice(np.array([0.24, 0.76]), likes, 0.06, 170, n_answers=4, backed=np.array([0.0, 1.0]))
     'You seem to be one of the readers who like arts, books, film and the like, and this is what they open most. It was
-    drawn by lot among 170 articles; this one had a chance of 6 %, against 0.6 % in a blind draw.'
+    drawn at random from 170 articles; this one had a chance of 6 %, against 0.6 % if all were equally likely.'
     """
     best = int(np.argmax(weights))
     source = best if backed is None else int(np.argmax(backed))
     drawn = backed is None or backed[source] > 0
     if not drawn:
-        reason = "This one was picked blindly, to find out something new about you."
+        reason = "This one was picked at random, to learn something new about you."
     elif n_answers == 0:
         reason = (
-            "It knows nothing of you yet, so it starts with a kind of reader drawn by lot, common kinds more often: "
-            f"this one is for readers who like {taste(likes[source])}."
+            "It knows nothing about you yet, so it starts with a kind of reader drawn at random, common kinds more "
+            f"often: this one is for readers who like {name_taste(likes[source])}."
         )
     elif source != best:
         reason = (
-            f"The best guess is that you are one of the readers who like {taste(likes[best])}, but it is not certain. "
-            f"So now and then it tries something for another kind: this one is for readers who like "
-            f"{taste(likes[source])}."
+            f"The best guess is that you are one of the readers who like {name_taste(likes[best])}, but it is not "
+            f"certain. So now and then it tries something for another kind: this one is for readers who like "
+            f"{name_taste(likes[source])}."
         )
     else:
         seem = "are almost surely" if weights[best] >= _SURE else "seem to be" if weights[best] >= 0.5 else "may be"
-        reason = f"You {seem} one of the readers who like {taste(likes[best])}, and this is what they open most."
-    return f"{reason} {lot(propensity, n_arms)}"
+        reason = f"You {seem} one of the readers who like {name_taste(likes[best])}, and this is what they open most."
+    return f"{reason} {describe_draw(propensity, n_arms)}"
 
 
-def why_for_everybody(
+def explain_shared(
     weights: Sequence[tuple[str, float]], categories: Sequence[str], propensity: float, n_arms: int, *, on_top: bool
 ) -> str:
-    """Why this article, for a recommender with one list for everybody; `on_top`: no arm has a higher expected reward.
+    """Explain a choice of a recommender that all users share; `on_top`: no arm has a higher expected reward.
 
-    >>> why_for_everybody([("books", 0.4), ("film", 0.2)], ["books"], 1.0, 170, on_top=True)
-    'Everybody gets the same list here, and what visitors open most is books and film. This article came out on top of
+    >>> explain_shared([("books", 0.4), ("film", 0.2)], ["books"], 1.0, 170, on_top=True)
+    'All visitors get the same list here, and what they open most is books and film. This article ranked first of
     170.'
     """
     top = [name for name, _ in weights[:N_WORDS]]
-    first = f"Everybody gets the same list here, and what visitors open most is {liked(top)}."
+    first = f"All visitors get the same list here, and what they open most is {join_words(top)}."
     if not top:
-        reason = "Everybody gets the same list here, and nobody has opened anything yet."
+        reason = "All visitors get the same list here, and nobody has opened anything yet."
     elif on_top:
         reason = first
     else:
-        reason = f"{first} This one is a try: too few visitors have been offered {liked(categories)} to be sure of it."
-    return f"{reason} {lot(propensity, n_arms)}"
+        reason = (
+            f"{first} This one is a test: too few visitors have been offered {join_words(categories)} to be sure of it."
+        )
+    return f"{reason} {describe_draw(propensity, n_arms)}"
 
 
-def lot(propensity: float, n_arms: int) -> str:
-    """The chance of the draw, as a sentence.
+def describe_draw(propensity: float, n_arms: int) -> str:
+    """The chance of the draw as a sentence.
 
-    >>> lot(0.0471, 170)
-    'It was drawn by lot among 170 articles; this one had a chance of 4.7 %, against 0.6 % in a blind draw.'
+    >>> describe_draw(0.0471, 170)
+    'It was drawn at random from 170 articles; this one had a chance of 4.7 %, against 0.6 % if all were equally
+    likely.'
     """
     if n_arms == 1:
         return "It was the only article there was."
     if propensity > 0.99:
-        return f"This article came out on top of {n_arms}."
-    blind = f", against {chance(1 / n_arms)} in a blind draw"
-    return f"It was drawn by lot among {n_arms} articles; this one had a chance of {chance(propensity)}{blind}."
+        return f"This article ranked first of {n_arms}."
+    blind = f", against {format_chance(1 / n_arms)} if all were equally likely"
+    return (
+        f"It was drawn at random from {n_arms} articles; this one had a chance of {format_chance(propensity)}{blind}."
+    )
 
 
-def chance(propensity: float) -> str:
-    """A probability with the digits that matter.
+def format_chance(propensity: float) -> str:
+    """A probability as a percentage with few digits.
 
-    >>> chance(0.62), chance(0.06), chance(0.0471), chance(0.00004), chance(0.999)
+    >>> format_chance(0.62), format_chance(0.06), format_chance(0.0471), format_chance(0.00004), format_chance(0.999)
     ('62 %', '6 %', '4.7 %', 'less than 0.1 %', 'more than 99 %')
     """
     if propensity < 0.001:
@@ -158,19 +163,19 @@ def chance(propensity: float) -> str:
     return f"{100 * propensity:.0f} %" if propensity >= 0.1 else f"{100 * propensity:.1f}".removesuffix(".0") + " %"
 
 
-def taste(words: Sequence[str]) -> str:
-    """What a kind of readers likes; where the words are as many as there may be, it may like more.
+def name_taste(words: Sequence[str]) -> str:
+    """What a kind of reader likes; "and the like" if there may be more than the words say.
 
-    >>> taste(["arts", "books", "film"]), taste(["music"]), taste([])
+    >>> name_taste(["arts", "books", "film"]), name_taste(["music"]), name_taste([])
     ('arts, books, film and the like', 'music', 'a bit of everything')
     """
-    return f"{', '.join(words)} and the like" if len(words) >= N_WORDS else liked(words)
+    return f"{', '.join(words)} and the like" if len(words) >= N_WORDS else join_words(words)
 
 
-def liked(words: Sequence[str]) -> str:
-    """Words in a row.
+def join_words(words: Sequence[str]) -> str:
+    """A list of words as text.
 
-    >>> liked(["arts"]), liked(["arts", "books", "film"]), liked([])
+    >>> join_words(["arts"]), join_words(["arts", "books", "film"]), join_words([])
     ('arts', 'arts, books and film', 'a bit of everything')
     """
     if not words:

@@ -24,120 +24,61 @@ _ITEMS = msgspec.json.Decoder(messages.ItemsRequest)
 
 
 class Api:
-    """The handlers of the API; the name of a handler is its operation id in OpenAPI."""
+    """The handlers of the API; in OpenAPI a handler's name is the operation id and its docstring the summary."""
 
     def __init__(self, service: Service, retraining: Retraining) -> None:
         self.service, self.retraining = service, retraining
 
     def routes(self) -> Iterable[Call]:
-        yield Call(
-            "POST",
-            "/v1/decisions",
-            self.decide,
-            "writer",
-            "Decide which arm to show to a user.",
-            request=messages.DecisionRequest,
-            response=messages.DecisionAnswer,
-            links={
-                "reward": {"decision_id": "$response.body#/decision_id"},
-                "get_user": {"user": "$request.body#/user"},
-                "delete_user": {"user": "$request.body#/user"},
-            },
-        )
-        yield Call(
-            "POST",
-            "/v1/rewards",
-            self.reward,
-            "writer",
-            "Report the reward of a decision.",
-            request=messages.RewardRequest,
-            response=messages.RewardAnswer,
-            failures=(404, 409),
-        )
-        yield Call(
-            "PUT",
-            "/v1/items",
-            self.put_items,
-            "writer",
-            "Add, change and remove items of the catalogue.",
-            request=messages.ItemsRequest,
-            response=messages.ItemsAnswer,
-        )
-        yield Call("GET", "/v1/items", self.get_items, "reader", "List the catalogue.", response=messages.ItemsList)
-        yield Call(
-            "GET",
-            "/v1/users/{user:path}",
-            self.get_user,
-            "reader",
-            "Get the recommender, counts and class probabilities of a user.",
-            response=messages.UserAnswer,
-            failures=(404,),
-        )
-        yield Call(
-            "DELETE",
-            "/v1/users/{user:path}",
-            self.delete_user,
-            "admin",
-            "Erase all events of a user.",
-            response=messages.EraseAnswer,
-            failures=(404,),
-        )
-        yield Call(
-            "GET",
-            "/v1/models",
-            self.get_models,
-            "reader",
-            "List the model versions, and the progress of learning.",
-            response=messages.ModelsAnswer,
-        )
-        yield Call(
-            "POST",
-            "/v1/models/retrain",
-            self.retrain,
-            "admin",
-            "Learn a new model version from the log, in the background.",
-            response=messages.RetrainingAnswer,
-            failures=(409,),
-            status=202,
-        )
-        yield Call(
-            "POST",
-            "/v1/models/{version}/activate",
-            self.activate,
-            "admin",
-            "Serve this model version to new users.",
-            request=messages.ActivateRequest,
-            response=messages.ActivateAnswer,
-            failures=(404, 409),
-            body_optional=True,
-        )
-        yield Call(
-            "GET", "/v1/trials", self.get_trials, "reader", "Compare all recommenders.", response=messages.TrialAnswer
-        )
-        yield Call(
-            "GET",
-            "/v1/trials/{recommender:path}",
-            self.get_trial,
-            "reader",
-            "Compare one recommender with the others.",
-            response=messages.TrialAnswer,
-            failures=(404,),
-        )
+        m = messages
+        follow_up = {
+            "reward": {"decision_id": "$response.body#/decision_id"},
+            "get_user": {"user": "$request.body#/user"},
+            "delete_user": {"user": "$request.body#/user"},
+        }
+        version, user, trial = "/v1/models/{version}", "/v1/users/{user:path}", "/v1/trials/{recommender:path}"
+        return [
+            Call("POST", "/v1/decisions", self.decide, "writer", m.DecisionRequest, m.DecisionAnswer, links=follow_up),
+            Call("POST", "/v1/rewards", self.reward, "writer", m.RewardRequest, m.RewardAnswer, (404, 409)),
+            Call("PUT", "/v1/items", self.put_items, "writer", m.ItemsRequest, m.ItemsAnswer),
+            Call("GET", "/v1/items", self.get_items, "reader", None, m.ItemsList),
+            Call("GET", user, self.get_user, "reader", None, m.UserAnswer, (404,)),
+            Call("DELETE", user, self.delete_user, "admin", None, m.EraseAnswer, (404,)),
+            Call("GET", "/v1/models", self.get_models, "reader", None, m.ModelsAnswer),
+            Call("POST", "/v1/models/retrain", self.retrain, "admin", None, m.RetrainingAnswer, (409,), status=202),
+            Call(
+                "POST",
+                f"{version}/activate",
+                self.activate,
+                "admin",
+                m.ActivateRequest,
+                m.ActivateAnswer,
+                (404, 409),
+                body_optional=True,
+            ),
+            Call("GET", "/v1/trials", self.get_trials, "reader", None, m.TrialAnswer),
+            Call("GET", trial, self.get_trial, "reader", None, m.TrialAnswer, (404,)),
+        ]
 
     async def decide(self, ask: Ask) -> Reply:
+        """Decide which arm to show to a user."""
         return Reply(await self.service.decide(decode(_DECISION, ask.body)))
 
     async def reward(self, ask: Ask) -> Reply:
+        """Report the reward of a decision."""
         return Reply(await self.service.reward(decode(_REWARD, ask.body)))
 
     async def put_items(self, ask: Ask) -> Reply:
+        """Add, change and remove items of the catalogue."""
         return Reply(await self.service.items(decode(_ITEMS, ask.body)))
 
     async def get_items(self, ask: Ask) -> Reply:
+        """List the catalogue."""
         items = tuple(self.service.world.state.catalogue.items.values())
         return json_reply(messages.ItemsList(items, len(items)))
 
     async def get_user(self, ask: Ask) -> Reply:
+        """Get the recommender, counts and class probabilities of a user."""
         name, world = _read_user(ask), self.service.world
         user = await self.service.user(name)
         if user is None:
@@ -157,16 +98,20 @@ class Api:
         return json_reply(answer)
 
     async def delete_user(self, ask: Ask) -> Reply:
+        """Erase all events of a user."""
         return json_reply(messages.EraseAnswer(await self.service.erase(_read_user(ask))))
 
     async def get_models(self, ask: Ask) -> Reply:
+        """List the model versions, and the progress of learning."""
         return json_reply(versions.list_versions(self.service.world, self.retraining))
 
     async def retrain(self, ask: Ask) -> Reply:
+        """Learn a new model version from the log, in the background."""
         await self.retraining.ask()
         return json_reply(self.retraining.answer(), 202)
 
     async def activate(self, ask: Ask) -> Reply:
+        """Serve this model version to new users."""
         request = decode(_ACTIVATE, ask.body) if ask.body else messages.ActivateRequest()
         version = ask.path["version"]
         if not (version.isascii() and version.isdigit() and len(version) < 10):
@@ -175,9 +120,11 @@ class Api:
         return json_reply(messages.ActivateAnswer(self.service.world.state.active))
 
     async def get_trials(self, ask: Ask) -> Reply:
+        """Compare all recommenders."""
         return json_reply(trials.compare_all(self.service))
 
     async def get_trial(self, ask: Ask) -> Reply:
+        """Compare one recommender with the others."""
         return json_reply(trials.compare_one(self.service, ask.path["recommender"]))
 
 

@@ -105,12 +105,12 @@ class App:
 
     def routes(self) -> Iterable[Call]:
         """The routes for operators: health, readiness, metrics, OpenAPI."""
-        yield Call("GET", "/healthz", self.health, "", "Whether the process answers.", response=messages.Health)
-        ready = "Whether the service accepts requests; 503 with the reason if not."
-        yield Call("GET", "/readyz", self.ready, "", ready, response=messages.Health)
-        text = "text/plain; version=0.0.4"
-        yield Call("GET", "/metrics", self.measurements, "reader", "Metrics for Prometheus.", response=text)
-        yield Call("GET", "/openapi.json", self.openapi, "", "This document.", response="application/json")
+        return [
+            Call("GET", "/healthz", self.health, "", None, messages.Health),
+            Call("GET", "/readyz", self.ready, "", None, messages.Health),
+            Call("GET", "/metrics", self.measurements, "reader", None, "text/plain; version=0.0.4"),
+            Call("GET", "/openapi.json", self.openapi, "", None, "application/json"),
+        ]
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] != "http":
@@ -153,9 +153,11 @@ class App:
     # Routes
 
     async def health(self, ask: Ask) -> Reply:
+        """Whether the process answers."""
         return json_reply(messages.Health("ok"))
 
     async def ready(self, ask: Ask) -> Reply:
+        """Whether the service accepts requests; 503 with the reason if not."""
         journal = self.service.journal
         trouble = journal.broken or journal.trouble
         if self.draining:
@@ -169,9 +171,11 @@ class App:
         return json_reply(messages.Health("ok"))
 
     async def openapi(self, ask: Ask) -> Reply:
+        """This document."""
         return Reply(self._openapi[self.keyring.open])
 
     async def measurements(self, ask: Ask) -> Reply:
+        """Metrics for Prometheus."""
         return Reply(self.metrics.exposition(), type=b"text/plain; version=0.0.4; charset=utf-8")
 
     async def refuse_route(self, request: Request, error: Exception) -> Response:

@@ -55,14 +55,13 @@ class Call(NamedTuple):
     `request` and `response` are types of `messages`; `response` may be a media type instead.  `failures` are statuses
     of this route alone, beside those that any route may answer.  `query` maps query parameters to types.  `links` map
     operation ids to parameters and body fields taken from this call, as OpenAPI runtime expressions.  `status` is that
-    of a successful answer.  A route without a summary is not part of the OpenAPI document.
+    of a successful answer.  The pages' routes have no `response` and are not part of the OpenAPI document.
     """
 
     method: str
     path: str
     handler: Handler
     scope: str
-    summary: str = ""
     request: Any = None
     response: Any = None
     failures: tuple[int, ...] = ()

@@ -42,9 +42,9 @@ class ProblemAnswer(Struct, omit_defaults=True):
 def build_document(calls: Iterable[Call], *, open: bool = False) -> dict[str, Any]:
     """The document as JSON values; with `open` (there are no keys) no route asks for a key.
 
-    Calls without a summary belong to the web pages and are left out.
+    Calls without a response type belong to the web pages and are left out.
     """
-    calls = [call for call in calls if call.summary]
+    calls = [call for call in calls if call.response is not None]
     types = {kind for call in calls for kind in (call.request, call.response, *call.query.values()) if _is_type(kind)}
     kinds = [*sorted(types, key=str), ProblemAnswer]
     schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
@@ -91,12 +91,16 @@ def statuses(call: Call) -> list[int]:
     return [call.status, *sorted(found)]
 
 
+def _summary(call: Call) -> str:
+    return (call.handler.__doc__ or "").partition("\n")[0]
+
+
 def _is_type(kind: Any) -> bool:
     return kind is not None and not isinstance(kind, str)
 
 
 def _operation(call: Call, shape: Mapping[Any, Any], calls: list[Call], open: bool) -> dict[str, Any]:
-    built: dict[str, Any] = {"operationId": call.handler.__name__, "summary": call.summary}
+    built: dict[str, Any] = {"operationId": call.handler.__name__, "summary": _summary(call)}
     if call.scope:
         built["security"] = [{}] if open else [{"key": []}]
         built["description"] = f"Needs a key of scope {call.scope}, if there are keys."
@@ -137,7 +141,7 @@ def _response(call: Call, status: int, shape: Mapping[Any, Any], calls: list[Cal
         if isinstance(call.response, str)
         else {"application/json": {"schema": shape[call.response]}}
     )
-    built: dict[str, Any] = {"description": call.summary, "content": content}
+    built: dict[str, Any] = {"description": _summary(call), "content": content}
     if status == 503:  # sent by the limit on connections, not by the route
         built["content"] = content | {"application/problem+json": {"schema": shape[ProblemAnswer]}}
     elif call.links:

@@ -51,7 +51,7 @@ function aboutKinds(state) {
   const n = state.past.length;
   const lead = n
     ? `After ${counted(n, "answer")}, how likely it is that you are one of the readers who like …`
-    : "Earlier readers came in a few kinds. Before your first answer it only knows how common each kind is, those who like …";
+    : "Earlier readers came in a few kinds. Before your first answer it knows only how common each kind is: readers who like …";
   return [h("p", {}, lead), bars(kinds)];
 }
 
@@ -76,7 +76,7 @@ function bars(kinds) {
     );
   };
   const marks = kinds[0].path.length > 1 ? " ▲ and ▼ are what your last answer changed." : "";
-  const note = h("p", { class: "fine" }, `The small mark is where each kind began: its share among earlier readers.${marks}`);
+  const note = h("p", { class: "fine" }, `The small mark shows where each kind started: its share among earlier readers.${marks}`);
   const list = h("ul", { class: "bars" }, kinds.map(row));
   requestAnimationFrame(() => requestAnimationFrame(() => list.childNodes.forEach((bar) => bar.style.setProperty("--share", bar.dataset.share))));
   return h("div", {}, list, note);
@@ -128,12 +128,12 @@ function aboutEverybody(state) {
       h("span", { class: "bar-number" }, percent(Math.max(0, weight))),
       h("span", { class: "bar-track", "aria-hidden": "true" }, h("span", { class: "bar-fill" })),
     );
-  const lead = "One list for everybody. It keeps no picture of you: all visitors share one score per category.";
-  if (!weights.length) return [h("p", {}, lead), h("p", {}, "Nobody has opened anything yet, so all categories are alike.")];
+  const lead = "One list for all visitors. It learns nothing about you in particular: all visitors share one score per category.";
+  if (!weights.length) return [h("p", {}, lead), h("p", {}, "Nobody has opened anything yet, so all categories have the same score.")];
   return [h("p", {}, lead), h("ul", { class: "bars" }, weights.map(row)), h("p", { class: "fine" }, "How often an article of that category alone is expected to be opened.")];
 }
 
 function aboutOffer({ offer, beliefs }) {
-  const odds = `This chance is written down with the draw, as its propensity: ${offer.propensity.toPrecision(2)}.`;
+  const odds = `This chance is recorded as the propensity of the draw: ${offer.propensity.toPrecision(2)}.`;
   return [h("h3", {}, "Why this headline?"), h("p", { class: "why" }, beliefs?.why ?? ""), h("p", { class: "fine odds" }, odds)];
 }

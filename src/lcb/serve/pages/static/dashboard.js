@@ -57,7 +57,7 @@ function disconnect() {
 function retry() {
   disconnect();
   const wait = Math.min(30, 2 ** attempt++);
-  status("broken", `The stream broke; trying again in ${wait}\u202fs`);
+  status("broken", `Connection lost; trying again in ${wait}\u202fs`);
   again = setTimeout(async () => {
     try {
       const now = await call("/page/session");
@@ -144,7 +144,7 @@ const SHOW = {
   classes: (classes) => {
     $("chart-classes").hidden = !classes;
     if (!classes) {
-      $("classes-model").textContent = "none yet: one list for everybody serves until enough users have been met";
+      $("classes-model").textContent = "none yet: one LinUCB decides for all users until enough of them have given rewards";
       $("classes-words").replaceChildren();
       return;
     }
@@ -178,21 +178,21 @@ const SHOW = {
     $("retrain").disabled = running || !mayChange;
     const share = total > 0 ? `, ${percent(done / total)}` : "";
     const since = started ? `, for ${duration(Date.now() / 1000 - seconds(started))}` : "";
-    const text = running ? `${phase ?? "running"}${share}${since}` : error ? `The last retraining failed: ${error}` : "";
+    const text = running ? `${phase ?? "running"}${share}${since}` : error ? `Retraining failed: ${error}` : "";
     $("retraining-text").textContent = text;
     $("retraining-text").classList.toggle("error", !running && Boolean(error));
   },
 
   slowest: (requests) => {
     const rows = requests.map(({ route, ms, at }) => row([route], [milliseconds(ms), "n"], [time(at)]));
-    fill("slowest", rows, 3, "No request so far.");
+    fill("slowest", rows, 3, "No requests yet.");
   },
 
   trial: (arms) => {
     const rows = arms.map(({ name, share, users, mean, deviation }) =>
       row([name], [percent(share), "n"], [number(users), "n"], [number(mean, 3), "n"], [number(deviation, 3), "n"]),
     );
-    fill("trial", rows, 5, "No trial runs: every user has the same recommender.");
+    fill("trial", rows, 5, "There is no trial: all users have the same recommender.");
   },
 
   store: ({ kind, events, bytes: size, healthy, queue, last_commit_ms, detail }) => {
@@ -266,14 +266,14 @@ async function attempted(path, body) {
 
 async function activate(version) {
   const now = $("tile-model").textContent;
-  const text = `New users get version ${version} in place of ${now} from the next decision on. Users who were met before keep the version they have.`;
+  const text = `From the next decision on, new users get version ${version} instead of ${now}. Existing users keep their version.`;
   if (await ask(`Activate version ${version}?`, text, `Activate v${version}`)) {
     await attempted("/page/dashboard/activate", { version });
   }
 }
 
 $("retrain").addEventListener("click", async () => {
-  const text = "A new version is learned from the whole log in the background; the active one serves on meanwhile.";
+  const text = "A new version is learned from the whole log in the background; the active version stays in use meanwhile.";
   if (!(await ask("Retrain now?", text, "Retrain"))) return;
   $("retrain").disabled = true; // until the stream tells how it goes
   await attempted("/page/dashboard/retrain", {});

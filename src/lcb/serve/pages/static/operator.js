@@ -52,7 +52,7 @@ export async function session() {
       try {
         await call("/page/login", { key: $("key").value.trim() });
       } catch (error) {
-        $("login-error").textContent = error.status === 401 ? "This key is not known, or was revoked." : error.message;
+        $("login-error").textContent = error.status === 401 ? "This key is unknown or was revoked." : error.message;
         $("key").select();
         return;
       }

@@ -71,7 +71,7 @@ function drawSummary(place, { past, beliefs, n_steps }, focus) {
 function verdict(kinds, beliefs) {
   if (!kinds) {
     const top = (beliefs?.weights ?? []).filter(([, weight]) => weight >= 0.005).slice(0, 3).map(([category]) => category);
-    return `It kept one list for everybody, and did not try to tell what kind of reader you are.${top.length ? ` On top of the list: ${listed(top)}.` : ""}`;
+    return `It ranked articles by one list for all visitors, and did not try to tell what kind of reader you are.${top.length ? ` On top of the list: ${listed(top)}.` : ""}`;
   }
   const best = kinds.reduce((a, b) => (b.path.at(-1) > a.path.at(-1) ? b : a));
   const [end, start] = [best.path.at(-1), best.path[0]];
@@ -106,11 +106,11 @@ function explained(past, kinds) {
   const mean = past.reduce((sum, step) => sum + step.propensity, 0) / Math.max(past.length, 1);
   const words = [];
   if (kinds) {
-    words.push(`You were a stranger when you came. But earlier readers had shown that people come in a few kinds (${counted(kinds.length, "kind")} here), each with its own taste. So the page did not have to learn your taste from nothing; it only had to find out which kind you are.`);
+    words.push(`The page knew nothing about you at first. But earlier readers had shown that people come in a few kinds (${counted(kinds.length, "kind")} here), each with its own taste. So the page did not have to learn your taste from nothing; it only had to find out which kind you are.`);
     words.push("When you opened an article, the kinds that like such articles became more likely; when you passed, they became less likely. Now and then it offered something for a less likely kind, in case its guess was wrong.");
   } else {
-    words.push("Each answer, yours and everybody else’s, moves one shared list of scores. The article on top of the list is offered next, with a little extra for categories that were seldom tried.");
+    words.push("Each answer, yours and everybody else’s, changes one shared list of scores. The article at the top is offered next; categories that were rarely tried get a bonus.");
   }
-  words.push(mean < 1 ? `Each headline was drawn by lot, with better chances for what the page thought you like, and its chance was written down (${chance(mean)} on average). From these notes one can work out later how another way of choosing would have done, without asking you again.` : "No headline was drawn by lot: the one on top was certain to be offered.");
+  words.push(mean < 1 ? `Each headline was drawn at random, with a higher chance for what the page thought you like, and its chance was recorded (${chance(mean)} on average). With these records one can estimate later how well another way of choosing would have worked, without asking you again.` : "No headline was drawn at random: the one at the top of the list was always offered.");
   return words.map((text) => h("p", {}, text));
 }

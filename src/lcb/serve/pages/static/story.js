@@ -66,7 +66,7 @@ function offered(arms, arm) {
 function decisionRow(story, bands, decision, index) {
   const { at, arms, arm, arm_title: title, propensity, policy, reward, erased } = decision;
   const first = el("th", { scope: "row", class: "n", title: decision.decision_id }, number(index + 1));
-  if (erased) return el("tr", {}, first, el("td", {}, time(at)), el("td", { colspan: 6, class: "note" }, "erased at this person's request"));
+  if (erased) return el("tr", {}, first, el("td", {}, time(at)), el("td", { colspan: 6, class: "note" }, "erased"));
   const name = title ? [title, " ", el("span", { class: "note" }, String(arm))] : [String(arm)];
   return el(
     "tr",
@@ -99,7 +99,7 @@ function show(story) {
   };
   $("more").addEventListener("click", more);
   more();
-  if (!shown) $("decisions").append(el("tr", {}, el("td", { colspan: 8, class: "note" }, "No decision so far.")));
+  if (!shown) $("decisions").append(el("tr", {}, el("td", { colspan: 8, class: "note" }, "No decisions yet.")));
 }
 
 async function verify() {
@@ -114,7 +114,7 @@ async function verify() {
     const same = equal === checked;
     result.className = same ? "good" : "error";
     result.textContent = same
-      ? `All ${number(checked)} decisions recomputed from the log are the same, arm and propensity${apart}.`
+      ? `All ${number(checked)} decisions were recomputed from the log and have the same arm and propensity${apart}.`
       : `${number(checked - equal)} of ${number(checked)} decisions recomputed from the log differ${apart}:`;
     const lines = differences.slice(0, 100).map((line) => el("li", {}, typeof line === "string" ? line : JSON.stringify(line)));
     $("differences").replaceChildren(...lines);
@@ -137,4 +137,4 @@ async function start() {
   if (location.hash === "#verify") verify();
 }
 
-start().catch((error) => say(error.status === 404 ? `No user ${user} is known.` : error.message));
+start().catch((error) => say(error.status === 404 ? `There is no user ${user}.` : error.message));

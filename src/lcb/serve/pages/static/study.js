@@ -50,7 +50,7 @@ function changed(next) {
   view(next.done ? "thanks" : "deck");
   if (!next.done) return;
   const opened = next.past.filter((step) => step.opened).length;
-  byId("thanks-words").textContent = `You opened ${opened} of ${next.past.length}. Your answers are in the table below, without a name.`;
+  byId("thanks-words").textContent = `You opened ${opened} of ${next.past.length}. Your answers are counted in the table below, without your name.`;
   scrollTo(0, 0);
   byId("thanks-title").focus({ preventScroll: true });
   showResults(false);
@@ -86,7 +86,7 @@ function fill(table, rows) {
 
 function compared({ difference, recommenders }) {
   const n = recommenders.reduce((sum, row) => sum + row.users, 0);
-  if (!n) return "Nobody has finished yet. Be the first, or let in simulated visitors below.";
+  if (!n) return "Nobody has finished yet. Be the first, or add simulated visitors below.";
   const made = recommenders.reduce((sum, row) => sum + (row.simulated ?? 0), 0);
   const who = made ? `${counted(n, "visitor")} so far, ${made === n ? "all" : made} of them simulated` : `${counted(n, "visitor")} so far`;
   if (recommenders.length < 2) return `${who}.`;
@@ -121,7 +121,7 @@ function chart({ recommenders, paper }) {
     );
   });
   const said = rows.map((row) => `${named(row.name)} ${row.where} ${three(row.mean)}`).join(", ");
-  return h("figure", {}, s("svg", { viewBox: `0 0 ${width} ${bottom + 28}`, role: "img", "aria-label": `Share opened, mean and one deviation to both sides: ${said}.` }, grid, marks), h("figcaption", { class: "fine" }, "Share of headlines opened: the mean, and one deviation between visitors to both sides."));
+  return h("figure", {}, s("svg", { viewBox: `0 0 ${width} ${bottom + 28}`, role: "img", "aria-label": `Share opened, mean and one standard deviation to each side: ${said}.` }, grid, marks), h("figcaption", { class: "fine" }, "Share of headlines opened: the mean, and one standard deviation over visitors to each side."));
 }
 
 async function simulate(event) {
@@ -151,7 +151,7 @@ async function watch() {
       byId("simulate-words").textContent = running ? `${done} of ${all} have finished` : `All ${all} have finished`;
       byId("simulate-bar").max = Math.max(all, 1);
       byId("simulate-bar").value = done;
-      if (running && !wasRunning) byId("simulate-said").textContent = `${counted(running, "simulated visitor")} let in.`;
+      if (running && !wasRunning) byId("simulate-said").textContent = `${counted(running, "simulated visitor")} added.`;
       if (!running) {
         if (wasRunning) byId("simulate-said").textContent = `All ${all} simulated visitors have finished. ${byId("difference").textContent}`;
         break;
