@@ -74,7 +74,7 @@ def test_choices_and_uniform_rows_and_pca_and_tuning_run(lcb, log):
         (["--like", 5, "--steps", 30], "0 of 160 users have the 30 labelled events"),
         (["--like", 5, "--features", "pca:9"], "3 categories have pca:1 to pca:3"),
         (["--like", 5, "--method", "ips"], "ips needs the propensity of every event"),
-        (["--like", 5, "--algorithms", "magic"], "no algorithm is called 'magic'"),
+        (["--like", 5, "--algorithms", "magic"], "unknown algorithm 'magic'"),
         (["--like", 5, "--algorithms", "lcb-gt"], "given the true classes"),
     ],
 )

@@ -45,7 +45,7 @@ def test_a_folder_of_models_gives_the_true_classes_with_their_own_noise(lcb, eve
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--algorithms", "magic"], "no algorithm is called 'magic'"),
+        (["--algorithms", "magic"], "unknown algorithm 'magic'"),
         (["--users", "0"], "'--users'"),
         (["--noise", "0"], "--noise 0"),
         (["--noise", "nan"], "--noise nan"),

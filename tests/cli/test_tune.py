@@ -45,7 +45,7 @@ def test_a_hand_written_file_of_settings_is_enough(lcb, tmp_path):
         ("{", "mine.json is not JSON"),
         ("\xff", "mine.json is not JSON"),
         ("3", "mine.json holds no settings"),
-        ('{"chosen": {"magic": {}}}', "mine.json: no algorithm is called 'magic'; there are: lcb,"),
+        ('{"chosen": {"magic": {}}}', "mine.json: unknown algorithm 'magic'; use one of: lcb,"),
         ('{"chosen": {"lcb": {"width": 1}}}', "mine.json: lcb has no setting 'width'; there are: eta, gamma"),
         ('{"chosen": {"lcb": {"eta": "much"}}}', "mine.json: lcb has eta 'much'; give a value such as 1.0"),
     ],
@@ -84,7 +84,7 @@ def test_all_algorithms_that_need_nothing_special_are_tuned_by_default(lcb, monk
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--algorithms", "magic"], "no algorithm is called 'magic'"),
+        (["--algorithms", "magic"], "unknown algorithm 'magic'"),
         (["--algorithms", "lcb,"], "empty name"),
         (["--out", "nowhere/tuned.json"], "nowhere"),
         (["--out", "same.json", "--json", "./same.json"], "same.json is also"),

@@ -1,19 +1,19 @@
-"""Every picture: a figure in a report and a live chart are the same function.
+"""All charts; a figure in a report and a live chart on a page come from the same function.
 
     heat_map(models)            the classes: a row each, a column per feature
     regret_by_users(curves)     regret per user as users come, with a band of +- 2 standard errors
     regret_by_steps(curves)     the same against the number of interactions per user
     relative_ctr(curves, x)     clicks on a log over those in the data
-    growth(panels, y_title)     what grows with a size, log-log, beside what a theory says of it
+    growth(panels, y_title)     growth with a size on log-log axes, beside the growth of a bound
     bars(rows, x_title)         a comparison, the value printed at each bar
-    studies(panels, x_title)    recommenders tried on visitors: means with deviations, a panel per study
-    grids(rows)                 what settings do to each algorithm's regret
-    posterior_path(posterior)   how sure one can be of a new user's class, reward by reward
+    studies(panels, x_title)    click-through rates of recommenders: means with deviations, a panel per study
+    grids(rows)                 regret of each algorithm by settings
+    posterior_path(posterior)   class probabilities of one new user, reward by reward
     traces(fit)                 number of classes and log joint of a sampler, sweep by sweep
-    rates(rows)                 a service at work: decisions and rewards per second
+    rates(rows)                 decisions and rewards per second of a service
     ctr_over_time(rows)         clicks per decision, a line with a band per recommender and model version
     concentration(rows)         how many rewards until one class holds 90 % of a new user's posterior
-    users_per_model(rows)       whom each model version serves
+    users_per_model(rows)       users of each model version
     model_scores(rows)          the held-out score of the versions as they were made
     save(chart, "regret.png")   as .png, .svg, .html that works offline, or .json (Vega-Lite)
 

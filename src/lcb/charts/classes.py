@@ -1,4 +1,4 @@
-"""The latent classes: what each one likes, and which one a new user turns out to be of."""
+"""The latent classes: their weights, and the posterior of one new user."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def heat_map(models: LatentModels, title: str | None = None) -> alt.LayerChart:
 def posterior_path(
     posterior: ArrayLike, title: str | None = None, labels: Sequence[str] | None = None
 ) -> alt.LayerChart:
-    """How the class probabilities (steps + 1, N) of one new user move: row t holds once t rewards are seen.
+    """Draw the class probabilities (steps + 1, N) of one new user; row t is the posterior after t rewards.
 
     Row t is drawn from t - 1/2 to t + 1/2, cut off at 0 and at the last reward.
     The eight classes that ever were most probable have a band each; the others share a grey one.

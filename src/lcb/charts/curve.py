@@ -1,4 +1,4 @@
-"""What a regret chart draws: one algorithm, its mean regret and how sure one is of it."""
+"""The data of one line in a chart: means and standard errors of one algorithm."""
 
 from __future__ import annotations
 

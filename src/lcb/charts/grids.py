@@ -1,4 +1,4 @@
-"""What settings do to an algorithm: a row of regrets each, the least of them filled and its settings in words."""
+"""Regret by settings: a row per algorithm with all regrets, the least one filled and labelled with its settings."""
 
 from __future__ import annotations
 

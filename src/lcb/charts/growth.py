@@ -1,4 +1,4 @@
-"""What grows with a size, in log-log panels: measured points with intervals, and dashed what a theory says of them."""
+"""Growth with a size in log-log panels: measured points with intervals, and the growth of a bound as a dashed line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MOST_TICKS = 6
 
 @dataclass(frozen=True, eq=False)
 class GrowthPanel:
-    """Curves, what a theory says of each (a value per place, of any scale; or nothing), a word for each label."""
+    """Curves, the growth that a theory predicts for each (of any scale, or none), and a text for each label."""
 
     title: str
     x_title: str
@@ -34,7 +34,7 @@ class GrowthPanel:
 
     @property
     def scaled_theory(self) -> list[Floats]:
-        """What the theory says, begun at the first measured points."""
+        """The values of the theory, scaled to start at the first measured points."""
         pairs = zip(self.curves, self.theory, strict=False)
         return [np.asarray(growth, np.float64) * curve.mean[0] / growth[0] for curve, growth in pairs]
 
@@ -45,14 +45,18 @@ class GrowthPanel:
             raise InputError(f"{n_curves} curves, {n_theory} of a theory, {n_texts} texts; send as many of each")
         for curve in self.curves:
             if not (np.array([*curve.at, *curve.mean]) > 0).all():
-                raise InputError(f"a value of {curve.algorithm} is not above 0, and log axes have no place for it")
+                raise InputError(
+                    f"a value of {curve.algorithm} is not above 0, which a log axis cannot show; leave it out"
+                )
         for curve, growth in zip(self.curves, self.theory, strict=False):
             if len(growth) != len(curve.at):
                 raise InputError(
                     f"{len(growth)} values of a theory for the {len(curve.at)} places of {curve.algorithm}"
                 )
             if not (np.array([*curve.at, *curve.mean, *growth]) > 0).all():
-                raise InputError(f"a value of {curve.algorithm} is not above 0, and log axes have no place for it")
+                raise InputError(
+                    f"a value of {curve.algorithm} is not above 0, which a log axis cannot show; leave it out"
+                )
 
 
 def growth(panels: Sequence[GrowthPanel], y_title: str, title: str | None = None) -> alt.VConcatChart:

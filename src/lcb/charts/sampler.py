@@ -1,4 +1,4 @@
-"""How a sampler went: the number of classes and the log joint over its sweeps."""
+"""Traces of a Gibbs sampler: the number of classes and the log joint by sweep."""
 
 from __future__ import annotations
 

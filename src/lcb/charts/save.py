@@ -1,4 +1,4 @@
-"""A chart as a file: written beside its place and moved there whole, or not at all."""
+"""Writes a chart to a file, atomically."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 def save(chart: alt.TopLevelMixin, path: str | os.PathLike[str]) -> None:
-    """Write the chart in the form its suffix names; a failure leaves what was there before."""
+    """Write the chart in the format of the suffix; if this fails, the old file stays."""
     write_whole(path, _content(chart, Path(path)))
 
 
 def require() -> None:
-    """Refuse early where the packages that draw are missing."""
+    """Raise MissingExtra if Altair or vl-convert is not installed."""
     load_altair()
     _load_renderer()
 

@@ -1,4 +1,4 @@
-"""The whole idea in a minute: a log of past readers -> classes -> new readers served -> how well.
+"""What `lcb demo` shows: a log of past readers -> classes -> new readers served -> click-through rates.
 
 Past readers were offered articles at random.  Their log gives the classes; new readers are served by a bandit over
 them, beside one LinUCB for everybody that learned from the same log and goes on learning.
@@ -33,7 +33,7 @@ _BLOCK = 100
 
 @dataclass(frozen=True, eq=False)
 class ReaderStep:
-    """One step of one reader: what was offered, what came of it, what is believed after."""
+    """One step of one reader: the article shown, whether it was clicked, and the posterior after it."""
 
     categories: list[str]
     propensity: float
@@ -42,7 +42,7 @@ class ReaderStep:
 
 
 def simulate_past_log(world: NewsFront, n_users: int, rng: np.random.Generator) -> EventLog:
-    """The log of past readers who were offered articles at random."""
+    """Draw the log of past readers who were offered articles at random."""
     users = world.draw(n_users, N_STEPS, rng)
     arms = rng.integers(world.n_arms, size=(n_users, N_STEPS, 1))
     x = np.take_along_axis(users.contexts, arms[..., None], axis=2)[:, :, 0]
@@ -52,12 +52,12 @@ def simulate_past_log(world: NewsFront, n_users: int, rng: np.random.Generator) 
 
 
 def fit_classes(log: EventLog, rng: np.random.Generator, progress: Progress = silent) -> Fit:
-    """Likelihood and number of classes are left to the learner."""
+    """Learn the classes; the learner chooses the likelihood and the number of classes."""
     return fit(log, rng=rng, progress=progress)
 
 
 def serve_reader(world: NewsFront, models: LatentModels, rng: np.random.Generator) -> tuple[int, Iterator[ReaderStep]]:
-    """One new reader's kind, and the steps as they happen."""
+    """Return the kind of one new reader, and an iterator over the steps."""
     users = world.draw(1, N_STEPS, rng)
     return int(users.label[0]), _steps(users, models, rng)
 
@@ -75,7 +75,7 @@ def _steps(users: SimulatedUsers, models: LatentModels, rng: np.random.Generator
 def measure_clicks(
     world: NewsFront, models: LatentModels, stats: UserStats, n_users: int, rng: np.random.Generator
 ) -> dict[str, Floats]:
-    """Click-through rate of each new reader under each recommender; all meet the same readers and articles."""
+    """Return the click-through rate of each new reader under each recommender, on the same readers and articles."""
     linucb = LinUCB(models.n_features)
     population = Pooled(linucb)
     population.state = linucb.train(stats)

@@ -1,4 +1,4 @@
-"""The most memory this process has had."""
+"""Peak memory of this process."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _STATUS, _CLEAR = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def peak_megabytes() -> float:
-    """Linux's getrusage would tell the parent's too, so its own file is read there."""
+    """Return the peak in MB; on Linux from /proc, because getrusage includes the peak of the parent."""
     if _STATUS.exists():
         line = next(line for line in _STATUS.read_text().splitlines() if line.startswith("VmHWM"))
         return int(line.split()[1]) / 2**10
@@ -20,6 +20,6 @@ def peak_megabytes() -> float:
 
 
 def reset_peak() -> None:
-    """Count from what is used now; where the system does not allow it the peak is that of the whole process."""
+    """Start a new peak at the present use; where the system forbids it, the peak stays that of the whole process."""
     if os.access(_CLEAR, os.W_OK):
         _CLEAR.write_text("5")

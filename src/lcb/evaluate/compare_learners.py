@@ -1,9 +1,9 @@
-"""Every learner on the same log: how well each predicts users it has not seen, at what cost.
+"""Runs every learner on the same log: how well each predicts held-out users, and at what cost.
 
-Users are split 70 : 30.  Each learner runs in a process of its own, so that its memory can be told, and is scored by
-the log likelihood of the held-out users' rewards, their classes unknown: Bernoulli for two-valued rewards, whatever the
-learner itself assumed, else Gaussian.  Differences are taken user by user against the best.  As everywhere with
-processes in Python, a script that calls `compare_learners` does so under `if __name__ == "__main__":`.
+Users are split 70 : 30.  Each learner runs in a process of its own, so that its memory can be measured, and is scored
+by the log likelihood of the held-out users' rewards, their classes unknown: Bernoulli for two-valued rewards, whatever
+the learner itself assumed, else Gaussian.  Differences to the best learner are taken user by user.  As with all
+processes in Python, a script calls `compare_learners` under `if __name__ == "__main__":`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Contender:
 
 @dataclass(frozen=True, eq=False)
 class LearnerScore:
-    """What became of one learner."""
+    """The held-out scores of one learner and what it cost."""
 
     name: str
     n_classes: int = 0
@@ -62,7 +62,7 @@ class LearnerScore:
 def compare_learners(
     log: EventLog, n_classes: int | None = None, *, seed: int = 0, progress: Progress = silent
 ) -> list[LearnerScore]:
-    """All learners on the same users, the best first; those that do not apply last, with the reason."""
+    """Run all learners on the same users; return the best first, and last those that do not apply, with the reason."""
     if log.n_users < 10:
         raise InputError(f"only {log.n_users} users, too few to hold some out; give at least 10")
     if log.rows is None:
@@ -121,7 +121,7 @@ def run_contender(
 
 
 def _set_likelihood(models: LatentModels, held_out: EventLog) -> LatentModels:
-    """Models of any learner, in the likelihood all are scored by."""
+    """Return the models with the likelihood that all learners are scored by."""
     if held_out.clicks is None:
         return models
     return replace(models, likelihood="bernoulli", levels=(held_out.clicks.low, held_out.clicks.high))

@@ -28,19 +28,19 @@ class Group:
     """
 
     n: int
-    mean: float | None  # of nobody there is none
+    mean: float | None  # None for an empty group
     deviation: float | None
 
     @classmethod
     def of_rates(cls, rates: Floats) -> Group:
-        """Of the rates of all its visitors, (n,)."""
+        """Build from the rates of all visitors, (n,)."""
         n = len(rates)
         mean = float(rates.mean()) if n else None
         return cls(n, mean, float(rates.std(ddof=1)) if n > 1 else None)
 
     @classmethod
     def of_sums(cls, n: int, total: float, square_sum: float) -> Group:
-        """Of what a running count keeps.
+        """Build from running sums.
 
         >>> Group.of_sums(3, total=1.5, square_sum=1.25)  # 0, 0.5, 1
         Group(n=3, mean=0.5, deviation=0.5)
@@ -51,7 +51,7 @@ class Group:
         return cls(n, total / n, float(np.sqrt(spread / (n - 1))) if n > 1 else None)
 
     def difference_to(self, other: Group, level: float = 0.95) -> tuple[float, float, float] | None:
-        """How far this mean is above the other's, and its interval; None where either has fewer than two visitors."""
+        """Return `welch_interval` of this group and the other; None where either has fewer than two visitors."""
         if self.mean is None or self.deviation is None or other.mean is None or other.deviation is None:
             return None
         return welch_interval(self.n, self.mean, self.deviation, other.n, other.mean, other.deviation, level)
@@ -60,7 +60,7 @@ class Group:
 def welch_interval(
     n_a: int, mean_a: float, deviation_a: float, n_b: int, mean_b: float, deviation_b: float, level: float = 0.95
 ) -> tuple[float, float, float] | None:
-    """How far a is above b: (mean, low, high); None where a group has fewer than two visitors.
+    """Return how far a is above b as (mean, low, high); None where a group has fewer than two visitors.
 
     >>> [round(x, 3) for x in welch_interval(5, 0.380, 0.076, 5, 0.196, 0.096)]  # Table 2 of the paper
     [0.184, 0.057, 0.311]
@@ -79,5 +79,5 @@ def welch_interval(
 
 
 def compare_rates(rates_a: Floats, rates_b: Floats, level: float = 0.95) -> tuple[float, float, float] | None:
-    """`difference` of two groups whose visitors' rates are at hand."""
+    """Return `welch_interval` of two groups, given the rates of their visitors."""
     return Group.of_rates(rates_a).difference_to(Group.of_rates(rates_b), level)

@@ -1,4 +1,4 @@
-"""What the paper says of a figure, and what came out here."""
+"""Statements of the paper beside the numbers measured here."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Claim:
-    """One sentence of the paper beside our number."""
+    """One statement of the paper and our number for it."""
 
     what: str
     paper: str
     ours: str
     holds: bool
-    why: str = ""  # it does not
+    why: str = ""  # explains why it does not hold
 
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "holds": bool(self.holds)}

@@ -1,7 +1,7 @@
-"""What the figures on real data share: the log, who is tested, the algorithms and their settings.
+"""What the figures on real data share: the log, the split of its users, the algorithms and their settings.
 
 The settings of every algorithm are searched on training users alone, for every seed anew, with the same number of
-combinations for all (`evaluate/tune_log.py`).
+combinations for all (`evaluate/tuning/tune_log.py`).
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Data:
 
 
 def split_sizes(source: LogSource) -> tuple[int, int]:
-    """How many users are tested, a quarter of those with enough events; how many of these are left to train on."""
+    """Return the number of test users, a quarter of those with enough events, and the number left to train on."""
     able = int((source.n_events >= N_STEPS).sum())
     if able < 80:
         raise InputError(f"only {able} users have {N_STEPS} labelled events; the figures need at least 80 of them")
@@ -95,7 +95,7 @@ def compute_gain(outcomes: Sequence[AlgorithmRewards], name: str, other: str) ->
 
 
 def result_rows(outcomes: Sequence[AlgorithmRewards]) -> list[dict[str, Any]]:
-    """As the figures write them."""
+    """Return the results as rows for JSON."""
     found = []
     for outcome in outcomes:
         percent, error = compute_gain(outcomes, outcome.algorithm, "linucb-population")

@@ -1,7 +1,6 @@
-"""All figures on one page: the pictures redrawn, our numbers beside the paper's, what holds and what does not.
+"""The HTML report: every figure redrawn, our numbers beside the paper's, and which statements hold.
 
-Every experiment leaves NAME.json and NAME.svg in a folder; the page is made of these alone, carries its pictures
-inside, and needs nothing from elsewhere.
+The page is built from the NAME.json and NAME.svg of each experiment.  It contains its pictures and loads no other file.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from lcb.version import __version__
 
 @dataclass(frozen=True)
 class Section:
-    """One experiment, as its files tell it."""
+    """One experiment, read from its files."""
 
     name: str
     about: str
@@ -57,7 +56,7 @@ class Section:
 
 
 def render_page(sections: Sequence[Section], missing: Sequence[str]) -> str:
-    """The whole page, as HTML."""
+    """Return the whole page as HTML."""
     held = [claim for section in sections for claim in section.claims if claim.holds]
     failed = [(section.name, claim) for section in sections for claim in section.claims if not claim.holds]
     contents = "".join(
@@ -106,7 +105,7 @@ def _render_section(section: Section) -> str:
 
 
 def _inline_svg(svg: str, name: str) -> str:
-    """The picture without a header, its names its own: several share one page."""
+    """Return the SVG without its header and with unique ids, because several share one page."""
     svg = svg[svg.index("<svg") :]
     for found in set(re.findall(r'id="([^"]+)"', svg)):
         svg = svg.replace(f'id="{found}"', f'id="{name}-{found}"').replace(f"#{found})", f"#{name}-{found})")

@@ -1,4 +1,4 @@
-"""Run one experiment and leave its picture, its numbers and what it says of the paper in a folder."""
+"""Runs one experiment and writes its chart, its numbers and its claims to a folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from lcb.storage.files import check_writable, create_folder, write_whole
 def reproduce(
     name: str, experiment: ModuleType, folder: Path, command: str, progress: Progress = silent, **options: Any
 ) -> Any:
-    """NAME.png, NAME.svg and NAME.json in `folder`; returns what the experiment's own functions take."""
+    """Write NAME.png, NAME.svg and NAME.json to `folder`; return the result of the experiment."""
     charts.require()
     with create_folder(folder):
         for suffix in ("png", "svg", "json"):
@@ -44,7 +44,7 @@ def _describe(experiment: ModuleType, outcome: Any, command: str) -> dict[str, A
 
 
 def _plain_settings(result: dict[str, Any]) -> dict[str, Any]:
-    """The plain ones."""
+    """Return the settings that are single values."""
     first = result["steps"][0] if result.get("steps") else result
     found = first.get("settings") or first.get("sizes") or {}
     plain = {name: value for name, value in found.items() if isinstance(value, str | int | float | bool)}

@@ -97,7 +97,7 @@ def test_items_are_met_as_often_as_the_users_have_events_of_them():
     ("reading", "like", "message"),
     [
         ("ratings", None, "reading 'ratings'"),
-        ("choices", 4.0, "ratings are not looked at"),
+        ("choices", 4.0, "ignores ratings"),
         ("labels", 6.0, "every label is 0"),
         ("labels", 1.0, "every label is 1"),
     ],

@@ -232,7 +232,7 @@ def test_numbers_chosen_at_the_end_of_a_grid_are_named_but_for_0(monkeypatch):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ({"algorithms": ["magic"]}, "no algorithm is called 'magic'"),
+        ({"algorithms": ["magic"]}, "unknown algorithm 'magic'"),
         ({"n_users": 0}, "n_users=0"),
         ({"n_runs": 0}, "n_runs=0"),
         ({"most": 0}, "most=0"),
@@ -271,7 +271,7 @@ def test_every_grid_holds_plain_values_that_survive_a_file():
         ({}, "f holds no settings"),
         ({"chosen": []}, "f holds no settings"),
         ({"chosen": {"lcb": 3}}, "f holds no settings"),
-        ({"chosen": {"magic": {}}}, "f: no algorithm is called 'magic'; there are: lcb,"),
+        ({"chosen": {"magic": {}}}, "f: unknown algorithm 'magic'; use one of: lcb,"),
         ({"chosen": {"lcb": {"width": 1.0}}}, "f: lcb has no setting 'width'; there are: eta, gamma"),
         ({"chosen": {"random": {"eta": 1.0}}}, "f: random has no setting 'eta'; there are: none"),
         ({"chosen": {"lcb": {"eta": "theory"}}}, "f: lcb has eta 'theory'; give a value such as 1.0, 0.25"),

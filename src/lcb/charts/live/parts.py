@@ -1,7 +1,7 @@
-"""What a chart needs to be drawn once in a report and again and again in a page.
+"""Parts of the live charts, which a report draws once and a page redraws as rows arrive.
 
-Its rows are one named source, `table`; all that follows from them (scales, labels, bands) is worked out by Vega.
-New rows in `table` are a new picture, without a new specification.
+The rows are one named source, `table`; Vega derives scales, labels and bands from them, so new rows need no new
+specification.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def ranked_labels(ends: Any, x: str, y: str, colour: Any, below: int) -> list[An
 
 
 def layer_charts(layers: Sequence[Any], data: Any) -> Any:
-    """The layers over one source, their labels beside the plot."""
+    """Return the layers over one source, with labels beside the plot."""
     alt = load_altair()
     return alt.layer(*layers, data=data).add_params(alt.param(name="beside", value=True))
 

@@ -1,4 +1,4 @@
-"""A service at work: how many decisions and rewards pass, and how many of the decisions pay."""
+"""Traffic of a service: decisions and rewards per second, and clicks per decision."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def ctr_over_time(rows: Rows, title: str | None = None) -> alt.LayerChart:
 
 
 def _family(name: str) -> str:
-    """What gives a recommender its colour: its name, the first word of it, or else a number from its letters."""
+    """Return the expression that picks a recommender's colour: by its name, its first word, or its letters."""
     known, first = list(ALGORITHMS), f"split({name}, '-')[0]"
     letters = f"parseInt('1' + slice(replace(lower({name}), regexp('[^0-9a-z]', 'g'), ''), -6), 36)"
     stranger = f"'stranger ' + ({letters} % {len(OTHER_COLOURS)})"

@@ -1,4 +1,4 @@
-"""Model versions side by side: who they serve, how well they predict, how fast they know a new user."""
+"""Model versions compared: users served, held-out scores, and rewards until a new user's class is known."""
 
 from __future__ import annotations
 
@@ -89,5 +89,5 @@ def model_scores(rows: Rows, title: str | None = None) -> alt.LayerChart:
     active = active.encode(x=x, y=y, color=version_colour(), tooltip=hints)
     text = base.mark_text(dy=-14, fontSize=12, color=INK).encode(x=x, y=y, text="name:N")
     data = table(rows, numbers=["t", "model", "score", "active"])
-    note = "filled: what new users get"
+    note = "filled: the version for new users"
     return apply_theme(alt.layer(line, ring, active, text, data=data), title, note, width=WIDTH, height=HEIGHT)

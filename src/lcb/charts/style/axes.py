@@ -11,7 +11,7 @@ from lcb.events import Floats
 
 
 def axis_ends(values: Floats, log: bool) -> tuple[float, float]:
-    """The ends of an axis: from 0 to the largest value, or between round numbers if it is a log axis."""
+    """Return the ends of an axis: from 0 to the largest value, or between round numbers if it is a log axis."""
     low, high = float(values.min()), float(values.max())
     if log:
         return ladder(low / 100, 0.8 * low)[-1], ladder(high, 100 * high)[0]
@@ -30,7 +30,7 @@ def axis_and_scale(ends: tuple[float, float], log: bool) -> dict[str, Any]:
 
 
 def ladder(low: float, high: float) -> list[float]:
-    """The numbers 1, 2, 5, 10, 20, ... from low to high.
+    """Return the numbers 1, 2, 5, 10, 20, ... from low to high.
 
     >>> ladder(0.2, 10)
     [0.2, 0.5, 1.0, 2.0, 5.0, 10.0]

@@ -1,4 +1,4 @@
-"""Names beside what they name, in place of a legend: each its own, and none over another."""
+"""Labels beside lines and areas in place of a legend, placed so that they do not overlap."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ def check_names(names: Sequence[str], what: str) -> None:
         raise InputError(f"there are no {what} to draw; send at least one")
     if len(set(names)) < len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
-        raise InputError(f"two {what} are named {twice}; give each a name of its own")
+        raise InputError(f"two {what} are named {twice}; names must be unique")
 
 
 def spread_labels(values: Floats, ends: tuple[float, float], log: bool, pixels: int) -> Floats:
-    """The values moved as little as can be, in the same order, so that labels there do not overlap.
+    """Move the values as little as possible, keeping their order, so that labels there do not overlap.
 
     >>> spread_labels(np.array([10.0, 11.0, 60.0]), (0.0, 64.0), log=False, pixels=320)  # labels take 16 pixels
     array([ 8.9, 12.1, 60. ])
@@ -43,7 +43,7 @@ def spread_labels(values: Floats, ends: tuple[float, float], log: bool, pixels: 
 def end_labels(
     pixel: float, colour: Any, end: Sequence[float], *, weak: Sequence[str] = (), log: bool = False, **columns: Any
 ) -> list[Any]:
-    """Each `text` at its `place` right of the plot, with a line to the `end` and `value` of what it names.
+    """Draw each `text` at its `place` right of the plot, with a line to the `end` and `value` of what it names.
 
     Where some names are `weak`, the others are bold.  `pixel` is a pixel's width in the units of x, of its logarithm
     on a log axis.

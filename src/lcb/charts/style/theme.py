@@ -1,6 +1,6 @@
-"""The one look of all figures: palette, the colour and dash of each algorithm, the dress.
+"""The theme of all charts: colours, the colour and dash of each algorithm, fonts and axes.
 
-Altair is loaded by the first chart drawn, not by an import of this file.
+Altair is imported when the first chart is drawn.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def load_altair() -> Any:
 
 
 def inline_data(**columns: Any) -> Any:
-    """Columns of equal length as the rows Vega-Lite wants."""
+    """Return columns of equal length as inline rows of Vega-Lite."""
     lists = [
         [escape_unprintable(value) if isinstance(value, str) else value for value in np.asarray(column).tolist()]
         for column in columns.values()
@@ -45,7 +45,7 @@ def inline_data(**columns: Any) -> Any:
 
 
 def apply_theme(chart: Any, title: str | None, note: str = "", **size: Any) -> Any:
-    """The one look of all figures: white, a quiet grid, no frame, the title at the left."""
+    """Return the chart with the theme: white, a light grid, no frame, the title at the left."""
     axis: dict[str, Any] = {"labelFontSize": 12, "labelLimit": 0, "labelPadding": 6, "labelFlush": False}
     axis |= {"ticks": False, "titleFontSize": 12, "titleFontWeight": "normal", "titlePadding": 10}
     axis |= {"labelColor": INK, "titleColor": INK, "domainColor": AXIS, "gridColor": GRID}
@@ -61,9 +61,9 @@ def apply_theme(chart: Any, title: str | None, note: str = "", **size: Any) -> A
 
 
 def line_styles(names: Sequence[str]) -> tuple[list[str], list[list[int]]]:
-    """A colour that depends on the name alone, and a dash that no other line of that colour has.
+    """Return a colour per name, which depends on the name alone, and a dash that is unique among lines of that colour.
 
-    `lcb-em` takes the colour of `lcb`; a name of no known family draws one by its letters.
+    `lcb-em` has the colour of `lcb`; the colour of an unknown family follows from the letters of its name.
     """
     styles: list[tuple[str, tuple[int, ...]]] = []
     for name in map(normalize_name, names):

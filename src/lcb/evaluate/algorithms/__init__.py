@@ -28,17 +28,17 @@ _LARGEST = 1e300  # of a setting
 
 
 def find_algorithms(names: Sequence[str]) -> list[Algorithm]:
-    """The algorithms of these names, in this order."""
+    """Return the algorithms of these names, in this order."""
     unknown = [name for name in names if name not in ALGORITHMS]
     if unknown:
-        raise InputError(f"no algorithm is called {unknown[0]!r}; there are: {', '.join(ALGORITHMS)}")
+        raise InputError(f"unknown algorithm {unknown[0]!r}; use one of: {', '.join(ALGORITHMS)}")
     if not names or len(set(names)) < len(names):
         raise InputError(f"algorithms {', '.join(names) or '(none)'}; name at least one, and each once")
     return [ALGORITHMS[name] for name in names]
 
 
 def tuned_settings() -> dict[str, Settings]:
-    """By algorithm, the settings that tuning on the paper's simulation chose."""
+    """Return, by algorithm, the settings that tuning on the paper's simulation chose."""
     return parse_settings(json.loads(files(__name__).joinpath("tuned.json").read_text()), "tuned.json")
 
 
@@ -56,7 +56,7 @@ def parse_settings(document: Any, source: str) -> dict[str, Settings]:
 
 
 def check_settings(settings: Mapping[str, Settings]) -> dict[str, Settings]:
-    """Refuse settings of algorithms or names that do not exist, and values of another kind than are tuned."""
+    """Refuse unknown algorithms, unknown settings, and values of another type than the grid has."""
     checked: dict[str, Settings] = {}
     for name, values in settings.items():
         (algorithm,) = find_algorithms([name])
@@ -71,7 +71,7 @@ def check_settings(settings: Mapping[str, Settings]) -> dict[str, Settings]:
 
 
 def _check_value(what: str, value: Any, tried: Sequence[Value]) -> Value:
-    """A value that was tried, or any number where numbers were: a whole one where all were whole."""
+    """Accept a value of the grid, or any number where the grid has numbers: a whole one where all are whole."""
     if any(type(value) is type(one) and value == one for one in tried):
         return value
     numbers = [one for one in tried if not isinstance(one, str | bool)]

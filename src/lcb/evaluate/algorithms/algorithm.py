@@ -1,4 +1,4 @@
-"""What an algorithm is to an experiment: a name, how it is built for a task, and the grid its settings are tuned on."""
+"""An algorithm as experiments see it: a name, how to build it for a task, and the grid its settings are tuned on."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Algorithm:
     """`build(task, rng, **settings)` makes a new recommender; `grid` names the settings and the values tried for each.
 
     The values used in experiments are the tuned ones; `grid`'s first values are the defaults before any tuning.
-    `note(task, **settings)` says in words what a reader of its numbers must know, if anything.
+    `note(task, **settings)` returns what must be known to read its numbers, or None.
     """
 
     name: str
@@ -71,7 +71,7 @@ class Algorithm:
 
     def build_for(self, task: Task, rng: np.random.Generator, settings: Settings) -> Recommender:
         if self.needs == NO_FEATURES and not task.fixed_arms:
-            raise InputError(f"{self.name} needs arms without features, the same at every step; say --fixed-arms")
+            raise InputError(f"{self.name} needs arms without features, the same at every step; add --fixed-arms")
         return self.build(task, rng, **{**self.defaults, **settings})
 
     def note_for(self, task: Task, settings: Settings) -> str | None:

@@ -1,4 +1,4 @@
-"""Would it have done better?  Algorithms on the log of a system that never ran them.
+"""Estimates from a log how well algorithms would have done that never ran on it.
 
 Each seed splits the users anew: test users are drawn from those with enough events for the steps asked, the others are
 trained on (those with enough events first).  Features are fitted on training users.  Every algorithm gets the same
@@ -29,7 +29,7 @@ from lcb.recommenders.recommender import Recommender
 from lcb.stats import Index
 
 POPULATION = "linucb-population"
-_SPLIT, _TRAINING = 0x5B, 0x7A  # keep the numbers of each purpose apart
+_SPLIT, _TRAINING = 0x5B, 0x7A  # separate the random numbers of each purpose
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,11 @@ class AlgorithmRewards:
 
     @property
     def se(self) -> float:
-        """Of `relative_ctr`: over users or over seeds, the larger."""
+        """The standard error of `relative_ctr`: over users or over seeds, whichever is larger."""
         return larger_error(self.rate / self.logged_rate[:, None], self.n_users)
 
     def gain_over(self, other: AlgorithmRewards) -> tuple[float, float]:
-        """Percent more than `other` on the same users, and its paired standard error (users or seeds, the larger)."""
+        """Return the gain over `other` in percent, and its paired standard error (users or seeds, the larger)."""
         base = float(np.nanmean(other.rate))
         if not base > 0:
             raise InputError(
@@ -106,7 +106,7 @@ class AlgorithmRewards:
 
 
 def larger_error(values: Floats, n_different: int = 0) -> float:
-    """The standard error of the mean of (seeds, users): over users, or over seeds where that is larger.
+    """Return the standard error of the mean of (seeds, users): over users, or over seeds where that is larger.
 
     The same user in the tests of several seeds is one user: `n_different` of them are there, all when 0.
     """
@@ -119,7 +119,7 @@ def larger_error(values: Floats, n_different: int = 0) -> float:
 
 @dataclass(frozen=True, eq=False)
 class Evaluation:
-    """What was run and what came out."""
+    """The settings of an evaluation and the rewards of every algorithm."""
 
     settings: dict[str, Any]
     outcomes: list[AlgorithmRewards]
@@ -203,7 +203,7 @@ def evaluate_log(
 
 
 def split_users(source: LogSource, plan: Plan, seed: int) -> Split:
-    """Test users are drawn from those with enough events; the rest train, those with enough events first."""
+    """Draw test users from those with enough events; the rest train, those with enough events first."""
     rng = np.random.default_rng((seed, _SPLIT))
     n_events = source.n_events
     able = rng.permutation(np.flatnonzero(n_events >= plan.n_steps))
@@ -224,7 +224,7 @@ def split_users(source: LogSource, plan: Plan, seed: int) -> Split:
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """What all algorithms of a seed get alike."""
+    """What all algorithms of a seed are trained on."""
 
     features: FeatureMap
     x: Floats  # (A, d)
@@ -262,7 +262,7 @@ class EvaluationRun:
 
 @dataclass(frozen=True, eq=False)
 class RunResult:
-    """What came of it."""
+    """The mean rewards of one run and what it cost."""
 
     rate: Floats
     training_seconds: float
@@ -271,7 +271,7 @@ class RunResult:
 
 
 def run_on_split(run: EvaluationRun) -> RunResult:
-    """One algorithm on one split, in a process that may have run others before."""
+    """Train and test one algorithm on one split; the process may have run others before."""
     reset_peak()
     before = peak_megabytes()
     prepared = prepare_training(run.source, run.plan, run.split, run.seed)

@@ -1,10 +1,9 @@
-"""What each user of a log would have answered, by arm: the two readings of a log.
+"""The labels of each user and arm, in the two readings of a log.
 
     labels     every event has a label (a reward, or a rating of at least `like`); it is a label of each arm of its item
     choices    every event is what the user took: a label 1 of each arm of the item, 0 of all other arms
 
-Labels of one user and one arm are exchangeable (queues are in random order), so for labels of two values their numbers
-say everything.
+Labels of one user and one arm are exchangeable (queues are in random order), so two-valued labels are kept as counts.
 """
 
 from __future__ import annotations
@@ -82,7 +81,7 @@ class QueueLabels:
 
 
 def default_reading(log: Log, like: float | None) -> Reading:
-    """Labels where the log has them, else choices; of ratings it must be said which are liked."""
+    """Return labels where the log has them, else choices; refuse ratings without `like`."""
     if like is not None or log.reward is not None:
         return "labels"
     if log.rating is not None:
@@ -95,7 +94,7 @@ def read_labels(log: Log, reading: Reading, like: float | None = None, most_arms
     if reading not in READINGS:
         raise InputError(f"reading {reading!r}; it is labels (each event has a reward) or choices (what was taken)")
     if reading == "choices" and like is not None:
-        raise InputError(f"like {like:g} with choices, where ratings are not looked at; leave it out, or read labels")
+        raise InputError(f"like {like:g} with reading choices, which ignores ratings; leave like out, or read labels")
     names, vectors = log.arms(most_arms)
     has_arm = np.diff(vectors.indptr)[log.item] > 0
     user, item = log.user[has_arm].astype(np.intp), log.item[has_arm].astype(np.intp)

@@ -1,6 +1,6 @@
-"""A log as an evaluation sees it, by each method: who can be tested, what training users teach, what test users give.
+"""A log prepared for one method of evaluation: its arms, training rows and the rewards of test users.
 
-queue                 arms are categories (or items), labels wait in queues         `QueueSource`
+queue                 arms are categories (or items), labels are in queues         `QueueSource`
 replay                arms are items, events that match count                       `EventSource`
 ips, snips, dr        arms are items, events are weighted by propensities           `EventSource`
 """
@@ -54,7 +54,7 @@ class LogSource(Protocol):
     def history(
         self, users: Index, x: Floats, names: tuple[str, ...], n_pulls: int | None, rng: np.random.Generator
     ) -> EventLog:
-        """What these users teach: all of it, or `n_pulls` uniform pulls of each."""
+        """Return the training rows of these users: all labels, or `n_pulls` uniform pulls of each."""
 
     def rates(
         self,
@@ -66,7 +66,7 @@ class LogSource(Protocol):
         seed: int,
         rng: np.random.Generator,
     ) -> Floats:
-        """The mean reward a recommender gets of each of these users, (users,); nan of one who says nothing."""
+        """Return the mean reward from each of these users, (users,); nan for a user without a matching event."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,7 +184,7 @@ class EventSource:
 def open_source(
     log: Log, method: Method, reading: Reading, like: float | None = None, when_empty: WhenEmpty = "withhold"
 ) -> LogSource:
-    """The log, read for a method."""
+    """Read the log for a method."""
     if method not in METHODS:
         raise InputError(f"method {method!r}; there are: {', '.join(METHODS)}")
     if method == "queue":
@@ -195,6 +195,6 @@ def open_source(
 
 
 def _mean_rewards(rewards: Floats) -> Floats:
-    """Of every row, over what there is; nan of a row of nothing."""
+    """Return the mean of each row over its finite values; nan if it has none."""
     n = np.isfinite(rewards).sum(axis=1)
     return np.where(n > 0, np.nansum(rewards, axis=1) / np.maximum(n, 1), np.nan)

@@ -1,4 +1,4 @@
-"""A log event by event: who, which arm of all, what came of it, and how probable that arm was.
+"""The events of a log as arrays: user, arm, reward and propensity.
 
 Here an arm is an item, all items are on offer at every event, and `x` (A, d) are their features.
 """
@@ -22,7 +22,7 @@ MOST_ITEMS = 10_000  # on offer at every event
 
 @dataclass(frozen=True, eq=False)
 class LoggedEvents:
-    """Events by user, then order."""
+    """Events sorted by user, then by order."""
 
     names: tuple[str, ...]  # of the columns of `vectors`
     vectors: Floats = field(repr=False)  # (A, C) the categories of every item, 0/1; without categories one-hot

@@ -40,7 +40,7 @@ class WeightedEvents:
 
     @property
     def effective_size(self) -> float:
-        """The number of events of equal weight that would say as much."""
+        """The number of equally weighted events with the same variance."""
         return float(self.weight.sum() ** 2 / max((self.weight**2).sum(), 1e-300))
 
     def terms(self, estimator: str) -> Floats:
@@ -52,7 +52,9 @@ class WeightedEvents:
         if estimator != "snips":
             raise InputError(f"estimator {estimator!r}; there are: {', '.join(ESTIMATORS)}")
         if not self.weight.any():
-            raise InputError("no event shows an arm that the recommender would take; snips has nothing to go by")
+            raise InputError(
+                "no event shows an arm that the recommender would take, and snips needs one; evaluate by ips or dr"
+            )
         value = (self.weight * self.reward).sum() / self.weight.sum()
         return value + self.weight * (self.reward - value) / self.weight.mean()
 

@@ -23,7 +23,7 @@ from lcb.recommenders.recommender import Recommender
 from lcb.stats import Index, UserStats
 
 WhenEmpty = Literal["withhold", "end"]
-_QUEUES = 0x51  # keeps the numbers of the queues apart from all others
+_QUEUES = 0x51  # separates the random numbers of the queues from all others
 
 
 class Queue:
@@ -103,7 +103,7 @@ def evaluate_queue(
 def draw_uniform_history(
     labels: QueueLabels, users: Index, x: Floats, features: tuple[str, ...], n_pulls: int, rng: np.random.Generator
 ) -> EventLog:
-    """What is known of `users` when each took `n_pulls` arms, drawn from the non-empty queues alike."""
+    """Draw `n_pulls` arms of each user uniformly from the non-empty queues, and return their labels as a history."""
     left = labels.count[users].astype(np.int64)
     n, sums, squares = np.zeros(left.shape), np.zeros(left.shape), np.zeros(len(users))
     high = labels.total[users].copy()

@@ -5,7 +5,7 @@ gives the reward; events that show another arm are thrown away.  The arms on off
 decision may stand while events are thrown away: the arm taken has the recommender's own distribution also where it
 draws its arms at random, whatever the propensities of the log.  A user ends with the last event.
 
-What it wants of the log: which arm was shown must not depend on what the reward would be, given the user.
+It assumes that, given the user, which arm was shown does not depend on the reward.
 """
 
 from __future__ import annotations

@@ -35,13 +35,13 @@ def slopes(at: Sequence[float], values: ArrayLike) -> Floats:
     sizes, grown = np.asarray(at, np.float64), np.asarray(values, np.float64)
     if len(sizes) < 2 or grown.shape[-1:] != sizes.shape:
         raise InputError(
-            f"{len(sizes)} sizes for values of shape {grown.shape}; a slope wants two sizes, a value for each"
+            f"{len(sizes)} sizes for values of shape {grown.shape}; send at least two sizes and one value for each"
         )
     if not (np.isfinite(grown) & (grown > 0)).all() or not (np.isfinite(sizes) & (sizes > 0)).all():
         raise InputError("a size or value is not a positive number, and has no logarithm; leave it out")
     x = np.log(sizes) - np.log(sizes).mean()
     if not x.any():
-        raise InputError(f"all sizes are {sizes[0]:g}; a slope wants two that differ")
+        raise InputError(f"all sizes are {sizes[0]:g}; send at least two different sizes")
     return np.asarray(np.log(grown) @ x / (x @ x))
 
 

@@ -3,8 +3,8 @@
     exp4p, exp3     Theorem 1   tau = sqrt(T_u), J = sqrt(L) or what the learner needs
     epoch-greedy    Theorem 2   tau = 3, J = L^2, or `most_warmup_users` where that is fewer
 
-Phase 1 is played no further than it matters.  Its users have a LinUCB each, and only their uniform steps are learned
-from: all J play those, and a sample of users like them plays to the end, for phase 1's regret.
+Phase 1 is only partly simulated, to save time.  Its users have a LinUCB each, and only their uniform steps are learned
+from: all J users play those, and a sample of users plays all steps to estimate the regret of phase 1.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class ScheduleRun:
             raise InputError(f"n_steps={self.n_steps}, users={self.users}; there is at least one user, with one step")
 
     def schedule(self, bandit: BanditName) -> TheoremSchedule:
-        """What the bandit's theorem sets, J no larger than can be run."""
+        """Return what the bandit's theorem sets, with J at most `most_warmup_users`."""
         needed = self.needed_per_class * self.world.models.n_classes
         if bandit != "epoch-greedy":
             return schedule_1(self.n_steps, None, needed, bandit)
@@ -184,7 +184,7 @@ def _models_error(recommender: Latent, names: Sequence[int], users: SimulatedUse
 def _draw_blocks(
     world: SimulatedWorld, n_users: int, n_steps: int, rng: np.random.Generator
 ) -> Iterator[tuple[range, SimulatedUsers]]:
-    """Users drawn some at a time, so that long ones fit into memory."""
+    """Draw users in blocks that fit into memory."""
     size = max(1, _AT_ONCE // n_steps)
     for start in range(0, n_users, size):
         names = range(start, min(start + size, n_users))

@@ -1,9 +1,9 @@
 """Many runs of many algorithms in a generated world, and their expected regret.
 
 Every run draws its own users; all algorithms of a run meet the same users, steps and rewards.  A run's numbers come
-from its own seed and the algorithm's name alone, so they are the same whatever the number of workers and the company
-an algorithm is in.  Regret uses means, not noisy rewards.  Some algorithms need rewards in a declared range: the world
-declares one, and the few rewards outside it are clipped, for all alike, and counted.
+from its own seed and the algorithm's name alone, so they depend neither on the number of workers nor on which other
+algorithms run.  Regret uses means, not noisy rewards.  Some algorithms need rewards in a declared range: the world
+declares one, and the few rewards outside it are clipped for all algorithms and counted.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lcb.recommenders.recommender import Recommender
 
 _BLOCK = 50  # users drawn at a time
 _MOST_POINTS = 1000  # on a curve
-_SEEDS = 2**64  # from here on seeds are those of tuning (see tune.py)
+_SEEDS = 2**64  # from here on seeds are those of tuning (see tuning/tune_simulation.py)
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,7 +39,7 @@ class AlgorithmRegret:
     settings: Settings
     regret: Floats = field(repr=False)  # (runs, users)
     cpu_seconds: float  # of all runs, without drawing the users
-    note: str | None = None  # what a reader of its numbers must know
+    note: str | None = None  # what must be known to read its numbers
 
     @property
     def regret_per_user(self) -> float:
@@ -65,7 +65,7 @@ class AlgorithmRegret:
 
 @dataclass(frozen=True, eq=False)
 class Simulation:
-    """What was run and what came out."""
+    """The settings of a simulation and the regret of every algorithm."""
 
     settings: dict[str, Any]
     results: list[AlgorithmRegret]
@@ -133,7 +133,7 @@ def simulate(
 
 
 def curve_points(n_users: int) -> list[int]:
-    """The numbers of users at which a curve is given: every one, or 1000 of them."""
+    """Return the numbers of users at which a curve is given: every one, or 1000 of them."""
     return sorted({round(u) for u in np.linspace(1, n_users, min(n_users, _MOST_POINTS))})
 
 
@@ -148,7 +148,7 @@ def check_sizes(n_users: int, n_steps: int, n_runs: int, seed: int) -> None:
 def describe_settings(
     world: SimulatedWorld | FixedArms, n_users: int, n_steps: int, n_runs: int, seed: int
 ) -> dict[str, Any]:
-    """What was run, as it is written beside the numbers."""
+    """Return the settings of a simulation as they are written beside its numbers."""
     models = world.models
     return {
         "users": n_users, "steps": n_steps, "arms": world.n_arms, "runs": n_runs, "seed": seed,
@@ -159,7 +159,7 @@ def describe_settings(
 
 @dataclass(frozen=True)
 class SimulationRun:
-    """One run to be played: the same users for all contenders, who are algorithms with their settings."""
+    """One run of a simulation: the same users for all contenders, which are algorithms with their settings."""
 
     world: SimulatedWorld | FixedArms
     contenders: tuple[tuple[str, Settings], ...]
@@ -183,7 +183,7 @@ class SimulationRun:
 
 
 def play_run(run: SimulationRun) -> tuple[Floats, Floats, int]:
-    """One run: regret (contenders, users), CPU seconds (contenders,), the number of rewards clipped."""
+    """Play one run; return regret (contenders, users), CPU seconds (contenders,) and the number of rewards clipped."""
     _warm_up(run)
     world_rng = np.random.default_rng((run.seed, run.run))
     n = len(run.contenders)
@@ -214,7 +214,7 @@ def _build_recommenders(run: SimulationRun, rngs: Sequence[np.random.Generator])
 
 @contextmanager
 def _name_in_errors(name: str) -> Iterator[None]:
-    """Say whose mistake it is."""
+    """Put the name of the algorithm before the message of an InputError."""
     try:
         yield
     except InputError as error:
@@ -225,7 +225,7 @@ _warm: set[str] = set()
 
 
 def _warm_up(run: SimulationRun) -> None:
-    """Compile, or load what was compiled before, so that it is not counted as an algorithm's time."""
+    """Compile, or load compiled code, before time is measured."""
     new = {name: settings for name, settings in run.contenders if name not in _warm}
     _warm.update(new)
     few = replace(run, contenders=tuple(new.items()), n_users=60)

@@ -33,14 +33,14 @@ class FixedArms:
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """Where rewards lie, but for a few in a hundred thousand: four deviations around the means."""
+        """Return the means plus and minus four deviations; a few in 100,000 rewards lie outside."""
         if self.models.levels is not None:
             return self.models.levels
         spread = 4 * float(np.sqrt(self.models.sigma2.max()))
         return float(self.models.beta.min()) - spread, float(self.models.beta.max()) + spread
 
     def draw(self, n_users: int, n_steps: int, rng: np.random.Generator) -> SimulatedUsers:
-        """New users, each with `n_steps` steps."""
+        """Draw new users with `n_steps` steps each."""
         models, k = self.models, self.n_arms
         label = rng.choice(models.n_classes, size=n_users, p=models.pi)
         contexts = np.tile(np.eye(k), (n_users, n_steps, 1, 1))

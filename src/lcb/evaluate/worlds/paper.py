@@ -36,7 +36,7 @@ def equal_classes(beta: Floats, noise: float = 0.1) -> LatentModels:
 
 @dataclass(frozen=True, eq=False)
 class SimulatedUsers:
-    """Some users of the world, with all that could happen to them."""
+    """Users of a simulated world, with the reward that every arm would give at every step."""
 
     label: NDArray[np.int64]  # (B,) the class of each
     contexts: Floats = field(repr=False)  # (B, T, K, d)
@@ -44,7 +44,7 @@ class SimulatedUsers:
     rewards: Floats = field(repr=False)  # (B, T, K) the reward every arm would give
 
     def regret(self, arms: NDArray[np.int64]) -> Floats:
-        """Expected reward lost by each user against the best arm of every step, (B,)."""
+        """Return the expected reward lost by each user against the best arm of every step, (B,)."""
         taken = np.take_along_axis(self.means, arms[..., None], axis=2)[..., 0]
         return np.asarray((self.means.max(axis=2) - taken).sum(axis=1))
 
@@ -67,12 +67,12 @@ class SimulatedWorld:
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """Where rewards lie, but for a few in a hundred thousand: as far as a mean can be, and four deviations."""
+        """Return ± the largest possible mean plus four deviations; a few in 100,000 rewards lie outside."""
         bound = float(np.linalg.norm(self.models.beta, axis=1).max() + 4 * np.sqrt(self.models.sigma2.max()))
         return -bound, bound
 
     def draw(self, n_users: int, n_steps: int, rng: np.random.Generator) -> SimulatedUsers:
-        """New users, each with `n_steps` steps."""
+        """Draw new users with `n_steps` steps each."""
         models = self.models
         label = rng.choice(models.n_classes, size=n_users, p=models.pi)
         contexts = rng.uniform(-1, 1, (n_users, n_steps, self.n_arms, models.n_features))
