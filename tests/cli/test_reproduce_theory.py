@@ -42,7 +42,7 @@ def test_the_command_runs_the_theorems(lcb, tmp_path, monkeypatch, learner):
         return real(**settings, n_workers=1)
 
     real = theory.run
-    world = theory.World(theory.equal_classes(theory.np.eye(2)), n_arms=3)
+    world = theory.SimulatedWorld(theory.equal_classes(theory.np.eye(2)), n_arms=3)
     monkeypatch.setattr(theory, "SWEEPS", (theory.Sweep("a small world", world, "users", (2, 4), 9),))
     monkeypatch.setattr(theory, "run", run)
     outcome = lcb("reproduce", "theory", "--runs", 1, "--seed", 4, "--learner", learner, "--json", "out.json")
