@@ -22,7 +22,7 @@ import numpy as np  # noqa: E402
 from timing import save  # noqa: E402
 
 from lcb.bandits.linear.linucb import LinUCB  # noqa: E402
-from lcb.evaluate.compare_learners import _megabytes  # noqa: E402
+from lcb.evaluate._memory import peak_megabytes  # noqa: E402
 from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes  # noqa: E402
 from lcb.recommenders.clustering.club import Club  # noqa: E402
 from lcb.recommenders.clustering.sclub import Sclub  # noqa: E402
@@ -88,7 +88,7 @@ def measure(name: str) -> dict[str, Any]:
     return {
         "case": name, "users": n_users, "past_users": n_past, "d": d, **settings, "start_cpu_s": start,
         "serve_cpu_s": total, "us_per_step": total / n_users / N_STEPS * 1e6,
-        "regret_per_user": float(np.concatenate(regret).mean()), "peak_mb": _megabytes(),
+        "regret_per_user": float(np.concatenate(regret).mean()), "peak_mb": peak_megabytes(),
     }  # fmt: skip
 
 

@@ -102,7 +102,7 @@ def test_a_split_that_forgets_its_proposal_is_noticed(monkeypatch: pytest.Monkey
 
 
 def test_a_split_that_forgets_the_choice_of_empty_class_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(_split_merge, "_n_empty", lambda state: 1)
+    monkeypatch.setattr(_split_merge, "_count_empty", lambda state: 1)
     assert distance(8, False, "urn", n=N // 2) > BOUND
 
 

@@ -10,7 +10,7 @@ from lcb.learners.spectral import experts as spectral
 from lcb.learners.spectral._lifted import unpack
 from lcb.learners.spectral._low_rank import fit_low_rank
 from lcb.learners.spectral._matching import lift, match_moments
-from lcb.learners.spectral.moments import Moments
+from lcb.learners.spectral.moments import Moments, features_only
 from lcb.stats import UserStats
 
 FORMS = ("pooled", "grouped")
@@ -312,7 +312,8 @@ def test_the_penalised_regression_is_at_its_optimum(degree):
     """The gradient of the loss is `penalty` times a subgradient of the nuclear norm: spectral norm 1, and tight."""
     user, x, reward, _ = small(seed=2)
     moments = Moments.from_rows(user, x, reward)
-    gram, moment = getattr(moments, f"gram{degree}") / len(x), getattr(moments, f"moment{degree}") / len(x)
+    sums = {2: moments.second, 3: moments.third}[degree] / len(x)
+    gram, moment = sums[:, features_only(3, degree)], sums[:, -1]
     plain = fit_low_rank(gram, moment, 0.0, 3, degree)
     np.testing.assert_allclose(gram @ plain, moment, atol=1e-9)
     values = np.linalg.svd(unpack(plain, 3, degree).reshape(3, -1), compute_uv=False)
