@@ -1,14 +1,5 @@
 from .bounds import TABLE_1 as TABLE_1
 from .bounds import Bound as Bound
-from .bounds import RegretType as RegretType
-from .bounds import club as club
-from .bounds import enumerated_exp4p as enumerated_exp4p
-from .bounds import individual_exp4p as individual_exp4p
-from .bounds import individual_linucb as individual_linucb
-from .bounds import lcb_1 as lcb_1
-from .bounds import lcb_2 as lcb_2
-from .bounds import population_exp4p as population_exp4p
-from .bounds import population_linucb as population_linucb
 from .schedules import TheoremSchedule as TheoremSchedule
 from .schedules import schedule_1 as schedule_1
 from .schedules import schedule_2 as schedule_2

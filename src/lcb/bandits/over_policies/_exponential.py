@@ -8,12 +8,15 @@ a new T needs no restart: the weights are computed from all sums at the new rate
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field, replace
+from typing import ClassVar
 
 import numpy as np
 
-from lcb.bandits.over_policies._policy_set import check_set
+from lcb.bandits.over_policies._policy_set import check_set, read_advice, scale
+from lcb.bandits.traits import Traits
 from lcb.errors import InputError
-from lcb.events import Floats
+from lcb.events import Decision, Floats
 from lcb.policies import Policies
 
 
@@ -69,3 +72,36 @@ def softmax(log_weights: Floats) -> Floats:
     weights = np.exp(log_weights, log_weights)
     weights /= weights.sum()
     return weights
+
+
+@dataclass(frozen=True)
+class GammaSettings:
+    """What EXP3 and EXP4 have in common: their settings, and a state [decisions, Y] to which rewards are added."""
+
+    traits: ClassVar[Traits] = Traits(
+        "policies", state="1 + N", cost="N K d", needs_reward_range=True, needs_propensity_of_chosen=True
+    )
+
+    policies: Policies = field(repr=False)
+    reward_range: tuple[float, float] = (0.0, 1.0)
+    horizon: int | None = None
+    gamma: float | None = None
+    eta: float | None = None
+
+    def __post_init__(self) -> None:
+        check_settings(self.policies, self.reward_range, self.horizon, self.eta, gamma=self.gamma)
+
+    def start(self) -> Floats:
+        return np.zeros(1 + self.policies.n_policies)
+
+    def count_decision(self, state: Floats, decision: Decision) -> Floats:
+        return add_decision(state)
+
+    def add_advice(self, decision: Decision, context: Floats) -> Decision:
+        """Add to a decision that somebody else made what every policy says of it."""
+        return replace(decision, advice=self.policies(context)[:, decision.arm] / decision.propensity)
+
+    def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
+        name, after = type(self).__name__, state.copy()
+        after[1:] += scale(reward, self.reward_range, name) * read_advice(decision, len(state) - 1, name)
+        return after

@@ -45,7 +45,7 @@ def read_advice(decision: Decision, size: int, name: str) -> Floats:
     return decision.advice
 
 
-def scale_reward(reward: float, reward_range: tuple[float, float], name: str) -> float:
+def scale(reward: float, reward_range: tuple[float, float], name: str) -> float:
     """Return the reward as a share of the declared range, in [0, 1]."""
     low, high = reward_range
     if not low <= reward <= high:
@@ -81,8 +81,8 @@ def _check_advice(advice: Floats) -> Floats:
 
 
 def check_taken(rewards: Floats, arms: Arms, reward_range: tuple[float, float], name: str) -> None:
-    """Refuse rewards (B, T, K) of the arms taken (B, T) that are outside the range, as `scale_reward` does."""
+    """Refuse rewards (B, T, K) of the arms taken (B, T) that are outside the range, as `scale` does."""
     taken = np.take_along_axis(rewards, arms[..., None], axis=2)
     outside = ~((taken >= reward_range[0]) & (taken <= reward_range[1]))
     if outside.any():
-        scale_reward(float(taken[outside][0]), reward_range, name)
+        scale(float(taken[outside][0]), reward_range, name)

@@ -31,7 +31,7 @@ from lcb.bandits.over_policies._policy_set import (
     check_taken,
     iterate_advice,
     read_advice,
-    scale_reward,
+    scale,
 )
 from lcb.bandits.traits import Traits
 from lcb.errors import InputError
@@ -122,7 +122,7 @@ class EpochGreedy:
         return replace(decision, advice=ask_policies(self.policies, context)[:, decision.arm].copy())
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
-        share = scale_reward(reward, self.reward_range, "EpochGreedy")
+        share = scale(reward, self.reward_range, "EpochGreedy")
         if not decision.at_random:
             return state
         after = state.copy()

@@ -15,21 +15,18 @@ A decision costs O(N K) beside the policies' own cost, an update O(N).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 
 from lcb.bandits.bandit import draw_index
-from lcb.bandits.over_policies._exponential import add_decision, check_settings, describe_chance, get_horizon, softmax
-from lcb.bandits.over_policies._policy_set import check_arms, read_advice, scale_reward
-from lcb.bandits.traits import Traits
+from lcb.bandits.over_policies._exponential import GammaSettings, describe_chance, get_horizon, softmax
+from lcb.bandits.over_policies._policy_set import check_arms
 from lcb.events import Decision, Floats
-from lcb.policies import Policies
 
 
 @dataclass(frozen=True)
-class EXP3:
+class EXP3(GammaSettings):
     """Settings only; the state is [decisions, Y], (1 + N,).
 
     `horizon` is T, the number of decisions (None: doubled as needed); `gamma` and the rate of learning `eta` are the
@@ -46,22 +43,6 @@ class EXP3:
     >>> bandit.update(bandit.count_decision(state, decision), decision, reward=0.75)
     array([1. , 0. , 1.5])
     """
-
-    traits: ClassVar[Traits] = Traits(
-        "policies", state="1 + N", cost="N K d", needs_reward_range=True, needs_propensity_of_chosen=True
-    )
-
-    policies: Policies = field(repr=False)
-    reward_range: tuple[float, float] = (0.0, 1.0)
-    horizon: int | None = None
-    gamma: float | None = None
-    eta: float | None = None
-
-    def __post_init__(self) -> None:
-        check_settings(self.policies, self.reward_range, self.horizon, self.eta, gamma=self.gamma)
-
-    def start(self) -> Floats:
-        return np.zeros(1 + self.policies.n_policies)
 
     def _gamma(self, state: Floats) -> float:
         """gamma, the share of the decisions in which any policy is drawn."""
@@ -91,19 +72,6 @@ class EXP3:
         arm, advice, p = draw_index(xi[h], rest)[0], np.zeros(len(q)), q @ xi
         advice[h] = 1 / q[h]
         return Decision(arm, p[arm], context[arm], p, advice=advice)
-
-    def count_decision(self, state: Floats, decision: Decision) -> Floats:
-        return add_decision(state)
-
-    def add_advice(self, decision: Decision, context: Floats) -> Decision:
-        """Add to a decision for which no policy was drawn what every policy says of it."""
-        return replace(decision, advice=self.policies(context)[:, decision.arm] / decision.propensity)
-
-    def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
-        after = state.copy()
-        share = scale_reward(reward, self.reward_range, "EXP3")
-        after[1:] += share * read_advice(decision, len(state) - 1, "EXP3")
-        return after
 
     def _weights(self, state: Floats, gamma: float) -> Floats:
         return softmax((gamma / self.policies.n_policies if self.eta is None else self.eta) * state[1:])

@@ -13,21 +13,18 @@ policies' own cost, an update O(N).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import ClassVar
+from dataclasses import dataclass
 
 import numpy as np
 
 from lcb.bandits.bandit import draw_index
-from lcb.bandits.over_policies._exponential import add_decision, check_settings, describe_chance, get_horizon, softmax
-from lcb.bandits.over_policies._policy_set import check_arms, read_advice, scale_reward
-from lcb.bandits.traits import Traits
+from lcb.bandits.over_policies._exponential import GammaSettings, describe_chance, get_horizon, softmax
+from lcb.bandits.over_policies._policy_set import check_arms
 from lcb.events import Decision, Floats
-from lcb.policies import Policies
 
 
 @dataclass(frozen=True)
-class EXP4:
+class EXP4(GammaSettings):
     """Settings only; the state is [decisions, Y], (1 + N,).
 
     `horizon` is T, the number of decisions (None: doubled as needed); `gamma` and the rate of learning `eta` are the
@@ -44,22 +41,6 @@ class EXP4:
     >>> bandit.update(bandit.count_decision(state, decision), decision, reward=0.75)
     array([1., 0., 2.])
     """
-
-    traits: ClassVar[Traits] = Traits(
-        "policies", state="1 + N", cost="N K d", needs_reward_range=True, needs_propensity_of_chosen=True
-    )
-
-    policies: Policies = field(repr=False)
-    reward_range: tuple[float, float] = (0.0, 1.0)
-    horizon: int | None = None
-    gamma: float | None = None
-    eta: float | None = None
-
-    def __post_init__(self) -> None:
-        check_settings(self.policies, self.reward_range, self.horizon, self.eta, gamma=self.gamma)
-
-    def start(self) -> Floats:
-        return np.zeros(1 + self.policies.n_policies)
 
     def _gamma(self, state: Floats, n_arms: int) -> float:
         """gamma, the share of the decisions that is uniform."""
@@ -87,19 +68,6 @@ class EXP4:
         p += gamma / n_arms
         arm = draw_index(p, uniform)[0]
         return Decision(arm, p[arm], context[arm], p, advice=xi[:, arm] / p[arm])
-
-    def count_decision(self, state: Floats, decision: Decision) -> Floats:
-        return add_decision(state)
-
-    def add_advice(self, decision: Decision, context: Floats) -> Decision:
-        """Add to a decision that somebody else made what the policies say of it."""
-        return replace(decision, advice=self.policies(context)[:, decision.arm] / decision.propensity)
-
-    def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
-        after = state.copy()
-        share = scale_reward(reward, self.reward_range, "EXP4")
-        after[1:] += share * read_advice(decision, len(state) - 1, "EXP4")
-        return after
 
     def _weights(self, state: Floats, rate: float) -> Floats:
         return softmax((rate if self.eta is None else self.eta) * state[1:])

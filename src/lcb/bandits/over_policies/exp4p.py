@@ -22,7 +22,7 @@ import numpy as np
 
 from lcb.bandits.bandit import draw_index
 from lcb.bandits.over_policies._exponential import add_decision, check_settings, describe_chance, get_horizon, softmax
-from lcb.bandits.over_policies._policy_set import check_arms, read_advice, scale_reward
+from lcb.bandits.over_policies._policy_set import check_arms, read_advice, scale
 from lcb.bandits.traits import Traits
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
@@ -108,7 +108,7 @@ class EXP4P:
         return replace(decision, advice=_advice(self.policies(context), decision.arm, decision.distribution))
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
-        share, n = scale_reward(reward, self.reward_range, "EXP4P"), self.policies.n_policies
+        share, n = scale(reward, self.reward_range, "EXP4P"), self.policies.n_policies
         advice, after = read_advice(decision, 2 * n, "EXP4P"), state.copy()
         after[1 : n + 1] += share * advice[:n]
         after[n + 1 :] += advice[n:]

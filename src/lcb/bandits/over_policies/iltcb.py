@@ -37,7 +37,7 @@ from lcb.bandits.over_policies._policy_set import (
     check_taken,
     iterate_advice,
     read_advice,
-    scale_reward,
+    scale,
 )
 from lcb.bandits.traits import Traits
 from lcb.errors import InputError
@@ -148,7 +148,7 @@ class ILTCB:
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         from lcb.bandits.over_policies._iltcb_numba import count_reward
 
-        share, after = scale_reward(reward, self.reward_range, "ILTCB"), state.copy()
+        share, after = scale(reward, self.reward_range, "ILTCB"), state.copy()
         count_reward(after, read_advice(decision, self._n_advice, "ILTCB"), share / decision.propensity)
         return after
 
