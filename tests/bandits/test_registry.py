@@ -23,7 +23,7 @@ from lcb.bandits.registry import (
     list_settings,
 )
 from lcb.bandits.traits import Traits, keeps_posterior
-from lcb.cli import main
+from lcb.cli.main import main
 from lcb.errors import InputError
 from lcb.events import Decision, Floats
 from lcb.models import LatentModels

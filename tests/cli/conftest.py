@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from conftest import rows_of
-from lcb.cli import main
+from lcb.cli.main import main
 from lcb.evaluate.worlds.paper import paper_classes
 
 

@@ -13,7 +13,7 @@ import pytest
 import lcb as library
 from lcb.evaluate import paper_classes
 
-MAIN = "print('up', flush=True); from lcb.cli import main; main()"
+MAIN = "print('up', flush=True); from lcb.cli.main import main; main()"
 
 
 @pytest.mark.parametrize(
@@ -72,7 +72,7 @@ def models(tmp_path):
 
 
 def run(words, **settings):
-    command = [sys.executable, "-c", "from lcb.cli import main; main()", *map(str, words)]
+    command = [sys.executable, "-c", "from lcb.cli.main import main; main()", *map(str, words)]
     return subprocess.run(command, stderr=subprocess.PIPE, text=True, **settings)
 
 
@@ -99,7 +99,7 @@ def test_a_reader_who_has_left_is_not_talked_to(models, words):
 
 @pytest.mark.parametrize("words", [["show", "models"], ["--version"]])
 def test_without_standard_output_a_command_still_works(models, words):
-    command = [sys.executable, "-c", "from lcb.cli import main; main()", *words]
+    command = [sys.executable, "-c", "from lcb.cli.main import main; main()", *words]
     script = " ".join(f"'{word}'" for word in command) + " >&-"
     done = subprocess.run(script, shell=True, cwd=models.parent, stderr=subprocess.PIPE, text=True)
     assert (done.returncode, done.stderr) == (0, "")

@@ -119,7 +119,9 @@ def test_a_service_on_this_machine_is_reached_without_the_proxy(asked, monkeypat
 
 @pytest.mark.parametrize("package", ["httpx", "msgspec"])
 def test_without_the_client_extra_the_install_line_is_printed(package):
-    code = f"import sys; sys.modules['{package}'] = None; sys.argv[1:] = ['trials']; from lcb.cli import main; main()"
+    code = (
+        f"import sys; sys.modules['{package}'] = None; sys.argv[1:] = ['trials']; from lcb.cli.main import main; main()"
+    )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 2
     assert done.stderr == f"lcb: {package} is not installed; in a checkout of lcb run: pip install '.[client]'\n"

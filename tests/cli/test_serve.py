@@ -11,7 +11,7 @@ import sys
 import httpx
 import pytest
 
-MAIN = "from lcb.cli import main; main()"
+MAIN = "from lcb.cli.main import main; main()"
 EXTRA = ("starlette", "msgspec", "uvicorn", "uvloop", "httptools", "structlog", "prometheus_client")
 
 

@@ -57,7 +57,7 @@ def drill(served: Path, folder: Path, *, spoil: bool = False) -> None:
     shutil.copy(served, folder / "lcb.db")
     if spoil:
         one_bit(folder / "lcb.db")
-    command = [sys.executable, "-c", "from lcb.cli import main; main()", "log", "verify", "lcb.db", "--json", "-"]
+    command = [sys.executable, "-c", "from lcb.cli.main import main; main()", "log", "verify", "lcb.db", "--json", "-"]
     env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONHASHSEED": "7"}
     done = subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True)
     told = json.loads(done.stdout)

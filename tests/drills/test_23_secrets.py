@@ -110,7 +110,7 @@ def from_commands(folder: Path) -> None:
     (folder / "lcb.toml").write_text(f"store = {json.dumps(url)}\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LCB_")}
     environment |= {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "LCB_KEY": WRONG}
-    code = "from lcb.cli import main; main()"
+    code = "from lcb.cli.main import main; main()"
     said = ""
     for words, more in (
         (["config", "show"], {}),

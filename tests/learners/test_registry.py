@@ -14,9 +14,9 @@ from lcb.cli.app import run
 from lcb.errors import InputError
 from lcb.evaluate.compare_learners import list_contenders, run_contender
 from lcb.learners import registry
+from lcb.learners.likelihood import choose_for_range
 from lcb.learners.registry import LEARNERS, format_table, get_learner
 from lcb.serve.config.settings import Learning
-from lcb.serve.learn.worker import choose_likelihood
 
 ROOT = Path(__file__).parents[2]
 LOG = lcb.EventLog.from_rows(np.arange(60) // 3, np.ones((60, 1)), np.tile([0.0, 1.0, 0.0], 20))
@@ -70,7 +70,7 @@ def test_a_registered_learner_is_compared_with_the_others():
 @pytest.mark.usefixtures("toy")
 def test_a_registered_learner_can_be_set_in_the_service():
     assert Learning(learner="toy").learner == "toy"
-    assert choose_likelihood(LOG, "toy", (0.0, 1.0)) == "gaussian"
+    assert choose_for_range(LOG, get_learner("toy"), (0.0, 1.0)) == "gaussian"
 
 
 @pytest.mark.usefixtures("toy")

@@ -102,7 +102,7 @@ def get_console() -> Console:
 
 class _Terminal(Console):
     def on_broken_pipe(self) -> None:
-        raise BrokenPipeError  # handled in `lcb.cli.main`
+        raise BrokenPipeError  # handled by `lcb.cli.main`
 
 
 def _is_file(target: Target) -> TypeGuard[str | Path]:

@@ -13,7 +13,8 @@ import numpy as np
 
 from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, InputError
-from lcb.learners.registry import Learner, get_learner
+from lcb.learners.likelihood import choose_likelihood
+from lcb.learners.registry import get_learner
 from lcb.learners.shared.n_classes import choose_n_classes
 from lcb.models import Fit, LatentModels, Likelihood
 from lcb.progress import Progress, silent
@@ -48,7 +49,7 @@ def fit(
     log = data if isinstance(data, EventLog) else EventLog(data)
     if chosen.needs_rows and log.rows is None:
         raise InputError(f"{learner} learns from rows; give EventLog.from_rows, or read_log with keep_rows=True")
-    likelihood, why = _choose_likelihood(log, learner, chosen, likelihood, settings)
+    likelihood, why = choose_likelihood(log, learner, chosen, likelihood, settings)
     if log is not data and likelihood == "gaussian":
         why = f"statistics do not tell clicks from other rewards: modelled as Gaussian, learned by {learner}"
     run = chosen.fit_clicks if likelihood == "bernoulli" and chosen.fit_clicks else chosen.fit
@@ -88,27 +89,6 @@ def fit(
     models = result.models.with_provenance(provenance)
     reasons = (why, *_why_so_many(models.n_classes, by, held_out))
     return replace(result, models=models, held_out=held_out, why=reasons)
-
-
-def _choose_likelihood(
-    log: EventLog, name: str, learner: Learner, wanted: Likelihood | None, settings: dict[str, Any]
-) -> tuple[Likelihood, str]:
-    """Return the likelihood and why it was chosen."""
-    counted = log.clicks is not None
-    if wanted == "bernoulli" and not learner.fit_clicks:
-        raise InputError(f"learner {name} models Gaussian rewards only; for a Bernoulli likelihood use em")
-    if wanted is not None:
-        return wanted, f"{wanted} rewards, learned by {name}, as asked"
-    if "variance" in settings:
-        return "gaussian", f"a variance was asked for: Gaussian rewards, learned by {name}"
-    if counted and learner.fit_clicks:
-        return "bernoulli", f"the rewards take two values: modelled as clicks (Bernoulli), learned by {name}"
-    if learner.why_gaussian:
-        return "gaussian", learner.why_gaussian
-    if log.two_valued:
-        reason = f"{name} models Gaussian rewards" if counted else "(user, arm) pairs are too many to count"
-        return "gaussian", f"the rewards take two values, but {reason}: Gaussian, learned by {name}"
-    return "gaussian", f"the rewards are not of two values: modelled as Gaussian, learned by {name}"
 
 
 def _why_so_many(n_classes: int, by: str | None, held_out: dict[int, tuple[float, float]]) -> tuple[str, ...]:

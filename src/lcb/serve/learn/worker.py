@@ -21,8 +21,9 @@ import numpy as np
 from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, InputError, LCBError, ModelError, TooFewRows
 from lcb.features import FeatureMap
+from lcb.learners.likelihood import choose_for_range
 from lcb.learners.registry import get_learner
-from lcb.models import LatentModels, Likelihood, weight_covariance
+from lcb.models import LatentModels, weight_covariance
 from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.event_ids import event_id
@@ -160,7 +161,7 @@ def _fit_models(
 ) -> LatentModels:
     from lcb.learners import fit
 
-    likelihood = choose_likelihood(log, job.learner, service.reward_range)
+    likelihood = choose_for_range(log, get_learner(job.learner), service.reward_range)
     n_classes = None if job.n_classes is None else min(job.n_classes, log.n_users)
     learner = get_learner(job.learner)
     settings: dict[str, Any] = {"n_threads": 1} if "n_threads" in learner.settings else {}
@@ -178,21 +179,6 @@ def _fit_models(
             raise
         except InputError as error:
             raise TooFewRows(str(error)) from None
-
-
-def choose_likelihood(log: EventLog, learner: str, declared: tuple[float, float] | None) -> Likelihood:
-    """Bernoulli if all rewards are one of the two ends of the declared range (0 and 1 without one), else Gaussian.
-
-    A declared range that is wider than the rewards so far means that other rewards may still come.
-
-    >>> log = EventLog.from_rows(user=[0, 1], x=[[1.0], [1.0]], reward=[0, 1])
-    >>> [choose_likelihood(log, "em", declared) for declared in ((0.0, 1.0), (0.0, 5.0), None)]
-    ['bernoulli', 'gaussian', 'bernoulli']
-    """
-    clicks, levels = log.clicks, tuple(declared or (0.0, 1.0))
-    if clicks is not None and (clicks.low, clicks.high) == levels and get_learner(learner).fit_clicks:
-        return "bernoulli"
-    return "gaussian"
 
 
 if __name__ == "__main__":

@@ -1,0 +1,47 @@
+"""Whether rewards are modelled as clicks (Bernoulli) or as numbers (Gaussian)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lcb.clicks import EventLog
+from lcb.errors import InputError
+from lcb.learners.registry import Learner
+from lcb.models import Likelihood
+
+
+def choose_likelihood(
+    log: EventLog, name: str, learner: Learner, wanted: Likelihood | None, settings: dict[str, Any]
+) -> tuple[Likelihood, str]:
+    """Return the likelihood for the rewards of a log, and why it was chosen."""
+    counted = log.clicks is not None
+    if wanted == "bernoulli" and not learner.fit_clicks:
+        raise InputError(f"learner {name} models Gaussian rewards only; for a Bernoulli likelihood use em")
+    if wanted is not None:
+        return wanted, f"{wanted} rewards, learned by {name}, as asked"
+    if "variance" in settings:
+        return "gaussian", f"a variance was asked for: Gaussian rewards, learned by {name}"
+    if counted and learner.fit_clicks:
+        return "bernoulli", f"the rewards take two values: modelled as clicks (Bernoulli), learned by {name}"
+    if learner.why_gaussian:
+        return "gaussian", learner.why_gaussian
+    if log.two_valued:
+        reason = f"{name} models Gaussian rewards" if counted else "(user, arm) pairs are too many to count"
+        return "gaussian", f"the rewards take two values, but {reason}: Gaussian, learned by {name}"
+    return "gaussian", f"the rewards are not of two values: modelled as Gaussian, learned by {name}"
+
+
+def choose_for_range(log: EventLog, learner: Learner, declared: tuple[float, float] | None) -> Likelihood:
+    """Bernoulli if all rewards are one of the two ends of the declared range (0 and 1 without one), else Gaussian.
+
+    A declared range that is wider than the rewards so far means that other rewards may still come.
+
+    >>> log = EventLog.from_rows(user=[0, 1], x=[[1.0], [1.0]], reward=[0, 1])
+    >>> from lcb.learners.registry import get_learner
+    >>> [choose_for_range(log, get_learner("em"), declared) for declared in ((0.0, 1.0), (0.0, 5.0), None)]
+    ['bernoulli', 'gaussian', 'bernoulli']
+    """
+    clicks, levels = log.clicks, tuple(declared or (0.0, 1.0))
+    if clicks is not None and (clicks.low, clicks.high) == levels and learner.fit_clicks:
+        return "bernoulli"
+    return "gaussian"
