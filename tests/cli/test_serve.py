@@ -34,7 +34,7 @@ def test_serve_says_where_it_is_and_ends_when_asked(tmp_path):
             assert (answer["arm"], answer["recommender"]) == ("a", "all")
         second = subprocess.run(words, cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60)
         assert second.returncode == 2
-        assert "lcb.db is being served by another process; stop it first" in second.stderr
+        assert "lcb.db is being served by another process; stop that one" in second.stderr
         process.send_signal(signal.SIGTERM)
         _, log = process.communicate(timeout=30)
         assert process.returncode == 0
@@ -67,7 +67,7 @@ def test_settings_that_do_not_fit_the_log_are_one_line(lcb, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--host", "0.0.0.0"], "there is no key; make one first"),
+        (["--host", "0.0.0.0"], "there is no key; create one first"),
         (["--port", "70000"], "port is 70000"),
         (["--recommender", "lcb"], "--recommender: 'lcb' is not NAME=BANDIT"),
         (["--share", "lcb"], "--share: 'lcb' is not NAME=SHARE"),
