@@ -73,7 +73,7 @@ def test_what_the_service_refuses_is_said_in_its_words(asked, lcb, server, monke
     assert refused.code == 2
     assert "this route needs a key" in refused.err
     refused = lcb("models", "list", "--url", server.address, "--key", "lcb_wrong")
-    assert "not known, or was revoked" in refused.err
+    assert "this key is unknown or revoked" in refused.err
     assert "lcb_wrong" not in refused.err
 
 
