@@ -102,8 +102,8 @@ def interval(values: Floats) -> tuple[float, float]:
 
 def main(n_users: int) -> None:
     rng = np.random.default_rng(0)
-    world = demo.world(rng)
-    learned = demo.learn(demo.past_log(world, demo.N_PAST, rng), rng).models
+    world = demo.build_world(rng)
+    learned = demo.fit_classes(demo.simulate_past_log(world, demo.N_PAST, rng), rng).models
     true = replace(world.models, likelihood="bernoulli", levels=(0.0, 1.0))
     fresh, others = world.draw(n_users, N_STEPS, rng), world.draw(n_users, N_STEPS, rng)
     services: dict[str, tuple[dict[str, Any], LatentModels | None]] = {

@@ -78,7 +78,7 @@ def serving(folder: Path, **given: Any) -> Iterator[tuple[str, int]]:
 def learned_models(folder: Path) -> None:
     """As `lcb demo` does."""
     rng = np.random.default_rng(0)
-    fit = demo.learn(demo.past_log(demo.world(rng), demo.N_PAST, rng), rng)
+    fit = demo.fit_classes(demo.simulate_past_log(demo.build_world(rng), demo.N_PAST, rng), rng)
     save_models(fit.models, folder / "models", feature_map=fit_features("one-hot", CATEGORIES, []))
     print(f"{fit.models.n_classes} classes learned from {demo.N_PAST:,} generated readers ({fit.models.likelihood})")
 

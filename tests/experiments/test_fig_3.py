@@ -67,7 +67,7 @@ def test_more_classes_than_one_help(data, monkeypatch):
     monkeypatch.setattr(fig_3b, "OURS", ("lcb-mean",))
     monkeypatch.setattr(fig_3b, "CLASSES", (1, 2))
     result = fig_3b.run(data, n_runs=1)
-    one, two = (real_data.gain(result.outcomes[n], "lcb-mean", "linucb-population")[0] for n in (1, 2))
+    one, two = (real_data.compute_gain(result.outcomes[n], "lcb-mean", "linucb-population")[0] for n in (1, 2))
     assert two > one + 10
     same = [[o.relative_ctr for o in result.outcomes[n] if o.algorithm == "club"] for n in (1, 2)]
     assert same[0] == same[1]
@@ -85,7 +85,7 @@ def test_a_log_of_few_users_is_refused():
         n_events = np.full(79, 20)
 
     with pytest.raises(InputError, match="only 79 users have 20 labelled events"):
-        real_data.sizes(Small())
+        real_data.split_sizes(Small())
 
 
 def test_the_page_carries_its_pictures_and_says_what_is_missing(tmp_path):
@@ -105,7 +105,7 @@ def test_the_page_carries_its_pictures_and_says_what_is_missing(tmp_path):
 
 def test_users_who_come_are_not_those_tuned_on(data, monkeypatch):
     tuned_on, came = [], []
-    tune, play = fig_3c.tuned_settings, fig_3c._play
+    tune, play = real_data.tuned_settings, fig_3c._play
 
     def watched_tune(data, source, algorithms, plan, seeds, progress):
         tuned_on.extend(fig_3c.split_users(source, plan, seed).train for seed in seeds)
@@ -115,7 +115,7 @@ def test_users_who_come_are_not_those_tuned_on(data, monkeypatch):
         came.append(run.order)
         return play(run)
 
-    monkeypatch.setattr(fig_3c, "tuned_settings", watched_tune)
+    monkeypatch.setattr(real_data, "tuned_settings", watched_tune)
     monkeypatch.setattr(fig_3c, "_play", watched_play)
     monkeypatch.setattr(fig_3c.parallel, "processes", lambda work, tasks, *rest: [work(task) for task in tasks])
     fig_3c.run(data, n_runs=1)

@@ -12,21 +12,9 @@ from typing import Any
 from lcb import charts
 from lcb.evaluate.algorithms import Settings
 from lcb.evaluate.offline.evaluate_log import AlgorithmRewards, Plan
+from lcb.experiments import real_data
 from lcb.experiments.claims import Claim
-from lcb.experiments.real_data import (
-    ALGORITHMS,
-    N_CLASSES,
-    N_STEPS,
-    Data,
-    compute_gain,
-    ctr_curves,
-    evaluate_seeds,
-    format_gain,
-    format_table,
-    result_rows,
-    split_sizes,
-    tuned_settings,
-)
+from lcb.experiments.real_data import ALGORITHMS, N_CLASSES, N_STEPS, Data
 from lcb.progress import Progress, silent
 
 FRACTIONS = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1)
@@ -43,23 +31,25 @@ class Figure3a:
 
 def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent) -> Figure3a:
     source = data.open(progress)
-    n_test, n_train = split_sizes(source)
+    n_test, n_train = real_data.split_sizes(source)
     plan = Plan(n_train, n_test, N_STEPS, N_CLASSES, data.features)
-    settings = tuned_settings(data, source, ALGORITHMS, plan, range(seed, seed + n_runs), progress)
+    settings = real_data.tuned_settings(data, source, ALGORITHMS, plan, range(seed, seed + n_runs), progress)
     outcomes = {}
     for n in sorted({max(1, round(n_train * part)) for part in FRACTIONS}):
-        outcomes[n] = evaluate_seeds(source, ALGORITHMS, replace(plan, n_train_users=n), settings, progress)
+        outcomes[n] = real_data.evaluate_seeds(source, ALGORITHMS, replace(plan, n_train_users=n), settings, progress)
     return Figure3a(data, settings, n_test, n_runs, outcomes)
 
 
 def draw(result: Figure3a) -> Any:
     title = f"Relative CTR of {result.n_test:,} new users by number of training users"
-    return charts.relative_ctr(ctr_curves(list(result.outcomes), result.outcomes.values()), "users trained on", title)
+    return charts.relative_ctr(
+        real_data.ctr_curves(list(result.outcomes), result.outcomes.values()), "users trained on", title
+    )
 
 
 def to_json(result: Figure3a) -> dict[str, Any]:
     about = {**result.data.words, "test_users": result.n_test, "seeds": result.n_runs, "classes": N_CLASSES}
-    parts = [{"train_users": n, "results": result_rows(outcomes)} for n, outcomes in result.outcomes.items()]
+    parts = [{"train_users": n, "results": real_data.result_rows(outcomes)} for n, outcomes in result.outcomes.items()]
     return {"settings": about, "tuned": result.tuned, "train_users": parts}
 
 
@@ -67,22 +57,22 @@ def claims(result: Figure3a) -> list[Claim]:
     largest = result.outcomes[max(result.outcomes)]
     found = []
     for ours in ("lcb-gibbs", "lcb", "lcb-mean"):
-        percent, error = compute_gain(largest, ours, "club")
+        percent, error = real_data.compute_gain(largest, ours, "club")
         found.append(
             Claim(
                 what=f"{ours} is above CLUB",
                 paper="by about 10 %",
-                ours=format_gain(percent, error),
+                ours=real_data.format_gain(percent, error),
                 holds=percent - 1.96 * error > 0,
                 why="The gain depends on the data, the features and what the rows of training users are.",
             )
         )
-    percent, error = compute_gain(largest, "club", "linucb-population")
+    percent, error = real_data.compute_gain(largest, "club", "linucb-population")
     found.append(
         Claim(
             what="CLUB is above Population LinUCB",
             paper="by about 2 %",
-            ours=format_gain(percent, error),
+            ours=real_data.format_gain(percent, error),
             holds=percent > 0,
             why="The paper itself calls 20 noisy clicks a user too few for CLUB to find its graph.",
         )
@@ -91,5 +81,5 @@ def claims(result: Figure3a) -> list[Claim]:
 
 
 def summary(result: Figure3a) -> list[str]:
-    lines = format_table("training users", list(result.outcomes), result.outcomes.values())
+    lines = real_data.format_table("training users", list(result.outcomes), result.outcomes.values())
     return lines + [claim.line() for claim in claims(result)]

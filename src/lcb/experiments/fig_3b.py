@@ -11,21 +11,9 @@ from typing import Any
 from lcb import charts
 from lcb.evaluate.algorithms import Settings
 from lcb.evaluate.offline.evaluate_log import AlgorithmRewards, Plan
+from lcb.experiments import real_data
 from lcb.experiments.claims import Claim
-from lcb.experiments.real_data import (
-    ALGORITHMS,
-    N_CLASSES,
-    N_STEPS,
-    Data,
-    compute_gain,
-    ctr_curves,
-    evaluate_seeds,
-    format_gain,
-    format_table,
-    result_rows,
-    split_sizes,
-    tuned_settings,
-)
+from lcb.experiments.real_data import ALGORITHMS, N_CLASSES, N_STEPS, Data
 from lcb.progress import Progress, silent
 
 CLASSES = (1, 2, 5, 10, 15, 20, 30)
@@ -45,27 +33,29 @@ class Figure3b:
 
 def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent) -> Figure3b:
     source = data.open(progress)
-    n_test, n_train = split_sizes(source)
+    n_test, n_train = real_data.split_sizes(source)
     plan = Plan(n_train, n_test, N_STEPS, N_CLASSES, data.features)
-    settings = tuned_settings(data, source, ALGORITHMS, plan, range(seed, seed + n_runs), progress)
-    others = evaluate_seeds(source, OTHERS, plan, settings, progress)
+    settings = real_data.tuned_settings(data, source, ALGORITHMS, plan, range(seed, seed + n_runs), progress)
+    others = real_data.evaluate_seeds(source, OTHERS, plan, settings, progress)
     outcomes = {}
     for n in CLASSES:
-        found = evaluate_seeds(source, OURS, replace(plan, n_classes=n), settings, progress)
+        found = real_data.evaluate_seeds(source, OURS, replace(plan, n_classes=n), settings, progress)
         outcomes[n] = [*found[: len(OURS)], *others]
     return Figure3b(data, settings, n_train, n_test, n_runs, outcomes)
 
 
 def draw(result: Figure3b) -> Any:
     title = f"Relative CTR of {result.n_test:,} new users by number of latent models"
-    return charts.relative_ctr(ctr_curves(list(result.outcomes), result.outcomes.values()), "latent models", title)
+    return charts.relative_ctr(
+        real_data.ctr_curves(list(result.outcomes), result.outcomes.values()), "latent models", title
+    )
 
 
 def to_json(result: Figure3b) -> dict[str, Any]:
     about = {
         **result.data.words, "train_users": result.n_train, "test_users": result.n_test, "seeds": result.n_runs
     }  # fmt: skip
-    parts = [{"classes": n, "results": result_rows(outcomes)} for n, outcomes in result.outcomes.items()]
+    parts = [{"classes": n, "results": real_data.result_rows(outcomes)} for n, outcomes in result.outcomes.items()]
     return {"settings": about, "tuned": result.tuned, "classes": parts}
 
 
@@ -73,12 +63,12 @@ def claims(result: Figure3b) -> list[Claim]:
     found = []
     for n, paper in ((10, "begins to lead"), (15, "by about 5 %"), (30, "by about 10 %")):
         for ours in OURS:
-            percent, error = compute_gain(result.outcomes[n], ours, "linucb-population")
+            percent, error = real_data.compute_gain(result.outcomes[n], ours, "linucb-population")
             found.append(
                 Claim(
                     what=f"{ours} with {n} models is above Population LinUCB",
                     paper=paper,
-                    ours=format_gain(percent, error),
+                    ours=real_data.format_gain(percent, error),
                     holds=percent - 1.96 * error > 0,
                     why="The gain depends on the data and the features.",
                 )
@@ -87,5 +77,5 @@ def claims(result: Figure3b) -> list[Claim]:
 
 
 def summary(result: Figure3b) -> list[str]:
-    lines = format_table("latent models", list(result.outcomes), result.outcomes.values())
+    lines = real_data.format_table("latent models", list(result.outcomes), result.outcomes.values())
     return lines + [claim.line() for claim in claims(result)]

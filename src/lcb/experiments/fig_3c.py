@@ -19,22 +19,11 @@ from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS as ALL
 from lcb.evaluate.algorithms import Settings, Task
 from lcb.evaluate.offline.evaluate_log import AlgorithmRewards, Plan, split_users
-from lcb.evaluate.offline.log_sources import LogSource, QueueSource
+from lcb.evaluate.offline.log_sources import LogSource, QueueSource, ServingSetup
 from lcb.events import Floats
+from lcb.experiments import real_data
 from lcb.experiments.claims import Claim
-from lcb.experiments.real_data import (
-    ALGORITHMS,
-    N_CLASSES,
-    N_STEPS,
-    Data,
-    compute_gain,
-    ctr_curves,
-    format_gain,
-    format_table,
-    result_rows,
-    split_sizes,
-    tuned_settings,
-)
+from lcb.experiments.real_data import ALGORITHMS, N_CLASSES, N_STEPS, Data
 from lcb.progress import Progress, silent
 from lcb.stats import Index
 
@@ -72,10 +61,10 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
     if data.tuned is not None:
         raise InputError("fig-3c is tuned on users who never come, others than fig-3a's; leave settings out")
     source = data.open(progress)
-    n_tuning, n_come = split_sizes(source)
+    n_tuning, n_come = real_data.split_sizes(source)
     seeds = range(seed, seed + n_runs)
     plan = Plan(n_tuning, n_come, N_STEPS, N_CLASSES, data.features)
-    settings = tuned_settings(data, source, ALGORITHMS, plan, seeds, progress)
+    settings = real_data.tuned_settings(data, source, ALGORITHMS, plan, seeds, progress)
     block = n_come // N_BLOCKS
     orders = [split_users(source, plan, s).test[: block * N_BLOCKS] for s in seeds]  # not those tuned on
     runs = [
@@ -108,11 +97,11 @@ def _play(run: _Run) -> Floats:
     own, serving = np.random.default_rng((run.seed, crc32(run.algorithm.encode()))).spawn(2)
     recommender = ALL[run.algorithm].build_for(task, own, run.settings)
     history = run.source.history(run.order[:1], x, features.names, None, own)
-    return run.source.rates(recommender, run.order, x, N_STEPS, history, run.seed, serving)
+    return run.source.rates(recommender, run.order, ServingSetup(x, N_STEPS, history, run.seed, serving))
 
 
 def draw(result: Figure3c) -> Any:
-    found = ctr_curves(*_by_block(result))
+    found = real_data.ctr_curves(*_by_block(result))
     return charts.relative_ctr(found, "users so far", f"Relative CTR of every {result.block:,} users, as they come")
 
 
@@ -121,7 +110,7 @@ def to_json(result: Figure3c) -> dict[str, Any]:
         **result.data.words, "users": result.block * N_BLOCKS, "warmup_users": result.block,
         "retrain_every": result.block, "uniform_steps": N_UNIFORM, "seeds": result.n_runs, "classes": N_CLASSES,
     }  # fmt: skip
-    return {"settings": about, "tuned": result.tuned, "after_warmup": result_rows(_after_warmup(result))}
+    return {"settings": about, "tuned": result.tuned, "after_warmup": real_data.result_rows(_after_warmup(result))}
 
 
 def claims(result: Figure3c) -> list[Claim]:
@@ -129,12 +118,12 @@ def claims(result: Figure3c) -> list[Claim]:
     found = []
     for ours in ("lcb-gibbs", "lcb", "lcb-mean"):
         for other, words in (("club", "CLUB"), ("linucb-population", "Population LinUCB")):
-            percent, error = compute_gain(late, ours, other)
+            percent, error = real_data.compute_gain(late, ours, other)
             found.append(
                 Claim(
                     what=f"{ours} is above {words} after phase 1",
                     paper="by about 5 %",
-                    ours=format_gain(percent, error),
+                    ours=real_data.format_gain(percent, error),
                     holds=percent - 1.96 * error > 0,
                     why="A quarter of LCB's steps are uniform by design, and its classes see those alone.",
                 )
@@ -143,7 +132,7 @@ def claims(result: Figure3c) -> list[Claim]:
 
 
 def summary(result: Figure3c) -> list[str]:
-    return format_table("users so far", *_by_block(result)) + [claim.line() for claim in claims(result)]
+    return real_data.format_table("users so far", *_by_block(result)) + [claim.line() for claim in claims(result)]
 
 
 def _by_block(result: Figure3c) -> tuple[list[int], list[list[AlgorithmRewards]]]:

@@ -21,7 +21,7 @@ from lcb.clicks import EventLog
 from lcb.errors import InputError
 from lcb.evaluate._memory import peak_megabytes, reset_peak
 from lcb.evaluate.algorithms import ALGORITHMS, Settings, Task, check_settings, find_algorithms
-from lcb.evaluate.offline.log_sources import LogSource
+from lcb.evaluate.offline.log_sources import LogSource, ServingSetup
 from lcb.events import Floats
 from lcb.features import FeatureMap
 from lcb.progress import Progress, silent
@@ -279,8 +279,7 @@ def run_on_split(run: EvaluationRun) -> RunResult:
     began = time.process_time()
     recommender: Recommender = ALGORITHMS[run.algorithm].build_for(prepared.task, own, run.settings)
     trained = time.process_time()
-    rate = run.source.rates(
-        recommender, run.split.test, prepared.x, run.plan.n_steps, prepared.history, run.seed, serving
-    )
+    test = ServingSetup(prepared.x, run.plan.n_steps, prepared.history, run.seed, serving)
+    rate = run.source.rates(recommender, run.split.test, test)
     served = time.process_time()
     return RunResult(rate, trained - began, served - trained, peak_megabytes() - before)

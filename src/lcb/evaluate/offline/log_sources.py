@@ -31,6 +31,17 @@ Method = Literal["queue", "replay", "ips", "snips", "dr"]
 METHODS = ("queue", "replay", "ips", "snips", "dr")
 
 
+@dataclass(frozen=True, eq=False)
+class ServingSetup:
+    """What a test needs beside its users: the features x (A, d) of the arms, training rows, seed and generator."""
+
+    x: Floats
+    n_steps: int
+    history: EventLog
+    seed: int
+    rng: np.random.Generator
+
+
 class LogSource(Protocol):
     @property
     def method(self) -> Method: ...
@@ -56,16 +67,7 @@ class LogSource(Protocol):
     ) -> EventLog:
         """Return the training rows of these users: all labels, or `n_pulls` uniform pulls of each."""
 
-    def rates(
-        self,
-        recommender: Recommender,
-        users: Index,
-        x: Floats,
-        n_steps: int,
-        history: EventLog,
-        seed: int,
-        rng: np.random.Generator,
-    ) -> Floats:
+    def rates(self, recommender: Recommender, users: Index, test: ServingSetup) -> Floats:
         """Return the mean reward from each of these users, (users,); nan for a user without a matching event."""
 
 
@@ -101,18 +103,16 @@ class QueueSource:
             return self.labels.history(users, x, names)
         return draw_uniform_history(self.labels, users, x, names, n_pulls, rng)
 
-    def rates(
-        self,
-        recommender: Recommender,
-        users: Index,
-        x: Floats,
-        n_steps: int,
-        history: EventLog,
-        seed: int,
-        rng: np.random.Generator,
-    ) -> Floats:
+    def rates(self, recommender: Recommender, users: Index, test: ServingSetup) -> Floats:
         rewards = evaluate_queue(
-            recommender, self.labels, users, x, n_steps, seed=seed, rng=rng, when_empty=self.when_empty
+            recommender,
+            self.labels,
+            users,
+            test.x,
+            test.n_steps,
+            seed=test.seed,
+            rng=test.rng,
+            when_empty=self.when_empty,
         )
         return _mean_rewards(rewards)
 
@@ -157,28 +157,13 @@ class EventSource:
             raise InputError(f"uniform pulls of training users need queues; train on all with method {self.method}")
         return self.logged.of_users(users).history(x, names)
 
-    def rates(
-        self,
-        recommender: Recommender,
-        users: Index,
-        x: Floats,
-        n_steps: int,
-        history: EventLog,
-        seed: int,
-        rng: np.random.Generator,
-    ) -> Floats:
+    def rates(self, recommender: Recommender, users: Index, test: ServingSetup) -> Floats:
         if self.method == "replay":
-            return _mean_rewards(evaluate_replay(recommender, self.logged, users, x, n_steps, rng=rng))
-        bandit = LinUCB(x.shape[1])
-        found = weigh_events(
-            recommender,
-            self.logged.of_users(users, n_steps),
-            x,
-            theta=bandit.theta(bandit.train(history.stats)),
-            rng=rng,
-        )
-        terms = found.terms(self.method)
-        return np.bincount(found.user, terms, self.logged.n_users)[users] / n_steps
+            return _mean_rewards(evaluate_replay(recommender, self.logged, users, test.x, test.n_steps, rng=test.rng))
+        bandit, events = LinUCB(test.x.shape[1]), self.logged.of_users(users, test.n_steps)
+        theta = bandit.theta(bandit.train(test.history.stats))
+        found = weigh_events(recommender, events, test.x, theta=theta, rng=test.rng)
+        return np.bincount(found.user, found.terms(self.method), self.logged.n_users)[users] / test.n_steps
 
 
 def open_source(
