@@ -45,6 +45,8 @@ BANDITS = {
     "thompson-softmax": GeneralizedThompson(MODELS, policy=Softmax(temperature=0.2)),
     "thompson-softmax-gamma": GeneralizedThompson(MODELS, gamma=0.3, policy=Softmax(temperature=0.1)),
     "posterior-mean": PosteriorMean(MODELS),
+    "posterior-mean-bonus": PosteriorMean(MODELS, bonus=0.5),
+    "posterior-mean-bonus-clicks": PosteriorMean(CLICKS, uniform=0.2, bonus=1.5),
     "posterior-mean-uniform": PosteriorMean(MODELS, uniform=0.25),
     "linucb": LinUCB(D),
     "linucb-ridge": LinUCB(D, width=1.5, ridge=7.0),

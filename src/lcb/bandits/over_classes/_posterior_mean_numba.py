@@ -10,12 +10,12 @@ from lcb.bandits._kernels_numba import COMPILED, arm_scores, dot, log_density, n
 
 @njit(**COMPILED)
 def serve_posterior_mean(  # type: ignore[no-untyped-def]
-    states, contexts, rewards, uniforms, arms, beta, density, n_uniform, uniform_share
+    states, contexts, rewards, uniforms, arms, beta, density, n_uniform, uniform_share, bonus
 ):
     """`states` (B, N) are updated in place, `arms` (B, T) receives what was played."""
     n_users, n_steps, n_arms, d = contexts.shape
     kind, constant, slope, low, high, edge = density
-    scores, mean, w = np.empty(n_arms), np.empty(d), np.empty(len(beta))
+    scores, mean, w, expected = np.empty(n_arms), np.empty(d), np.empty(len(beta)), np.empty(len(beta))
     for u in range(n_users):
         log_w = states[u]
         normalise(log_w, w)
@@ -23,6 +23,9 @@ def serve_posterior_mean(  # type: ignore[no-untyped-def]
             share = 1.0 if t < n_uniform else uniform_share
             if uniforms[u, t] < share:
                 arm = int(uniforms[u, t] / share * n_arms)
+            elif bonus > 0.0:
+                best = _scores_with_bonus(contexts[u, t], beta, w, bonus, expected, scores)
+                arm = pick_best(scores, best, (uniforms[u, t] - share) / (1 - share))
             else:
                 mean[:] = 0.0
                 for h in range(len(beta)):
@@ -32,6 +35,22 @@ def serve_posterior_mean(  # type: ignore[no-untyped-def]
                 arm = pick_best(scores, best, (uniforms[u, t] - share) / (1 - share))
             arms[u, t] = arm
             for h in range(len(beta)):
-                expected = dot(beta[h], contexts[u, t, arm])
-                log_w[h] += log_density(kind, expected, rewards[u, t, arm], constant[h], slope[h], low, high, edge)
+                value = dot(beta[h], contexts[u, t, arm])
+                log_w[h] += log_density(kind, value, rewards[u, t, arm], constant[h], slope[h], low, high, edge)
             normalise(log_w, w)
+
+
+@njit(**COMPILED)
+def _scores_with_bonus(context, beta, w, bonus, expected, scores):  # type: ignore[no-untyped-def]
+    """scores[k] = mean + bonus * standard deviation of the classes' expected rewards; returns the best."""
+    top = -np.inf
+    for k in range(len(context)):
+        mean, spread = 0.0, 0.0
+        for h in range(len(beta)):
+            expected[h] = dot(beta[h], context[k])
+            mean += w[h] * expected[h]
+        for h in range(len(beta)):
+            spread += w[h] * (expected[h] - mean) ** 2
+        scores[k] = mean + bonus * np.sqrt(spread)
+        top = max(top, scores[k])
+    return top

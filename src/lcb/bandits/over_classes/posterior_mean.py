@@ -1,11 +1,14 @@
 """Posterior mean: the arm that is best on average over the classes a user may belong to.
 
-    p_a      = (1 - uniform) [a = argmax_b sum_h w_h beta_h . x_b] + uniform / K      tied arms share equally
+    mu_a     = sum_h w_h beta_h . x_a                         sd_a^2 = sum_h w_h (beta_h . x_a - mu_a)^2
+    p_a      = (1 - uniform) [a = argmax_b mu_b + bonus sd_b] + uniform / K           tied arms share equally
     log w_h += log p(r | x, class h)                          the models' own likelihood
 
-It does not explore, which over a few dozen steps costs less than drawing a class.  Its propensities are 0 or 1 with
-`uniform` = 0: set `uniform` above 0 if the log is to support off-policy estimates.
-A decision costs O(N d + K d), an update O(N d).
+With `bonus` = 0 it does not explore, which over a few dozen steps costs less than drawing a class.  sd_a is how much
+the classes disagree about an arm; a bonus of about 0.5 tries arms that may be much better, and costs nothing once the
+class is known.  Propensities are 0 or 1 with `uniform` = 0: set `uniform` above 0 if the log is to support off-policy
+estimates.  The weights of a class are taken as certain; `PersonalClasses` is the same rule for uncertain ones.
+A decision costs O(N d + K d), with a bonus O(N K d); an update O(N d).
 """
 
 from __future__ import annotations
@@ -30,14 +33,19 @@ class PosteriorMean:
     >>> bandit = PosteriorMean(models, uniform=0.1)
     >>> bandit.choose(bandit.start(), np.eye(2), np.random.default_rng(0)).distribution
     array([0.95, 0.05])
+    >>> PosteriorMean(models, bonus=2.0).scores(bandit.start(), np.eye(2)).round(3)
+    array([1.616, 1.116])
     """
 
-    traits: ClassVar[Traits] = Traits("models", state="N", cost="N d + K d", keeps_posterior=True)
+    traits: ClassVar[Traits] = Traits("models", state="N", cost="N d + K d, with a bonus N K d", keeps_posterior=True)
 
     models: LatentModels = field(repr=False)
     uniform: float = 0.0
+    bonus: float = 0.0
 
     def __post_init__(self) -> None:
+        if not 0 <= self.bonus < np.inf:
+            raise InputError(f"bonus={self.bonus}; it must be a finite number, at least 0")
         if not 0 <= self.uniform <= 1:
             raise InputError(f"uniform={self.uniform}; the uniform share must lie in [0, 1]")
 
@@ -48,11 +56,20 @@ class PosteriorMean:
         """The probability of each class, (N,)."""
         return np.exp(state)
 
+    def scores(self, state: Floats, context: Floats) -> Floats:
+        """What is compared between arms: the expected reward of each plus its bonus, (K,)."""
+        w = np.exp(state)
+        if not self.bonus:
+            return np.asarray(context @ (w @ self.models.beta))
+        expected = np.einsum("hj,kj->hk", self.models.beta, context)  # sums in one order, so equal arms stay tied
+        mean = (w[:, None] * expected).sum(axis=0)
+        spread = (w[:, None] * (expected - mean) ** 2).sum(axis=0)
+        return np.asarray(mean + self.bonus * np.sqrt(spread))
+
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
         check_context(context, self.models.n_features)
-        scores = context @ (np.exp(state) @ self.models.beta)
         uniform = rng.random()
-        decision = Decision.best(scores, context, rescale(uniform, self.uniform))
+        decision = Decision.best(self.scores(state, context), context, rescale(uniform, self.uniform))
         return decision.with_uniform(self.uniform, context, uniform) if self.uniform else decision
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
@@ -69,6 +86,6 @@ class PosteriorMean:
         arms = np.empty(uniforms.shape, np.int64)
         density = own_density(self.models, rewards)
         serve_posterior_mean(
-            states, contexts, rewards, uniforms, arms, self.models.beta, density, n_uniform, self.uniform
+            states, contexts, rewards, uniforms, arms, self.models.beta, density, n_uniform, self.uniform, self.bonus
         )
         return arms

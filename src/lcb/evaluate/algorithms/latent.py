@@ -114,6 +114,10 @@ def _mean(models: LatentModels, task: Task) -> Bandit:
     return PosteriorMean(models)
 
 
+def _bonus(models: LatentModels, task: Task, bonus: float) -> Bandit:
+    return PosteriorMean(models, bonus=bonus)
+
+
 def _published_spectral(task: Task, rng: np.random.Generator, penalty: float, **settings: Value) -> Recommender:
     published: dict[str, Any] = {"form": "pooled", "penalty": penalty, "centred": False, "matching": False}
 
@@ -133,6 +137,10 @@ ALGORITHMS = (
     Algorithm(
         "lcb-mean", "classes learned by EM, the arm best on average", OURS,
         build=build_learned(_mean), cost="N d + K d",
+    ),
+    Algorithm(
+        "lcb-bonus", "classes learned by EM, the arm best on average with a bonus where classes disagree", OURS,
+        build=build_learned(_bonus), grid={"bonus": (0.5, 0.25, 1.0)},
     ),
     Algorithm(
         "lcb-gt", "the true classes given, Generalized Thompson Sampling over them", PAPER,
