@@ -17,8 +17,8 @@ from timing import save
 from workloads import largest_error
 
 from lcb import charts
-from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning
+from lcb.event_log import EventLog
 from lcb.learners.em import bernoulli
 from lcb.learners.em import gaussian as em
 

@@ -30,9 +30,9 @@ import httpx
 import numpy as np
 from timing import save
 
+from lcb.arrays import Floats
 from lcb.demo import story as demo
 from lcb.evaluate.worlds.paper import SimulatedUsers
-from lcb.events import Floats
 from lcb.models import LatentModels
 from lcb.storage.models.folder import save_models
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from lcb.events import Floats
+from lcb.arrays import Floats
 
 
 @dataclass(frozen=True, eq=False)

@@ -87,7 +87,7 @@ CLICKS = LatentModels(
 
 
 def test_the_likelihood_of_clicks_is_the_product_of_their_probabilities():
-    from lcb.clicks import EventLog
+    from lcb.event_log import EventLog
 
     user, x, reward = [0, 0, 0, 1], np.array([[1.0, 0], [0, 1], [1, 0], [0.5, 0.5]]), [1, 0, 0, 1]
     log = EventLog.from_rows(user, x, reward)

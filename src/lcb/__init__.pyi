@@ -9,9 +9,9 @@ from . import theory as theory
 from .bandits.linear.linucb import LinUCB as LinUCB
 from .bandits.over_classes.posterior_mean import PosteriorMean as PosteriorMean
 from .bandits.over_classes.thompson import GeneralizedThompson as GeneralizedThompson
-from .clicks import EventLog as EventLog
 from .client import AsyncClient as AsyncClient
 from .client import Client as Client
+from .decision import Decision as Decision
 from .errors import BadRows as BadRows
 from .errors import CategoryError as CategoryError
 from .errors import ConvergenceWarning as ConvergenceWarning
@@ -28,7 +28,7 @@ from .errors import TooFewRows as TooFewRows
 from .errors import Unreachable as Unreachable
 from .evaluate.offline.evaluate_log import evaluate_log as evaluate_log
 from .evaluate.simulation.simulate import simulate as simulate
-from .events import Decision as Decision
+from .event_log import EventLog as EventLog
 from .learners import fit as fit
 from .models import LatentModels as LatentModels
 from .recommenders.latent import Latent as Latent

@@ -25,8 +25,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lcb.arrays import Floats
 from lcb.errors import CategoryError, InputError
-from lcb.events import Floats
 
 Convention = Literal["share", "indicator"]
 _NAMED = 30  # categories that an error names

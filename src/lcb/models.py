@@ -24,9 +24,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from lcb.clicks import EventLog
+from lcb.arrays import Floats
 from lcb.errors import InputError, ModelError
-from lcb.events import Floats
+from lcb.event_log import EventLog
 from lcb.stats import UserStats, upper
 
 if TYPE_CHECKING:

@@ -23,8 +23,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lcb.arrays import Floats
+from lcb.decision import check_context
 from lcb.errors import InputError
-from lcb.events import Floats, check_context
 from lcb.models import LatentModels
 
 

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.special import gammaln
 
+from lcb.arrays import Floats
 from lcb.errors import InputError
-from lcb.events import Floats
 from lcb.stats import UserStats
 
 _SAMPLE = 5_000  # users are enough to scale a prior

@@ -2,10 +2,10 @@
 
     gram = sum x x'    moment = sum r x    square_sum = sum r^2    count = number of rewards
 
-Flattened they are one column of p = d(d+1)/2 + d + 2 numbers per user (the upper triangle of `gram`, then
-the rest), so that the log likelihood of all of a user's rewards under one class is a dot product with a
-vector made of that class's parameters.  Columns lie feature-major, (p, users): a step of EM is then two
-matrix products that stream through memory.  The statistics of a class are the sum of its users' columns.
+Each user is one column of p = d(d+1)/2 + d + 2 numbers: the upper triangle of `gram`, then the rest.  The Gaussian
+log likelihood of a user's rewards under a class is the dot product of that column with a vector of the class's
+parameters (`LatentModels.packed`).  The array is (p, users) in C order, each statistic contiguous over users, so the
+two matrix products of an EM step read memory sequentially.  The columns of a class's users sum to its statistics.
 """
 
 from __future__ import annotations
@@ -18,14 +18,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike, NDArray
 
+from lcb.arrays import LARGEST, Floats, Index
 from lcb.errors import EventError, InputError
-from lcb.events import Floats, check_rows
-
-Index = NDArray[np.intp]
 
 
 def n_packed(n_features: int) -> int:
-    """p, the numbers kept per user.
+    """Return p, the number of values per user.
 
     >>> n_packed(10)
     67
@@ -35,9 +33,8 @@ def n_packed(n_features: int) -> int:
 
 @cache
 def upper(n_features: int) -> tuple[Index, Index]:
-    """Rows and columns of the upper triangle of a (d, d) matrix, in the order they are packed."""
-    rows, columns = np.triu_indices(n_features)
-    return rows, columns
+    """Return the rows and columns of the upper triangle of a (d, d) matrix, in packed order."""
+    return np.triu_indices(n_features)
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,7 +50,7 @@ class UserStats:
 
     packed: NDArray[Any]  # (p, users), float64 or float32
     n_features: int
-    users: tuple[Hashable, ...] = field(default=(), repr=False)  # () when they have no names
+    users: tuple[Hashable, ...] = field(default=(), repr=False)  # () if they have no names
     features: tuple[str, ...] = ()
 
     @classmethod
@@ -93,7 +90,7 @@ class UserStats:
     def from_sums(
         cls, arms: Floats, counts: Floats, sums: Floats, square_sum: Floats, *, features: Sequence[str] = ()
     ) -> UserStats:
-        """Users of a fixed set of arms (A, d): times each was taken (users, A), sums of rewards, sums of squares.
+        """Build from a fixed set of arms (A, d): pulls and reward sums (users, A), and squared rewards (users,).
 
         >>> UserStats.from_sums(np.array([[1.0], [2.0]]), np.array([[1, 3]]), np.array([[1, 2]]), np.array([3])).packed
         array([[13.],
@@ -145,11 +142,11 @@ class UserStats:
 
     @property
     def total(self) -> UserStats:
-        """All users as one."""
+        """The sum over all users."""
         return self._replace(self.packed.sum(axis=1, keepdims=True, dtype=np.float64), ())
 
     def take(self, index: ArrayLike) -> UserStats:
-        """The users at these positions."""
+        """Select the users at these positions (or under this mask)."""
         positions = np.asarray(index)
         if positions.dtype == bool:
             positions = np.flatnonzero(positions)
@@ -160,7 +157,7 @@ class UserStats:
         return self._replace(self.packed.astype(dtype, copy=False), self.users)
 
     def __add__(self, other: UserStats) -> UserStats:
-        """The users of both; a user in both has the sum."""
+        """Merge the users of both; a user of both gets the sum."""
         return self._merge(other, +1.0)
 
     def __sub__(self, other: UserStats) -> UserStats:
@@ -172,13 +169,9 @@ class UserStats:
 
     def _merge(self, other: UserStats, sign: float) -> UserStats:
         if other.n_features != self.n_features:
-            raise InputError(
-                f"statistics of {other.n_features} and {self.n_features} features; both need the same features"
-            )
+            raise InputError(f"statistics of {other.n_features} and {self.n_features} features; both need the same")
         if self.features and other.features and self.features != other.features:
-            raise InputError(
-                f"statistics of features {other.features} and {self.features}; both need the same features"
-            )
+            raise InputError(f"statistics of features {other.features} and {self.features}; both need the same")
         if not (self.users and other.users):
             raise InputError("statistics without user names cannot be added; build both with from_rows")
         position = {user: i for i, user in enumerate(self.users)}
@@ -207,7 +200,7 @@ class StatsBuilder:
         return len(self.position)
 
     def positions(self, users: Sequence[Hashable]) -> Index:
-        """The column of each of these users, (n,); new users get the next columns."""
+        """Return the column of each of these users, (n,); a new user gets the next column."""
         position = self.position
         return np.array([position.setdefault(user, len(position)) for user in users], np.intp)
 
@@ -216,7 +209,7 @@ class StatsBuilder:
         self.add_at(self.positions(users), x, reward)
 
     def add_at(self, positions: Index, x: Floats, reward: Floats) -> None:
-        """The same with the columns of the users, (n,), as `positions` returns them."""
+        """Add rows whose users are given as columns (n,), from `positions`."""
         from lcb._stats_numba import accumulate
 
         self._grow()
@@ -232,3 +225,48 @@ class StatsBuilder:
             rows = np.zeros((max(self.n_users, 2 * len(self._rows), 1024), self._rows.shape[1]))
             rows[: len(self._rows)] = self._rows
             self._rows = rows
+
+
+def check_rows(
+    x: NDArray[Any],
+    reward: NDArray[Any],
+    *,
+    place: str = "rows",
+    first_row: int = 1,
+    features: Sequence[str] | None = None,
+    reward_range: tuple[float, float] | None = None,
+) -> None:
+    """Raise EventError, naming the first row, for rows (n, d) or rewards (n,) that are not finite or too large.
+
+    >>> check_rows(np.array([[1.0, np.nan]]), np.array([0.5]), place="clicks.csv", features=("age", "hour"))
+    Traceback (most recent call last):
+    lcb.errors.EventError: clicks.csv row 1: feature hour is nan; every feature must be a finite number, ...
+    """
+    wrong = ~(np.abs(x) <= LARGEST)
+    if wrong.any():
+        row, column = (int(i) for i in np.argwhere(wrong)[0])
+        name = features[column] if features else f"x[{column}]"
+        raise EventError(
+            f"{place} row {first_row + row}: feature {name} is {x[row, column]}; "
+            f"every feature must be {_describe_limit(x[row, column])}, mend or drop the row"
+        )
+    wrong = ~(np.abs(reward) <= LARGEST)
+    if wrong.any():
+        row = int(np.argmax(wrong))
+        raise EventError(
+            f"{place} row {first_row + row}: reward is {reward[row]}; "
+            f"every reward must be {_describe_limit(reward[row])}, mend or drop the row"
+        )
+    if reward_range is not None:
+        low, high = reward_range
+        outside = (reward < low) | (reward > high)
+        if outside.any():
+            row = int(np.argmax(outside))
+            raise EventError(
+                f"{place} row {first_row + row}: reward {reward[row]:g} is outside the declared range "
+                f"[{low:g}, {high:g}]; mend the row, or declare the range of your rewards"
+            )
+
+
+def _describe_limit(value: float) -> str:
+    return f"at most {LARGEST:g} in absolute value" if np.isfinite(value) else "a finite number"

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from lcb import bandits
+from lcb.arrays import Floats
 from lcb.bandits.registry import (
     BANDITS,
     build_bandit,
@@ -24,8 +25,8 @@ from lcb.bandits.registry import (
 )
 from lcb.bandits.traits import Traits, keeps_posterior
 from lcb.cli.main import main
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision, Floats
 from lcb.models import LatentModels
 from lcb.serve.config.recommenders import RecommenderSpec
 from support.running import running

@@ -21,8 +21,8 @@ from lcb.bandits.over_policies.exp4 import EXP4
 from lcb.bandits.over_policies.exp4p import EXP4P
 from lcb.bandits.over_policies.iltcb import ILTCB
 from lcb.bandits.uniform import Uniform
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision
 from lcb.models import LatentModels
 from lcb.policies import ClassPolicies, Softmax
 

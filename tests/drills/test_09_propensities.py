@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Bandit, count_decision
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.bandits.registry import BANDITS
-from lcb.events import Decision, Floats
+from lcb.decision import Decision
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.decide.drawing import OneNumber, draw_number
 from support.harness import LONG, classes

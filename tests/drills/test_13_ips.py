@@ -15,8 +15,9 @@ import numpy as np
 import pytest
 
 from lcb import messages
+from lcb.arrays import Floats
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
-from lcb.events import Decision, Floats
+from lcb.decision import Decision
 from lcb.models import LatentModels
 from lcb.serve import events
 from lcb.serve.config.recommenders import RecommenderSpec

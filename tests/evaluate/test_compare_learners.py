@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from conftest import rows_of
-from lcb.clicks import EventLog
 from lcb.errors import InputError
 from lcb.evaluate.compare_learners import compare_learners, gap_to_best
 from lcb.evaluate.worlds.paper import equal_classes
+from lcb.event_log import EventLog
 
 
 def test_learners_are_scored_on_users_they_have_not_seen():

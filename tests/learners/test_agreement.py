@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from conftest import largest_error, rows_of
-from lcb.clicks import EventLog
 from lcb.evaluate.worlds.paper import equal_classes, paper_classes
+from lcb.event_log import EventLog
 from lcb.learners import fit
 
 

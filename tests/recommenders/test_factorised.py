@@ -6,10 +6,10 @@ import sys
 import numpy as np
 import pytest
 
+from lcb.decision import Decision
 from lcb.errors import InputError
 from lcb.evaluate.worlds.fixed_arms import FixedArms
 from lcb.evaluate.worlds.paper import equal_classes
-from lcb.events import Decision
 from lcb.recommenders.factorised import Factorised, Factors
 from lcb.stats import UserStats
 

@@ -8,9 +8,9 @@ import pytest
 from conftest import largest_error
 from lcb.bandits.fixed_arms.ucb1 import UCB1
 from lcb.bandits.fixed_arms.umucb import UMUCB
+from lcb.decision import Decision
 from lcb.errors import InputError
 from lcb.evaluate.worlds.fixed_arms import FixedArms
-from lcb.events import Decision
 from lcb.models import LatentModels
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.tucb import TUCB, _moments, estimate

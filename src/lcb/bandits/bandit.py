@@ -25,8 +25,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lcb.arrays import Floats
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision, Floats
 
 Arms = NDArray[np.int64]
 _BELOW_ONE = 1 - 2.0**-53

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, TypeGuard, runtime_checkable
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Bandit
-from lcb.events import Decision, Floats
+from lcb.decision import Decision
 from lcb.models import LatentModels
 
 

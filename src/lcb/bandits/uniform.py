@@ -7,9 +7,10 @@ from typing import ClassVar
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms
 from lcb.bandits.traits import Traits
-from lcb.events import Decision, Floats
+from lcb.decision import Decision
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lcb.arrays import Floats
 from lcb.charts.style.axes import ladder
 from lcb.charts.style.formats import format_number, format_percent, number_format
 from lcb.charts.style.labels import LINE, check_names, end_labels, spread_labels
@@ -23,7 +24,6 @@ from lcb.charts.style.theme import (
     load_altair,
 )
 from lcb.errors import InputError
-from lcb.events import Floats
 from lcb.models import LatentModels
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.errors import InputError
-from lcb.events import Floats
 
 
 @dataclass(frozen=True, eq=False)

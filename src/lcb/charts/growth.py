@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.charts.curve import Curve
 from lcb.charts.style.axes import axis_and_scale, axis_ends, ladder
 from lcb.charts.style.labels import check_names, end_labels, spread_labels
 from lcb.charts.style.theme import apply_theme, inline_data, line_styles, load_altair
 from lcb.errors import InputError
-from lcb.events import Floats
 
 if TYPE_CHECKING:
     import altair as alt

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.charts.curve import Curve
 from lcb.charts.style.axes import axis_and_scale, axis_ends
 from lcb.charts.style.formats import escape_unprintable, format_number
 from lcb.charts.style.labels import LINE, check_names, end_labels, spread_labels
 from lcb.charts.style.theme import STRONG, apply_theme, inline_data, line_styles, load_altair, normalize_name
-from lcb.events import Floats
 
 if TYPE_CHECKING:
     import altair as alt

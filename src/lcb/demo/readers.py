@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.errors import InputError
 from lcb.evaluate.worlds.paper import SimulatedUsers
-from lcb.events import Floats
 from lcb.features import category_vectors, fit_features
 from lcb.models import LatentModels
 

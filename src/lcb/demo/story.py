@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.bandits.uniform import Uniform
-from lcb.clicks import EventLog
 from lcb.demo.readers import NewsFront, draw_articles
 from lcb.evaluate.worlds.paper import SimulatedUsers
-from lcb.events import Floats
+from lcb.event_log import EventLog
 from lcb.learners import fit
 from lcb.models import Fit, LatentModels
 from lcb.progress import Progress, silent

@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 
-from lcb.clicks import EventLog
+from lcb.arrays import Floats
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate._memory import peak_megabytes
-from lcb.events import Floats
+from lcb.event_log import EventLog
 from lcb.learners import fit
 from lcb.learners.registry import LEARNERS, get_learner
 from lcb.models import LatentModels

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import stdtrit
 
+from lcb.arrays import Floats
 from lcb.errors import InputError
-from lcb.events import Floats
 
 
 @dataclass(frozen=True)

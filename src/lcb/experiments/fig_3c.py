@@ -15,17 +15,16 @@ from zlib import crc32
 import numpy as np
 
 from lcb import charts, parallel
+from lcb.arrays import Floats, Index
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS as ALL
 from lcb.evaluate.algorithms import Settings, Task
 from lcb.evaluate.offline.evaluate_log import AlgorithmRewards, Plan, split_users
 from lcb.evaluate.offline.log_sources import LogSource, QueueSource, ServingSetup
-from lcb.events import Floats
 from lcb.experiments import real_data
 from lcb.experiments.claims import Claim
 from lcb.experiments.real_data import ALGORITHMS, N_CLASSES, N_STEPS, Data
 from lcb.progress import Progress, silent
-from lcb.stats import Index
 
 N_UNIFORM, N_BLOCKS = 5, 8  # blocks of users: phase 1 is the first, classes are relearned after each
 

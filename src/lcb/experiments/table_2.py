@@ -19,8 +19,8 @@ from typing import Any
 import numpy as np
 
 from lcb import charts
+from lcb.arrays import Floats
 from lcb.evaluate.two_groups import Group, compare_rates
-from lcb.events import Floats
 from lcb.experiments import user_study
 from lcb.experiments.claims import Claim
 from lcb.experiments.user_study import AT_ONCE, OTHER, OURS, Tuned

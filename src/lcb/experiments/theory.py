@@ -18,10 +18,10 @@ from typing import Any, Literal
 import numpy as np
 
 from lcb import charts, parallel, theory
+from lcb.arrays import Floats
 from lcb.evaluate.simulation.growth import Slope, mean_slope, slopes
 from lcb.evaluate.simulation.schedules import BANDITS, BanditName, Learner, ScheduleRun, play_schedules
 from lcb.evaluate.worlds.paper import SimulatedWorld, equal_classes, paper_classes
-from lcb.events import Floats
 from lcb.experiments.claims import Claim
 from lcb.progress import Progress, silent
 

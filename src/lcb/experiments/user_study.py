@@ -15,23 +15,23 @@ from typing import Any
 import numpy as np
 
 from lcb import parallel
+from lcb.arrays import Floats, Index
 from lcb.bandits.bandit import Bandit
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
-from lcb.clicks import EventLog
 from lcb.demo.readers import NewsFront, draw_articles
 from lcb.evaluate.algorithms import Settings
 from lcb.evaluate.algorithms.algorithm import Value
 from lcb.evaluate.worlds.paper import SimulatedUsers
-from lcb.events import Floats
+from lcb.event_log import EventLog
 from lcb.learners import fit
 from lcb.models import LatentModels
 from lcb.progress import Progress, silent
 from lcb.recommenders.latent import Latent
 from lcb.recommenders.pooled import Pooled
 from lcb.recommenders.recommender import Recommender
-from lcb.stats import Index, UserStats
+from lcb.stats import UserStats
 
 N_PAST, N_STEPS, N_OFFERED, N_ARTICLES = 4000, 20, 170, 500
 N_FEW, N_MANY, N_STUDIES = 5, 1000, 1000  # visitors per recommender in the two studies; studies of few, over all seeds

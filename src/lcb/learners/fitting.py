@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, InputError
+from lcb.event_log import EventLog
 from lcb.learners.likelihood import choose_likelihood
 from lcb.learners.registry import get_learner
 from lcb.learners.shared.n_classes import choose_n_classes

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from lcb.clicks import EventLog
 from lcb.errors import InputError
+from lcb.event_log import EventLog
 from lcb.learners.registry import Learner
 from lcb.models import Likelihood
 

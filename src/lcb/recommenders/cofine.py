@@ -19,10 +19,11 @@ from typing import Literal
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms, Bandit, serve
 from lcb.bandits.linear.coarse_fine import CoarseFineUCB
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision, Floats
 from lcb.recommenders.relearning import Schedule, build_warmup, rows_of_taken_arms, serve_between_trainings
 from lcb.stats import StatsBuilder, UserStats
 

@@ -25,9 +25,10 @@ from typing import Any
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms
+from lcb.decision import Decision, check_reward
 from lcb.errors import InputError, MissingExtra
-from lcb.events import Decision, Floats, check_reward
 from lcb.recommenders.recommender import serve_step_by_step
 from lcb.recommenders.relearning import Schedule
 from lcb.stats import UserStats

@@ -6,8 +6,9 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms, Bandit, add_advice, count_decision, serve
-from lcb.events import Decision, Floats
+from lcb.decision import Decision
 
 
 class Individual:

@@ -21,10 +21,11 @@ from typing import Literal
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms, Bandit, add_advice, choose_uniformly, count_decision, serve
-from lcb.clicks import EventLog, LogBuilder
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision, Floats
+from lcb.event_log import EventLog, LogBuilder
 from lcb.models import LatentModels
 from lcb.recommenders.relearning import Schedule, build_warmup, rows_of_taken_arms, serve_between_trainings
 from lcb.stats import UserStats

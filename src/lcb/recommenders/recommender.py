@@ -15,8 +15,9 @@ from typing import Protocol
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms
-from lcb.events import Decision, Floats
+from lcb.decision import Decision
 
 
 class Recommender(Protocol):

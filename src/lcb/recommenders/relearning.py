@@ -13,10 +13,10 @@ from collections.abc import Callable, Hashable, Sequence
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms, Bandit
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.errors import InputError
-from lcb.events import Floats
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.pooled import Pooled
 

@@ -21,10 +21,11 @@ from itertools import permutations
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms
 from lcb.bandits.fixed_arms.umucb import UMUCB
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision, Floats
 from lcb.learners.spectral.tensor_power import tensor_power, whitening
 from lcb.models import LatentModels
 from lcb.recommenders.recommender import serve_step_by_step

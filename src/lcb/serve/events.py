@@ -12,7 +12,8 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from lcb.events import Decision, Floats
+from lcb.arrays import Floats
+from lcb.decision import Decision
 from lcb.serve.event_ids import slot_id
 
 

@@ -6,8 +6,8 @@ import pytest
 from lcb.bandits.bandit import serve, serve_step_by_step
 from lcb.bandits.linear.coarse_fine import CoarseFineUCB
 from lcb.bandits.linear.linucb import LinUCB
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision
 from lcb.stats import UserStats
 
 

@@ -7,8 +7,8 @@ from scipy.special import ndtr, ndtri
 from lcb.bandits.bandit import serve, serve_step_by_step
 from lcb.bandits.linear.lints import LinTS, _points
 from lcb.bandits.linear.linucb import LinUCB
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision
 from lcb.stats import UserStats
 
 

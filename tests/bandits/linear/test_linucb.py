@@ -5,8 +5,8 @@ import pytest
 
 from lcb.bandits.bandit import serve
 from lcb.bandits.linear.linucb import LinUCB
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision
 from lcb.stats import UserStats
 
 

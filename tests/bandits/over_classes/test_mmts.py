@@ -7,10 +7,10 @@ from scipy.stats import multivariate_normal
 
 from lcb.bandits.over_classes.mmts import MMTS, normal_points
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
+from lcb.decision import Decision
 from lcb.errors import InputError
 from lcb.evaluate.worlds.fixed_arms import FixedArms
 from lcb.evaluate.worlds.paper import equal_classes
-from lcb.events import Decision
 from lcb.models import LatentModels
 from lcb.recommenders.individual import Individual
 

@@ -7,8 +7,8 @@ import pytest
 
 from lcb.bandits.bandit import choose_uniformly
 from lcb.bandits.over_classes.mucb import MUCB
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision
 from lcb.models import LatentModels
 
 MODELS = LatentModels(

@@ -5,8 +5,8 @@ import pytest
 
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision
 from lcb.models import LatentModels
 
 MODELS = LatentModels(pi=[0.6, 0.4], beta=[[1.0, 0.0, 0.7], [0.0, 1.0, 0.7]], sigma2=[0.1, 0.2])

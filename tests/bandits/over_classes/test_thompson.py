@@ -6,8 +6,8 @@ from scipy.special import softmax
 from scipy.stats import norm
 
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision
 from lcb.models import LatentModels
 from lcb.policies import Softmax
 from lcb.stats import UserStats

@@ -11,8 +11,8 @@ from scipy.stats import multinomial
 from lcb.bandits.bandit import choose_uniformly, serve, serve_step_by_step
 from lcb.bandits.over_policies import _policy_set
 from lcb.bandits.over_policies.epoch_greedy import EpochGreedy, exploit_steps
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision
 from lcb.models import LatentModels
 from lcb.policies import ClassPolicies
 from support.exploring import TWO, Cyclic, Fixed, runs

@@ -7,8 +7,8 @@ import pytest
 
 from lcb.bandits.bandit import choose_uniformly
 from lcb.bandits.over_policies.exp4 import EXP4
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision
 from lcb.models import LatentModels
 from lcb.policies import ClassPolicies, Greedy, Softmax
 from support.tiny import CONSTANT, CONTEXT, MIXED, Fixed, expected_step, regret_at, steepest_slope

@@ -13,8 +13,8 @@ from lcb.bandits.bandit import choose_uniformly, count_decision, serve, serve_st
 from lcb.bandits.over_policies import _policy_set
 from lcb.bandits.over_policies._iltcb_numba import descend, settled
 from lcb.bandits.over_policies.iltcb import ILTCB, WEIGHTS
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision
 from lcb.models import LatentModels
 from lcb.policies import ClassPolicies, Greedy, Softmax
 from support.exploring import TWO, Cyclic, Fixed, runs

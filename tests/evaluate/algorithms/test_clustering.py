@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from conftest import stats_of
-from lcb.clicks import EventLog
 from lcb.evaluate.algorithms import ALGORITHMS, Task, clustering
 from lcb.evaluate.simulation.simulate import simulate
 from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
+from lcb.event_log import EventLog
 
 NAMES = ("club", "club-sparse", "club-one-hop", "sclub")
 TASK = Task(n_features=10, n_arms=20, n_steps=20, n_users=150, n_classes=5, reward_range=(-2.0, 2.0))

@@ -9,11 +9,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate.algorithms import ALGORITHMS, Task
 from lcb.evaluate.simulation.simulate import simulate
 from lcb.evaluate.worlds.paper import SimulatedWorld, equal_classes, paper_classes
+from lcb.event_log import EventLog
 from lcb.learners.registry import LEARNERS
 from lcb.learners.spectral import experts as spectral
 from lcb.learners.spectral.moments import Moments

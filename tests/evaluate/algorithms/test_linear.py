@@ -8,10 +8,10 @@ import pytest
 from conftest import stats_of
 from lcb.bandits.linear.lints import LinTS
 from lcb.bandits.linear.linucb import LinUCB
-from lcb.clicks import EventLog
 from lcb.evaluate.algorithms import ALGORITHMS, Task
 from lcb.evaluate.simulation.simulate import simulate
 from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
+from lcb.event_log import EventLog
 from lcb.recommenders.cofine import fit_profiles, learn_subspace
 
 MODELS = paper_classes()

@@ -7,12 +7,12 @@ import pytest
 
 from conftest import stats_of
 from lcb.bandits.over_policies.exp4p import EXP4P
-from lcb.clicks import EventLog
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS, Task
 from lcb.evaluate.algorithms.policy_sets import ALGORITHMS as POLICY_SETS
 from lcb.evaluate.simulation.simulate import simulate
 from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
+from lcb.event_log import EventLog
 from lcb.policies import Greedy, Softmax
 
 TASK = Task(10, n_arms=20, n_steps=20, n_users=1000, n_classes=5, reward_range=(-1.4, 1.4), truth=paper_classes())

@@ -3,10 +3,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lcb.clicks import EventLog
 from lcb.errors import InputError
 from lcb.evaluate.offline.labels import read_labels
 from lcb.evaluate.offline.queue import draw_uniform_history
+from lcb.event_log import EventLog
 from support.logs import make_log
 
 LOG = make_log(

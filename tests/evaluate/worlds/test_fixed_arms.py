@@ -3,13 +3,13 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lcb.clicks import EventLog
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS, Task
 from lcb.evaluate.algorithms.algorithm import NO_FEATURES
 from lcb.evaluate.simulation.simulate import simulate
 from lcb.evaluate.worlds.fixed_arms import FixedArms
 from lcb.evaluate.worlds.paper import SimulatedWorld, equal_classes, paper_classes
+from lcb.event_log import EventLog
 from lcb.models import LatentModels
 from lcb.stats import UserStats
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 
 from conftest import largest_error
-from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, InputError
+from lcb.event_log import EventLog
 from lcb.learners import fit
 from lcb.learners.em import bernoulli
 from lcb.learners.em import gaussian as em

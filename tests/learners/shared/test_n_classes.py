@@ -33,7 +33,7 @@ def test_too_few_users_to_hold_out_are_refused():
 
 
 def test_every_number_up_to_the_features_is_open_to_spectral_experts():
-    from lcb.clicks import EventLog
+    from lcb.event_log import EventLog
 
     rng = np.random.default_rng(0)
     user, x = np.repeat(np.arange(3000), 20), rng.standard_normal((60_000, 5))
@@ -44,7 +44,7 @@ def test_every_number_up_to_the_features_is_open_to_spectral_experts():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_clicks_of_three_kinds_of_people_are_three_classes(seed):
-    from lcb.clicks import EventLog
+    from lcb.event_log import EventLog
 
     rng = np.random.default_rng(seed)
     user, arm = np.repeat(np.arange(600), 12), rng.integers(3, size=7200)
@@ -55,7 +55,7 @@ def test_clicks_of_three_kinds_of_people_are_three_classes(seed):
 
 @pytest.mark.parametrize("kind", ["equal rewards", "one click each"])
 def test_where_nothing_tells_people_apart_there_is_one_class(kind):
-    from lcb.clicks import EventLog
+    from lcb.event_log import EventLog
 
     rng = np.random.default_rng(0)
     user = np.arange(2000) if kind == "one click each" else np.repeat(np.arange(100), 20)
@@ -66,7 +66,7 @@ def test_where_nothing_tells_people_apart_there_is_one_class(kind):
 
 def test_fewer_classes_are_tried_downwards_until_they_do_not_do():
     """Five do as well as eight, and doubling and narrowing try 4, 6, 7 and 8 only."""
-    from lcb.clicks import EventLog
+    from lcb.event_log import EventLog
     from lcb.learners.shared.n_classes import choose_n_classes
 
     value = {1: -9.0, 2: -7.0, 3: -6.0, 4: -5.0, 5: -1.0, 6: -1.0, 7: -1.0, 8: -0.9}

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from conftest import rows_of
-from lcb.clicks import EventLog
 from lcb.evaluate.worlds.paper import paper_classes
+from lcb.event_log import EventLog
 from lcb.models import LatentModels
 from lcb.serve.learn.judge import judge, paired_difference, with_likelihood_of
 

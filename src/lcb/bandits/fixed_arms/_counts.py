@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from lcb.arrays import Floats, Index
+from lcb.decision import Decision, check_reward
 from lcb.errors import InputError
-from lcb.events import Decision, Floats, check_reward
-from lcb.stats import Index
 
 
 def find_items(context: Floats, n_items: int) -> Index:

@@ -13,10 +13,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.fixed_arms._counts import add_decision, add_reward, estimate_means, find_items
 from lcb.bandits.traits import Traits
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision, Floats
 
 
 @dataclass(frozen=True)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 from scipy.linalg.lapack import dpotrf, dtrtri
 
+from lcb.arrays import Floats
+from lcb.decision import Decision, check_reward
 from lcb.errors import InputError
-from lcb.events import Decision, Floats, check_reward
 from lcb.stats import UserStats
 
 

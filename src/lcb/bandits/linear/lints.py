@@ -26,11 +26,12 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms
 from lcb.bandits.linear import _ridge
 from lcb.bandits.traits import Traits
+from lcb.decision import Decision, check_context
 from lcb.errors import InputError
-from lcb.events import Decision, Floats, check_context
 from lcb.stats import UserStats
 
 _WORD = 64  # points are counted 64 at a time

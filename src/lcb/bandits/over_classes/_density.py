@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits._kernels_numba import BERNOULLI, GAUSSIAN, SQUARE
 from lcb.errors import InputError
-from lcb.events import Floats
 from lcb.models import EDGE, LatentModels
 
 Density = tuple[int, Floats, Floats, float, float, float]

@@ -25,10 +25,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms
 from lcb.bandits.traits import Traits
+from lcb.decision import Decision, check_context, check_reward
 from lcb.errors import InputError
-from lcb.events import Decision, Floats, check_context, check_reward
 from lcb.models import LatentModels
 from lcb.stats import n_packed, upper
 

@@ -18,10 +18,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms
 from lcb.bandits.traits import Traits
+from lcb.decision import Decision, check_context, check_reward, rescale
 from lcb.errors import InputError
-from lcb.events import Decision, Floats, check_context, check_reward, rescale
 from lcb.models import LatentModels
 
 

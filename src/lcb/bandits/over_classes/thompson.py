@@ -19,10 +19,11 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms, draw_index
 from lcb.bandits.traits import Traits
+from lcb.decision import Decision, check_context, check_reward, rescale
 from lcb.errors import InputError
-from lcb.events import Decision, Floats, check_context, check_reward, rescale
 from lcb.models import LatentModels, squash
 from lcb.policies import Greedy, Policy, Softmax
 

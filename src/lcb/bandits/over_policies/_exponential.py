@@ -13,10 +13,11 @@ from typing import ClassVar
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.over_policies._policy_set import check_set, read_advice, scale
 from lcb.bandits.traits import Traits
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision, Floats
 from lcb.policies import Policies
 
 

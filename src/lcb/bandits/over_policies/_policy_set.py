@@ -7,9 +7,10 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision, Floats
 from lcb.policies import ClassPolicies, Policies
 
 _MOST_NUMBERS = 1 << 20  # of advice in memory at once: 8 MB

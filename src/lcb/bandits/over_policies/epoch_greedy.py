@@ -24,6 +24,7 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms, draw_index
 from lcb.bandits.over_policies._policy_set import (
     ask_policies,
@@ -34,8 +35,8 @@ from lcb.bandits.over_policies._policy_set import (
     scale,
 )
 from lcb.bandits.traits import Traits
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision, Floats
 from lcb.policies import Policies
 
 SCHEDULES = ("sqrt", "bound")

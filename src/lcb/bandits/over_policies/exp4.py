@@ -17,10 +17,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import draw_index
 from lcb.bandits.over_policies._exponential import GammaSettings, describe_chance, get_horizon, softmax
 from lcb.bandits.over_policies._policy_set import check_arms
-from lcb.events import Decision, Floats
+from lcb.decision import Decision
 
 
 @dataclass(frozen=True)

@@ -20,12 +20,13 @@ from typing import ClassVar
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import draw_index
 from lcb.bandits.over_policies._exponential import add_decision, check_settings, describe_chance, get_horizon, softmax
 from lcb.bandits.over_policies._policy_set import check_arms, read_advice, scale
 from lcb.bandits.traits import Traits
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision, Floats
 from lcb.policies import Policies
 
 

@@ -30,6 +30,7 @@ from typing import ClassVar
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms
 from lcb.bandits.over_policies._policy_set import (
     ask_policies,
@@ -40,8 +41,8 @@ from lcb.bandits.over_policies._policy_set import (
     scale,
 )
 from lcb.bandits.traits import Traits
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision, Floats
 from lcb.policies import Policies
 
 COUNT, RENEWED, N_ARMS, MU, REWARDED, WEIGHTS = 0, 1, 2, 3, 4, 5  # places in the state

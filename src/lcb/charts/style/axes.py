@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.charts.style.theme import load_altair
-from lcb.events import Floats
 
 
 def axis_ends(values: Floats, log: bool) -> tuple[float, float]:

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.charts.style.theme import INK, inline_data, load_altair
 from lcb.errors import InputError
-from lcb.events import Floats
 
 LINE = 16  # pixels from one label to the next
 

@@ -16,7 +16,7 @@ from lcb.errors import ConvergenceWarning, InputError
 from lcb.learners.registry import LEARNERS, get_learner
 
 if TYPE_CHECKING:
-    from lcb.clicks import EventLog
+    from lcb.event_log import EventLog
     from lcb.models import Fit
 
 

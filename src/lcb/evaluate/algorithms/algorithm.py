@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from lcb.clicks import EventLog
+from lcb.arrays import Floats
 from lcb.errors import InputError
-from lcb.events import Floats
+from lcb.event_log import EventLog
 from lcb.models import LatentModels
 from lcb.recommenders.recommender import Recommender
 from lcb.stats import UserStats

@@ -14,10 +14,10 @@ from lcb.bandits.bandit import Bandit
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
-from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task, Value
 from lcb.evaluate.algorithms.learning import ONE_CHAIN, learn_by_em, learn_from_rows, learn_from_stats
+from lcb.event_log import EventLog
 from lcb.learners import fit
 from lcb.learners.registry import get_learner
 from lcb.models import LatentModels

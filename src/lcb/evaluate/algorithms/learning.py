@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, TooFewRows
 from lcb.evaluate.algorithms.algorithm import Task
+from lcb.event_log import EventLog
 from lcb.learners.registry import get_learner
 from lcb.models import LatentModels
 from lcb.recommenders.latent import FromRows

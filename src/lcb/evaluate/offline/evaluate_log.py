@@ -17,16 +17,15 @@ from zlib import crc32
 import numpy as np
 
 from lcb import parallel
-from lcb.clicks import EventLog
+from lcb.arrays import Floats, Index
 from lcb.errors import InputError
 from lcb.evaluate._memory import peak_megabytes, reset_peak
 from lcb.evaluate.algorithms import ALGORITHMS, Settings, Task, check_settings, find_algorithms
 from lcb.evaluate.offline.log_sources import LogSource, ServingSetup
-from lcb.events import Floats
+from lcb.event_log import EventLog
 from lcb.features import FeatureMap
 from lcb.progress import Progress, silent
 from lcb.recommenders.recommender import Recommender
-from lcb.stats import Index
 
 POPULATION = "linucb-population"
 _SPLIT, _TRAINING = 0x5B, 0x7A  # separate the random numbers of each purpose

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from lcb.clicks import EventLog
 from lcb.evaluate.offline.labels import Reading, default_reading, read_labels
+from lcb.event_log import EventLog
 from lcb.features import FeatureMap, fit_features
 from lcb.progress import Progress, silent
 from lcb.storage.logs.log import open_log

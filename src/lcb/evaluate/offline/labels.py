@@ -14,11 +14,11 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lcb.clicks import EventLog
+from lcb.arrays import Floats, Index
 from lcb.errors import InputError
-from lcb.events import Floats
+from lcb.event_log import EventLog
 from lcb.features import category_vectors
-from lcb.stats import Index, UserStats
+from lcb.stats import UserStats
 from lcb.storage.logs.log import Log
 
 Reading = Literal["labels", "choices"]

@@ -13,18 +13,17 @@ from typing import Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from lcb.arrays import Floats, Index
 from lcb.bandits.linear.linucb import LinUCB
-from lcb.clicks import EventLog
 from lcb.errors import InputError
 from lcb.evaluate.offline.labels import QueueLabels, Reading, read_labels
 from lcb.evaluate.offline.logged_events import LoggedEvents, read_events
 from lcb.evaluate.offline.off_policy import weigh_events
 from lcb.evaluate.offline.queue import WhenEmpty, draw_uniform_history, evaluate_queue
 from lcb.evaluate.offline.replay import evaluate_replay
-from lcb.events import Floats
+from lcb.event_log import EventLog
 from lcb.features import FeatureMap, fit_features
 from lcb.recommenders.recommender import Recommender
-from lcb.stats import Index
 from lcb.storage.logs.log import Log
 
 Method = Literal["queue", "replay", "ips", "snips", "dr"]

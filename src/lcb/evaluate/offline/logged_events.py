@@ -10,11 +10,10 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lcb.clicks import EventLog, LogBuilder
+from lcb.arrays import Floats, Index
 from lcb.errors import InputError
-from lcb.events import Floats
+from lcb.event_log import EventLog, LogBuilder
 from lcb.features import category_vectors
-from lcb.stats import Index
 from lcb.storage.logs.log import Log
 
 MOST_ITEMS = 10_000  # on offer at every event

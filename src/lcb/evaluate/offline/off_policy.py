@@ -18,12 +18,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from lcb.arrays import Floats, Index
 from lcb.errors import InputError
 from lcb.evaluate.offline.logged_events import LoggedEvents
-from lcb.events import Floats
 from lcb.progress import Progress, silent
 from lcb.recommenders.recommender import Recommender, build_logged_decision
-from lcb.stats import Index
 
 ESTIMATORS = ("ips", "snips", "dr")
 

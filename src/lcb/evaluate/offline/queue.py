@@ -14,13 +14,13 @@ from typing import Literal
 
 import numpy as np
 
-from lcb.clicks import EventLog
+from lcb.arrays import Floats, Index
 from lcb.errors import InputError
 from lcb.evaluate.offline.labels import QueueLabels
-from lcb.events import Floats
+from lcb.event_log import EventLog
 from lcb.progress import Progress, silent
 from lcb.recommenders.recommender import Recommender
-from lcb.stats import Index, UserStats
+from lcb.stats import UserStats
 
 WhenEmpty = Literal["withhold", "end"]
 _QUEUES = 0x51  # separates the random numbers of the queues from all others

@@ -12,11 +12,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from lcb.arrays import Floats, Index
 from lcb.evaluate.offline.logged_events import LoggedEvents
-from lcb.events import Floats
 from lcb.progress import Progress, silent
 from lcb.recommenders.recommender import Recommender
-from lcb.stats import Index
 
 
 def evaluate_replay(

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lcb.arrays import Floats
 from lcb.errors import InputError
-from lcb.events import Floats
 
 
 @dataclass(frozen=True)

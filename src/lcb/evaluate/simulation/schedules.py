@@ -17,6 +17,7 @@ from typing import Literal
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Bandit
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.bandits.over_policies.epoch_greedy import EpochGreedy
@@ -24,7 +25,6 @@ from lcb.bandits.over_policies.exp3 import EXP3
 from lcb.bandits.over_policies.exp4p import EXP4P
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate.worlds.paper import SimulatedUsers, SimulatedWorld
-from lcb.events import Floats
 from lcb.learners.em import gaussian as em
 from lcb.learners.spectral import experts as spectral
 from lcb.learners.spectral.moments import Moments

@@ -18,11 +18,11 @@ from zlib import crc32
 import numpy as np
 
 from lcb import parallel
+from lcb.arrays import Floats
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS, PAPERS, Settings, Task, check_settings, find_algorithms, tuned_settings
 from lcb.evaluate.worlds.fixed_arms import FixedArms
 from lcb.evaluate.worlds.paper import SimulatedWorld
-from lcb.events import Floats
 from lcb.progress import Progress, silent
 from lcb.recommenders.recommender import Recommender
 

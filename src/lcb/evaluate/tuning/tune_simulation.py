@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from lcb import parallel
+from lcb.arrays import Floats
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS, Settings, find_algorithms
 from lcb.evaluate.algorithms.algorithm import Value
@@ -27,7 +28,6 @@ from lcb.evaluate.simulation.simulate import SimulationRun, check_sizes, describ
 from lcb.evaluate.tuning.grid_search import Values, choose_trials, name_values
 from lcb.evaluate.worlds.fixed_arms import FixedArms
 from lcb.evaluate.worlds.paper import SimulatedWorld
-from lcb.events import Floats
 from lcb.progress import Progress, silent
 
 TUNING = 0x74756E65  # "tune"

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from lcb.arrays import Floats
 from lcb.errors import InputError
-from lcb.events import Floats
 from lcb.models import LatentModels
 
 

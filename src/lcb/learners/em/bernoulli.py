@@ -25,9 +25,9 @@ import numpy as np
 from scipy.special import gammaln
 
 from lcb import parallel
-from lcb.clicks import Clicks, EventLog
+from lcb.arrays import Floats
 from lcb.errors import ConvergenceWarning, InputError
-from lcb.events import Floats
+from lcb.event_log import Clicks, EventLog
 from lcb.learners.em import gaussian as em
 from lcb.models import EDGE, Fit, LatentModels, squash
 from lcb.prior import Prior

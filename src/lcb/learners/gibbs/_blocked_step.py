@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lcb.events import Floats
+from lcb.arrays import Floats
 from lcb.learners.gibbs import _gibbs_numba as kernels
 from lcb.learners.gibbs._blocked_numba import draw_classes
 from lcb.learners.gibbs._collapsed_step import draw_concentration, jump

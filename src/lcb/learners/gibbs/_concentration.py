@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.events import Floats
+from lcb.arrays import Floats
 from lcb.learners.gibbs._partition import log_partition
 
 _LOWEST, _HIGHEST = -30.0, 30.0  # of log alpha

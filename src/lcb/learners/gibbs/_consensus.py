@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from lcb.events import Floats
+from lcb.arrays import Floats
 from lcb.models import LatentModels
 from lcb.prior import Prior
 from lcb.stats import UserStats

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from lcb.events import Floats
+from lcb.arrays import Floats
 from lcb.learners.gibbs import _gibbs_numba as kernels
 from lcb.prior import Prior
 from lcb.stats import UserStats, upper

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import gammaln
 
-from lcb.events import Floats
+from lcb.arrays import Floats
 from lcb.learners.gibbs import _gibbs_numba as kernels
 from lcb.learners.gibbs._partition import Partition
 from lcb.learners.gibbs._split_merge_numba import restricted_scan

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy.special import ndtri
 from scipy.stats import rankdata
 
-from lcb.events import Floats
+from lcb.arrays import Floats
 
 
 def rhat(draws: ArrayLike) -> float:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from lcb.arrays import Floats
 from lcb.errors import ConvergenceWarning, InputError, MissingExtra
-from lcb.events import Floats
 from lcb.learners.gibbs._consensus import assign_most_probable, find_consensus
 from lcb.learners.gibbs.diagnostics import ess, rhat
 from lcb.models import Fit

@@ -12,9 +12,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from lcb.clicks import EventLog
+from lcb.arrays import Floats
 from lcb.errors import InputError
-from lcb.events import Floats
+from lcb.event_log import EventLog
 from lcb.models import LatentModels
 from lcb.progress import Progress, silent
 

@@ -13,8 +13,7 @@ from math import comb, factorial
 
 import numpy as np
 
-from lcb.events import Floats
-from lcb.stats import Index
+from lcb.arrays import Floats, Index
 
 
 def n_entries(n_features: int, degree: int) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb.events import Floats
+from lcb.arrays import Floats
 from lcb.learners.spectral._lifted import pack, unpack
 
 _TOL = 1e-9

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import numpy as np
 from scipy.optimize import least_squares
 
-from lcb.events import Floats
+from lcb.arrays import Floats
 from lcb.learners.spectral._lifted import entries, weights
 
 _POWER_VARIANCE = (1.0, 2.0, 15.0)

@@ -17,8 +17,8 @@ import numpy as np
 from scipy.optimize import minimize_scalar
 from scipy.special import comb
 
+from lcb.arrays import Floats
 from lcb.errors import InputError, TooFewRows
-from lcb.events import Floats
 from lcb.learners.spectral._lifted import entries, lifted_map, pack, position, unpack, weights
 from lcb.learners.spectral.moments import Moments, features_only
 

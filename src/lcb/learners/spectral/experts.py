@@ -24,9 +24,9 @@ from typing import Any
 
 import numpy as np
 
-from lcb.clicks import EventLog
+from lcb.arrays import Floats
 from lcb.errors import ConvergenceWarning, InputError, TooFewRows
-from lcb.events import Floats
+from lcb.event_log import EventLog
 from lcb.learners.em import gaussian as em
 from lcb.learners.registry import Learner, list_settings
 from lcb.learners.spectral._lifted import unpack

@@ -29,10 +29,10 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from lcb.arrays import Floats, Index
 from lcb.errors import InputError
-from lcb.events import Floats
 from lcb.learners.spectral._lifted import entries, monomials, n_entries, position, weights
-from lcb.stats import Index, UserStats
+from lcb.stats import UserStats
 
 Form = Literal["pooled", "grouped"]
 

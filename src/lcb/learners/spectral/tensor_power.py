@@ -18,8 +18,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
+from lcb.arrays import Floats
 from lcb.errors import InputError
-from lcb.events import Floats
 
 _TINY = 1e-12  # of the tensor's own size: below this it is rounding
 _SWEEPS = 20

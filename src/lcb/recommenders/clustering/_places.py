@@ -8,10 +8,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lcb.arrays import Floats, Index
 from lcb.bandits.bandit import Arms
 from lcb.errors import InputError
-from lcb.events import Floats
-from lcb.stats import Index, UserStats
+from lcb.stats import UserStats
 
 
 class Play(NamedTuple):

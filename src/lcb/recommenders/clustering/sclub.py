@@ -27,9 +27,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms
+from lcb.decision import Decision, check_reward
 from lcb.errors import InputError
-from lcb.events import Decision, Floats, check_reward
 from lcb.recommenders.clustering._places import Places
 from lcb.stats import UserStats
 

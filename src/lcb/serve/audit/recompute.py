@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from lcb.arrays import Floats
 from lcb.errors import LCBError
-from lcb.events import Floats
 from lcb.features import cross
 from lcb.serve import events
 from lcb.serve.audit.report import Report

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from lcb.arrays import Floats
 from lcb.bandits.traits import keeps_posterior
-from lcb.events import Floats
 from lcb.serve import events
 from lcb.serve.event_ids import slot_of_reward
 from lcb.serve.state.world import World

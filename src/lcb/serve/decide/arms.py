@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lcb import messages
-from lcb.events import Floats
+from lcb.arrays import Floats
 from lcb.features import cross
 from lcb.serve.decide.validation import check_ids, check_size
 from lcb.serve.errors import Problem

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from lcb import messages
-from lcb.events import Floats
+from lcb.arrays import Floats
 from lcb.serve import events
 from lcb.serve.decide.arms import read_arms
 from lcb.serve.decide.assignment import Assignment

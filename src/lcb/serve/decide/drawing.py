@@ -6,9 +6,10 @@ import hashlib
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Bandit, add_advice, count_decision
+from lcb.decision import Decision
 from lcb.errors import InputError
-from lcb.events import Decision, Floats
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import slot_id
 from lcb.serve.events import ChosenArm

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from lcb import messages
+from lcb.arrays import Floats
 from lcb.errors import CategoryError
-from lcb.events import Floats
 from lcb.features import FeatureMap
 from lcb.serve.errors import Problem
 

@@ -14,8 +14,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from lcb.clicks import EventLog
-from lcb.events import Floats
+from lcb.arrays import Floats
+from lcb.event_log import EventLog
 from lcb.models import LatentModels
 
 

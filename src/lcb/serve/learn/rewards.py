@@ -10,8 +10,8 @@ from typing import cast
 
 import numpy as np
 
-from lcb.clicks import EventLog, LogBuilder
 from lcb.errors import TooFewRows
+from lcb.event_log import EventLog, LogBuilder
 from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.decide.drawing import draw_number

@@ -18,8 +18,8 @@ from typing import Any, BinaryIO
 import msgspec
 import numpy as np
 
-from lcb.clicks import EventLog
 from lcb.errors import ConvergenceWarning, InputError, LCBError, ModelError, TooFewRows
+from lcb.event_log import EventLog
 from lcb.features import FeatureMap
 from lcb.learners.likelihood import choose_for_range
 from lcb.learners.registry import get_learner

@@ -14,9 +14,9 @@ import numpy as np
 from msgspec import Struct
 
 from lcb import messages
+from lcb.arrays import Floats
 from lcb.bandits.linear.lints import LinTS
 from lcb.bandits.linear.linucb import LinUCB
-from lcb.events import Floats
 from lcb.serve import events
 from lcb.serve.audit.story import StoryStep, read_story
 from lcb.serve.config.settings import READER

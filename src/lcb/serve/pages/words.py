@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.errors import InputError
-from lcb.events import Floats
 from lcb.policies import Greedy
 
 N_WORDS = 3

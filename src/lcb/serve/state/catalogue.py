@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from lcb.events import Floats
+from lcb.arrays import Floats
 from lcb.messages import Item
 from lcb.serve.events import ItemsBody, floats
 

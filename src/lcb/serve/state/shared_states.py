@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Bandit
 from lcb.bandits.traits import Revisable
-from lcb.events import Floats
 from lcb.serve import events
 from lcb.serve.events import to_decision
 from lcb.serve.state.service_state import ServiceState

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+from lcb.arrays import Floats
 from lcb.bandits.bandit import Bandit, count_decision
 from lcb.bandits.traits import DescribedBandit, keeps_posterior
-from lcb.events import Floats
 from lcb.serve import events
 from lcb.serve.event_ids import slot_of_reward
 from lcb.serve.events import to_decision

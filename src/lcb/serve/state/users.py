@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from lcb.events import Floats
+from lcb.arrays import Floats
 from lcb.serve import events
 from lcb.serve.event_ids import user_snapshot
 from lcb.serve.events import floats

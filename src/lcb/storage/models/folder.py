@@ -25,8 +25,8 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load, save
 
+from lcb.arrays import Floats
 from lcb.errors import InputError, ModelError, OutputError
-from lcb.events import Floats
 from lcb.features import FeatureMap
 from lcb.models import LatentModels
 from lcb.storage.files import create_folders

@@ -10,8 +10,8 @@ import os
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.errors import InputError
-from lcb.events import Floats
 
 _LARGEST = 1e6  # squares of more drown the noise in rounding
 

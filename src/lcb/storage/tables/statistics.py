@@ -24,12 +24,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import DTypeLike
 
-from lcb.clicks import EventLog, LogBuilder
+from lcb.arrays import Floats, Index
 from lcb.errors import InputError
-from lcb.events import Floats, check_rows
+from lcb.event_log import EventLog, LogBuilder
 from lcb.features import cross, cross_names
 from lcb.progress import Progress, silent
-from lcb.stats import Index, UserStats
+from lcb.stats import UserStats, check_rows
 from lcb.storage.tables.arrow import parse_numbers, plain
 from lcb.storage.tables.feature_columns import choose_features
 from lcb.storage.tables.open_table import open_table

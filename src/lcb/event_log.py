@@ -1,8 +1,8 @@
-"""Counts of two-valued rewards: how often each user took each arm, and how often the higher reward came.
+"""`EventLog`, the input of the learners: statistics of each user and, for rewards of two values, click counts.
 
-The sums of squares that `UserStats` keeps add nothing for 0/1 rewards, and their noise is not Gaussian.  What
-the Bernoulli likelihood needs is, for every user, the number of clicks and passes at every different feature vector.
-With arms from a fixed set that is a small table; where every row has features of its own it is the rows themselves.
+`UserStats` is enough for the Gaussian likelihood.  The Bernoulli likelihood needs, for every user, the number of clicks
+and passes at each different feature vector (an arm).  With a fixed set of arms that is a small table; if every row has
+features of its own, it is as large as the rows.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from lcb.events import Floats
-from lcb.stats import Index, StatsBuilder, UserStats
+from lcb.arrays import Floats, Index
+from lcb.stats import StatsBuilder, UserStats
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-MOST_PAIRS = 5_000_000  # different (user, arm) pairs kept
-_FREE = 100_000  # above so many different feature vectors, rows are no longer compared
-Whole = NDArray[np.int64]
-_PENDING = 2_000_000  # rows kept before they are counted
+MOST_PAIRS = 5_000_000  # with more different (user, arm) pairs, clicks are not counted
+_FREE = 100_000  # with more different feature vectors, equal ones are no longer looked for
+_PENDING = 2_000_000  # rows buffered before they are merged into counts
+Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,7 +45,7 @@ class Clicks:
     high: float  # the reward of a click
 
     def take(self, index: Index) -> Clicks:
-        """The users at these positions, with the arms they took."""
+        """Select the users at these positions, and the arms they took."""
         clicked, passed = self.clicked[index], self.passed[index]
         used = np.union1d(clicked.indices, passed.indices)
         return Clicks(self.arms[used], clicked[:, used], passed[:, used], self.low, self.high)
@@ -53,17 +53,17 @@ class Clicks:
 
 @dataclass(frozen=True, eq=False)
 class EventLog:
-    """What learners read: the statistics of every user and, for rewards of two values, the counts."""
+    """Statistics of every user and, for rewards of two values, the counts of clicks."""
 
     stats: UserStats
     clicks: Clicks | None = None
-    two_valued: bool = False  # true with `clicks` None: too many different (user, arm) pairs to count
+    two_valued: bool = False  # if true and `clicks` is None, there were too many pairs to count
     rows: tuple[Index, Floats, Floats] | None = field(default=None, repr=False)  # user (n,), x (n, d), reward (n,)
 
     @classmethod
     def from_rows(cls, user: ArrayLike, x: ArrayLike, reward: ArrayLike, *, features: Sequence[str] = ()) -> EventLog:
-        """Rows (n, d) and their rewards (n,) by user (n,), checked as `UserStats.from_rows` does."""
-        UserStats.from_rows(user, x, reward, features=features)
+        """Build a log from rows (n, d) and rewards (n,) of users (n,)."""
+        UserStats.from_rows(user, x, reward, features=features)  # checks the rows
         rows = np.asarray(x, dtype=np.float64)
         builder = LogBuilder(rows.shape[1], features, keep_rows=True)
         names: Sequence[Hashable] = user if isinstance(user, list | tuple) else np.asarray(user).tolist()
@@ -98,7 +98,7 @@ class EventLog:
         return self.stats.n_users
 
     def take(self, index: ArrayLike) -> EventLog:
-        """The users at these positions."""
+        """Select the users at these positions (or under this mask)."""
         positions = np.asarray(index)
         if positions.dtype == bool:
             positions = np.flatnonzero(positions)
@@ -117,19 +117,19 @@ class EventLog:
 
 
 class LogBuilder:
-    """Adds rows to statistics and counts as they arrive; counting ends with the third different reward."""
+    """Adds rows to statistics and counts as they arrive; counting stops at a third different reward."""
 
     def __init__(
         self, n_features: int, features: Sequence[str] = (), *, count: bool = True, keep_rows: bool = False
     ) -> None:
         self._stats = StatsBuilder(n_features, features)
-        self._watching = self._counting = count  # whether a third value may still come; whether pairs are counted
+        self._watching = self._counting = count  # look for a third reward; count pairs
         self._kept: list[tuple[Index, Floats, Floats]] | None = [] if keep_rows else None
-        self._values: list[float] = []  # the different rewards, as they came
-        self._arm_of: dict[bytes, int] | None = {}  # None where nearly every row has features of its own
+        self._values: list[float] = []  # the different rewards, in order of arrival
+        self._arm_of: dict[bytes, int] | None = {}  # None if nearly every row has features of its own
         self._arms: list[Floats] = []  # blocks of rows
         self._n_arms = self._n_rows = 0
-        self._pairs: list[tuple[Whole, Whole, Whole]] = []  # (user, arm) as one key; rows; rows of the second value
+        self._pairs: list[tuple[Integers, Integers, Integers]] = []  # (user, arm), rows, of these the second reward
         self._n_pending = 0
 
     @property
@@ -141,11 +141,11 @@ class LogBuilder:
         self.add_at(self._stats.positions(users), x, reward)
 
     def add_coded(self, codes: Index, names: Sequence[Hashable], x: Floats, reward: Floats) -> None:
-        """The same with users as `codes` (n,) into a shorter list of `names`."""
+        """Add rows whose users are given as `codes` (n,) into a list of `names`."""
         self.add_at(self._stats.positions(names)[codes], x, reward)
 
     def add_at(self, positions: Index, x: Floats, reward: Floats) -> None:
-        """The same with the columns of the users, (n,)."""
+        """Add rows whose users are given as columns (n,) of the statistics."""
         self._stats.add_at(positions, x, reward)
         if self._kept is not None:
             self._kept.append((positions, x, reward))
@@ -181,8 +181,8 @@ class LogBuilder:
             if len(self._pairs[0][0]) > MOST_PAIRS:
                 self._stop_counting()
 
-    def _number_arms(self, x: Floats) -> Whole:
-        """The number of each row's feature vector, (n,)."""
+    def _number_arms(self, x: Floats) -> Integers:
+        """Return the arm number of each row, (n,); a new feature vector gets the next number."""
         self._n_rows += len(x)
         if self._arm_of is None:
             return self._add_arms(x)
@@ -192,18 +192,18 @@ class LogBuilder:
         new = known < 0
         known[new] = self._add_arms(x[first[new]])
         self._arm_of.update(zip(names, known.tolist(), strict=True))
-        if self._n_arms > max(_FREE, self._n_rows // 2):  # nearly every row has its own
+        if self._n_arms > max(_FREE, self._n_rows // 2):
             self._arm_of = None
         return known[inverse]
 
-    def _add_arms(self, x: Floats) -> Whole:
+    def _add_arms(self, x: Floats) -> Integers:
         numbers = np.arange(self._n_arms, self._n_arms + len(x))
         self._arms.append(x)
         self._n_arms += len(x)
         return numbers
 
     def _merge(self) -> None:
-        """Sum the counts of each pair."""
+        """Merge the buffered rows into one count per (user, arm)."""
         keys, n_rows, n_second = (np.concatenate(part) for part in zip(*self._pairs, strict=True))
         different, inverse = np.unique(keys, return_inverse=True)
         n_rows, n_second = (np.bincount(inverse, part).astype(np.int64) for part in (n_rows, n_second))
@@ -226,11 +226,13 @@ class LogBuilder:
 
 
 def _find_different_rows(x: Floats) -> tuple[Index, Index]:
-    """The first position of each different row, and the number of each row among them; compared by a projection."""
+    """Return the first position of each different row, and for each row the number of the one it equals.
+
+    Rows are compared by a random projection (sorting numbers is faster than sorting rows), verified at the end.
+    """
     for seed in range(100):
-        _, first, inverse = np.unique(
-            x @ np.random.default_rng(seed).standard_normal(x.shape[1]), return_index=True, return_inverse=True
-        )
+        projection = x @ np.random.default_rng(seed).standard_normal(x.shape[1])
+        _, first, inverse = np.unique(projection, return_index=True, return_inverse=True)
         if np.array_equal(x, x[first][inverse]):
             return first, inverse
     return np.arange(len(x)), np.arange(len(x))

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lcb import clicks
-from lcb.clicks import EventLog, LogBuilder
+from lcb import event_log
+from lcb.event_log import EventLog, LogBuilder
 
 
 def some_clicks(seed=0, n=300, n_users=9, n_arms=4, levels=(0.0, 1.0)):
@@ -44,7 +44,7 @@ def test_minus_zero_is_zero():
 def test_batches_change_nothing(monkeypatch):
     user, x, reward, _, _ = some_clicks(n=2000)
     whole = EventLog.from_rows(user, x, reward).clicks
-    monkeypatch.setattr(clicks, "_PENDING", 100)
+    monkeypatch.setattr(event_log, "_PENDING", 100)
     builder = LogBuilder(3)
     for i in range(0, 2000, 37):
         builder.add(user[i : i + 37].tolist(), x[i : i + 37], reward[i : i + 37])
@@ -62,8 +62,8 @@ def test_rewards_of_one_or_three_values_are_not_counted(reward):
 
 
 def test_more_pairs_than_can_be_kept_are_said_and_not_counted(monkeypatch):
-    monkeypatch.setattr(clicks, "_PENDING", 10)
-    monkeypatch.setattr(clicks, "MOST_PAIRS", 50)
+    monkeypatch.setattr(event_log, "_PENDING", 10)
+    monkeypatch.setattr(event_log, "MOST_PAIRS", 50)
     rng = np.random.default_rng(0)
     builder = LogBuilder(2)
     for _ in range(10):
@@ -99,8 +99,8 @@ def test_users_taken_twice_are_there_twice():
 
 
 def test_a_third_value_is_noticed_even_where_nothing_is_counted(monkeypatch):
-    monkeypatch.setattr(clicks, "_PENDING", 5)
-    monkeypatch.setattr(clicks, "MOST_PAIRS", 5)
+    monkeypatch.setattr(event_log, "_PENDING", 5)
+    monkeypatch.setattr(event_log, "MOST_PAIRS", 5)
     builder = LogBuilder(1)
     for i in range(10):
         builder.add([f"u{i}a", f"u{i}b"], np.array([[i + 0.1], [i + 0.2]]), np.array([0.0, 1.0]))
@@ -110,7 +110,7 @@ def test_a_third_value_is_noticed_even_where_nothing_is_counted(monkeypatch):
 
 
 def test_features_without_end_are_kept_as_rows(monkeypatch):
-    monkeypatch.setattr(clicks, "_FREE", 50)
+    monkeypatch.setattr(event_log, "_FREE", 50)
     rng = np.random.default_rng(0)
     builder, rows = LogBuilder(2), []
     for _ in range(10):

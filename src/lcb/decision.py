@@ -1,0 +1,83 @@
+"""`Decision`, and checks of the contexts and rewards that bandits receive.
+
+A decision carries everything that the update with its reward needs (the features of the arm, its propensity, the advice
+of the policies), so rewards may come late and in any order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from lcb.arrays import LARGEST, Floats
+from lcb.errors import InputError
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Decision:
+    """One arm chosen from a context.
+
+    >>> context = np.array([[1.0, 0.0], [0.0, 1.0]])
+    >>> decision = Decision.best(np.array([0.2, 0.7]), context, uniform=0.9)
+    >>> decision.arm, float(decision.propensity), decision.x, decision.distribution
+    (1, 1.0, array([0., 1.]), array([0., 1.]))
+    """
+
+    arm: int
+    propensity: float  # probability of this arm, P(a | context)
+    x: Floats  # (d,) features of the arm
+    distribution: Floats | None = None  # (K,) probability of every arm
+    at_random: bool = False  # an exploration step: drawn uniformly from all arms
+    advice: Floats | None = None  # of the policies, flat, as the bandit's `update` needs it
+
+    @classmethod
+    def best(cls, scores: Floats, context: Floats, uniform: float) -> Decision:
+        """Choose the arm with the highest of `scores` (K,); `uniform`, a uniform number in [0, 1), breaks ties."""
+        arm = int(scores.argmax())
+        best = scores[arm]
+        if best != best:
+            raise InputError("the context or the state contains NaN; give finite features and rewards")
+        if len(scores) - 1 - int(scores[::-1].argmax()) != arm:  # a tie
+            tied = (scores == best).nonzero()[0]
+            arm = int(tied[int(uniform * len(tied))])
+            distribution = np.zeros(len(scores))
+            distribution[tied] = 1 / len(tied)
+            return cls(arm, 1 / len(tied), context[arm], distribution)
+        distribution = np.zeros(len(scores))
+        distribution[arm] = 1.0
+        return cls(arm, 1.0, context[arm], distribution)
+
+    @classmethod
+    def uniform(cls, context: Floats, uniform: float) -> Decision:
+        """Draw an arm uniformly; `uniform` is a uniform number in [0, 1)."""
+        n_arms = len(context)
+        if not n_arms:
+            raise InputError("the context has no arms; give at least 1")
+        arm = int(uniform * n_arms)
+        return cls(arm, 1 / n_arms, context[arm], np.full(n_arms, 1 / n_arms), at_random=True)
+
+    def with_uniform(self, share: float, context: Floats, uniform: float) -> Decision:
+        """Mix with the uniform distribution: redraw the arm uniformly if `uniform` is below `share`."""
+        assert self.distribution is not None
+        distribution = (1 - share) * self.distribution + share / len(context)
+        arm = int(uniform / share * len(context)) if uniform < share else self.arm
+        return Decision(arm, distribution[arm], context[arm], distribution)
+
+
+def rescale(uniform: float, share: float) -> float:
+    """Map a uniform number in [share, 1) to [0, 1)."""
+    return max((uniform - share) / (1 - share), 0.0) if share < 1 else 0.0
+
+
+def check_reward(reward: float) -> None:
+    """Raise InputError for a reward that is not finite or is too large."""
+    if not -LARGEST <= reward <= LARGEST:
+        raise InputError(f"reward is {reward}; it must be a finite number of absolute value at most {LARGEST:g}")
+
+
+def check_context(context: Floats, n_features: int) -> None:
+    """Raise InputError unless the context is arms by features, (K, d), with at least one arm."""
+    if context.ndim != 2 or not len(context) or context.shape[1] != n_features:
+        came = f"{len(context)} arms of {context.shape[1]} features" if context.ndim == 2 else f"shape {context.shape}"
+        raise InputError(f"the context has {came}; give at least 1 arm, each of {n_features} features")
