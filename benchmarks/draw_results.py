@@ -16,7 +16,7 @@ from lcb import charts
 RESULTS = Path(__file__).parent / "results"
 FIGURES = Path(__file__).parents[1] / "docs" / "figures"
 
-# lcb evaluate goodbooks --like 5 (or --choices): percent more clicks than Population LinUCB trained on the same rows
+# lcb evaluate goodbooks --like 5 (or --reading choices): percent more clicks than Population LinUCB, same rows
 GAINS = {
     "5 stars, one-hot": {"lcb": 3.3, "lcb-mean": 7.8, "linucb-individual": -1.6},
     "5 stars, pca:6+1": {"lcb": 5.5, "lcb-mean": 9.1, "linucb-individual": 5.2},
