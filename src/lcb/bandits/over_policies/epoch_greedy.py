@@ -26,14 +26,7 @@ import numpy as np
 
 from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms, draw_index
-from lcb.bandits.over_policies._policy_set import (
-    ask_policies,
-    check_set,
-    check_taken,
-    iterate_advice,
-    read_advice,
-    scale,
-)
+from lcb.bandits.over_policies import _policy_set
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision
 from lcb.errors import InputError
@@ -73,7 +66,7 @@ class EpochGreedy:
     reward_range: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
-        check_set(self.policies, self.reward_range)
+        _policy_set.check_set(self.policies, self.reward_range)
         if self.schedule not in SCHEDULES:
             raise InputError(f"schedule={self.schedule!r}; there are: {', '.join(SCHEDULES)}")
         if not (math.isfinite(self.c) and self.c > 0):
@@ -99,7 +92,7 @@ class EpochGreedy:
         return f"at K {n_arms}, N {n_policies} every other one of the first {2 * (n - 1)} decisions is uniform{unless}"
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
-        xi, uniform, n_arms = ask_policies(self.policies, context), rng.random(), len(context)
+        xi, uniform, n_arms = _policy_set.ask_policies(self.policies, context), rng.random(), len(context)
         if state[EXPLORED] == 0 or state[SINCE] >= self.n_exploit(state, n_arms):
             decision = Decision.uniform(context, uniform)
             return replace(decision, advice=xi[:, decision.arm].copy())
@@ -120,15 +113,15 @@ class EpochGreedy:
 
     def add_advice(self, decision: Decision, context: Floats) -> Decision:
         """Add to a decision that somebody else made what the policies say of it."""
-        return replace(decision, advice=ask_policies(self.policies, context)[:, decision.arm].copy())
+        return replace(decision, advice=_policy_set.ask_policies(self.policies, context)[:, decision.arm].copy())
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
-        share = scale(reward, self.reward_range, "EpochGreedy")
+        share = _policy_set.scale(reward, self.reward_range, "EpochGreedy")
         if not decision.at_random:
             return state
-        after = state.copy()
+        after, advice = state.copy(), _policy_set.read_advice(decision, self.policies.n_policies, "EpochGreedy")
         after[REWARDED] += 1
-        after[SUMS:] += share / decision.propensity * read_advice(decision, self.policies.n_policies, "EpochGreedy")
+        after[SUMS:] += share / decision.propensity * advice
         return after
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
@@ -137,11 +130,11 @@ class EpochGreedy:
 
         arms = np.empty(uniforms.shape, np.int64)
         by_bound, (low, high) = self.schedule == "bound", self.reward_range
-        for first, advice in iterate_advice(self.policies, contexts):
+        for first, advice in _policy_set.iterate_advice(self.policies, contexts):
             serve_epoch_greedy(
                 states, advice, rewards, uniforms, arms, first, n_uniform, low, high - low, self.c, by_bound
             )
-        check_taken(rewards, arms, self.reward_range, "EpochGreedy")
+        _policy_set.check_taken(rewards, arms, self.reward_range, "EpochGreedy")
         return arms
 
 

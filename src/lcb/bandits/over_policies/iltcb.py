@@ -32,14 +32,7 @@ import numpy as np
 
 from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms
-from lcb.bandits.over_policies._policy_set import (
-    ask_policies,
-    check_set,
-    check_taken,
-    iterate_advice,
-    read_advice,
-    scale,
-)
+from lcb.bandits.over_policies import _policy_set
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision
 from lcb.errors import InputError
@@ -83,7 +76,7 @@ class ILTCB:
     reward_range: tuple[float, float] = (0.0, 1.0)
 
     def __post_init__(self) -> None:
-        check_set(self.policies, self.reward_range)
+        _policy_set.check_set(self.policies, self.reward_range)
         if not 0 < self.delta < 1:
             raise InputError(f"delta={self.delta}; the probability of a worse regret must lie inside (0, 1)")
         if self.mu is not None and not _LEAST_MU <= self.mu <= 1:
@@ -134,7 +127,7 @@ class ILTCB:
         from lcb.bandits.over_policies._iltcb_numba import count_decision
 
         after = self._renew_if_due(state).copy()
-        count_decision(after, read_advice(decision, self._n_advice, "ILTCB"))
+        count_decision(after, _policy_set.read_advice(decision, self._n_advice, "ILTCB"))
         return after
 
     def add_advice(self, decision: Decision, context: Floats) -> Decision:
@@ -149,8 +142,8 @@ class ILTCB:
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         from lcb.bandits.over_policies._iltcb_numba import count_reward
 
-        share, after = scale(reward, self.reward_range, "ILTCB"), state.copy()
-        count_reward(after, read_advice(decision, self._n_advice, "ILTCB"), share / decision.propensity)
+        share, after = _policy_set.scale(reward, self.reward_range, "ILTCB"), state.copy()
+        count_reward(after, _policy_set.read_advice(decision, self._n_advice, "ILTCB"), share / decision.propensity)
         return after
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
@@ -159,10 +152,10 @@ class ILTCB:
 
         arms, (low, high) = np.empty(uniforms.shape, np.int64), self.reward_range
         settings = n_uniform, low, high - low, self.mu or 0.0, self.delta, self.epoch or 0
-        for first, advice in iterate_advice(self.policies, contexts):
+        for first, advice in _policy_set.iterate_advice(self.policies, contexts):
             if not serve_iltcb(states, advice, rewards, uniforms, arms, first, *settings):
                 raise _build_spread_error()
-        check_taken(rewards, arms, self.reward_range, "ILTCB")
+        _policy_set.check_taken(rewards, arms, self.reward_range, "ILTCB")
         return arms
 
     @property
@@ -170,7 +163,7 @@ class ILTCB:
         return 1 + 2 * self.policies.n_policies
 
     def _ask_policies(self, context: Floats) -> Floats:
-        return np.ascontiguousarray(ask_policies(self.policies, context), np.float64)
+        return np.ascontiguousarray(_policy_set.ask_policies(self.policies, context), np.float64)
 
     def _renew_if_due(self, state: Floats) -> Floats:
         """Return the state for the next decision, with new weights if the last decision ended an epoch."""

@@ -4,41 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from lcb.charts.live.parts import (
-    HEIGHT,
-    SERIES,
-    WIDTH,
-    Rows,
-    keep_last,
-    keep_newest,
-    layer_charts,
-    percent_axis,
-    percent_text,
-    ranked_labels,
-    table,
-    time_axis,
-    time_chart,
-)
+from lcb.charts.live import parts
+from lcb.charts.live.parts import Rows
 from lcb.charts.style.theme import ALGORITHMS, DASHES, OTHER_COLOURS, TRAFFIC, apply_theme, load_altair
 
 if TYPE_CHECKING:
     import altair as alt
 
-_SIZE: dict[str, Any] = {"width": WIDTH, "height": HEIGHT}
+_SIZE: dict[str, Any] = {"width": parts.WIDTH, "height": parts.HEIGHT}
 
 
 def rates(rows: Rows, title: str | None = None) -> alt.LayerChart:
     """Decisions and rewards per second over time, from rows {t, decisions, rewards}; t in seconds since 1970."""
     alt = load_altair()
-    long = time_chart().transform_fold(["decisions", "rewards"], as_=["name", "rate"])
+    long = parts.time_chart().transform_fold(["decisions", "rewards"], as_=["name", "rate"])
     colour = alt.Color("name:N", legend=None).scale(domain=["decisions", "rewards"], range=TRAFFIC)
-    x, y = time_axis(), alt.Y("rate:Q", title="per second").scale(domainMin=0).axis(tickCount=4)
+    x, y = parts.time_axis(), alt.Y("rate:Q", title="per second").scale(domainMin=0).axis(tickCount=4)
     line = long.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour)
-    ends = keep_last(long, "t", "name").transform_calculate(
+    ends = parts.keep_last(long, "t", "name").transform_calculate(
         text="datum.name + ' · ' + format(datum.rate, ',.1f') + '/s'"
     )
-    layers = [line, *ranked_labels(ends, "time", "rate", colour, 22)]
-    return apply_theme(layer_charts(layers, table(rows, numbers=["t", "decisions", "rewards"])), title, **_SIZE)
+    layers = [line, *parts.ranked_labels(ends, "time", "rate", colour, 22)]
+    return apply_theme(
+        parts.layer_charts(layers, parts.table(rows, numbers=["t", "decisions", "rewards"])), title, **_SIZE
+    )
 
 
 def ctr_over_time(rows: Rows, title: str | None = None) -> alt.LayerChart:
@@ -53,7 +42,7 @@ def ctr_over_time(rows: Rows, title: str | None = None) -> alt.LayerChart:
     alt = load_altair()
     z2, n = 1.96**2, "max(1, datum.decisions)"
     root = f"{z2} * max(0, datum.ctr * (1 - datum.ctr)) / {n} + {z2**2 / 4} / ({n} * {n})"
-    base = keep_newest(time_chart(), "recommender").transform_calculate(
+    base = parts.keep_newest(parts.time_chart(), "recommender").transform_calculate(
         middle=f"(datum.ctr + {z2 / 2} / {n}) / (1 + {z2} / {n})",
         half=f"sqrt({root}) / (1 + {z2} / {n})",
         name="datum.recommender + ' v' + datum.model",
@@ -63,17 +52,21 @@ def ctr_over_time(rows: Rows, title: str | None = None) -> alt.LayerChart:
     families = {name: colour for name, (colour, _) in ALGORITHMS.items()}
     families |= {f"stranger {number}": colour for number, colour in enumerate(OTHER_COLOURS)}
     colour = alt.Color("family:N", legend=None).scale(domain=list(families), range=list(families.values()))
-    dash = alt.StrokeDash("age:O", legend=None).scale(domain=list(range(1, SERIES + 1)), range=list(map(list, DASHES)))
-    x, y = time_axis(), alt.Y("ctr:Q", title="CTR", axis=percent_axis()).scale(domainMin=0)
-    low = alt.Y("low:Q", axis=percent_axis())
+    dash = alt.StrokeDash("age:O", legend=None).scale(
+        domain=list(range(1, parts.SERIES + 1)), range=list(map(list, DASHES))
+    )
+    x, y = parts.time_axis(), alt.Y("ctr:Q", title="CTR", axis=parts.percent_axis()).scale(domainMin=0)
+    low = alt.Y("low:Q", axis=parts.percent_axis())
     band = base.mark_area(opacity=0.14).encode(x=x, y=low, y2="high:Q", color=colour, detail="name:N")
     line = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour, strokeDash=dash, detail="name:N")
     hints = ["name:N", alt.Tooltip("time:T", format="%H:%M"), alt.Tooltip("ctr:Q", format=".1%"), "decisions:Q"]
     point = base.mark_point(filled=True, size=9, opacity=1).encode(x=x, y=y, color=colour, tooltip=hints)
-    ends = keep_last(base, "t", "name").transform_calculate(text=f"datum.name + ' · ' + {percent_text('datum.ctr')}")
-    layers = [band, line, point, *ranked_labels(ends, "time", "ctr", colour, 22)]
-    data = table(rows, texts=["recommender"], numbers=["t", "model", "ctr", "decisions"])
-    return apply_theme(layer_charts(layers, data), title, "bands of 95 %", **_SIZE)
+    ends = parts.keep_last(base, "t", "name").transform_calculate(
+        text=f"datum.name + ' · ' + {parts.percent_text('datum.ctr')}"
+    )
+    layers = [band, line, point, *parts.ranked_labels(ends, "time", "ctr", colour, 22)]
+    data = parts.table(rows, texts=["recommender"], numbers=["t", "model", "ctr", "decisions"])
+    return apply_theme(parts.layer_charts(layers, data), title, "bands of 95 %", **_SIZE)
 
 
 def _family(name: str) -> str:
