@@ -159,7 +159,7 @@ def test_an_operator_rolls_back_and_forth(two_versions, look):
     rows = page.locator("#models tr")
     assert rows.locator("th").all_inner_texts() == ["v2", "v1"]
     rows.nth(1).locator("button").click()
-    assert "Users who were met before keep the version they have" in page.inner_text("#confirm-text")
+    assert "Existing users keep their version" in page.inner_text("#confirm-text")
     check_accessible(page)
     page.keyboard.press("Escape")
     assert page.inner_text("#tile-model") == "v2"

@@ -154,7 +154,7 @@ def test_with_one_list_for_everybody_it_claims_to_know_nobody(tmp_path, settings
         hurry(page, likes("sport"))
         page.wait_for_selector("#summary-title")
         check_accessible(page)
-        assert "one list for everybody" in page.inner_text("#summary .lead")
+        assert "one list for all visitors" in page.inner_text("#summary .lead")
 
 
 @pytest.mark.parametrize("path", ["/", "/study", "/dashboard", "/users/somebody"])

@@ -137,7 +137,7 @@ def second_start(folder: Path, without: tuple[str, ...] = ()) -> None:
                 pass
         except RuntimeError as error:
             told = str(error)
-        assert "is being served by another process; stop it first" in told, "two services share a file"
+        assert "is being served by another process; stop that one" in told, "two services share a file"
 
 
 def test_a_second_service_on_the_same_file_is_refused(tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
-"""A service in a process of its own for the drills: `python server.py SETTINGS_JSON [PROTECTION...]`.
+"""Runs a service for the drills in a separate process: `python server.py SETTINGS_JSON [PROTECTION...]`.
 
-Each PROTECTION named is taken out, so that a drill can be seen to fail without it.
+Each PROTECTION named is removed, to show that a drill fails without it.
 """
 
 from __future__ import annotations
@@ -26,6 +26,12 @@ def settings(given: dict[str, Any]) -> Settings:
         if made.get(name) is not None:
             made[name] = tuple(made[name])
     return Settings(**made)
+
+
+def replace(owner: Any, name: str, value: Any) -> None:
+    """Replace an attribute that must exist: a renamed protection would otherwise stay in place unnoticed."""
+    getattr(owner, name)
+    setattr(owner, name, value)
 
 
 def without_waiting() -> None:
@@ -57,33 +63,33 @@ def without_head() -> None:
     """Append without locking the head of the log."""
     from lcb.storage.store import postgres
 
-    postgres._LOCK = "select seq from head"
+    replace(postgres, "_LOCK", "select seq from head")
 
 
 def without_reconnecting() -> None:
-    """Keep a connection for good."""
+    """Keep every connection, even a broken one."""
     from lcb.storage.store.postgres import Postgres
     from lcb.storage.store.postgres_connections import Connection, ConnectionPool
 
-    Connection.closed = property(lambda self: False)  # type: ignore[method-assign, assignment]
-    Postgres._roll_back = lambda self, connection: None  # type: ignore[method-assign, assignment]
-    ConnectionPool.drop_idle = lambda self: None  # type: ignore[method-assign]
+    replace(Connection, "closed", property(lambda self: False))
+    replace(Postgres, "_roll_back", lambda self, connection: None)
+    replace(ConnectionPool, "drop_idle", lambda self: None)
 
 
 def without_drain() -> None:
-    """End at the first signal, whatever is in flight."""
+    """Exit at the first signal, with requests in flight."""
     import os
 
     from lcb.serve import server
 
-    server._Server.handle_exit = lambda self, sig, frame: os._exit(0)  # type: ignore[method-assign]
+    replace(server._Server, "handle_exit", lambda self, sig, frame: os._exit(0))
 
 
 def without_lock() -> None:
-    """Let anybody serve a file that is being served."""
+    """Allow several services on one file."""
     from lcb.storage.store import sqlite
 
-    sqlite._served = lambda path: None  # type: ignore[assignment, return-value]
+    replace(sqlite, "_lock_server", lambda path: None)
 
 
 def without_guard() -> None:
@@ -92,11 +98,11 @@ def without_guard() -> None:
 
     from lcb.serve import server
 
-    server.protocol = lambda **limits: HttpToolsProtocol  # type: ignore[assignment, return-value]
+    replace(server, "protocol", lambda **limits: HttpToolsProtocol)
 
 
 def without_bound() -> None:
-    """A queue without an end, and no limit on connections."""
+    """No limit on the queue."""
     import math
 
     from lcb.serve.log.journal import Journal
@@ -105,10 +111,10 @@ def without_bound() -> None:
 
 
 def without_words() -> None:
-    """Let a body that cannot be read fail as it may."""
+    """Raise msgspec's own errors for invalid bodies."""
     from lcb.serve import strict_json
 
-    strict_json.from_validation = lambda error, *_: error  # type: ignore[assignment,return-value]
+    replace(strict_json, "from_validation", lambda error, *_: error)
 
 
 def with_learning(fault: str) -> None:
@@ -128,7 +134,7 @@ def with_learning(fault: str) -> None:
 
 
 def without_pinning() -> None:
-    """Users get whatever version is served now."""
+    """Give users the version that is active now."""
     from lcb.serve.decide.decisions import Decisions
 
     kept = Decisions.decide
@@ -143,7 +149,7 @@ def without_pinning() -> None:
 
 
 def without_logging_activations() -> None:
-    """Another version is served, and nobody will know."""
+    """Activate a version without logging it."""
     from lcb.serve.service import Service
 
     async def activate(self: Service, version: int, reason: str) -> None:
@@ -153,7 +159,7 @@ def without_logging_activations() -> None:
 
 
 def without_refusal() -> None:
-    """Go on as if a full disk had taken it."""
+    """Answer as if a full disk had stored the events."""
     from lcb.errors import StoreUnavailable
     from lcb.storage.store.base import Appended, Row
     from lcb.storage.store.sqlite import SQLite

@@ -1,11 +1,11 @@
-"""A service on a socket: uvicorn, one process, until a signal; then what waits is finished and written.
+"""Runs the service on a socket with uvicorn, in one process, until a signal.
 
-    loading      the log is read; /healthz says 200, everything else 503
+    loading      the log is read; /healthz answers 200, everything else 503
     serving
-    draining     after SIGTERM: /readyz says 503, all else is answered for `limits.drain` seconds more
-    ending       no new connections; what is in flight is answered, the journal written, a snapshot kept
+    draining     after SIGTERM: /readyz answers 503, other requests are answered for `limits.drain` seconds more
+    ending       the socket is closed; requests in flight are answered, queued events and a snapshot are written
 
-From the signal to the end it takes `limits.drain` and 9 s at most, whatever the store does; what was acknowledged is on
+From the signal to the end it takes at most `limits.drain` plus 9 s, whatever the store does; acknowledged events are on
 disk already.  A second signal skips the drain.
 """
 
@@ -44,10 +44,10 @@ from lcb.serve.web.wire.protocol import GuardedProtocol, protocol
 from lcb.storage.store.base import Store
 from lcb.storage.store.open_store import open_store
 
-_LOOK_AT_KEYS = 1.0  # seconds
-_IN_FLIGHT = 5  # seconds that requests in flight have once the socket is closed
-_LAST_WRITES = 3.0  # seconds that the journal and the snapshot have after them
-_COLLECT = (20_000, 50, 20)  # of Python's collector of cycles; requests leave next to none
+_RELOAD_KEYS = 1.0  # seconds
+_IN_FLIGHT = 5  # seconds for requests in flight after the socket is closed
+_LAST_WRITES = 3.0  # seconds for queued events and the snapshot after that
+_COLLECT = (20_000, 50, 20)  # thresholds of Python's cycle collector; requests create almost no cycles
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
@@ -91,14 +91,26 @@ def run(
     door = _Door(settings, store, keyring, address, build, ready)
     limits = settings.limits
     guarded = protocol(
-        deadline=limits.deadline, max_body=limits.max_body, max_connections=limits.max_connections,
-        refused=door.refused,
-    )  # fmt: skip
+        deadline=limits.deadline,
+        max_body=limits.max_body,
+        max_connections=limits.max_connections,
+        refused=door.count_refusal,
+    )
     config = uvicorn.Config(
-        door, loop="uvloop", http=guarded, ws="none", interface="asgi3", access_log=False, log_config=None,
-        lifespan="on", timeout_graceful_shutdown=_IN_FLIGHT, timeout_keep_alive=75,
-        server_header=False, date_header=False, proxy_headers=False,
-    )  # fmt: skip
+        door,
+        loop="uvloop",
+        http=guarded,
+        ws="none",
+        interface="asgi3",
+        access_log=False,
+        log_config=None,
+        lifespan="on",
+        timeout_graceful_shutdown=_IN_FLIGHT,
+        timeout_keep_alive=75,
+        server_header=False,
+        date_header=False,
+        proxy_headers=False,
+    )
     door.server = _Server(config, guarded, door, limits.drain)
     try:
         door.server.run(sockets=[listening])
@@ -109,14 +121,14 @@ def run(
 
 
 def _spare_collector() -> None:
-    """What is in memory now stays: looking through tens of thousands of users for cycles would stop every request."""
+    """Exclude everything loaded so far from cycle collection: scanning all users would stall requests."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_COLLECT)
 
 
 class _Server(uvicorn.Server):
-    """uvicorn, which on SIGTERM says for a while that it is not ready before it is gone, and then ends with 0."""
+    """The server of uvicorn; on SIGTERM it first drains (/readyz answers 503), then ends with exit code 0."""
 
     def __init__(self, config: uvicorn.Config, guarded: type[GuardedProtocol], door: _Door, drain: float) -> None:
         super().__init__(config)
@@ -137,18 +149,18 @@ class _Server(uvicorn.Server):
         try:
             yield
         finally:
-            for sig, handler in before.items():  # asked once, a second time changes nothing
+            for sig, handler in before.items():  # during shutdown further signals are ignored
                 signal.signal(sig, signal.SIG_IGN if self.asked else handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Runs between any two instructions: it sets flags, the rest is for the loop."""
+        """A signal handler: it only sets flags and schedules work in the event loop."""
         loop = self.door.loop
-        if loop is None or self.door.app is None:  # nothing was acknowledged yet
+        if loop is None or self.door.app is None:  # nothing has been acknowledged yet
             signal.signal(sig, signal.SIG_DFL)
             signal.raise_signal(sig)
             return
         again, self.asked = self.asked, True
-        loop.call_soon_threadsafe(self.door.draining, signal.Signals(sig).name)
+        loop.call_soon_threadsafe(self.door.start_draining, signal.Signals(sig).name)
         if again or sig == signal.SIGINT or not self.drain:
             self.should_exit = True
         else:
@@ -159,7 +171,7 @@ class _Server(uvicorn.Server):
 
 
 class _Door:
-    """The ASGI application: brings the service up inside the event loop, and down when the last request is answered."""
+    """The outer ASGI application: starts the service in the event loop, answers 503 meanwhile, stops it at the end."""
 
     def __init__(
         self,
@@ -172,7 +184,7 @@ class _Door:
     ) -> None:
         self.settings, self.store, self.keyring = settings, store, keyring
         self.address, self.build, self.ready = address, build, ready
-        self.app: App | None = None  # None: the log is still being read
+        self.app: App | None = None  # None while the log is read
         self.failure: Exception | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
         self.server: _Server | None = None
@@ -180,13 +192,13 @@ class _Door:
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "lifespan":
-            return self.live(receive, send)
+            return self.run_lifespan(receive, send)
         if self.app is not None:
             return self.app(scope, receive, send)
-        return self.wait(scope, send)
+        return self.answer_loading(scope, send)
 
-    async def wait(self, scope: Scope, send: Send) -> None:
-        """While the log is read."""
+    async def answer_loading(self, scope: Scope, send: Send) -> None:
+        """Answer while the log is read."""
         if scope["path"] == "/healthz":
             await respond(send, json_reply(messages.Health("ok")))
         elif scope["path"] == "/readyz":
@@ -195,41 +207,42 @@ class _Door:
             problem = Problem(503, "the service is reading its log; try again in a second", retry_after=1)
             await respond(send, problem_reply(problem))
 
-    async def live(self, receive: Receive, send: Send) -> None:
+    async def run_lifespan(self, receive: Receive, send: Send) -> None:
+        """ASGI lifespan: start in the background at startup, stop at shutdown."""
         self.loop = asyncio.get_running_loop()
         await receive()
         await send({"type": "lifespan.startup.complete"})
         up = asyncio.create_task(self.start())
         await receive()
-        looking = await up
-        if self.app is None or looking is None:
+        reloading = await up
+        if self.app is None or reloading is None:
             self.store.close()
         else:
-            looking.cancel()
+            reloading.cancel()
             await self.stop(self.app)
         await send({"type": "lifespan.shutdown.complete"})
 
     async def stop(self, app: App) -> None:
         service, stopping = app.service, asyncio.ensure_future(app.stop())
         done, _ = await asyncio.wait([stopping], timeout=_LAST_WRITES)
-        if not done:  # its threads cannot be ended: the process can
-            self.log.error("the store does not answer; ended without it", seq=service.world.seq)
+        if not done:  # threads cannot be cancelled, so end the process
+            self.log.error("the store does not answer; ended without waiting for it", seq=service.world.seq)
             sys.stderr.flush()
             os._exit(1)
         error = stopping.exception()
         if error is None:
             self.log.info("stopped", seq=service.world.seq)
-        elif isinstance(error, LCBError):  # the snapshot is a cache
+        elif isinstance(error, LCBError):  # only the next start is slower
             self.log.warning("stopped without a snapshot", seq=service.world.seq, error=str(error))
         else:
             raise error
 
     async def start(self) -> asyncio.Task[None] | None:
-        """Read the log, then answer."""
+        """Read the log, then let requests through; returns the task that reloads keys."""
         try:
             app = await asyncio.to_thread(self.build)
             app.start()
-        except Exception as error:  # noqa: BLE001 (raised again where `run` was called)
+        except Exception as error:  # noqa: BLE001 (raised again by `run`)
             self.failure = error
             assert self.server is not None
             self.server.should_exit = True
@@ -237,28 +250,32 @@ class _Door:
         _spare_collector()
         self.app, service = app, app.service
         self.log.info(
-            "ready", address=self.address, store=redact(self.store.url), seq=service.world.seq,
-            model=service.world.state.active, keys=len(self.keyring.keys),
-        )  # fmt: skip
+            "ready",
+            address=self.address,
+            store=redact(self.store.url),
+            seq=service.world.seq,
+            model=service.world.state.active,
+            keys=len(self.keyring.keys),
+        )
         if self.ready is not None:
             self.ready(self.address)
-        return asyncio.create_task(self._look_at_keys())
+        return asyncio.create_task(self._reload_keys())
 
-    def draining(self, why: str) -> None:
-        """From a signal: readiness is over."""
+    def start_draining(self, why: str) -> None:
+        """Begin to drain, after a signal."""
         if self.app is not None and not self.app.draining:
             self.app.draining = True
             self.log.info("draining", why=why, seconds=self.settings.limits.drain)
 
-    def refused(self, status: int) -> None:
-        """A connection was closed by the limits; 0 where nothing could be said."""
+    def count_refusal(self, status: int) -> None:
+        """Count a connection that a limit closed; status 0: closed without an answer."""
         if self.app is not None:
             self.app.metrics.refused[status] = self.app.metrics.refused.get(status, 0) + 1
 
-    async def _look_at_keys(self) -> None:
-        """Keys that were made or revoked while we serve."""
+    async def _reload_keys(self) -> None:
+        """Reload the keys every second, so that new and revoked keys take effect."""
         while True:
-            await asyncio.sleep(_LOOK_AT_KEYS)
+            await asyncio.sleep(_RELOAD_KEYS)
             try:
                 self.keyring.keys = await asyncio.to_thread(self.store.list_keys)
             except LCBError as error:

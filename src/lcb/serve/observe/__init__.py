@@ -1,1 +1,1 @@
-"""How a running service is observed: metrics, its operational log, and secrets kept out of both."""
+"""Metrics, the operational log, and masking of secrets."""

@@ -1,10 +1,10 @@
-"""The log of a running service: one line per event, JSON or text, without secrets.
+"""The operational log of a running service: one line per message, JSON or text, without secrets.
 
     {"event": "ready", "address": "http://127.0.0.1:8000", "level": "info", "logger": "lcb.serve", "at": "2026-..."}
 
-Our own lines, uvicorn's and those of any library that uses Python's `logging` take the same way: names that are secret
-lose their value, text loses keys and passwords, and what is left is written to standard error.  Lines per request are
-of level debug; they name the route, not the path, so no user's id is in the log.
+Messages of the service, of uvicorn and of any library that uses Python's `logging` are treated alike: values of secret
+names are hidden, keys and passwords in text are masked, and the line is written to standard error.  There is one line
+per request at level debug; it has the route, not the path, so no user id is written.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _Event = MutableMapping[str, Any]
 
 
 def configure(level: str = "info", style: str = "auto", stream: TextIO | None = None) -> None:
-    """Send every logger of this process through the same processors to `stream`, standard error without one."""
+    """Send every logger of this process through the same processors to `stream` (default: standard error)."""
     out = stream or sys.stderr
     style = ("text" if out.isatty() else "json") if style == "auto" else style
     before: list[structlog.types.Processor] = [
@@ -57,7 +57,12 @@ def configure(level: str = "info", style: str = "auto", stream: TextIO | None = 
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=before,
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, _without_secrets, rendered, _last],
+            processors=[
+                structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _hide_secrets,
+                rendered,
+                _mask_line,
+            ],
         )
     )
     root = logging.getLogger()
@@ -67,24 +72,26 @@ def configure(level: str = "info", style: str = "auto", stream: TextIO | None = 
     for name in ("uvicorn", "uvicorn.error"):
         found = logging.getLogger(name)
         found.handlers, found.propagate = [], True
-        found.setLevel(_LEVELS[level] if level in ("debug", "error") else logging.WARNING)  # we say what it would
+        found.setLevel(
+            _LEVELS[level] if level in ("debug", "error") else logging.WARNING
+        )  # the service logs start and stop itself
     for name in _QUIET:
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
-def _without_secrets(_: Any, __: str, event: _Event) -> _Event:
-    """Hide secrets by name and inside text, however deep."""
+def _hide_secrets(_: Any, __: str, event: _Event) -> _Event:
+    """Hide secrets by name and inside text, at any depth."""
     event.pop("color_message", None)
     return {name: HIDDEN if is_secret(name) else redact_value(value) for name, value in event.items()}
 
 
-def _last(_: Any, __: str, line: Any) -> str:
-    """Once more over the whole line, whatever it was made of."""
+def _mask_line(_: Any, __: str, line: Any) -> str:
+    """Mask the whole line once more."""
     return redact(str(line))
 
 
 def request_id(headers: list[tuple[bytes, bytes]]) -> str | None:
-    """What the caller calls this request: X-Request-ID, if it is short and plain.
+    """The X-Request-ID header of a request, if it is at most 64 letters, digits and _ . : -
 
     >>> request_id([(b"host", b"a"), (b"x-request-id", b"7f3a")]), request_id([(b"x-request-id", b"a b")])
     ('7f3a', None)

@@ -1,4 +1,4 @@
-"""Measurements of a running service, in Prometheus' form.
+"""Metrics of a running service in the Prometheus format.
 
 Requests are counted in plain dictionaries; Prometheus objects are built only when /metrics is read.
 """
@@ -20,7 +20,7 @@ _WORK = ("/v1/", "/page/visit", "/page/answer")
 
 
 def is_work(route: str) -> bool:
-    """Whether a route serves users: not a page, its files, or somebody who looks on.
+    """Whether a route serves users, as opposed to pages, static files and monitoring.
 
     >>> [is_work(route) for route in ("POST /v1/decisions", "POST /page/answer", "GET /static/vega.js", "GET /metrics")]
     [True, True, False, False]
@@ -37,8 +37,8 @@ class Metrics:
         self.counts: dict[tuple[str, int], int] = {}
         self.times: dict[str, list[int]] = {}
         self.sums: dict[str, float] = {}
-        self.slowest: list[tuple[float, str, float]] = []  # seconds, route, when; of work alone
-        self.refused: dict[int, int] = {}  # connections closed before they were requests, by status
+        self.slowest: list[tuple[float, str, float]] = []  # seconds, route, time; only routes of `is_work`
+        self.refused: dict[int, int] = {}  # connections closed by a limit, by status
         self.n_unforeseen = 0
         self.n_failed_trainings = 0
         self._registry = CollectorRegistry()
@@ -60,12 +60,14 @@ class Metrics:
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:
-        """Prometheus' objects, made when asked for."""
+        """Build the Prometheus objects; called when /metrics is read."""
         requests = CounterMetricFamily("lcb_requests", "Requests answered.", labels=["route", "status"])
         for (route, status), n in self.counts.items():
             requests.add_metric([route, str(status)], n)
         yield requests
-        seconds = HistogramMetricFamily("lcb_request_seconds", "Time to answer, commit included.", labels=["route"])
+        seconds = HistogramMetricFamily(
+            "lcb_request_seconds", "Time to answer, including the commit.", labels=["route"]
+        )
         for route, times in self.times.items():
             total, buckets = 0, []
             for bound, n in zip((*BOUNDS, float("inf")), times, strict=True):
@@ -73,16 +75,18 @@ class Metrics:
                 buckets.append(("+Inf" if bound == float("inf") else str(bound), total))
             seconds.add_metric([route], buckets, self.sums[route])
         yield seconds
-        refused = CounterMetricFamily("lcb_refused_connections", "Closed by the limits; 0: unsaid.", labels=["status"])
+        refused = CounterMetricFamily(
+            "lcb_refused_connections", "Closed by a limit; 0: without an answer.", labels=["status"]
+        )
         for status, n in self.refused.items():
             refused.add_metric([str(status)], n)
         yield refused
         uptime = ("lcb_uptime_seconds", "Seconds since the service started.", time.monotonic() - self.started)
         for name, text, value in (*self.gauges(), uptime):
             yield GaugeMetricFamily(name, text, value=float(value))
-        failed = CounterMetricFamily("lcb_failed_trainings", "Trainings that came to nothing.")
+        failed = CounterMetricFamily("lcb_failed_trainings", "Trainings that failed.")
         failed.add_metric([], self.n_failed_trainings)
         yield failed
-        unforeseen = CounterMetricFamily("lcb_unforeseen_errors", "Answers of 500.")
+        unforeseen = CounterMetricFamily("lcb_unforeseen_errors", "Answers with status 500.")
         unforeseen.add_metric([], self.n_unforeseen)
         yield unforeseen

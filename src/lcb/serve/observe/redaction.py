@@ -1,6 +1,6 @@
-"""Secrets out of text: whatever is logged, printed or answered goes through here first.
+"""Masks secrets in everything that is logged, printed or answered.
 
-keys of ours (lcb_...), passwords in addresses and in password=..., Authorization and cookies
+Masked are API keys (lcb_...), passwords in URLs and in password=..., Authorization headers and cookies.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _PATTERNS = (
 
 
 def redact(text: str) -> str:
-    """The text with every secret in it hidden.
+    """Return the text with every secret masked.
 
     >>> redact("postgresql://lcb:s3cret@db/lcb refused Bearer abcdefgh12345678")
     'postgresql://lcb:***@db/lcb refused Bearer ***'
@@ -34,7 +34,7 @@ def redact(text: str) -> str:
 
 
 def is_secret(name: str) -> bool:
-    """Whether a value of this name is hidden whatever it is.
+    """Whether values of this name are always hidden.
 
     >>> is_secret("Set-Cookie"), is_secret("cookie_secret"), is_secret("LCB_KEY"), is_secret("keys")
     (True, True, True, False)
@@ -43,7 +43,7 @@ def is_secret(name: str) -> bool:
 
 
 def redact_value(value: Any) -> Any:
-    """The same for what is inside lists, tuples and dictionaries; bytes come out as text.
+    """The same for values nested in lists, tuples and dictionaries; bytes become text.
 
     >>> redact_value({"headers": [(b"authorization", b"Bearer abc")], "n": 3})
     {'headers': [('authorization', '***')], 'n': 3}

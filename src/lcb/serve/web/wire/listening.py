@@ -1,7 +1,7 @@
-"""The socket of a service, and who is let in from it.
+"""The listening socket of a service, and how connections are accepted from it.
 
-libuv lets in one connection a turn of the event loop.  Under load a turn takes milliseconds: a thousand who come at
-once, or are to be told at once that there are too many, would wait for seconds.  Here a turn lets in sixteen.
+libuv accepts one connection per iteration of the event loop.  Under load an iteration takes milliseconds, so a thousand
+simultaneous connections would wait for seconds.  Here an iteration accepts sixteen.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from lcb.serve.web.wire.protocol import GuardedProtocol
 
 _BACKLOG = 2048
 _AT_ONCE = 16
-_PAUSE = 1.0  # seconds without looking where the process has no descriptor left
+_PAUSE = 1.0  # seconds before accepting again when the process has no file descriptors left
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket at this address; 0 for any port."""
+    """Open a listening socket at this address; port 0 means any free port."""
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.socket(family, socket.SOCK_STREAM)
@@ -40,7 +40,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 class Accepting:
-    """Connections from a socket, each with a protocol of its own, until `close`; from inside the event loop."""
+    """Accepts connections until `close` and gives each a protocol; used inside the event loop."""
 
     def __init__(self, listening: socket.socket, make: Callable[[], GuardedProtocol]) -> None:
         self._loop = asyncio.get_running_loop()
@@ -58,7 +58,7 @@ class Accepting:
         self._loop.remove_reader(self._listening)
 
     async def wait_closed(self) -> None:
-        """Until those who were on their way in are in."""
+        """Wait until connections that are being accepted have their protocol."""
         await asyncio.gather(*self._coming, return_exceptions=True)
 
     def _look(self) -> None:
@@ -85,6 +85,6 @@ class Accepting:
     def _came(self, coming: asyncio.Task[tuple[asyncio.Transport, GuardedProtocol]]) -> None:
         self._coming.discard(coming)
         if coming.cancelled() or coming.exception() is not None:
-            return  # whoever came is gone again
-        if self._closed:  # the others have been told
+            return  # the client has disconnected already
+        if self._closed:  # connections accepted earlier have been shut down already
             coming.result()[1].shutdown()

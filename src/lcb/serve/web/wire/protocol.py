@@ -1,15 +1,15 @@
-"""HTTP that slow, greedy and too many clients cannot hold up: uvicorn's protocol with limits.
+"""uvicorn's HTTP protocol with limits on slow clients, large requests and the number of connections.
 
-    no whole request within `deadline` s      408, closed      (half a header, half a body; nothing at all: closed)
+    no complete request within `deadline` s   408, closed      (closed without an answer if nothing arrived)
     headers above `max_header` bytes          431, closed
-    a body above `max_body` bytes             413, closed      (by Content-Length unread, chunked as it grows)
+    a body above `max_body` bytes             413, closed      (by Content-Length at once, chunked as it grows)
     connections above `max_connections`       503, closed      Retry-After: 1
-    an answer not read for `deadline` s       closed           (a stream whose client reads, however slowly, stays)
+    an answer not read for `deadline` s       closed           (a client that reads a stream slowly is not closed)
 
-One sweep per server, every tenth of the deadline, looks at all connections; a request pays with five short calls.
-A refusal is written at once; what the client still sends is thrown away for up to `LINGER` seconds, because closing a
-socket with unread bytes makes the kernel drop the answer too.  The sweep also closes what is idle for longer than
-uvicorn's `timeout_keep_alive`, which saves two timers a request.
+One sweep per server checks all connections every tenth of the deadline; a request costs five short calls.  A refusal is
+written at once; what the client still sends is discarded for up to `LINGER` seconds, because closing a socket with
+unread bytes makes the kernel drop the answer.  The sweep also closes connections that are idle for longer than
+uvicorn's `timeout_keep_alive`, which saves two timers per request.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def protocol(
 
 
 class _Sweep:
-    """All connections of one server; runs while there are any, so nothing is left to cancel when the server stops."""
+    """Checks all connections of one server; runs only while there are any, so there is nothing to cancel at the end."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, every: float) -> None:
         self.loop, self.every = loop, every
@@ -83,10 +83,10 @@ _SWEEPS: WeakKeyDictionary[ServerState, _Sweep] = WeakKeyDictionary()
 
 
 class Outgoing:
-    """A transport that sends the head of an answer with the first of its body, and knows how much was written to it.
+    """A transport that sends the head of an answer together with the first part of its body, and counts bytes.
 
-    uvicorn writes them one after the other, each a call to the kernel and a packet of its own.  `at_head` says that the
-    next to be written is the head of an answer; the rest is the transport's own.
+    uvicorn writes them separately, which costs two system calls and two packets.  `at_head` means that the next write
+    is the head of an answer.  All other attributes are those of the transport.
     """
 
     __slots__ = ("_head", "_transport", "_write", "at_head", "is_closing", "written")
@@ -110,7 +110,7 @@ class Outgoing:
             self.at_head = False
 
     def answered(self) -> None:
-        """The answer is whole; one without a body is still to be sent."""
+        """End an answer; sends the head now if there was no body."""
         self.at_head = True
         if self._head:
             head, self._head = self._head, b""
@@ -125,10 +125,10 @@ class Outgoing:
 
 
 class GuardedProtocol(HttpToolsProtocol):
-    """One connection.  `protocol` makes it with limits.
+    """One connection; `protocol` builds the class with its limits.
 
-    Slots, because an instance of more than 30 attributes loses CPython's fast access to all of them; and parents called
-    by name, because `super()` costs twice as much in the five calls that every request makes.
+    It has slots, because CPython's attribute access is slower for instances with more than 30 attributes, and calls its
+    parent by name, because `super()` costs twice as much in the five calls that every request makes.
     """
 
     __slots__ = ("answered_at", "body", "came", "chunk", "outgoing", "sent", "sent_at", "since", "stage", "sweep")
@@ -152,8 +152,8 @@ class GuardedProtocol(HttpToolsProtocol):
             sweep = _SWEEPS[server_state] = _Sweep(self.loop, min(1.0, self.deadline / 10))
         self.sweep = sweep
         self.stage = _IDLE
-        self.since: float | None = None  # when the request that is awaited began; None while none is
-        self.came = 0  # bytes in chunks that left the request unfinished, the first chunk aside; -1: in this chunk
+        self.since: float | None = None  # when the current request began; None between requests
+        self.came = 0  # bytes received since the first chunk of an unfinished request; -1: it began in this chunk
         self.chunk = 0
         self.body = 0
         self.sent, self.sent_at = -1, 0.0
@@ -170,7 +170,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.connections.discard(self)
         self.sweep.turned_away.add(self)
         few = len(self.sweep.turned_away) <= self.max_connections
-        detail = f"{self.max_connections} connections are open already; try again in a second"
+        detail = f"{self.max_connections} connections are already open; try again in a second"
         self._refuse(Problem(503, detail, retry_after=1), answer=few)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -191,10 +191,10 @@ class GuardedProtocol(HttpToolsProtocol):
             if stage == _HEADERS:
                 if self.came > self.max_header:
                     self._refuse_header()
-            elif self.came > 2 * self.max_body + self.max_header:  # chunk sizes, their extensions and trailers count
+            elif self.came > 2 * self.max_body + self.max_header:  # includes chunk sizes, extensions and trailers
                 self._refuse_body()
         elif stage == _IDLE and self.since is None and self.cycle is not None and self.cycle.response_complete:
-            self.since = self.loop.time()  # line ends before a request that may never come
+            self.since = self.loop.time()  # line ends before a request that may never arrive
 
     def on_message_begin(self) -> None:
         if self.stage == _REFUSED:
@@ -216,7 +216,7 @@ class GuardedProtocol(HttpToolsProtocol):
             if name == b"content-length" and int(value) > self.max_body:
                 return self._refuse_body(int(value))
         if len(self.pipeline) >= MAX_PIPELINED:
-            return self._refuse(Problem(429, "too many requests sent ahead; await the answers"), answer=False)
+            return self._refuse(Problem(429, "too many pipelined requests; wait for the answers"), answer=False)
         self.stage = _BODY
         HttpToolsProtocol.on_headers_complete(self)
 
@@ -247,7 +247,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.answered_at = self.loop.time()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Who wants another protocol gets an answer in this one; the log has no advice for them."""
+        """Log nothing; a request to upgrade is answered in HTTP/1.1."""
 
     def handle_websocket_upgrade(self) -> None:
         self.sweep.admitted.discard(self)  # another protocol takes over
@@ -255,10 +255,10 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         if self.stage != _REFUSED:
-            self._refuse(Problem(400, "this is not HTTP/1.1 as it should be; send a well-formed request"))
+            self._refuse(Problem(400, "this is not valid HTTP/1.1; send a well-formed request"))
 
     def look(self, now: float) -> None:
-        """Called by the sweep: close what has waited too long."""
+        """Called by the sweep: close the connection if it has waited too long."""
         since = self.since
         if self.stage == _REFUSED:
             if now - (since or 0.0) >= LINGER:
@@ -268,10 +268,10 @@ class GuardedProtocol(HttpToolsProtocol):
             answered = not self.pipeline and self.cycle is not None and self.cycle.response_complete
             if answered and now - self.answered_at >= self.timeout_keep_alive:
                 self.transport.close()
-        elif self.flow.read_paused:  # it is the service that does not read
+        elif self.flow.read_paused:  # the service has paused reading
             self.since = now
         elif now - since >= self.deadline:
-            detail = f"no whole request came within {self.deadline:g} s; send it faster"
+            detail = f"no complete request arrived within {self.deadline:g} s; send it faster"
             self._refuse(Problem(408, detail), answer=self.stage != _IDLE)
             return
         waiting = self.transport.get_write_buffer_size()
@@ -283,14 +283,15 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(Problem(408, "the answer was not read"), answer=False)
 
     def _refuse_header(self) -> None:
-        self._refuse(Problem(431, f"the headers are larger than {self.max_header} bytes; send fewer"))
+        self._refuse(Problem(431, f"the headers are larger than {self.max_header} bytes; send fewer or shorter ones"))
 
     def _refuse_body(self, size: int | None = None) -> None:
-        came = "more bytes" if size is None else f"{size} bytes"
-        self._refuse(Problem(413, f"the body has {came} than the {self.max_body} allowed; send less at a time"))
+        came = "" if size is None else f" of {size} bytes"
+        detail = f"the body{came} is larger than the {self.max_body} bytes allowed; send less at a time"
+        self._refuse(Problem(413, detail))
 
     def _refuse(self, problem: Problem, *, answer: bool = True) -> None:
-        """Answer if this is the answer that the client awaits next, then let go of the connection."""
+        """Send the problem if the client is waiting for this answer next, then close the connection."""
         cycle = self.cycle
         if self.stage == _BODY:
             answer = answer and not self.pipeline and not cycle.response_started
@@ -299,7 +300,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.stage = _REFUSED
         self.since = self.loop.time()
         if cycle is not None and not cycle.response_complete:
-            cycle.disconnected = True  # the application hears of it where it awaits the body, and writes no more
+            cycle.disconnected = True  # the application notices when it awaits the body, and writes nothing more
             cycle.message_event.set()
         if self.refused is not None:
             self.refused(problem.status if answer else 0)
