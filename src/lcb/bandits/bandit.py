@@ -73,12 +73,7 @@ def draw_index(p: Floats, uniform: float) -> tuple[int, float]:
 
 
 def serve(
-    bandit: Bandit,
-    states: Floats,
-    contexts: Floats,
-    rewards: Floats,
-    rng: np.random.Generator,
-    n_uniform: int = 0,
+    bandit: Bandit, states: Floats, contexts: Floats, rewards: Floats, rng: np.random.Generator, n_uniform: int = 0
 ) -> tuple[Floats, Arms]:
     """Play B users, each on their own: `states` (B, S), `contexts` (B, T, K, d), `rewards` (B, T, K) of every arm.
 
@@ -95,12 +90,7 @@ def serve(
 
 
 def serve_step_by_step(
-    bandit: Bandit,
-    states: Floats,
-    contexts: Floats,
-    rewards: Floats,
-    rng: np.random.Generator,
-    n_uniform: int = 0,
+    bandit: Bandit, states: Floats, contexts: Floats, rewards: Floats, rng: np.random.Generator, n_uniform: int = 0
 ) -> tuple[Floats, Arms]:
     """Do the same as `serve` by the three methods alone."""
     states = states.copy()

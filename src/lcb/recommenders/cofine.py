@@ -12,9 +12,8 @@ was current when they started.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import replace
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -24,6 +23,7 @@ from lcb.bandits.bandit import Arms, Bandit, serve
 from lcb.bandits.linear.coarse_fine import CoarseFineUCB
 from lcb.decision import Decision
 from lcb.errors import InputError
+from lcb.recommenders.recommender import Users
 from lcb.recommenders.relearning import Schedule, build_warmup, rows_of_taken_arms, serve_between_trainings
 from lcb.stats import StatsBuilder, UserStats
 
@@ -104,14 +104,11 @@ class CofineUCB:
             self._states[user] = self._bandits[version].update(self._states[user], decision, reward)
         self._data.add([user], decision.x[None], np.array([reward], float))
 
-    def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
+    def serve(self, users: Users, contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
         """Serve new users one after another, each through all steps; compiled."""
-        serve_part = partial(self._serve_version, rng=rng)
-        return serve_between_trainings(users, contexts, rewards, self._train_if_due, serve_part)
+        return serve_between_trainings(self._serve_version, self._train_if_due, users, contexts, rewards, rng)
 
-    def _serve_version(
-        self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator
-    ) -> Arms:
+    def _serve_version(self, users: Users, contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
         """Serve users who all get the same subspace."""
         if not self._bandits:
             arms = self.warmup.serve(users, contexts, rewards, rng)

@@ -19,7 +19,7 @@ O(n k^2 + k^3 + K k).  A row of a context is recognised as an item by being equa
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,7 +29,7 @@ from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms
 from lcb.decision import Decision, check_reward
 from lcb.errors import InputError, MissingExtra
-from lcb.recommenders.recommender import serve_step_by_step
+from lcb.recommenders.recommender import Users, serve_step_by_step
 from lcb.recommenders.relearning import Schedule
 from lcb.stats import UserStats
 
@@ -123,7 +123,7 @@ class Factorised:
             raise InputError(f"user {user!r} has not started; choose for them first")
         _add(self._rewards[user], self._find_item(decision.x), 1.0, float(reward))
 
-    def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
+    def serve(self, users: Users, contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
         return serve_step_by_step(self, users, contexts, rewards, rng)
 
     def _find_item(self, row: Floats) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 
 import numpy as np
 
 from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms, Bandit, add_advice, count_decision, serve
 from lcb.decision import Decision
+from lcb.recommenders.recommender import Users
 
 
 class Individual:
@@ -38,12 +39,7 @@ class Individual:
         self.states[user] = self.bandit.update(self.states[user], decision, reward)
 
     def serve(
-        self,
-        users: Sequence[Hashable],
-        contexts: Floats,
-        rewards: Floats,
-        rng: np.random.Generator,
-        n_uniform_steps: int = 0,
+        self, users: Users, contexts: Floats, rewards: Floats, rng: np.random.Generator, n_uniform_steps: int = 0
     ) -> Arms:
         for user in users:
             self.start(user)

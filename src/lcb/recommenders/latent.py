@@ -14,9 +14,8 @@ models stay, until the next training is due.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -27,6 +26,7 @@ from lcb.decision import Decision
 from lcb.errors import InputError
 from lcb.event_log import EventLog, LogBuilder
 from lcb.models import LatentModels
+from lcb.recommenders.recommender import Users
 from lcb.recommenders.relearning import Schedule, build_warmup, rows_of_taken_arms, serve_between_trainings
 from lcb.stats import UserStats
 
@@ -149,14 +149,11 @@ class Latent:
         if self.learn is not None and (self.train_on == "all" or decision.at_random):
             self._data.add([user], np.array(decision.x, float)[None], np.array([reward], float))
 
-    def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
+    def serve(self, users: Users, contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
         """Serve new users one after another, each through all steps; compiled if the bandit is."""
-        serve_part = partial(self._serve_version, rng=rng)
-        return serve_between_trainings(users, contexts, rewards, self._train_if_due, serve_part)
+        return serve_between_trainings(self._serve_version, self._train_if_due, users, contexts, rewards, rng)
 
-    def _serve_version(
-        self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator
-    ) -> Arms:
+    def _serve_version(self, users: Users, contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
         """Serve users who all get the same model version."""
         n_steps = contexts.shape[1]
         if not self.versions:

@@ -19,6 +19,8 @@ from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms
 from lcb.decision import Decision
 
+Users = Sequence[Hashable]
+
 
 class Recommender(Protocol):
     def start(self, user: Hashable) -> None: ...
@@ -27,7 +29,7 @@ class Recommender(Protocol):
 
     def update(self, user: Hashable, decision: Decision, reward: float) -> None: ...
 
-    def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms: ...
+    def serve(self, users: Users, contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms: ...
 
 
 def build_logged_decision(
@@ -40,11 +42,7 @@ def build_logged_decision(
 
 
 def serve_step_by_step(
-    recommender: Recommender,
-    users: Sequence[Hashable],
-    contexts: Floats,
-    rewards: Floats,
-    rng: np.random.Generator,
+    recommender: Recommender, users: Users, contexts: Floats, rewards: Floats, rng: np.random.Generator
 ) -> Arms:
     """Serve by the three methods: `contexts` (B, T, K, d), `rewards` (B, T, K) of every arm -> arms (B, T)."""
     arms = np.empty(contexts.shape[:2], np.int64)

@@ -9,7 +9,7 @@ The first `n_warmup_users` are served by a bandit that needs no training (`build
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable
 
 import numpy as np
 
@@ -19,6 +19,7 @@ from lcb.bandits.linear.linucb import LinUCB
 from lcb.errors import InputError
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.pooled import Pooled
+from lcb.recommenders.recommender import Users
 
 _NO_LIMIT = 1 << 62
 
@@ -77,24 +78,25 @@ def build_warmup(warmup: str, bandit: Bandit | None, n_features: int) -> Pooled 
 
 
 def serve_between_trainings(
-    users: Sequence[Hashable],
+    serve_part: Callable[[Users, Floats, Floats, np.random.Generator], Arms],
+    train_if_due: Callable[[], int],
+    users: Users,
     contexts: Floats,
     rewards: Floats,
-    train_if_due: Callable[[], int],
-    serve_part: Callable[[Sequence[Hashable], Floats, Floats], Arms],
+    rng: np.random.Generator,
 ) -> Arms:
     """Serve new users in parts that meet the same models; `train_if_due` returns how many the next part may have."""
     arms = np.empty(contexts.shape[:2], np.int64)
     i = 0
     while i < len(users):
         part = slice(i, i + min(len(users) - i, train_if_due()))
-        arms[part] = serve_part(users[part], contexts[part], rewards[part])
+        arms[part] = serve_part(users[part], contexts[part], rewards[part], rng)
         i = part.stop
     return arms
 
 
 def rows_of_taken_arms(
-    users: Sequence[Hashable], contexts: Floats, rewards: Floats, arms: Arms
+    users: Users, contexts: Floats, rewards: Floats, arms: Arms
 ) -> tuple[list[Hashable], Floats, Floats]:
     """Return user, x (rows, d) and reward (rows,) of `arms` (B, T), the arms taken in the first T steps."""
     n_steps = arms.shape[1]

@@ -16,7 +16,7 @@ keeps the classes that were current when they started.  A decision costs O(N K),
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from itertools import permutations
 
 import numpy as np
@@ -28,7 +28,7 @@ from lcb.decision import Decision
 from lcb.errors import InputError
 from lcb.learners.spectral.tensor_power import tensor_power, whitening
 from lcb.models import LatentModels
-from lcb.recommenders.recommender import serve_step_by_step
+from lcb.recommenders.recommender import Users, serve_step_by_step
 from lcb.recommenders.relearning import Schedule
 
 _SETS = 3
@@ -108,7 +108,7 @@ class TUCB:
         count[into] += decision.x
         total[into] += reward * decision.x
 
-    def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
+    def serve(self, users: Users, contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
         return serve_step_by_step(self, users, contexts, rewards, rng)
 
     def _learn(self) -> None:

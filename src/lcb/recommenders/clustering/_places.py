@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from lcb.arrays import Floats, Index
 from lcb.bandits.bandit import Arms
 from lcb.errors import InputError
+from lcb.recommenders.recommender import Users
 from lcb.stats import UserStats
 
 
@@ -72,9 +73,7 @@ class Places:
             raise InputError(f"user {user!r} has not started; choose for them first")
         return self._place[user]
 
-    def arrange_play(
-        self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator
-    ) -> Play:
+    def arrange_play(self, users: Users, contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Play:
         places = np.array([self.assign(user) for user in users], np.int64)
         contexts, rewards = np.ascontiguousarray(contexts, np.float64), np.ascontiguousarray(rewards, np.float64)
         arms = np.empty(contexts.shape[:2], np.int64)

@@ -21,7 +21,7 @@ for the complete graph.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import Literal, NamedTuple
 
 import numpy as np
@@ -33,6 +33,7 @@ from lcb.decision import Decision, check_reward
 from lcb.errors import InputError
 from lcb.recommenders.clustering._graph import complete_graph, sparse_graph
 from lcb.recommenders.clustering._places import Places
+from lcb.recommenders.recommender import Users
 from lcb.stats import UserStats
 
 MOST_COMPLETE = 30_000  # users in a complete graph: 0.9 GB
@@ -141,7 +142,7 @@ class Club:
         i, x = self._places.find(user), np.ascontiguousarray(decision.x, np.float64)
         learn(i, self._users, self._components, self.one_hop, self.ridge, self.threshold, x, float(reward))
 
-    def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
+    def serve(self, users: Users, contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
         """Serve users one after another, each through all steps; compiled."""
         from lcb.recommenders.clustering._club_numba import serve_club
 

@@ -21,7 +21,7 @@ A decision costs O(K d^2 + d^3), a reward O(d^3 + clusters d + users).
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable
 from typing import NamedTuple
 
 import numpy as np
@@ -32,6 +32,7 @@ from lcb.bandits.bandit import Arms
 from lcb.decision import Decision, check_reward
 from lcb.errors import InputError
 from lcb.recommenders.clustering._places import Places
+from lcb.recommenders.recommender import Users
 from lcb.stats import UserStats
 
 
@@ -157,7 +158,7 @@ class Sclub:
         self.n_rewards += 1
         self._rewarded.add(i)
 
-    def serve(self, users: Sequence[Hashable], contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
+    def serve(self, users: Users, contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
         """Serve users one after another, each through all steps; compiled."""
         from lcb.recommenders.clustering._sclub_numba import serve_sclub
 
