@@ -29,6 +29,15 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
         ) from None
 
 
+def create_private(path: str | os.PathLike[str]) -> None:
+    """Create an empty file that only its owner may read and write, whatever the umask; an existing file is refused."""
+    descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)
+    finally:
+        os.close(descriptor)
+
+
 def read_json(path: str | os.PathLike[str]) -> Any:
     """Parse a JSON file."""
     try:

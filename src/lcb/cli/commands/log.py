@@ -160,8 +160,10 @@ def backup(
     Example:
       lcb log backup lcb.db monday.db
     """
-    with open_existing_store(store) as opened:
-        opened.backup(str(out))
+    from lcb.progress import bar
+
+    with open_existing_store(store) as opened, bar() as progress:
+        opened.backup(str(out), progress)
     typer.echo(f"copied {store} to {out} ({out.stat().st_size:,} bytes)")
 
 

@@ -18,6 +18,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from typing import NamedTuple, Protocol
 
+from lcb.progress import Progress, silent
+
 USER_SNAPSHOTS = "user/"  # the snapshot of a user is named by this and the user's name
 
 
@@ -117,7 +119,7 @@ class Store(Protocol):
 
     def size(self) -> int: ...
 
-    def backup(self, path: str) -> None: ...
+    def backup(self, path: str, progress: Progress = silent) -> None: ...
 
     def lead(self, name: str) -> Callable[[], None] | None: ...
 

@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from lcb.errors import StoreError
+from lcb.progress import Progress, silent
 from lcb.storage.store.base import (
     USER_SNAPSHOTS,
     Appended,
@@ -325,7 +326,7 @@ class Postgres:
         tables = "unnest('{event, snapshot, key, head}'::regclass[]) as one"
         return int(self._read(f"select sum(pg_total_relation_size(one))::bigint from {tables}")[0][0])
 
-    def backup(self, path: str) -> None:
+    def backup(self, path: str, progress: Progress = silent) -> None:
         raise StoreError(
             f"{self.url} is a PostgreSQL database; back it up with its own tool, also while it serves: "
             f"pg_dump --format=custom --file={path} ADDRESS; restore it with pg_restore"

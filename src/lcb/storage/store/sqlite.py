@@ -16,6 +16,7 @@ from itertools import chain
 from pathlib import Path
 
 from lcb.errors import StoreError, StoreUnavailable
+from lcb.progress import Progress, silent
 from lcb.storage.store.base import (
     USER_SNAPSHOTS,
     Appended,
@@ -28,6 +29,7 @@ from lcb.storage.store.base import (
     first_of_each_id,
 )
 from lcb.storage.store.migrate import missing_migrations
+from lcb.storage.store.sqlite_backup import copy_database
 
 _APPLICATION = 0x6C636231  # "lcb1", in the header of the file
 _COLUMNS = "seq, id, kind, user, model, body"
@@ -39,6 +41,7 @@ _BUSY_SECONDS = 0.2
 _BLOCK = 2000
 _MOST_AT_ONCE = 64
 _INSERTS = [f"insert into event values {', '.join(['(?, ?, ?, ?, ?, ?)'] * n)}" for n in range(_MOST_AT_ONCE + 1)]
+_WAL_BYTES = 64 << 20  # the write-ahead log is cut to this size after a long read has let it grow
 _WAL_HEADER, _FRAME_HEADER = 32, 24  # bytes
 
 
@@ -97,6 +100,7 @@ class SQLite:
             raise StoreError(f"{self.path} is a database of another program; give another path")
         self._writer.execute("pragma journal_mode = wal")
         self._writer.execute("pragma wal_autocheckpoint = 4000")
+        self._writer.execute(f"pragma journal_size_limit = {_WAL_BYTES}")
         self._writer.execute("pragma secure_delete = on")  # erased rows are overwritten with zeros
         todo = missing_migrations("sqlite", str(self.path), version)
         if not todo:
@@ -308,22 +312,13 @@ class SQLite:
     def size(self) -> int:
         return sum(place.stat().st_size for place in (self.path, Path(f"{self.path}-wal")) if place.exists())
 
-    def backup(self, path: str) -> None:
+    def backup(self, path: str, progress: Progress = silent) -> None:
         """Copy the whole store as of one moment, also while it serves."""
-        if os.path.exists(path):
-            raise StoreError(f"{path} already exists; give another path")
-        part = f"{path}.part"
         source = self._connect()
         try:
-            with sqlite3.connect(part) as target:
-                source.backup(target, pages=4000)
-            target.close()
-            os.replace(part, path)
-        except (sqlite3.Error, OSError) as error:
-            raise StoreError(f"{path} could not be written ({error}); free disk space, or give another path") from None
+            copy_database(source, path, progress)
         finally:
             source.close()
-            Path(part).unlink(missing_ok=True)
 
     def lead(self, name: str) -> Callable[[], None] | None:
         """The process that serves the file always leads."""

@@ -1,0 +1,46 @@
+"""Copy an SQLite database while another connection writes to it.
+
+The source connection holds one read transaction from the first page to the last, so every page is of the same moment.
+Without it SQLite starts the copy anew after each commit of another connection.  While the transaction is held, the
+write-ahead log of the source cannot be emptied: it grows by what is written during the copy.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from pathlib import Path
+
+from lcb.errors import StoreError
+from lcb.progress import Progress
+from lcb.storage.files import create_private
+
+_PAGES = 4000  # copied between two reports of progress
+
+
+def copy_database(source: sqlite3.Connection, path: str, progress: Progress) -> None:
+    """Copy the whole database into a new file that only its owner may read."""
+    if os.path.exists(path):
+        raise StoreError(f"{path} already exists; give another path")
+    part = Path(f"{path}.part")
+    try:
+        part.unlink(missing_ok=True)
+        create_private(part)
+        target = sqlite3.connect(part)
+        try:
+            _hold_snapshot(source)
+            source.backup(
+                target, pages=_PAGES, progress=lambda _, left, total: progress("pages copied", total - left, total)
+            )
+        finally:
+            target.close()
+        os.replace(part, path)
+    except (sqlite3.Error, OSError) as error:
+        raise StoreError(f"{path} could not be written ({error}); free disk space, or give another path") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _hold_snapshot(source: sqlite3.Connection) -> None:
+    source.execute("begin")
+    source.execute("select max(seq) from event").fetchone()
