@@ -89,7 +89,21 @@ def without_lock() -> None:
     """Allow several services on one file."""
     from lcb.storage.store import sqlite
 
-    replace(sqlite, "_lock_server", lambda path: None)
+    replace(sqlite, "lock_server", lambda path: None)
+
+
+def without_file_check() -> None:
+    """Do not look whether the file is still there."""
+    from lcb.storage.store.sqlite_file import OpenFiles
+
+    replace(OpenFiles, "are_in_place", lambda self: True)
+
+
+def without_private_files() -> None:
+    """Leave the modes of the files to the umask."""
+    from lcb.storage.store import sqlite
+
+    replace(sqlite, "make_private", lambda path: None)
 
 
 def without_guard() -> None:
@@ -185,6 +199,8 @@ WITHOUT = {
     "refusal": without_refusal,
     "drain": without_drain,
     "lock": without_lock,
+    "file check": without_file_check,
+    "private files": without_private_files,
     "guard": without_guard,
     "bound": without_bound,
     "head": without_head,

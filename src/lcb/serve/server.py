@@ -71,6 +71,7 @@ def run(
     """
     if items is None and settings.items is not None:
         items = read_first_items(settings.items)  # refuse a bad path before a store is created
+    logs.configure(settings.log_level, settings.log_format)
     with contextlib.ExitStack() as undone:
         listening = listen(settings.host, settings.port)
         undone.callback(listening.close)
@@ -79,7 +80,6 @@ def run(
         keyring = Keyring(store.list_keys())
         check_address(settings.host, keyring)
         undone.pop_all()
-    logs.configure(settings.log_level, settings.log_format)
     if store.discarded:
         structlog.get_logger("lcb.serve").warning("unfinished commit discarded", bytes=store.discarded)
     host, port = listening.getsockname()[:2]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -31,3 +33,14 @@ def test_memory_does_not_grow_with_the_events_of_an_export(
     assert one.read().equals(many.read())
     assert one.num_row_groups == 1
     assert many.num_row_groups == -(-many.metadata.num_rows // 7)
+
+
+def test_only_the_owner_may_read_an_export(inside: Inside, tmp_path: Path) -> None:
+    (tmp_path / f".events.parquet.{os.getpid()}.tmp").write_bytes(b"left by an export that was killed")
+    before = os.umask(0)
+    try:
+        done = export(inside.store, tmp_path / "events.parquet")
+    finally:
+        os.umask(before)
+    assert len(done.files) > 1
+    assert {stat.S_IMODE(os.stat(file).st_mode) for file in done.files} == {0o600}

@@ -35,7 +35,7 @@ from lcb.serve.event_ids import slot_of_reward
 from lcb.serve.state.catalogue import Catalogue
 from lcb.serve.state.reward_slots import open_slots
 from lcb.serve.state.service_state import policy_name
-from lcb.storage.files import create_folder
+from lcb.storage.files import create_folder, create_private
 from lcb.storage.importing.writing import check_place
 from lcb.storage.logs.files import STAMP, LogFiles
 from lcb.storage.store.base import Row, Store
@@ -99,6 +99,8 @@ def export(
     with create_folder(files.events.parent):
         beside = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in _paths(files)}
         try:
+            for path in beside.values():  # left by an export that was killed
+                path.unlink(missing_ok=True)
             shown = _write_events(store, context, beside[files.events], missing, done, progress)
             if not done.n_rows:
                 reason = f"{done.n_open:,} decisions have no reward yet" if done.n_open else "it has no decisions"
@@ -157,6 +159,7 @@ def _write_events(
 ) -> set[str]:
     shown: set[str] = set()
     schema = _SCHEMA.with_metadata({STAMP: context.stamp})
+    create_private(path)
     with pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as writer:
         columns: dict[str, list[Any]] = {name: [] for name in schema.names}
         for name in list_users(store):
@@ -247,8 +250,10 @@ def _write_items(context: _Context, beside: dict[Path, Path], files: LogFiles, s
         index = {name: j for j, name in enumerate(categories)}
         lists = [[index[one] for one in known[name].categories or ()] if name in known else [] for name in names]
         columns["categories"] = pa.array(lists, pa.list_(pa.int32()))
+        create_private(beside[files.categories])
         beside[files.categories].write_text(json.dumps(categories, indent=0, ensure_ascii=False) + "\n", "utf-8")
     if any(item.title for item in known.values()):
         columns["title"] = pa.array([known[name].title if name in known else None for name in names], pa.string())
     table = pa.table(columns).replace_schema_metadata({STAMP: context.stamp})
+    create_private(beside[files.items])
     pq.write_table(table, beside[files.items], compression="zstd")

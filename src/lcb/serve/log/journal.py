@@ -17,6 +17,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import structlog
 from msgspec import Struct
 
 from lcb.errors import StoreError, StoreUnavailable
@@ -29,6 +30,7 @@ _BATCH = 512
 _PAUSE = 0.02  # seconds before a busy store is tried again
 _POLL = 0.25  # seconds between two checks of who waits too long, and of what other replicas wrote
 _ENDING = 5.0  # seconds that stored events have to be applied when the service ends
+_CHECK = 0.5  # seconds between two checks, while there is nothing to write, that the file of the store is in place
 _MOMENT = 0.001
 _SNAPSHOT_EVERY = 5_000  # events between two snapshots of the world
 
@@ -74,6 +76,7 @@ class Journal:
         self.n_waiting = 0
         self.last_commit = 0.0  # seconds that the last commit took
         self.trouble: str | None = None  # why the last commit failed
+        self._gone = False  # the store was not in its place at the last check
         self._gathered: list[_Waiting] = []  # of this turn of the event loop
         self._queue: queue.SimpleQueue[list[_Waiting] | _Job | None] = queue.SimpleQueue()
         self._received: deque[_Waiting | _Job | None] = deque()  # of the writing thread
@@ -168,14 +171,32 @@ class Journal:
         """Return what to write next; while there is nothing, read what other replicas wrote."""
         while not self._received:
             try:
-                found = self._queue.get(wait, None if self.store.inline else _POLL)
+                found = self._queue.get(wait, _CHECK if self.store.inline else _POLL)
             except queue.Empty:
                 if not wait:
                     raise
-                self._catch_up()
+                self._check_store() if self.store.inline else self._catch_up()
                 continue
             self._received.extend(found if isinstance(found, list) else [found])
         return self._received.popleft()
+
+    def _check_store(self) -> None:
+        try:
+            self.store.check()
+        except StoreError as error:
+            self._gone = True
+            self._note_trouble(str(error))
+        else:
+            if self._gone:
+                self._gone = False
+                self._note_trouble(None)
+
+    def _note_trouble(self, trouble: str | None) -> None:
+        """Set `trouble`, with a line in the operational log when it begins, changes or is over."""
+        if trouble != self.trouble:
+            log = structlog.get_logger("lcb.serve")
+            log.info("the store accepts writes again") if trouble is None else log.error("store", error=trouble)
+        self.trouble = trouble
 
     def _catch_up(self) -> None:
         try:
@@ -189,9 +210,9 @@ class Journal:
                     rows = []
                     self._wait_for_world()
             self._apply_others(rows)
-            self.trouble = None
+            self._note_trouble(None)
         except StoreError as error:
-            self.trouble = str(error)
+            self._note_trouble(str(error))
 
     def _apply_others(self, rows: list[Row]) -> None:
         """Hand over events that other replicas wrote."""
@@ -255,18 +276,19 @@ class Journal:
             try:
                 appended = self.store.append(rows, self._seen, snapshots, first)
             except StoreUnavailable as error:
-                self.trouble = str(error)
+                self._note_trouble(str(error))
                 if error.busy and began - batch[0].since < self.patience:
                     self.sleep(_PAUSE)
                     continue
                 self._call(self._refuse, batch, Problem(503, f"{error}; send the same request again", retry_after=1))
                 return
             except StoreError as error:
-                self.trouble = str(error)
+                self._note_trouble(str(error))
                 self._call(self._refuse, batch, Problem(503, str(error), retry_after=10))
                 return
             break
-        self.last_commit, self.trouble = self.monotonic() - began, None
+        self.last_commit = self.monotonic() - began
+        self._note_trouble(None)
         self._note_stored(appended.rows)
         self._call(self._settle, batch, appended)
 

@@ -351,6 +351,9 @@ class Postgres:
 
         return release
 
+    def check(self) -> None:
+        """Do nothing: a lost connection shows at the next statement."""
+
     def close(self) -> None:
         self._closed = True
         self._pool.close()

@@ -6,7 +6,6 @@ WAL mode with synchronous=FULL: a commit that has returned is on disk.  One conn
 
 from __future__ import annotations
 
-import fcntl
 import os
 import sqlite3
 import threading
@@ -30,6 +29,8 @@ from lcb.storage.store.base import (
 )
 from lcb.storage.store.migrate import missing_migrations
 from lcb.storage.store.sqlite_backup import copy_database
+from lcb.storage.store.sqlite_errors import ErrorTranslator
+from lcb.storage.store.sqlite_file import OpenFiles, lock_server, make_private
 
 _APPLICATION = 0x6C636231  # "lcb1", in the header of the file
 _COLUMNS = "seq, id, kind, user, model, body"
@@ -56,17 +57,23 @@ class SQLite:
         self._check_place(create)
         if serve:
             self._check_name()
-        self._lock = _lock_server(self.path) if serve else None
+        self._errors = ErrorTranslator(self.path)
+        self._lock = lock_server(self.path) if serve else None
         self._reading = threading.Lock()
+        self._files: OpenFiles | None = None
+        self._gone = False  # the file or its write-ahead log was removed or replaced
         self._unscrubbed = False  # erased rows are still in the write-ahead log
         try:
+            make_private(self.path)
             self._writer = self._connect()
             self._migrate()
             self.discarded = self._count_unfinished() if serve else 0
             self._reader = self._connect()
+            self.head()  # opens the write-ahead log
+            self._files = OpenFiles(self.path)
         except sqlite3.Error as error:
             self._release()
-            raise _store_error(error, self.path) from None
+            raise self._errors.translate(error) from None
         except StoreError:
             self._release()
             raise
@@ -129,6 +136,7 @@ class SQLite:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
+        self._check_gone()
         try:
             self._writer.execute("begin immediate")
             try:
@@ -141,7 +149,23 @@ class SQLite:
         except sqlite3.IntegrityError:
             raise
         except sqlite3.Error as error:
-            raise _store_error(error, self.path) from None
+            raise self._errors.translate(error) from None
+        self.check()
+
+    def check(self) -> None:
+        """Raise StoreUnavailable if the file or its write-ahead log was removed or replaced since it was opened."""
+        self._gone = self._files is not None and not self._files.are_in_place()
+        if self._gone:
+            raise StoreUnavailable(
+                f"{self.path} or its write-ahead log was removed or replaced while it was in use, and nothing can be "
+                f"stored; put the same files back, or stop the service, delete {self.path.name}-wal and -shm, "
+                "restore a backup and start again"
+            )
+
+    def _check_gone(self) -> None:
+        """Before a write: write nothing into a file that was found to be gone."""
+        if self._gone:
+            self.check()
 
     def _read(self, statement: str, values: Sequence[object] = ()) -> list[tuple]:  # type: ignore[type-arg]
         try:
@@ -150,7 +174,7 @@ class SQLite:
         except UnicodeEncodeError:  # a lone surrogate: no stored name has one
             return []
         except sqlite3.Error as error:
-            raise _store_error(error, self.path) from None
+            raise self._errors.translate(error) from None
 
     # The log
 
@@ -176,12 +200,14 @@ class SQLite:
         One statement, because every call releases the GIL and then waits for it behind the thread of the requests.
         """
         placed = [Row(seen + i, *row) for i, row in enumerate(rows, start=1)]
+        self._check_gone()
         try:
             _insert(self._writer, placed)
         except sqlite3.IntegrityError:
             raise
         except sqlite3.Error as error:
-            raise _store_error(error, self.path) from None
+            raise self._errors.translate(error) from None
+        self.check()
         return Appended(placed, frozenset())
 
     def _append(
@@ -248,7 +274,7 @@ class SQLite:
                 yield from (Row(*row) for row in block)
                 after = block[-1][0]
         except sqlite3.Error as error:
-            raise _store_error(error, self.path) from None
+            raise self._errors.translate(error) from None
         finally:
             connection.close()
 
@@ -343,28 +369,3 @@ def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
     for start in range(0, len(rows), _MOST_AT_ONCE):
         block = rows[start : start + _MOST_AT_ONCE]
         connection.execute(_INSERTS[len(block)], list(chain.from_iterable(block)))
-
-
-def _lock_server(path: Path) -> int:
-    """Take the lock of the serving process; the operating system releases it when the process ends."""
-    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise StoreError(
-            f"{path} is being served by another process; stop that one, give this one another store, "
-            "or use PostgreSQL for several servers"
-        ) from None
-    return descriptor
-
-
-def _store_error(error: sqlite3.Error, path: Path) -> StoreError:
-    words = str(error)
-    if "locked" in words or "busy" in words:
-        return StoreUnavailable(f"{path} is locked by another process; it is tried again", busy=True)
-    if "full" in words or "disk I/O" in words:
-        return StoreUnavailable(f"{path} could not be written ({words}); free space on its disk")
-    if "unable to open" in words or "readonly" in words:
-        return StoreUnavailable(f"{path} cannot be opened or written ({words}); check the folder and its permissions")
-    return StoreError(f"{path} is damaged or not a store of lcb ({words}); restore it from a backup")

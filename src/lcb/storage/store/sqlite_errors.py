@@ -1,0 +1,63 @@
+"""Errors of SQLite in words; a store is called damaged only after a check of the file has failed."""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from pathlib import Path
+
+from lcb.errors import StoreError, StoreUnavailable
+
+_CHECK_SECONDS = 2.0
+_CHECK_EVERY = 60.0  # seconds
+_DAMAGED = (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+_TABLES = {"event", "snapshot", "key"}
+
+
+class ErrorTranslator:
+    """Turns errors of the driver into StoreErrors; the file is checked at most once a minute."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._checked = -_CHECK_EVERY
+        self._damage: str | None = None
+
+    def translate(self, error: sqlite3.Error) -> StoreError:
+        path, words = self._path, str(error)
+        if "closed database" in words:
+            return StoreError(f"{path} was closed; open it again")
+        if "locked" in words or "busy" in words:
+            return StoreUnavailable(f"{path} is locked by another process; it is tried again", busy=True)
+        if "full" in words or "disk I/O" in words:
+            return StoreUnavailable(f"{path} could not be written ({words}); free space on its disk")
+        if "unable to open" in words or "readonly" in words:
+            return StoreUnavailable(
+                f"{path} cannot be opened or written ({words}); check the folder and its permissions"
+            )
+        if time.monotonic() - self._checked >= _CHECK_EVERY:
+            self._damage = find_damage(path)
+            self._checked = time.monotonic()
+        if self._damage is not None:
+            return StoreError(f"{path} is damaged or not a store of lcb ({self._damage}); restore it from a backup")
+        return StoreUnavailable(
+            f"{path} could not be used ({words}), but a quick check found no damage; restart the service, "
+            "and run: lcb log verify"
+        )
+
+
+def find_damage(path: Path) -> str | None:
+    """Return what a check of the file finds wrong; None if nothing, or not within two seconds."""
+    until = time.monotonic() + _CHECK_SECONDS
+    try:
+        connection = sqlite3.connect(f"{path.as_uri()}?mode=rw", uri=True, timeout=_CHECK_SECONDS)
+        try:
+            connection.set_progress_handler(lambda: time.monotonic() > until, 10_000)
+            tables = {name for (name,) in connection.execute("select name from sqlite_master where type = 'table'")}
+            if not tables >= _TABLES:
+                return f"no table {min(_TABLES - tables)}"
+            (found,) = connection.execute("pragma quick_check(1)").fetchone()
+            return None if found == "ok" else str(found)
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        return str(error) if error.sqlite_errorcode & 0xFF in _DAMAGED else None

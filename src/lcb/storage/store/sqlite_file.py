@@ -1,0 +1,72 @@
+"""The files of an SQLite store: who may read them, who serves them, and whether they are still in their place."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import os
+import stat
+from pathlib import Path
+
+from lcb.errors import StoreError
+from lcb.storage.files import create_private
+
+_BESIDE = ("", "-wal", "-shm", ".lock")
+
+
+def make_private(path: Path) -> None:
+    """Create the file if it is missing, and let only its owner read it and the files beside it.
+
+    SQLite gives the write-ahead log and its index the mode of the database.
+    """
+    log = logging.getLogger("lcb.storage")
+    try:
+        create_private(path)
+    except FileExistsError:
+        pass
+    except OSError as error:
+        raise StoreError(f"{path} could not be created ({error.strerror}); check the folder's permissions") from None
+    for place in (f"{path}{ending}" for ending in _BESIDE):
+        try:
+            mode = stat.S_IMODE(os.stat(place).st_mode)
+            if mode & 0o077:
+                os.chmod(place, mode & 0o700)
+                log.warning("%s was readable by others (mode %o); now only its owner may read it", place, mode)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            log.warning("%s is readable by others (%s); as its owner run: chmod 600 %s", place, error.strerror, place)
+
+
+class OpenFiles:
+    """The database file and its write-ahead log as they were opened.
+
+    SQLite goes on writing into a file that has been removed or replaced, and what it writes there is lost.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._paths = (str(path), f"{path}-wal")
+        self._opened = self._find()
+
+    def are_in_place(self) -> bool:
+        return self._find() == self._opened
+
+    def _find(self) -> list[tuple[int, int]]:
+        try:
+            return [(found.st_dev, found.st_ino) for found in map(os.stat, self._paths)]
+        except OSError:
+            return []
+
+
+def lock_server(path: Path) -> int:
+    """Take the lock of the serving process; the operating system releases it when the process ends."""
+    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        os.close(descriptor)
+        raise StoreError(
+            f"{path} is being served by another process; stop that one, give this one another store, "
+            "or use PostgreSQL for several servers"
+        ) from None
+    return descriptor

@@ -1,0 +1,153 @@
+"""Drill 29: the file of the store is removed or replaced while it is served; nothing acknowledged is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import stat
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import numpy as np
+import pytest
+
+from lcb.serve.audit.verify import verify
+from lcb.storage.store.sqlite import SQLite
+from support.harness import LONG, Server, arms, models_folder, serving
+
+N = 400 if LONG else 40
+NOTICED = 1.0  # seconds
+SLACK = 2.0  # of a machine that does other things
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def replace(path: Path) -> None:
+    """What a restore does that forgets to stop the service first."""
+    shutil.copyfile(path, path.with_name("other.db"))
+    os.replace(path.with_name("other.db"), path)
+
+
+def remove_wal(path: Path) -> None:
+    Path(f"{path}-wal").unlink()
+
+
+def move_away(path: Path) -> None:
+    for part in ("", "-wal", "-shm"):
+        os.rename(f"{path}{part}", f"{path.with_name('away.db')}{part}")
+
+
+def move_back(path: Path) -> None:
+    for part in ("", "-wal", "-shm"):
+        os.rename(f"{path.with_name('away.db')}{part}", f"{path}{part}")
+
+
+def decide(http: httpx.Client, i: int) -> httpx.Response:
+    return http.post("/v1/decisions", json={"user": f"u{i % 7}", "arms": arms(np.random.default_rng(i), 5)})
+
+
+def drill(folder: Path, act: Callable[[Path], None], *, without: tuple[str, ...] = (), idle: bool = False) -> None:
+    path = folder / "lcb.db"
+    with serving(folder, without=without, models=models_folder(folder)) as server, server.client() as http:
+        assert all(decide(http, i).status_code == 200 for i in range(5))
+        act(path)
+        if idle:
+            wait_until_noticed(http)
+        answers = [decide(http, i) for i in range(N)]
+        kept = [one for one in answers if one.status_code == 200]
+        assert not kept, f"{len(kept)} of {N} decisions are acknowledged and lost"
+        for answer in answers:
+            assert answer.status_code == 503
+            assert answer.headers["content-type"] == "application/problem+json"
+            assert "was removed or replaced" in answer.json()["detail"]
+            assert "restore a backup" in answer.json()["detail"]
+        assert http.get("/readyz").status_code == 503
+        assert http.get("/v1/users/u1").status_code == 200
+        check_operational_log(server)
+        if act is move_away:
+            move_back(path)
+            resume(http)
+            assert server.stop() == 0
+            check_log(path)
+
+
+def wait_until_noticed(http: httpx.Client) -> None:
+    began = time.monotonic()
+    while http.get("/readyz").status_code == 200:
+        assert time.monotonic() - began < NOTICED + SLACK, "nobody notices while there are no requests"
+        time.sleep(0.05)
+    assert http.get("/healthz").status_code == 200
+
+
+def check_operational_log(server: Server) -> None:
+    lines = [json.loads(line) for line in server.output.read_text().splitlines() if line.startswith("{")]
+    told = [line for line in lines if "was removed or replaced" in line.get("error", "")]
+    assert [line["level"] for line in told] == ["error"], "the operational log has one line about it"
+
+
+def resume(http: httpx.Client) -> None:
+    until = time.monotonic() + NOTICED + SLACK
+    while http.get("/readyz").status_code != 200:
+        assert time.monotonic() < until, "the service does not resume when the file is back"
+        time.sleep(0.05)
+    assert decide(http, 99).status_code == 200
+
+
+def check_log(path: Path) -> None:
+    with closing(SQLite(path)) as store:
+        assert verify(store).differences == []
+
+
+@pytest.mark.parametrize("act", [remove, replace, remove_wal])
+def test_a_file_that_is_gone_costs_refusals_and_no_decision(tmp_path: Path, act: Callable[[Path], None]) -> None:
+    drill(tmp_path, act)
+
+
+def test_a_file_that_is_moved_away_is_noticed_without_requests_and_resumed_when_it_is_back(tmp_path: Path) -> None:
+    drill(tmp_path, move_away, idle=True)
+
+
+def test_a_service_that_does_not_look_at_its_file_loses_decisions(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match=f"{N} of {N} decisions are acknowledged and lost"):
+        drill(tmp_path, remove, without=("file check",))
+
+
+# Who may read the files
+
+
+def modes(folder: Path) -> dict[str, int]:
+    return {file.name: stat.S_IMODE(file.stat().st_mode) for file in folder.glob("*.db*")}
+
+
+def drill_modes(folder: Path, without: tuple[str, ...] = ()) -> str:
+    """Made under any umask, or found open to others: afterwards only the owner may read them.  Returns the output."""
+    before = os.umask(0)
+    try:
+        if (folder / "lcb.db").exists():
+            os.chmod(folder / "lcb.db", 0o644)
+        with serving(folder, without=without) as server, server.client() as http:
+            body = {"user": "ann", "arms": [{"id": "a", "x": [1.0]}]}
+            assert http.post("/v1/decisions", json=body).status_code == 200
+            found = modes(folder)
+            output = server.output.read_text()
+    finally:
+        os.umask(before)
+    assert set(found) >= {"lcb.db", "lcb.db-wal", "lcb.db-shm", "lcb.db.lock"}
+    assert set(found.values()) == {0o600}, f"others may read {found}"
+    return output
+
+
+def test_only_the_owner_may_read_the_files_of_a_store(tmp_path: Path) -> None:
+    drill_modes(tmp_path)
+    assert "readable by others" in drill_modes(tmp_path)
+
+
+def test_a_store_that_leaves_the_modes_to_the_umask_is_open_to_others(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="others may read"):
+        drill_modes(tmp_path, ("private files",))
