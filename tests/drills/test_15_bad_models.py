@@ -42,7 +42,7 @@ class Trap:
 
 def packed(models: LatentModels, tensors: bytes) -> tuple[bytes, bytes]:
     """Any tensors, with a manifest that vouches for them."""
-    return storage._manifest(models, tensors, None), tensors
+    return storage._build_manifest(models, tensors, None), tensors
 
 
 def flip(data: bytes, place: int) -> bytes:

@@ -51,7 +51,7 @@ OF_PHASES = {"kill": kill, "raise": fail, "memory": exhaust, "hang": hang, "leav
 def nan(models: LatentModels) -> tuple[bytes, bytes]:
     """Weights that are not numbers, with a valid checksum."""
     tensors = save({"pi": models.pi, "beta": np.full_like(models.beta, np.nan), "sigma2": models.sigma2})
-    return storage._manifest(models.with_covariance(None), tensors, None), tensors
+    return storage._build_manifest(models.with_covariance(None), tensors, None), tensors
 
 
 def flipped(models: LatentModels) -> tuple[bytes, bytes]:
@@ -66,7 +66,7 @@ def wider(models: LatentModels) -> tuple[bytes, bytes]:
 
 def pickled(models: LatentModels) -> tuple[bytes, bytes]:
     tensors = pickle.dumps({"beta": models.beta})
-    return storage._manifest(models, tensors, None), tensors
+    return storage._build_manifest(models, tensors, None), tensors
 
 
 OF_MODELS = {"nan": nan, "flipped": flipped, "wider": wider, "pickled": pickled}

@@ -222,7 +222,7 @@ def test_models_that_a_recommender_cannot_use_are_refused_at_the_start(tmp_path:
 
     async def drive() -> None:
         given = {"models": str(tmp_path / "models"), "recommenders": (RecommenderSpec("lcb", "mmts"),)}
-        with pytest.raises(InputError, match=r"recommender lcb cannot use the models of .* how uncertain"):
+        with pytest.raises(InputError, match=r"recommender lcb cannot use the models of .* no covariance"):
             async with running(tmp_path, **given):
                 pass
 
