@@ -68,9 +68,9 @@ def test_choices_and_uniform_rows_and_pca_and_tuning_run(lcb, log):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        ([], "the log has ratings; say --like R"),
+        ([], "the log has ratings; give --like R"),
         (["--like", 9], "every label is 0"),
-        (["--like", 5, "--test-users", 500], "500 test users asked, but only 160 of 160"),
+        (["--like", 5, "--test-users", 500], "500 test users asked for, but only 160 of 160"),
         (["--like", 5, "--steps", 30], "0 of 160 users have the 30 labelled events"),
         (["--like", 5, "--features", "pca:9"], "3 categories have pca:1 to pca:3"),
         (["--like", 5, "--method", "ips"], "ips needs the propensity of every event"),

@@ -1,8 +1,8 @@
 from .algorithms import ALGORITHMS as ALGORITHMS
 from .algorithms import Algorithm as Algorithm
 from .algorithms import tuned_settings as tuned_settings
-from .offline.evaluate_log import Evaluation as Evaluation
 from .offline.evaluate_log import evaluate_log as evaluate_log
+from .offline.outcomes import Evaluation as Evaluation
 from .simulation.simulate import Simulation as Simulation
 from .simulation.simulate import simulate as simulate
 from .tuning.tune_simulation import Tuning as Tuning

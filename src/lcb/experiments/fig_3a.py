@@ -11,7 +11,8 @@ from typing import Any
 
 from lcb import charts
 from lcb.evaluate.algorithms import Settings
-from lcb.evaluate.offline.evaluate_log import AlgorithmRewards, Plan
+from lcb.evaluate.offline.outcomes import AlgorithmRewards
+from lcb.evaluate.offline.split import Plan
 from lcb.experiments import real_data
 from lcb.experiments.claims import Claim
 from lcb.experiments.real_data import ALGORITHMS, N_CLASSES, N_STEPS, Data

@@ -19,8 +19,9 @@ from lcb.arrays import Floats, Index
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS as ALL
 from lcb.evaluate.algorithms import Settings, Task
-from lcb.evaluate.offline.evaluate_log import AlgorithmRewards, Plan, split_users
 from lcb.evaluate.offline.log_sources import LogSource, QueueSource, ServingSetup
+from lcb.evaluate.offline.outcomes import AlgorithmRewards
+from lcb.evaluate.offline.split import Plan, split_users
 from lcb.experiments import real_data
 from lcb.experiments.claims import Claim
 from lcb.experiments.real_data import ALGORITHMS, N_CLASSES, N_STEPS, Data

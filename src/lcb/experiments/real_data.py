@@ -13,9 +13,11 @@ from typing import Any
 from lcb import charts
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import Settings, check_settings
-from lcb.evaluate.offline.evaluate_log import AlgorithmRewards, Plan, evaluate_log
+from lcb.evaluate.offline.evaluate_log import evaluate_log
 from lcb.evaluate.offline.labels import Reading, default_reading
 from lcb.evaluate.offline.log_sources import LogSource, open_source
+from lcb.evaluate.offline.outcomes import AlgorithmRewards
+from lcb.evaluate.offline.split import Plan
 from lcb.evaluate.tuning.tune_log import tune_seeds
 from lcb.progress import Progress, silent
 from lcb.storage.logs.log import open_log

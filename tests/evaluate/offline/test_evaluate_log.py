@@ -4,15 +4,10 @@ import numpy as np
 import pytest
 
 from lcb.errors import InputError
-from lcb.evaluate.offline.evaluate_log import (
-    AlgorithmRewards,
-    Plan,
-    evaluate_log,
-    larger_error,
-    prepare_training,
-    split_users,
-)
+from lcb.evaluate.offline.evaluate_log import evaluate_log, prepare_training
 from lcb.evaluate.offline.log_sources import open_source
+from lcb.evaluate.offline.outcomes import AlgorithmRewards, larger_error
+from lcb.evaluate.offline.split import Plan, split_users
 from lcb.evaluate.tuning.tune_log import inner_split, tune_on_training_users
 from support.logs import make_log
 
@@ -44,9 +39,9 @@ def test_test_users_have_enough_events_and_are_never_trained_on():
 
 def test_more_users_than_there_are_is_refused_with_the_numbers():
     source = open_source(clicks(), "queue", "labels")
-    with pytest.raises(InputError, match="181 test users asked, but only 180 of 240 users have the 6 labelled events"):
+    with pytest.raises(InputError, match="181 test users asked for, but only 180 of 240 users have the 6 labelled"):
         split_users(source, Plan(10, 181, 6), 0)
-    with pytest.raises(InputError, match="181 training users asked, but 180 users are left"):
+    with pytest.raises(InputError, match="181 training users asked for, but 180 users are left"):
         split_users(source, Plan(181, 60, 6), 0)
 
 
@@ -104,7 +99,7 @@ def test_uniform_pulls_are_what_is_trained_on():
     split = split_users(source, PLAN, seed=1)
     history = prepare_training(source, Plan(150, 60, 6, train_on="uniform:4"), split, 1).history
     np.testing.assert_array_equal(history.stats.count, np.minimum(source.n_events[split.train], 4))
-    with pytest.raises(InputError, match="need queues"):
+    with pytest.raises(InputError, match="trains on all rows"):
         prepare_training(open_source(clicks(), "replay", "labels"), Plan(150, 60, 6, train_on="uniform:4"), split, 1)
 
 
@@ -130,7 +125,7 @@ def test_gains_are_paired_where_every_user_speaks():
 
 @pytest.mark.parametrize(
     ("method", "reading", "message"),
-    [("magic", "labels", "method 'magic'"), ("replay", "choices", "with choices evaluate by queue")],
+    [("magic", "labels", "method 'magic'"), ("replay", "choices", "for choices, use method queue")],
 )
 def test_methods_that_cannot_answer_are_refused(method, reading, message):
     with pytest.raises(InputError, match=message):

@@ -14,12 +14,10 @@ from lcb.cli.output import build_table, check_output, get_console, write_json
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from lcb.evaluate.offline.evaluate_log import Evaluation
     from lcb.evaluate.offline.labels import Reading
-    from lcb.evaluate.offline.log_sources import LogSource
+    from lcb.evaluate.offline.outcomes import Evaluation
 
 _DEFAULT = "lcb,lcb-mean,linucb-population,linucb-individual,random"
-_MOST_TESTED = 10_000
 
 
 class MethodName(StrEnum):
@@ -79,9 +77,11 @@ def evaluate(
     Example:
       lcb evaluate goodbooks --like 5 --algorithms lcb,lcb-mean --classes 30 --features pca:6+1
     """
-    from lcb.evaluate.offline.evaluate_log import POPULATION, Plan, evaluate_log
+    from lcb.evaluate.offline.evaluate_log import evaluate_log
     from lcb.evaluate.offline.labels import default_reading
     from lcb.evaluate.offline.log_sources import open_source
+    from lcb.evaluate.offline.outcomes import POPULATION
+    from lcb.evaluate.offline.split import Plan, choose_sizes
     from lcb.evaluate.tuning.tune_log import tune_seeds
     from lcb.progress import bar
     from lcb.storage.logs.log import open_log
@@ -92,7 +92,7 @@ def evaluate(
         log = open_log(path, progress=progress)
         chosen: Reading = reading.value if reading else default_reading(log, like)
         source = open_source(log, method.value, chosen, like)
-        n_test, n_train = _choose_sizes(source, steps, test_users, train_users)
+        n_train, n_test = choose_sizes(source.n_events, steps, train_users, test_users)
         plan = Plan(n_train, n_test, steps, classes, features, train_on)
         settings = (
             tune_seeds(source, [*dict.fromkeys((*names, POPULATION))], plan, range(seed, seed + seeds), progress)
@@ -114,7 +114,7 @@ def evaluate(
 
 def _conclude(evaluation: Evaluation) -> str:
     """Compare the first algorithm with one LinUCB for all users, in a sentence."""
-    from lcb.evaluate.offline.evaluate_log import POPULATION
+    from lcb.evaluate.offline.outcomes import POPULATION
 
     rows = [row for row in evaluation.to_json()["results"] if row["algorithm"] != POPULATION]
     if not rows:
@@ -127,12 +127,6 @@ def _conclude(evaluation: Evaluation) -> str:
         f"{best['algorithm']} would have had {abs(gain):.1f} % (95 %: {low:.1f} to {high:.1f}) {more} clicks than one "
         "model for all users"
     )
-
-
-def _choose_sizes(source: LogSource, steps: int, test_users: int | None, train_users: int | None) -> tuple[int, int]:
-    n_able, n_any = int((source.n_events >= steps).sum()), int((source.n_events > 0).sum())
-    n_test = test_users if test_users is not None else max(1, min(n_able // 4, _MOST_TESTED))
-    return n_test, train_users if train_users is not None else max(1, n_any - n_test)
 
 
 def _build_table(evaluation: Evaluation, reading: str) -> Table:

@@ -1,9 +1,9 @@
-"""The labels of each user and arm, in the two readings of a log.
+"""Labels of each user and arm, for the queue method; an arm is a category of items.  A log can be read in two ways:
 
-    labels     every event has a label (a reward, or a rating of at least `like`); it is a label of each arm of its item
-    choices    every event is what the user took: a label 1 of each arm of the item, 0 of all other arms
+    labels     each event has a reward (or a rating, 1 if at least `like`): a label for every arm of its item
+    choices    each event is an item that the user took: a label 1 for every arm of the item, 0 for all other arms
 
-Labels of one user and one arm are exchangeable (queues are in random order), so two-valued labels are kept as counts.
+A user's labels for an arm have no order (queues shuffle them), so labels of two values are kept as counts.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ Counts = NDArray[np.int32]
 
 @dataclass(frozen=True, eq=False)
 class QueueLabels:
-    """The labels of every user and arm."""
+    """The labels of every user and arm.  `values` and `first` are there only if labels have more than two values."""
 
     arms: tuple[str, ...]
     vectors: Any = field(repr=False)  # (n_items, A) sparse 0/1: the arms of every item
-    count: Counts = field(repr=False)  # (U, A) labels
-    total: Floats = field(repr=False)  # (U, A) their sum; of two values, how many are the higher
-    n_events: NDArray[np.int64] = field(repr=False)  # (U,) events that have an arm
-    logged: Floats = field(repr=False)  # (U, 2): the sum and the number of rewards that the data has
-    levels: tuple[float, float] | None  # the two values; None where there are more
-    values: Floats | None = field(default=None, repr=False)  # all labels by user and arm, where there are more
-    first: NDArray[np.int64] | None = field(default=None, repr=False)  # (U, A) where each user's and arm's begin
+    count: Counts = field(repr=False)  # (U, A) number of labels
+    total: Floats = field(repr=False)  # (U, A) sum of the labels; with two values, the number of the higher
+    n_events: NDArray[np.int64] = field(repr=False)  # (U,) events whose item has an arm
+    logged: Floats = field(repr=False)  # (U, 2) sum and number of the rewards in the log
+    levels: tuple[float, float] | None  # the two values; None if there are more
+    values: Floats | None = field(default=None, repr=False)  # all labels, sorted by user and arm
+    first: NDArray[np.int64] | None = field(default=None, repr=False)  # (U, A) position of the first label in `values`
     item_of_event: Index = field(default_factory=lambda: np.empty(0, np.intp), repr=False)
     user_of_event: Index = field(default_factory=lambda: np.empty(0, np.intp), repr=False)
 
@@ -54,45 +54,43 @@ class QueueLabels:
         return float(self.values.min()), float(self.values.max())
 
     def logged_rate(self, users: Index) -> float:
-        """The mean reward in the data of these users (the CTR in the data)."""
+        """Return the mean reward of these users in the log."""
         total, n = self.logged[users].sum(axis=0)
         return float(total / n)
 
     def count_items(self, users: Index) -> tuple[Floats, Floats]:
-        """The arms of every item, 0/1 (n_items, A), and how many events these users have of each (n_items,)."""
+        """Return the arms of every item, 0/1 (n_items, A), and the number of these users' events with it (n_items,)."""
         chosen = np.zeros(self.n_users, bool)
         chosen[users] = True
         n = np.bincount(self.item_of_event[chosen[self.user_of_event]], minlength=self.vectors.shape[0])
         return category_vectors(self.vectors.toarray(), "indicator"), n.astype(np.float64)
 
     def history(self, users: Index, x: Floats, features: tuple[str, ...]) -> EventLog:
-        """All labels of these users as rows, each with the features of its arm, x (A, d)."""
+        """Return all labels of these users as training rows, with the arms' features x (A, d)."""
         if self.levels:
-            high = self.total[users]
-            passed = self.count[users] - high
-            return EventLog.from_counts(x, high, passed, levels=self.levels, features=features)
+            high, n = self.total[users], self.count[users]
+            return EventLog.from_counts(x, high, n - high, levels=self.levels, features=features)
         assert self.values is not None
         assert self.first is not None
+        n = self.count[users].astype(np.float64)
         ends = self.first[users, -1] + self.count[users, -1]
         squares = np.array([(self.values[a:b] ** 2).sum() for a, b in zip(self.first[users, 0], ends, strict=True)])
-        return EventLog(
-            UserStats.from_sums(x, self.count[users].astype(np.float64), self.total[users], squares, features=features)
-        )
+        return EventLog(UserStats.from_sums(x, n, self.total[users], squares, features=features))
 
 
 def default_reading(log: Log, like: float | None) -> Reading:
-    """Return labels where the log has them, else choices; refuse ratings without `like`."""
+    """Return "labels" if the log has rewards (or ratings, with `like`), else "choices"."""
     if like is not None or log.reward is not None:
         return "labels"
     if log.rating is not None:
-        raise InputError("the log has ratings; say --like R (an item rated R or more is liked), or --reading choices")
+        raise InputError("the log has ratings; give --like R (an item rated R or more is liked), or --reading choices")
     return "choices"
 
 
 def read_labels(log: Log, reading: Reading, like: float | None = None, most_arms: int = 100) -> QueueLabels:
-    """The labels of a log, read as `reading`; `like` is the rating from which on an item is liked."""
+    """Read the labels of a log; `like` is the smallest rating that counts as liked."""
     if reading not in READINGS:
-        raise InputError(f"reading {reading!r}; it is labels (each event has a reward) or choices (what was taken)")
+        raise InputError(f"reading {reading!r}; give labels (events have rewards) or choices (events are items taken)")
     if reading == "choices" and like is not None:
         raise InputError(f"like {like:g} with reading choices, which ignores ratings; leave like out, or read labels")
     names, vectors = log.arms(most_arms)
@@ -121,19 +119,12 @@ def read_labels(log: Log, reading: Reading, like: float | None = None, most_arms
         high = (label[event] == different[1]).astype(np.float64)
         levels = float(different[0]), float(different[1])
         return QueueLabels(count=count, total=_sum_at(place, high, shape), logged=logged, levels=levels, **common)
-    order = np.argsort(place, kind="stable")
+    values = label[event][np.argsort(place, kind="stable")]
     first = (np.cumsum(count.ravel()) - count.ravel()).reshape(shape)
-    return QueueLabels(
-        count=count,
-        total=_sum_at(place, label[event], shape),
-        logged=logged,
-        levels=None,
-        values=label[event][order],
-        first=first,
-        **common,
-    )
+    total = _sum_at(place, label[event], shape)
+    return QueueLabels(count=count, total=total, logged=logged, levels=None, values=values, first=first, **common)
 
 
 def _sum_at(place: Index, weight: Floats | None, shape: tuple[int, int]) -> Floats:
-    """Sums of `weight`, or counts, at flat places of a (U, A) table."""
+    """Sum `weight` (or count) at flat positions of a (U, A) table."""
     return np.bincount(place, weight, shape[0] * shape[1]).reshape(shape).astype(np.float64)

@@ -1,8 +1,8 @@
 """A log prepared for one method of evaluation: its arms, training rows and the rewards of test users.
 
-queue                 arms are categories (or items), labels are in queues         `QueueSource`
-replay                arms are items, events that match count                       `EventSource`
-ips, snips, dr        arms are items, events are weighted by propensities           `EventSource`
+queue                 arms are categories (or items) with queues of labels          `QueueSource`
+replay                arms are items; events count if they show the arm chosen      `EventSource`
+ips, snips, dr        arms are items; events are weighted by propensities           `EventSource`
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ METHODS = ("queue", "replay", "ips", "snips", "dr")
 
 @dataclass(frozen=True, eq=False)
 class ServingSetup:
-    """What a test needs beside its users: the features x (A, d) of the arms, training rows, seed and generator."""
+    """How test users are served: features x (A, d) of the arms, steps, training rows, seed and generator."""
 
     x: Floats
     n_steps: int
@@ -50,21 +50,21 @@ class LogSource(Protocol):
 
     @property
     def n_events(self) -> NDArray[np.int64]:
-        """(n_users,) that a test could use"""
+        """Events of each user that a test can use, (n_users,)."""
 
     @property
     def reward_range(self) -> tuple[float, float]: ...
 
     def logged_rate(self, users: Index, n_steps: int) -> float:
-        """The mean reward in the data of these users."""
+        """Return the mean reward of these users in the log."""
 
     def features(self, spec: str, users: Index) -> tuple[FeatureMap, Floats]:
-        """The map fitted on these users, and the arms' features (A, d)."""
+        """Fit the feature map on these users; return it and the arms' features (A, d)."""
 
     def history(
         self, users: Index, x: Floats, names: tuple[str, ...], n_pulls: int | None, rng: np.random.Generator
     ) -> EventLog:
-        """Return the training rows of these users: all labels, or `n_pulls` uniform pulls of each."""
+        """Return the training rows of these users: all, or `n_pulls` arms of each, drawn uniformly."""
 
     def rates(self, recommender: Recommender, users: Index, test: ServingSetup) -> Floats:
         """Return the mean reward from each of these users, (users,); nan for a user without a matching event."""
@@ -124,8 +124,8 @@ class EventSource:
     def __post_init__(self) -> None:
         if self.method != "replay" and self.logged.propensity is None:
             raise InputError(
-                f"{self.method} needs the propensity of every event, and the log has none; "
-                "import it with --propensity COLUMN, or evaluate by queue or replay"
+                f"method {self.method} needs the propensity of every event, but the log has none; "
+                "import it with --propensity COLUMN, or use method queue or replay"
             )
 
     @property
@@ -153,7 +153,7 @@ class EventSource:
         self, users: Index, x: Floats, names: tuple[str, ...], n_pulls: int | None, rng: np.random.Generator
     ) -> EventLog:
         if n_pulls is not None:
-            raise InputError(f"uniform pulls of training users need queues; train on all with method {self.method}")
+            raise InputError(f"method {self.method} trains on all rows; set train_on=all, or use queue")
         return self.logged.of_users(users).history(x, names)
 
     def rates(self, recommender: Recommender, users: Index, test: ServingSetup) -> Floats:
@@ -168,13 +168,13 @@ class EventSource:
 def open_source(
     log: Log, method: Method, reading: Reading, like: float | None = None, when_empty: WhenEmpty = "withhold"
 ) -> LogSource:
-    """Read the log for a method."""
+    """Prepare a log for a method."""
     if method not in METHODS:
-        raise InputError(f"method {method!r}; there are: {', '.join(METHODS)}")
+        raise InputError(f"unknown method {method!r}; choose from {', '.join(METHODS)}")
     if method == "queue":
         return QueueSource(read_labels(log, reading, like), when_empty)
     if reading != "labels":
-        raise InputError(f"method {method} needs a label of every event; with choices evaluate by queue")
+        raise InputError(f"method {method} needs a reward for every event; for choices, use method queue")
     return EventSource(read_events(log, like), method)
 
 

@@ -1,6 +1,6 @@
 """The events of a log as arrays: user, arm, reward and propensity.
 
-Here an arm is an item, all items are on offer at every event, and `x` (A, d) are their features.
+An arm is an item, and every item could have been shown at every event; `x` (A, d) are the features of the items.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from lcb.event_log import EventLog, LogBuilder
 from lcb.features import category_vectors
 from lcb.storage.logs.log import Log
 
-MOST_ITEMS = 10_000  # on offer at every event
+MOST_ITEMS = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,8 +24,8 @@ class LoggedEvents:
     """Events sorted by user, then by order."""
 
     names: tuple[str, ...]  # of the columns of `vectors`
-    vectors: Floats = field(repr=False)  # (A, C) the categories of every item, 0/1; without categories one-hot
-    user: Index = field(repr=False)  # (n,) never falling
+    vectors: Floats = field(repr=False)  # (A, C) 0/1, the categories of every item; one-hot if there are none
+    user: Index = field(repr=False)  # (n,) sorted
     arm: Index = field(repr=False)  # (n,)
     reward: Floats = field(repr=False)  # (n,)
     propensity: Floats | None = field(repr=False)  # (n,) of the arm, under the policy that wrote the log
@@ -41,7 +41,7 @@ class LoggedEvents:
         return float(self.reward.min()), float(self.reward.max())
 
     def of_users(self, users: Index, n_steps: int | None = None) -> LoggedEvents:
-        """The first `n_steps` events of these users, or all."""
+        """Select the first `n_steps` events (all, if None) of each of these users."""
         chosen = np.zeros(self.n_users, bool)
         chosen[users] = True
         kept = chosen[self.user]
@@ -52,7 +52,7 @@ class LoggedEvents:
         return replace(self, user=self.user[kept], arm=self.arm[kept], reward=self.reward[kept], propensity=propensity)
 
     def history(self, x: Floats, features: tuple[str, ...]) -> EventLog:
-        """All events as rows for a learner."""
+        """Return all events as training rows."""
         builder = LogBuilder(x.shape[1], features)
         names = np.unique(self.user)
         builder.add_coded(np.searchsorted(names, self.user), names.tolist(), x[self.arm], self.reward)
@@ -60,22 +60,20 @@ class LoggedEvents:
 
 
 def read_events(log: Log, like: float | None = None) -> LoggedEvents:
-    """The events of a log, with the items' categories as vectors."""
+    """Read the events of a log, with the items' categories as vectors."""
     if log.n_items > MOST_ITEMS:
         raise InputError(
-            f"{log.n_items:,} items would be on offer at every event, at most {MOST_ITEMS:,} can be; "
-            "evaluate by queues, whose arms are categories"
+            f"{log.n_items:,} items would be the arms of every event, at most {MOST_ITEMS:,} are possible; "
+            "use method queue, whose arms are categories"
         )
     names = log.categories or tuple(str(name) for name in log.items.to_pylist())
     member = log.item_categories.toarray() if log.categories else np.eye(log.n_items)
-    vectors = category_vectors(member, "indicator")
-    propensity = None if log.propensity is None else log.propensity.astype(np.float64)
     return LoggedEvents(
         names=names,
-        vectors=vectors,
+        vectors=category_vectors(member, "indicator"),
         user=log.user.astype(np.intp),
         arm=log.item.astype(np.intp),
         reward=log.labels(like).astype(np.float64),
-        propensity=propensity,
+        propensity=None if log.propensity is None else log.propensity.astype(np.float64),
         n_users=log.n_users,
     )

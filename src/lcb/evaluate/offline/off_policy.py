@@ -1,15 +1,15 @@
-"""Estimates from logs with propensities: IPS, SNIPS and DR.
+"""Off-policy estimates from logs with propensities: IPS, SNIPS and DR.
 
-Event by event, a recommender says with which probability it would take each arm, p(a), having learned from the log up
-to there; the log says which arm was shown, with propensity q, and the reward:
+At each event the recommender, which has learned from the events before, gives the probability p(a) that it would choose
+each arm; the log has the arm shown, its propensity q and the reward r:
 
     w     = p(shown) / q
     ips   = mean w r                                              Horvitz & Thompson 1952
     snips = sum w r / sum w                                       Swaminathan & Joachims 2015
     dr    = mean sum_a p(a) f(a) + w (r - f(shown))               Dudik, Langford & Li 2011; f(a) = x_a . theta
 
-ips and dr are unbiased for the mean reward of the recommender at these moments (it learns from what the log shows,
-not from its own choices); snips is so in the limit and varies less.  f is a ridge regression on training users.
+ips and dr are unbiased estimates of the recommender's mean reward at these events (it learns from the arms shown, not
+from its own choices); snips is so in the limit and varies less.  f is a ridge regression on training users.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ ESTIMATORS = ("ips", "snips", "dr")
 
 @dataclass(frozen=True, eq=False)
 class WeightedEvents:
-    """One recommender against the events of a log."""
+    """The events of a log with the weights of one recommender."""
 
     user: Index = field(repr=False)  # (n,)
     reward: Floats = field(repr=False)  # (n,)
@@ -43,22 +43,20 @@ class WeightedEvents:
         return float(self.weight.sum() ** 2 / max((self.weight**2).sum(), 1e-300))
 
     def terms(self, estimator: str) -> Floats:
-        """One number per event, (n,), whose mean is the estimate."""
+        """Return one term per event, (n,), whose mean is the estimate."""
         if estimator == "ips":
             return self.weight * self.reward
         if estimator == "dr":
             return self.direct + self.weight * (self.reward - self.predicted)
         if estimator != "snips":
-            raise InputError(f"estimator {estimator!r}; there are: {', '.join(ESTIMATORS)}")
+            raise InputError(f"unknown estimator {estimator!r}; choose from {', '.join(ESTIMATORS)}")
         if not self.weight.any():
-            raise InputError(
-                "no event shows an arm that the recommender would take, and snips needs one; evaluate by ips or dr"
-            )
+            raise InputError("snips needs an event with an arm that the recommender would choose; use ips or dr")
         value = (self.weight * self.reward).sum() / self.weight.sum()
         return value + self.weight * (self.reward - value) / self.weight.mean()
 
     def estimate(self, estimator: str) -> tuple[float, float]:
-        """The estimate and its standard error; events of one user count as one draw."""
+        """Return the estimate and its standard error, clustered by user."""
         terms = self.terms(estimator)
         value = float(terms.mean())
         by_user = np.bincount(self.user, terms - value)
@@ -78,9 +76,9 @@ def weigh_events(
     learn: bool = True,
     progress: Progress = silent,
 ) -> WeightedEvents:
-    """Walk the log with a recommender, which learns from what was shown (not at all with `learn=False`)."""
+    """Weigh the events in order; the recommender learns from each, unless `learn` is false."""
     if logged.propensity is None:
-        raise InputError("the log has no propensities; import it with --propensity, or evaluate by queues or replay")
+        raise InputError("the log has no propensities; import it with --propensity, or use method queue or replay")
     n = len(logged.user)
     shown, direct, fitted = np.empty(n), np.empty(n), x @ theta
     for e in range(n):

@@ -1,11 +1,11 @@
 """The queue method (Mandel, Liu, Brunskill & Popovic 2015), extended to contexts as in the paper.
 
-Every user has one queue of labels per arm, in random order.  A recommender is offered the arms whose queues are not
-empty, takes one, and gets the next label of that queue as its reward: each label is used once.  The labels of a user
-and an arm are exchangeable, so a user's rewards have the distribution they would have had live.
+Every user has one queue of labels per arm, in random order.  A recommender chooses among the arms whose queues are not
+empty, and gets the next label of that queue as its reward: each label is used once.  A user's labels for an arm are
+exchangeable, so the rewards have the same distribution as in live use.
 
-Every recommender meets the same users in the same order, and the same queues: the j-th label that a user gives of an
-arm is the same for all.
+Every recommender serves the same users in the same order, with the same queues: a user's j-th label for an arm is the
+same for all of them.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from lcb.recommenders.recommender import Recommender
 from lcb.stats import UserStats
 
 WhenEmpty = Literal["withhold", "end"]
-_QUEUES = 0x51  # separates the random numbers of the queues from all others
+_QUEUES = 0x51  # part of the seed, so that queues share no random numbers with anything else
 
 
 class Queue:
-    """One user's labels, drawn as they are asked for."""
+    """One user's queues; labels of two values are drawn from the counts when they are taken."""
 
     def __init__(self, labels: QueueLabels, user: int, n_steps: int, seed: int) -> None:
         rng = np.random.default_rng((seed, _QUEUES, user))
@@ -38,14 +38,10 @@ class Queue:
             self._high = labels.total[user].astype(np.int64)
             self._uniform = rng.random((len(self.left), n_steps))
             return
-        assert labels.values is not None
-        assert labels.first is not None
-        begin = labels.first[user]
-        parts = [labels.values[i : i + n] for i, n in zip(begin, self.left, strict=True)]
-        self._parts = [rng.permutation(part) for part in parts]
+        self._parts = _shuffle_labels(labels, user, rng)
 
     def take(self, arm: int) -> float:
-        """The next label of an arm."""
+        """Take the next label of an arm."""
         j = self.n_taken[arm]
         self.n_taken[arm] += 1
         if self._levels:
@@ -69,13 +65,13 @@ def evaluate_queue(
     when_empty: WhenEmpty = "withhold",
     progress: Progress = silent,
 ) -> Floats:
-    """The rewards (users, n_steps) that a recommender gets of `users`, one after another; arms have features x (A, d).
+    """Return the rewards (users, n_steps) of a recommender that serves `users` in turn; arms have features x (A, d).
 
-    An arm whose queue is empty is withheld; with `when_empty="end"` all arms stay on offer, and a user ends (nan from
-    there on) where an empty one is taken.
+    An arm with an empty queue is not offered.  With `when_empty="end"` it is, and choosing it ends the user: the
+    remaining rewards are nan.
     """
     if when_empty not in ("withhold", "end"):
-        raise InputError(f"when_empty={when_empty!r}; an empty queue is withheld ('withhold') or ends the user ('end')")
+        raise InputError(f"when_empty={when_empty!r}; give 'withhold' (do not offer the arm) or 'end' (end the user)")
     rewards = np.full((len(users), n_steps), np.nan)
     everything = np.arange(len(x))
     for i, user in enumerate(users.tolist()):
@@ -103,7 +99,7 @@ def evaluate_queue(
 def draw_uniform_history(
     labels: QueueLabels, users: Index, x: Floats, features: tuple[str, ...], n_pulls: int, rng: np.random.Generator
 ) -> EventLog:
-    """Draw `n_pulls` arms of each user uniformly from the non-empty queues, and return their labels as a history."""
+    """Draw `n_pulls` arms of each user, uniformly from the non-empty queues; return their labels as training rows."""
     left = labels.count[users].astype(np.int64)
     n, sums, squares = np.zeros(left.shape), np.zeros(left.shape), np.zeros(len(users))
     high = labels.total[users].copy()
@@ -131,6 +127,7 @@ def draw_uniform_history(
 
 
 def _shuffle_labels(labels: QueueLabels, user: int, rng: np.random.Generator) -> list[Floats]:
+    """Return the user's labels for each arm, in random order."""
     assert labels.values is not None
     assert labels.first is not None
     begin, n = labels.first[user], labels.count[user]

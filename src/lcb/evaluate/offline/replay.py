@@ -1,11 +1,9 @@
-"""Rejection replay (Li, Chu, Langford & Wang 2011, arXiv:1003.5956): live on a log, event by event.
+"""Rejection replay (Li, Chu, Langford & Wang 2011, arXiv:1003.5956): runs a recommender on the events of a log.
 
-A recommender takes an arm for a user; the user's events are gone through in order until one shows that arm, which
-gives the reward; events that show another arm are thrown away.  The arms on offer are the same at every event, so the
-decision may stand while events are thrown away: the arm taken has the recommender's own distribution also where it
-draws its arms at random, whatever the propensities of the log.  A user ends with the last event.
-
-It assumes that, given the user, which arm was shown does not depend on the reward.
+The recommender chooses an arm for a user; the next event of that user that shows this arm gives the reward, and events
+before it are skipped.  A user ends with the last event.  All events offer the same arms, so the decision is kept while
+events are skipped, and the arms that count are distributed as the recommender draws them, whatever the log's
+propensities.  This assumes that, given the user, the arm shown does not depend on the reward.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ def evaluate_replay(
     rng: np.random.Generator,
     progress: Progress = silent,
 ) -> Floats:
-    """The rewards (users, n_steps) of the events that matched; nan where a user's events ended before."""
+    """Return the rewards of the matching events, (users, n_steps); nan after a user's last event."""
     rewards = np.full((len(users), n_steps), np.nan)
     starts = np.searchsorted(logged.user, np.stack([users, users + 1]))
     for i, (user, begin, end) in enumerate(zip(users.tolist(), *starts.tolist(), strict=True)):

@@ -14,8 +14,9 @@ import numpy as np
 from lcb import parallel
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS, Settings, find_algorithms
-from lcb.evaluate.offline.evaluate_log import EvaluationRun, Plan, Split, run_on_split, split_users
+from lcb.evaluate.offline.evaluate_log import EvaluationRun, run_on_split
 from lcb.evaluate.offline.log_sources import LogSource
+from lcb.evaluate.offline.split import Plan, Split, split_users
 from lcb.evaluate.tuning.grid_search import Values, choose_trials, name_values
 from lcb.progress import Progress, silent
 

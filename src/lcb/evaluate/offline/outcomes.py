@@ -1,0 +1,92 @@
+"""Mean rewards of algorithms on the test users of a log, their standard errors and their gains over each other."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from lcb.arrays import Floats
+from lcb.errors import InputError
+from lcb.evaluate.algorithms import Settings
+
+POPULATION = "linucb-population"
+
+
+@dataclass(frozen=True, eq=False)
+class AlgorithmRewards:
+    """The rewards of one algorithm over all seeds, and what it cost."""
+
+    algorithm: str
+    settings: Settings
+    rate: Floats = field(repr=False)  # (seeds, test users) mean reward of each test user
+    logged_rate: Floats = field(repr=False)  # (seeds,) mean reward of the test users in the log
+    training_seconds: float  # CPU, mean over seeds
+    serving_seconds: float
+    megabytes: float  # peak over seeds
+    n_users: int = 0  # different test users over all seeds; 0 if no user is in two seeds
+
+    @property
+    def relative_ctr(self) -> float:
+        return float((np.nanmean(self.rate, axis=1) / self.logged_rate).mean())
+
+    @property
+    def se(self) -> float:
+        """The standard error of `relative_ctr`: over users or over seeds, whichever is larger."""
+        return larger_error(self.rate / self.logged_rate[:, None], self.n_users)
+
+    def gain_over(self, other: AlgorithmRewards) -> tuple[float, float]:
+        """Return the gain over `other` in percent and its standard error, paired by user if all users have a rate."""
+        base = float(np.nanmean(other.rate))
+        if not base > 0:
+            raise InputError(
+                f"{other.algorithm} had a mean reward of {base:g}, but a gain in percent needs one "
+                "above 0; test more users or steps, or scale the rewards so that none is negative"
+            )
+        gain = 100 * (float(np.nanmean(self.rate)) / base - 1)
+        if np.isfinite(self.rate).all() and np.isfinite(other.rate).all():
+            return gain, larger_error(100 * (self.rate - other.rate) / base, self.n_users)
+        own, others = (larger_error(100 * outcome.rate / base, self.n_users) for outcome in (self, other))
+        return gain, float(np.hypot(own, others))
+
+
+def larger_error(values: Floats, n_different: int = 0) -> float:
+    """Return the standard error of the mean of `values` (seeds, users): over users or over seeds, the larger.
+
+    A user tested in several seeds counts once: `n_different` is the number of different users, 0 if all differ.
+    """
+    n_seeds, n_users = values.shape
+    n = n_different or n_users * n_seeds
+    over_users = np.sqrt(np.nanmean(np.nanvar(values, axis=1, ddof=1)) / n) if n_users > 1 else np.nan
+    over_seeds = np.nanmean(values, axis=1).std(ddof=1) / np.sqrt(n_seeds) if n_seeds > 1 else 0.0
+    return float(max(over_users, over_seeds))
+
+
+@dataclass(frozen=True, eq=False)
+class Evaluation:
+    """The settings of an evaluation and the rewards of every algorithm."""
+
+    settings: dict[str, Any]
+    outcomes: list[AlgorithmRewards]
+
+    def to_json(self) -> dict[str, Any]:
+        population = next(outcome for outcome in self.outcomes if outcome.algorithm == POPULATION)
+        rows = []
+        for outcome in self.outcomes:
+            gain, gain_se = outcome.gain_over(population)
+            rows.append(
+                {
+                    "algorithm": outcome.algorithm,
+                    "settings": dict(outcome.settings),
+                    "relative_ctr": outcome.relative_ctr,
+                    "se": outcome.se,
+                    "vs_population_percent": gain,
+                    "vs_se": gain_se,
+                    "training_seconds": outcome.training_seconds,
+                    "serving_seconds": outcome.serving_seconds,
+                    "megabytes": outcome.megabytes,
+                    "silent_users": int(np.isnan(outcome.rate).sum()),
+                }
+            )
+        return {"settings": self.settings, "results": rows}
