@@ -19,7 +19,7 @@ _PLAIN_EVERY = 10.0  # seconds between lines where there is no terminal to draw 
 
 @contextmanager
 def bar(enabled: bool = True) -> Iterator[Progress]:
-    """Draw a bar with the time left on standard error; without a terminal, a line every 10 seconds."""
+    """Yield a `Progress` that draws a bar on standard error; without a terminal it prints a line every 10 seconds."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -36,7 +36,7 @@ def bar(enabled: bool = True) -> Iterator[Progress]:
         return
     console = Console(stderr=True, markup=False, emoji=False)
     if not console.is_terminal or console.is_dumb_terminal:
-        yield _plain(console)
+        yield _print_lines(console)
         return
     columns = (
         SpinnerColumn(),
@@ -63,7 +63,13 @@ def silent(what: str, done: int, total: int | None) -> None:
     """Report nothing."""
 
 
-def _plain(console: object) -> Progress:
+def count_up(progress: Progress, what: str, total: int) -> Callable[[int], None]:
+    """Report 0 of `total`, and return a function that reports the number done."""
+    progress(what, 0, total)
+    return lambda done: progress(what, done, total)
+
+
+def _print_lines(console: object) -> Progress:
     last = time.monotonic()
 
     def progress(what: str, done: int, total: int | None) -> None:

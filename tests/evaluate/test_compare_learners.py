@@ -5,7 +5,7 @@ import pytest
 
 from conftest import rows_of
 from lcb.errors import InputError
-from lcb.evaluate.compare_learners import compare_learners, gap_to_best
+from lcb.evaluate.compare_learners import compare_learners, measure_gaps
 from lcb.evaluate.worlds.paper import equal_classes
 from lcb.event_log import EventLog
 
@@ -21,7 +21,7 @@ def test_learners_are_scored_on_users_they_have_not_seen():
         assert len(by_name[name].scores) == 36
         assert by_name[name].seconds > 0
     assert by_name["em"].score > 5  # log density of ten rewards with noise .1 is about 8.8
-    gaps = gap_to_best(outcomes)
+    gaps = measure_gaps(outcomes)
     assert min(gap for gap, _ in gaps.values()) == 0
     assert outcomes[0].score == max(outcome.score for outcome in outcomes if len(outcome.scores))
 

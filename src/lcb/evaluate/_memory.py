@@ -20,6 +20,6 @@ def peak_megabytes() -> float:
 
 
 def reset_peak() -> None:
-    """Start a new peak at the present use; where the system forbids it, the peak stays that of the whole process."""
+    """Reset the peak to the present use; on systems without this, the peak stays that of the whole process."""
     if os.access(_CLEAR, os.W_OK):
         _CLEAR.write_text("5")

@@ -1,9 +1,9 @@
 """Runs every learner on the same log: how well each predicts held-out users, and at what cost.
 
-Users are split 70 : 30.  Each learner runs in a process of its own, so that its memory can be measured, and is scored
-by the log likelihood of the held-out users' rewards, their classes unknown: Bernoulli for two-valued rewards, whatever
-the learner itself assumed, else Gaussian.  Differences to the best learner are taken user by user.  As with all
-processes in Python, a script calls `compare_learners` under `if __name__ == "__main__":`.
+30 % of the users are held out.  Each learner runs in a process of its own, so that its memory can be measured, and is
+scored by the log likelihood of the held-out users' rewards, their classes unknown: Bernoulli for two-valued rewards
+(even if the learner assumed Gaussian ones), else Gaussian.  Differences to the best learner are paired by user.  A
+script must call `compare_learners` under `if __name__ == "__main__":`, because processes are spawned.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class LearnerScore:
     n_classes: int = 0
     scores: Floats = field(default_factory=lambda: np.empty(0), repr=False)  # (held-out users,)
     seconds: float = 0.0
-    megabytes: float = 0.0  # more than before it began
-    note: str = ""  # why it does not apply, or what it warned of
+    megabytes: float = 0.0  # increase of the peak
+    note: str = ""  # why it does not apply, or its first warning
 
     @property
     def score(self) -> float:
@@ -62,7 +62,7 @@ class LearnerScore:
 def compare_learners(
     log: EventLog, n_classes: int | None = None, *, seed: int = 0, progress: Progress = silent
 ) -> list[LearnerScore]:
-    """Run all learners on the same users; return the best first, and last those that do not apply, with the reason."""
+    """Run all learners on the same users; return them best first, then those that do not apply, with the reason."""
     if log.n_users < 10:
         raise InputError(f"only {log.n_users} users, too few to hold some out; give at least 10")
     if log.rows is None:
@@ -81,7 +81,7 @@ def compare_learners(
 
 
 def list_contenders(two_valued: bool) -> list[Contender]:
-    """Every learner, with each of the settings it is to be compared in; a Bernoulli likelihood on clicks only."""
+    """List every learner with each of its settings to compare; the Bernoulli likelihood only for two-valued rewards."""
     found = [
         Contender(name, learner, dict(settings))
         for learner in LEARNERS
@@ -90,8 +90,8 @@ def list_contenders(two_valued: bool) -> list[Contender]:
     return [one for one in found if two_valued or one.settings.get("likelihood") != "bernoulli"]
 
 
-def gap_to_best(outcomes: Sequence[LearnerScore]) -> dict[str, tuple[float, float]]:
-    """How far each learner is behind the best, per held-out user, with the standard error of the difference."""
+def measure_gaps(outcomes: Sequence[LearnerScore]) -> dict[str, tuple[float, float]]:
+    """Return by how much each learner's score is below the best, and the standard error of that difference."""
     found = [outcome for outcome in outcomes if len(outcome.scores)]
     if not found:
         raise InputError(f"no learner applies to this log: {outcomes[0].note}")

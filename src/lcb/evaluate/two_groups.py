@@ -1,11 +1,11 @@
-"""The statistics of a study with two groups of visitors: mean, deviation, difference with its interval.
+"""Statistics of a study with two groups of visitors: mean, standard deviation, difference with its interval.
 
     deviation  = sqrt( (square_sum - total^2 / n) / (n - 1) )
     difference = mean_a - mean_b  ±  t(level, df) sqrt(v_a + v_b)          v = deviation^2 / n
     df         = (v_a + v_b)^2 / ( v_a^2 / (n_a - 1) + v_b^2 / (n_b - 1) )
 
-The interval is Welch's (1947, Biometrika 34), which lets the groups differ in size and in deviation.  A group of fewer
-than two visitors has no deviation, and a difference to it no interval: both are None then, never nan.
+The interval is Welch's (1947, Biometrika 34), for groups of different size and deviation.  A group of fewer than two
+visitors has no deviation, and a difference to it no interval: both are None, never nan.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from lcb.errors import InputError
 
 @dataclass(frozen=True)
 class Group:
-    """One group of visitors: how many, the mean of their rates, the deviation over them.
+    """One group: the number of visitors, and the mean and standard deviation of their click rates.
 
     >>> Group.of_rates(np.array([0.0, 0.5, 1.0]))
     Group(n=3, mean=0.5, deviation=0.5)
@@ -51,7 +51,7 @@ class Group:
         return cls(n, total / n, float(np.sqrt(spread / (n - 1))) if n > 1 else None)
 
     def difference_to(self, other: Group, level: float = 0.95) -> tuple[float, float, float] | None:
-        """Return `welch_interval` of this group and the other; None where either has fewer than two visitors."""
+        """Return `welch_interval` of this group and the other; None if either has fewer than two visitors."""
         if self.mean is None or self.deviation is None or other.mean is None or other.deviation is None:
             return None
         return welch_interval(self.n, self.mean, self.deviation, other.n, other.mean, other.deviation, level)
@@ -60,19 +60,19 @@ class Group:
 def welch_interval(
     n_a: int, mean_a: float, deviation_a: float, n_b: int, mean_b: float, deviation_b: float, level: float = 0.95
 ) -> tuple[float, float, float] | None:
-    """Return how far a is above b as (mean, low, high); None where a group has fewer than two visitors.
+    """Return mean_a - mean_b and its interval as (mean, low, high); None if a group has fewer than two visitors.
 
     >>> [round(x, 3) for x in welch_interval(5, 0.380, 0.076, 5, 0.196, 0.096)]  # Table 2 of the paper
     [0.184, 0.057, 0.311]
     """
     if not 0 < level < 1:
-        raise InputError(f"level={level}; it is the share of studies whose interval holds the truth, such as 0.95")
+        raise InputError(f"level={level}; give a confidence level between 0 and 1, such as 0.95")
     if n_a < 2 or n_b < 2:
         return None
     between, v_a, v_b = mean_a - mean_b, deviation_a**2 / n_a, deviation_b**2 / n_b
     if v_a + v_b == 0:
         return between, between, between
-    share = v_a / (v_a + v_b)  # df as a ratio of shares: squares of tiny variances would vanish
+    share = v_a / (v_a + v_b)  # df from shares, because squares of tiny variances would underflow
     df = 1 / (share**2 / (n_a - 1) + (1 - share) ** 2 / (n_b - 1))
     half = float(stdtrit(df, (1 + level) / 2)) * float(np.sqrt(v_a + v_b))
     return between, between - half, between + half

@@ -25,7 +25,7 @@ from lcb.evaluate.offline.split import Plan, split_users
 from lcb.experiments import real_data
 from lcb.experiments.claims import Claim
 from lcb.experiments.real_data import ALGORITHMS, N_CLASSES, N_STEPS, Data
-from lcb.progress import Progress, silent
+from lcb.progress import Progress, count_up, silent
 
 N_UNIFORM, N_BLOCKS = 5, 8  # blocks of users: phase 1 is the first, classes are relearned after each
 
@@ -72,8 +72,7 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
         for s, order in zip(seeds, orders, strict=True)
         for name in ALGORITHMS
     ]
-    progress("algorithms and seeds", 0, len(runs))
-    done = parallel.processes(_play, runs, None, lambda n: progress("algorithms and seeds", n, len(runs)))
+    done = parallel.processes(_play, runs, None, count_up(progress, "algorithms and seeds", len(runs)))
     rates = {name: np.array(done[i :: len(ALGORITHMS)]) for i, name in enumerate(ALGORITHMS)}
     logged = [[source.logged_rate(part, N_STEPS) for part in np.split(order, N_BLOCKS)] for order in orders]
     return Figure3c(data, settings, n_runs, block, rates, np.array(logged))

@@ -19,11 +19,11 @@ import numpy as np
 
 from lcb import charts, parallel, theory
 from lcb.arrays import Floats
-from lcb.evaluate.simulation.growth import Slope, mean_slope, slopes
+from lcb.evaluate.simulation.growth import Slope, fit_slopes, mean_slope
 from lcb.evaluate.simulation.schedules import BANDITS, BanditName, Learner, ScheduleRun, play_schedules
 from lcb.evaluate.worlds.paper import SimulatedWorld, equal_classes, paper_classes
 from lcb.experiments.claims import Claim
-from lcb.progress import Progress, silent
+from lcb.progress import Progress, count_up, silent
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,11 +83,11 @@ class Growth:
 
     @property
     def bound_slope(self) -> float:
-        return float(slopes(self.at, self.bound))
+        return float(fit_slopes(self.at, self.bound))
 
     @property
     def last_bound_slope(self) -> float:
-        return float(slopes(self.at[-2:], self.bound[-2:]))
+        return float(fit_slopes(self.at[-2:], self.bound[-2:]))
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,10 +102,8 @@ def run(
     """All sweeps and bandits, spread over the cores; the bandits of a run meet the same users of phase 2."""
     plays = [play for sweep in SWEEPS for run in range(n_runs) for play in sweep.plays(seed, run, learner)]
     order = sorted(range(len(plays)), key=lambda i: -plays[i].n_steps * max(plays[i].users))  # longest first
-    progress("simulations", 0, len(plays))
-    done = parallel.processes(
-        play_schedules, [plays[i] for i in order], n_workers, lambda n: progress("simulations", n, len(plays))
-    )
+    report = count_up(progress, "simulations", len(plays))
+    done = parallel.processes(play_schedules, [plays[i] for i in order], n_workers, report)
     outcomes = iter([outcome for _, outcome in sorted(zip(order, done, strict=True), key=lambda pair: pair[0])])
     found = []
     for sweep in SWEEPS:

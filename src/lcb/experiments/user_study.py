@@ -27,7 +27,7 @@ from lcb.evaluate.worlds.paper import SimulatedUsers
 from lcb.event_log import EventLog
 from lcb.learners import fit
 from lcb.models import LatentModels
-from lcb.progress import Progress, silent
+from lcb.progress import Progress, count_up, silent
 from lcb.recommenders.latent import Latent
 from lcb.recommenders.pooled import Pooled
 from lcb.recommenders.recommender import Recommender
@@ -163,8 +163,7 @@ def combinations(name: str) -> list[dict[str, Value]]:
 
 
 def run_each(tasks: Sequence[Callable[[], Any]], what: str, progress: Progress, n_workers: int | None) -> list[Any]:
-    progress(what, 0, len(tasks))
-    return parallel.processes(_call, tasks, n_workers, lambda n: progress(what, n, len(tasks)))
+    return parallel.processes(_call, tasks, n_workers, count_up(progress, what, len(tasks)))
 
 
 def _call(task: Callable[[], Any]) -> Any:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lcb.errors import InputError
-from lcb.evaluate.simulation.growth import mean_slope, slopes
+from lcb.evaluate.simulation.growth import fit_slopes, mean_slope
 
 AT = [100, 400, 1600, 6400]
 
@@ -12,14 +12,14 @@ AT = [100, 400, 1600, 6400]
 @pytest.mark.parametrize("true", [0.0, 0.5, 1.0, -2.0])
 def test_the_slope_of_a_power_is_its_exponent(true):
     values = np.array([[3.0], [70.0]]) * np.array(AT) ** true
-    np.testing.assert_allclose(slopes(AT, values), true, atol=1e-12)
+    np.testing.assert_allclose(fit_slopes(AT, values), true, atol=1e-12)
     found = mean_slope(AT, values)
     assert (found.mean, found.half) == (pytest.approx(true), pytest.approx(0, abs=1e-12))
 
 
 def test_the_slope_is_that_of_least_squares():
     values = np.array([5.0, 9.0, 80.0, 70.0])
-    assert slopes(AT, values) == pytest.approx(np.polyfit(np.log(AT), np.log(values), 1)[0])
+    assert fit_slopes(AT, values) == pytest.approx(np.polyfit(np.log(AT), np.log(values), 1)[0])
 
 
 def test_the_interval_is_students_over_runs():
@@ -49,7 +49,7 @@ def test_a_single_run_has_a_slope_without_an_interval():
     ("at", "values", "message"),
     [
         ([5], [1.0], "1 sizes"),
-        ([5, 6], [1.0, 2.0, 3.0], "2 sizes for values of shape"),
+        ([5, 6], [1.0, 2.0, 3.0], "2 sizes, values of shape"),
         ([5, 5], [1.0, 2.0], "all sizes are 5"),
         ([5, 6], [1.0, 0.0], "not a positive number"),
         ([5, 6], [1.0, np.nan], "not a positive number"),
@@ -58,4 +58,4 @@ def test_a_single_run_has_a_slope_without_an_interval():
 )
 def test_what_has_no_slope_is_refused(at, values, message):
     with pytest.raises(InputError, match=message):
-        slopes(at, values)
+        fit_slopes(at, values)

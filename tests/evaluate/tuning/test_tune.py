@@ -84,7 +84,7 @@ def test_an_algorithm_that_refuses_the_world_is_left_out_of_the_chosen_and_alone
     found = tune.tune(WORLD, ["toy", "random"], **SMALL)
     assert list(found.chosen) == ["random"]
     assert list(found.to_json()["grid"]) == ["toy", "random"]
-    with pytest.raises(InputError, match="nothing could be tried: toy: not with these"):
+    with pytest.raises(InputError, match="no settings could be tried: toy: not with these"):
         tune.tune(WORLD, ["toy"], **SMALL)
 
 

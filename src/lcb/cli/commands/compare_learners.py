@@ -51,7 +51,7 @@ def compare_learners(
             progress=progress,
         )
         outcomes = compare.compare_learners(log, classes, seed=seed, progress=progress)
-    gaps = compare.gap_to_best(outcomes)
+    gaps = compare.measure_gaps(outcomes)
     if png is not None:
         rows = [(f"{name} (± {error:.3f})", gap) for name, (gap, error) in gaps.items()]
         title = "Held-out log likelihood per user, behind the best (less is better)"

@@ -24,7 +24,7 @@ from lcb.evaluate.offline.outcomes import POPULATION, AlgorithmRewards, Evaluati
 from lcb.evaluate.offline.split import Plan, Split, split_users
 from lcb.event_log import EventLog
 from lcb.features import FeatureMap
-from lcb.progress import Progress, silent
+from lcb.progress import Progress, count_up, silent
 from lcb.recommenders.recommender import Recommender
 
 _TRAINING = 0x7A  # part of the seed of training rows, so that no other random numbers are the same
@@ -61,8 +61,7 @@ def evaluate_log(
         raise InputError(
             "the log's mean reward of the test users is not above 0, and relative CTR divides by it; scale the rewards"
         )
-    progress("algorithms and seeds", 0, len(runs))
-    done = parallel.processes(run_on_split, runs, n_workers, lambda n: progress("algorithms and seeds", n, len(runs)))
+    done = parallel.processes(run_on_split, runs, n_workers, count_up(progress, "algorithms and seeds", len(runs)))
     n_different = len(np.unique(np.concatenate([split.test for split in splits])))
     outcomes = []
     for j, name in enumerate(names):

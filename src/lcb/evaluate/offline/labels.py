@@ -68,8 +68,8 @@ class QueueLabels:
     def history(self, users: Index, x: Floats, features: tuple[str, ...]) -> EventLog:
         """Return all labels of these users as training rows, with the arms' features x (A, d)."""
         if self.levels:
-            high, n = self.total[users], self.count[users]
-            return EventLog.from_counts(x, high, n - high, levels=self.levels, features=features)
+            high = self.total[users]
+            return EventLog.from_counts(x, high, self.count[users] - high, levels=self.levels, features=features)
         assert self.values is not None
         assert self.first is not None
         n = self.count[users].astype(np.float64)

@@ -1,6 +1,6 @@
-"""How a regret grows with a size: the slope of a line through (log size, log regret), one per run.
+"""The growth of a quantity with a size: the slope of log quantity against log size, fitted per run by least squares.
 
-The runs are independent, so their slopes give a t interval, whatever the points of one run have in common.
+Points of one run are correlated, but runs are independent, so the slopes of the runs give a valid t interval.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from lcb.errors import InputError
 
 @dataclass(frozen=True)
 class Slope:
-    """The mean slope over runs and half the width of its interval; nan for a single run."""
+    """The mean slope over runs and half the width of its confidence interval (nan for a single run)."""
 
     mean: float
     half: float
@@ -26,34 +26,32 @@ class Slope:
         return f"{self.mean:.2f}" + ("" if np.isnan(self.half) else f" ± {self.half:.2f}")
 
 
-def slopes(at: Sequence[float], values: ArrayLike) -> Floats:
-    """The slope of log `values` (..., n) in log `at` (n,) by least squares, (...,).
+def fit_slopes(at: Sequence[float], values: ArrayLike) -> Floats:
+    """Fit lines to log `values` (..., n) against log `at` (n,) by least squares; return their slopes (...,).
 
-    >>> slopes([1, 2, 4, 8], [[3, 6, 12, 24], [5, 5, 5, 5]]).round(6)
+    >>> fit_slopes([1, 2, 4, 8], [[3, 6, 12, 24], [5, 5, 5, 5]]).round(6)
     array([1., 0.])
     """
     sizes, grown = np.asarray(at, np.float64), np.asarray(values, np.float64)
     if len(sizes) < 2 or grown.shape[-1:] != sizes.shape:
-        raise InputError(
-            f"{len(sizes)} sizes for values of shape {grown.shape}; send at least two sizes and one value for each"
-        )
+        raise InputError(f"{len(sizes)} sizes, values of shape {grown.shape}; give two or more sizes, one value each")
     if not (np.isfinite(grown) & (grown > 0)).all() or not (np.isfinite(sizes) & (sizes > 0)).all():
-        raise InputError("a size or value is not a positive number, and has no logarithm; leave it out")
+        raise InputError("a size or value is not a positive number, so it has no logarithm; leave it out")
     x = np.log(sizes) - np.log(sizes).mean()
     if not x.any():
-        raise InputError(f"all sizes are {sizes[0]:g}; send at least two different sizes")
+        raise InputError(f"all sizes are {sizes[0]:g}; give at least two different sizes")
     return np.asarray(np.log(grown) @ x / (x @ x))
 
 
 def mean_slope(at: Sequence[float], values: ArrayLike, level: float = 0.95) -> Slope:
-    """The slopes of `values` (runs, n), with their t interval over runs.
+    """Return the mean slope of `values` (runs, n), with its t interval over runs.
 
     >>> str(mean_slope([1, 10], [[1, 10], [1, 100]]))
     '1.50 ± 6.35'
     """
     from scipy.stats import t
 
-    each = np.atleast_1d(slopes(at, values))
+    each = np.atleast_1d(fit_slopes(at, values))
     if len(each) < 2:
         return Slope(float(each.mean()), float("nan"))
     half = t.ppf((1 + level) / 2, len(each) - 1) * each.std(ddof=1) / np.sqrt(len(each))

@@ -1,10 +1,10 @@
-"""The schedules of Theorems 1 and 2 (see `lcb.theory`) played in a generated world, several bandits on the same users.
+"""Simulates the schedules of Theorems 1 and 2 (see `lcb.theory`), with several bandits on the same users.
 
     exp4p, exp3     Theorem 1   tau = sqrt(T_u), J = sqrt(L) or what the learner needs
-    epoch-greedy    Theorem 2   tau = 3, J = L^2, or `most_warmup_users` where that is fewer
+    epoch-greedy    Theorem 2   tau = 3, J = L^2, or `most_warmup_users` if that is fewer
 
-Phase 1 is only partly simulated, to save time.  Its users have a LinUCB each, and only their uniform steps are learned
-from: all J users play those, and a sample of users plays all steps to estimate the regret of phase 1.
+Phase 1 serves each user by a LinUCB of its own, and classes are learned from the uniform steps alone.  To save time,
+all J users take only their uniform steps, and a sample of users takes all steps, to estimate the regret of phase 1.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ BANDITS: tuple[BanditName, ...] = ("exp4p", "exp3", "epoch-greedy")
 Learner = Literal["em", "spectral"]
 
 _AT_ONCE = 20_000  # steps drawn at a time
-_SAMPLED = 40_000  # steps of phase 1 played to the end, 4 users at least
+_SAMPLED = 40_000  # steps of the users of phase 1 who take all steps; at least 4 users
 
 
 @dataclass(frozen=True)
 class ScheduleRun:
-    """One run: every user has `n_steps` steps, and regret is wanted after each number of `users` of phase 2.
+    """One run: every user has `n_steps` steps, and regret is measured after each number of `users` of phase 2.
 
-    EM relearns after every `retrain_every` users of phase 2, Spectral Experts learns from phase 1 alone.
+    EM relearns after every `retrain_every` users of phase 2; Spectral Experts learns from phase 1 alone.
     """
 
     world: SimulatedWorld
@@ -56,19 +56,19 @@ class ScheduleRun:
     seed: int
     run: int
     learner: Learner = "em"
-    needed_per_class: int = 10  # users that the learner needs, by class
+    needed_per_class: int = 10  # users that the learner needs per class
     most_warmup_users: int = 10_000
     retrain_every: int = 50
     warmup_width: float = 0.25
 
     def __post_init__(self) -> None:
         if self.learner not in ("em", "spectral"):
-            raise InputError(f"learner={self.learner!r}; the theorems are run with 'em' or 'spectral'")
+            raise InputError(f"learner={self.learner!r}; choose 'em' or 'spectral'")
         if self.n_steps < 1 or min(self.users, default=0) < 1:
-            raise InputError(f"n_steps={self.n_steps}, users={self.users}; there is at least one user, with one step")
+            raise InputError(f"n_steps={self.n_steps}, users={self.users}; give at least one user and one step")
 
     def schedule(self, bandit: BanditName) -> TheoremSchedule:
-        """Return what the bandit's theorem sets, with J at most `most_warmup_users`."""
+        """Return the schedule of the bandit's theorem, with J at most `most_warmup_users`."""
         needed = self.needed_per_class * self.world.models.n_classes
         if bandit != "epoch-greedy":
             return schedule_1(self.n_steps, None, needed, bandit)
@@ -80,14 +80,14 @@ class ScheduleRun:
 
 
 def play_schedules(task: ScheduleRun) -> Floats:
-    """(bandits, 3, numbers of users): regret of phase 2, the part that is the models' error, regret of phase 1."""
+    """Return regret of phase 2, its part from errors of the models, and regret of phase 1: (bandits, 3, len(users))."""
     most = max(task.users)
     world_rng, *rngs = np.random.default_rng((task.seed, task.run, task.n_steps, most)).spawn(1 + 2 * len(BANDITS))
     started: dict[TheoremSchedule, tuple[LatentModels, Learn | None, float]] = {}
     recommenders, warmup = [], []
     for bandit, rng in zip(BANDITS, rngs[: len(BANDITS)], strict=True):
         plan = task.schedule(bandit)
-        alike = replace(plan, bandit="exp4p")  # bandits with one schedule share phase 1
+        alike = replace(plan, bandit="exp4p")  # bandits with the same schedule share phase 1
         if alike not in started:
             started[alike] = _phase_1(task, plan, rng)
         models, learn, regret = started[alike]
@@ -108,7 +108,7 @@ def play_schedules(task: ScheduleRun) -> Floats:
 def _phase_1(
     task: ScheduleRun, plan: TheoremSchedule, rng: np.random.Generator
 ) -> tuple[LatentModels, Learn | None, float]:
-    """The models learned from J users' uniform steps, the learner for more of them, and what the J users lose."""
+    """Return models learned from the J users' uniform steps, a learner for phase 2, and the regret of the J users."""
     world, n_warmup, n_classes = task.world, plan.n_warmup_users, task.world.models.n_classes
     rows = []
     for names, users in _draw_blocks(world, n_warmup, plan.n_uniform_steps, rng):
@@ -133,7 +133,7 @@ def _phase_1(
 
 
 def _linucb_regret(task: ScheduleRun, plan: TheoremSchedule, rng: np.random.Generator) -> float:
-    """The mean over some users of phase 1."""
+    """Return the mean regret of a user of phase 1, estimated from a sample."""
     n_users = min(plan.n_warmup_users, max(4, _SAMPLED // task.n_steps))
     linucb, lost = Individual(LinUCB(task.world.models.n_features, task.warmup_width)), 0.0
     for names, users in _draw_blocks(task.world, n_users, task.n_steps, rng):
@@ -170,7 +170,7 @@ def _phase_2(
 
 
 def _models_error(recommender: Latent, names: Sequence[int], users: SimulatedUsers) -> Floats:
-    """What the best of the policies that each user met would lose, (B,)."""
+    """Return the regret that the best policy of the models serving each user would have, (B,)."""
     lost = np.empty(len(names))
     for i, name in enumerate(names):
         version = recommender.version_of(name)
@@ -193,7 +193,7 @@ def _draw_blocks(
 
 @contextmanager
 def _ignore_unconverged() -> Iterator[None]:
-    """A learner that has not settled is used as it is."""
+    """Suppress ConvergenceWarning: models that have not converged are used as they are."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
         yield

@@ -1,9 +1,9 @@
-"""Many runs of many algorithms in a generated world, and their expected regret.
+"""Simulates algorithms in a generated world, in several runs, and measures their expected regret.
 
-Every run draws its own users; all algorithms of a run meet the same users, steps and rewards.  A run's numbers come
-from its own seed and the algorithm's name alone, so they depend neither on the number of workers nor on which other
-algorithms run.  Regret uses means, not noisy rewards.  Some algorithms need rewards in a declared range: the world
-declares one, and the few rewards outside it are clipped for all algorithms and counted.
+Every run draws its own users; all algorithms of a run serve the same users, with the same contexts and rewards.  Random
+numbers are seeded by the run and the name of the algorithm, so results depend neither on the number of workers nor on
+the other algorithms.  Regret uses expected rewards, without noise.  Some algorithms need rewards in a declared range:
+the world declares one, and the few rewards outside it are clipped for all algorithms and counted.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS, PAPERS, Settings, Task, check_settings, find_algorithms, tuned_settings
 from lcb.evaluate.worlds.fixed_arms import FixedArms
 from lcb.evaluate.worlds.paper import SimulatedWorld
-from lcb.progress import Progress, silent
+from lcb.progress import Progress, count_up, silent
 from lcb.recommenders.recommender import Recommender
 
 _BLOCK = 50  # users drawn at a time
 _MOST_POINTS = 1000  # on a curve
-_SEEDS = 2**64  # from here on seeds are those of tuning (see tuning/tune_simulation.py)
+_SEEDS = 2**64  # larger seeds are those of tuning (see tuning/tune_simulation.py)
 
 
 @dataclass(frozen=True, eq=False)
 class AlgorithmRegret:
-    """One algorithm over all runs."""
+    """The regret of one algorithm over all runs."""
 
     algorithm: str
     settings: Settings
     regret: Floats = field(repr=False)  # (runs, users)
     cpu_seconds: float  # of all runs, without drawing the users
-    note: str | None = None  # what must be known to read its numbers
+    note: str | None = None  # a caveat about the numbers
 
     @property
     def regret_per_user(self) -> float:
@@ -52,11 +52,11 @@ class AlgorithmRegret:
 
     @property
     def last_quarter(self) -> Floats:
-        """(runs, users / 4) the regret of the users who came last"""
+        """Regret of the last quarter of the users, (runs, users / 4)."""
         return self.regret[:, -max(1, self.regret.shape[1] // 4) :]
 
     def curve(self, at: Sequence[int]) -> tuple[Floats, Floats]:
-        """Averaged per-user regret of the first u users, for each u of `at`: mean and standard error over runs."""
+        """Return the mean regret of the first u users, for each u in `at`, and its standard error over runs."""
         means = self.regret.cumsum(axis=1)[:, np.asarray(at) - 1] / np.asarray(at)
         runs = len(means)
         error = means.std(axis=0, ddof=1) / np.sqrt(runs) if runs > 1 else np.full(len(at), np.nan)
@@ -71,7 +71,7 @@ class Simulation:
     results: list[AlgorithmRegret]
 
     def to_json(self) -> dict[str, Any]:
-        """As the command line writes it; `curve[i]` is the averaged regret of the first `curve_users[i]` users."""
+        """Return the document that the command line writes; `curve[i]` is the mean over `curve_users[i]` users."""
         at = curve_points(self.settings["users"])
         return {
             "settings": {**self.settings, "curve_users": at},
@@ -104,17 +104,16 @@ def simulate(
     n_workers: int | None = None,
     progress: Progress = silent,
 ) -> Simulation:
-    """Run every algorithm on the same users, `n_runs` times over, spread over the cores.
+    """Run every algorithm on the same users, `n_runs` times, in parallel processes.
 
-    `settings` are by algorithm; an algorithm without any has the tuned ones.
+    `settings` maps algorithms to settings; an algorithm that is missing has the tuned ones.
     """
     find_algorithms(algorithms)
     check_sizes(n_users, n_steps, n_runs, seed)
     chosen = {**tuned_settings(), **check_settings(settings or {})}
     contenders = tuple((name, chosen.get(name, {})) for name in algorithms)
     tasks = [SimulationRun(world, contenders, n_users, n_steps, seed, run) for run in range(n_runs)]
-    progress("runs", 0, n_runs)
-    outcomes = parallel.processes(play_run, tasks, n_workers, lambda done: progress("runs", done, n_runs))
+    outcomes = parallel.processes(play_run, tasks, n_workers, count_up(progress, "runs", n_runs))
     about = {
         **describe_settings(world, n_users, n_steps, n_runs, seed),
         "clipped_rewards": sum(clipped for _, _, clipped in outcomes),
@@ -133,7 +132,7 @@ def simulate(
 
 
 def curve_points(n_users: int) -> list[int]:
-    """Return the numbers of users at which a curve is given: every one, or 1000 of them."""
+    """Return the numbers of users at which a curve is given: all from 1 to `n_users`, or 1000 of them."""
     return sorted({round(u) for u in np.linspace(1, n_users, min(n_users, _MOST_POINTS))})
 
 
@@ -142,24 +141,23 @@ def check_sizes(n_users: int, n_steps: int, n_runs: int, seed: int) -> None:
         if value < 1:
             raise InputError(f"{name}={value}; it must be at least 1")
     if not 0 <= seed < _SEEDS:
-        raise InputError(f"seed={seed}; it must be 0 or more, and below 2^64")
+        raise InputError(f"seed={seed}; it must be at least 0 and below 2^64")
 
 
 def describe_settings(
     world: SimulatedWorld | FixedArms, n_users: int, n_steps: int, n_runs: int, seed: int
 ) -> dict[str, Any]:
-    """Return the settings of a simulation as they are written beside its numbers."""
+    """Return the settings of a simulation for its JSON."""
     models = world.models
-    return {
-        "users": n_users, "steps": n_steps, "arms": world.n_arms, "runs": n_runs, "seed": seed,
-        "classes": models.n_classes, "features": models.n_features,
-        "noise": float(np.sqrt(models.sigma2.mean())), "reward_range": list(world.reward_range),
-    }  # fmt: skip
+    sizes = {"users": n_users, "steps": n_steps, "arms": world.n_arms, "runs": n_runs, "seed": seed}
+    classes = {"classes": models.n_classes, "features": models.n_features}
+    noise = {"noise": float(np.sqrt(models.sigma2.mean())), "reward_range": list(world.reward_range)}
+    return {**sizes, **classes, **noise}
 
 
 @dataclass(frozen=True)
 class SimulationRun:
-    """One run of a simulation: the same users for all contenders, which are algorithms with their settings."""
+    """One run of a simulation; contenders are algorithms with settings, and all serve the same users."""
 
     world: SimulatedWorld | FixedArms
     contenders: tuple[tuple[str, Settings], ...]
@@ -225,7 +223,7 @@ _warm: set[str] = set()
 
 
 def _warm_up(run: SimulationRun) -> None:
-    """Compile, or load compiled code, before time is measured."""
+    """Compile (or load) the code of new algorithms before time is measured."""
     new = {name: settings for name, settings in run.contenders if name not in _warm}
     _warm.update(new)
     few = replace(run, contenders=tuple(new.items()), n_users=60)

@@ -1,7 +1,7 @@
-"""The search through an algorithm's grid of settings that both tunings share.
+"""Search through an algorithm's grid of settings.
 
-A grid of at most `most` combinations is tried in full.  A larger one is searched setting by setting: all values of one,
-the others held at the best so far, starting from the defaults, until a round changes nothing or `most` are tried.
+A grid of at most `most` combinations is tried in full.  A larger one is searched one setting at a time (all its values,
+with the other settings at their best so far), starting from the defaults, until nothing changes or `most` are tried.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Values = tuple[Value, ...]  # of the settings, in the order of the grid
 
 
 def choose_trials(grid: Mapping[str, Values], regret: Mapping[Values, float], most: int) -> list[Values]:
-    """Return the combinations to try next, given the regret of those tried; none when the search has ended.
+    """Return the combinations to try next, given the regret of those tried; empty at the end of the search.
 
     >>> choose_trials({"eta": (1.0, 0.5), "gamma": (0.0, 0.1)}, {}, most=4)
     [(1.0, 0.0), (1.0, 0.1), (0.5, 0.0), (0.5, 0.1)]

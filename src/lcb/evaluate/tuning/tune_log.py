@@ -1,12 +1,12 @@
-"""Tunes settings for a log on its training users: some of them are held out, the others are trained on.
+"""Tunes settings for a log on its training users: trains on some of them and tests on the others.
 
 Every algorithm gets the same number of combinations of its own grid, the same users and the same queues.  The
-combination with the highest mean reward is chosen, the first tried of equals.  Test users are never used.
+combination with the highest mean reward is chosen; of equals, the one tried first.  Test users are never used.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -18,11 +18,11 @@ from lcb.evaluate.offline.evaluate_log import EvaluationRun, run_on_split
 from lcb.evaluate.offline.log_sources import LogSource
 from lcb.evaluate.offline.split import Plan, Split, split_users
 from lcb.evaluate.tuning.grid_search import Values, choose_trials, name_values
-from lcb.progress import Progress, silent
+from lcb.progress import Progress, count_up, silent
 
 MOST = 12  # combinations of one algorithm
-_HELD_OUT, _MOST_HELD_OUT = 4, 1500  # one in so many training users is held out, and at most this many
-_INNER = 1 << 40  # added to the seed: the numbers of tuning are its own
+_HELD_OUT, _MOST_HELD_OUT = 4, 1500  # one in 4 training users is held out, at most 1500
+_INNER = 1 << 40  # added to the seed, so that tuning shares no random numbers with the evaluation
 
 
 def tune_on_training_users(
@@ -35,7 +35,7 @@ def tune_on_training_users(
     n_workers: int | None = None,
     progress: Progress = silent,
 ) -> dict[str, Settings]:
-    """By algorithm, the settings that do best within the training users of `seed`."""
+    """Return, by algorithm, the settings with the highest mean reward on held-out training users of `seed`."""
     find_algorithms(algorithms)
     inner = inner_split(source, split_users(source, plan, seed), plan, seed)
     inner_plan = replace(plan, n_train_users=len(inner.train), n_test_users=len(inner.test))
@@ -47,7 +47,7 @@ def tune_on_training_users(
             EvaluationRun(source, inner_plan, inner, seed + _INNER, name, name_values(name, values))
             for name, values in wanted
         ]
-        done = parallel.processes(run_on_split, runs, n_workers, _reporting(progress, len(runs)))
+        done = parallel.processes(run_on_split, runs, n_workers, count_up(progress, "settings tried", len(runs)))
         for (name, values), one in zip(wanted, done, strict=True):
             loss[name][values] = -float(np.nanmean(one.rate))
     return {name: name_values(name, min(tried, key=lambda one: tried[one])) for name, tried in loss.items()}
@@ -56,20 +56,15 @@ def tune_on_training_users(
 def tune_seeds(
     source: LogSource, algorithms: Sequence[str], plan: Plan, seeds: Sequence[int], progress: Progress = silent
 ) -> dict[int, dict[str, Settings]]:
-    """By seed and algorithm, as `evaluate_log` takes them: each seed has test users, and so settings, of its own."""
+    """Tune for every seed, which has training users of its own; return settings by seed and algorithm."""
     return {seed: tune_on_training_users(source, algorithms, plan, seed=seed, progress=progress) for seed in seeds}
 
 
 def inner_split(source: LogSource, split: Split, plan: Plan, seed: int) -> Split:
-    """Of the training users, some with enough events to be served, and the others."""
+    """Split the training users: test on some of those with enough events, train on the others."""
     rng = np.random.default_rng((seed, _INNER))
     able = rng.permutation(split.train[source.n_events[split.train] >= plan.n_steps])
     n_held_out = min(len(able) // _HELD_OUT, _MOST_HELD_OUT)
     if n_held_out < 1:
         raise InputError(f"{len(able)} training users have {plan.n_steps} events: too few to tune on; leave tuning out")
-    held_out = able[:n_held_out]
-    return Split(np.setdiff1d(split.train, held_out), held_out)
-
-
-def _reporting(progress: Progress, total: int) -> Callable[[int], None]:
-    return lambda done: progress("settings tried", done, total)
+    return Split(np.setdiff1d(split.train, able[:n_held_out]), able[:n_held_out])

@@ -1,18 +1,18 @@
-"""Tunes settings in a simulated world: tries each algorithm's grid on users that no experiment meets.
+"""Tunes settings in a simulated world: tries each algorithm's grid on users that no experiment has.
 
-Chosen is the least mean regret, the first tried of equals; the defaults are tried first (see `grid_search`).  Every
-combination of every algorithm meets the same users, steps, rewards and random numbers, so differences are paired: a
-combination is not worse than the chosen one, as far as the runs can tell, when it is `behind` by less than two standard
-errors of the difference.  A combination that an algorithm refuses is recorded with the reason and never chosen.
+The combination with the least mean regret is chosen; of equals, the one tried first (defaults come first, see
+`grid_search`).  All combinations serve the same users with the same rewards and random numbers, so differences are
+paired: a combination that is `behind` by less than two standard errors of the difference is not shown to be worse.  A
+combination that an algorithm refuses is recorded with the reason and never chosen.
 
-Tuning has seeds of its own.  `simulate` makes its generators of (seed, run) and (seed, run, algorithm) with a seed
-below 2^64: four words of 32 bits, and 0 or 1 in the fifth where a generator is spawned.  Tuning has the number
-TUNING in the fifth, so no generator is seeded alike in both.
+Tuning has seeds of its own.  `simulate` seeds its generators with (seed, run) and (seed, run, algorithm), where seed is
+below 2^64: four words of 32 bits, and 0 or 1 in the fifth for a spawned generator.  Tuning has the number TUNING in the
+fifth word, so the two never share a generator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 from typing import Any
@@ -28,11 +28,11 @@ from lcb.evaluate.simulation.simulate import SimulationRun, check_sizes, describ
 from lcb.evaluate.tuning.grid_search import Values, choose_trials, name_values
 from lcb.evaluate.worlds.fixed_arms import FixedArms
 from lcb.evaluate.worlds.paper import SimulatedWorld
-from lcb.progress import Progress, silent
+from lcb.progress import Progress, count_up, silent
 
 TUNING = 0x74756E65  # "tune"
 MOST = 60  # combinations of one algorithm
-_TOGETHER = 6  # combinations that meet the users in one process, who are drawn once for all of them
+_TOGETHER = 6  # combinations tried in one process, which draws the users once for all of them
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +41,7 @@ class Trial:
 
     settings: Settings
     regret: Floats = field(repr=False)  # (runs,) per user
-    refusal: str = ""  # why the algorithm would not have it; then there is no regret
+    refusal: str = ""  # the error, if the algorithm refuses the settings; `regret` is then empty
 
     @property
     def mean(self) -> float:
@@ -62,14 +62,14 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Tuning:
-    """What was tried, and what came out."""
+    """The combinations tried, and their regret."""
 
     settings: dict[str, Any]
-    trials: dict[str, list[Trial]]  # by algorithm, as they were tried
+    trials: dict[str, list[Trial]]  # by algorithm, in the order tried
 
     @property
     def best(self) -> dict[str, Trial]:
-        """Of every algorithm that did not refuse all, the trial with the least regret."""
+        """The trial with the least regret of every algorithm, except those that refused all settings."""
         able = {name: trials for name, trials in self.trials.items() if not all(trial.refusal for trial in trials)}
         return {name: min(trials, key=lambda trial: trial.mean) for name, trials in able.items()}
 
@@ -79,7 +79,7 @@ class Tuning:
 
     @property
     def at_ends(self) -> list[tuple[str, str, Value]]:
-        """Chosen numbers beyond which none was tried, but for 0: there may be better ones."""
+        """Chosen numbers at an end of their grid (other than 0): a better one may lie beyond."""
         found: list[tuple[str, str, Value]] = []
         for name, settings in self.chosen.items():
             for setting, value in settings.items():
@@ -89,7 +89,7 @@ class Tuning:
         return found
 
     def to_json(self) -> dict[str, Any]:
-        """As `lcb tune` writes it and `lcb simulate --settings` reads it."""
+        """Return the document that `lcb tune` writes and `lcb simulate --settings` reads."""
         best = self.best
         return {
             "settings": self.settings,
@@ -112,7 +112,7 @@ def tune(
     n_workers: int | None = None,
     progress: Progress = silent,
 ) -> Tuning:
-    """Try the settings of every algorithm, spread over the cores; the numbers are the same on any number of them."""
+    """Try the settings of every algorithm in parallel; results do not depend on the number of workers."""
     find_algorithms(algorithms)
     check_sizes(n_users, n_steps, n_runs, seed)
     if most < 1:
@@ -126,7 +126,7 @@ def tune(
             for name, part in parts
             for run in range(n_runs)
         ]
-        report = _report(progress, f"tuning, round {number}", len(tasks))
+        report = count_up(progress, f"tuning, round {number}", len(tasks))
         outcomes = iter(parallel.processes(_try_settings, tasks, n_workers, report))
         for name, part in parts:
             by_run = [next(outcomes) for _ in range(n_runs)]
@@ -137,17 +137,17 @@ def tune(
         {name: list(trials.values()) for name, trials in tried.items()},
     )
     if not tuning.chosen:
-        raise InputError(f"nothing could be tried: {next(iter(tuning.trials.values()))[0].refusal}")
+        raise InputError(f"no settings could be tried: {next(iter(tuning.trials.values()))[0].refusal}")
     return tuning
 
 
 def tuning_seed(seed: int) -> int:
-    """A seed of tuning's own: `seed` with TUNING in the fifth word of 32 bits."""
+    """Return `seed` with TUNING in the fifth word of 32 bits."""
     return seed + (TUNING << 128)
 
 
 def _plan_trials(tried: Mapping[str, Mapping[Values, Trial]], most: int) -> list[tuple[str, tuple[Values, ...]]]:
-    """What to try next, in parts of one algorithm each."""
+    """Return the combinations to try next, in parts of at most `_TOGETHER` of one algorithm."""
     parts = []
     for name, trials in tried.items():
         regret = {values: trial.mean for values, trial in trials.items()}
@@ -156,13 +156,8 @@ def _plan_trials(tried: Mapping[str, Mapping[Values, Trial]], most: int) -> list
     return [(name, tuple(part)) for name, part in parts]
 
 
-def _report(progress: Progress, what: str, total: int) -> Callable[[int], None]:
-    progress(what, 0, total)
-    return lambda done: progress(what, done, total)
-
-
 def _try_settings(run: SimulationRun) -> list[float | str]:
-    """The regret per user of every contender of one run, or why it was refused."""
+    """Return the regret per user of every contender of one run, or the error that refused it."""
     try:
         return list(play_run(run)[0].mean(axis=1).tolist())
     except InputError as error:

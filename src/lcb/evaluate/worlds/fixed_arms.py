@@ -1,7 +1,6 @@
 """A world of fixed arms without features: every step offers the same K arms, and a class is K expected rewards.
 
-Arm a is the one-hot row e_a, so a context is the identity, weights are expected rewards, and every algorithm for
-contexts runs here too, with d = K.
+Arm a has the one-hot features e_a, so the context is the identity, and contextual algorithms run here too, with d = K.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from lcb.models import LatentModels
 
 @dataclass(frozen=True)
 class FixedArms:
-    """`models.beta` (N, K) are the classes' expected rewards; rewards are Gaussian, or two-valued as the models say.
+    """`models.beta` (N, K) are expected rewards; rewards are Gaussian, or two-valued if `models.levels` is set.
 
     >>> from lcb.evaluate.worlds.paper import equal_classes
     >>> world = FixedArms(equal_classes(np.array([[0.9, 0.1, 0.5], [0.2, 0.8, 0.5]])))
@@ -33,7 +32,7 @@ class FixedArms:
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """Return the means plus and minus four deviations; a few in 100,000 rewards lie outside."""
+        """Lowest mean minus four standard deviations to highest plus four; few in 100,000 rewards lie outside."""
         if self.models.levels is not None:
             return self.models.levels
         spread = 4 * float(np.sqrt(self.models.sigma2.max()))

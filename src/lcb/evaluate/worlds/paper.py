@@ -17,7 +17,7 @@ from lcb.models import LatentModels
 
 
 def paper_classes(noise: float = 0.1, n_classes: int = 5, n_features: int = 10) -> LatentModels:
-    """Five classes of ten weights, four of them high: .5 on features 2h..2h+3, .1 elsewhere, scaled to norm 1.
+    """Return five classes of ten weights, four of them high: .5 on features 2h..2h+3, .1 elsewhere, scaled to norm 1.
 
     >>> paper_classes().beta[0].round(3)
     array([0.486, 0.486, 0.486, 0.486, 0.097, 0.097, 0.097, 0.097, 0.097, 0.097])
@@ -29,7 +29,7 @@ def paper_classes(noise: float = 0.1, n_classes: int = 5, n_features: int = 10) 
 
 
 def equal_classes(beta: Floats, noise: float = 0.1) -> LatentModels:
-    """Classes with these weights (N, d), equally common and equally noisy."""
+    """Return classes with weights `beta` (N, d), equally common and equally noisy."""
     n_classes = len(beta)
     return LatentModels(np.full(n_classes, 1 / n_classes), beta, np.full(n_classes, noise**2))
 
@@ -44,14 +44,14 @@ class SimulatedUsers:
     rewards: Floats = field(repr=False)  # (B, T, K) the reward every arm would give
 
     def regret(self, arms: NDArray[np.int64]) -> Floats:
-        """Return the expected reward lost by each user against the best arm of every step, (B,)."""
+        """Return each user's expected regret against the best arm of every step, (B,)."""
         taken = np.take_along_axis(self.means, arms[..., None], axis=2)[..., 0]
         return np.asarray((self.means.max(axis=2) - taken).sum(axis=1))
 
 
 @dataclass(frozen=True)
 class SimulatedWorld:
-    """The true classes and what a step offers.
+    """The true classes, and the number of arms per step.
 
     >>> users = SimulatedWorld(paper_classes(), n_arms=20).draw(3, n_steps=4, rng=np.random.default_rng(0))
     >>> users.contexts.shape, users.rewards.shape
@@ -67,7 +67,7 @@ class SimulatedWorld:
 
     @property
     def reward_range(self) -> tuple[float, float]:
-        """Return ± the largest possible mean plus four deviations; a few in 100,000 rewards lie outside."""
+        """± (largest possible mean + four standard deviations); few in 100,000 rewards lie outside."""
         bound = float(np.linalg.norm(self.models.beta, axis=1).max() + 4 * np.sqrt(self.models.sigma2.max()))
         return -bound, bound
 
