@@ -89,6 +89,13 @@ def serve(
     return states, arms
 
 
+def draw_uniform_arms(uniforms: Floats, n_arms: int, n_uniform: int) -> Arms:
+    """Return arms (B, T) for a compiled `serve` to fill: uniform in the first `n_uniform` steps, -1 in the others."""
+    arms = np.full(uniforms.shape, -1, np.int64)
+    arms[:, :n_uniform] = (uniforms[:, :n_uniform] * n_arms).astype(np.int64)
+    return arms
+
+
 def serve_step_by_step(
     bandit: Bandit, states: Floats, contexts: Floats, rewards: Floats, rng: np.random.Generator, n_uniform: int = 0
 ) -> tuple[Floats, Arms]:

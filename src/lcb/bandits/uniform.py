@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from lcb.arrays import Floats
-from lcb.bandits.bandit import Arms
+from lcb.bandits.bandit import Arms, draw_uniform_arms
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision
 
@@ -32,4 +32,4 @@ class Uniform:
         return state
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
-        return (uniforms * contexts.shape[2]).astype(np.int64)
+        return draw_uniform_arms(uniforms, contexts.shape[2], uniforms.shape[1])

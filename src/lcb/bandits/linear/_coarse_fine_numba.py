@@ -11,23 +11,21 @@ from lcb.bandits.linear._ridge_numba import add_reward, factor, solve_lower, sol
 
 @njit(**COMPILED)
 def serve_coarse_fine(  # type: ignore[no-untyped-def]
-    states, contexts, rewards, uniforms, arms, subspace, ridges, width, ridge, n_uniform
+    states, contexts, rewards, uniforms, arms, subspace, ridges, width, ridge
 ):
-    """`states` (B, d (d + 1)) are updated in place, `arms` (B, T) receives what was played; False where M is singular.
+    """`states` (B, d (d + 1)) are updated in place, `arms` (B, T) are filled where below 0; False where M is singular.
 
     `subspace` is U (d, k), `ridges` (k, k) what U' M U lacks of M~.
     """
-    n_users, n_steps, n_arms, d = contexts.shape
+    n_arms, d = contexts.shape[2:]
     k = subspace.shape[1]
     scores, lower, solved, target = np.empty(n_arms), np.empty((d, d)), np.empty(d), np.empty(d)
     coarse_gram, coarse_lower, coarse = np.empty((k, k)), np.empty((k, k)), np.empty(k)
-    for u in range(n_users):
+    for u in range(len(states)):
         state = states[u].reshape(d, d + 1)
-        for t in range(n_steps):
-            context = contexts[u, t]
-            if t < n_uniform:
-                arm = int(uniforms[u, t] * n_arms)
-            else:
+        for t in range(arms.shape[1]):
+            context, arm = contexts[u, t], arms[u, t]
+            if arm < 0:
                 _coarse_gram(state, subspace, ridges, coarse_gram)
                 if not (factor(state, lower) and factor(coarse_gram, coarse_lower)):
                     return False
@@ -46,8 +44,7 @@ def serve_coarse_fine(  # type: ignore[no-untyped-def]
                     solve_lower(coarse_lower, coarse)
                     scores[a] = dot(solved, target) + width * (fine + ridge * np.sqrt(dot(coarse, coarse)))
                     best = max(best, scores[a])
-                arm = pick_best(scores, best, uniforms[u, t])
-            arms[u, t] = arm
+                arm = arms[u, t] = pick_best(scores, best, uniforms[u, t])
             add_reward(state, context[arm], rewards[u, t, arm])
     return True
 

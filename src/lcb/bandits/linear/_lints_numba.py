@@ -13,20 +13,18 @@ from lcb.bandits.linear._ridge_numba import add_reward, factor, solve_lower, sol
 
 
 @njit(**COMPILED)
-def serve_lints(states, contexts, rewards, uniforms, arms, points, n_uniform):  # type: ignore[no-untyped-def]
-    """`states` (B, d (d + 1)) are updated in place, `arms` (B, T) receives what was played; False where A is singular.
+def serve_lints(states, contexts, rewards, uniforms, arms, points):  # type: ignore[no-untyped-def]
+    """`states` (B, d (d + 1)) are updated in place, `arms` (B, T) are filled where below 0; False where A is singular.
 
     `points` (n_points, d) are scale * z_i.
     """
-    n_users, n_steps, n_arms, d = contexts.shape
+    n_arms, d = contexts.shape[2:]
     scores, lower, theta = np.empty(n_arms), np.empty((d, d)), np.empty(d)
-    for u in range(n_users):
+    for u in range(len(states)):
         state = states[u].reshape(d, d + 1)
-        for t in range(n_steps):
-            context = contexts[u, t]
-            if t < n_uniform:
-                arm = int(uniforms[u, t] * n_arms)
-            else:
+        for t in range(arms.shape[1]):
+            context, arm = contexts[u, t], arms[u, t]
+            if arm < 0:
                 if not factor(state, lower):
                     return False
                 place = uniforms[u, t] * len(points)
@@ -35,7 +33,6 @@ def serve_lints(states, contexts, rewards, uniforms, arms, points, n_uniform):  
                 theta += points[int(place)]
                 solve_upper(lower, theta)
                 best = arm_scores(context, theta, scores)
-                arm = pick_best(scores, best, place - int(place))
-            arms[u, t] = arm
+                arm = arms[u, t] = pick_best(scores, best, place - int(place))
             add_reward(state, context[arm], rewards[u, t, arm])
     return True

@@ -9,17 +9,15 @@ from lcb.bandits._kernels_numba import COMPILED, pick_best
 
 
 @njit(**COMPILED)
-def serve_linucb(states, contexts, rewards, uniforms, arms, width, n_uniform):  # type: ignore[no-untyped-def]
-    """`states` (B, d (d + 1)) are updated in place, `arms` (B, T) receives what was played."""
-    n_users, n_steps, n_arms, d = contexts.shape
+def serve_linucb(states, contexts, rewards, uniforms, arms, width):  # type: ignore[no-untyped-def]
+    """`states` (B, d (d + 1)) are updated in place, `arms` (B, T) are filled where they are below 0."""
+    n_arms, d = contexts.shape[2:]
     scores, products, w = np.empty(n_arms), np.empty((n_arms, d + 1)), np.empty(d + 1)
-    for u in range(n_users):
+    for u in range(len(states)):
         state = states[u].reshape(d, d + 1)
-        for t in range(n_steps):
-            context = contexts[u, t]
-            if t < n_uniform:
-                arm = int(uniforms[u, t] * n_arms)
-            else:
+        for t in range(arms.shape[1]):
+            context, arm = contexts[u, t], arms[u, t]
+            if arm < 0:
                 np.dot(context, state, products)
                 best = -np.inf
                 for k in range(n_arms):
@@ -28,8 +26,7 @@ def serve_linucb(states, contexts, rewards, uniforms, arms, width, n_uniform):  
                         spread += products[k, j] * context[k, j]
                     scores[k] = products[k, d] + width * np.sqrt(max(spread, 0.0))
                     best = max(best, scores[k])
-                arm = pick_best(scores, best, uniforms[u, t])
-            arms[u, t] = arm
+                arm = arms[u, t] = pick_best(scores, best, uniforms[u, t])
             np.dot(context[arm], state, w)
             along, spread = 1.0, 0.0
             for j in range(d):

@@ -22,7 +22,7 @@ from typing import ClassVar
 import numpy as np
 
 from lcb.arrays import Floats
-from lcb.bandits.bandit import Arms
+from lcb.bandits.bandit import Arms, draw_uniform_arms
 from lcb.bandits.linear import _ridge
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_context
@@ -117,8 +117,8 @@ class CoarseFineUCB:
         """Many users at once, compiled; `states` (B, d (d + 1)) are updated in place."""
         from lcb.bandits.linear._coarse_fine_numba import serve_coarse_fine
 
-        arms = np.empty(uniforms.shape, np.int64)
+        arms = draw_uniform_arms(uniforms, contexts.shape[2], n_uniform)
         play, subspace = (states, contexts, rewards, uniforms, arms), np.ascontiguousarray(self.subspace)
-        if not serve_coarse_fine(*play, subspace, self._ridges, self.width, self.ridge, n_uniform):
+        if not serve_coarse_fine(*play, subspace, self._ridges, self.width, self.ridge):
             raise _ridge.build_singular_error()
         return arms

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lcb.arrays import Floats
-from lcb.bandits.bandit import Arms
+from lcb.bandits.bandit import Arms, draw_uniform_arms
 from lcb.bandits.linear import _ridge
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_context
@@ -127,9 +127,9 @@ class LinTS:
         """Many users at once, compiled; `states` (B, d (d + 1)) are updated in place."""
         from lcb.bandits.linear._lints_numba import serve_lints
 
-        arms = np.empty(uniforms.shape, np.int64)
+        arms = draw_uniform_arms(uniforms, contexts.shape[2], n_uniform)
         points = self.scale * _points(self.n_features, self.n_points)[:-1].T
-        if not serve_lints(states, contexts, rewards, uniforms, arms, points, n_uniform):
+        if not serve_lints(states, contexts, rewards, uniforms, arms, points):
             raise _ridge.build_singular_error()
         return arms
 

@@ -18,7 +18,7 @@ from typing import ClassVar
 import numpy as np
 
 from lcb.arrays import Floats
-from lcb.bandits.bandit import Arms
+from lcb.bandits.bandit import Arms, draw_uniform_arms
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_context, check_reward
 from lcb.errors import InputError
@@ -104,6 +104,6 @@ class LinUCB:
         """Many users at once, compiled; `states` (B, d (d + 1)) are updated in place."""
         from lcb.bandits.linear._linucb_numba import serve_linucb
 
-        arms = np.empty(uniforms.shape, np.int64)
-        serve_linucb(states, contexts, rewards, uniforms, arms, self.width, n_uniform)
+        arms = draw_uniform_arms(uniforms, contexts.shape[2], n_uniform)
+        serve_linucb(states, contexts, rewards, uniforms, arms, self.width)
         return arms

@@ -123,20 +123,18 @@ def choose_mmts(state, context, uniform, terms, points, distribution):  # type: 
 
 
 @njit(**COMPILED)
-def serve_mmts(states, contexts, rewards, uniforms, arms, terms, points, n_uniform):  # type: ignore[no-untyped-def]
-    """`states` are updated in place, `arms` (B, T) receives what was played; only the drawn point is scored."""
-    n_users, n_steps, n_arms, d = contexts.shape
+def serve_mmts(states, contexts, rewards, uniforms, arms, terms, points):  # type: ignore[no-untyped-def]
+    """`states` are updated in place, `arms` (B, T) are filled where below 0; only the drawn point is scored."""
+    n_arms, d = contexts.shape[2:]
     n, n_points = len(terms[1]), points.shape[1]
     weights, roots, scaled = np.empty(n), np.empty((n, d, d)), np.empty((n, d))
     scores, v, drawn = np.empty(n_arms), np.empty(d), np.empty(d)
     at = d * (d + 1) // 2
-    for u in range(n_users):
+    for u in range(len(states)):
         state = states[u]
-        for t in range(n_steps):
-            context = contexts[u, t]
-            if t < n_uniform:
-                arm = int(uniforms[u, t] * n_arms)
-            else:
+        for t in range(arms.shape[1]):
+            context, arm = contexts[u, t], arms[u, t]
+            if arm < 0:
                 posterior(state, terms, weights, roots, scaled)
                 h, j, rest = _draw(weights, n_points, uniforms[u, t])
                 for i in range(d):
@@ -147,8 +145,7 @@ def serve_mmts(states, contexts, rewards, uniforms, arms, terms, points, n_unifo
                     _forward(roots[h], v)
                     scores[k] = dot(terms[1][h], context[k]) + dot(v, drawn)
                     best = max(best, scores[k])
-                arm = pick_best(scores, best, rest)
-            arms[u, t] = arm
+                arm = arms[u, t] = pick_best(scores, best, rest)
             reward, place = rewards[u, t, arm], 0
             for i in range(d):
                 for j in range(i, d):

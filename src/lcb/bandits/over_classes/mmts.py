@@ -26,7 +26,7 @@ from typing import ClassVar
 import numpy as np
 
 from lcb.arrays import Floats
-from lcb.bandits.bandit import Arms
+from lcb.bandits.bandit import Arms, draw_uniform_arms
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_context, check_reward
 from lcb.errors import InputError
@@ -96,8 +96,8 @@ class MMTS:
         """Many users at once, compiled; `states` are updated in place."""
         from lcb.bandits.over_classes._mmts_numba import serve_mmts
 
-        arms = np.empty(uniforms.shape, np.int64)
-        serve_mmts(states, contexts, rewards, uniforms, arms, self._terms, self._points, n_uniform)
+        arms = draw_uniform_arms(uniforms, contexts.shape[2], n_uniform)
+        serve_mmts(states, contexts, rewards, uniforms, arms, self._terms, self._points)
         return arms
 
     @cached_property

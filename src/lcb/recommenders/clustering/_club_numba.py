@@ -103,15 +103,11 @@ def serve_club(  # type: ignore[no-untyped-def]
 ):
     """Users one after another, each through all steps; fills `play.arms`."""
     places, contexts, rewards, uniforms, arms = play
-    n_users, n_steps, n_arms, _ = contexts.shape
-    scores = np.empty(n_arms)
-    for u in range(n_users):
-        i = places[u]
-        for t in range(n_steps):
-            n_decisions += 1
-            context, wide = contexts[u, t], width_at(n_decisions, width, log_bonus)
-            best = scores_for(i, graph, users, components, one_hop, ridge, wide, context, scores)
-            arm = pick_best(scores, best, uniforms[u, t])
-            arms[u, t] = arm
-            delete_edges(i, graph, users, components, one_hop)
-            learn(i, users, components, one_hop, ridge, threshold, context[arm], rewards[u, t, arm])
+    scores = np.empty(contexts.shape[2])
+    for u, t in np.ndindex(arms.shape):
+        n_decisions += 1
+        i, context, wide = places[u], contexts[u, t], width_at(n_decisions, width, log_bonus)
+        best = scores_for(i, graph, users, components, one_hop, ridge, wide, context, scores)
+        arm = arms[u, t] = pick_best(scores, best, uniforms[u, t])
+        delete_edges(i, graph, users, components, one_hop)
+        learn(i, users, components, one_hop, ridge, threshold, context[arm], rewards[u, t, arm])

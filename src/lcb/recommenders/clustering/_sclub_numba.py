@@ -172,19 +172,15 @@ def serve_sclub(  # type: ignore[no-untyped-def]
 ):
     """Users one after another, each through all steps; fills `play.arms`, returns the end of the current phase."""
     places, contexts, rewards, uniforms, arms = play
-    n_users, n_steps, n_arms, _ = contexts.shape
-    scores = np.empty(n_arms)
-    for u in range(n_users):
-        i = places[u]
-        for t in range(n_steps):
-            context = contexts[u, t]
-            best = ucb_scores(clusters.sums[users.label[i]], ridge, width, context, scores)
-            arm = pick_best(scores, best, uniforms[u, t])
-            arms[u, t] = arm
-            learn(i, users, clusters, ridge, context[arm], rewards[u, t, arm])
-            tau += 1
-            settle(i, tau, users, clusters, ridge, threshold, frequency)
-            if tau >= phase_end:
-                begin_phase(n_past, users, clusters)
-                phase_end = 2 * phase_end + 2
+    scores = np.empty(contexts.shape[2])
+    for u, t in np.ndindex(arms.shape):
+        i, context = places[u], contexts[u, t]
+        best = ucb_scores(clusters.sums[users.label[i]], ridge, width, context, scores)
+        arm = arms[u, t] = pick_best(scores, best, uniforms[u, t])
+        learn(i, users, clusters, ridge, context[arm], rewards[u, t, arm])
+        tau += 1
+        settle(i, tau, users, clusters, ridge, threshold, frequency)
+        if tau >= phase_end:
+            begin_phase(n_past, users, clusters)
+            phase_end = 2 * phase_end + 2
     return phase_end
