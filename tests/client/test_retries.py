@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from lcb.client import RewardAnswer
 from lcb.client.calls import Reply, erase, health, reward
-from lcb.client.retries import Attempt, Lost, Policy, Wait, try_call
+from lcb.client.retries import Attempt, Lost, Policy, Tries, Wait
 from lcb.errors import InputError, LCBError, ServiceError, Unreachable
 
 FINE = Reply(200, b'{"decision_id": "d", "reward": 1.0}')
@@ -27,21 +27,18 @@ class Played:
     def __init__(self, call: Any, policy: Policy, outcomes: Sequence[Reply | Lost], each: float = 0.0) -> None:
         self.now, self.tries, self.waits = 100.0, [], []
         self.answer, self.error = None, None
-        steps, given, outcome = try_call(call, policy, lambda: self.now, lambda: 0.5), iter(outcomes), None
+        tries, given = Tries(call, policy, lambda: self.now, lambda: 0.5), iter(outcomes)
         try:
-            while True:
-                step = steps.send(outcome)
+            for step in tries:
                 if isinstance(step, Wait):
                     self.waits.append(step.seconds)
                     self.now += step.seconds
-                    outcome = None
                 else:
                     assert isinstance(step, Attempt)
                     self.tries.append(step.seconds)
                     self.now += min(each, step.seconds)
-                    outcome = next(given)
-        except StopIteration as done:
-            self.answer = done.value
+                    tries.outcome = next(given)
+            self.answer = tries.answer
         except LCBError as error:
             self.error = error
 

@@ -15,7 +15,7 @@ import httpx
 from lcb import messages
 from lcb.client import calls
 from lcb.client.calls import Answer, Arms, Call, Reply
-from lcb.client.retries import Attempt, Lost, Policy, try_call
+from lcb.client.retries import Attempt, Lost, Policy, Tries
 from lcb.errors import InputError, ServiceError
 
 _UNSENT = (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout)
@@ -122,19 +122,13 @@ class Client:
 
     def send(self, call: Call[Answer]) -> Answer:
         """Send a call, again where the rules say so, and return its answer."""
-        steps = try_call(call, self.policy, self._clock, self._random)
-        outcome: Reply | Lost | None = None
-        try:
-            while True:
-                step = steps.send(outcome)
-                if isinstance(step, Attempt):
-                    outcome = self._attempt(step)
-                else:
-                    outcome = None
-                    self._sleep(step.seconds)
-        except StopIteration as done:
-            answer: Answer = done.value
-            return answer
+        tries = Tries(call, self.policy, self._clock, self._random)
+        for step in tries:
+            if isinstance(step, Attempt):
+                tries.outcome = self._attempt(step)
+            else:
+                self._sleep(step.seconds)
+        return tries.answer
 
     def _attempt(self, attempt: Attempt) -> Reply | Lost:
         call = attempt.call
@@ -216,19 +210,13 @@ class AsyncClient:
         await self.close()
 
     async def send(self, call: Call[Answer]) -> Answer:
-        steps = try_call(call, self.policy, self._clock, self._random)
-        outcome: Reply | Lost | None = None
-        try:
-            while True:
-                step = steps.send(outcome)
-                if isinstance(step, Attempt):
-                    outcome = await self._attempt(step)
-                else:
-                    outcome = None
-                    await self._sleep(step.seconds)
-        except StopIteration as done:
-            answer: Answer = done.value
-            return answer
+        tries = Tries(call, self.policy, self._clock, self._random)
+        for step in tries:
+            if isinstance(step, Attempt):
+                tries.outcome = await self._attempt(step)
+            else:
+                await self._sleep(step.seconds)
+        return tries.answer
 
     async def _attempt(self, attempt: Attempt) -> Reply | Lost:
         call = attempt.call

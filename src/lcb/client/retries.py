@@ -1,10 +1,10 @@
 """Retry rules: when a call is sent again, after which pause, and when to give up.
 
-`try_call` is a generator without a connection or a clock of its own; a client runs its steps.
+`Tries` has no connection and no clock of its own; a client iterates over its steps.
 
-    an Attempt  -> send it, then send back the Reply or Lost
-    a Wait      -> sleep, then send back None
-    return      -> the answer; raises ServiceError or Unreachable if there is none
+    an Attempt  -> send it, then set `outcome` to the Reply or Lost
+    a Wait      -> sleep
+    the end     -> `answer` is set; raises ServiceError or Unreachable if there is none
 
 The pause after attempt n, counted from 0, is uniform on [0, min(pause * 2**n, longest_pause)], plus Retry-After.
 """
@@ -12,10 +12,11 @@ The pause after attempt n, counted from 0, is uniform on [0, min(pause * 2**n, l
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from email.utils import parsedate_to_datetime
-from typing import Any
+from itertools import count
+from typing import Any, Generic
 
 from lcb.client.calls import Answer, Call, Reply, read_problem
 from lcb.errors import InputError, LCBError, ServiceError, Unreachable
@@ -71,28 +72,32 @@ class Lost:
     sent: bool
 
 
-Steps = Generator[Attempt | Wait, Reply | Lost | None, Answer]
+@dataclass
+class Tries(Generic[Answer]):
+    """The steps of one call, and its answer."""
 
+    call: Call[Answer]
+    policy: Policy
+    clock: Callable[[], float]
+    random: Callable[[], float]
+    outcome: Reply | Lost = field(init=False)
+    answer: Answer = field(init=False)
 
-def try_call(
-    call: Call[Answer], policy: Policy, clock: Callable[[], float], random: Callable[[], float]
-) -> Steps[Answer]:
-    """Yield the steps of one call and return its answer."""
-    began = clock()
-    end = began + policy.deadline
-    unsure = False  # whether an earlier attempt may have been carried out
-    n = 0
-    while True:
-        outcome = yield Attempt(call, min(policy.timeout, max(end - clock(), 0.001)))
-        assert outcome is not None
-        if isinstance(outcome, Reply) and (outcome.status not in ServiceError.AGAIN or outcome.status == call.also):
-            return call.read(outcome, again=unsure)
-        unsure |= outcome.status != 429 if isinstance(outcome, Reply) else outcome.sent
-        wait = policy.wait(n, outcome, random)
-        if n >= policy.retries or clock() + wait >= end:
-            raise _error(call, outcome, n + 1, clock() - began)
-        yield Wait(wait)
-        n += 1
+    def __iter__(self) -> Iterator[Attempt | Wait]:
+        call, policy, began = self.call, self.policy, self.clock()
+        end = began + policy.deadline
+        unsure = False  # whether an earlier attempt may have been carried out
+        for n in count():
+            yield Attempt(call, min(policy.timeout, max(end - self.clock(), 0.001)))
+            outcome = self.outcome
+            if isinstance(outcome, Reply) and (outcome.status not in ServiceError.AGAIN or outcome.status == call.also):
+                self.answer = call.read(outcome, again=unsure)
+                return
+            unsure |= outcome.status != 429 if isinstance(outcome, Reply) else outcome.sent
+            wait = policy.wait(n, outcome, self.random)
+            if n >= policy.retries or self.clock() + wait >= end:
+                raise _error(call, outcome, n + 1, self.clock() - began)
+            yield Wait(wait)
 
 
 def _error(call: Call[Any], outcome: Reply | Lost, tries: int, seconds: float) -> LCBError:
