@@ -73,7 +73,22 @@ def without_reconnecting() -> None:
 
     replace(Connection, "closed", property(lambda self: False))
     replace(Postgres, "_roll_back", lambda self, connection: None)
+    replace(Postgres, "_drop_writer", lambda self, connection: None)
     replace(ConnectionPool, "drop_idle", lambda self: None)
+
+
+def without_new_connections() -> None:
+    """Keep a connection to PostgreSQL after an error inside a pipeline."""
+    from lcb.storage.store.postgres import Postgres
+
+    replace(Postgres, "_drop_writer", lambda self, connection: connection.execute("rollback"))
+
+
+def without_long_locks() -> None:
+    """Wait 0.1 s for a lock of PostgreSQL, in place of 3 s, so that a drill is short."""
+    from lcb.storage.store import postgres_connections
+
+    postgres_connections._LIMITS["lock_timeout"] = "100ms"
 
 
 def without_drain() -> None:
@@ -198,6 +213,8 @@ WITHOUT = {
     "waiting": without_waiting,
     "refusal": without_refusal,
     "drain": without_drain,
+    "new connections": without_new_connections,
+    "long locks": without_long_locks,
     "lock": without_lock,
     "file check": without_file_check,
     "private files": without_private_files,

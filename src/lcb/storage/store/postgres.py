@@ -32,7 +32,7 @@ from lcb.storage.store.base import (
     first_of_each_id,
 )
 from lcb.storage.store.migrate import missing_migrations
-from lcb.storage.store.postgres_connections import Address, Connection, ConnectionPool, Error, is_lost
+from lcb.storage.store.postgres_connections import Address, Connection, ConnectionPool, Error, find_damage, is_lost
 
 _COLUMNS = 'seq, id, kind, "user", model, body'
 _LOCK = "select seq from head for update"
@@ -78,6 +78,10 @@ class Postgres:
         self._pool = ConnectionPool(self._address)
         self._leading: set[Connection] = set()
         self._closed = False
+        try:
+            self._address.check_sessions()
+        except Error as error:
+            raise self._address.store_error(error) from None
         self._migrate(create)
 
     # Opening
@@ -99,7 +103,8 @@ class Postgres:
                 connection.execute(text)
                 connection.execute("insert into lcb_schema values(%s)", (number,))
             connection.execute("commit")
-            self._check(connection)
+            if (damage := find_damage(connection)) is not None:
+                raise self._address.damaged_error(damage)
         except Error as error:
             raise self._address.store_error(error) from None
         finally:
@@ -121,11 +126,6 @@ class Postgres:
             raise StoreError(f"{self.url} holds other tables ({there}); give an empty database")
         return 0
 
-    def _check(self, connection: Connection) -> None:
-        head, last = _one(connection, "select (select seq from head), (select coalesce(max(seq), 0) from event)")
-        if head != last:
-            raise StoreError(f"{self.url} is damaged (head at {head}, log at {last}); restore it from a backup")
-
     def _connect(self) -> Connection:
         if self._closed:
             raise self._address.closed_error()
@@ -141,6 +141,9 @@ class Postgres:
                 connection, found = self._begin(first)
                 try:
                     yield connection, found
+                except Error:
+                    self._drop_writer(connection)
+                    raise
                 except BaseException:
                     self._roll_back(connection)
                     raise
@@ -156,7 +159,7 @@ class Postgres:
                     asked = [connection.execute(text, values) for text, values in first]
                 return connection, [one.fetchall() for one in asked]
             except Error as error:
-                self._roll_back(connection)
+                self._drop_writer(connection)
                 if again or not is_lost(error):
                     raise
         raise AssertionError
@@ -174,12 +177,18 @@ class Postgres:
             connection.execute("commit")
 
     def _roll_back(self, connection: Connection) -> None:
-        """Roll back; a connection on which that fails is closed, and the server rolls back."""
         try:
             connection.execute("rollback")
         except Error:
-            connection.close()
-            self._writer = None
+            self._drop_writer(connection)
+
+    def _drop_writer(self, connection: Connection) -> None:
+        """Close a connection, and the server rolls back.
+
+        After an error in a pipeline psycopg takes statements for prepared that the server has skipped.
+        """
+        connection.close()
+        self._writer = None
 
     def append(
         self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = (), first: Set[str] = frozenset()

@@ -35,10 +35,13 @@ _LIMITS = {
     "tcp_keepalives_interval": "5",
     "tcp_keepalives_count": "3",
 }
+_TABLES = ("head", "event", "snapshot", "key")
+_SESSIONS = 5  # opened to find out whether a pooler shares them
 Error = psycopg.Error
 _FAILURES = (psycopg.OperationalError, psycopg.InterfaceError)
 _BUSY = ("55P03", "57014", "40001", "40P01")  # a lock, a timeout, a conflict: nothing was changed
 _UNAVAILABLE = ("08", "53", "57P", "58030", "25P03", "25006")
+_DAMAGED = ("XX001", "XX002")  # the server itself found a damaged table or index
 _REFUSED = (
     "password authentication failed",
     "does not exist",
@@ -125,13 +128,69 @@ class Address:
             return StoreUnavailable(f"{self.shown} cannot be reached or written ({words}); check the server")
         if state == "42501":
             return StoreError(f"{self.shown}: {words}; let its user create and write tables")
-        return StoreError(f"{self.shown} is damaged or not a store of lcb ({words}); restore it from a backup")
+        damage = words if state in _DAMAGED else self._find_damage()
+        if damage is not None:
+            return self.damaged_error(damage)
+        return StoreUnavailable(
+            f"{self.shown} refused a statement ({words}); a check of its tables found no damage; try again"
+        )
+
+    def damaged_error(self, damage: str) -> StoreError:
+        return StoreError(f"{self.shown} is damaged ({damage}); restore it from a backup")
+
+    def _find_damage(self) -> str | None:
+        """Return what a check of the tables over a new connection finds wrong; None if nothing, or no answer."""
+        try:
+            with self.connect() as connection:
+                return find_damage(connection)
+        except (psycopg.Error, StoreError):
+            return None
+
+    def check_sessions(self) -> None:
+        """Refuse a pooler that gives a connection another server process for each transaction.
+
+        Such a pooler reports a process id of its own.  If it keeps one process per session, the process of `first` is
+        not given to others.
+        """
+        with self.connect() as first:
+            process = _process(first)
+            if process == first.info.backend_pid:
+                return
+            for _ in range(_SESSIONS):
+                with self.connect() as second:
+                    second.execute("begin")
+                    shared = _process(second) == process
+                    second.execute("rollback")
+                if shared or _process(first) != process:
+                    raise StoreError(
+                        f"{self.shown} is a connection pooler that shares one session among clients (PgBouncer with "
+                        "pool_mode = transaction); lcb needs sessions of its own for locks, time limits and prepared "
+                        "statements: give the address of the server itself, or set pool_mode = session"
+                    )
 
     def _words(self, error: psycopg.Error) -> str:
         words = " ".join((error.diag.message_primary or str(error)).split())
         for secret in filter(None, (self._password, quote(self._password or "", safe=""))):
             words = words.replace(secret, "***")
         return words[:300] or type(error).__name__
+
+
+def find_damage(connection: Connection) -> str | None:
+    """Return what is wrong with the tables of a store; None if nothing is, or there are no tables yet."""
+    tables = ", ".join(f"to_regclass('{name}') is null" for name in ("lcb_schema", *_TABLES))
+    no_schema, *missing = connection.execute(f"select {tables}").fetchall()[0]
+    if no_schema:
+        return None
+    if any(missing):
+        return f"no table {_TABLES[missing.index(True)]}"
+    ends = "select (select seq from head), (select coalesce(max(seq), 0) from event)"
+    head, last = connection.execute(ends).fetchall()[0]
+    return None if head == last else f"head at {head}, log at {last}"
+
+
+def _process(connection: Connection) -> int:
+    """Return the id of the server process that runs this statement."""
+    return int(connection.execute("select pg_backend_pid()").fetchall()[0][0])
 
 
 def is_lost(error: psycopg.Error) -> bool:
