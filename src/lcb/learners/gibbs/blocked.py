@@ -17,81 +17,60 @@ Dirichlet process.  A step costs O(users * N * d^2).
 
 from __future__ import annotations
 
-from typing import Literal
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
-import numpy as np
-from numpy.typing import ArrayLike
+from numpy.random import Generator
 
 from lcb import parallel
 from lcb.errors import InputError
-from lcb.learners.gibbs.collapsed import Start, check, check_watched, make_start_labels
-from lcb.learners.gibbs.draws import Chain, Concentration, GibbsFit, summarise
+from lcb.learners.gibbs.collapsed import ChainSettings, check, run_chains
+from lcb.learners.gibbs.draws import GibbsFit
 from lcb.learners.registry import Learner, list_settings
-from lcb.prior import Prior
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
 
-_N_KEPT = 50  # draws of a chain whose classes are kept, at most
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BlockedSettings(ChainSettings):
+    """`most` is N where the number of classes is sampled."""
+
+    most: int = 60
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.most < 1:
+            raise InputError(f"most={self.most}; allow at least 1 class")
 
 
 def fit(
-    stats: UserStats,
-    n_classes: int | None = None,
-    *,
-    rng: np.random.Generator,
-    prior: Prior | None = None,
-    variance: Literal["class", "shared"] = "class",
-    concentration: Concentration = (1.0, 1.0),
-    most: int = 60,
-    start: Start = "split",
-    n_sweeps: int = 200,
-    n_burn: int | None = None,
-    n_chains: int = 2,
-    n_split_merge: int = 3,
-    n_scans: int = 2,
-    watch: ArrayLike = (),
-    n_threads: int | None = None,
-    progress: Progress = silent,
+    stats: UserStats, n_classes: int | None = None, *, rng: Generator, progress: Progress = silent, **settings: Any
 ) -> GibbsFit:
-    """Sample the classes, their parameters and their users; settings as in `lcb.learners.gibbs.collapsed.fit`.
+    """Sample the classes, their parameters and their users.  `settings`: see `BlockedSettings`, `ChainSettings`.
 
+    >>> import numpy as np
     >>> rewards = [0.9, 1.0] * 10 + [0.1, 0.0] * 10
     >>> stats = UserStats.from_rows(user=np.repeat(range(8), 5), x=np.ones((40, 1)), reward=rewards)
     >>> found = fit(stats, rng=np.random.default_rng(0), n_sweeps=200)
     >>> found.models.n_classes, sorted(np.bincount(found.label).tolist())
     (2, [4, 4])
     """
-    n_burn = n_sweeps // 2 if n_burn is None else n_burn
-    check(stats, n_classes, variance, concentration, n_sweeps, n_burn, n_chains)
-    if most < 1:
-        raise InputError(f"most={most}; allow at least 1 class")
-    watched = check_watched(watch, stats.n_users)
+    chosen = BlockedSettings(**settings)
+    check(stats, n_classes)
     progress("compiling", 0, None)
     from lcb.learners.gibbs._blocked_step import step
-    from lcb.learners.gibbs._collapsed_step import log_prior
-    from lcb.learners.gibbs._partition import Design, Partition
 
-    prior = prior or Prior.scaled(stats)
-    design = Design.make(stats, prior)
-    n, chains = n_classes or min(most, stats.n_users), []
-    with parallel.threads(n_threads) as map_spans:
-        for number, chain_rng in enumerate(rng.spawn(n_chains)):
-            label = make_start_labels(stats, prior, n, start, number, chain_rng)
-            state = Partition(design, label, n, variance == "shared")
-            state.concentration = 1.0 if isinstance(concentration, tuple) else float(concentration)
-            chain = Chain(n_sweeps, n_burn, watched, max(1, (n_sweeps - n_burn) // _N_KEPT), n_classes is None)
-            for sweep in range(n_sweeps):
-                step(state, concentration, n_split_merge, n_scans, map_spans, chain_rng)
-                chain.record(sweep, state, log_prior(state, concentration))
-                progress("Gibbs sweeps", number * n_sweeps + sweep + 1, n_chains * n_sweeps)
-            chains.append(chain)
-    return summarise(stats, prior, design, chains, variance == "shared")
+    n = n_classes or min(chosen.most, stats.n_users)
+    with parallel.threads(chosen.n_threads) as map_spans:
+        step_spans = partial(step, map_spans=map_spans)
+        return run_chains(step_spans, chosen, stats, n, rng, progress, drop_empty=n_classes is None)
 
 
 LEARNER = Learner(
     "blocked Gibbs sampling, users in parallel",
     lambda log, n_classes, **settings: fit(log.stats, n_classes, **settings),
-    list_settings(fit),
+    list_settings(BlockedSettings),
     finds_n_classes=True,
     start="labels",
 )

@@ -17,9 +17,12 @@ with its own random stream: the draws are the same whatever the number of thread
 from __future__ import annotations
 
 import threading
-from typing import Literal
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
+from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
 from lcb import parallel
@@ -39,30 +42,50 @@ _START_USERS = 5_000  # whose clusters an over-split start is made of
 _N_KEPT = 50  # draws of a chain whose classes are kept, at most
 
 
-def fit(
-    stats: UserStats,
-    n_classes: int | None = None,
-    *,
-    rng: np.random.Generator,
-    prior: Prior | None = None,
-    variance: Literal["class", "shared"] = "class",
-    concentration: Concentration = (1.0, 1.0),
-    start: Start = "split",
-    n_sweeps: int = 200,
-    n_burn: int | None = None,
-    n_chains: int = 2,
-    n_split_merge: int = 3,
-    n_scans: int = 2,
-    watch: ArrayLike = (),
-    n_threads: int | None = None,
-    progress: Progress = silent,
-) -> GibbsFit:
-    """Sample the users' classes; without `n_classes` their number is sampled too.
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ChainSettings:
+    """Settings of both samplers.
 
     `concentration` is alpha, or the (shape, rate) of its Gamma prior.  `start` is "split" (more classes than are
     likely), "one" (all users in one), several of these in turn for the chains, or a class for each user.  The first
     `n_burn` sweeps (half, if not given) of each chain are dropped.  `watch` are positions of users whose classes are
     kept at every draw, for `co_assignment`.
+    """
+
+    prior: Prior | None = None
+    variance: Literal["class", "shared"] = "class"
+    concentration: Concentration = (1.0, 1.0)
+    start: Start = "split"
+    n_sweeps: int = 200
+    n_burn: int | None = None
+    n_chains: int = 2
+    n_split_merge: int = 3
+    n_scans: int = 2
+    watch: ArrayLike = ()
+    n_threads: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.variance not in ("class", "shared"):
+            raise InputError(f"variance={self.variance!r}; it is 'class' (one per class) or 'shared' (one for all)")
+        alpha = self.concentration
+        values = alpha if isinstance(alpha, tuple) and len(alpha) == 2 else (alpha,)
+        if not all(isinstance(value, int | float | np.number) and np.isfinite(value) and value > 0 for value in values):
+            raise InputError(f"concentration={alpha}; it is a positive number, or the (shape, rate) of a Gamma")
+        n_burn, n_sweeps = self.n_dropped, self.n_sweeps
+        if self.n_chains < 1 or not 0 <= n_burn < n_sweeps or n_sweeps - n_burn < 4:
+            raise InputError(
+                f"n_chains={self.n_chains}, n_sweeps={n_sweeps}, n_burn={n_burn}; keep at least 4 sweeps of a chain"
+            )
+
+    @property
+    def n_dropped(self) -> int:
+        return self.n_sweeps // 2 if self.n_burn is None else self.n_burn
+
+
+def fit(
+    stats: UserStats, n_classes: int | None = None, *, rng: Generator, progress: Progress = silent, **settings: Any
+) -> GibbsFit:
+    """Sample the users' classes; without `n_classes` their number is sampled too.  `settings`: see `ChainSettings`.
 
     >>> rewards = [0.9, 1.0] * 10 + [0.1, 0.0] * 10
     >>> stats = UserStats.from_rows(user=np.repeat(range(8), 5), x=np.ones((40, 1)), reward=rewards)
@@ -70,58 +93,59 @@ def fit(
     >>> found.models.n_classes, found.label.tolist()
     (2, [0, 0, 0, 0, 1, 1, 1, 1])
     """
-    n_burn = n_sweeps // 2 if n_burn is None else n_burn
-    check(stats, n_classes, variance, concentration, n_sweeps, n_burn, n_chains)
-    watched = check_watched(watch, stats.n_users)
+    chosen = ChainSettings(**settings)
+    check(stats, n_classes)
     progress("compiling", 0, None)
-    from lcb.learners.gibbs._collapsed_step import log_prior, step
+    from lcb.learners.gibbs._collapsed_step import step
+
+    return run_chains(step, chosen, stats, n_classes, rng, progress, n_threads=chosen.n_threads)
+
+
+def run_chains(
+    step: Callable[..., None],
+    settings: ChainSettings,
+    stats: UserStats,
+    n_classes: int | None,
+    rng: Generator,
+    progress: Progress,
+    *,
+    n_threads: int | None = 1,
+    drop_empty: bool = False,
+) -> GibbsFit:
+    """Run the chains, on threads, and summarise their draws; `step` is one step of a chain."""
+    from lcb.learners.gibbs._collapsed_step import log_prior
     from lcb.learners.gibbs._partition import Design, Partition
 
-    prior = prior or Prior.scaled(stats)
+    watched = check_watched(settings.watch, stats.n_users)
+    prior, alpha = settings.prior or Prior.scaled(stats), settings.concentration
+    n_sweeps, n_burn, shared = settings.n_sweeps, settings.n_dropped, settings.variance == "shared"
     design = Design.make(stats, prior)
     lock, done = threading.Lock(), 0
 
-    def run(task: tuple[int, np.random.Generator]) -> Chain:
+    def run(task: tuple[int, Generator]) -> Chain:
         nonlocal done
-        number, chain_rng = task
-        label = make_start_labels(stats, prior, n_classes, start, number, chain_rng)
-        state = Partition(design, label, n_classes, variance == "shared")
-        state.concentration = 1.0 if isinstance(concentration, tuple) else float(concentration)
-        chain = Chain(n_sweeps, n_burn, watched, keep_every=max(1, (n_sweeps - n_burn) // _N_KEPT))
+        number, own_rng = task
+        label = make_start_labels(stats, prior, n_classes, settings.start, number, own_rng)
+        state = Partition(design, label, n_classes, shared)
+        state.concentration = 1.0 if isinstance(alpha, tuple) else float(alpha)
+        chain = Chain(n_sweeps, n_burn, watched, max(1, (n_sweeps - n_burn) // _N_KEPT), drop_empty)
         for sweep in range(n_sweeps):
-            step(state, concentration, n_split_merge, n_scans, chain_rng)
-            chain.record(sweep, state, log_prior(state, concentration))
+            step(state, alpha, settings.n_split_merge, settings.n_scans, rng=own_rng)
+            chain.record(sweep, state, log_prior(state, alpha))
             with lock:
                 done += 1
-                progress("Gibbs sweeps", done, n_chains * n_sweeps)
+                progress("Gibbs sweeps", done, settings.n_chains * n_sweeps)
         return chain
 
     with parallel.threads(n_threads) as map_chains:
-        chains = map_chains(run, list(enumerate(rng.spawn(n_chains))))
-    return summarise(stats, prior, design, chains, variance == "shared")
+        chains = map_chains(run, list(enumerate(rng.spawn(settings.n_chains))))
+    return summarise(stats, prior, design, chains, shared)
 
 
-def check(
-    stats: UserStats,
-    n_classes: int | None,
-    variance: str,
-    concentration: Concentration,
-    n_sweeps: int,
-    n_burn: int,
-    n_chains: int,
-) -> None:
-    """Raise InputError for settings or data that cannot be sampled from."""
+def check(stats: UserStats, n_classes: int | None) -> None:
+    """Raise InputError for data that cannot be sampled from."""
     if n_classes is not None and n_classes < 1:
         raise InputError(f"n_classes={n_classes}; ask for at least 1, or leave it out")
-    if variance not in ("class", "shared"):
-        raise InputError(f"variance={variance!r}; it is 'class' (one per class) or 'shared' (one for all)")
-    values = concentration if isinstance(concentration, tuple) and len(concentration) == 2 else (concentration,)
-    if not all(isinstance(value, int | float | np.number) and np.isfinite(value) and value > 0 for value in values):
-        raise InputError(f"concentration={concentration}; it is a positive number, or the (shape, rate) of a Gamma")
-    if n_chains < 1 or not 0 <= n_burn < n_sweeps or n_sweeps - n_burn < 4:
-        raise InputError(
-            f"n_chains={n_chains}, n_sweeps={n_sweeps}, n_burn={n_burn}; keep at least 4 sweeps of a chain"
-        )
     if stats.n_users < 1 or not stats.n_events:
         raise InputError("no rewards to learn from; give at least one user with one reward")
     if not np.isfinite(stats.packed).all():
@@ -136,7 +160,7 @@ def check_watched(watch: ArrayLike, n_users: int) -> NDArray[np.intp]:
 
 
 def make_start_labels(
-    stats: UserStats, prior: Prior, n_classes: int | None, start: Start, chain: int, rng: np.random.Generator
+    stats: UserStats, prior: Prior, n_classes: int | None, start: Start, chain: int, rng: Generator
 ) -> NDArray[np.intp]:
     """The class of every user at the start of this chain."""
     if isinstance(start, tuple) and start and all(isinstance(one, str) for one in start):
@@ -168,7 +192,7 @@ def make_start_labels(
 LEARNER = Learner(
     "collapsed Gibbs sampling over a Dirichlet process",
     lambda log, n_classes, **settings: fit(log.stats, n_classes, **settings),
-    list_settings(fit),
+    list_settings(ChainSettings),
     finds_n_classes=True,
     start="labels",
 )

@@ -128,6 +128,6 @@ def summarise(stats: UserStats, prior: Prior, design: Design, chains: Sequence[C
         f"the chains do not agree on {worst}: R-hat {result.rhat[worst]:.3g}, wanted {_MIXED} or less; "
         "raise n_sweeps; until then the number of classes is rough",
         ConvergenceWarning,
-        stacklevel=3,
+        stacklevel=4,
     )
     return replace(result, converged=False)
