@@ -11,6 +11,7 @@ from lcb.demo.readers import CATEGORIES, KINDS
 from lcb.demo.visitors import HEADLINES, read_headlines
 from lcb.serve.config.settings import Settings
 from lcb.serve.log.bootstrap import FirstItems
+from lcb.serve.pages.files import read_static
 from lcb.serve.pages.palette import generate_files
 from lcb.serve.service import Service
 from lcb.storage.store.open_store import open_store
@@ -66,7 +67,7 @@ def test_a_reader_of_each_kind_finds_more_than_twenty_headlines_wholly_of_that_k
 
 @pytest.mark.parametrize("name", [name for name in STATIC if name.endswith((".html", ".css", ".js", ".svg"))])
 def test_a_page_asks_no_other_host_and_obeys_a_strict_policy(name):
-    text = PAGES.joinpath("static", name).read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+    text = read_static(name).decode().replace("http://www.w3.org/2000/svg", "")
     assert not re.search(r"https?:|//[a-z]+\.|@import|\beval\b|new Function|innerHTML|document\.write", text)
     if name.endswith(".html"):
         assert not re.search(r"\sstyle=|\son[a-z]+=|<style", text)
@@ -75,7 +76,7 @@ def test_a_page_asks_no_other_host_and_obeys_a_strict_policy(name):
 
 @pytest.mark.parametrize("name", [name for name in STATIC if name.endswith((".html", ".js"))])
 def test_a_page_refers_to_files_that_are_there(name):
-    text = PAGES.joinpath("static", name).read_text(encoding="utf-8")
+    text = read_static(name).decode()
     named = re.findall(r'"(?:static/|\./)([\w.-]+\.(?:js|css|svg))"', text)
     assert set(named) <= {*STATIC, *generate_files(), "vega.js"}  # vega.js is built at the first request
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import lcb.serve.pages
+from lcb.serve.pages.files import read_static
 
 STATIC = Path(lcb.serve.pages.__file__).parent / "static"
 PAGES = {"dashboard.html": ["dashboard.js", "operator.js"], "story.html": ["story.js", "operator.js"]}
@@ -26,7 +27,7 @@ class Reader(HTMLParser):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_a_page_has_nothing_inline_and_asks_no_other_host(page):
-    tags = Reader((STATIC / page).read_text()).tags
+    tags = Reader(read_static(page).decode()).tags
     for tag, attributes in tags:
         assert tag != "style"
         assert "style" not in attributes
@@ -39,7 +40,7 @@ def test_a_page_has_nothing_inline_and_asks_no_other_host(page):
 
 @pytest.mark.parametrize("page", PAGES)
 def test_every_id_a_script_asks_for_is_in_its_page_once(page):
-    ids = [attributes["id"] for _, attributes in Reader((STATIC / page).read_text()).tags if "id" in attributes]
+    ids = [attributes["id"] for _, attributes in Reader(read_static(page).decode()).tags if "id" in attributes]
     assert len(ids) == len(set(ids))
     for script in PAGES[page]:
         asked = re.findall(r'\$\("([^"]+)"\)', (STATIC / script).read_text())
@@ -50,7 +51,7 @@ def test_every_id_a_script_asks_for_is_in_its_page_once(page):
 def test_every_live_chart_has_a_place():
     from lcb.serve.pages.specs import live_specs
 
-    ids = {attributes.get("id") for _, attributes in Reader((STATIC / "dashboard.html").read_text()).tags}
+    ids = {attributes.get("id") for _, attributes in Reader(read_static("dashboard.html").decode()).tags}
     assert {f"chart-{name}" for name in live_specs()} <= ids
 
 

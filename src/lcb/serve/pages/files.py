@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from importlib.resources import files
 
 from lcb.serve.errors import Problem
@@ -16,17 +17,25 @@ _TYPES = {
     "js": b"text/javascript; charset=utf-8",
     "svg": b"image/svg+xml",
 }
+_FOLDER = files("lcb.serve.pages")
+
+
+def read_static(name: str) -> bytes:
+    """Return a file of `static/`; a line `<!-- include NAME -->` is replaced by the file NAME of `parts/`."""
+    body = (_FOLDER / "static" / name).read_bytes()
+    return re.sub(
+        rb" *<!-- include (\S+) -->\n", lambda found: (_FOLDER / "parts" / found[1].decode()).read_bytes(), body
+    )
 
 
 class Files:
     """The files of `static/` by name, and files that are generated at the start (`add`)."""
 
     def __init__(self) -> None:
-        folder = files("lcb.serve.pages") / "static"
         self._kept: dict[str, tuple[bytes, bytes, bytes]] = {}
-        for file in folder.iterdir():
+        for file in (_FOLDER / "static").iterdir():
             if file.name.rpartition(".")[2] in _TYPES:
-                self.add(file.name, file.read_bytes())
+                self.add(file.name, read_static(file.name))
         for name, text in generate_files().items():
             self.add(name, text.encode())
 
