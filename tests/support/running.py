@@ -48,8 +48,10 @@ class Running:
     async def visit(self, name: str, users: SimulatedUsers, i: int, n_steps: int | None = None) -> list[int]:
         """One user of a generated world, step after step; the arms that were shown."""
         shown = []
-        for context, rewards in zip(users.contexts[i][:n_steps], users.rewards[i][:n_steps], strict=True):
-            made = await self.decide(name, arms_of(context))
+        for t, (context, rewards) in enumerate(
+            zip(users.contexts[i][:n_steps], users.rewards[i][:n_steps], strict=True)
+        ):
+            made = await self.decide(name, arms_of(context), decision_id=f"{name}.{t}")  # the id seeds the draw
             arm = int(made["arm"])
             await self.reward(made["decision_id"], float(rewards[arm]))
             shown.append(arm)
