@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import pickle
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -181,3 +182,27 @@ def test_noise_is_the_deviation_or_half_the_distance_of_two_levels():
     np.testing.assert_allclose(MODELS.noise, np.sqrt(MODELS.sigma2))
     clicks = LatentModels(MODELS.pi, MODELS.beta, MODELS.sigma2, likelihood="bernoulli", levels=(1.0, 4.0))
     np.testing.assert_array_equal(clicks.noise, [1.5, 1.5])
+
+
+def test_personal_models_that_cannot_be_are_refused():
+    spread = np.tile(np.eye(3), (2, 1, 1))
+    arms = {"arms": np.eye(3), "arm_sigma2": np.ones(3)}
+    for own, words in (
+        ({"personal": True}, "without a covariance"),
+        ({"personal": True, "covariance": spread, "likelihood": "bernoulli", "levels": (0.0, 1.0)}, "not Gaussian"),
+        ({"covariance": spread, **arms}, "needs personal models"),
+        ({"personal": True, "covariance": spread, "arms": np.eye(3)}, "give all, or neither"),
+        ({"personal": True, "covariance": spread, **arms, "arms": np.eye(2)}, "wanted \\(A, d\\)"),
+        ({"personal": True, "covariance": spread, **arms, "arm_sigma2": [1.0, 0.0, 1.0]}, "not above 0"),
+    ):
+        with pytest.raises(ModelError, match=words):
+            replace(MODELS, **own)
+
+
+def test_personal_models_travel_between_processes_and_become_points():
+    spread = np.tile(np.eye(3), (2, 1, 1))
+    models = replace(MODELS, covariance=spread, personal=True, arms=np.eye(3), arm_sigma2=np.arange(1.0, 4.0))
+    travelled = pickle.loads(pickle.dumps(models))
+    np.testing.assert_array_equal(travelled.noise_of(np.eye(3)), [1.0, 2.0, 3.0])
+    points = models.without_spread()
+    assert (points.personal, points.covariance, points.arms) == (False, None, None)

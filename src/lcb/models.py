@@ -11,7 +11,9 @@ clicks with P(high) = (beta_h . x - low) / (high - low), kept inside (0, 1) by s
 
 linear in the user's counts.  Either way the expected reward is beta_h . x.
 
-The weights are estimates; `covariance` (N, d, d) is their uncertainty, for bandits that use it.
+The weights are estimates; `covariance` (N, d, d) is their uncertainty, for bandits that use it.  In personal models
+(`personal` is true) it is how much the people of a class differ: a user's own weights are N(beta_h, covariance_h), the
+likelihood above is then the one of `lcb.marginal`, and the noise may be known per arm.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ import numpy as np
 from lcb.arrays import Floats
 from lcb.errors import InputError, ModelError
 from lcb.event_log import EventLog
+from lcb.marginal import NoisePerArm, Rewards, SharedNoise, marginal_log_likelihood
 from lcb.stats import UserStats, upper
 
 if TYPE_CHECKING:
@@ -56,6 +59,9 @@ class LatentModels:
     likelihood: Likelihood = "gaussian"
     levels: tuple[float, float] | None = None  # the two rewards of a Bernoulli likelihood, the lower first
     covariance: Floats | None = None  # (N, d, d) of each class's weights: see `weight_covariance`; None: not known
+    personal: bool = False  # `covariance` is of the people of a class: a user's weights are N(beta_h, covariance_h)
+    arms: Floats | None = field(default=None, repr=False)  # (A, d) arms whose noise is known, of personal models
+    arm_sigma2: Floats | None = field(default=None, repr=False)  # (A,) their noise; `sigma2` for any other arm
 
     def __post_init__(self) -> None:
         pi, beta, sigma2 = (np.array(getattr(self, name), dtype=np.float64) for name in ("pi", "beta", "sigma2"))
@@ -77,12 +83,15 @@ class LatentModels:
         if abs(pi.sum() - 1) > 1e-12:  # normalised before: keep the bits
             pi /= pi.sum()
         covariance = None if self.covariance is None else _check_covariance(self.covariance, beta)
+        arms, arm_sigma2 = _check_personal(self, beta)
         for values in (pi, beta, sigma2):
             values.setflags(write=False)
         object.__setattr__(self, "pi", pi)
         object.__setattr__(self, "beta", beta)
         object.__setattr__(self, "sigma2", sigma2)
         object.__setattr__(self, "covariance", covariance)
+        object.__setattr__(self, "arms", arms)
+        object.__setattr__(self, "arm_sigma2", arm_sigma2)
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "provenance", MappingProxyType(dict(self.provenance)))
 
@@ -97,6 +106,10 @@ class LatentModels:
     def with_covariance(self, covariance: Floats | None) -> LatentModels:
         """Return a copy with this covariance."""
         return replace(self, covariance=covariance)
+
+    def without_spread(self) -> LatentModels:
+        """Return the classes as points: without covariance and without noise per arm."""
+        return replace(self, covariance=None, personal=False, arms=None, arm_sigma2=None)
 
     @property
     def n_classes(self) -> int:
@@ -123,8 +136,19 @@ class LatentModels:
             return np.sqrt(self.sigma2)
         return np.full(self.n_classes, (self.levels[1] - self.levels[0]) / 2)
 
+    @cached_property
+    def _noise_by_arm(self) -> dict[bytes, float]:
+        if self.arms is None or self.arm_sigma2 is None:
+            return {}
+        return {(x + 0.0).tobytes(): s2 for x, s2 in zip(self.arms, self.arm_sigma2.tolist(), strict=True)}
+
+    def noise_of(self, context: Floats) -> Floats:
+        """Variance of the noise of each arm of a personal model, (K,)."""
+        known, other = self._noise_by_arm, float(self.sigma2[0])
+        return np.array([known.get((x + 0.0).tobytes(), other) for x in context])  # -0.0 is 0.0
+
     def log_density(self, x: Floats, reward: float) -> Floats:
-        """Log density of one reward for features `x` (d,) under each class, (N,)."""
+        """Log density of one reward for features `x` (d,) under each class, (N,); of weights beta_h, without spread."""
         if self.levels is not None:
             low, high = self.levels
             if not low <= reward <= high:
@@ -167,6 +191,12 @@ class LatentModels:
         """Log likelihood of all rewards of each user under each class, (users, N)."""
         stats = data.stats if isinstance(data, EventLog) else data
         self.check_features(stats)
+        if self.personal:
+            assert self.covariance is not None
+            counted = data.clicks if isinstance(data, EventLog) and self.arms is not None else None
+            rewards: Rewards = SharedNoise(stats) if counted is None else NoisePerArm(counted)
+            sigma2 = self.sigma2[:1] if counted is None else self.noise_of(counted.arms)
+            return marginal_log_likelihood(rewards, sigma2, self.beta, self.covariance)
         if self.levels is None:
             return stats.packed.T.astype(np.float64, copy=False) @ self.packed()
         clicks = data.clicks if isinstance(data, EventLog) else None
@@ -266,6 +296,24 @@ def _check_covariance(covariance: Floats, beta: Floats) -> Floats:
         raise ModelError("covariance is not positive definite; weight_covariance makes one that is")
     values.setflags(write=False)
     return values
+
+
+def _check_personal(models: LatentModels, beta: Floats) -> tuple[Floats | None, Floats | None]:
+    """The arms of known noise, with their noise."""
+    if models.personal and (models.covariance is None or models.levels is not None):
+        raise ModelError("personal models without a covariance, or not Gaussian; the learner 'personal' makes them")
+    if models.arms is None and models.arm_sigma2 is None:
+        return None, None
+    if not models.personal or models.arms is None or models.arm_sigma2 is None:
+        raise ModelError("noise per arm needs personal models, the arms and their sigma2; give all, or neither")
+    arms, sigma2 = np.array(models.arms, np.float64), np.array(models.arm_sigma2, np.float64)
+    if arms.shape != (len(sigma2), beta.shape[1]) or sigma2.ndim != 1:
+        raise ModelError(f"arms have shape {arms.shape}, their noise {sigma2.shape}; wanted (A, d) and (A,)")
+    if not (np.isfinite(arms).all() and np.isfinite(sigma2).all() and (sigma2 > 0).all()):
+        raise ModelError("arms or their noise are not finite, or a noise is not above 0; give finite numbers")
+    arms.setflags(write=False)
+    sigma2.setflags(write=False)
+    return arms, sigma2
 
 
 def _check_likelihood(likelihood: str, levels: tuple[float, float] | None) -> None:

@@ -13,6 +13,7 @@ from lcb.bandits.linear.lints import LinTS
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.bandits.over_classes.mmts import MMTS
 from lcb.bandits.over_classes.mucb import MUCB
+from lcb.bandits.over_classes.personal_classes import PersonalClasses
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.bandits.over_policies.epoch_greedy import EpochGreedy
@@ -34,6 +35,10 @@ MODELS = LatentModels(
 )
 CLICKS = LatentModels(pi=MODELS.pi, beta=MODELS.beta, sigma2=MODELS.sigma2, likelihood="bernoulli", levels=(0.0, 1.0))
 UNCERTAIN = MODELS.with_covariance(np.array([0.05, 0.1, 0.2])[:, None, None] * (np.eye(D) + 0.2))
+PEOPLE = LatentModels(
+    MODELS.pi, MODELS.beta, np.full(3, 0.04), covariance=UNCERTAIN.covariance, personal=True,
+    arms=np.vstack([np.eye(D), np.full(D, 0.25)]), arm_sigma2=[0.01, 0.02, 0.05, 0.1, 0.2],
+)  # fmt: skip
 BANDITS = {
     "thompson-clicks": GeneralizedThompson(CLICKS, eta=0.8, gamma=0.1),
     "thompson-gaussian-on-clicks": GeneralizedThompson(CLICKS, loss="gaussian"),
@@ -72,6 +77,9 @@ BANDITS = {
     "mucb": MUCB(MODELS, n_steps=20),
     "mucb-epsilon": MUCB(MODELS, n_steps=50, width=0.2, epsilon=0.05),
     "mucb-clicks": MUCB(CLICKS, n_steps=20, width=0.5),
+    "personal-classes": PersonalClasses(UNCERTAIN),
+    "personal-classes-mean": PersonalClasses(UNCERTAIN, bonus=0.0, uniform=0.2),
+    "personal-classes-noise": PersonalClasses(PEOPLE, bonus=1.0),
     "mmts": MMTS(UNCERTAIN),
     "mmts-few-points": MMTS(UNCERTAIN, n_points=8),
 }

@@ -9,6 +9,7 @@ from .linear.lints import LinTS as LinTS
 from .linear.linucb import LinUCB as LinUCB
 from .over_classes.mmts import MMTS as MMTS
 from .over_classes.mucb import MUCB as MUCB
+from .over_classes.personal_classes import PersonalClasses as PersonalClasses
 from .over_classes.posterior_mean import PosteriorMean as PosteriorMean
 from .over_classes.thompson import GeneralizedThompson as GeneralizedThompson
 from .over_policies.epoch_greedy import EpochGreedy as EpochGreedy

@@ -18,6 +18,7 @@ from lcb.policies import ClassPolicies
 BANDITS: dict[str, type[DescribedBandit]] = {
     "thompson": bandits.GeneralizedThompson,
     "posterior-mean": bandits.PosteriorMean,
+    "personal-classes": bandits.PersonalClasses,
     "exp3": bandits.EXP3,
     "exp4": bandits.EXP4,
     "exp4p": bandits.EXP4P,

@@ -124,4 +124,5 @@ def _set_likelihood(models: LatentModels, held_out: EventLog) -> LatentModels:
     """Return the models with the likelihood that all learners are scored by."""
     if held_out.clicks is None:
         return models
-    return replace(models, likelihood="bernoulli", levels=(held_out.clicks.low, held_out.clicks.high))
+    levels = held_out.clicks.low, held_out.clicks.high
+    return replace(models.without_spread(), likelihood="bernoulli", levels=levels)

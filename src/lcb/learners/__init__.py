@@ -3,6 +3,7 @@
 em         expectation-maximisation on statistics, of Gaussian rewards or of clicks
 gibbs      Gibbs sampling over a Dirichlet process, collapsed or blocked
 spectral   Spectral Experts, from moments of rows
+personal   classes of people who differ: a mixture of mixed models, by EM
 shared     what several learners use: starts, the number of classes, compiled log and exp
 """
 

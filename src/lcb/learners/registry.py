@@ -24,6 +24,7 @@ LEARNERS = {
     "gibbs": "lcb.learners.gibbs.collapsed",
     "blocked": "lcb.learners.gibbs.blocked",
     "spectral": "lcb.learners.spectral.experts",
+    "personal": "lcb.learners.personal.mixture",
 }
 
 
@@ -48,7 +49,7 @@ def get_learner(name: str) -> Learner:
 
     >>> get_learner("magic")
     Traceback (most recent call last):
-    lcb.errors.InputError: unknown learner 'magic'; the learners are em, gibbs, blocked, spectral
+    lcb.errors.InputError: unknown learner 'magic'; the learners are em, gibbs, blocked, spectral, personal
     """
     if name not in LEARNERS:
         raise InputError(f"unknown learner {name!r}; the learners are {', '.join(LEARNERS)}")

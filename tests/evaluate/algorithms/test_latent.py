@@ -114,7 +114,7 @@ def test_a_chain_begins_at_the_classes_the_last_one_ended_with(monkeypatch, name
 # Past users
 
 
-@pytest.mark.parametrize("name", ["lcb", "lcb-mean", "lcb-gibbs", "lcb-blocked"])
+@pytest.mark.parametrize("name", ["lcb", "lcb-mean", "lcb-bonus", "lcb-personal", "lcb-gibbs", "lcb-blocked"])
 def test_past_users_are_learned_from_before_the_first_and_the_classes_stay(name):
     task = replace(TASK, history=past())
     recommender = served(ALGORITHMS[name].build_for(task, np.random.default_rng(0), {}), 120)

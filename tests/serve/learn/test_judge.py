@@ -74,3 +74,11 @@ def test_the_error_of_a_difference_is_the_spread_over_samples_of_users() -> None
     draws = rng.integers(0, 300, (4000, 300))
     again = d[draws].sum(axis=1) / count[draws].sum(axis=1)
     assert paired_difference(d, count)[1] == pytest.approx(again.std(), rel=0.07)
+
+
+def test_personal_models_are_judged_with_their_spread_unless_beside_clicks() -> None:
+    points = paper_classes()
+    people = replace(points, covariance=np.tile(0.1 * np.eye(10), (5, 1, 1)), personal=True)
+    assert with_likelihood_of(points, people).personal
+    clicks = replace(points, likelihood="bernoulli", levels=(0.0, 1.0))
+    assert not with_likelihood_of(clicks, people).personal

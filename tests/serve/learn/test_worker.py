@@ -54,6 +54,7 @@ def test_every_learner_can_be_asked_for(store: Store, learner: str) -> None:
     models, _ = unpack_models(found.manifest, found.tensors, "here")
     assert models.provenance["learner"] == learner
     assert models.covariance is not None
+    assert models.personal == (learner == "personal")
 
 
 def test_a_large_covariance_is_kept_only_where_it_is_asked_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

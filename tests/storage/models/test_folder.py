@@ -9,13 +9,14 @@ import os
 import resource
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from safetensors.numpy import save
+from safetensors.numpy import load, save
 
 from lcb.errors import InputError, ModelError, OutputError
 from lcb.features import FeatureMap, fit_features
@@ -101,6 +102,42 @@ def test_the_covariance_of_the_weights_comes_back_too(tmp_path):
     assert loaded.covariance.tobytes() == models.covariance.tobytes()
     save_models(some_models(), tmp_path / "models", overwrite=True)
     assert load_models(tmp_path / "models").covariance is None
+
+
+def some_people() -> LatentModels:
+    models, rng = some_models(), np.random.default_rng(0)
+    spread = rng.random((4, 1, 1)) * (np.eye(3) + 0.1)
+    return replace(models, covariance=spread, personal=True, arms=rng.random((5, 3)), arm_sigma2=rng.random(5))
+
+
+def test_personal_models_come_back_with_their_noise_per_arm(tmp_path):
+    for models in (some_people(), replace(some_people(), arms=None, arm_sigma2=None)):
+        save_models(models, tmp_path / "models", overwrite=True)
+        loaded = load_models(tmp_path / "models")
+        assert_same(loaded, models)
+        assert loaded.personal
+        assert loaded.covariance.tobytes() == models.covariance.tobytes()
+        if models.arms is None:
+            assert loaded.arms is loaded.arm_sigma2 is None
+        else:
+            assert loaded.arms.tobytes() == models.arms.tobytes()
+            assert loaded.arm_sigma2.tobytes() == models.arm_sigma2.tobytes()
+
+
+def test_models_that_are_not_personal_are_written_as_they_always_were(folder):
+    assert "personal" not in json.loads((folder / "manifest.json").read_bytes())
+    assert set(load(tensors_file(folder).read_bytes())) == {"pi", "beta", "sigma2"}
+
+
+def test_noise_per_arm_that_cannot_be_is_refused(folder):
+    models = some_people()
+    parts = {name: np.array(getattr(models, name)) for name in ("pi", "beta", "sigma2", "covariance", "arms")}
+    rewrite(folder, tensors=save(parts))
+    assert refusal(folder).startswith("FOLDER has tensors of shapes {")
+    rewrite(folder, tensors=save(parts | {"arm_sigma2": np.ones(4)}))
+    assert refusal(folder).startswith("FOLDER has tensors of shapes {")
+    rewrite(folder, tensors=save(parts | {"arm_sigma2": np.ones(5)}))  # and the manifest does not say personal
+    assert refusal(folder).startswith("FOLDER holds no models: noise per arm needs personal models")
 
 
 @pytest.mark.parametrize(

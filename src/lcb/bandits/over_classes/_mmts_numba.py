@@ -39,7 +39,7 @@ def posterior(state, terms, weights, roots, scaled):  # type: ignore[no-untyped-
         _cholesky(root)
         for i in range(d):
             y[i] *= inverse[h]
-        _forward(root, y)
+        forward(root, y)
         log_w[h] = constant[h] - state[-1] * log_noise[h] - 0.5 * square * inverse[h] + 0.5 * dot(y, y)
         for i in range(d):
             log_w[h] -= np.log(root[i, i])
@@ -67,13 +67,27 @@ def _cholesky(root):  # type: ignore[no-untyped-def]
 
 
 @njit(**COMPILED)
-def _forward(root, y):  # type: ignore[no-untyped-def]
+def forward(root, y):  # type: ignore[no-untyped-def]
     """y <- L^-1 y"""
     for i in range(len(y)):
         total = y[i]
         for k in range(i):
             total -= root[i, k] * y[k]
         y[i] = total / root[i, i]
+
+
+@njit(**COMPILED)
+def add_reward(state, x, reward):  # type: ignore[no-untyped-def]
+    """Add one reward to statistics as `UserStats` packs them."""
+    d, place = len(x), 0
+    for i in range(d):
+        for j in range(i, d):
+            state[place] += x[i] * x[j]
+            place += 1
+    for i in range(d):
+        state[place + i] += reward * x[i]
+    state[-2] += reward * reward
+    state[-1] += 1
 
 
 @njit(**COMPILED)
@@ -100,7 +114,7 @@ def choose_mmts(state, context, uniform, terms, points, distribution):  # type: 
             continue
         for k in range(n_arms):
             v[:] = context[k]
-            _forward(roots[h], v)
+            forward(roots[h], v)
             scores[k, :] = dot(terms[1][h], context[k]) + dot(v, scaled[h])
             for i in range(d):
                 for j in range(n_points):
@@ -129,7 +143,6 @@ def serve_mmts(states, contexts, rewards, uniforms, arms, terms, points):  # typ
     n, n_points = len(terms[1]), points.shape[1]
     weights, roots, scaled = np.empty(n), np.empty((n, d, d)), np.empty((n, d))
     scores, v, drawn = np.empty(n_arms), np.empty(d), np.empty(d)
-    at = d * (d + 1) // 2
     for u in range(len(states)):
         state = states[u]
         for t in range(arms.shape[1]):
@@ -142,15 +155,8 @@ def serve_mmts(states, contexts, rewards, uniforms, arms, terms, points):  # typ
                 best = -np.inf
                 for k in range(n_arms):
                     v[:] = context[k]
-                    _forward(roots[h], v)
+                    forward(roots[h], v)
                     scores[k] = dot(terms[1][h], context[k]) + dot(v, drawn)
                     best = max(best, scores[k])
                 arm = arms[u, t] = pick_best(scores, best, rest)
-            reward, place = rewards[u, t, arm], 0
-            for i in range(d):
-                for j in range(i, d):
-                    state[place] += context[arm, i] * context[arm, j]
-                    place += 1
-                state[at + i] += reward * context[arm, i]
-            state[-2] += reward * reward
-            state[-1] += 1
+            add_reward(state, context[arm], rewards[u, t, arm])

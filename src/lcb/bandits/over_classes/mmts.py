@@ -69,12 +69,11 @@ class MMTS:
 
     def weights(self, state: Floats) -> Floats:
         """The probability of each class, (N,)."""
-        return self._posterior(state)[0]
+        return compute_posterior(state, self._terms)[0]
 
     def means(self, state: Floats) -> Floats:
         """The expected weights of each class, (N, d)."""
-        _, roots, scaled = self._posterior(state)
-        return np.asarray(self.models.beta + np.linalg.solve(np.tril(roots).swapaxes(1, 2), scaled[..., None])[..., 0])
+        return compute_means(state, self._terms)
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
         from lcb.bandits.over_classes._mmts_numba import choose_mmts
@@ -102,27 +101,37 @@ class MMTS:
 
     @cached_property
     def _terms(self) -> Terms:
-        """The prior's precision (N, d, d), beta (N, d), 1 / sigma2 (N,), log pi + log|precision| / 2 (N,) and
-        log(2 pi sigma2) / 2 (N,).
-        """
-        models = self.models
-        assert models.covariance is not None
-        precision = np.linalg.inv(models.covariance)
-        constant = models.log_pi + 0.5 * np.linalg.slogdet(precision)[1]
-        return precision, models.beta, 1 / models.sigma2, constant, -models.gaussian[0]
+        return build_terms(self.models)
 
     @property
     def _points(self) -> Floats:
         return normal_points(self.models.n_features, self.n_points)
 
-    def _posterior(self, state: Floats) -> tuple[Floats, Floats, Floats]:
-        """`weights` (N,), the Cholesky roots L of the precisions (N, d, d), and L' (means - beta) (N, d)."""
-        from lcb.bandits.over_classes._mmts_numba import posterior
 
-        n, d = self.models.beta.shape
-        weights, roots, scaled = np.empty(n), np.empty((n, d, d)), np.empty((n, d))
-        posterior(state, self._terms, weights, roots, scaled)
-        return weights, roots, scaled
+def build_terms(models: LatentModels) -> Terms:
+    """The prior's precision (N, d, d), beta (N, d), 1 / sigma2 (N,), log pi + log|precision| / 2 (N,) and
+    log(2 pi sigma2) / 2 (N,).
+    """
+    assert models.covariance is not None
+    precision = np.linalg.inv(models.covariance)
+    constant = models.log_pi + 0.5 * np.linalg.slogdet(precision)[1]
+    return precision, models.beta, 1 / models.sigma2, constant, -models.gaussian[0]
+
+
+def compute_posterior(state: Floats, terms: Terms) -> tuple[Floats, Floats, Floats]:
+    """`weights` (N,), the Cholesky roots L of the precisions (N, d, d), and L' (means - beta) (N, d)."""
+    from lcb.bandits.over_classes._mmts_numba import posterior
+
+    n, d = terms[1].shape
+    weights, roots, scaled = np.empty(n), np.empty((n, d, d)), np.empty((n, d))
+    posterior(state, terms, weights, roots, scaled)
+    return weights, roots, scaled
+
+
+def compute_means(state: Floats, terms: Terms) -> Floats:
+    """The expected weights of each class, (N, d)."""
+    _, roots, scaled = compute_posterior(state, terms)
+    return np.asarray(terms[1] + np.linalg.solve(np.tril(roots).swapaxes(1, 2), scaled[..., None])[..., 0])
 
 
 @cache

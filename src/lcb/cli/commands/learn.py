@@ -67,15 +67,17 @@ def learn(
     variance: Annotated[
         VarianceName | None,
         typer.Option(
-            help="One variance per class, or one shared by all; without it shared for two-valued rewards. Not spectral."
+            help="One variance per class, or shared (em, gibbs, blocked); without it shared for two-valued rewards."
         ),
     ] = None,
     starts: Annotated[
-        int | None, typer.Option(min=1, help="Random starts; the best is kept (em: 4, spectral: 50).")
+        int | None, typer.Option(min=1, help="Random starts; the best is kept (em: 4, spectral: 50, personal: 2).")
     ] = None,
-    max_steps: Annotated[int | None, typer.Option(min=1, help="Most steps (em: 500, for clicks 300).")] = None,
+    max_steps: Annotated[
+        int | None, typer.Option(min=1, help="Most steps (em: 500, for clicks 300, personal: 200).")
+    ] = None,
     tol: Annotated[
-        float | None, typer.Option(help="Stop when a step gains less than this per user (em: 1e-6).")
+        float | None, typer.Option(help="Stop when a step gains less than this per user (em: 1e-6, personal: 0.005).")
     ] = None,
     sweeps: Annotated[int | None, typer.Option(min=8, help="Sweeps of a chain (gibbs, blocked: 200).")] = None,
     chains: Annotated[int | None, typer.Option(min=1, help="Chains (gibbs, blocked: 2).")] = None,
@@ -228,7 +230,8 @@ def _check_settings(learner: str, likelihood: str | None, **given: Any) -> dict[
 
 
 def _wrong_option(option: str, setting: str, learner: str) -> InputError:
-    others = " and ".join(name for name in LEARNERS if setting in get_learner(name).settings)
+    *most, last = [name for name in LEARNERS if setting in get_learner(name).settings]
+    others = f"{', '.join(most)} and {last}" if most else last
     return InputError(f"--{option} is an option of {others}, not of {learner}; leave it out")
 
 

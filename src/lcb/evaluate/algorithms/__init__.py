@@ -18,7 +18,7 @@ from lcb.evaluate.algorithms.algorithm import Algorithm, Settings, Task, Value
 
 __all__ = ["ALGORITHMS", "PAPERS", "Algorithm", "Settings", "Task", "find_algorithms", "tuned_settings"]
 
-_FAMILIES = ("latent", "policy_sets", "explorers", "revisited", "clustering", "linear", "fixed_arms")
+_FAMILIES = ("latent", "personal", "policy_sets", "explorers", "revisited", "clustering", "linear", "fixed_arms")
 ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm for family in _FAMILIES for algorithm in import_module(f"{__name__}.{family}").ALGORITHMS
 }

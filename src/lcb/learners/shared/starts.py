@@ -48,7 +48,11 @@ def kmeans_starts(
     if n_classes == 1:
         yield Labels(np.zeros(stats.n_users, np.intp), 1)
         return
-    points = _compute_coordinates(stats, prior)
+    yield from cluster(_compute_coordinates(stats, prior), n_classes, n_starts, rng)
+
+
+def cluster(points: Points, n_classes: int, n_starts: int, rng: np.random.Generator) -> Iterator[Labels]:
+    """`n_starts` assignments of points (users, d) to clusters."""
     n_chosen = min(len(points), max(_CLUSTERED_USERS, 20 * n_classes))
     for _ in range(n_starts):
         chosen = points if n_chosen == len(points) else points[rng.choice(len(points), n_chosen, replace=False)]

@@ -33,7 +33,7 @@ class RecommenderSpec:
     b'{"bandit":"linucb","name":"population","scope":"everyone","settings":{"width":0.25},"warmup":{}}'
     >>> RecommenderSpec("lcb", "thomson")
     Traceback (most recent call last):
-    lcb.errors.InputError: recommender lcb: bandit 'thomson'; there are: thompson, posterior-mean, exp3, ...
+    lcb.errors.InputError: recommender lcb: bandit 'thomson'; there are: thompson, posterior-mean, personal-classes, ...
     """
 
     name: str

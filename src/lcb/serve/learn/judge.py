@@ -46,9 +46,8 @@ def judge(
 
 def with_likelihood_of(models: LatentModels, active: LatentModels) -> LatentModels:
     """The active classes under the likelihood of `models`: a density and a probability cannot be compared."""
-    return replace(
-        active, likelihood=models.likelihood, levels=models.levels, features=models.features, covariance=None
-    )
+    kept = active if active.personal and models.levels is None else active.without_spread()
+    return replace(kept, likelihood=models.likelihood, levels=models.levels, features=models.features)
 
 
 def paired_difference(difference: Floats, count: Floats) -> tuple[float, float]:

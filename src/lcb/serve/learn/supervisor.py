@@ -154,7 +154,7 @@ class Retraining:
             learner=learning.learner,
             n_classes=learning.n_classes,
             held_out=learning.held_out,
-            covariance=any(one.bandit == "mmts" for one in settings.recommenders),
+            covariance=any(one.bandit in ("mmts", "personal-classes") for one in settings.recommenders),
             max_memory=learning.max_memory,
         )
         n_started = world.n_started

@@ -130,7 +130,7 @@ def learn(job: Job, store: Store, progress: Progress = silent) -> JobResult:
     }
     better, reason, score, baseline = judge(models, active, version, held_out)
     models = models.with_provenance(provenance)
-    if job.covariance or models.beta.size * models.n_features <= _SMALL:
+    if models.covariance is None and (job.covariance or models.beta.size * models.n_features <= _SMALL):
         models = models.with_covariance(weight_covariance(models, learning))
     manifest, tensors = pack_models(models, feature_map)
     return JobResult(manifest, tensors, learning.n_users, better, reason, score, baseline)

@@ -1,8 +1,10 @@
 """Latent models in a folder: numbers in safetensors, words in a manifest.
 
-    models-<sha12>.safetensors    pi (N,), beta (N, d), sigma2 (N,), where known covariance (N, d, d), float64
+    models-<sha12>.safetensors    pi (N,), beta (N, d), sigma2 (N,), where known covariance (N, d, d), and of personal
+                                  models with noise per arm arms (A, d) and arm_sigma2 (A,), float64
     manifest.json                 format, format_version, n_classes, n_features, features, likelihood, provenance,
-                                  sha256 (of the tensors file), lcb (version), feature_map (where there is one),
+                                  personal (true, or left out), sha256 (of the tensors file), lcb (version),
+                                  feature_map (where there is one),
                                   manifest_sha256 (of the rest)
 
 The manifest names the tensors file by its sha256.  Renaming the new manifest over the old one switches models in one
@@ -44,6 +46,7 @@ _KEYS = {
     "sha256": str,
     "lcb": str,
 }
+_TENSORS = ("pi", "beta", "sigma2", "covariance", "arms", "arm_sigma2")
 _OURS = re.compile(r"models-[0-9a-f]{12}\.safetensors|(tensors|manifest)\.tmp")
 _AGAIN = "save the models again, or restore them from a backup"
 
@@ -81,8 +84,8 @@ def save_models(
 
 def pack_models(models: LatentModels, feature_map: FeatureMap | None = None) -> tuple[bytes, bytes]:
     """The bytes of the manifest and of the tensors, to store elsewhere than in a folder."""
-    names = ("pi", "beta", "sigma2") if models.covariance is None else ("pi", "beta", "sigma2", "covariance")
-    tensors = save({name: np.ascontiguousarray(getattr(models, name)) for name in names})
+    values = {name: getattr(models, name) for name in _TENSORS}
+    tensors = save({name: np.ascontiguousarray(array) for name, array in values.items() if array is not None})
     return _build_manifest(models, tensors, feature_map), tensors
 
 
@@ -154,6 +157,7 @@ def _build_manifest(models: LatentModels, tensors: bytes, feature_map: FeatureMa
         "sha256": _sha256(tensors),
         "lcb": __version__,
         **({"feature_map": feature_map.to_json()} if feature_map else {}),
+        **({"personal": True} if models.personal else {}),
     }
     return json.dumps(manifest | {"manifest_sha256": _seal(manifest)}, indent=2).encode()
 
@@ -275,6 +279,9 @@ def _build_models(manifest: dict[str, Any], data: bytes, folder: str) -> LatentM
             likelihood=manifest["likelihood"],
             levels=manifest["levels"] and tuple(manifest["levels"]),
             covariance=tensors.get("covariance"),
+            personal=manifest.get("personal") is True,
+            arms=tensors.get("arms"),
+            arm_sigma2=tensors.get("arm_sigma2"),
         )
     except ModelError as error:
         raise ModelError(f"{folder} holds no models: {error}; {_AGAIN}") from None
@@ -299,6 +306,9 @@ def _parse_tensors(data: bytes, manifest: dict[str, Any], folder: str) -> dict[s
     wanted = {"pi": (n_classes,), "beta": (n_classes, n_features), "sigma2": (n_classes,)}
     if "covariance" in tensors:
         wanted["covariance"] = (n_classes, n_features, n_features)
+    if "arms" in tensors or "arm_sigma2" in tensors:
+        n_arms = len(tensors.get("arms", ()))
+        wanted |= {"arms": (n_arms, n_features), "arm_sigma2": (n_arms,)}
     shapes = {name: values.shape for name, values in tensors.items()}
     if shapes != wanted:
         raise ModelError(f"{folder} has tensors of shapes {shapes}, its manifest says {wanted}; {_AGAIN}")

@@ -1,0 +1,134 @@
+"""Personal classes: the best arm on average with a bonus for what is unknown, of users who differ within a class.
+
+Models of the learner `personal` say how the people of a class differ: a user's weights are N(beta_h, covariance_h).
+A user's rewards move each class's normal distribution and the weights of the classes by Bayes' rule:
+
+    P_h      = (covariance_h^-1 + sum x x' / s2)^-1           s2: the noise, of the arm where it is known
+    m_h      = P_h (covariance_h^-1 beta_h + sum r x / s2)
+    w_h        proportional to pi_h p(rewards | class h), the user's weights integrated out
+    mu_a     = sum_h w_h m_h . x_a            sd_a^2 = sum_h w_h ((m_h . x_a - mu_a)^2 + x_a' P_h x_a)
+    p_a      = (1 - uniform) [a = argmax_b mu_b + bonus sd_b] + uniform / K           tied arms share equally
+
+sd_a is what is not known of the expected reward of arm a, without the noise of one reward.  With one class this is the
+linear mixed model.  The state is the sums of the user's rewards, so the order in which rewards come changes nothing.
+A decision costs O(N (d^3 + K d^2)), an update O(d^2), whatever the number of rewards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from lcb.arrays import Floats
+from lcb.bandits.bandit import Arms
+from lcb.bandits.over_classes.mmts import Terms, build_terms, compute_means, compute_posterior
+from lcb.bandits.traits import Traits
+from lcb.decision import Decision, check_context, check_reward, rescale
+from lcb.errors import InputError
+from lcb.models import LatentModels
+from lcb.stats import n_packed, upper
+
+
+@dataclass(frozen=True)
+class PersonalClasses:
+    """Settings only; the state is the user's statistics as `UserStats` packs them, (d (d + 1) / 2 + d + 2,).
+
+    With noise per arm, a row counts sigma2 / arm_sigma2 times.
+
+    >>> models = LatentModels(pi=[1.0], beta=[[0.5, 0.5]], sigma2=[0.01], covariance=[np.diag([0.0001, 0.04])])
+    >>> bandit, rng = PersonalClasses(models), np.random.default_rng(0)
+    >>> bandit.scores(bandit.start(), np.eye(2))  # the second weight is uncertain: 0.5 + 0.5 * 0.2
+    array([0.505, 0.6  ])
+    >>> decision = bandit.choose(bandit.start(), np.eye(2), rng)
+    >>> state = bandit.update(bandit.start(), decision, reward=0.3)
+    >>> decision.arm, bandit.means(state).round(3)  # 0.5 - 0.2 * 0.04 / (0.04 + 0.01)
+    (1, array([[0.5 , 0.34]]))
+    """
+
+    traits: ClassVar[Traits] = Traits("models", state="d (d + 1) / 2 + d + 2", cost="N (d³ + K d²)")
+
+    models: LatentModels = field(repr=False)
+    bonus: float = 0.5
+    uniform: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.models.covariance is None:
+            raise InputError(
+                "the models have no covariance, which PersonalClasses needs; learn them with the learner 'personal', "
+                "or use PosteriorMean"
+            )
+        if not 0 <= self.bonus < np.inf:
+            raise InputError(f"bonus={self.bonus}; it must be a finite number, at least 0")
+        if not 0 <= self.uniform <= 1:
+            raise InputError(f"uniform={self.uniform}; the uniform share must lie in [0, 1]")
+
+    def start(self) -> Floats:
+        return np.zeros(n_packed(self.models.n_features))
+
+    def weights(self, state: Floats) -> Floats:
+        """The probability of each class, (N,)."""
+        return compute_posterior(state, self._terms)[0]
+
+    def means(self, state: Floats) -> Floats:
+        """The expected weights of the user in each class, (N, d)."""
+        return compute_means(state, self._terms)
+
+    def covariances(self, state: Floats) -> Floats:
+        """The covariance of the user's weights in each class, (N, d, d)."""
+        roots = np.tril(compute_posterior(state, self._terms)[1])
+        return np.asarray(np.linalg.inv(roots @ roots.swapaxes(1, 2)))
+
+    def scores(self, state: Floats, context: Floats) -> Floats:
+        """What is compared between arms: the expected reward of each plus its bonus, (K,)."""
+        from lcb.bandits.over_classes._personal_classes_numba import score_arms
+
+        scores = np.empty(len(context))
+        score_arms(
+            np.ascontiguousarray(context), self._terms, self.bonus, *compute_posterior(state, self._terms), scores
+        )
+        return scores
+
+    def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        check_context(context, self.models.n_features)
+        if not np.isfinite(context.sum()):
+            raise InputError("the context holds a NaN or an infinity: no arm is best; give finite features")
+        uniform = rng.random()
+        decision = Decision.best(self.scores(state, context), context, rescale(uniform, self.uniform))
+        return decision.with_uniform(self.uniform, context, uniform) if self.uniform else decision
+
+    def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
+        check_reward(reward)
+        scale = self._scale_of(decision.x)
+        x, r = scale * decision.x, scale * reward
+        rows, columns = upper(len(x))
+        return state + np.concatenate((x[rows] * x[columns], r * x, (r * r, 1.0)))
+
+    def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
+        """Many users at once, compiled; `states` are updated in place."""
+        from lcb.bandits.over_classes._personal_classes_numba import serve_personal_classes
+
+        arms = np.empty(uniforms.shape, np.int64)
+        settings = n_uniform, self.uniform, self.bonus
+        serve_personal_classes(states, contexts, rewards, uniforms, arms, self._terms, *self._scales, *settings)
+        return arms
+
+    def _scale_of(self, x: Floats) -> float:
+        """By what a row is multiplied so that its noise is `sigma2`."""
+        if self.models.arms is None:
+            return 1.0
+        return float(np.sqrt(self.models.sigma2[0] / self.models.noise_of(x[None])[0]))
+
+    @cached_property
+    def _scales(self) -> tuple[Floats, Floats]:
+        """The arms of known noise (A, d) and by what their rows are multiplied (A,)."""
+        models = self.models
+        if models.arms is None or models.arm_sigma2 is None:
+            return np.empty((0, models.n_features)), np.empty(0)
+        return np.array(models.arms), np.sqrt(models.sigma2[0] / models.arm_sigma2)
+
+    @cached_property
+    def _terms(self) -> Terms:
+        return build_terms(self.models)

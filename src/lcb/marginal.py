@@ -1,0 +1,107 @@
+"""Likelihood of a user's rewards when users of one class differ: their weights are N(beta_h, covariance_h).
+
+Rewards enter divided by their noise: `gram` = sum x x' / sigma2, `moment` = sum r x / sigma2 and `constant` =
+sum log(2 pi sigma2) + sum r^2 / sigma2.  With z = moment - gram beta_h and L = covariance_h^-1 + gram
+
+    -2 log p(rewards | class h) = constant - beta_h . moment - beta_h . z - z' L^-1 z + log|L| + log|covariance_h|
+
+The noise is one number, or one per arm where every user's rewards are counted by arm.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lcb.arrays import Floats
+from lcb.event_log import Clicks
+from lcb.stats import UserStats, upper
+
+_LOG_2PI = float(np.log(2 * np.pi))
+_BLOCK = 1024  # users at a time
+
+
+class SharedNoise:
+    """The rewards of many users by their statistics, with one noise for all: A = 1."""
+
+    def __init__(self, stats: UserStats) -> None:
+        self.stats, self.n_users = stats, stats.n_users
+        self.arms: Floats | None = None
+        self.count: Floats = np.array([stats.count.sum(dtype=np.float64)])  # (A,) rewards with each noise
+
+    def divide(self, sigma2: Floats, users: slice) -> tuple[Floats, Floats, Floats]:
+        """Upper triangles of `gram` (n, d (d + 1) / 2), `moment` (n, d) and `constant` (n,) under noise (A,)."""
+        packed, d = self._take(users), self.stats.n_features
+        constant = packed[:, -1] * (_LOG_2PI + np.log(sigma2[0])) + packed[:, -2] / sigma2[0]
+        packed /= sigma2[0]
+        return packed[:, : -d - 2], packed[:, -d - 2 : -2], constant
+
+    def sum_residuals(self, users: slice, mean: Floats, square: Floats) -> Floats:
+        """Expected squared residuals for each noise, (A,), of users with weights of mean (n, d) and E[w w']."""
+        packed, d = self._take(users), self.stats.n_features
+        fitted = np.sum(packed[:, : -d - 2] * square * count_twice(d)) - 2 * np.sum(packed[:, -d - 2 : -2] * mean)
+        return np.array([packed[:, -2].sum() + fitted])
+
+    def _take(self, users: slice) -> Floats:
+        return np.array(self.stats.packed[:, users].T, np.float64, order="C")
+
+
+class NoisePerArm:
+    """The same by counts of two-valued rewards of a fixed set of A arms, with a noise for each arm."""
+
+    def __init__(self, clicks: Clicks) -> None:
+        self.arms, self.n_users = clicks.arms, clicks.clicked.shape[0]
+        self.clicks = clicks
+        self.count: Floats = np.asarray((clicks.clicked + clicks.passed).sum(axis=0), np.float64)
+        rows, columns = upper(self.arms.shape[1])
+        self._products = self.arms[:, rows] * self.arms[:, columns]
+
+    def divide(self, sigma2: Floats, users: slice) -> tuple[Floats, Floats, Floats]:
+        count, total, square = self._take(users)
+        constant = count @ (_LOG_2PI + np.log(sigma2)) + square @ (1 / sigma2)
+        return (count / sigma2) @ self._products, (total / sigma2) @ self.arms, constant
+
+    def sum_residuals(self, users: slice, mean: Floats, square: Floats) -> Floats:
+        count, total, squares = self._take(users)
+        fitted = square @ (self._products * count_twice(self.arms.shape[1])).T
+        return np.asarray((squares - 2 * total * (mean @ self.arms.T) + count * fitted).sum(axis=0))
+
+    def _take(self, users: slice) -> tuple[Floats, Floats, Floats]:
+        """Rewards, their sum and the sum of their squares for each user and arm, (n, A)."""
+        low, high = self.clicks.low, self.clicks.high
+        clicked, passed = self.clicks.clicked[users].toarray(), self.clicks.passed[users].toarray()
+        return clicked + passed, high * clicked + low * passed, high**2 * clicked + low**2 * passed
+
+
+Rewards = SharedNoise | NoisePerArm
+
+
+def count_twice(n_features: int) -> Floats:
+    """2 for the entries of an upper triangle that stand for two of the matrix, 1 for the diagonal."""
+    rows, columns = upper(n_features)
+    return np.where(rows == columns, 1.0, 2.0)
+
+
+def marginal_log_likelihood(rewards: Rewards, sigma2: Floats, beta: Floats, covariance: Floats) -> Floats:
+    """Log density of all rewards of each user under each class, the user's own weights integrated out, (users, N).
+
+    >>> stats = UserStats.from_rows(user=[0, 0], x=[[1.0], [1.0]], reward=[1.0, 0.0])
+    >>> marginal_log_likelihood(SharedNoise(stats), np.ones(1), np.zeros((1, 1)), np.ones((1, 1, 1))).round(4)
+    array([[-2.7205]])
+    """
+    precision = np.linalg.inv(covariance)
+    log_size = np.linalg.slogdet(covariance)[1]
+    found = np.empty((rewards.n_users, len(beta)))
+    rows, columns = upper(beta.shape[1])
+    for begin in range(0, rewards.n_users, _BLOCK):
+        users = slice(begin, min(begin + _BLOCK, rewards.n_users))
+        packed, moment, constant = rewards.divide(sigma2, users)
+        gram = np.empty((len(packed), beta.shape[1], beta.shape[1]))
+        gram[:, rows, columns] = gram[:, columns, rows] = packed
+        for h, mean in enumerate(beta):
+            z = moment - gram @ mean
+            root = np.linalg.cholesky(precision[h] + gram)
+            y = np.linalg.solve(root, z[..., None])[..., 0]
+            log_root = np.log(np.einsum("uii->ui", root)).sum(axis=1)
+            square = constant - moment @ mean - z @ mean - np.square(y).sum(axis=1)
+            found[users, h] = -0.5 * (square + log_size[h]) - log_root
+    return found
