@@ -91,6 +91,20 @@ def without_long_locks() -> None:
     postgres_connections._LIMITS["lock_timeout"] = "100ms"
 
 
+def without_scrubbing() -> None:
+    """Leave erased rows of PostgreSQL where they are."""
+    from lcb.storage.store.postgres_scrub import Scrubber
+
+    replace(Scrubber, "start", lambda self: None)
+
+
+def without_rewriting() -> None:
+    """Vacuum after an erasure, but do not rewrite the tables."""
+    from lcb.storage.store import postgres_scrub
+
+    replace(postgres_scrub, "REWRITE_BYTES", 0)
+
+
 def without_drain() -> None:
     """Exit at the first signal, with requests in flight."""
     import os
@@ -213,6 +227,8 @@ WITHOUT = {
     "waiting": without_waiting,
     "refusal": without_refusal,
     "drain": without_drain,
+    "scrubbing": without_scrubbing,
+    "rewriting": without_rewriting,
     "new connections": without_new_connections,
     "long locks": without_long_locks,
     "lock": without_lock,

@@ -16,10 +16,12 @@ It does not write, and returns the ids of:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from lcb.progress import Progress, silent
 
+COLUMNS = 'seq, id, kind, "user", model, body'
+LAST = 2**63 - 1  # no seq is larger
 USER_SNAPSHOTS = "user/"  # the snapshot of a user is named by this and the user's name
 
 
@@ -74,6 +76,32 @@ class Rewrite(NamedTuple):
     id: str
     kind: str
     body: bytes
+
+
+class SharedReads:
+    """Reads that are the same statement in every store; `placeholder` is the driver's mark for a value."""
+
+    placeholder: str
+    _read: Callable[..., list[Any]]
+
+    def events_of_service(self, upto: int | None = None) -> list[Row]:
+        found = self._read(
+            f'select {COLUMNS} from event where "user" is null and seq <= {self.placeholder} '
+            "and kind in ('service', 'recommender', 'items', 'model', 'activate') order by seq",
+            (LAST if upto is None else upto,),
+        )
+        return [Row(*row) for row in found]
+
+    def users(self, after: str = "", limit: int = 1000) -> list[str]:
+        found = self._read(
+            f'select distinct "user" from event where "user" is not null and "user" > {self.placeholder} '
+            f'order by "user" limit {self.placeholder}',
+            (after, limit),
+        )
+        return [user for (user,) in found]
+
+    def list_keys(self) -> list[Key]:
+        return [Key(*row) for row in self._read("select name, scope, sha256, created, revoked from key order by name")]
 
 
 class Store(Protocol):

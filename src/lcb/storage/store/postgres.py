@@ -21,22 +21,25 @@ from typing import Any
 from lcb.errors import StoreError
 from lcb.progress import Progress, silent
 from lcb.storage.store.base import (
+    COLUMNS,
+    LAST,
     USER_SNAPSHOTS,
     Appended,
     Key,
     NewRow,
     Rewrite,
     Row,
+    SharedReads,
     Snapshot,
     drop_outdated,
     first_of_each_id,
 )
 from lcb.storage.store.migrate import missing_migrations
 from lcb.storage.store.postgres_connections import Address, Connection, ConnectionPool, Error, find_damage, is_lost
+from lcb.storage.store.postgres_scrub import Scrubber
 
-_COLUMNS = 'seq, id, kind, "user", model, body'
 _LOCK = "select seq from head for update"
-_OTHERS = f"select {_COLUMNS} from event where seq > %s order by seq"
+_OTHERS = f"select {COLUMNS} from event where seq > %s order by seq"
 _GIVEN = (
     "unnest(%b::text[], %b::text[], %b::text[], %b::bigint[], %b::bytea[]) "
     'with ordinality as given(id, kind, "user", model, body, n)'
@@ -58,15 +61,15 @@ _REWRITE = (
 )
 _MOVE = "update head set seq = %s"
 _BLOCK = 2000
-_LAST = 2**63 - 1
 _MIGRATION_SECONDS = 600
 Statement = tuple[str, Sequence[object]]
 
 
-class Postgres:
+class Postgres(SharedReads):
     """A store in the database at a postgresql:// address; its tables are created if missing."""
 
     inline = False
+    placeholder = "%s"
     discarded = 0  # PostgreSQL recovers its own write-ahead log
 
     def __init__(self, url: str, *, create: bool = True) -> None:
@@ -76,6 +79,7 @@ class Postgres:
         self._writer: Connection | None = None
         self._others_write = False
         self._pool = ConnectionPool(self._address)
+        self._scrubber = Scrubber(self._address)
         self._leading: set[Connection] = set()
         self._closed = False
         try:
@@ -226,7 +230,7 @@ class Postgres:
         return done.rowcount == n
 
     def erase(self, user: str, rewrite: Callable[[list[Row]], tuple[list[Rewrite], NewRow]], seen: int) -> Appended:
-        theirs = f'select {_COLUMNS} from event where "user" = %s order by seq'
+        theirs = f'select {COLUMNS} from event where "user" = %s order by seq'
         begin = ((_LOCK, ()), (_OTHERS, (seen,)), (theirs, (_storable(user),)))
         with self._transaction(*begin) as (connection, (((head,),), met, found)):
             rewrites, event = rewrite([Row(*row) for row in found])
@@ -237,6 +241,7 @@ class Postgres:
                 (_INSERT, (head, *_columns([event]))),
                 (_MOVE, (head + 1,)),
             )
+        self._scrubber.start()
         return Appended([*(Row(*row) for row in met), Row(head + 1, *event)], frozenset())
 
     # Reading
@@ -248,13 +253,13 @@ class Postgres:
         return int(self._read("select seq from head")[0][0])
 
     def event(self, id: str) -> Row | None:
-        found = self._read(f"select {_COLUMNS} from event where id = %s", (_storable(id),))
+        found = self._read(f"select {COLUMNS} from event where id = %s", (_storable(id),))
         return Row(*found[0]) if found else None
 
     def events(self, after: int, upto: int | None = None) -> Iterator[Row]:
         last = self.head() if upto is None else upto
         while after < last:
-            statement = f"select {_COLUMNS} from event where seq > %s and seq <= %s order by seq limit {_BLOCK}"
+            statement = f"select {COLUMNS} from event where seq > %s and seq <= %s order by seq limit {_BLOCK}"
             block = self._read(statement, (after, last))
             if not block:
                 return
@@ -262,12 +267,12 @@ class Postgres:
             after = block[-1][0]
 
     def events_of(self, user: str, after: int = 0, upto: int | None = None) -> list[Row]:
-        return self.events_of_each({user: after}, _LAST if upto is None else upto)[user]
+        return self.events_of_each({user: after}, LAST if upto is None else upto)[user]
 
     def events_of_each(self, after: Mapping[str, int], upto: int) -> dict[str, list[Row]]:
         names = {_storable(user): user for user in after}
         found = self._read(
-            f"select {', '.join(f'event.{name.strip()}' for name in _COLUMNS.split(','))} "
+            f"select {', '.join(f'event.{name.strip()}' for name in COLUMNS.split(','))} "
             "from unnest(%b::text[], %b::bigint[]) as given(name, after) "
             'join event on "user" = name and seq > after and seq <= %s order by seq',
             (list(names), list(after.values()), upto),
@@ -280,21 +285,6 @@ class Postgres:
     def newest_of(self, user: str) -> int:
         found = self._read('select seq from event where "user" = %s order by seq desc limit 1', (_storable(user),))
         return int(found[0][0]) if found else 0
-
-    def events_of_service(self, upto: int | None = None) -> list[Row]:
-        found = self._read(
-            f'select {_COLUMNS} from event where "user" is null and seq <= %s '
-            "and kind in ('service', 'recommender', 'items', 'model', 'activate') order by seq",
-            (_LAST if upto is None else upto,),
-        )
-        return [Row(*row) for row in found]
-
-    def users(self, after: str = "", limit: int = 1000) -> list[str]:
-        found = self._read(
-            'select distinct "user" from event where "user" is not null and "user" > %s order by "user" limit %s',
-            (after, limit),
-        )
-        return [user for (user,) in found]
 
     # Caches
 
@@ -317,9 +307,6 @@ class Postgres:
             self._end(connection, ("delete from snapshot", ()))
 
     # Keys
-
-    def list_keys(self) -> list[Key]:
-        return [Key(*row) for row in self._read("select name, scope, sha256, created, revoked from key order by name")]
 
     def save_key(self, key: Key) -> None:
         statement = (
@@ -365,6 +352,7 @@ class Postgres:
 
     def close(self) -> None:
         self._closed = True
+        self._scrubber.close()
         self._pool.close()
         for connection in (*self._leading, self._writer):
             if connection is not None:

@@ -17,12 +17,15 @@ from pathlib import Path
 from lcb.errors import StoreError, StoreUnavailable
 from lcb.progress import Progress, silent
 from lcb.storage.store.base import (
+    COLUMNS,
+    LAST,
     USER_SNAPSHOTS,
     Appended,
     Key,
     NewRow,
     Rewrite,
     Row,
+    SharedReads,
     Snapshot,
     drop_outdated,
     first_of_each_id,
@@ -33,7 +36,6 @@ from lcb.storage.store.sqlite_errors import ErrorTranslator
 from lcb.storage.store.sqlite_file import OpenFiles, lock_server, make_private
 
 _APPLICATION = 0x6C636231  # "lcb1", in the header of the file
-_COLUMNS = "seq, id, kind, user, model, body"
 _KEEP = (
     "insert into snapshot values(?, ?, ?) on conflict (name) "
     "do update set seq = excluded.seq, body = excluded.body where snapshot.seq < excluded.seq"
@@ -46,10 +48,11 @@ _WAL_BYTES = 64 << 20  # the write-ahead log is cut to this size after a long re
 _WAL_HEADER, _FRAME_HEADER = 32, 24  # bytes
 
 
-class SQLite:
+class SQLite(SharedReads):
     """A store in a file; with `serve` it holds the lock of the serving process until `close`."""
 
     inline = True
+    placeholder = "?"
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True, serve: bool = False) -> None:
         self.path = Path(path).resolve()  # so that a link to the file is the same store
@@ -229,13 +232,13 @@ class SQLite:
     def _others(connection: sqlite3.Connection, seen: int, head: int) -> list[Row]:
         if head == seen:
             return []
-        return [Row(*row) for row in connection.execute(f"select {_COLUMNS} from event where seq > ?", (seen,))]
+        return [Row(*row) for row in connection.execute(f"select {COLUMNS} from event where seq > ?", (seen,))]
 
     def erase(self, user: str, rewrite: Callable[[list[Row]], tuple[list[Rewrite], NewRow]], seen: int) -> Appended:
         with self._transaction() as connection:
             head = connection.execute("select coalesce(max(seq), 0) from event").fetchone()[0]
             others = self._others(connection, seen, head)
-            statement = f"select {_COLUMNS} from event where user = ? order by seq"
+            statement = f"select {COLUMNS} from event where user = ? order by seq"
             rewrites, event = rewrite([Row(*row) for row in connection.execute(statement, (user,))])
             connection.executemany(
                 "update event set id = ?, kind = ?, user = null, model = null, body = ? where seq = ?",
@@ -257,7 +260,7 @@ class SQLite:
         self._unscrubbed = bool(busy)
 
     def event(self, id: str) -> Row | None:
-        found = self._read(f"select {_COLUMNS} from event where id = ?", (id,))
+        found = self._read(f"select {COLUMNS} from event where id = ?", (id,))
         return Row(*found[0]) if found else None
 
     def events(self, after: int, upto: int | None = None) -> Iterator[Row]:
@@ -266,7 +269,7 @@ class SQLite:
         try:
             while after < last:
                 block = connection.execute(
-                    f"select {_COLUMNS} from event where seq > ? and seq <= ? order by seq limit {_BLOCK}",
+                    f"select {COLUMNS} from event where seq > ? and seq <= ? order by seq limit {_BLOCK}",
                     (after, last),
                 ).fetchall()
                 if not block:
@@ -280,8 +283,8 @@ class SQLite:
 
     def events_of(self, user: str, after: int = 0, upto: int | None = None) -> list[Row]:
         found = self._read(
-            f"select {_COLUMNS} from event where user = ? and seq > ? and seq <= ? order by seq",
-            (user, after, _LAST if upto is None else upto),
+            f"select {COLUMNS} from event where user = ? and seq > ? and seq <= ? order by seq",
+            (user, after, LAST if upto is None else upto),
         )
         return [Row(*row) for row in found]
 
@@ -291,20 +294,6 @@ class SQLite:
     def newest_of(self, user: str) -> int:
         found = self._read("select seq from event where user = ? order by seq desc limit 1", (user,))
         return int(found[0][0]) if found else 0
-
-    def events_of_service(self, upto: int | None = None) -> list[Row]:
-        found = self._read(
-            f"select {_COLUMNS} from event where user is null and seq <= ? "
-            "and kind in ('service', 'recommender', 'items', 'model', 'activate') order by seq",
-            (_LAST if upto is None else upto,),
-        )
-        return [Row(*row) for row in found]
-
-    def users(self, after: str = "", limit: int = 1000) -> list[str]:
-        found = self._read(
-            "select distinct user from event where user is not null and user > ? order by user limit ?", (after, limit)
-        )
-        return [user for (user,) in found]
 
     # Caches
 
@@ -325,9 +314,6 @@ class SQLite:
             connection.execute("delete from snapshot")
 
     # Keys
-
-    def list_keys(self) -> list[Key]:
-        return [Key(*row) for row in self._read("select name, scope, sha256, created, revoked from key order by name")]
 
     def save_key(self, key: Key) -> None:
         with self._transaction() as connection:
@@ -359,9 +345,6 @@ class SQLite:
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-
-_LAST = 2**63 - 1
 
 
 def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:

@@ -1,0 +1,121 @@
+"""Removes what an erasure leaves in the data files of PostgreSQL, in a thread of its own.
+
+An update leaves the old row behind as a dead one.  VACUUM removes dead rows, but does not overwrite the space they
+took; VACUUM FULL writes the table and its indexes anew, and locks the table meanwhile.  So, after an erasure:
+
+    VACUUM event, snapshot          until no dead row is left; a transaction that began earlier delays that
+    ANALYZE event, snapshot         the server keeps samples of the columns in pg_statistic
+    VACUUM FULL                     of the tables if they are small (REWRITE_BYTES), and of pg_statistic
+
+Larger tables are left to the operator, with a line in the operational log.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+
+from lcb.errors import StoreError
+from lcb.storage.store.postgres_connections import Address, Connection, Error
+
+REWRITE_BYTES = 64 << 20  # tables and indexes; rewriting as much locks them for about a second
+_TABLES = ("event", "snapshot")
+_QUIET_SECONDS = 0.5  # erasures that come together are removed together
+_PAUSE_SECONDS = 60.0  # between two rewrites
+_PAUSES = (1, 1, 2, 4, 8, 16, 32, 64)  # seconds before VACUUM is tried again
+_VACUUM_SECONDS = 600
+_REWRITE_LIMITS = {"statement_timeout": "2s", "lock_timeout": "200ms"}  # requests wait that long at most
+_REWRITE_TRIES = 10
+_CANCEL_SECONDS = 2.0
+_ADVICE = "run in a quiet hour: VACUUM FULL event, snapshot, pg_statistic"
+
+
+class Scrubber:
+    """Vacuums after erasures; `start` returns at once."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._lock = threading.Lock()
+        self._asked = self._running = False
+        self._closed = threading.Event()
+        self._connection: Connection | None = None
+        self._log = logging.getLogger("lcb.storage")
+
+    def start(self) -> None:
+        with self._lock:
+            self._asked = True
+            if not self._running:
+                self._running = True
+                threading.Thread(target=self._run, name="lcb-scrub", daemon=True).start()
+
+    def close(self) -> None:
+        self._closed.set()
+        if (connection := self._connection) is not None:
+            with suppress(Error):
+                connection.cancel_safe(timeout=_CANCEL_SECONDS)
+
+    def _run(self) -> None:
+        pause = _QUIET_SECONDS
+        while not self._closed.wait(pause):
+            with self._lock:
+                if not self._asked:
+                    self._running = False
+                    return
+                self._asked = False
+            try:
+                with self._address.connect() as self._connection:
+                    if not self._closed.is_set():
+                        self._scrub(self._connection)
+            except (Error, StoreError) as error:
+                if not self._closed.is_set():
+                    words = error.diag.message_primary if isinstance(error, Error) else error
+                    self._log.warning("erased rows are left in the data files (%s); %s", words, _ADVICE)
+            finally:
+                self._connection = None
+            pause = _PAUSE_SECONDS if self._asked else 0.0
+
+    def _scrub(self, connection: Connection) -> None:
+        connection.limit = _VACUUM_SECONDS
+        _set_limits(connection, {"statement_timeout": f"{_VACUUM_SECONDS}s", "lock_timeout": f"{_VACUUM_SECONDS}s"})
+        if not self._vacuum(connection):
+            self._log.warning("erased rows are left: an older transaction may still read them; %s", _ADVICE)
+            return
+        size = f"select {' + '.join(f'''pg_total_relation_size('{table}')''' for table in _TABLES)}"
+        n_bytes = int(connection.execute(size).fetchall()[0][0])
+        if n_bytes > REWRITE_BYTES:
+            self._log.warning(
+                "erased rows are left in free space of the data files: %d MB are too much to rewrite while serving; %s",
+                n_bytes >> 20,
+                _ADVICE,
+            )
+            return
+        _set_limits(connection, _REWRITE_LIMITS)
+        for table in (*_TABLES, "pg_statistic"):
+            self._rewrite(connection, table)
+
+    def _vacuum(self, connection: Connection) -> bool:
+        """Vacuum until no dead event is left; False if some stay, or the store is closed."""
+        dead = "select coalesce(sum(n_dead_tup), 0) from pg_stat_all_tables where relid = 'event'::regclass"
+        for pause in _PAUSES:
+            for table in _TABLES:
+                connection.execute(f"vacuum (analyze) {table}")
+            if int(connection.execute(dead).fetchall()[0][0]) == 0:
+                return True
+            if self._closed.wait(pause):
+                return False
+        return False
+
+    def _rewrite(self, connection: Connection, table: str) -> None:
+        for left in reversed(range(_REWRITE_TRIES)):
+            try:
+                connection.execute(f"vacuum full {table}")
+                return
+            except Error as error:
+                if not left or error.sqlstate != "55P03" or self._closed.wait(1.0):  # a lock held by others
+                    raise
+
+
+def _set_limits(connection: Connection, limits: dict[str, str]) -> None:
+    for name, value in limits.items():
+        connection.execute("select set_config(%s, %s, false)", (name, value))
