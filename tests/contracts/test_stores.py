@@ -303,6 +303,28 @@ def test_an_erased_person_is_nowhere_in_the_store(place: Place) -> None:
         assert all(b"Ann" not in file.read_bytes() for file in Path(place.url).parent.glob("lcb.db*"))
 
 
+def test_an_erased_person_leaves_the_write_ahead_log_when_a_long_read_ends(tmp_path: Path) -> None:
+    path = tmp_path / "lcb.db"
+    store = open_store(str(path))
+    store.append([row("a", "Ann")], 0)
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("begin")
+    reader.execute("select * from event").fetchall()
+    store.erase("Ann", rewrite, 1)
+    assert b"Ann" in Path(f"{path}-wal").read_bytes()
+    began = time.monotonic()
+    for i in range(20):  # they do not wait for the reader
+        store.append([row(f"b{i}")], 2 + i)
+    assert time.monotonic() - began < 2.0
+    reader.close()
+    until = time.monotonic() + 5
+    while any(b"Ann" in file.read_bytes() for file in tmp_path.glob("lcb.db*")):
+        assert time.monotonic() < until
+        store.check()
+        time.sleep(0.1)
+    store.close()
+
+
 def test_an_erasure_that_fails_changes_nothing(store: Store) -> None:
     store.append([row("a", "Ann")], 0)
 

@@ -156,7 +156,10 @@ class SQLite(SharedReads):
         self.check()
 
     def check(self) -> None:
-        """Raise StoreUnavailable if the file or its write-ahead log was removed or replaced since it was opened."""
+        """Raise StoreUnavailable if the file or its write-ahead log was removed or replaced since it was opened.
+
+        Empties the write-ahead log of erased rows if a long read has prevented that so far.
+        """
         self._gone = self._files is not None and not self._files.are_in_place()
         if self._gone:
             raise StoreUnavailable(
@@ -164,6 +167,8 @@ class SQLite(SharedReads):
                 f"stored; put the same files back, or stop the service, delete {self.path.name}-wal and -shm, "
                 "restore a backup and start again"
             )
+        if self._unscrubbed:
+            self._scrub(wait=False)
 
     def _check_gone(self) -> None:
         """Before a write: write nothing into a file that was found to be gone."""
@@ -188,7 +193,7 @@ class SQLite(SharedReads):
         self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = (), first: Set[str] = frozenset()
     ) -> Appended:
         try:
-            if 0 < len(rows) <= _MOST_AT_ONCE and not snapshots and not self._unscrubbed:
+            if 0 < len(rows) <= _MOST_AT_ONCE and not snapshots:
                 return self._append_at(rows, seen)
             return self._append(rows, seen, snapshots, first, frozenset())
         except sqlite3.IntegrityError:
@@ -224,8 +229,6 @@ class SQLite(SharedReads):
             _insert(connection, placed)
             if snapshots:
                 connection.executemany(_KEEP, snapshots)
-        if self._unscrubbed:
-            self._scrub()
         return Appended(others + placed, refused | late)
 
     @staticmethod
@@ -250,14 +253,18 @@ class SQLite(SharedReads):
         self._scrub()
         return Appended([*others, placed], frozenset())
 
-    def _scrub(self) -> None:
+    def _scrub(self, *, wait: bool = True) -> None:
         """Empty the write-ahead log, where erased rows remain; a long read or a full disk delays that."""
         self._unscrubbed = True
         try:
+            if not wait:
+                self._writer.execute("pragma busy_timeout = 0")
             busy, _, _ = self._writer.execute("pragma wal_checkpoint(truncate)").fetchone()
-        except sqlite3.Error:  # the erasure is committed; the next append tries again
-            return
-        self._unscrubbed = bool(busy)
+            self._unscrubbed = bool(busy)
+        except sqlite3.Error:  # the erasure is committed; `check` tries again
+            pass
+        finally:
+            self._writer.execute(f"pragma busy_timeout = {int(1000 * _BUSY_SECONDS)}")
 
     def event(self, id: str) -> Row | None:
         found = self._read(f"select {COLUMNS} from event where id = ?", (id,))
