@@ -133,7 +133,7 @@ def test_a_user_without_rewards_has_a_posterior_too(tmp_path):
 
 
 def test_what_is_not_a_posterior_is_refused():
-    with pytest.raises(InputError, match=r"shape \(2,\); send \(steps \+ 1, N\)"):
+    with pytest.raises(InputError, match=r"shape \(2,\); give \(steps \+ 1, N\)"):
         posterior_path([0.5, 0.5])
     with pytest.raises(InputError, match=r"row 1 of the posterior sums to 1\.1"):
         posterior_path([[0.5, 0.5], [0.5, 0.6]])

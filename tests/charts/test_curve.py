@@ -12,9 +12,9 @@ from lcb.errors import InputError
 
 
 def test_a_curve_of_unequal_lengths_or_without_some_standard_errors_is_refused():
-    with pytest.raises(InputError, match="2 places, 1 means and 2 standard errors; send as many of each"):
+    with pytest.raises(InputError, match="2 places, 1 means and 2 standard errors; give as many of each"):
         Curve("lcb", [1, 2], [1.0], [0.1, 0.1])
-    with pytest.raises(InputError, match="single run send a standard error of NaN at every place"):
+    with pytest.raises(InputError, match="single run give NaN as every standard error"):
         Curve("lcb", [1, 2], [1.0, 2.0], [0.1, float("nan")])
 
 

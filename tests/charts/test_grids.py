@@ -46,5 +46,5 @@ def test_a_tuning_is_drawn_as_any_picture(tmp_path):
 def test_grids_must_exist_and_hold_a_regret():
     with pytest.raises(InputError, match="there are no grids to draw"):
         grids([])
-    with pytest.raises(InputError, match="grid lcb has no regret that is finite"):
+    with pytest.raises(InputError, match="grid lcb has no finite regret"):
         grids([("lcb", [math.inf], "")])

@@ -67,7 +67,7 @@ def test_single_runs_are_points_without_bars(tmp_path):
     ("make", "message"),
     [
         (lambda: growth([], "regret"), "no panels"),
-        (lambda: panel(theory=(1.0, 2.0)), "2 values of a theory for the 3 places of exp3"),
+        (lambda: panel(theory=(1.0, 2.0)), "2 values of a theory for 3 places of exp3"),
         (lambda: panel(mean=(0.0, 1.0, 2.0)), "a value of exp3 is not above 0"),
         (lambda: panel(theory=(0.0, 1.0, 2.0)), "a value of exp3 is not above 0"),
         (

@@ -86,7 +86,7 @@ def test_a_single_place_is_drawn_as_a_point():
 
 
 def test_curves_must_exist_and_have_different_names():
-    with pytest.raises(InputError, match="there are no curves to draw; send at least one"):
+    with pytest.raises(InputError, match="there are no curves to draw; give at least one"):
         regret_by_users([])
     with pytest.raises(InputError, match="two curves are named lcb; names must be unique"):
         regret_by_steps(some_curves(["lcb", "random", "lcb"]))

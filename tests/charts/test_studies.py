@@ -36,7 +36,7 @@ def test_all_studies_share_one_axis_and_a_recommender_has_one_colour():
 
 def test_what_has_no_place_on_the_axis_is_refused():
     for mean, deviation in ((float("nan"), 0.1), (0.2, float("inf")), (-0.1, 0.1), (0.2, -0.1)):
-        with pytest.raises(InputError, match=r"a has .* both must be finite, and 0 or more"):
+        with pytest.raises(InputError, match=r"a has .* both must be finite and at least 0"):
             StudyPanel("one", [("a", mean, deviation)])
     with pytest.raises(InputError, match="two recommenders are named a"):
         StudyPanel("one", [("a", 0.1, 0.1), ("a", 0.1, 0.1)])

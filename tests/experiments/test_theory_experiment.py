@@ -80,7 +80,7 @@ def test_the_bounds_are_phase_2_of_the_theorems_at_the_same_sizes(outcome):
 
 def test_the_bounds_slopes_are_those_the_theory_names():
     by_users, by_steps, _ = (
-        [theory._growth(sweep, bandit, np.ones((1, 3, len(sweep.at)))) for bandit in BANDITS] for sweep in theory.SWEEPS
+        [theory._build_growth(sweep, bandit, np.ones((1, 3, len(sweep.at)))) for bandit in BANDITS] for sweep in theory.SWEEPS
     )
     assert [growth.bound_slope for growth in by_users] == [
         pytest.approx(1),
@@ -99,7 +99,7 @@ def test_a_known_slope_is_recovered(true):
     sweep = SWEEPS[0]
     noise = np.exp(0.01 * np.random.default_rng(0).standard_normal((20, 1, 3)))
     regret = np.array(sweep.at) ** true * noise
-    growth = theory._growth(sweep, "exp3", np.repeat(regret, 3, axis=1))
+    growth = theory._build_growth(sweep, "exp3", np.repeat(regret, 3, axis=1))
     assert abs(growth.slope.mean - true) < 2 * growth.slope.half < 0.02
     assert growth.last_slope.mean == pytest.approx(true, abs=0.03)
 
@@ -131,7 +131,7 @@ def test_the_text_tells_slopes_sizes_and_which_phase_1_applied(outcome):
     assert f"{outcome.sweeps[0][1][0].slope}" in exp4p
     j = [line.split(": J")[1].split() for line in lines if ": J" in line]
     assert j == [["20*"] * 3, ["81"] * 3, ["20*"] * 2, ["20*", "256"]]
-    assert lines[-1] == "* J is what the learner needs, above the theorem's"
+    assert lines[-1] == "* J is what the learner needs, more than the theorem's"
 
 
 def test_the_picture_has_a_panel_per_sweep(outcome, tmp_path):

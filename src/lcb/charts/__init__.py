@@ -1,12 +1,12 @@
-"""All charts; a figure in a report and a live chart on a page come from the same function.
+"""All charts.  The same function draws a figure in a report and a live chart on a page.
 
     heat_map(models)            the classes: a row each, a column per feature
     regret_by_users(curves)     regret per user as users come, with a band of +- 2 standard errors
     regret_by_steps(curves)     the same against the number of interactions per user
-    relative_ctr(curves, x)     clicks on a log over those in the data
-    growth(panels, y_title)     growth with a size on log-log axes, beside the growth of a bound
-    bars(rows, x_title)         a comparison, the value printed at each bar
-    studies(panels, x_title)    click-through rates of recommenders: means with deviations, a panel per study
+    relative_ctr(curves, x)     CTR of an algorithm divided by the CTR in the log
+    growth(panels, y_title)     regret against a size on log-log axes, beside a theoretical bound
+    bars(rows, x_title)         a comparison, with the value at each bar
+    studies(panels, x_title)    click-through rates of recommenders: mean and standard deviation, a panel per study
     grids(rows)                 regret of each algorithm by settings
     posterior_path(posterior)   class probabilities of one new user, reward by reward
     traces(fit)                 number of classes and log joint of a sampler, sweep by sweep
@@ -14,45 +14,29 @@
     ctr_over_time(rows)         clicks per decision, a line with a band per recommender and model version
     concentration(rows)         how many rewards until one class holds 90 % of a new user's posterior
     users_per_model(rows)       users of each model version
-    model_scores(rows)          the held-out score of the versions as they were made
-    save(chart, "regret.png")   as .png, .svg, .html that works offline, or .json (Vega-Lite)
+    model_scores(rows)          held-out score of each model version
+    save(chart, "regret.png")   write .png, .svg, .html that works offline, or .json (Vega-Lite)
 
 Altair and vl-convert come with the extra `plots` and are loaded when a chart is drawn, not before.
 """
 
-from __future__ import annotations
-
-from lcb.charts.bars import bars
-from lcb.charts.classes import heat_map, posterior_path
-from lcb.charts.curve import Curve
-from lcb.charts.grids import grids
-from lcb.charts.growth import GrowthPanel, growth
-from lcb.charts.live.traffic import ctr_over_time, rates
-from lcb.charts.live.versions import concentration, model_scores, users_per_model
-from lcb.charts.regret import regret_by_steps, regret_by_users, relative_ctr
-from lcb.charts.sampler import traces
-from lcb.charts.save import require, save
-from lcb.charts.studies import StudyPanel, studies
-
-__all__ = [
-    "Curve",
-    "GrowthPanel",
-    "StudyPanel",
-    "bars",
-    "concentration",
-    "ctr_over_time",
-    "grids",
-    "growth",
-    "heat_map",
-    "model_scores",
-    "posterior_path",
-    "rates",
-    "regret_by_steps",
-    "regret_by_users",
-    "relative_ctr",
-    "require",
-    "save",
-    "studies",
-    "traces",
-    "users_per_model",
-]
+from lcb.charts.bars import bars as bars
+from lcb.charts.classes import heat_map as heat_map
+from lcb.charts.classes import posterior_path as posterior_path
+from lcb.charts.curve import Curve as Curve
+from lcb.charts.grids import grids as grids
+from lcb.charts.growth import GrowthPanel as GrowthPanel
+from lcb.charts.growth import growth as growth
+from lcb.charts.live.traffic import ctr_over_time as ctr_over_time
+from lcb.charts.live.traffic import rates as rates
+from lcb.charts.live.versions import concentration as concentration
+from lcb.charts.live.versions import model_scores as model_scores
+from lcb.charts.live.versions import users_per_model as users_per_model
+from lcb.charts.regret import regret_by_steps as regret_by_steps
+from lcb.charts.regret import regret_by_users as regret_by_users
+from lcb.charts.regret import relative_ctr as relative_ctr
+from lcb.charts.sampler import traces as traces
+from lcb.charts.save import require as require
+from lcb.charts.save import save as save
+from lcb.charts.studies import StudyPanel as StudyPanel
+from lcb.charts.studies import studies as studies

@@ -1,4 +1,4 @@
-"""A comparison as horizontal bars, the value printed at each."""
+"""A comparison as horizontal bars, each with its value."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def bars(
     reference: float | None = None,
     log: bool = False,
 ) -> alt.LayerChart:
-    """Horizontal bars in the order given, each with its value; a dashed rule at `reference`."""
+    """Draw horizontal bars in the order given, each with its value, and a dashed rule at `reference`."""
     alt = load_altair()
     names, values = [name for name, _ in rows], np.array([value for _, value in rows], dtype=np.float64)
     check_names(names, "bars")
@@ -38,7 +38,7 @@ def bars(
         ends = ends[0] - 0.14 * (ends[1] - ends[0]), ends[1]
     texts = [format_number(value, value) for value in values]
     data = inline_data(name=names, value=values, base=[ends[0] if log else 0.0] * len(rows), text=texts)
-    colours = [_colour(normalize_name(name)) for name in names]
+    colours = [_choose_colour(normalize_name(name)) for name in names]
     base = alt.Chart(data).encode(
         x=alt.X("value:Q", title=x_title, **axis_and_scale(ends, log)), y=alt.Y("name:N", sort=None, title=None)
     )
@@ -48,13 +48,13 @@ def bars(
         rule = alt.Chart(inline_data(value=[reference], text=[format_number(reference, reference)])).encode(x="value:Q")
         layers.append(rule.mark_rule(color=INK, strokeDash=[4, 3]))
         layers.append(rule.mark_text(dy=-9, fontSize=11).encode(y=alt.value(0), text="text:N"))
-    for halo in ({"stroke": SURFACE, "strokeWidth": 4}, {}):  # the value stays legible on a rule or grid line
+    for halo in ({"stroke": SURFACE, "strokeWidth": 4}, {}):  # the halo keeps values legible on a rule or grid line
         for side, align, dx in (("datum.value >= 0", "left", 5), ("datum.value < 0", "right", -5)):
             text = base.transform_filter(side).mark_text(align=align, dx=dx, fontSize=12, **halo)
             layers.append(text.encode(text="text:N"))
     return apply_theme(alt.layer(*layers), title, width=420, height=alt.Step(28))
 
 
-def _colour(name: str) -> str:
-    """That of the algorithm or of its family, the name's first word."""
+def _choose_colour(name: str) -> str:
+    """Return the colour of the algorithm, or of its family (the first word of its name)."""
     return ALGORITHMS.get(name, ALGORITHMS.get(name.split("-")[0], (BAR,)))[0]

@@ -1,4 +1,4 @@
-"""The latent classes: their weights, and the posterior of one new user."""
+"""Charts of the latent classes: their weights, and the posterior of one new user."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
 
 
 def heat_map(models: LatentModels, title: str | None = None) -> alt.LayerChart:
-    """The classes as a heat map: a row per class with its share and noise, a column per feature.
+    """Draw the classes as a heat map: a row per class with its share and noise, a column per feature.
 
-    The colours diverge around 0 when signs are mixed; up to 25 features the weight is printed in its cell.
+    Colours diverge around 0 if some weight is negative.  With up to 25 features, cells contain the weights.
     """
     alt = load_altair()
     largest = float(np.abs(models.beta).max()) or 1.0
@@ -67,8 +67,8 @@ def posterior_path(
 ) -> alt.LayerChart:
     """Draw the class probabilities (steps + 1, N) of one new user; row t is the posterior after t rewards.
 
-    Row t is drawn from t - 1/2 to t + 1/2, cut off at 0 and at the last reward.
-    The eight classes that ever were most probable have a band each; the others share a grey one.
+    Row t is drawn from t - 1/2 to t + 1/2, clipped at 0 and at the last reward.  Of more than eight classes, the eight
+    with the highest probability at any step have a band each; the others share a grey one.
     """
     alt = load_altair()
     paths, names = _bands(np.asarray(posterior, dtype=np.float64), labels)
@@ -76,7 +76,7 @@ def posterior_path(
     stride = int(ladder(max(steps / 12, 1), 10 * steps)[0])  # ticks only at whole rewards
     ticks = list(range(0, len(paths), stride))
     if len(paths) == 1:
-        paths = np.vstack([paths, paths])  # so that a user without rewards, too, has an area
+        paths = np.vstack([paths, paths])  # an area needs two points, also for a user without rewards
     tops = 1 - np.cumsum(paths, axis=1) + paths
     data = inline_data(
         name=names * len(paths),
@@ -112,7 +112,7 @@ def _class_labels(models: LatentModels) -> list[str]:
 
 
 def _choose_ink(places: Floats, colours: Sequence[str]) -> list[str]:
-    """White where it can be read on the colour at that place in [0, 1] of the scale, elsewhere black."""
+    """Return white if it is legible on the colour at each position in [0, 1] of the scale, else black."""
     stops = np.array([[int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)] for colour in colours])
     channels = [np.interp(places * (len(stops) - 1), range(len(stops)), stop) ** 2.2 for stop in stops.T]
     luminance = np.array([0.2126, 0.7152, 0.0722]) @ channels
@@ -120,18 +120,18 @@ def _choose_ink(places: Floats, colours: Sequence[str]) -> list[str]:
 
 
 def _bands(posterior: Floats, labels: Sequence[str] | None) -> tuple[Floats, list[str]]:
-    """The classes with a band (steps + 1, at most 9) and their names."""
+    """Return the probabilities of the classes that get a band, (steps + 1, at most 9), and their names."""
     if posterior.ndim != 2 or not posterior.size:
-        raise InputError(f"the posterior has shape {posterior.shape}; send (steps + 1, N), a row per step")
+        raise InputError(f"the posterior has shape {posterior.shape}; give (steps + 1, N), a row per step")
     wrong = ~(np.isclose(posterior.sum(axis=1), 1, atol=1e-6) & (posterior >= 0).all(axis=1))
     if wrong.any():
         row = posterior[np.argmax(wrong)]
         came = f"row {np.argmax(wrong)} of the posterior sums to {row.sum():g}, with smallest {row.min():g}"
-        raise InputError(f"{came}; send probabilities, which are >= 0 and sum to 1")
+        raise InputError(f"{came}; give probabilities, which are >= 0 and sum to 1")
     n_classes = posterior.shape[1]
     names = [f"class {h + 1}" for h in range(n_classes)] if labels is None else list(labels)
     if len(names) != n_classes:
-        raise InputError(f"{len(names)} labels for {n_classes} classes; send one per class")
+        raise InputError(f"{len(names)} labels for {n_classes} classes; give one per class")
     check_names(names, "classes")
     if n_classes <= len(AREAS):
         return posterior, names

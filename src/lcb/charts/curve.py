@@ -13,9 +13,9 @@ from lcb.errors import InputError
 
 @dataclass(frozen=True, eq=False)
 class Curve:
-    """The regret of one algorithm: its mean and standard error `at` each number of users or steps.
+    """The mean and standard error of one algorithm `at` each number of users or steps.
 
-    A single run has no standard error: send NaN at every place, and the line has no band.
+    A single run has no standard error: give NaN at every place, and the line has no band.
 
     >>> Curve("lcb", at=[50, 100], mean=[4.1, 2.8], se=[0.1, 0.1]).algorithm
     'lcb'
@@ -30,11 +30,11 @@ class Curve:
         n, n_means, n_errors = len(self.at), len(self.mean), len(self.se)
         if n == 0 or n_means != n or n_errors != n:
             came = f"curve {self.algorithm} has {n} places, {n_means} means and {n_errors} standard errors"
-            raise InputError(f"{came}; send as many of each, and at least one")
+            raise InputError(f"{came}; give as many of each, and at least one")
         se = np.asarray(self.se, dtype=np.float64)
         known = (np.isfinite(se) & (se >= 0)).all()
         if not np.isfinite([*self.at, *self.mean]).all() or not (known or np.isnan(se).all()):
             raise InputError(
                 f"curve {self.algorithm} has a value that is not finite, or a standard error below 0; "
-                "drop such places, and for a single run send a standard error of NaN at every place"
+                "drop such places; for a single run give NaN as every standard error"
             )

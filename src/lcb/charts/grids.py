@@ -18,9 +18,8 @@ if TYPE_CHECKING:
 
 
 def grids(rows: Sequence[tuple[str, Sequence[float], str]], title: str | None = None) -> alt.LayerChart:
-    """One row per (algorithm, regrets, words): every regret a ring, the first (the defaults) a bar, the least a disc.
-
-    A regret that is not finite, of settings that were refused, is left out.
+    """Draw a row per (algorithm, regrets, words): the least regret as a disc, the first (of the defaults) as a bar, the
+    others as rings.  `words` describe the settings of the least.  Infinite regrets (refused settings) are left out.
     """
     alt = load_altair()
     names = [name for name, _, _ in rows]
@@ -30,7 +29,7 @@ def grids(rows: Sequence[tuple[str, Sequence[float], str]], title: str | None = 
     for name, regrets, _ in rows:
         finite = [value for value in regrets if np.isfinite(value)]
         if not finite:
-            raise InputError(f"grid {name} has no regret that is finite; leave it out")
+            raise InputError(f"grid {name} has no finite regret; leave it out")
         least.append(min(finite))
         for i, value in enumerate(regrets):
             if np.isfinite(value):

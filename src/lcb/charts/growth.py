@@ -24,7 +24,7 @@ _MOST_TICKS = 6
 
 @dataclass(frozen=True, eq=False)
 class GrowthPanel:
-    """Curves, the growth that a theory predicts for each (of any scale, or none), and a text for each label."""
+    """Curves, a theoretical growth for each (up to a factor; empty for none), and a text for each label."""
 
     title: str
     x_title: str
@@ -34,7 +34,7 @@ class GrowthPanel:
 
     @property
     def scaled_theory(self) -> list[Floats]:
-        """The values of the theory, scaled to start at the first measured points."""
+        """The theoretical values, scaled to start at the first measured points."""
         pairs = zip(self.curves, self.theory, strict=False)
         return [np.asarray(growth, np.float64) * curve.mean[0] / growth[0] for curve, growth in pairs]
 
@@ -42,28 +42,19 @@ class GrowthPanel:
         check_names([curve.algorithm for curve in self.curves], "curves")
         n_curves, n_theory, n_texts = len(self.curves), len(self.theory), len(self.texts)
         if n_theory not in (0, n_curves) or n_texts != n_curves:
-            raise InputError(f"{n_curves} curves, {n_theory} of a theory, {n_texts} texts; send as many of each")
-        for curve in self.curves:
-            if not (np.array([*curve.at, *curve.mean]) > 0).all():
-                raise InputError(
-                    f"a value of {curve.algorithm} is not above 0, which a log axis cannot show; leave it out"
-                )
-        for curve, growth in zip(self.curves, self.theory, strict=False):
-            if len(growth) != len(curve.at):
-                raise InputError(
-                    f"{len(growth)} values of a theory for the {len(curve.at)} places of {curve.algorithm}"
-                )
+            raise InputError(f"{n_curves} curves, {n_theory} of a theory, {n_texts} texts; give as many of each")
+        for curve, growth in zip(self.curves, self.theory or [()] * n_curves, strict=True):
+            if self.theory and len(growth) != len(curve.at):
+                raise InputError(f"{len(growth)} values of a theory for {len(curve.at)} places of {curve.algorithm}")
             if not (np.array([*curve.at, *curve.mean, *growth]) > 0).all():
-                raise InputError(
-                    f"a value of {curve.algorithm} is not above 0, which a log axis cannot show; leave it out"
-                )
+                raise InputError(f"a value of {curve.algorithm} is not above 0, so a log axis cannot show it; drop it")
 
 
 def growth(panels: Sequence[GrowthPanel], y_title: str, title: str | None = None) -> alt.VConcatChart:
-    """Panels below each other, each with its own axes; a theory's line starts at the first measured point."""
+    """Draw panels below each other, each with its own axes; theoretical lines start at the first measured point."""
     alt = load_altair()
     if not panels:
-        raise InputError("there are no panels to draw; send at least one")
+        raise InputError("there are no panels to draw; give at least one")
     drawn = [_panel(alt, panel, y_title) for panel in panels]
     bars = any(np.nan_to_num(curve.se).any() for panel in panels for curve in panel.curves)
     dashed = ["dashed: growth of the bound, from the first point"] * any(panel.theory for panel in panels)
@@ -81,7 +72,6 @@ def _panel(alt: Any, panel: GrowthPanel, y_title: str) -> Any:
     low = np.maximum(mean - half, ends[0])  # a log axis has no room for a bar that reaches 0
     owner = np.repeat(names, [len(curve.at) for curve in panel.curves])
     colour = alt.Color("name:N", legend=None).scale(domain=names, range=line_styles(names)[0])
-    x_ends = (float(at.min()), float(at.max()))
     x = alt.X("at:Q", title=panel.x_title, **_size_axis(alt, at))
     y = {"title": y_title, **axis_and_scale(ends, log=True)}
     base = alt.Chart(inline_data(name=owner, at=at, mean=mean, low=low, high=mean + half)).encode(x=x, color=colour)
@@ -98,20 +88,16 @@ def _panel(alt: Any, panel: GrowthPanel, y_title: str) -> Any:
     ]
     last = np.array([curve.mean[-1] for curve in panel.curves], dtype=np.float64)
     texts = [f"{name} · {text}" for name, text in zip(names, panel.texts, strict=True)]
-    labels: dict[str, Any] = {
-        "name": names,
-        "text": texts,
-        "value": last,
-        "place": spread_labels(last, ends, True, _HEIGHT),
-    }
-    pixel = float(np.log(x_ends[1] / x_ends[0])) / _WIDTH
+    places = spread_labels(last, ends, True, _HEIGHT)
+    labels: dict[str, Any] = {"name": names, "text": texts, "value": last, "place": places}
+    pixel = float(np.log(at.max() / at.min())) / _WIDTH
     layers += end_labels(pixel, colour, [float(curve.at[-1]) for curve in panel.curves], log=True, **labels)
     title = {"text": panel.title, "fontSize": 12, "fontWeight": "normal"}
     return alt.layer(*layers).properties(width=_WIDTH, height=_HEIGHT, title=title)
 
 
 def _size_axis(alt: Any, at: Any) -> dict[str, Any]:
-    """A log axis with a tick at every size measured, or at round numbers where these are many."""
+    """Return a log axis with a tick at every size, or at powers of ten if there are more than `_MOST_TICKS`."""
     sizes = np.unique(at).tolist()
     ticks = sizes if len(sizes) <= _MOST_TICKS else [n for n in ladder(sizes[0], sizes[-1]) if f"{n:e}".startswith("1")]
     scale = alt.Scale(type="log", domain=[sizes[0], sizes[-1]], nice=False)

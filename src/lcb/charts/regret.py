@@ -1,6 +1,6 @@
-"""Regret per user as lines with bands of +- 2 standard errors, each named at its end.
+"""Lines with bands of ± 2 standard errors, each named at its end.
 
-Among more than eight lines those of the paper's figures are drawn strong, the others thin.
+With more than eight lines, those of the paper's figures are thick and the others thin.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ if TYPE_CHECKING:
     import altair as alt
 
 _REGRET = "averaged per-user regret"
-_MANY = 8  # lines; beyond, not all can be strong
+_MANY = 8  # with more lines, some are thin
 
 
 def regret_by_users(curves: Sequence[Curve], title: str | None = None) -> alt.LayerChart:
-    """Averaged per-user regret against the number of users (Figure 2a of the paper)."""
+    """Draw averaged per-user regret against the number of users (Figure 2a of the paper)."""
     return _lines(curves, "number of users", _REGRET, title, points=False)
 
 
 def regret_by_steps(curves: Sequence[Curve], title: str | None = None) -> alt.LayerChart:
-    """Averaged per-user regret against the interactions per user, T_u (Figure 2b of the paper)."""
+    """Draw averaged per-user regret against the interactions per user, T_u (Figure 2b of the paper)."""
     return _lines(curves, "interactions per user", _REGRET, title, points=True)
 
 
 def relative_ctr(curves: Sequence[Curve], x_title: str, title: str | None = None) -> alt.LayerChart:
-    """An algorithm's CTR over that of the data (Figures 3a to 3c of the paper); the axis need not reach 0."""
+    """Draw CTR divided by the CTR in the log (Figures 3a to 3c of the paper); the axis need not start at 0."""
     return _lines(curves, x_title, "relative CTR", title, points=True, from_zero=False)
 
 
 def _lines(
     curves: Sequence[Curve], x_title: str, y_title: str, title: str | None, points: bool, from_zero: bool = True
 ) -> Any:
-    """A line, band and label per curve; a log axis from_zero when the largest mean is over 5 times the smallest."""
+    """Draw a line, band and label per curve; with `from_zero`, on a log axis if means differ by more than 5 times."""
     alt = load_altair()
     names = [curve.algorithm for curve in curves]
     check_names(names, "curves")
@@ -74,7 +74,7 @@ def _lines(
     if banded.any():
         area = base.mark_area(opacity=0.08 if many else 0.16)
         layers.insert(0, area.encode(y=alt.Y("low:Q", **y), y2="high:Q"))
-    if points or any(len(curve.at) == 1 for curve in curves):  # one place alone draws no line
+    if points or any(len(curve.at) == 1 for curve in curves):  # a single point draws no line
         point = base.mark_point(filled=True, size=16 if many else 36, opacity=1)
         layers.append(point.encode(y=alt.Y("mean:Q", **y), tooltip=["name:N", "at:Q", "mean:Q"]))
     last = [max(zip(curve.at, curve.mean, strict=True)) for curve in curves]
@@ -88,7 +88,7 @@ def _lines(
 
 
 def _pad_range(values: Floats) -> tuple[float, float]:
-    """Ends a little beyond all values."""
+    """Return the range of the values, widened by 5 % at each end."""
     low, high = float(values.min()), float(values.max())
     room = 0.05 * (high - low) or 0.05 * abs(high) or 1.0
     return low - room, high + room

@@ -19,13 +19,13 @@ _MOST_POINTS = 400  # of a line
 
 
 def traces(fit: GibbsFit, title: str | None = None) -> alt.VConcatChart:
-    """Two panels, one line per chain: the number of classes above, the log joint below; burn-in is grey.
+    """Draw two panels, one line per chain: the number of classes above, the log joint below; burn-in is grey.
 
     Chains that agree after burn-in overlap in both panels.
     """
     alt = load_altair()
     if fit.n_classes.size == 0:
-        raise InputError("the fit has no draws to show; traces are of a sampler's fit")
+        raise InputError("the fit has no draws to show; give the fit of a Gibbs sampler")
     panels = [
         _panel(alt, fit.n_classes, fit.n_burn, "number of classes", last=False),
         _panel(alt, fit.log_joint, fit.n_burn, "log joint", last=True),

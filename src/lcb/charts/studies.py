@@ -1,4 +1,4 @@
-"""Studies below each other: in each a bar per recommender, its mean, and a line of one deviation to both sides."""
+"""A panel per study: a bar for the mean of each recommender, with whiskers of one standard deviation."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     import altair as alt
 
 _WIDTH, _STEP = 460, 28
-_ROOM = 1.3  # the axis reaches beyond the longest line, for the numbers at its end
+_ROOM = 1.3  # the axis is this much longer than the longest whisker, for the numbers at its end
 
 
 @dataclass(frozen=True)
 class StudyPanel:
-    """One study: (recommender, mean, deviation over its visitors or None) of each group."""
+    """One study: rows of (recommender, mean, standard deviation over its visitors or None)."""
 
     title: str
     rows: Sequence[tuple[str, float, float | None]]
@@ -32,38 +32,29 @@ class StudyPanel:
         check_names([name for name, _, _ in self.rows], "recommenders")
         for name, mean, deviation in self.rows:
             if not (np.isfinite([mean, deviation or 0.0]).all() and mean >= 0 and (deviation or 0.0) >= 0):
-                raise InputError(f"{name} has {mean} and deviation {deviation}; both must be finite, and 0 or more")
+                raise InputError(f"{name} has mean {mean}, deviation {deviation}; both must be finite and at least 0")
 
 
 def studies(panels: Sequence[StudyPanel], x_title: str, title: str | None = None) -> alt.VConcatChart:
-    """All on one axis from 0; a line that would reach below 0 is cut there, and has no end."""
+    """Draw all studies on one x axis that starts at 0; a whisker that would go below 0 stops there, without a tick."""
     alt = load_altair()
     if not panels:
-        raise InputError("there are no studies to draw; send at least one")
+        raise InputError("there are no studies to draw; give at least one")
     longest = max(mean + (deviation or 0.0) for panel in panels for _, mean, deviation in panel.rows)
     ends = 0.0, _ROOM * longest or 1.0
     names = list(dict.fromkeys(name for panel in panels for name, _, _ in panel.rows))
     colour = alt.Color("name:N", legend=None).scale(domain=names, range=line_styles(names)[0])
     drawn = [_panel(alt, panel, x_title if panel is panels[-1] else None, ends, colour) for panel in panels]
-    return apply_theme(
-        alt.vconcat(*drawn, spacing=14), title, "lines: one standard deviation over visitors to each side"
-    )
+    return apply_theme(alt.vconcat(*drawn, spacing=14), title, "whiskers: ± one standard deviation over visitors")
 
 
 def _panel(alt: Any, panel: StudyPanel, x_title: str | None, ends: tuple[float, float], colour: Any) -> Any:
     names = [name for name, _, _ in panel.rows]
     mean = np.array([mean for _, mean, _ in panel.rows], dtype=np.float64)
     spread = np.array([deviation or 0.0 for _, _, deviation in panel.rows], dtype=np.float64)
-    low, high = np.maximum(mean - spread, 0.0), mean + spread
-    data = inline_data(
-        name=names,
-        mean=mean,
-        low=low,
-        high=high,
-        cut=(mean < spread).tolist(),
-        base=[0.0] * len(names),
-        text=[_text(mean, deviation) for _, mean, deviation in panel.rows],
-    )
+    whiskers = {"low": np.maximum(mean - spread, 0.0), "high": mean + spread, "cut": (mean < spread).tolist()}
+    texts = [_format_mean(mean, deviation) for _, mean, deviation in panel.rows]
+    data = inline_data(name=names, mean=mean, base=[0.0] * len(names), text=texts, **whiskers)
     x = {**axis_and_scale(ends, log=False), "title": x_title}
     y = alt.Y("name:N", sort=None, title=None)
     base = alt.Chart(data).encode(y=y)
@@ -74,16 +65,16 @@ def _panel(alt: Any, panel: StudyPanel, x_title: str | None, ends: tuple[float, 
         base.transform_filter("datum.high > datum.mean").mark_tick(**tick).encode(x=alt.X("high:Q", **x)),
         base.transform_filter("datum.high > datum.mean && !datum.cut").mark_tick(**tick).encode(x=alt.X("low:Q", **x)),
     ]
-    for halo in ({"stroke": SURFACE, "strokeWidth": 4}, {}):  # the numbers stay legible on a grid line
+    for halo in ({"stroke": SURFACE, "strokeWidth": 4}, {}):  # the halo keeps numbers legible on a grid line
         text = base.mark_text(align="left", dx=8, fontSize=12, **halo)
         layers.append(text.encode(x=alt.X("high:Q", **x), text="text:N"))
     title = {"text": panel.title, "fontSize": 12, "fontWeight": "normal", "offset": 6}
     return alt.layer(*layers).properties(width=_WIDTH, height=_STEP * len(names), title=title)
 
 
-def _text(mean: float, deviation: float | None) -> str:
+def _format_mean(mean: float, deviation: float | None) -> str:
     """
-    >>> _text(0.38, 0.076), _text(0.0, None)
+    >>> _format_mean(0.38, 0.076), _format_mean(0.0, None)
     ('0.380 ± 0.076', '0.000')
     """
     size = 0.01 if mean < 1 else mean

@@ -2,11 +2,11 @@
 
 To add an experiment, write NAME.py with the five functions below and add its line to `EXPERIMENTS`.
 
-    run(n_runs, seed, progress, ...)    measure; returns a result, which the others take
-    draw(result)                        the chart
-    to_json(result)                     the numbers
-    claims(result)                      what the paper says of them, and whether it holds here
-    summary(result)                     lines of text for the terminal and the report
+    run(n_runs, seed, progress, ...)    run the experiment and return a result, the argument of the other functions
+    draw(result)                        return the chart
+    to_json(result)                     return the numbers
+    claims(result)                      return statements of the paper, and whether they hold here
+    summary(result)                     return lines of text for the terminal and the report
 
 The report prints the docstring of the file, without its first paragraph.
 """

@@ -15,7 +15,7 @@ from lcb.progress import Progress, silent
 
 
 def run(n_runs: int = 1, seed: int = 0, progress: Progress = silent) -> LatentModels:
-    """The classes every simulation uses by default; nothing is random."""
+    """Return the default classes of the simulations; nothing is random."""
     return paper_classes()
 
 

@@ -38,7 +38,7 @@ def to_json(simulation: Simulation) -> dict[str, Any]:
 
 
 def claims(simulation: Simulation) -> list[Claim]:
-    """As far as the paper's algorithms were run."""
+    """Return the claims about the algorithms that were run."""
     results = {result.algorithm: result for result in simulation.results}
     found = []
     for other, words, paper in (("linucb-population", "Population LinUCB", 0.50), ("club", "CLUB", 0.35)):
@@ -55,25 +55,19 @@ def claims(simulation: Simulation) -> list[Claim]:
             )
     if {"lcb", "lcb-gt"} <= results.keys():
         late = results["lcb"].last_quarter.mean() / results["lcb-gt"].last_quarter.mean() - 1
-        found.append(
-            Claim(
-                what="last quarter of the users, lcb over lcb-gt",
-                paper="near",
-                ours=f"{100 * late:+.1f} %",
-                holds=abs(late) < 0.1,
-            )
-        )
+        what = "last quarter of the users, lcb over lcb-gt"
+        found.append(Claim(what, paper="near", ours=f"{100 * late:+.1f} %", holds=abs(late) < 0.1))
     return found
 
 
 def _reduction(one: AlgorithmRegret, other: AlgorithmRegret) -> tuple[float, float]:
-    """How far one regret is below another, and its standard error over runs, which meet the same users."""
+    """Return the share by which one regret is below another, and its standard error, paired by run."""
     shares = 1 - one.regret.mean(axis=1) / other.regret.mean(axis=1)
     return float(shares.mean()), float(shares.std(ddof=1) / np.sqrt(len(shares))) if len(shares) > 1 else float("nan")
 
 
 def summary(simulation: Simulation) -> list[str]:
-    """Our numbers, then what the paper says of the figure."""
+    """Return our numbers, then the claims of the paper."""
     regret = {result.algorithm: result for result in simulation.results}
     wide = max(map(len, regret))
     lines = [f"{name:{wide}} {result.regret_per_user:7.3f} ± {result.se:.3f}" for name, result in regret.items()]

@@ -46,7 +46,7 @@ def to_json(simulations: list[Simulation]) -> dict[str, Any]:
 
 
 def claims(simulations: list[Simulation]) -> list[Claim]:
-    """As far as the paper's algorithms were run."""
+    """Return the claims about the algorithms that were run."""
     steps = [simulation.settings["steps"] for simulation in simulations]
     regret = [{result.algorithm: result.regret_per_user for result in one.results} for one in simulations]
     found = []
@@ -65,19 +65,13 @@ def claims(simulations: list[Simulation]) -> list[Claim]:
     others = [name for name in regret[0] if not name.startswith("lcb")]
     if "lcb" in regret[0] and others:
         worst = max(row["lcb"] / min(row[name] for name in others) for row in regret)
-        found.append(
-            Claim(
-                what="lcb has the least regret at every T_u",
-                paper="yes",
-                ours=f"at most {100 * worst:.0f} % of the best other",
-                holds=worst < 1,
-            )
-        )
+        ours = f"at most {100 * worst:.0f} % of the best other"
+        found.append(Claim("lcb has the least regret at every T_u", paper="yes", ours=ours, holds=worst < 1))
     return found
 
 
 def summary(simulations: list[Simulation]) -> list[str]:
-    """One row per algorithm, then what the paper says of the figure."""
+    """Return a row per algorithm, then the claims of the paper."""
     steps = [simulation.settings["steps"] for simulation in simulations]
     wide = max(len(result.algorithm) for result in simulations[0].results)
     lines = [f"{'T_u':{wide}}" + "".join(f"{n:8}" for n in steps)]

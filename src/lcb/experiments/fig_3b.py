@@ -29,7 +29,7 @@ class Figure3b:
     n_train: int
     n_test: int
     n_runs: int
-    outcomes: dict[int, list[AlgorithmRewards]]  # by the number of classes: ours, then the others, who have none
+    outcomes: dict[int, list[AlgorithmRewards]]  # by number of classes: OURS, then OTHERS, which have no classes
 
 
 def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent) -> Figure3b:
@@ -47,33 +47,22 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
 
 def draw(result: Figure3b) -> Any:
     title = f"Relative CTR of {result.n_test:,} new users by number of latent models"
-    return charts.relative_ctr(
-        real_data.ctr_curves(list(result.outcomes), result.outcomes.values()), "latent models", title
-    )
+    curves = real_data.ctr_curves(list(result.outcomes), result.outcomes.values())
+    return charts.relative_ctr(curves, "latent models", title)
 
 
 def to_json(result: Figure3b) -> dict[str, Any]:
-    about = {
-        **result.data.words, "train_users": result.n_train, "test_users": result.n_test, "seeds": result.n_runs
-    }  # fmt: skip
+    sizes = {"train_users": result.n_train, "test_users": result.n_test, "seeds": result.n_runs}
     parts = [{"classes": n, "results": real_data.result_rows(outcomes)} for n, outcomes in result.outcomes.items()]
-    return {"settings": about, "tuned": result.tuned, "classes": parts}
+    return {"settings": {**result.data.to_json(), **sizes}, "tuned": result.tuned, "classes": parts}
 
 
 def claims(result: Figure3b) -> list[Claim]:
-    found = []
+    found, other, why = [], "linucb-population", "The gain depends on the data and the features."
     for n, paper in ((10, "begins to lead"), (15, "by about 5 %"), (30, "by about 10 %")):
         for ours in OURS:
-            percent, error = real_data.compute_gain(result.outcomes[n], ours, "linucb-population")
-            found.append(
-                Claim(
-                    what=f"{ours} with {n} models is above Population LinUCB",
-                    paper=paper,
-                    ours=real_data.format_gain(percent, error),
-                    holds=percent - 1.96 * error > 0,
-                    why="The gain depends on the data and the features.",
-                )
-            )
+            what = f"{ours} with {n} models is above Population LinUCB"
+            found.append(real_data.claim_gain(result.outcomes[n], ours, other, what, paper, why))
     return found
 
 

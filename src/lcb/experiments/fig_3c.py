@@ -1,8 +1,8 @@
 """Figure 3c: relative CTR of users who come one after another.
 
-Nobody is trained on beforehand.  LCB serves the first users by LinUCB, learns 30 classes from them and relearns as more
-come; the first 5 of its 20 steps with every user are uniform, and it learns from these alone.  Settings are tuned on a
-quarter of the users, who then never come.  The paper reports LCB about 5 % above CLUB and Population LinUCB.
+There are no past users to train on.  LCB serves the first users by LinUCB, learns 30 classes from them and relearns as
+more come; the first 5 of its 20 steps with every user are uniform, and it learns from these alone.  Settings are tuned
+on a quarter of the users, who are not served.  The paper reports LCB about 5 % above CLUB and Population LinUCB.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lcb.experiments.claims import Claim
 from lcb.experiments.real_data import ALGORITHMS, N_CLASSES, N_STEPS, Data
 from lcb.progress import Progress, count_up, silent
 
-N_UNIFORM, N_BLOCKS = 5, 8  # blocks of users: phase 1 is the first, classes are relearned after each
+N_UNIFORM, N_BLOCKS = 5, 8  # phase 1 is the first block of users; classes are relearned after each block
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,7 +40,7 @@ class Figure3c:
     logged_rate: Floats  # (runs, blocks)
 
     def outcomes(self, blocks: slice) -> list[AlgorithmRewards]:
-        """Of some of the blocks."""
+        """Return the rewards of all algorithms in these blocks."""
         users = slice(blocks.start * self.block, blocks.stop * self.block)
         logged = self.logged_rate[:, blocks].mean(axis=1)
         return [AlgorithmRewards(name, {}, rate[:, users], logged, 0.0, 0.0, 0.0) for name, rate in self.rates.items()]
@@ -59,7 +59,7 @@ class _Run:
 
 def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent) -> Figure3c:
     if data.tuned is not None:
-        raise InputError("fig-3c is tuned on users who never come, others than fig-3a's; leave settings out")
+        raise InputError("fig-3c tunes on users of its own, which are not those of fig-3a; leave the settings out")
     source = data.open(progress)
     n_tuning, n_come = real_data.split_sizes(source)
     seeds = range(seed, seed + n_runs)
@@ -79,7 +79,7 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
 
 
 def _play(run: _Run) -> Floats:
-    """The rate of every user, in the order they come; features are those of the users of phase 1."""
+    """Return the mean reward of every user, in order of arrival; features are fitted on the users of phase 1."""
     features, x = run.source.features(run.features, run.order[: run.block])
     task = Task(
         n_features=features.n_features,
@@ -105,28 +105,19 @@ def draw(result: Figure3c) -> Any:
 
 
 def to_json(result: Figure3c) -> dict[str, Any]:
-    about = {
-        **result.data.words, "users": result.block * N_BLOCKS, "warmup_users": result.block,
-        "retrain_every": result.block, "uniform_steps": N_UNIFORM, "seeds": result.n_runs, "classes": N_CLASSES,
-    }  # fmt: skip
+    block = result.block
+    sizes = {"users": block * N_BLOCKS, "warmup_users": block, "retrain_every": block, "uniform_steps": N_UNIFORM}
+    about = {**result.data.to_json(), **sizes, "seeds": result.n_runs, "classes": N_CLASSES}
     return {"settings": about, "tuned": result.tuned, "after_warmup": real_data.result_rows(_after_warmup(result))}
 
 
 def claims(result: Figure3c) -> list[Claim]:
-    late = _after_warmup(result)
-    found = []
+    late, found = _after_warmup(result), []
+    why = "A quarter of LCB's steps are uniform by design, and its classes are learned from these alone."
     for ours in ("lcb-gibbs", "lcb", "lcb-mean"):
         for other, words in (("club", "CLUB"), ("linucb-population", "Population LinUCB")):
-            percent, error = real_data.compute_gain(late, ours, other)
-            found.append(
-                Claim(
-                    what=f"{ours} is above {words} after phase 1",
-                    paper="by about 5 %",
-                    ours=real_data.format_gain(percent, error),
-                    holds=percent - 1.96 * error > 0,
-                    why="A quarter of LCB's steps are uniform by design, and its classes see those alone.",
-                )
-            )
+            what = f"{ours} is above {words} after phase 1"
+            found.append(real_data.claim_gain(late, ours, other, what, "by about 5 %", why))
     return found
 
 
@@ -135,7 +126,7 @@ def summary(result: Figure3c) -> list[str]:
 
 
 def _by_block(result: Figure3c) -> tuple[list[int], list[list[AlgorithmRewards]]]:
-    """How many users had come at the end of each block, and what it gave."""
+    """Return, for each block, the number of users up to its end, and the rewards in it."""
     blocks = range(N_BLOCKS)
     return [result.block * (i + 1) for i in blocks], [result.outcomes(slice(i, i + 1)) for i in blocks]
 

@@ -1,4 +1,4 @@
-"""The HTML report: every figure redrawn, our numbers beside the paper's, and which statements hold.
+"""The HTML report: every figure, our numbers beside the paper's, and which of its statements hold.
 
 The page is built from the NAME.json and NAME.svg of each experiment.  It contains its pictures and loads no other file.
 """
@@ -35,12 +35,12 @@ class Section:
 
     @classmethod
     def read(cls, folder: Path, name: str) -> Section | None:
-        """The section of `name`, or None where it has not been run."""
-        told, drawn = folder / f"{name}.json", folder / f"{name}.svg"
-        if not (told.exists() and drawn.exists()):
+        """Read the section of `name`; None if the experiment has not been run."""
+        numbers, picture = folder / f"{name}.json", folder / f"{name}.svg"
+        if not (numbers.exists() and picture.exists()):
             return None
         try:
-            found = json.loads(told.read_text())
+            found = json.loads(numbers.read_text())
             claims = tuple(Claim(**claim) for claim in found["claims"])
             return cls(
                 name=name,
@@ -49,10 +49,10 @@ class Section:
                 settings=found["settings"],
                 claims=claims,
                 summary=tuple(found["summary"]),
-                svg=_inline_svg(drawn.read_text(), name),
+                svg=_inline_svg(picture.read_text(), name),
             )
         except (ValueError, KeyError, TypeError) as error:
-            raise InputError(f"{told} is not what `lcb reproduce` wrote ({error}); run it again") from None
+            raise InputError(f"{numbers} is not as `lcb reproduce` wrote it ({error}); run it again") from None
 
 
 def render_page(sections: Sequence[Section], missing: Sequence[str]) -> str:
@@ -70,17 +70,17 @@ def render_page(sections: Sequence[Section], missing: Sequence[str]) -> str:
         f"{escape(claim.paper)}. {escape(claim.why)}</li>"
         for name, claim in failed
     )
-    verdict = f"<ul>{differs}</ul>" if failed else "<p>Nothing that was run disagrees with the paper.</p>"
+    verdict = f"<ul>{differs}</ul>" if failed else "<p>All statements that were tested hold.</p>"
     return f"""<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <title>Latent Contextual Bandits, reproduced</title><style>
 {css_variables(PALETTE["report"])}{_STYLE}</style></head><body><main>
 <h1>Latent Contextual Bandits, reproduced</h1>
 <p class="lead">The figures and tables of Zhou &amp; Brunskill (IJCAI 2016), run anew by <code>lcb</code> {__version__}
-on {date.today().isoformat()}. {len(held)} of {len(held) + len(failed)} statements of the paper hold in these runs;
-of a gain on real data, its direction is what holds or does not, its size stands beside the paper's.</p>
+on {date.today().isoformat()}. {len(held)} of {len(held) + len(failed)} statements of the paper hold in these runs.
+A statement about a gain on real data counts as holding if its direction does; sizes are shown beside the paper's.</p>
 <nav><ol>{contents}</ol></nav>
-<h2>What does not agree</h2>{verdict}{body}{gaps}
+<h2>Statements that do not hold</h2>{verdict}{body}{gaps}
 </main></body></html>
 """
 

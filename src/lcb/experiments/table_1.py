@@ -1,8 +1,8 @@
 """Table 1: the expected regret bounds of LCB and its baselines, as numbers.
 
-The sizes are those of the paper's simulation unless others are given.  Constants inside O(.) are read as 1, so a number
-says how a bound grows, not what an algorithm loses: several exceed the number of interactions, which no regret of
-rewards in [0, 1] can.
+The sizes are those of the paper's simulation unless others are given.  Constants inside O(.) are taken as 1, so a
+number shows how a bound grows, not the regret of an algorithm: several exceed the number of interactions, which the
+regret of rewards in [0, 1] cannot.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Table1:
 
 
 def paper_sizes() -> Sizes:
-    """1000 users of 20 steps, the first 50 in phase 1; contexts are continuous, so there is no end of them."""
+    """Return the sizes of the simulation: 1000 users of 20 steps, 50 of them in phase 1, infinitely many contexts."""
     classes = paper_classes()
     return Sizes.of_equal_users(
         n_users=N_USERS - N_WARMUP_USERS,
@@ -59,38 +59,29 @@ def paper_sizes() -> Sizes:
 
 
 def run(n_runs: int = 1, seed: int = 0, progress: Progress = silent, sizes: Sizes | None = None) -> Table1:
-    """The eight rows at these sizes; nothing is random."""
+    """Compute the eight rows at these sizes; nothing is random."""
     sizes = paper_sizes() if sizes is None else sizes
     return Table1(sizes, tuple((bound, bound.growth(sizes)) for bound in TABLE_1))
 
 
 def draw(table: Table1) -> Any:
-    """The finite rows that are above 0, on a log axis, with the number of interactions as a rule."""
+    """Draw the finite rows above 0 on a log axis, with a rule at the number of interactions."""
     drawn = [(bound.algorithm, value) for bound, value in table.rows if 0 < value < math.inf]
-    title, x_title = "Regret bounds of Table 1, constants read as 1", "growth of the bound (dashed: interactions, T~)"
+    title, x_title = "Regret bounds of Table 1, constants taken as 1", "growth of the bound (dashed: interactions, T~)"
     return charts.bars(drawn, x_title, title=title, reference=float(table.sizes.all_steps), log=True)
 
 
 def to_json(table: Table1) -> dict[str, Any]:
-    sizes = table.sizes
-    return {
-        "sizes": {**sizes.to_json(), "all_users": sizes.all_users, "all_steps": sizes.all_steps},
-        "rows": [
-            {
-                "algorithm": bound.algorithm, "growth": None if math.isinf(value) else value, "formula": bound.formula,
-                "against": bound.against, "type": bound.type, "notes": list(bound.notes),
-            }
-            for bound, value in table.rows
-        ],
-        "theorems": [
-            {
-                "theorem": theorem, "bandit": plan.bandit, "phase_1": phases.phase_1, "phase_2": phases.phase_2,
-                "margin": None if margin is None or math.isinf(margin) else margin,
-                "schedule": {**plan.settings(), "applied": plan.applied},
-            }
-            for theorem, plan, phases, margin in _theorems(sizes)
-        ],
-    }  # fmt: skip
+    sizes, rows, theorems = table.sizes, [], []
+    for bound, value in table.rows:
+        words = {"formula": bound.formula, "against": bound.against, "type": bound.type, "notes": list(bound.notes)}
+        rows.append({"algorithm": bound.algorithm, "growth": None if math.isinf(value) else value, **words})
+    for theorem, plan, phases, margin in _theorems(sizes):
+        found = {"theorem": theorem, "bandit": plan.bandit, "phase_1": phases.phase_1, "phase_2": phases.phase_2}
+        finite = None if margin is None or math.isinf(margin) else margin
+        theorems.append({**found, "margin": finite, "schedule": {**plan.settings(), "applied": plan.applied}})
+    about = {**sizes.to_json(), "all_users": sizes.all_users, "all_steps": sizes.all_steps}
+    return {"sizes": about, "rows": rows, "theorems": theorems}
 
 
 def claims(table: Table1) -> list[Claim]:
@@ -105,7 +96,7 @@ def summary(table: Table1) -> list[str]:
         f"J = {sizes.n_warmup_users:,}  U = {sizes.n_users:,}  S = {sizes.n_warmup_steps:,}  T = {sizes.n_steps:,}  "
         f"L = {sizes.longest:,}  K = {sizes.n_arms:,}  N = {sizes.n_classes:,}  d = {sizes.n_features:,}  "
         f"C = {contexts}  gap = {gap}",
-        f"constants read as 1; a regret above T~ = {sizes.all_steps:,} cannot be",
+        f"constants taken as 1; no regret can exceed T~ = {sizes.all_steps:,}",
     ]
     notes: list[str] = []
     for kind in ("problem-independent", "problem-dependent"):
@@ -117,12 +108,11 @@ def summary(table: Table1) -> list[str]:
             marks = "".join(f" [{len(notes) - len(bound.notes) + i}]" for i in range(1, len(bound.notes) + 1))
             growth = "infinite" if math.isinf(value) else f"{value:,.0f}"
             lines += [f"{bound.algorithm + marks:28} {growth:>12}  {_SHORT[bound.against]:24} {bound.formula}"]
-    lines += ["", *(f"[{i}] {note}" for i, note in enumerate(notes, start=1)), "", *_theorem_lines(sizes)]
-    return lines
+    return [*lines, "", *(f"[{i}] {note}" for i, note in enumerate(notes, start=1)), "", *_format_theorems(sizes)]
 
 
 def _theorems(sizes: Sizes) -> Sequence[tuple[int, TheoremSchedule, Phases, float | None]]:
-    """Each theorem with each of its bandits: what it sets, its phases, and the margin of its condition."""
+    """Return, for each theorem and bandit, its schedule, its phases, and the margin of its condition."""
     steps, needed = sizes.longest, sizes.n_classes
     return (
         (1, schedule_1(steps, None, needed, "exp4p"), theorem_1(sizes, "exp4p"), theorem_1_margin(sizes, "exp4p")),
@@ -131,10 +121,10 @@ def _theorems(sizes: Sizes) -> Sequence[tuple[int, TheoremSchedule, Phases, floa
     )
 
 
-def _theorem_lines(sizes: Sizes) -> list[str]:
+def _format_theorems(sizes: Sizes) -> list[str]:
     lines = [
-        f"phases at the J = {sizes.n_warmup_users:,} and S = {sizes.n_warmup_steps:,} above, whatever a theorem sets",
-        f"{'theorem':28} {'phase 1':>12} {'phase 2':>12}  what it sets",
+        f"phases with J = {sizes.n_warmup_users:,} and S = {sizes.n_warmup_steps:,}, not with a theorem's own schedule",
+        f"{'theorem':28} {'phase 1':>12} {'phase 2':>12}  its schedule",
     ]
     for theorem, plan, phases, margin in _theorems(sizes):
         name = f"Theorem {theorem}, {plan.bandit}"

@@ -1,12 +1,12 @@
 """Table 2: the user study, with simulated visitors.
 
-Visitors of a generated news front are assigned at random to one of the recommenders and offered 20 articles, one at a
-time, each chosen among 170 with features of 21 categories.  Both recommenders have learned from the same log of past
-readers, and have settings tuned for each study on visitors who never come.  LCB keeps its classes; Population LinUCB
+Visitors of a generated news front are assigned at random to one of the recommenders, which shows them 20 articles, one
+at a time, each chosen among 170 with features of 21 categories.  All recommenders have learned from the same log of
+past readers, and their settings are tuned for each study on other visitors.  LCB keeps its classes; Population LinUCB
 goes on learning from visitor to visitor.  Visitors come one after another, as in the paper's Algorithm 1;
-`linucb-at-once` is Population LinUCB whose visitors take their steps in turn, as on a web site.  The paper had 5
-visitors of each; here 5 and 1000, and the study of 5 is repeated to see what so few can show.  How far the kinds of
-readers differ is generated, not measured: compare directions, not sizes.
+`linucb-at-once` is Population LinUCB whose visitors take turns, as on a web site.  The paper had 5 visitors per
+recommender; here there are studies of 5 and of 1000, and the study of 5 is repeated to see what so few visitors can
+show.  How far kinds of readers differ is an assumption of the simulation: compare directions, not sizes.
 """
 
 from __future__ import annotations
@@ -37,33 +37,33 @@ class Table2:
     many: dict[str, Floats]  # (seeds, 1000)
 
     def first_studies(self) -> list[tuple[str, dict[str, Group]]]:
-        """The paper's study, then ours of the first seed."""
+        """Return the paper's study, then our small and large ones of the first seed."""
         few = {name: Group.of_rates(rates[0, 0]) for name, rates in self.few.items()}
         many = {name: Group.of_rates(rates[0]) for name, rates in self.many.items()}
         titles = ("the paper", "simulated", "simulated")
         return [(f"{t}, {g[OURS].n:,} visitors each", g) for t, g in zip(titles, (PAPER, few, many), strict=True)]
 
     def gains(self, rates: Mapping[str, Floats], other: str = OTHER) -> Floats:
-        """By seed, the CTR of lcb in all studies of a size over Population LinUCB's, less 1."""
+        """Return, by seed, the relative gain in CTR of lcb over `other`, in all studies of a size."""
         ours, theirs = (rates[name].reshape(len(rates[name]), -1).mean(axis=1) for name in (OURS, other))
         return np.asarray(ours / theirs - 1)
 
 
 @dataclass(frozen=True)
 class RepeatedStudies:
-    """What repeated studies of few visitors show, as shares of all of them."""
+    """Shares of the repeated small studies in which something holds of lcb and Population LinUCB."""
 
     n_studies: int
     ahead: float  # lcb has the higher mean
     told_apart: float  # the interval of the difference is above 0
     misled: float  # the interval is below 0
-    covered: float  # the interval holds the difference in the mean of all studies
-    low: float  # differences of 95 % of the studies lie between
+    covered: float  # the interval contains the mean difference of all studies
+    low: float  # 95 % of the differences are between low and high
     high: float
 
 
 def summarize_repeats(result: Table2) -> RepeatedStudies:
-    """Compare lcb with Population LinUCB in every study of few visitors."""
+    """Compare lcb with Population LinUCB in every small study."""
     ours, other = (result.few[name].reshape(-1, result.few[name].shape[-1]) for name in (OURS, OTHER))
     intervals = [compare_rates(a, b) for a, b in zip(ours, other, strict=True)]
     mean, low, high = np.array([interval for interval in intervals if interval is not None]).T
@@ -80,7 +80,7 @@ def summarize_repeats(result: Table2) -> RepeatedStudies:
 
 
 def run(n_runs: int = 10, seed: int = 0, progress: Progress = silent, n_workers: int | None = None) -> Table2:
-    """`n_runs` seeds, each with its own articles, past readers, classes and visitors."""
+    """Run the studies with `n_runs` seeds, each with its own articles, past readers, classes and visitors."""
     tuned = user_study.tune_recommenders(seed, progress, n_workers)
     n_studies = -(-user_study.N_STUDIES // n_runs)
     plays = [partial(user_study.run_studies, (seed, i), tuned, n_studies) for i in range(n_runs)]
@@ -110,21 +110,14 @@ def draw(result: Table2) -> Any:
 
 
 def to_json(result: Table2) -> dict[str, Any]:
+    def describe(groups: Mapping[str, Group]) -> dict[str, Any]:
+        return {"recommenders": {name: vars(one) for name, one in groups.items()}, "difference": _interval(groups)}
+
     return {
         "settings": result.about,
         "tuned": result.tuned,
-        "studies": [
-            {
-                "study": title,
-                "recommenders": {name: vars(one) for name, one in groups.items()},
-                "difference": _interval(groups),
-            }
-            for title, groups in result.first_studies()
-        ],
-        "many": [
-            {"recommenders": {name: vars(one) for name, one in groups.items()}, "difference": _interval(groups)}
-            for groups in _by_seed(result)
-        ],
+        "studies": [{"study": title, **describe(groups)} for title, groups in result.first_studies()],
+        "many": [describe(groups) for groups in _by_seed(result)],
         "repeated": vars(summarize_repeats(result)),
     }
 
@@ -142,15 +135,15 @@ def claims(result: Table2) -> list[Claim]:
             paper=f"{paper['mean']:+.3f}, 5 visitors each",
             ours=f"{mean:+.3f}; 95 % interval above 0 with {n_above} of {len(intervals)} seeds",
             holds=n_above == len(intervals),
-            why="A study of so many visitors does not tell the two apart.",
+            why="Even a study of so many visitors does not tell the two apart.",
         ),
         Claim(
             what=f"the same as a share of Population LinUCB's, {n_many:,} visitors each",
             paper=share,
             ours=_format_share(many),
             holds=many.mean() >= _ratio(PAPER),
-            why="Over many visitors Population LinUCB, tuned to a wide bonus, repeats what was just opened, and so "
-            "follows the present visitor as long as visitors come one after another. When they come at the same time, "
+            why="Over many visitors Population LinUCB, tuned to a wide bonus, repeats what was just clicked, and so "
+            "adapts to the present visitor while visitors come one after another. When they come at the same time, "
             f"lcb is {_format_share(result.gains(result.many, AT_ONCE))} above it.",
         ),
         Claim(
@@ -158,7 +151,7 @@ def claims(result: Table2) -> list[Claim]:
             paper=share,
             ours=_format_share(few),
             holds=few.mean() >= _ratio(PAPER),
-            why="The kinds of readers are generated; how far they differ decides the size.",
+            why="The kinds of readers are generated; the gain depends on how far they differ.",
         ),
         Claim(
             what=f"lcb ahead in a study of {n_few} visitors each",
@@ -172,7 +165,7 @@ def claims(result: Table2) -> list[Claim]:
 
 
 def summary(result: Table2) -> list[str]:
-    """Our numbers beside the paper's, what few visitors can show, then what the paper says."""
+    """Return our numbers beside the paper's, what small studies show, and the claims."""
     studies = result.first_studies()
     lines = [f"{'visitors each':19}" + "".join(f"{groups[OURS].n:>20,}" for _, groups in studies)]
     lines[0] += "   (the first the paper's)"
@@ -197,13 +190,13 @@ def summary(result: Table2) -> list[str]:
 
 
 def _by_seed(result: Table2) -> list[dict[str, Group]]:
-    """The study of many visitors with each seed."""
+    """Return the large study of each seed."""
     n_seeds = len(result.many[OURS])
     return [{name: Group.of_rates(rates[i]) for name, rates in result.many.items()} for i in range(n_seeds)]
 
 
 def _interval(groups: Mapping[str, Group]) -> dict[str, float]:
-    """How far lcb is above Population LinUCB, with Welch's 95 % interval."""
+    """Return the CTR of lcb minus that of Population LinUCB, with Welch's 95 % interval."""
     found = groups[OURS].difference_to(groups[OTHER])
     assert found is not None
     return dict(zip(("mean", "low", "high"), found, strict=True))
@@ -227,6 +220,6 @@ def _format_interval(low: float, high: float) -> str:
 
 
 def _format_share(shares: Floats) -> str:
-    """The mean over seeds, with its 95 % interval where there are several."""
+    """Format the mean over seeds, with its 95 % interval if there are several."""
     error = 196 * shares.std(ddof=1) / np.sqrt(len(shares)) if len(shares) > 1 else None
     return f"{100 * shares.mean():+.0f} %" + ("" if error is None else f" ± {error:.0f} %")

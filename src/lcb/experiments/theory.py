@@ -1,9 +1,9 @@
-"""Theorems 1 and 2, run: how regret grows with the users and with their interactions, beside the bounds' growth.
+"""Theorems 1 and 2, measured: how regret grows with the number of users and of interactions, beside the bounds.
 
 The theorems' schedules with EXP4.P and EXP3 (Theorem 1) and Epoch-Greedy (Theorem 2): against U and against T_u in the
-paper's simulated world, and against T_u where two classes want the opposite of 5 arms, so that the bandits tell them
-apart sooner.  Regret is phase 2's, against each user's true policy.  A part of it is the models' error: what the best
-of the learned policies loses on that user.  Growth is the slope of a least-squares line through (log size, log
+paper's simulated world, and against T_u in a world of two opposite classes and 5 arms, where the bandits tell classes
+apart sooner.  Regret is that of phase 2, against each user's true policy.  A part of it is the models' error: the
+regret of the best learned policy for that user.  Growth is the slope of a least-squares line through (log size, log
 regret), one per run.  The bounds' slopes are 1 in U, and in T_u 1/2 (Theorem 1) and about 0 (Theorem 2).
 
 The theorems assume Spectral Experts; EM, the default, is more exact at the same sizes.
@@ -28,7 +28,7 @@ from lcb.progress import Progress, count_up, silent
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """A world and the sizes of users U, who have `fixed` steps each, or of steps T_u, of `fixed` users."""
+    """A world with growing numbers of users U, `fixed` steps each, or of steps T_u, `fixed` users."""
 
     where: str
     world: SimulatedWorld = field(repr=False)
@@ -37,11 +37,11 @@ class Sweep:
     fixed: int
 
     def shapes(self) -> list[tuple[int, int]]:
-        """(users, steps) at each size."""
+        """Return (users, steps) at each size."""
         return [(n, self.fixed) if self.size == "users" else (self.fixed, n) for n in self.at]
 
     def plays(self, seed: int, run: int, learner: Learner) -> list[ScheduleRun]:
-        """One for all numbers of users, one for each number of steps."""
+        """Return the runs to simulate: one for all numbers of users, or one for each number of steps."""
         if self.size == "users":
             return [ScheduleRun(self.world, self.fixed, self.at, seed, run, learner)]
         return [ScheduleRun(self.world, n_steps, (self.fixed,), seed, run, learner) for n_steps in self.at]
@@ -62,7 +62,7 @@ SWEEPS = (
 
 @dataclass(frozen=True, eq=False)
 class Growth:
-    """One bandit over growing sizes; what was measured is (runs, sizes)."""
+    """One bandit over growing sizes; measurements are (runs, sizes)."""
 
     bandit: str
     at: tuple[int, ...]
@@ -78,7 +78,7 @@ class Growth:
 
     @property
     def last_slope(self) -> Slope:
-        """Between the two largest sizes."""
+        """The slope between the two largest sizes."""
         return mean_slope(self.at[-2:], self.regret[:, -2:])
 
     @property
@@ -99,7 +99,7 @@ class TheoryResult:
 def run(
     n_runs: int = 10, seed: int = 0, progress: Progress = silent, learner: Learner = "em", n_workers: int | None = None
 ) -> TheoryResult:
-    """All sweeps and bandits, spread over the cores; the bandits of a run meet the same users of phase 2."""
+    """Simulate all sweeps and bandits in parallel; the bandits of a run serve the same users in phase 2."""
     plays = [play for sweep in SWEEPS for run in range(n_runs) for play in sweep.plays(seed, run, learner)]
     order = sorted(range(len(plays)), key=lambda i: -plays[i].n_steps * max(plays[i].users))  # longest first
     report = count_up(progress, "simulations", len(plays))
@@ -110,7 +110,7 @@ def run(
         n_plays = len(sweep.plays(seed, 0, learner))
         runs = [np.concatenate([next(outcomes) for _ in range(n_plays)], axis=2) for _ in range(n_runs)]
         measured = np.array(runs)  # (runs, bandits, 3, sizes)
-        found.append((sweep, tuple(_growth(sweep, bandit, measured[:, i]) for i, bandit in enumerate(BANDITS))))
+        found.append((sweep, tuple(_build_growth(sweep, bandit, measured[:, i]) for i, bandit in enumerate(BANDITS))))
     return TheoryResult({"runs": n_runs, "seed": seed, "learner": learner}, tuple(found))
 
 
@@ -128,22 +128,18 @@ def draw(outcome: TheoryResult) -> Any:
 
 
 def to_json(outcome: TheoryResult) -> dict[str, Any]:
-    return {
-        "settings": outcome.settings,
-        "sweeps": [
-            {
-                "where": sweep.where, "against": sweep.size, "at": list(sweep.at), "fixed": sweep.fixed,
-                "arms": sweep.world.n_arms, "classes": sweep.world.models.n_classes,
-                "features": sweep.world.models.n_features, "gap": theory.smallest_gap(sweep.world.models),
-                "growth": [_growth_json(growth) for growth in growths],
-            }
-            for sweep, growths in outcome.sweeps
-        ],
-    }  # fmt: skip
+    sweeps = []
+    for sweep, growths in outcome.sweeps:
+        world, models = sweep.world, sweep.world.models
+        sizes = {"where": sweep.where, "against": sweep.size, "at": list(sweep.at), "fixed": sweep.fixed}
+        classes = {"arms": world.n_arms, "classes": models.n_classes, "features": models.n_features}
+        grown = {"gap": theory.smallest_gap(models), "growth": [_growth_json(growth) for growth in growths]}
+        sweeps.append({**sizes, **classes, **grown})
+    return {"settings": outcome.settings, "sweeps": sweeps}
 
 
 def claims(outcome: TheoryResult) -> list[Claim]:
-    """At the largest sizes regret grows no faster than the bound."""
+    """Claim that between the two largest sizes regret grows no faster than the bound."""
     found = []
     for sweep, growths in outcome.sweeps:
         for growth in growths:
@@ -155,35 +151,35 @@ def claims(outcome: TheoryResult) -> list[Claim]:
                     paper=f"at most {bound:.2f}",
                     ours=f"{slope}",
                     holds=low <= bound + 0.02,
-                    why="A bound allows any constant: regret is linear until a bandit has learned, and these are slow.",
+                    why="A bound allows any constant: regret is linear until a bandit has learned, which takes long.",
                 )
             )
     return found
 
 
 def summary(outcome: TheoryResult) -> list[str]:
-    """Per sweep and bandit the slopes and the regret per user; per schedule its parts, tau and J."""
+    """Return, per sweep and bandit, slopes and regret per user; per schedule, the parts of regret, tau and J."""
     about = outcome.settings
     lines = [f"regret of phase 2 against each user's true policy; {about['runs']} runs, learned by {about['learner']}"]
     for sweep, growths in outcome.sweeps:
         heads = ("slope, 95 %", "bound", "last two", "bound")
-        lines += ["", str(sweep), _row("regret per user", heads, [f"{n:,}" for n in sweep.at])]
+        lines += ["", str(sweep), _format_row("regret per user", heads, [f"{n:,}" for n in sweep.at])]
         n_users = np.array([n for n, _ in sweep.shapes()])
         for growth in growths:
             ours, bounds = (growth.slope, growth.last_slope), (growth.bound_slope, growth.last_bound_slope)
             slopes = (str(ours[0]), f"{bounds[0]:.2f}", str(ours[1]), f"{bounds[1]:.2f}")
-            lines.append(_row(growth.bandit, slopes, _numbers(growth.regret.mean(axis=0) / n_users)))
+            lines.append(_format_row(growth.bandit, slopes, _format_numbers(growth.regret.mean(axis=0) / n_users)))
         for growth in growths:
             times = growth.regret.mean(axis=0) / growth.bound
-            lines.append(_row(f"{growth.bandit}: regret / bound, constants 1", (), _numbers(times)))
+            lines.append(_format_row(f"{growth.bandit}: regret / bound, constants 1", (), _format_numbers(times)))
         for alike in (growths[:2], growths[2:]):
-            lines += _schedule_lines(alike, n_users)
+            lines += _format_schedule(alike, n_users)
     marks = [mark for mark in _MARKS if any(line.endswith(mark) or f"{mark} " in line for line in lines)]
     return [*lines, "", *(f"{mark} {_MARKS[mark]}" for mark in marks)]
 
 
-def _growth(sweep: Sweep, bandit: BanditName, measured: Floats) -> Growth:
-    """`measured` is (runs, 3, sizes)."""
+def _build_growth(sweep: Sweep, bandit: BanditName, measured: Floats) -> Growth:
+    """Add the bound and the schedule at each size to `measured` (runs, 3, sizes)."""
     world, plans, bounds = sweep.world, [], []
     for n_users, n_steps in sweep.shapes():
         plan = ScheduleRun(world, n_steps, (n_users,), 0, 0).schedule(bandit)
@@ -227,32 +223,33 @@ def _slope_json(slope: Slope) -> dict[str, float | None]:
     return {"mean": slope.mean, "half": None if np.isnan(slope.half) else slope.half}
 
 
-def _row(name: str, slopes: Sequence[str], values: Sequence[str]) -> str:
+def _format_row(name: str, slopes: Sequence[str], values: Sequence[str]) -> str:
     head = "{:16} {:>12} {:>6} {:>13} {:>6}".format(name, *slopes) if slopes else f"{name:57}"
     return head + "".join(f" {value:>9}" for value in values)
 
 
-def _numbers(values: Floats) -> list[str]:
+def _format_numbers(values: Floats) -> list[str]:
     return [f"{value:,.0f}" if value >= 100 else f"{value:,.1f}" if value >= 10 else f"{value:.2f}" for value in values]
 
 
 _MARKS = {
-    "*": "J is what the learner needs, above the theorem's",
-    "°": "J is the most that are run, below the theorem's",
+    "*": "J is what the learner needs, more than the theorem's",
+    "°": "J is the most that are simulated, fewer than the theorem's",
 }
 
 
-def _schedule_lines(growths: Sequence[Growth], n_users: Floats) -> list[str]:
-    """Of bandits with one schedule: the models' error, phase 1, tau and J."""
+def _format_schedule(growths: Sequence[Growth], n_users: Floats) -> list[str]:
+    """Return the models' error, the regret of phase 1, tau and J of bandits that share a schedule."""
     names, plans = ", ".join(growth.bandit for growth in growths), growths[0].plans
     n_warmup = np.array([plan.n_warmup_users for plan in plans])
     error = np.mean([growth.models_error for growth in growths], axis=(0, 1)) / n_users
+    phase_1 = growths[0].phase_1.mean(axis=0) / n_warmup
     marks = [
         "*" if "as the learner needs" in plan.applied else "°" if "the most" in plan.applied else "" for plan in plans
     ]
     return [
-        _row(f"{names}: of regret, the models' error", (), _numbers(error)),
-        _row(f"{names}: regret per user of phase 1", (), _numbers(growths[0].phase_1.mean(axis=0) / n_warmup)),
-        _row(f"{names}: tau", (), [f"{plan.n_uniform_steps:,}" for plan in plans]),
-        _row(f"{names}: J", (), [f"{n:,}{mark}" for n, mark in zip(n_warmup, marks, strict=True)]),
+        _format_row(f"{names}: of regret, the models' error", (), _format_numbers(error)),
+        _format_row(f"{names}: regret per user of phase 1", (), _format_numbers(phase_1)),
+        _format_row(f"{names}: tau", (), [f"{plan.n_uniform_steps:,}" for plan in plans]),
+        _format_row(f"{names}: J", (), [f"{n:,}{mark}" for n, mark in zip(n_warmup, marks, strict=True)]),
     ]

@@ -1,7 +1,7 @@
-"""The user study of Table 2 with simulated visitors: how recommenders are trained, tuned and tried.
+"""The user study of Table 2 with simulated visitors: trains, tunes and compares recommenders.
 
-A seed stands for a news front with its own articles, past readers and classes.  All recommenders of a seed learn from
-the same log; settings are tuned on seeds and visitors that no study uses.
+Each seed is a news front with its own articles, past readers and classes.  All recommenders of a seed learn from the
+same log; settings are tuned on seeds and visitors that no study uses.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from lcb.recommenders.recommender import Recommender
 from lcb.stats import UserStats
 
 N_PAST, N_STEPS, N_OFFERED, N_ARTICLES = 4000, 20, 170, 500
-N_FEW, N_MANY, N_STUDIES = 5, 1000, 1000  # visitors per recommender in the two studies; studies of few, over all seeds
-N_TUNING_SEEDS, N_TUNING = 4, 540  # visitors of each, whole blocks of them
+N_FEW, N_MANY, N_STUDIES = 5, 1000, 1000  # visitors per recommender in small and large studies; number of small ones
+N_TUNING_SEEDS, N_TUNING = 4, 540  # seeds for tuning, and visitors of each: a multiple of _BLOCK
 _LINUCB = {"width": (0.25, 0.0, 1.0, 4.0, 16.0, 48.0, 128.0), "ridge": (1.0, 0.1, 10.0)}
-GRIDS: dict[str, dict[str, tuple[float, ...]]] = {  # equally many combinations of LinUCB and of lcb
+GRIDS: dict[str, dict[str, tuple[float, ...]]] = {  # LinUCB and lcb have the same number of combinations
     "linucb-population": _LINUCB,
     "linucb-at-once": _LINUCB,
     "lcb": {"eta": (1.0, 0.25, 0.5, 2.0, 4.0, 8.0, 16.0), "gamma": (0.0, 0.01, 0.05)},
@@ -52,7 +52,7 @@ Tuned = dict[str, dict[str, Value]]  # by recommender
 
 
 def tune_recommenders(seed: int, progress: Progress = silent, n_workers: int | None = None) -> dict[int, Tuned]:
-    """Return, by size of the study, the settings with most clicks; of equals, the first of the grid."""
+    """Return, by size of the study, the settings with the most clicks; of equals, the first of the grid."""
     tries = [partial(_count_clicks, (seed, i, _TUNING)) for i in range(N_TUNING_SEEDS)]
     done = run_each(tries, "settings tried", progress, n_workers)
     best = {
@@ -83,7 +83,7 @@ def _count_clicks(seed: tuple[int, ...]) -> dict[tuple[int, str], Floats]:
 def run_studies(
     seed: tuple[int, ...], tuned: Mapping[int, Tuned], n_studies: int
 ) -> tuple[dict[str, Floats], dict[str, Floats]]:
-    """Run the studies of one seed: `n_studies` of few visitors, and one of many."""
+    """Run the studies of one seed: `n_studies` small ones and a large one."""
     world, build, rng = prepare(seed)
 
     def new_study(n_each: int) -> dict[str, Floats]:
@@ -129,12 +129,12 @@ def prepare(seed: tuple[int, ...]) -> tuple[NewsFront, Callable[[str, Settings],
     rng = np.random.default_rng(seed)
     world = NewsFront(draw_articles(N_ARTICLES, rng), N_OFFERED)
     log = draw_past_log(world, N_PAST, rng)
-    models = fit(log, rng=rng, n_threads=1).models  # likelihood and number of classes are left to the learner
+    models = fit(log, rng=rng, n_threads=1).models  # the learner chooses likelihood and number of classes
     return world, partial(_build_recommender, models, log.stats.total, rng), rng
 
 
 def draw_past_log(world: NewsFront, n_users: int, rng: np.random.Generator) -> EventLog:
-    """Draw past readers who were offered one random article per step."""
+    """Draw the log of past readers, who were offered one random article per step."""
     one = replace(world, n_arms=1)
     sizes = [min(_PAST_BLOCK, n_users - start) for start in range(0, n_users, _PAST_BLOCK)]
     past = [one.draw(size, N_STEPS, rng) for size in sizes]

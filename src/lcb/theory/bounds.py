@@ -1,7 +1,7 @@
 """Table 1 of the paper, row by row.
 
-A bound is what stands inside O(.), with all constants read as 1: it shows how regret grows, and is to be compared with
-itself at other sizes.
+A bound is the expression inside O(.), with all constants taken as 1.  It shows how regret grows: compare a
+bound with itself at other sizes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def individual_linucb(sizes: Sizes) -> float:
 
 def enumerated_exp4p(sizes: Sizes) -> float:
     if sizes.n_arms == 1:
-        return 0.0  # one arm, one policy, also where contexts have no end
+        return 0.0  # a single policy, also with infinitely many contexts
     per_context = sizes.n_arms * sizes.n_contexts * math.log(sizes.n_arms)
     return math.sqrt(sizes.all_users * sizes.all_steps * per_context)
 
@@ -77,13 +77,13 @@ _INDEPENDENT: RegretType = "problem-independent"
 _DEPENDENT: RegretType = "problem-dependent"
 
 _POPULATION_LINUCB = ("assumes one class for all users; with several latent classes its regret is linear, O(T~)",)
-_ENUMERATED = ("over all K^C maps from contexts to arms; infinite where contexts are continuous",)
+_ENUMERATED = ("over all K^C maps from contexts to arms; infinite if contexts are continuous",)
 _LCB_1 = (
     "if U T >> max(1, d^2/K) J S: K with EXP4.P, N with EXP3; `theorem_1` has the bound phase by phase",
     "the error of the learned models, a part of 3 sqrt(U T), shrinks as 1/sqrt(u) with the u-th user of phase 2",
 )
 _CLUB = ("a user's regret is linear while T_u is below a constant of the order d/gap^2",)
-_LCB_2 = ("Theorem 2 itself has d L sqrt(S ln(L+1)) where the table has d L sqrt(S); see `theorem_2`",)
+_LCB_2 = ("Theorem 2 has d L sqrt(S ln(L+1)), the table d L sqrt(S); see `theorem_2`",)
 _CLUB_FORMULA = "N + U~ sqrt(N d) + U~ d/gap^2 ln(T~+1) + d N sqrt(T~)"
 _LCB_2_FORMULA = "3 L^2 + d L sqrt(S) + U K/gap^2 (ln N + ln(T+1))"
 

@@ -1,4 +1,4 @@
-"""The schedules that the theorems set, as keyword arguments of `Latent`.
+"""The schedules of the theorems, as keyword arguments of `Latent`.
 
 >>> schedule_1(n_steps=400, n_needed_by_learner=50).settings()
 {'n_uniform_steps': 20, 'n_warmup_users': 50, 'warmup': 'individual', 'train_on': 'uniform'}
@@ -16,7 +16,7 @@ from lcb.theory.theorems import Theorem1Bandit
 
 @dataclass(frozen=True)
 class TheoremSchedule:
-    """The tau, J and bandit B that a theorem sets; `applied` says in words how J was found."""
+    """The tau, J and bandit B of a theorem; `applied` explains how J was chosen."""
 
     n_uniform_steps: int  # tau
     n_warmup_users: int  # J
@@ -24,7 +24,7 @@ class TheoremSchedule:
     applied: str
 
     def settings(self) -> dict[str, Any]:
-        """Keyword arguments of `Latent`: one LinUCB per user in phase 1, trained on the uniform steps alone."""
+        """Return keyword arguments of `Latent`: one LinUCB per user in phase 1, learning from uniform steps alone."""
         return {
             "n_uniform_steps": self.n_uniform_steps,
             "n_warmup_users": self.n_warmup_users,
@@ -36,10 +36,9 @@ class TheoremSchedule:
 def schedule_1(
     n_steps: int, longest: int | None = None, n_needed_by_learner: int = 1, bandit: Theorem1Bandit = "exp4p"
 ) -> TheoremSchedule:
-    """Theorem 1: tau = sqrt(T_u) and J = sqrt(L), both rounded up, and EXP4.P or EXP3.
+    """Return the schedule of Theorem 1: tau = sqrt(T_u) and J = sqrt(L), both rounded up, with EXP4.P or EXP3.
 
-    `n_steps` is a user's T_u, `longest` is L (default T_u).  Phase 1 has J users, or as many as the learner needs if
-    that is more.
+    `n_steps` is a user's T_u, `longest` is L (default T_u).  J is at least `n_needed_by_learner`.
 
     >>> schedule_1(n_steps=20, n_needed_by_learner=50).applied
     'J = 50 users, as the learner needs (sqrt(L) would be 5)'
@@ -54,7 +53,7 @@ def schedule_1(
 
 
 def schedule_2(longest: int, n_needed_by_learner: int = 1) -> TheoremSchedule:
-    """Theorem 2: tau = 3 and J = L^2, and Epoch-Greedy.
+    """Return the schedule of Theorem 2: tau = 3 and J = L^2, with Epoch-Greedy.
 
     >>> schedule_2(longest=20, n_needed_by_learner=50)
     TheoremSchedule(n_uniform_steps=3, n_warmup_users=400, bandit='epoch-greedy',
@@ -75,5 +74,5 @@ def _choose_n_warmup_users(of_theorem: int, formula: str, needed: int) -> tuple[
 
 
 def _round_up_root(n: int) -> int:
-    """The square root, rounded up, exact for whole numbers."""
+    """Return the square root rounded up, exact for integers."""
     return math.isqrt(int(n) - 1) + 1

@@ -84,7 +84,7 @@ class Sizes:
         n_warmup_users: int = 50,
         n_contexts: float = math.inf,
     ) -> Sizes:
-        """Every user, of either phase, has T_u = `steps_per_user` = L interactions."""
+        """Build sizes in which every user of both phases has T_u = L = `steps_per_user` interactions."""
         return cls(
             n_users=n_users,
             n_steps=n_users * steps_per_user,

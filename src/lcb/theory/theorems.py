@@ -1,4 +1,4 @@
-"""Theorems 1 and 2, phase by phase, and what the proof of Theorem 1 says of the models' error."""
+"""The bounds of Theorems 1 and 2 by phase, and the bound on the models' error in the proof of Theorem 1."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Theorem1Bandit = Literal["exp4p", "exp3"]
 
 @dataclass(frozen=True)
 class Phases:
-    """A theorem's bound, phase by phase."""
+    """The bound of a theorem for each phase."""
 
     phase_1: float
     phase_2: float
@@ -25,7 +25,7 @@ class Phases:
 
 
 def theorem_1(sizes: Sizes, bandit: Theorem1Bandit = "exp4p") -> Phases:
-    """Theorem 1, no term dropped; n is K for EXP4.P and N for EXP3.
+    """Return the bound of Theorem 1 with all its terms; n is K for EXP4.P and N for EXP3.
 
         phase 1   sqrt(J S) + d sqrt(J S ln(1+S))
         phase 2   3 sqrt(U T) + sqrt(U T n ln N)
@@ -41,9 +41,9 @@ def theorem_1(sizes: Sizes, bandit: Theorem1Bandit = "exp4p") -> Phases:
 
 
 def theorem_1_margin(sizes: Sizes, bandit: Theorem1Bandit = "exp4p") -> float:
-    """Return how many times U T is max(1, d^2/n) J S; Theorem 1's last line, without phase 1, needs it to be large.
+    """Return U T / (max(1, d^2/n) J S).  The last line of Theorem 1, which drops phase 1, needs it to be large.
 
-    The condition leaves out that phase 1 has an ln(1+S) and phase 2 an ln N under their roots.
+    The condition ignores the ln(1+S) of phase 1 and the ln N of phase 2.
     """
     wanted = max(1.0, sizes.n_features**2 / _n_choices(sizes, bandit)) * sizes.n_warmup_users * sizes.n_warmup_steps
     return sizes.n_users * sizes.n_steps / wanted if wanted else math.inf
@@ -54,8 +54,8 @@ def shrinking_term(steps_per_user: float, place: int) -> float:
 
         3 sqrt(T_u) / sqrt(1 + (place - 1) / sqrt(T_u))
 
-    It shrinks as 1/sqrt(place), as the paper's footnote says.  By the proof this holds for two thirds of it, the error
-    of the learned models; the sqrt(T_u) uniform steps of each user do not shrink.
+    It shrinks as 1/sqrt(place), as a footnote of the paper states.  The proof shows this for two thirds of it, the
+    error of the learned models; the sqrt(T_u) uniform steps of each user do not shrink.
     """
     if not (steps_per_user >= 1 and place >= 1):
         raise InputError(f"steps_per_user={steps_per_user}, place={place}; both must be at least 1")
@@ -63,13 +63,13 @@ def shrinking_term(steps_per_user: float, place: int) -> float:
 
 
 def theorem_2(sizes: Sizes) -> Phases:
-    """Theorem 2, with the ln(L+1) that Table 1 drops.
+    """Return the bound of Theorem 2, with the ln(L+1) that Table 1 drops.
 
         phase 1   3 L^2 + d L sqrt(S ln(L+1))
         phase 2   U K/gap^2 (ln N + ln(T+1))
 
-    The proof has ln(N (T_u+1)) for each user of phase 2, which is smaller; its models' error, 2 T_u/sqrt(u-1), is at
-    most 2 a user.
+    The proof has ln(N (T_u+1)) for each user of phase 2, which is smaller; the models' error in it, 2 T_u/sqrt(u-1), is
+    at most 2 per user.
     """
     longest, per_user = sizes.longest, math.log(sizes.n_classes) + math.log1p(sizes.n_steps)
     linucb = sizes.n_features * longest * math.sqrt(sizes.n_warmup_steps * math.log1p(longest))

@@ -65,8 +65,8 @@ def test_a_picture_without_rows_is_drawn_and_waits():
 
 
 def test_a_row_without_a_field_or_a_number_is_refused():
-    with pytest.raises(InputError, match="a row holds t, decisions, but no rewards; send rewards in every row"):
+    with pytest.raises(InputError, match="a row has t, decisions, but no rewards; give rewards in every row"):
         rates([{"t": 0, "decisions": 1}])
     for wrong in (math.nan, None, "3", True):
-        with pytest.raises(InputError, match=r"decisions is .* in a row; send a finite number, or leave the row out"):
+        with pytest.raises(InputError, match=r"decisions is .* in a row; give a finite number, or leave the row out"):
             rates([{"t": 0, "decisions": wrong, "rewards": 1}])

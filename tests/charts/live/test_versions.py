@@ -25,7 +25,7 @@ def test_the_share_of_known_users_adds_up_over_rewards_and_counts_those_not_yet_
 
 
 def test_steps_that_are_no_number_of_rewards_are_refused():
-    with pytest.raises(InputError, match="steps is 'many' in a row; send a number of rewards, or 'more'"):
+    with pytest.raises(InputError, match="steps is 'many' in a row; give a number of rewards, or 'more'"):
         concentration([{"model": 1, "steps": "many", "users": 1}])
 
 

@@ -1,1 +1,1 @@
-"""Charts of a running service, drawn once in a report and again and again in a page."""
+"""Charts of a running service: a report draws them once, a page redraws them as rows arrive."""

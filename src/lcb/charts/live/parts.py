@@ -1,7 +1,7 @@
-"""Parts of the live charts, which a report draws once and a page redraws as rows arrive.
+"""Parts of the live charts.
 
-The rows are one named source, `table`; Vega derives scales, labels and bands from them, so new rows need no new
-specification.
+The rows are one named source, `table`; Vega computes scales, labels and bands from it, so a page replaces only the
+rows.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from lcb.errors import InputError
 
 SOURCE = "table"
 WIDTH, HEIGHT = 460, 220
-SERIES = 6  # versions whose lines can be told apart: the newest
+SERIES = 6  # versions drawn, the newest: more lines cannot be told apart
 
 Rows = Sequence[Mapping[str, Any]]
 
 
 def table(rows: Rows, texts: Sequence[str] = (), numbers: Sequence[str] = ()) -> Any:
-    """These fields of the rows as the source `table`; without rows the axes alone are drawn.
+    """Return these fields of the rows as the source `table`; without rows, only the axes are drawn.
 
     >>> table([{"model": 3, "users": 7, "more": None}], numbers=["model", "users"]).to_dict()
     {'values': [{'model': 3, 'users': 7}], 'name': 'table'}
@@ -34,14 +34,14 @@ def table(rows: Rows, texts: Sequence[str] = (), numbers: Sequence[str] = ()) ->
         missing = [field for field in (*texts, *numbers) if field not in row]
         if missing:
             came = ", ".join(map(str, row)) or "nothing"
-            raise InputError(f"a row holds {came}, but no {missing[0]}; send {missing[0]} in every row")
-        text = {field: _text(row[field]) for field in texts}
-        values.append(text | {field: _number(field, row[field]) for field in numbers})
+            raise InputError(f"a row has {came}, but no {missing[0]}; give {missing[0]} in every row")
+        text = {name: escape_unprintable(row[name]) if isinstance(row[name], str) else row[name] for name in texts}
+        values.append(text | {field: _check_number(field, row[field]) for field in numbers})
     return load_altair().InlineData(values=values, name=SOURCE)
 
 
 def time_axis() -> Any:
-    """The time of day where the reader is, the date at midnight, and seconds where ticks are that close."""
+    """Return an x axis with the reader's local time: the date at midnight, and seconds if ticks are that close."""
     alt = load_altair()
     form = "seconds(datum.value) ? '%H:%M:%S' : hours(datum.value) || minutes(datum.value) ? '%H:%M' : '%d %b'"
     label = f"timeFormat(datum.value, {form})"
@@ -58,21 +58,21 @@ def percent_text(share: str, form: str = ".1f") -> str:
 
 
 def time_chart() -> Any:
-    """A chart whose rows have `time`, from `t` in seconds since 1970."""
+    """Return a chart that computes `time` from the field `t`, seconds since 1970."""
     return load_altair().Chart().transform_calculate(time="toDate(1000 * datum.t)")
 
 
 def keep_newest(chart: Any, *within: str) -> Any:
-    """Only the rows of the newest model versions, within each of these groups; `age` 1 is the newest."""
+    """Keep the rows of the newest model versions, within each of these groups; `age` 1 is the newest."""
     alt = load_altair()
     age = alt.WindowFieldDef(**{"op": "dense_rank", "as": "age"})
-    by = [alt.SortField("model", order="descending")]
-    chart = chart.transform_window([age], sort=by, groupby=list(within)) if within else _window(chart, age, by)
+    groups = {"groupby": list(within)} if within else {}
+    chart = chart.transform_window([age], sort=[alt.SortField("model", order="descending")], **groups)
     return chart.transform_filter(f"datum.age <= {SERIES}")
 
 
 def keep_last(chart: Any, field: str, *each: str) -> Any:
-    """Only the row with the largest `field` of each group."""
+    """Keep the row with the largest `field` of each group."""
     alt = load_altair()
     back = alt.WindowFieldDef(**{"op": "row_number", "as": "back"})
     by = [alt.SortField(field, order="descending")]
@@ -80,25 +80,25 @@ def keep_last(chart: Any, field: str, *each: str) -> Any:
 
 
 def add_version(chart: Any) -> Any:
-    """With the `name` of the version and the `slot` of its colour."""
+    """Add the `name` of the version and the `slot` of its colour to every row."""
     return chart.transform_calculate(name="'v' + datum.model", slot=f"datum.model % {len(VERSIONS)}")
 
 
 def version_colour() -> Any:
-    """A colour that depends on the version alone: it stays when other versions come and go."""
+    """Return a colour that depends on the version alone, not on which other versions are drawn."""
     alt = load_altair()
     return alt.Color("slot:O", legend=None).scale(domain=list(range(len(VERSIONS))), range=list(VERSIONS))
 
 
 def ranked_labels(ends: Any, x: str, y: str, colour: Any, below: int) -> list[Any]:
-    """The `text` of each row of `ends`, the largest `y` first: right of the plot, with a line to the row's x and y.
+    """Write the `text` of each row of `ends` right of the plot, the largest `y` on top, with a line to the row's point.
 
-    Where the page has little room it sets the parameter `beside` to false: then they stand in a list that many
-    pixels below the plot, each with its colour before it.
+    A narrow page sets the parameter `beside` to false: the texts are then a list `below` pixels under the plot, each
+    with its colour in front.
     """
     alt = load_altair()
     rank = alt.WindowFieldDef(**{"op": "row_number", "as": "rank"})
-    ranked = _window(ends, rank, [alt.SortField(y, order="descending")])
+    ranked = ends.transform_window([rank], sort=[alt.SortField(y, order="descending")])
     places = {
         "x": _beside_or_below(f"scale('x', datum.{x})", "0"),
         "y": _beside_or_below(f"scale('y', datum.{y})", f"height + {below} + {LINE} * datum.rank"),
@@ -112,7 +112,7 @@ def ranked_labels(ends: Any, x: str, y: str, colour: Any, below: int) -> list[An
 
 
 def layer_charts(layers: Sequence[Any], data: Any) -> Any:
-    """Return the layers over one source, with labels beside the plot."""
+    """Return the layers as one chart with this data; labels are beside the plot unless the page changes that."""
     alt = load_altair()
     return alt.layer(*layers, data=data).add_params(alt.param(name="beside", value=True))
 
@@ -121,15 +121,7 @@ def _beside_or_below(beside: str, below: str) -> Any:
     return load_altair().value({"expr": f"beside ? {beside} : {below}"})
 
 
-def _window(chart: Any, field: Any, by: Any) -> Any:
-    return chart.transform_window([field], sort=by)
-
-
-def _text(value: Any) -> Any:
-    return escape_unprintable(value) if isinstance(value, str) else value
-
-
-def _number(field: str, value: Any) -> Any:
+def _check_number(field: str, value: Any) -> Any:
     if isinstance(value, bool) or not isinstance(value, (int, float, np.number)) or not np.isfinite(value):
-        raise InputError(f"{field} is {value!r} in a row; send a finite number, or leave the row out")
+        raise InputError(f"{field} is {value!r} in a row; give a finite number, or leave the row out")
     return value.item() if isinstance(value, np.generic) else value

@@ -15,7 +15,7 @@ _SIZE: dict[str, Any] = {"width": parts.WIDTH, "height": parts.HEIGHT}
 
 
 def rates(rows: Rows, title: str | None = None) -> alt.LayerChart:
-    """Decisions and rewards per second over time, from rows {t, decisions, rewards}; t in seconds since 1970."""
+    """Draw decisions and rewards per second over time, from rows {t, decisions, rewards}; t in seconds since 1970."""
     alt = load_altair()
     long = parts.time_chart().transform_fold(["decisions", "rewards"], as_=["name", "rate"])
     colour = alt.Color("name:N", legend=None).scale(domain=["decisions", "rewards"], range=TRAFFIC)
@@ -31,11 +31,11 @@ def rates(rows: Rows, title: str | None = None) -> alt.LayerChart:
 
 
 def ctr_over_time(rows: Rows, title: str | None = None) -> alt.LayerChart:
-    """Clicks per decision over time, a line per recommender and model version with its 95 % Wilson band.
+    """Draw clicks per decision over time: a line per recommender and model version, with its 95 % Wilson band.
 
-    Rows {t, recommender, model, ctr, decisions}, one for each stretch of time.  A recommender has its colour in every
-    figure; its newest version is solid, the five before are dashed.  For rewards in [0, 1] that are no clicks the
-    band is wider than it needs to be.
+    Rows are {t, recommender, model, ctr, decisions}, one per interval of time.  A recommender has the same colour in
+    every figure; its newest version is solid, the five before are dashed.  The band is too wide for rewards between 0
+    and 1.
 
         middle +- half = (ctr + z^2 / 2 n +- z sqrt(ctr (1 - ctr) / n + z^2 / 4 n^2)) / (1 + z^2 / n),     z = 1.96
     """
@@ -47,7 +47,7 @@ def ctr_over_time(rows: Rows, title: str | None = None) -> alt.LayerChart:
         half=f"sqrt({root}) / (1 + {z2} / {n})",
         name="datum.recommender + ' v' + datum.model",
     )
-    base = base.transform_calculate(family=_family("datum.recommender"))
+    base = base.transform_calculate(family=_family_expression("datum.recommender"))
     base = base.transform_calculate(low="max(0, datum.middle - datum.half)", high="min(1, datum.middle + datum.half)")
     families = {name: colour for name, (colour, _) in ALGORITHMS.items()}
     families |= {f"stranger {number}": colour for number, colour in enumerate(OTHER_COLOURS)}
@@ -69,8 +69,8 @@ def ctr_over_time(rows: Rows, title: str | None = None) -> alt.LayerChart:
     return apply_theme(parts.layer_charts(layers, data), title, "bands of 95 %", **_SIZE)
 
 
-def _family(name: str) -> str:
-    """Return the expression that picks a recommender's colour: by its name, its first word, or its letters."""
+def _family_expression(name: str) -> str:
+    """Return a Vega expression for a recommender's colour: by its name, its first word, or a hash of its letters."""
     known, first = list(ALGORITHMS), f"split({name}, '-')[0]"
     letters = f"parseInt('1' + slice(replace(lower({name}), regexp('[^0-9a-z]', 'g'), ''), -6), 36)"
     stranger = f"'stranger ' + ({letters} % {len(OTHER_COLOURS)})"

@@ -1,8 +1,8 @@
-"""Model versions compared: users served, held-out scores, and rewards until a new user's class is known."""
+"""Charts that compare model versions: users served, held-out scores, rewards until a new user's class is known."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from lcb.charts.live import parts
 from lcb.charts.live.parts import Rows
@@ -16,7 +16,7 @@ _MOST_BARS = 10
 
 
 def users_per_model(rows: Rows, title: str | None = None) -> alt.LayerChart:
-    """How many users each model version serves, from rows {model, users}; the newest ten, the newest on top."""
+    """Draw the number of users of each model version, from rows {model, users}: the newest ten, the newest on top."""
     alt = load_altair()
     age = alt.WindowFieldDef(**{"op": "rank", "as": "age"})
     base = alt.Chart().transform_window([age], sort=[alt.SortField("model", order="descending")])
@@ -31,10 +31,10 @@ def users_per_model(rows: Rows, title: str | None = None) -> alt.LayerChart:
 
 
 def concentration(rows: Rows, title: str | None = None) -> alt.LayerChart:
-    """The share of new users a model version knows after so many rewards, a line per version (the newest six).
+    """Draw the share of new users whose class is known after each number of rewards, for the newest six versions.
 
-    Rows {model, steps, users}: so many users needed so many rewards until one class held 90 % of their posterior;
-    steps "more" counts those of whom no class holds it yet, who are part of the whole.
+    A row {model, steps, users} counts the users for whom one class first had 90 % of the posterior after `steps`
+    rewards; steps "more" counts the users for whom no class has it yet.
     """
     alt = load_altair()
     known = alt.WindowFieldDef(**{"op": "sum", "field": "users", "as": "known"})
@@ -56,14 +56,14 @@ def concentration(rows: Rows, title: str | None = None) -> alt.LayerChart:
     data = parts.table(rows, texts=["steps"], numbers=["model", "users"])
     wrong = [row["steps"] for row in rows if row["steps"] != "more" and not isinstance(row["steps"], int)]
     if wrong:
-        raise InputError(f"steps is {wrong[0]!r} in a row; send a number of rewards, or 'more'")
+        raise InputError(f"steps is {wrong[0]!r} in a row; give a number of rewards, or 'more'")
     return apply_theme(parts.layer_charts(layers, data), title, width=parts.WIDTH, height=parts.HEIGHT)
 
 
 def model_scores(rows: Rows, title: str | None = None) -> alt.LayerChart:
-    """The held-out score of each model version when it was made, the active one filled.
+    """Draw the held-out score of each model version against the time it was made; the active version is filled.
 
-    Rows {t, model, score, active}; t in seconds since 1970, active 1 for the version that new users get and else 0.
+    Rows are {t, model, score, active}; t in seconds since 1970, active 1 for the version that new users get, else 0.
     """
     alt = load_altair()
     base = parts.add_version(parts.time_chart())
@@ -72,14 +72,10 @@ def model_scores(rows: Rows, title: str | None = None) -> alt.LayerChart:
     line = base.mark_line(strokeWidth=1, color=AXIS).encode(x=x, y=y)
     hints = ["name:N", alt.Tooltip("time:T", format="%d %b %H:%M"), alt.Tooltip("score:Q", format=".4f")]
     mark = {"size": 90, "opacity": 1, "strokeWidth": 2}
-    ring = base.mark_point(filled=False, fill=SURFACE, **mark).encode(
-        x=x, y=y, color=parts.version_colour(), tooltip=hints
-    )
-    active = base.transform_filter("datum.active").mark_point(filled=True, **mark)
-    active = active.encode(x=x, y=y, color=parts.version_colour(), tooltip=hints)
+    place: dict[str, Any] = {"x": x, "y": y, "color": parts.version_colour(), "tooltip": hints}
+    ring = base.mark_point(filled=False, fill=SURFACE, **mark).encode(**place)
+    active = base.transform_filter("datum.active").mark_point(filled=True, **mark).encode(**place)
     text = base.mark_text(dy=-14, fontSize=12, color=INK).encode(x=x, y=y, text="name:N")
     data = parts.table(rows, numbers=["t", "model", "score", "active"])
-    note = "filled: the version for new users"
-    return apply_theme(
-        alt.layer(line, ring, active, text, data=data), title, note, width=parts.WIDTH, height=parts.HEIGHT
-    )
+    chart = alt.layer(line, ring, active, text, data=data)
+    return apply_theme(chart, title, "filled: the version for new users", width=parts.WIDTH, height=parts.HEIGHT)

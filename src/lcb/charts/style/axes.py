@@ -1,4 +1,4 @@
-"""Axes from 0, or logarithmic between round numbers."""
+"""Linear axes that start at 0, and log axes between round numbers."""
 
 from __future__ import annotations
 

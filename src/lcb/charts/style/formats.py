@@ -6,7 +6,7 @@ import numpy as np
 
 
 def escape_unprintable(name: str) -> str:
-    """Escape unprintable characters, which a terminal would obey and the renderer of charts refuses.
+    """Escape unprintable characters: a terminal interprets them, and the chart renderer rejects them.
 
     >>> escape_unprintable("café"), escape_unprintable("a\\x1b[31m")
     ('café', 'a\\\\x1b[31m')

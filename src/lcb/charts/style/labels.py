@@ -16,14 +16,14 @@ LINE = 16  # pixels from one label to the next
 
 def check_names(names: Sequence[str], what: str) -> None:
     if not names:
-        raise InputError(f"there are no {what} to draw; send at least one")
+        raise InputError(f"there are no {what} to draw; give at least one")
     if len(set(names)) < len(names):
         twice = next(name for i, name in enumerate(names) if name in names[:i])
         raise InputError(f"two {what} are named {twice}; names must be unique")
 
 
 def spread_labels(values: Floats, ends: tuple[float, float], log: bool, pixels: int) -> Floats:
-    """Move the values as little as possible, keeping their order, so that labels there do not overlap.
+    """Move the values as little as possible, in the same order, so that labels at them do not overlap.
 
     >>> spread_labels(np.array([10.0, 11.0, 60.0]), (0.0, 64.0), log=False, pixels=320)  # labels take 16 pixels
     array([ 8.9, 12.1, 60. ])
@@ -43,10 +43,9 @@ def spread_labels(values: Floats, ends: tuple[float, float], log: bool, pixels: 
 def end_labels(
     pixel: float, colour: Any, end: Sequence[float], *, weak: Sequence[str] = (), log: bool = False, **columns: Any
 ) -> list[Any]:
-    """Draw each `text` at its `place` right of the plot, with a line to the `end` and `value` of what it names.
+    """Draw each `text` at its `place` right of the plot, with a line to the point (`end`, `value`) that it names.
 
-    Where some names are `weak`, the others are bold.  `pixel` is a pixel's width in the units of x, of its logarithm
-    on a log axis.
+    If some names are `weak`, the others are bold.  `pixel` is the width of a pixel in units of x (of log x, if `log`).
     """
     alt = load_altair()
     away = (32, 37) if weak else (16, 21)

@@ -1,6 +1,6 @@
 """Every colour of the charts, the web pages and the HTML report, read from palette.json beside this file.
 
-    charts            what Python draws; an algorithm has a colour and the index of its dash in `theme.DASHES`
+    charts            colours of the charts; an algorithm has a colour and the index of its dash in `theme.DASHES`
     visitor-pages     custom properties of style.css, light and dark
     operator-pages    custom properties of dashboard.css, light and dark
     report            custom properties of the report of `lcb reproduce`

@@ -20,7 +20,7 @@ SURFACE, INK, NOTE, AXIS, GRID, GREY = _CHARTS["light"].values()
 SEQUENTIAL, DIVERGING, AREAS = _CHARTS["sequential"], _CHARTS["diverging"], _CHARTS["areas"]
 CELL_INK, BAR, TRAFFIC, VERSIONS = _CHARTS["cell-ink"], _CHARTS["bar"], _CHARTS["traffic"], _CHARTS["versions"]
 
-# One hue per family, so that an algorithm looks the same in every figure; dashes for print without colour.
+# Families have one hue each, and an algorithm looks the same in every figure; dashes help in print without colour.
 DASHES = ((1, 0), (6, 3), (2, 2), (9, 3, 2, 3), (12, 4), (4, 2, 1, 2, 1, 2), (1, 3))
 ALGORITHMS = {name: (colour, DASHES[dash]) for name, (colour, dash) in _CHARTS["algorithms"].items()}
 STRONG = ("lcb", "lcb-mean", "lcb-gt", "club", "linucb-population", "linucb-individual", "random")  # among many

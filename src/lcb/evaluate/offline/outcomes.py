@@ -50,6 +50,19 @@ class AlgorithmRewards:
         own, others = (larger_error(100 * outcome.rate / base, self.n_users) for outcome in (self, other))
         return gain, float(np.hypot(own, others))
 
+    def to_json(self, population: AlgorithmRewards) -> dict[str, Any]:
+        gain, gain_se = self.gain_over(population)
+        return {
+            "algorithm": self.algorithm,
+            "settings": dict(self.settings),
+            "relative_ctr": self.relative_ctr,
+            "se": self.se,
+            "vs_population_percent": gain,
+            "vs_se": gain_se,
+            "training_seconds": self.training_seconds,
+            "serving_seconds": self.serving_seconds,
+        }
+
 
 def larger_error(values: Floats, n_different: int = 0) -> float:
     """Return the standard error of the mean of `values` (seeds, users): over users or over seeds, the larger.
@@ -72,21 +85,8 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         population = next(outcome for outcome in self.outcomes if outcome.algorithm == POPULATION)
-        rows = []
-        for outcome in self.outcomes:
-            gain, gain_se = outcome.gain_over(population)
-            rows.append(
-                {
-                    "algorithm": outcome.algorithm,
-                    "settings": dict(outcome.settings),
-                    "relative_ctr": outcome.relative_ctr,
-                    "se": outcome.se,
-                    "vs_population_percent": gain,
-                    "vs_se": gain_se,
-                    "training_seconds": outcome.training_seconds,
-                    "serving_seconds": outcome.serving_seconds,
-                    "megabytes": outcome.megabytes,
-                    "silent_users": int(np.isnan(outcome.rate).sum()),
-                }
-            )
+        rows = [
+            {**one.to_json(population), "megabytes": one.megabytes, "silent_users": int(np.isnan(one.rate).sum())}
+            for one in self.outcomes
+        ]
         return {"settings": self.settings, "results": rows}
