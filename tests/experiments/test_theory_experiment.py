@@ -80,7 +80,8 @@ def test_the_bounds_are_phase_2_of_the_theorems_at_the_same_sizes(outcome):
 
 def test_the_bounds_slopes_are_those_the_theory_names():
     by_users, by_steps, _ = (
-        [theory._build_growth(sweep, bandit, np.ones((1, 3, len(sweep.at)))) for bandit in BANDITS] for sweep in theory.SWEEPS
+        [theory._build_growth(sweep, bandit, np.ones((1, 3, len(sweep.at)))) for bandit in BANDITS]
+        for sweep in theory.SWEEPS
     )
     assert [growth.bound_slope for growth in by_users] == [
         pytest.approx(1),

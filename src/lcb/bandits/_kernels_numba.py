@@ -1,4 +1,4 @@
-"""Small compiled functions that the compiled bandits share."""
+"""Small functions shared by the compiled bandits."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import numpy as np
 
 from lcb._compiled import njit
 
-_FAST = {"contract", "reassoc", "nnan", "nsz"}  # sums may be vectorised; infinities are respected
+_FAST = {"contract", "reassoc", "nnan", "nsz"}  # sums may be reordered, to vectorise them; infinities are kept
 COMPILED = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": _FAST}
 GAUSSIAN, BERNOULLI, SQUARE = 0, 1, 2  # kinds of loss that update the weights of classes
-_LOWEST = -700.0  # exp of less takes a slow path to 0
+_LOWEST = -700.0  # exp of anything lower is slow, and taken as 0
 
 
 @njit(**COMPILED)
@@ -22,7 +22,7 @@ def dot(a, b):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def arm_scores(context, weights, scores):  # type: ignore[no-untyped-def]
-    """scores[k] = weights . x_k; returns the best."""
+    """Set scores[k] = weights . x_k; return the highest."""
     best = -np.inf
     for k in range(len(context)):
         total = 0.0
@@ -35,7 +35,7 @@ def arm_scores(context, weights, scores):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def pick_best(scores, best, uniform):  # type: ignore[no-untyped-def]
-    """As `Decision.best`: the arm with the best score; tied arms are drawn alike."""
+    """Return an arm with the best score, as `Decision.best` does; ties are drawn uniformly."""
     ties = 0.0
     for k in range(len(scores)):
         ties += 1.0 if scores[k] == best else 0.0
@@ -49,7 +49,7 @@ def pick_best(scores, best, uniform):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def pick_softmax(scores, best, temperature, uniform):  # type: ignore[no-untyped-def]
-    """An arm drawn in proportion to exp(score / temperature); `scores` are overwritten."""
+    """Draw an arm in proportion to exp(score / temperature); overwrites `scores`."""
     total = 0.0
     for k in range(len(scores)):
         scores[k] = np.exp((scores[k] - best) / temperature)
@@ -59,7 +59,7 @@ def pick_softmax(scores, best, temperature, uniform):  # type: ignore[no-untyped
 
 @njit(**COMPILED)
 def pick(p, wanted):  # type: ignore[no-untyped-def]
-    """The first place whose cumulative sum is above `wanted`."""
+    """Return the first index whose cumulative sum is above `wanted`."""
     cumulative, last = 0.0, 0
     for k in range(len(p)):
         if p[k] > 0:
@@ -72,7 +72,7 @@ def pick(p, wanted):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def normalise(log_w, w):  # type: ignore[no-untyped-def]
-    """Subtract log sum exp, and set `w` to exp of what is left."""
+    """Normalise log weights in place, and set `w` to their exponentials, which sum to 1."""
     top = log_w[0]
     for h in range(1, len(log_w)):
         top = max(top, log_w[h])
@@ -88,7 +88,7 @@ def normalise(log_w, w):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def log_density(kind, expected, reward, constant, slope, low, high, edge):  # type: ignore[no-untyped-def]
-    """As `LatentModels.log_density`, for one class whose expected reward is `expected`."""
+    """Return what `LatentModels.log_density` does, for one class whose expected reward is `expected`."""
     if kind == GAUSSIAN:
         return constant - slope * (reward - expected) ** 2
     z = (expected - low) / (high - low)

@@ -1,19 +1,19 @@
-"""What every bandit is: settings with three methods, and a state that is one flat array.
+"""The protocol of all bandits: settings with three methods, and a state that is one flat array.
 
     state    = bandit.start()
     decision = bandit.choose(state, context, rng)       context (K, d): the arms' features
     state    = bandit.update(state, decision, reward)
 
-Some bandits have one or two methods more; call them through the functions of this file, which work for every bandit:
+Some bandits have one or two more methods.  Call them through the functions of this file, which work for every bandit:
 
-    state    = count_decision(bandit, state, decision)  after every decision; for bandits whose exploration depends on
-                                                        the number of decisions, not of rewards
-    decision = add_advice(bandit, decision, context)    to a decision that somebody else made; for bandits whose update
-                                                        needs what their policies said of the arm taken
+    state    = count_decision(bandit, state, decision)  after every decision; some bandits explore by the number of
+                                                        decisions, not of rewards
+    decision = add_advice(bandit, decision, context)    for a decision made elsewhere; some updates need each policy's
+                                                        probability of the arm
 
-`serve` plays whole sequences of many users at once, for simulations.  A bandit may have a compiled method `serve`; for
-the others `serve_step_by_step` does the same by the three methods.  Both use exactly one uniform random number per
-decision, in the same order, and so make the same choices.
+`serve` runs whole sequences of many users at once, for simulations.  A bandit may have a compiled method `serve`; for
+the others, `serve_step_by_step` calls the three methods.  Both use exactly one uniform random number per decision, in
+the same order, and so make the same choices.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from lcb.errors import InputError
 
 Arms = NDArray[np.int64]
 _BELOW_ONE = 1 - 2.0**-53
-_FEW = 32  # so few numbers are summed faster by Python than by NumPy
+_FEW = 32  # Python sums up to so many numbers faster than NumPy
 
 
 class Bandit(Protocol):
@@ -49,25 +49,23 @@ def count_decision(bandit: Bandit, state: Floats, decision: Decision) -> Floats:
 
 
 def choose_uniformly(bandit: Bandit, context: Floats, uniform: float) -> Decision:
-    """Choose an arm, all with equal probability, in place of `bandit.choose`; `update` takes the reward as usual."""
+    """Choose an arm uniformly, in place of `bandit.choose`; `bandit.update` accepts the decision."""
     return add_advice(bandit, Decision.uniform(context, uniform), context)
 
 
 def add_advice(bandit: Bandit, decision: Decision, context: Floats) -> Decision:
-    """Return a decision that somebody else made, with what the bandit's `update` will need of it."""
-    note = getattr(bandit, "add_advice", None)
-    return decision if note is None else note(decision, context)
+    """Return a copy of a decision made elsewhere, with the advice that the bandit's `update` needs."""
+    add = getattr(bandit, "add_advice", None)
+    return decision if add is None else add(decision, context)
 
 
 def draw_index(p: Floats, uniform: float) -> tuple[int, float]:
-    """Draw an index with probabilities `p` by one uniform number; return it and what is left, uniform again."""
+    """Draw an index with probabilities `p` by one uniform number; return it and a new uniform number from the rest."""
     cumulative = list(accumulate(p.tolist())) if len(p) <= _FEW else p.cumsum()  # the same sums
     wanted = uniform * cumulative[-1]
     place = bisect_right(cumulative, wanted)
     if place == len(p):
-        raise InputError(
-            "the context or the state holds a NaN, so no arm can be drawn; give finite features and rewards"
-        )
+        raise InputError("the context or the state contains NaN; give finite features and rewards")
     rest = (wanted - cumulative[place] + p[place]) / p[place]
     return place, min(max(rest, 0.0), _BELOW_ONE)
 
@@ -75,15 +73,15 @@ def draw_index(p: Floats, uniform: float) -> tuple[int, float]:
 def serve(
     bandit: Bandit, states: Floats, contexts: Floats, rewards: Floats, rng: np.random.Generator, n_uniform: int = 0
 ) -> tuple[Floats, Arms]:
-    """Play B users, each on their own: `states` (B, S), `contexts` (B, T, K, d), `rewards` (B, T, K) of every arm.
+    """Serve B users independently: `states` (B, S), `contexts` (B, T, K, d), `rewards` (B, T, K) of every arm.
 
-    The first `n_uniform` steps of each user draw an arm uniformly.  Return the states after, and the arms (B, T).
+    The first `n_uniform` steps of each user are uniform.  Return the final states, and the arms chosen (B, T).
     """
     compiled = getattr(bandit, "serve", None)
     if compiled is None:
         return serve_step_by_step(bandit, states, contexts, rewards, rng, n_uniform)
     if not (np.isfinite(contexts).all() and np.isfinite(rewards).all()):
-        raise InputError("the contexts or rewards hold a NaN or an infinity; give finite features and rewards")
+        raise InputError("the contexts or rewards contain NaN or infinity; give finite features and rewards")
     states = states.copy()
     arms: Arms = compiled(states, contexts, rewards, rng.random(contexts.shape[:2]), n_uniform)
     return states, arms
@@ -99,7 +97,7 @@ def draw_uniform_arms(uniforms: Floats, n_arms: int, n_uniform: int) -> Arms:
 def serve_step_by_step(
     bandit: Bandit, states: Floats, contexts: Floats, rewards: Floats, rng: np.random.Generator, n_uniform: int = 0
 ) -> tuple[Floats, Arms]:
-    """Do the same as `serve` by the three methods alone."""
+    """Do the same as `serve` with the three methods of the bandit."""
     states = states.copy()
     arms = np.empty(contexts.shape[:2], np.int64)
     for u, (user_contexts, user_rewards) in enumerate(zip(contexts, rewards, strict=True)):

@@ -1,6 +1,6 @@
-"""The bandits by name: what a service serves with, `lcb algorithms --bandits` lists and docs/bandits.md describes.
+"""The bandits by name, for the service, `lcb algorithms --bandits` and docs/bandits.md.
 
-To add a bandit, write its file with its `traits`, and its test; give it a line in `BANDITS`, and one in `__init__.pyi`.
+To add a bandit, write its file with its `traits`, and its test; add a line to `BANDITS`, and one to `__init__.pyi`.
 """
 
 from __future__ import annotations
@@ -79,12 +79,12 @@ def list_settings(name: str) -> list[str]:
 
 
 def is_revisable(name: str) -> bool:
-    """Whether a changed reward can be undone in a state that all users share."""
+    """Whether the bandit can replace one reward in a state."""
     return issubclass(BANDITS[name], Revisable)
 
 
 def describe_bandits() -> Iterator[dict[str, Any]]:
-    """Yield a row per bandit: its name, class, first line of documentation, settings and traits in words."""
+    """Yield a row per bandit: its name, class, first line of documentation, settings and traits."""
     for name, kind in BANDITS.items():
         traits = kind.traits
         needs = {

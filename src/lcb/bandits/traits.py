@@ -1,4 +1,4 @@
-"""What a bandit says of itself: what it is built on, and what its decisions and updates need."""
+"""What a bandit declares about itself: what it is built on, and what its decisions and updates need."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from lcb.models import LatentModels
 
 @dataclass(frozen=True)
 class Traits:
-    """A class attribute `traits` of every bandit in `lcb.bandits.registry`."""
+    """The class attribute `traits` of every bandit in `lcb.bandits.registry`."""
 
     built_on: Literal["models", "policies", "n_features", "nothing"]  # the first argument
-    state: str  # numbers of a user's state: N classes or policies, K arms, d features
+    state: str  # size of a user's state; N classes or policies, K arms, d features
     cost: str  # operations of one decision
     fixed_arms: bool = False  # arms have no features: the context is one-hot
-    needs_reward_range: bool = False  # takes a setting `reward_range`, and refuses rewards outside
-    needs_propensity_of_chosen: bool = False  # weighs a reward by how probable its arm was
-    needs_propensity_of_every_arm: bool = False  # by how probable every arm was
+    needs_reward_range: bool = False  # has a setting `reward_range`, and refuses rewards outside it
+    needs_propensity_of_chosen: bool = False  # weights a reward by the propensity of its arm
+    needs_propensity_of_every_arm: bool = False  # weights a reward by the propensities of all arms
     keeps_posterior: bool = False  # the state is the log posterior over the classes
 
     @property
@@ -37,7 +37,7 @@ class DescribedBandit(Bandit, Protocol):
 
 
 class PosteriorBandit(DescribedBandit, Protocol):
-    """A bandit whose traits say `keeps_posterior`."""
+    """A bandit with the trait `keeps_posterior`."""
 
     @property
     def models(self) -> LatentModels: ...
@@ -47,7 +47,7 @@ class PosteriorBandit(DescribedBandit, Protocol):
 
 @runtime_checkable
 class Revisable(Protocol):
-    """A bandit that can undo the effect of one reward on a state that has moved on since."""
+    """A bandit that can replace one reward in a state that has since had others."""
 
     def revise(self, state: Floats, decision: Decision, before: float, after: float) -> Floats: ...
 

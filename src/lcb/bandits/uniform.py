@@ -1,4 +1,4 @@
-"""Every arm with the same probability, 1 / K: a baseline, and a way to collect unbiased logs."""
+"""Chooses every arm with the same probability, 1 / K: a baseline, and a way to collect unbiased logs."""
 
 from __future__ import annotations
 

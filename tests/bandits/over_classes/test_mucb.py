@@ -96,5 +96,5 @@ def test_settings_out_of_range_are_refused(setting):
 
 def test_a_decision_that_names_no_class_is_refused():
     bandit = MUCB(MODELS, n_steps=5)
-    with pytest.raises(InputError, match="because of which class"):
+    with pytest.raises(InputError, match="not credited to any class"):
         bandit.update(bandit.start(), Decision(0, 1.0, np.ones(3)), 0.5)

@@ -165,7 +165,7 @@ def test_a_context_without_arms_is_refused(rng):
 
 def test_a_decision_without_advice_is_refused():
     bandit = EXP3(MIXED)
-    with pytest.raises(InputError, match="no advice of 2 numbers, which EXP3 learns from"):
+    with pytest.raises(InputError, match="no advice of 2 numbers, which the update of EXP3 needs"):
         bandit.update(bandit.start(), Decision(0, 1.0, CONTEXT[0]), 0.5)
     for others, context in ((CONSTANT, np.eye(3)), (Fixed(((1.0,),)), np.ones((1, 2)))):
         with pytest.raises(InputError, match="no advice of 2 numbers"):

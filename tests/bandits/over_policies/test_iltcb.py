@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from lcb.bandits.bandit import choose_uniformly, count_decision, serve, serve_step_by_step
 from lcb.bandits.over_policies import _policy_set
-from lcb.bandits.over_policies._iltcb_numba import descend, settled
+from lcb.bandits.over_policies._iltcb_numba import break_ties, descend
 from lcb.bandits.over_policies.iltcb import ILTCB, WEIGHTS
 from lcb.decision import Decision
 from lcb.errors import InputError
@@ -115,7 +115,7 @@ def test_the_descent_solves_the_optimisation_problem_as_published(seed, n_polici
     """From 0, where it is as fast as Theorem 3 says, and from other weights, which (OP) may have to scale down."""
     rng, mu = np.random.default_rng(seed), math.exp(log_mu) / n_arms
     codes = np.empty((n_contexts, n_policies))
-    advice = np.array([settled(ties(rng, n_policies, n_arms), codes[i]).copy() for i in range(n_contexts)])
+    advice = np.array([break_ties(ties(rng, n_policies, n_arms), codes[i]).copy() for i in range(n_contexts)])
     b = rng.exponential(size=n_policies) * rng.choice([0.1, 1.0, 30.0])
     b -= b.min()
     start = share * rng.dirichlet(np.ones(n_policies))
@@ -225,7 +225,7 @@ def test_contexts_of_many_sizes_are_served(rng):
 
 def codes_of(xi):
     codes = np.empty(len(xi))
-    return settled(np.ascontiguousarray(xi, float), codes), codes
+    return break_ties(np.ascontiguousarray(xi, float), codes), codes
 
 
 def test_policies_that_take_the_same_arm_agree():
@@ -381,5 +381,5 @@ def test_policies_that_spread_are_refused(rng):
         lambda: serve(bandit, bandit.start()[None], contexts, rewards, rng),
         lambda: serve(bandit, bandit.start()[None], contexts, rewards, rng, n_uniform=2),
     ):
-        with pytest.raises(InputError, match=r"unequal probabilities; .* Greedy"):
+        with pytest.raises(InputError, match=r"unequal probabilities, .* Greedy"):
             use()

@@ -1,8 +1,8 @@
 """UCB1 for arms without features, with no prior knowledge (Auer, Cesa-Bianchi & Fischer 2002, Machine Learning 47).
 
-    play argmax_a  mean_a + width * sqrt(2 log n / n_a)         n_a rewards of arm a, n of all; arms not seen first
+    play argmax_a  mean_a + width * sqrt(2 log n / n_a)         n_a rewards of arm a, n of all; untried arms first
 
-for rewards in [0, 1] with the publication's width of 1.  The rule is deterministic: the propensity is 1, or 1 / ties.
+With width 1, as published, rewards must be in [0, 1].  The rule is deterministic: the propensity is 1, or 1 / ties.
 A decision costs O(K).
 """
 
@@ -14,15 +14,15 @@ from typing import ClassVar
 import numpy as np
 
 from lcb.arrays import Floats
-from lcb.bandits.fixed_arms._counts import add_decision, add_reward, estimate_means, find_items
+from lcb.bandits.fixed_arms._counts import CountingBandit, estimate_means, find_items
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision
 from lcb.errors import InputError
 
 
 @dataclass(frozen=True)
-class UCB1:
-    """Settings only; the state is the decisions, the rewards and their sum of every arm, (3 K,).
+class UCB1(CountingBandit):
+    """Settings only; the state is the number of decisions, of rewards and the reward sum of every arm, (3 K,).
 
     >>> bandit, rng = UCB1(n_arms=2), np.random.default_rng(0)
     >>> state = np.array([4.0, 1.0, 4.0, 1.0, 2.0, 0.0])  # means 0.5 of 4 rewards, 0.0 of 1
@@ -51,9 +51,3 @@ class UCB1:
             return Decision.best(-decisions[items], context, rng.random())
         bonus = self.width * np.sqrt(2 * np.log(max(count.sum(), 1.0)) / np.maximum(count, 1.0))
         return Decision.best((mean + bonus)[items], context, rng.random())
-
-    def count_decision(self, state: Floats, decision: Decision) -> Floats:
-        return add_decision(state, decision)
-
-    def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
-        return add_reward(state, decision, reward)

@@ -1,16 +1,16 @@
 """mUCB and umUCB: arms without features and a finite set of models (Azar, Lazaric & Brunskill 2013, arXiv:1307.6887).
 
-The expected rewards beta (N, K) of the classes are known to within `epsilon` (0: exactly, which is the publication's
-mUCB; above: its umUCB).  With n_a rewards of arm a of mean mean_a:
+The expected rewards beta (N, K) of the classes are known to within `epsilon` (0: the publication's mUCB; above 0: its
+umUCB).  With n_a rewards of arm a, of mean mean_a:
 
     r_ha     = width * noise_h sqrt(2 log(N n_steps^2 / delta) / n_a)            infinite before the first reward
-    C        = { h : |beta_h[a] - mean_a| <= r_ha + epsilon for every arm a }     the models the rewards allow
-    B_h(a)   = min(beta_h[a] + epsilon, mean_a + r_ha)                             the most that arm a may give
+    C        = { h : |beta_h[a] - mean_a| <= r_ha + epsilon for every arm a }     the classes that the rewards allow
+    B_h(a)   = min(beta_h[a] + epsilon, mean_a + r_ha)                             upper bound of arm a's reward
     play argmax_a max_{h in C} B_h(a)
 
-after every arm was taken `n_first` times (3 in umUCB, so that each arm has a reward for each of three moments).
-Rewards in [0, 1] have noise 1/2 and r is the publication's.  Where no model is allowed, the arm of the highest
-mean_a + r_ha is played, as UCB does.  The rule is deterministic: the propensity is 1, or 1 / ties.  O(N K) a decision.
+once every arm was taken `n_first` times (3 in umUCB, because its moments need three rewards of each arm).  For rewards
+in [0, 1], noise is 1/2 and r is the publication's.  If no class is allowed, the arm with the highest mean_a + r_ha is
+played, as UCB does.  The rule is deterministic: the propensity is 1, or 1 / ties.  A decision costs O(N K).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lcb.arrays import Floats
-from lcb.bandits.fixed_arms._counts import add_decision, add_reward, estimate_means, find_items
+from lcb.bandits.fixed_arms._counts import CountingBandit, estimate_means, find_items
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision
 from lcb.errors import InputError
@@ -31,8 +31,8 @@ from lcb.models import LatentModels
 
 
 @dataclass(frozen=True)
-class UMUCB:
-    """Settings only; the state is the decisions, the rewards and their sum of every arm, (3 K,).
+class UMUCB(CountingBandit):
+    """Settings only; the state is the number of decisions, of rewards and the reward sum of every arm, (3 K,).
 
     >>> models = LatentModels(pi=[0.5, 0.5], beta=[[1.0, 0.2], [0.3, 0.9]], sigma2=[0.01, 0.01])
     >>> bandit, rng = UMUCB(models, n_steps=10), np.random.default_rng(0)
@@ -50,7 +50,7 @@ class UMUCB:
     epsilon: float = 0.0
     n_first: int = 0
     width: float = 1.0
-    delta: float | None = None  # 1 / n_steps
+    delta: float | None = None  # None: 1 / n_steps
 
     def __post_init__(self) -> None:
         if self.n_steps < 1 or self.n_first < 0:
@@ -66,7 +66,7 @@ class UMUCB:
         return np.zeros(3 * self.models.n_features)
 
     def allowed(self, state: Floats) -> NDArray[np.bool_]:
-        """(N,) the models that no arm's rewards have ruled out"""
+        """Return whether the rewards of all arms are compatible with each class, (N,)."""
         return self._bounds(state)[0]
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
@@ -79,21 +79,15 @@ class UMUCB:
             highest = np.minimum(highest, self.models.beta + self.epsilon)[allowed]
         return Decision.best(highest.max(axis=0)[items], context, rng.random())
 
-    def count_decision(self, state: Floats, decision: Decision) -> Floats:
-        return add_decision(state, decision)
-
-    def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
-        return add_reward(state, decision, reward)
-
     @cached_property
     def _radius(self) -> Floats:
-        """(N, 1) r after one reward"""
+        """r after one reward, (N, 1)."""
         delta = 1 / self.n_steps if self.delta is None else self.delta
         rate = np.sqrt(2 * np.log(self.models.n_classes * self.n_steps**2 / delta))
         return np.asarray(self.width * rate * self.models.noise[:, None])
 
     def _bounds(self, state: Floats) -> tuple[NDArray[np.bool_], Floats]:
-        """`allowed` (N,) and mean_a + r_ha (N, K)."""
+        """Return `allowed` (N,) and mean_a + r_ha (N, K)."""
         _, count, mean = estimate_means(state)
         with np.errstate(divide="ignore"):
             radius = np.where(count > 0, self._radius / np.sqrt(count), np.inf)

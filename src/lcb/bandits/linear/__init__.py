@@ -1,1 +1,1 @@
-"""Linear bandits: the reward is linear in the features, with no classes."""
+"""Linear bandits without classes: the expected reward is linear in the features."""

@@ -1,4 +1,4 @@
-"""CoFineUCB for many users at once, compiled: the twin of its `choose` and `update`."""
+"""Compiled CoFineUCB for many users at once; makes the same choices as `CoarseFineUCB`."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from lcb.bandits.linear._ridge_numba import add_reward, factor, solve_lower, sol
 def serve_coarse_fine(  # type: ignore[no-untyped-def]
     states, contexts, rewards, uniforms, arms, subspace, ridges, width, ridge
 ):
-    """`states` (B, d (d + 1)) are updated in place, `arms` (B, T) are filled where below 0; False where M is singular.
+    """Update `states` (B, d (d + 1)) in place, choose the `arms` (B, T) below 0; return False if M is singular.
 
-    `subspace` is U (d, k), `ridges` (k, k) what U' M U lacks of M~.
+    `subspace` is U (d, k), `ridges` (k, k) is M~ - U' M U.
     """
     n_arms, d = contexts.shape[2:]
     k = subspace.shape[1]
@@ -29,7 +29,7 @@ def serve_coarse_fine(  # type: ignore[no-untyped-def]
                 _coarse_gram(state, subspace, ridges, coarse_gram)
                 if not (factor(state, lower) and factor(coarse_gram, coarse_lower)):
                     return False
-                _through(subspace, state[:, d], coarse)
+                _project(subspace, state[:, d], coarse)
                 solve_lower(coarse_lower, coarse)
                 solve_upper(coarse_lower, coarse)
                 for i in range(d):
@@ -40,7 +40,7 @@ def serve_coarse_fine(  # type: ignore[no-untyped-def]
                     solve_lower(lower, solved)
                     fine = np.sqrt(dot(solved, solved))
                     solve_upper(lower, solved)
-                    _through(subspace, solved, coarse)
+                    _project(subspace, solved, coarse)
                     solve_lower(coarse_lower, coarse)
                     scores[a] = dot(solved, target) + width * (fine + ridge * np.sqrt(dot(coarse, coarse)))
                     best = max(best, scores[a])
@@ -50,7 +50,7 @@ def serve_coarse_fine(  # type: ignore[no-untyped-def]
 
 
 @njit(**COMPILED)
-def _through(subspace, x, into):  # type: ignore[no-untyped-def]
+def _project(subspace, x, into):  # type: ignore[no-untyped-def]
     """into = U' x"""
     into[:] = 0.0
     for i in range(len(x)):

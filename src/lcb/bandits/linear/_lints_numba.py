@@ -1,6 +1,6 @@
-"""Linear Thompson Sampling for many users at once, compiled: the twin of its `choose` and `update`.
+"""Compiled linear Thompson Sampling for many users at once; makes the same choices as `LinTS`.
 
-The arm is drawn by drawing a point, so only that point's expected rewards are needed.
+The arm is drawn by drawing a point, so only that point's expected rewards are computed.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from lcb.bandits.linear._ridge_numba import add_reward, factor, solve_lower, sol
 
 @njit(**COMPILED)
 def serve_lints(states, contexts, rewards, uniforms, arms, points):  # type: ignore[no-untyped-def]
-    """`states` (B, d (d + 1)) are updated in place, `arms` (B, T) are filled where below 0; False where A is singular.
+    """Update `states` (B, d (d + 1)) in place, choose the `arms` (B, T) below 0; return False if A is singular.
 
     `points` (n_points, d) are scale * z_i.
     """

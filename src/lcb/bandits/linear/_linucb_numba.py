@@ -1,4 +1,4 @@
-"""LinUCB for many users at once, compiled: the twin of its `choose` and `update`."""
+"""Compiled LinUCB for many users at once; makes the same choices as `LinUCB`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from lcb.bandits._kernels_numba import COMPILED, pick_best
 
 @njit(**COMPILED)
 def serve_linucb(states, contexts, rewards, uniforms, arms, width):  # type: ignore[no-untyped-def]
-    """`states` (B, d (d + 1)) are updated in place, `arms` (B, T) are filled where they are below 0."""
+    """Update `states` (B, d (d + 1)) in place and choose the `arms` (B, T) that are below 0."""
     n_arms, d = contexts.shape[2:]
     scores, products, w = np.empty(n_arms), np.empty((n_arms, d + 1)), np.empty(d + 1)
     for u in range(len(states)):

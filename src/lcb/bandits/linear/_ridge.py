@@ -1,8 +1,9 @@
-"""The state of a linear bandit that solves when it decides: [A, b], (d, d + 1), flattened.
+"""The state [A, b], (d, d + 1), flattened, of linear bandits that solve A theta = b at every decision.
 
     A = ridge I + sum x x'        b = sum r x
 
-Sums do not accumulate rounding errors as rank-one updates of an inverse can, and do not depend on the order of rewards.
+Unlike rank-one updates of an inverse, these sums accumulate no rounding errors and do not depend on the order of
+rewards.
 """
 
 from __future__ import annotations
@@ -37,7 +38,10 @@ def update(state: Floats, decision: Decision, reward: float) -> Floats:
 
 
 def inverse_factor(gram: Floats) -> Floats:
-    """Return R, lower triangular, with R' R = `gram`^-1; solving with many columns would start the threads of BLAS."""
+    """Return R, lower triangular, with R' R = `gram`^-1.
+
+    It inverts the Cholesky factor instead of solving with it, because solving for many arms would start BLAS threads.
+    """
     lower, failed_at = dpotrf(gram, lower=1, clean=1)
     if failed_at:
         raise build_singular_error()

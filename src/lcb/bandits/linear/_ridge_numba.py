@@ -1,4 +1,4 @@
-"""Compiled pieces for the bandits whose state is [A, b]: the factor of A, and solving with it."""
+"""Compiled functions for bandits whose state is [A, b]: the Cholesky factor of A, and solving with it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ import numpy as np
 from lcb._compiled import njit
 from lcb.bandits._kernels_numba import COMPILED
 
-_ROUNDING = 2.0**-50  # a pivot that is smaller beside the diagonal is rounding
+_ROUNDING = 2.0**-50  # a smaller pivot, relative to the diagonal, is rounding
 
 
 @njit(**COMPILED)
 def factor(gram, lower):  # type: ignore[no-untyped-def]
-    """`lower` (d, d) receives C with C C' = `gram`; False where there is none."""
+    """Set `lower` (d, d) to C with C C' = `gram`; return False if there is none."""
     d = len(lower)
     for i in range(d):
         for j in range(i + 1):

@@ -1,16 +1,15 @@
-"""CoFineUCB for one user: LinUCB drawn towards a given subspace (Yue, Hong & Guestrin 2012, ICML, Algorithm 1).
+"""CoFineUCB for one user: LinUCB regularised towards a given subspace (Yue, Hong & Guestrin 2012, ICML, Algorithm 1).
 
     coarse  M~ = coarse_ridge I + U' X'X U        w~ = M~^-1 U' b            least squares in the subspace U (d, k)
-    fine    M  = ridge I + X'X                    w  = M^-1 (b + ridge U w~) least squares drawn towards it
+    fine    M  = ridge I + X'X                    w  = M^-1 (b + ridge U w~) least squares regularised towards U w~
     play argmax_a  w . x_a + width * (sqrt(x_a' M^-1 x_a) + ridge * sqrt(v_a' M~^-1 v_a))        v_a = U' M^-1 x_a
 
 b = sum r x.  The first root is the uncertainty of the fine estimate, the second that of the coarse one.  A large
-`ridge` trusts the subspace, a small one the user's own rewards; with U = 0 it is LinUCB, with U = I and ridge without
-bound it is LinUCB with `coarse_ridge`.  The publication's four confidence constants (a variance and a bias term per
-level) are the one `width`.
+`ridge` trusts the subspace, a small one the user's own rewards; U = 0 gives LinUCB, U = I with infinite ridge gives
+LinUCB with `coarse_ridge`.  One `width` replaces the publication's four confidence constants (a variance and a bias
+term per level).
 
-The state is [M, b], sums of rewards, in which rounding errors do not accumulate.  A decision costs O(d^3 + K d^2), an
-update O(d^2).
+The state is [M, b].  A decision costs O(d^3 + K d^2), an update O(d^2).
 """
 
 from __future__ import annotations
@@ -73,12 +72,12 @@ class CoarseFineUCB:
         return _ridge.train(stats, self.ridge)
 
     def coarse(self, state: Floats) -> Floats:
-        """w~, the weights in the subspace, (k,)."""
+        """Return w~, the weights in the subspace, (k,)."""
         matrix = self._matrix(state)
         return np.linalg.solve(self._coarse_gram(matrix), self.subspace.T @ matrix[:, -1])
 
     def theta(self, state: Floats) -> Floats:
-        """w, the weights, (d,)."""
+        """Return w, the weights, (d,)."""
         matrix = self._matrix(state)
         return np.linalg.solve(matrix[:, :-1], matrix[:, -1] + self.ridge * self.subspace @ self.coarse(state))
 
@@ -103,7 +102,7 @@ class CoarseFineUCB:
 
     @cached_property
     def _ridges(self) -> Floats:
-        """What U' M U lacks of M~."""
+        """M~ - U' M U."""
         k = self.subspace.shape[1]
         return self.coarse_ridge * np.eye(k) - self.ridge * (self.subspace.T @ self.subspace)
 
@@ -114,7 +113,7 @@ class CoarseFineUCB:
         return state.reshape(len(self.subspace), -1)
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
-        """Many users at once, compiled; `states` (B, d (d + 1)) are updated in place."""
+        """Serve many users at once, compiled; `states` (B, d (d + 1)) are updated in place."""
         from lcb.bandits.linear._coarse_fine_numba import serve_coarse_fine
 
         arms = draw_uniform_arms(uniforms, contexts.shape[2], n_uniform)

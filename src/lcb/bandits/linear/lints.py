@@ -3,18 +3,17 @@
     A = ridge I + sum x x'        b = sum r x        theta = A^-1 b
     draw theta~ from N(theta, scale^2 A^-1), play argmax_a theta~ . x_a          (scale is the publication's v)
 
-The probability of an arm under a Gaussian has no closed form, and a decision must carry it.  So the Gaussian is
-replaced by `n_points` equally likely points with the same mean and the same covariance:
+A decision must carry the probability of its arm, which has no closed form under a Gaussian.  So the Gaussian is
+replaced by `n_points` equally likely points with the same mean and covariance:
 
     theta_i = theta + scale C'^-1 z_i        A = C C'        z_i: Sobol points turned normal, mean 0, covariance I
     p_a     = share of the points under which arm a is best          tied arms share a point equally
 
-and p is exact for what is played.  With 512 points, 10 features and 20 arms the total variation distance between p and
-the Gaussian's is 0.05 when nothing is known and all arms are nearly alike, and falls below 0.01 as one arm stands out.
-An arm whose probability is far below 1 / n_points may get none and is then never played.
+so p is the exact distribution of the arm.  With 512 points, 10 features and 20 arms, its total variation distance to
+the Gaussian's is 0.05 before any reward, when all arms are nearly equal, and falls below 0.01 as one arm stands out.
+An arm whose probability under the Gaussian is far below 1 / n_points may get none and is then never played.
 
-The state is [A, b], sums of rewards, in which rounding errors do not accumulate.  A decision costs O(d^3 + K d (d +
-n_points)), an update O(d^2).
+The state is [A, b].  A decision costs O(d^3 + K d (d + n_points)), an update O(d^2).
 """
 
 from __future__ import annotations
@@ -35,15 +34,15 @@ from lcb.errors import InputError
 from lcb.stats import UserStats
 
 _WORD = 64  # points are counted 64 at a time
-_ROUNDING = 2.0**-50  # equal arms may get scores this far apart (times d^2), by their place in the matrix product
+_ROUNDING = 2.0**-50  # in a matrix product, the scores of equal arms may differ by this times d^2
 
 
 @dataclass(frozen=True)
 class LinTS:
     """Settings only; the state is [A, b], (d, d + 1), flattened.
 
-    One feature, two arms that are its opposites, nothing known: each is best under half of the points.  After a reward
-    of 2 theta is 1 with a deviation of 0.25 / sqrt(2), so theta~ is negative with probability 8e-9.
+    One feature and two opposite arms: before any reward, each is best under half of the points.  After a reward of 2,
+    theta is 1 with a standard deviation of 0.25 / sqrt(2), so theta~ is negative with probability 8e-9.
 
     >>> bandit, rng = LinTS(n_features=1, scale=0.25), np.random.default_rng(0)
     >>> context = np.array([[1.0], [-1.0]])
@@ -81,12 +80,12 @@ class LinTS:
         return _ridge.train(stats, self.ridge)
 
     def theta(self, state: Floats) -> Floats:
-        """The posterior mean, (d,)."""
+        """Return the posterior mean, (d,)."""
         matrix = self._matrix(state)
         return np.linalg.solve(matrix[:, :-1], matrix[:, -1])
 
     def covariance(self, state: Floats) -> Floats:
-        """The posterior covariance scale^2 A^-1, (d, d)."""
+        """Return the posterior covariance scale^2 A^-1, (d, d)."""
         return self.scale**2 * np.linalg.inv(self._matrix(state)[:, :-1])
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
@@ -96,7 +95,7 @@ class LinTS:
         best = scores.max(axis=0)
         best -= _ROUNDING * arms.shape[1] ** 2 * np.abs(arms).max()
         wins = scores >= best
-        distribution = _shares(wins)
+        distribution = _count_shares(wins)
         place = rng.random() * self.n_points
         tied = wins[:, int(place)].nonzero()[0]
         arm = int(tied[int(place % 1 * len(tied))])
@@ -106,13 +105,13 @@ class LinTS:
         return _ridge.update(state, decision, reward)
 
     def revise(self, state: Floats, decision: Decision, before: float, after: float) -> Floats:
-        """Return the state as if the reward had been `after` and not `before`."""
+        """Return the state with the reward of this decision changed from `before` to `after`."""
         matrix = self._matrix(state).copy()
         matrix[:, -1] += (after - before) * decision.x
         return matrix.ravel()
 
     def _shape(self, state: Floats) -> Floats:
-        """[scale C'^-1, theta] (d, d + 1), whose product with [z_i, 1] is theta_i."""
+        """Return [scale C'^-1, theta] (d, d + 1), whose product with [z_i, 1] is theta_i."""
         matrix = self._matrix(state)
         inverse = _ridge.inverse_factor(matrix[:, :-1])
         shape = np.empty_like(matrix)
@@ -124,7 +123,7 @@ class LinTS:
         return state.reshape(self.n_features, -1)
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
-        """Many users at once, compiled; `states` (B, d (d + 1)) are updated in place."""
+        """Serve many users at once, compiled; `states` (B, d (d + 1)) are updated in place."""
         from lcb.bandits.linear._lints_numba import serve_lints
 
         arms = draw_uniform_arms(uniforms, contexts.shape[2], n_uniform)
@@ -134,21 +133,21 @@ class LinTS:
         return arms
 
 
-def _shares(wins: NDArray[np.bool_]) -> Floats:
-    """Of `wins` (K, n_points), which arms are best under which points: the share of each arm, (K,)."""
+def _count_shares(wins: NDArray[np.bool_]) -> Floats:
+    """Return the share of points under which each arm is best, (K,), from `wins` (K, n_points); ties are shared."""
     n_points = wins.shape[1]
     counts = np.bitwise_count(np.packbits(wins).view(np.uint64)).reshape(len(wins), -1).sum(axis=1)
     if counts.sum() == n_points:
         return counts / n_points
     ties = wins.sum(axis=0)
     if not ties.all():
-        raise InputError("the context or the state holds a NaN: no arm is best; give finite features and rewards")
+        raise InputError("the context or the state contains NaN; give finite features and rewards")
     return np.asarray((wins / ties).mean(axis=1))
 
 
 @cache
 def _points(n_features: int, n_points: int) -> Floats:
-    """[z_i, 1] (d + 1, n_points): points of mean 0 and covariance I, the same on every machine."""
+    """Return [z_i, 1] (d + 1, n_points): points of mean 0 and covariance I, the same on every machine."""
     from scipy.special import ndtri
     from scipy.stats import qmc
 

@@ -3,7 +3,7 @@
     theta = A^-1 b        A = ridge I + sum x x'        b = sum r x
     play argmax_a  theta . x_a + width * sqrt(x_a' A^-1 x_a)          (width is the publication's alpha)
 
-The state keeps A^-1 and theta side by side and moves them by one reward at a time (Sherman-Morrison):
+The state is A^-1 and theta side by side, updated by each reward (Sherman-Morrison):
 
     [w, m] = x' [A^-1, theta]       [A^-1, theta] -= w [w, m - r]' / (1 + w . x)
 
@@ -62,11 +62,11 @@ class LinUCB:
         return np.concatenate([inverse, (inverse @ total.moment[0])[:, None]], axis=1).ravel()
 
     def theta(self, state: Floats) -> Floats:
-        """The weights, (d,)."""
+        """Return the weights, (d,)."""
         return self._matrix(state)[:, -1]
 
     def inverse(self, state: Floats) -> Floats:
-        """A^-1, (d, d)."""
+        """Return A^-1, (d, d)."""
         return self._matrix(state)[:, :-1]
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
@@ -84,7 +84,7 @@ class LinUCB:
         product = x @ matrix
         w = product[:-1]
         spread = w @ x
-        if not spread > 0:  # nothing is left to learn along x, but for rounding
+        if not spread > 0:  # the direction x is known up to rounding
             return state
         step = w / (1 + spread)
         product[-1] -= reward
@@ -92,8 +92,8 @@ class LinUCB:
         return np.subtract(matrix, change, change).ravel()
 
     def revise(self, state: Floats, decision: Decision, before: float, after: float) -> Floats:
-        """Return the state as if the reward had been `after` and not `before`."""
-        matrix = state.reshape(self.n_features, -1).copy()
+        """Return the state with the reward of this decision changed from `before` to `after`."""
+        matrix = self._matrix(state).copy()
         matrix[:, -1] += (after - before) * (matrix[:, :-1] @ decision.x)
         return matrix.ravel()
 
@@ -101,7 +101,7 @@ class LinUCB:
         return state.reshape(self.n_features, -1)
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
-        """Many users at once, compiled; `states` (B, d (d + 1)) are updated in place."""
+        """Serve many users at once, compiled; `states` (B, d (d + 1)) are updated in place."""
         from lcb.bandits.linear._linucb_numba import serve_linucb
 
         arms = draw_uniform_arms(uniforms, contexts.shape[2], n_uniform)

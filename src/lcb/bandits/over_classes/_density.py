@@ -1,4 +1,4 @@
-"""The losses that update the weights of the classes, as arguments for the compiled bandits."""
+"""The losses by which class weights are updated, as arguments of the compiled bandits."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ Density = tuple[int, Floats, Floats, float, float, float]
 
 
 def own_density(models: LatentModels, rewards: Floats) -> Density:
-    """The models' own likelihood; refuses `rewards` outside the models' two levels, if they have such."""
+    """Return the models' own likelihood; refuses `rewards` outside the two levels of Bernoulli models."""
     if models.levels is None:
         return gaussian_density(models)
     low, high = models.levels
-    _check_range(rewards, low, high, "the two rewards the models were learned from; clip them")
+    _check_range(rewards, low, high, "the two rewards that the models were learned from; clip them")
     return BERNOULLI, *models.gaussian, low, high, EDGE
 
 

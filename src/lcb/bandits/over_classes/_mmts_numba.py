@@ -1,8 +1,8 @@
-"""mmTS compiled: the posterior of a user's classes, one decision with its whole distribution, and many users at once.
+"""Compiled parts of mmTS: the posterior of a user's classes, one decision, and serving many users at once.
 
-Weights are taken from beta_h, what was learned, so that certain classes lose no digits.  With L L' the precision of a
-class and L y the moment of its residuals, the mean is beta + L'^-1 y and a draw is beta + L'^-1 (y + z), z standard
-normal: the score of an arm is beta . x + (L^-1 x) . (y + z).
+Weights are computed as differences from the learned beta_h, to avoid cancellation.  With L L' the precision of a class
+and L y the moment of its residuals, the mean is beta + L'^-1 y and a draw is beta + L'^-1 (y + z), z standard normal:
+the score of an arm is beta . x + (L^-1 x) . (y + z).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import numpy as np
 from lcb._compiled import njit
 from lcb.bandits._kernels_numba import COMPILED, dot, normalise, pick, pick_best
 
-_LEAST = 1e-15  # of the weight; a class with less is left out
+_LEAST = 1e-15  # a class with less weight is left out
 
 
 @njit(**COMPILED)
 def posterior(state, terms, weights, roots, scaled):  # type: ignore[no-untyped-def]
-    """Sets `weights` (N,), the lower triangles of `roots` (N, d, d) and `scaled` = y (N, d)."""
+    """Set `weights` (N,), the lower triangles of `roots` (N, d, d) and `scaled` = y (N, d)."""
     precision, beta, inverse, constant, log_noise = terms
     n, d = beta.shape
     at = d * (d + 1) // 2
@@ -35,7 +35,7 @@ def posterior(state, terms, weights, roots, scaled):  # type: ignore[no-untyped-
                 if j > i:
                     y[j] -= state[place] * beta[h, i]
                 place += 1
-        square -= dot(beta[h], y)  # of the residuals r - beta . x, as y is their moment
+        square -= dot(beta[h], y)  # the square sum of the residuals r - beta . x, because y is their moment
         _cholesky(root)
         for i in range(d):
             y[i] *= inverse[h]
@@ -55,7 +55,7 @@ def posterior(state, terms, weights, roots, scaled):  # type: ignore[no-untyped-
 
 @njit(**COMPILED)
 def _cholesky(root):  # type: ignore[no-untyped-def]
-    """In place; only the lower triangle is read and written."""
+    """Factor in place; only the lower triangle is read and written."""
     d = len(root)
     for j in range(d):
         for k in range(j):
@@ -92,7 +92,7 @@ def add_reward(state, x, reward):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def _draw(weights, n_points, uniform):  # type: ignore[no-untyped-def]
-    """A class, a point, and what is left of the uniform number, uniform again."""
+    """Draw a class and a point by one uniform number; return them and a new uniform number from the rest."""
     h = pick(weights, uniform)
     for g in range(h):
         uniform -= weights[g]
@@ -102,7 +102,7 @@ def _draw(weights, n_points, uniform):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def choose_mmts(state, context, uniform, terms, points, distribution):  # type: ignore[no-untyped-def]
-    """The arm; `distribution` (K,), zeros, receives the probability of every arm."""
+    """Choose an arm, and add the probability of every arm to `distribution` (K,), which must be zeros."""
     n_arms, d = context.shape
     n, n_points = len(terms[1]), points.shape[1]
     weights, roots, scaled = np.empty(n), np.empty((n, d, d)), np.empty((n, d))
@@ -138,7 +138,7 @@ def choose_mmts(state, context, uniform, terms, points, distribution):  # type: 
 
 @njit(**COMPILED)
 def serve_mmts(states, contexts, rewards, uniforms, arms, terms, points):  # type: ignore[no-untyped-def]
-    """`states` are updated in place, `arms` (B, T) are filled where below 0; only the drawn point is scored."""
+    """Update `states` in place and choose the `arms` (B, T) that are below 0; only the drawn point is scored."""
     n_arms, d = contexts.shape[2:]
     n, n_points = len(terms[1]), points.shape[1]
     weights, roots, scaled = np.empty(n), np.empty((n, d, d)), np.empty((n, d))

@@ -1,4 +1,4 @@
-"""mUCB for many users at once, compiled: the twin of its `choose`, `add_advice` and `update`."""
+"""Compiled mUCB for many users at once; makes the same choices as `MUCB`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lcb.bandits._kernels_numba import COMPILED, arm_scores, pick_best
 def serve_mucb(  # type: ignore[no-untyped-def]
     states, contexts, rewards, uniforms, arms, beta, bound, epsilon, n_uniform
 ):
-    """`states` (B, 2 N) are updated in place, `arms` (B, T) receives what was played."""
+    """Update `states` (B, 2 N) in place and fill `arms` (B, T)."""
     n_users, n_steps, n_arms, _ = contexts.shape
     n = len(beta)
     promised, own_best, best, excess = np.empty((n, n_arms)), np.empty(n), np.empty(n_arms), np.empty(n)
@@ -36,9 +36,9 @@ def serve_mucb(  # type: ignore[no-untyped-def]
             arms[u, t] = arm
             for h in range(n):
                 if at_random:
-                    word = promised[h, arm] == own_best[h]
+                    credited = promised[h, arm] == own_best[h]
                 else:
-                    word = excess[h] <= allowed and promised[h, arm] == best[arm]
-                if word:
+                    credited = excess[h] <= allowed and promised[h, arm] == best[arm]
+                if credited:
                     count[h] += 1
                     gap[h] += promised[h, arm] - epsilon - rewards[u, t, arm]

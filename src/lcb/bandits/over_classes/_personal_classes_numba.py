@@ -1,4 +1,4 @@
-"""Personal classes compiled: the scores of a context's arms, and many users at once.
+"""Compiled parts of personal classes: the scores of a context's arms, and serving many users at once.
 
 The posterior of a user is that of mmTS: with L L' the precision of class h and L y the moment of its residuals, the
 weights have mean beta + L'^-1 y and covariance (L L')^-1, so an arm has mean beta . x + v . y and variance v . v with
@@ -38,7 +38,7 @@ def score_arms(context, terms, bonus, weights, roots, scaled, scores):  # type: 
 
 @njit(**COMPILED)
 def find_scale(x, arms, scales):  # type: ignore[no-untyped-def]
-    """By what the features and the reward of an arm are multiplied; 1 for an arm that is not in `arms`."""
+    """Return the factor of the features and the reward of an arm; 1 for an arm that is not in `arms`."""
     for a in range(len(arms)):
         j = 0
         while j < len(x) and arms[a, j] == x[j]:
@@ -52,7 +52,7 @@ def find_scale(x, arms, scales):  # type: ignore[no-untyped-def]
 def serve_personal_classes(  # type: ignore[no-untyped-def]
     states, contexts, rewards, uniforms, arms, terms, known_arms, scales, n_uniform, uniform_share, bonus
 ):
-    """`states` are updated in place, `arms` (B, T) receives what was played."""
+    """Update `states` in place and fill `arms` (B, T)."""
     n_users, n_steps, n_arms, d = contexts.shape
     n = len(terms[1])
     weights, roots, scaled = np.empty(n), np.empty((n, d, d)), np.empty((n, d))

@@ -1,4 +1,4 @@
-"""Posterior mean for many users at once, compiled: the twin of its `choose` and `update`."""
+"""Compiled posterior mean for many users at once; makes the same choices as `PosteriorMean`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lcb.bandits._kernels_numba import COMPILED, arm_scores, dot, log_density, n
 def serve_posterior_mean(  # type: ignore[no-untyped-def]
     states, contexts, rewards, uniforms, arms, beta, density, n_uniform, uniform_share, bonus
 ):
-    """`states` (B, N) are updated in place, `arms` (B, T) receives what was played."""
+    """Update `states` (B, N) in place and fill `arms` (B, T)."""
     n_users, n_steps, n_arms, d = contexts.shape
     kind, constant, slope, low, high, edge = density
     scores, mean, w, expected = np.empty(n_arms), np.empty(d), np.empty(len(beta)), np.empty(len(beta))
@@ -42,7 +42,7 @@ def serve_posterior_mean(  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def _scores_with_bonus(context, beta, w, bonus, expected, scores):  # type: ignore[no-untyped-def]
-    """scores[k] = mean + bonus * standard deviation of the classes' expected rewards; returns the best."""
+    """Set scores[k] = mean + bonus * standard deviation of the classes' expected rewards; return the highest."""
     top = -np.inf
     for k in range(len(context)):
         mean, spread = 0.0, 0.0

@@ -1,6 +1,6 @@
-"""Generalized Thompson Sampling for many users at once, compiled: the twin of its `choose` and `update`.
+"""Compiled Generalized Thompson Sampling for many users at once; makes the same choices as `GeneralizedThompson`.
 
-The arm is drawn by drawing a class, so only the drawn class's expected rewards are needed.
+The arm is drawn by drawing a class, so only that class's expected rewards are computed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lcb.bandits._kernels_numba import (
 def serve_thompson(  # type: ignore[no-untyped-def]
     states, contexts, rewards, uniforms, arms, beta, density, n_uniform, eta, gamma, temperature
 ):
-    """`states` (B, N) are updated in place, `arms` (B, T) receives what was played; temperature 0 is greedy."""
+    """Update `states` (B, N) in place and fill `arms` (B, T); temperature 0 is greedy."""
     n_users, n_steps, n_arms, _ = contexts.shape
     scores, w = np.empty(n_arms), np.empty(len(beta))
     kind, constant, slope, low, high, edge = density

@@ -1,8 +1,7 @@
 """mmTS: posterior sampling of the class and of its uncertain weights (Hong et al. 2020, arXiv:2006.08714).
 
-A class's weights are known as a distribution: beta_h ~ N(models.beta_h, models.covariance_h).  A user's rewards move it
-by Bayes' rule for linear-Gaussian rewards (the publication's Algorithm 3 with the conjugate
-prior of its Algorithm 4):
+The weights of a class are uncertain: beta_h ~ N(models.beta_h, models.covariance_h).  A user's rewards update this by
+Bayes' rule for linear-Gaussian rewards (the publication's Algorithm 3 with the conjugate prior of its Algorithm 4):
 
     precision_h = covariance_h^-1 + gram / sigma2_h
     mean_h      = precision_h^-1 (covariance_h^-1 beta_h + moment / sigma2_h)
@@ -13,8 +12,8 @@ The probability of an arm under a Gaussian draw has no closed form, so the draw 
 with the mean and the covariance of a standard normal (Sobol points and their mirror images); for these points the
 distribution over arms is exact.  Classes with less than 1e-15 of the weight are left out.
 
-mTS, the publication's Algorithm 2, takes the weights as certain: that is `GeneralizedThompson(models)` at eta = 1,
-gamma = 0.  A decision costs O(N (d^3 + K d^2 + n_points K d)), an update O(d^2), whatever the number of rewards.
+mTS, the publication's Algorithm 2, takes the weights as certain: it is `GeneralizedThompson(models)` with eta = 1 and
+gamma = 0.  A decision costs O(N (d^3 + K d^2 + n_points K d)) and an update O(d^2), for any number of rewards.
 """
 
 from __future__ import annotations
@@ -68,11 +67,11 @@ class MMTS:
         return np.zeros(n_packed(self.models.n_features))
 
     def weights(self, state: Floats) -> Floats:
-        """The probability of each class, (N,)."""
+        """Return the probability of each class, (N,)."""
         return compute_posterior(state, self._terms)[0]
 
     def means(self, state: Floats) -> Floats:
-        """The expected weights of each class, (N, d)."""
+        """Return the expected weights of each class, (N, d)."""
         return compute_means(state, self._terms)
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
@@ -80,7 +79,7 @@ class MMTS:
 
         check_context(context, self.models.n_features)
         if not np.isfinite(context.sum()):
-            raise InputError("the context holds a NaN or an infinity: no arm is best; give finite features")
+            raise InputError("the context contains NaN or infinity; give finite features")
         distribution = np.zeros(len(context))
         arm = choose_mmts(state, context, rng.random(), self._terms, self._points, distribution)
         return Decision(arm, distribution[arm], context[arm], distribution)
@@ -92,7 +91,7 @@ class MMTS:
         return state + np.concatenate((x[rows] * x[columns], reward * x, (reward * reward, 1.0)))
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
-        """Many users at once, compiled; `states` are updated in place."""
+        """Serve many users at once, compiled; `states` are updated in place."""
         from lcb.bandits.over_classes._mmts_numba import serve_mmts
 
         arms = draw_uniform_arms(uniforms, contexts.shape[2], n_uniform)
@@ -119,7 +118,7 @@ def build_terms(models: LatentModels) -> Terms:
 
 
 def compute_posterior(state: Floats, terms: Terms) -> tuple[Floats, Floats, Floats]:
-    """`weights` (N,), the Cholesky roots L of the precisions (N, d, d), and L' (means - beta) (N, d)."""
+    """Return `weights` (N,), the Cholesky factors L of the precisions (N, d, d), and L' (means - beta) (N, d)."""
     from lcb.bandits.over_classes._mmts_numba import posterior
 
     n, d = terms[1].shape
@@ -136,9 +135,9 @@ def compute_means(state: Floats, terms: Terms) -> Floats:
 
 @cache
 def normal_points(n_features: int, n_points: int) -> Floats:
-    """Points (d, n) for a standard normal of d dimensions: mean 0, unit variances, no correlations where n > 2 d.
+    """Return n points (d, n) with mean 0 and unit variances, uncorrelated if n > 2 d, in place of a standard normal.
 
-    Scrambled Sobol points, always the same, and their mirror images.
+    They are Sobol points, scrambled with a fixed seed, and their mirror images.
 
     >>> points = normal_points(3, 64)
     >>> np.allclose(points.mean(axis=1), 0), np.allclose(points @ points.T / 64, np.eye(3))

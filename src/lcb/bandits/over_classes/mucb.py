@@ -1,17 +1,16 @@
 """mUCB: the best arm of any class that the rewards have not refuted (Hong et al. 2020, arXiv:2006.08714, Algorithm 1).
 
-When the expected reward of a class is what made an arm the best, the reward that comes is compared with it:
+A decision is credited to the class whose expected reward made the arm the best, and its reward tests that class:
 
-    count_h  = number of rewards of decisions made because of class h
+    count_h  = number of rewards of decisions credited to class h
     gap_h    = sum of (beta_h . x - epsilon - r) over these rewards
     C        = { h : gap_h <= width * noise_h sqrt(6 count_h log n_steps) }
-    play argmax_a max_{h in C} beta_h . x_a                          because of the class that attains it
+    play argmax_a max_{h in C} beta_h . x_a                          credited to the class that attains it
 
-`epsilon` is how far off the models' expected rewards may be (the publication's misspecified models), `noise_h` the
-deviation of class h's rewards, `n_steps` the number of decisions a user will see (1000 if you do not know); the
-publication's `width` is 1.
-If the rewards refute every class, the one that exceeds its bound the least is played.  Of classes that expect the same,
-all are counted; an arm taken at random counts for the classes whose best it is.
+`epsilon` bounds the error of the models' expected rewards (the publication's misspecified models), `noise_h` is the
+standard deviation of class h's rewards, `n_steps` the number of decisions per user (1000 if unknown); the publication's
+`width` is 1.  If the rewards refute every class, the one that exceeds its bound the least is played.  Classes with
+equal expected rewards are all credited; an arm drawn at random is credited to the classes whose best arm it is.
 
 The rule is deterministic: the propensity is 1, or 1 / ties.  A decision costs O(N K d), an update O(N d).
 """
@@ -41,7 +40,7 @@ class MUCB:
     >>> bandit, rng = MUCB(models, n_steps=20), np.random.default_rng(0)
     >>> state = bandit.start()
     >>> decision = bandit.choose(state, np.eye(2), rng)
-    >>> decision.arm, decision.advice  # because of the first class, which expects 1.0
+    >>> decision.arm, decision.advice  # credited to the first class, which expects 1.0
     (0, array([1., 0.]))
     >>> state = bandit.update(state, decision, reward=0.1)  # 0.9 short of it; allowed are 0.1 sqrt(6 log 20) = 0.42
     >>> state.round(3), bandit.consistent(state), bandit.choose(state, np.eye(2), rng).arm
@@ -64,14 +63,14 @@ class MUCB:
 
     @cached_property
     def bound(self) -> Floats:
-        """(N,) the largest gap that does not refute a class after one reward"""
+        """The largest gap that does not refute a class after one reward, (N,)."""
         return np.asarray(self.width * self.models.noise * np.sqrt(6 * np.log(self.n_steps)))
 
     def start(self) -> Floats:
         return np.zeros(2 * self.models.n_classes)
 
     def consistent(self, state: Floats) -> NDArray[np.bool_]:
-        """(N,) which classes the rewards have not refuted; the least refuted one if all are"""
+        """Return which classes the rewards have not refuted, (N,); the least refuted one if all are."""
         count, gap = state.reshape(2, -1)
         excess = gap - self.bound * np.sqrt(count)
         return np.asarray(excess <= max(0.0, excess.min()))
@@ -82,25 +81,25 @@ class MUCB:
         promised[~consistent] = -np.inf
         best = promised.max(axis=0)
         decision = Decision.best(best, context, rng.random())
-        return _note_classes(decision, promised[:, decision.arm] == best[decision.arm])
+        return _credit_classes(decision, promised[:, decision.arm] == best[decision.arm])
 
     def add_advice(self, decision: Decision, context: Floats) -> Decision:
-        """Add to a decision that somebody else made the classes whose best arm it is."""
+        """Return a copy of a decision made elsewhere, credited to the classes whose best arm it is."""
         promised = self.models.beta @ context.T
-        return _note_classes(decision, promised[:, decision.arm] == promised.max(axis=1))
+        return _credit_classes(decision, promised[:, decision.arm] == promised.max(axis=1))
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         check_reward(reward)
-        because = decision.advice
-        if because is None:
-            raise InputError("the decision does not say because of which class it was made; add it by `add_advice`")
+        credited = decision.advice
+        if credited is None:
+            raise InputError("the decision is not credited to any class, which MUCB needs; use `add_advice`")
         gap = self.models.beta @ decision.x
         gap -= self.epsilon + reward
-        gap *= because
-        return state + np.concatenate((because, gap))
+        gap *= credited
+        return state + np.concatenate((credited, gap))
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
-        """Many users at once, compiled; `states` (B, 2 N) are updated in place."""
+        """Serve many users at once, compiled; `states` (B, 2 N) are updated in place."""
         from lcb.bandits.over_classes._mucb_numba import serve_mucb
 
         arms = np.empty(uniforms.shape, np.int64)
@@ -108,7 +107,7 @@ class MUCB:
         return arms
 
 
-def _note_classes(decision: Decision, because: NDArray[np.bool_]) -> Decision:
-    """Return the decision with the classes (N,) because of which it was made as its advice."""
+def _credit_classes(decision: Decision, credited: NDArray[np.bool_]) -> Decision:
+    """Return the decision with the credited classes (N,) as its advice."""
     taken = decision.arm, decision.propensity, decision.x, decision.distribution, decision.at_random
-    return Decision(*taken, because.astype(np.float64))
+    return Decision(*taken, credited.astype(np.float64))

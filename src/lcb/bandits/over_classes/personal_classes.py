@@ -1,7 +1,7 @@
-"""Personal classes: the best arm on average with a bonus for what is unknown, of users who differ within a class.
+"""Personal classes: the arm with the best mean plus a bonus for its uncertainty, for users who differ within a class.
 
-Models of the learner `personal` say how the people of a class differ: a user's weights are N(beta_h, covariance_h).
-A user's rewards move each class's normal distribution and the weights of the classes by Bayes' rule:
+In models of the learner `personal`, the weights of a user of class h are distributed as N(beta_h, covariance_h).
+A user's rewards update each class's normal distribution and the probabilities of the classes by Bayes' rule:
 
     P_h      = (covariance_h^-1 + sum x x' / s2)^-1           s2: the noise, of the arm where it is known
     m_h      = P_h (covariance_h^-1 beta_h + sum r x / s2)
@@ -9,9 +9,9 @@ A user's rewards move each class's normal distribution and the weights of the cl
     mu_a     = sum_h w_h m_h . x_a            sd_a^2 = sum_h w_h ((m_h . x_a - mu_a)^2 + x_a' P_h x_a)
     p_a      = (1 - uniform) [a = argmax_b mu_b + bonus sd_b] + uniform / K           tied arms share equally
 
-sd_a is what is not known of the expected reward of arm a, without the noise of one reward.  With one class this is the
-linear mixed model.  The state is the sums of the user's rewards, so the order in which rewards come changes nothing.
-A decision costs O(N (d^3 + K d^2)), an update O(d^2), whatever the number of rewards.
+sd_a is the uncertainty of the expected reward of arm a, without the noise of a single reward.  With one class this is
+the linear mixed model.  The state is sums over the user's rewards, so their order does not matter.  A decision costs
+O(N (d^3 + K d^2)) and an update O(d^2), for any number of rewards.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from lcb.stats import n_packed, upper
 class PersonalClasses:
     """Settings only; the state is the user's statistics as `UserStats` packs them, (d (d + 1) / 2 + d + 2,).
 
-    With noise per arm, a row counts sigma2 / arm_sigma2 times.
+    If the models have noise per arm, a row has weight sigma2 / arm_sigma2.
 
     >>> models = LatentModels(pi=[1.0], beta=[[0.5, 0.5]], sigma2=[0.01], covariance=[np.diag([0.0001, 0.04])])
     >>> bandit, rng = PersonalClasses(models), np.random.default_rng(0)
@@ -69,32 +69,30 @@ class PersonalClasses:
         return np.zeros(n_packed(self.models.n_features))
 
     def weights(self, state: Floats) -> Floats:
-        """The probability of each class, (N,)."""
+        """Return the probability of each class, (N,)."""
         return compute_posterior(state, self._terms)[0]
 
     def means(self, state: Floats) -> Floats:
-        """The expected weights of the user in each class, (N, d)."""
+        """Return the expected weights of the user in each class, (N, d)."""
         return compute_means(state, self._terms)
 
     def covariances(self, state: Floats) -> Floats:
-        """The covariance of the user's weights in each class, (N, d, d)."""
+        """Return the covariance of the user's weights in each class, (N, d, d)."""
         roots = np.tril(compute_posterior(state, self._terms)[1])
         return np.asarray(np.linalg.inv(roots @ roots.swapaxes(1, 2)))
 
     def scores(self, state: Floats, context: Floats) -> Floats:
-        """What is compared between arms: the expected reward of each plus its bonus, (K,)."""
+        """Return the expected reward plus the bonus of each arm, (K,)."""
         from lcb.bandits.over_classes._personal_classes_numba import score_arms
 
-        scores = np.empty(len(context))
-        score_arms(
-            np.ascontiguousarray(context), self._terms, self.bonus, *compute_posterior(state, self._terms), scores
-        )
+        context, scores = np.ascontiguousarray(context), np.empty(len(context))
+        score_arms(context, self._terms, self.bonus, *compute_posterior(state, self._terms), scores)
         return scores
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
         check_context(context, self.models.n_features)
         if not np.isfinite(context.sum()):
-            raise InputError("the context holds a NaN or an infinity: no arm is best; give finite features")
+            raise InputError("the context contains NaN or infinity; give finite features")
         uniform = rng.random()
         decision = Decision.best(self.scores(state, context), context, rescale(uniform, self.uniform))
         return decision.with_uniform(self.uniform, context, uniform) if self.uniform else decision
@@ -107,7 +105,7 @@ class PersonalClasses:
         return state + np.concatenate((x[rows] * x[columns], r * x, (r * r, 1.0)))
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
-        """Many users at once, compiled; `states` are updated in place."""
+        """Serve many users at once, compiled; `states` are updated in place."""
         from lcb.bandits.over_classes._personal_classes_numba import serve_personal_classes
 
         arms = np.empty(uniforms.shape, np.int64)
@@ -116,14 +114,14 @@ class PersonalClasses:
         return arms
 
     def _scale_of(self, x: Floats) -> float:
-        """By what a row is multiplied so that its noise is `sigma2`."""
+        """Return the factor by which a row is multiplied so that its noise is `sigma2`."""
         if self.models.arms is None:
             return 1.0
         return float(np.sqrt(self.models.sigma2[0] / self.models.noise_of(x[None])[0]))
 
     @cached_property
     def _scales(self) -> tuple[Floats, Floats]:
-        """The arms of known noise (A, d) and by what their rows are multiplied (A,)."""
+        """The arms of known noise (A, d) and the factors of their rows (A,)."""
         models = self.models
         if models.arms is None or models.arm_sigma2 is None:
             return np.empty((0, models.n_features)), np.empty(0)

@@ -4,11 +4,11 @@
     p_a      = (1 - uniform) [a = argmax_b mu_b + bonus sd_b] + uniform / K           tied arms share equally
     log w_h += log p(r | x, class h)                          the models' own likelihood
 
-With `bonus` = 0 it does not explore, which over a few dozen steps costs less than drawing a class.  sd_a is how much
-the classes disagree about an arm; a bonus of about 0.5 tries arms that may be much better, and costs nothing once the
-class is known.  Propensities are 0 or 1 with `uniform` = 0: set `uniform` above 0 if the log is to support off-policy
-estimates.  The weights of a class are taken as certain; `PersonalClasses` is the same rule for uncertain ones.
-A decision costs O(N d + K d), with a bonus O(N K d); an update O(N d).
+With `bonus` = 0 it does not explore; over a few dozen steps this has less regret than drawing a class.  sd_a measures
+how much the classes disagree about an arm; a bonus of about 0.5 tries arms that may be much better, and vanishes once
+the class is known.  Propensities are 0 or 1 with `uniform` = 0: set `uniform` above 0 if the log is to support
+off-policy estimates.  The weights of the classes are taken as certain; `PersonalClasses` is the rule for uncertain
+ones.  A decision costs O(N d + K d), with a bonus O(N K d); an update O(N d).
 """
 
 from __future__ import annotations
@@ -54,15 +54,15 @@ class PosteriorMean:
         return self.models.log_pi.copy()
 
     def weights(self, state: Floats) -> Floats:
-        """The probability of each class, (N,)."""
+        """Return the probability of each class, (N,)."""
         return np.exp(state)
 
     def scores(self, state: Floats, context: Floats) -> Floats:
-        """What is compared between arms: the expected reward of each plus its bonus, (K,)."""
+        """Return the expected reward plus the bonus of each arm, (K,)."""
         w = np.exp(state)
         if not self.bonus:
             return np.asarray(context @ (w @ self.models.beta))
-        expected = np.einsum("hj,kj->hk", self.models.beta, context)  # sums in one order, so equal arms stay tied
+        expected = np.einsum("hj,kj->hk", self.models.beta, context)  # unlike BLAS, gives equal arms equal sums
         mean = (w[:, None] * expected).sum(axis=0)
         spread = (w[:, None] * (expected - mean) ** 2).sum(axis=0)
         return np.asarray(mean + self.bonus * np.sqrt(spread))
@@ -80,7 +80,7 @@ class PosteriorMean:
         return log_w
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
-        """Many users at once, compiled; `states` (B, N) are updated in place."""
+        """Serve many users at once, compiled; `states` (B, N) are updated in place."""
         from lcb.bandits.over_classes._density import own_density
         from lcb.bandits.over_classes._posterior_mean_numba import serve_posterior_mean
 

@@ -3,8 +3,8 @@
     p_a      = (1 - gamma) sum_h w_h policy_h(a) + gamma / K
     log w_h -= eta * loss(beta_h . x, r)
 
-loss:  likelihood   -log p(r | x, class h) as the models were learned (Gaussian, or Bernoulli for clicks); with eta = 1
-                    the weights w are the exact posterior over classes
+loss:  likelihood   -log p(r | x, class h), the models' likelihood (Gaussian, or Bernoulli for clicks); with eta = 1 the
+                    weights w are the exact posterior over classes
        gaussian     -log N(r | beta_h . x, sigma2_h)
        square       (r - beta_h . x)^2
        log          -r log f - (1 - r) log(1 - f), f = beta_h . x kept inside (0, 1); rewards in [0, 1]
@@ -55,7 +55,7 @@ class GeneralizedThompson:
 
     def __post_init__(self) -> None:
         if self.loss not in LOSSES:
-            raise InputError(f"loss={self.loss!r}; there are: {', '.join(LOSSES)}")
+            raise InputError(f"loss={self.loss!r}; choose from {', '.join(LOSSES)}")
         if not 0 <= self.gamma <= 1:
             raise InputError(f"gamma={self.gamma}; the uniform share must lie in [0, 1]")
         if not (np.isfinite(self.eta) and self.eta > 0):
@@ -65,7 +65,7 @@ class GeneralizedThompson:
         return self.models.log_pi.copy()
 
     def weights(self, state: Floats) -> Floats:
-        """The probability of each class, (N,)."""
+        """Return the probability of each class, (N,)."""
         return np.exp(state)
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
@@ -102,7 +102,7 @@ class GeneralizedThompson:
         return -reward * np.log(p) - (1 - reward) * np.log(1 - p)
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
-        """Many users at once, compiled; `states` (B, N) are updated in place."""
+        """Serve many users at once, compiled; `states` (B, N) are updated in place."""
         from lcb.bandits.over_classes._density import gaussian_density, log_loss, own_density, square_loss
         from lcb.bandits.over_classes._thompson_numba import serve_thompson
 

@@ -1,4 +1,4 @@
-"""Epoch-Greedy for many users at once, compiled: the twin of its verbs, with their own `exploit_steps`."""
+"""Compiled Epoch-Greedy for many users at once; makes the same choices as `EpochGreedy`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ exploit_steps = njit(**COMPILED)(epoch_greedy.exploit_steps)
 def serve_epoch_greedy(  # type: ignore[no-untyped-def]
     states, advice, rewards, uniforms, arms, first, n_uniform, low, width, c, by_bound
 ):
-    """Steps from `first` on, as many as `advice` (B, steps, N, K) has; `states` and `arms` (B, T) are filled."""
+    """Run the steps of `advice` (B, steps, N, K), from `first` on; updates `states` and fills `arms` (B, T)."""
     n_users, n_steps, n_policies, n_arms = advice.shape
     p = np.empty(n_arms)
     for u in range(n_users):

@@ -1,4 +1,4 @@
-"""What EXP3, EXP4 and EXP4.P share: checks, the horizon T, the weights, and a note on settings that explore too much.
+"""Shared by EXP3, EXP4 and EXP4.P: checks, the horizon T, the weights, and a warning of settings that explore too much.
 
 All three publications need the number of decisions T.  If it is unknown, T is doubled as needed: the smallest power of
 two that is at least the number of decisions including the next one.  The states keep sums of estimates, not weights, so
@@ -56,7 +56,7 @@ def add_decision(state: Floats) -> Floats:
 
 
 def describe_chance(setting: str, sizes: str, least: float, horizon: int | None, becomes: str, does: str) -> str | None:
-    """Say what share of the decisions the theory's setting makes uniform, sqrt(least / T); None if it is below half."""
+    """Describe the share of decisions that the theory's setting makes uniform, sqrt(least / T); None if below half."""
     if horizon is None:
         first = 1 << int(math.log2(least)) if least >= 1 else 0  # decisions with a doubled T of at most `least`
         return f"at {sizes} the theory's {setting} makes the first {first} decisions {does}" if first else None
@@ -77,7 +77,7 @@ def softmax(log_weights: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class GammaSettings:
-    """What EXP3 and EXP4 have in common: their settings, and a state [decisions, Y] to which rewards are added."""
+    """Settings and updates of EXP3 and EXP4, whose state is [decisions, Y]."""
 
     traits: ClassVar[Traits] = Traits(
         "policies", state="1 + N", cost="N K d", needs_reward_range=True, needs_propensity_of_chosen=True
@@ -99,7 +99,7 @@ class GammaSettings:
         return add_decision(state)
 
     def add_advice(self, decision: Decision, context: Floats) -> Decision:
-        """Add to a decision that somebody else made what every policy says of it."""
+        """Return a copy of a decision made elsewhere, with each policy's probability of its arm / its propensity."""
         return replace(decision, advice=self.policies(context)[:, decision.arm] / decision.propensity)
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:

@@ -1,4 +1,4 @@
-"""ILOVETOCONBANDITS, compiled: settling ties, the coordinate descent, and its verbs for many users at once."""
+"""Compiled parts of ILOVETOCONBANDITS: breaking ties, the coordinate descent, and serving many users at once."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from lcb.bandits._kernels_numba import COMPILED, pick
 from lcb.bandits.over_policies.iltcb import COUNT, MU, N_ARMS, RENEWED, REWARDED, WEIGHTS
 
 PSI = 100.0  # the publication's
-_LEAST = 1e-10  # of D / K, for which a step is taken: less is rounding
+_LEAST = 1e-10  # a step is taken if D / K is above this; less is rounding
 
 
 @njit(**COMPILED)
-def settled(xi, codes):  # type: ignore[no-untyped-def]
-    """The policies (N, K) with ties settled, and their `codes`; an empty array if one spreads over unequal arms.
+def break_ties(xi, codes):  # type: ignore[no-untyped-def]
+    """Return the policies (N, K) without ties, and set `codes`; an empty array if one has unequal probabilities.
 
-    Arms that the same policies want are one choice.  A policy that ties between several choices takes the one most
-    policies want, of those the one the first policies want.  A code is the first policy with the same choice, plus N
-    times (the choice's arms - 1).
+    Arms that the same policies choose are one choice.  A policy that ties between several choices takes the one that
+    most policies choose, of those the one that the first policies choose.  A code is the number of the first policy
+    with the same choice, plus N times (the number of arms in the choice - 1).
     """
     n_policies, n_arms = xi.shape
     choice = np.empty(n_policies, np.int64)
@@ -49,24 +49,25 @@ def settled(xi, codes):  # type: ignore[no-untyped-def]
     for h in range(n_policies):
         best = choice[h]
         for a in range(n_arms):
-            if xi[h, a] != 0.0 and _wanted_more(xi, a, best):
+            if xi[h, a] != 0.0 and _is_preferred(xi, a, best):
                 best = a
         size = 0
         for a in range(n_arms):
-            size += _wanted_alike(xi, a, best)
+            size += _is_same_choice(xi, a, best)
         for a in range(n_arms):
-            if _wanted_alike(xi, a, best):
+            if _is_same_choice(xi, a, best):
                 out[h, a] = 1.0 / size
         choice[h] = best
         g = 0
-        while not _wanted_alike(xi, choice[g], best):
+        while not _is_same_choice(xi, choice[g], best):
             g += 1
         codes[h] = g + n_policies * (size - 1)
     return out
 
 
 @njit(**COMPILED)
-def _wanted_alike(xi, a, b):  # type: ignore[no-untyped-def]
+def _is_same_choice(xi, a, b):  # type: ignore[no-untyped-def]
+    """Whether the same policies choose both arms."""
     differ = 0
     for h in range(len(xi)):
         differ += (xi[h, a] != 0.0) != (xi[h, b] != 0.0)
@@ -74,7 +75,8 @@ def _wanted_alike(xi, a, b):  # type: ignore[no-untyped-def]
 
 
 @njit(**COMPILED)
-def _wanted_more(xi, a, b):  # type: ignore[no-untyped-def]
+def _is_preferred(xi, a, b):  # type: ignore[no-untyped-def]
+    """Whether more policies choose a than b; if as many, whether the first that differs chooses a."""
     more, first = 0, 0
     for h in range(len(xi)):
         difference = int(xi[h, a] != 0.0) - int(xi[h, b] != 0.0)
@@ -86,7 +88,7 @@ def _wanted_more(xi, a, b):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def descend(kept, b, n_arms, mu, q):  # type: ignore[no-untyped-def]
-    """Move weights `q` (N,) until they solve (OP) on the contexts of `kept` (M, N): Algorithm 2 with Q_init = q.
+    """Change weights `q` (N,) until they solve (OP) on the contexts of `kept` (M, N): Algorithm 2 with Q_init = q.
 
     From 0 it takes at most 4 ln(1 / (K mu)) / mu steps (Theorem 3).
     """
@@ -124,14 +126,14 @@ def descend(kept, b, n_arms, mu, q):  # type: ignore[no-untyped-def]
         if most <= _LEAST * n_arms:
             return
         h = 0
-        while v[h] - 2 * n_arms - b[h] < (1 - 1e-9) * most:  # the first of those that rounding alone tells apart
+        while v[h] - 2 * n_arms - b[h] < (1 - 1e-9) * most:  # the first of those equal up to rounding
             h += 1
         q[h] += (2 * v[h] - 2 * n_arms - b[h]) / (2 * room * s[h])
 
 
 @njit(**COMPILED)
 def is_due(state, epoch):  # type: ignore[no-untyped-def]
-    """Whether the last decision ended an epoch, and the weights are older; `epoch` 0 is doubling: 1, 2, 4, 8, ..."""
+    """Whether the last decision ended an epoch and the weights are not yet renewed; `epoch` 0: after 1, 2, 4, 8, ..."""
     count = int(state[COUNT])
     if count == state[RENEWED]:
         return False
@@ -140,7 +142,7 @@ def is_due(state, epoch):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def renew(state, n_policies, fixed_mu, delta):  # type: ignore[no-untyped-def]
-    """At the end of an epoch: mu, and the weights with what is left of 1 on the best policies; `state` is changed."""
+    """Set mu and the weights in `state` at the end of an epoch; the best policies get what the descent leaves of 1."""
     count, n_arms = int(state[COUNT]), int(state[N_ARMS])
     weights, sums = state[WEIGHTS : WEIGHTS + n_policies], state[WEIGHTS + n_policies : WEIGHTS + 2 * n_policies]
     kept = state[WEIGHTS + 2 * n_policies :].reshape(-1, n_policies)
@@ -165,9 +167,9 @@ def renew(state, n_policies, fixed_mu, delta):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def advise(xi, arm, advice):  # type: ignore[no-untyped-def]
-    """Note on `advice` [K, every policy's share of the arm (N), which policies agree (N)]; False if one spreads."""
+    """Set `advice` = [K, each policy's probability of the arm (N), codes (N)]; False if a policy is not valid."""
     n_policies, n_arms = xi.shape
-    xi = settled(xi, advice[n_policies + 1 :])
+    xi = break_ties(xi, advice[n_policies + 1 :])
     if len(xi) == 0:
         return False
     advice[0] = n_arms
@@ -177,9 +179,9 @@ def advise(xi, arm, advice):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def decide(state, xi, most_uniform, uniform, p, advice):  # type: ignore[no-untyped-def]
-    """The arm drawn by `uniform`, or -1 if a policy spreads; `p` (K,) and `advice` as above are filled."""
+    """Draw an arm by `uniform` and set `p` (K,) and `advice` as above; return -1 if a policy is not valid."""
     n_policies, n_arms = xi.shape
-    xi = settled(xi, advice[n_policies + 1 :])
+    xi = break_ties(xi, advice[n_policies + 1 :])
     if len(xi) == 0:
         return -1
     mu = min(state[MU], most_uniform / n_arms)
@@ -200,7 +202,7 @@ def decide(state, xi, most_uniform, uniform, p, advice):  # type: ignore[no-unty
 
 @njit(**COMPILED)
 def count_decision(state, advice):  # type: ignore[no-untyped-def]
-    """One more decision, its context among those kept; `state` is changed."""
+    """Count a decision in `state`, and keep its context."""
     n_policies = len(advice) // 2
     kept = state[WEIGHTS + 2 * n_policies :].reshape(-1, n_policies)
     kept[int(state[COUNT]) % len(kept)] = advice[n_policies + 1 :]
@@ -210,7 +212,7 @@ def count_decision(state, advice):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def count_reward(state, advice, share):  # type: ignore[no-untyped-def]
-    """One more reward, `share` = r / p; `state` is changed."""
+    """Add a reward to `state`; `share` = r / p."""
     n_policies = len(advice) // 2
     state[REWARDED] += 1
     for h in range(n_policies):
@@ -221,9 +223,9 @@ def count_reward(state, advice, share):  # type: ignore[no-untyped-def]
 def serve_iltcb(  # type: ignore[no-untyped-def]
     states, advice, rewards, uniforms, arms, first, n_uniform, low, width, fixed_mu, delta, epoch
 ):
-    """Steps from `first` on, as many as `advice` (B, steps, N, K) has; `states` and `arms` (B, T) are filled.
+    """Run the steps of `advice` (B, steps, N, K), from `first` on; updates `states` and fills `arms` (B, T).
 
-    Returns False when a policy spreads over unequal arms.
+    Returns False if a policy has unequal probabilities.
     """
     n_users, n_steps, n_policies, n_arms = advice.shape
     most_uniform = 1.0 if fixed_mu > 0 else 0.5

@@ -1,4 +1,4 @@
-"""What the bandits over a set of policies share: checks of their input, and the policies' advice."""
+"""Shared by the bandits over a set of policies: checks of their input, and the policies' advice."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lcb.decision import Decision
 from lcb.errors import InputError
 from lcb.policies import ClassPolicies, Policies
 
-_MOST_NUMBERS = 1 << 20  # of advice in memory at once: 8 MB
+_MOST_NUMBERS = 1 << 20  # numbers of advice in memory at once: 8 MB
 
 
 def check_set(policies: Policies, reward_range: tuple[float, float]) -> None:
@@ -27,7 +27,7 @@ def check_set(policies: Policies, reward_range: tuple[float, float]) -> None:
 
 def check_arms(context: Floats) -> None:
     if len(context) == 0:
-        raise InputError("the context has no arms; offer at least one")
+        raise InputError("the context has no arms; give at least one")
 
 
 def ask_policies(policies: Policies, context: Floats) -> Floats:
@@ -37,17 +37,17 @@ def ask_policies(policies: Policies, context: Floats) -> Floats:
 
 
 def read_advice(decision: Decision, size: int, name: str) -> Floats:
-    """Return what the policies said of a decision, as `choose` or `add_advice` put it there."""
+    """Return the advice that `choose` or `add_advice` put into a decision."""
     if decision.advice is None or len(decision.advice) != size:
         raise InputError(
-            f"the decision has no advice of {size} numbers, which {name} learns from; "
-            "make it by this bandit's `choose` or by `choose_uniformly`, or add it by `add_advice`"
+            f"the decision has no advice of {size} numbers, which the update of {name} needs; "
+            "make it with this bandit's `choose` or with `choose_uniformly`, or add it with `add_advice`"
         )
     return decision.advice
 
 
 def scale(reward: float, reward_range: tuple[float, float], name: str) -> float:
-    """Return the reward as a share of the declared range, in [0, 1]."""
+    """Scale the reward from the declared range to [0, 1]."""
     low, high = reward_range
     if not low <= reward <= high:
         raise InputError(
@@ -58,10 +58,10 @@ def scale(reward: float, reward_range: tuple[float, float], name: str) -> float:
 
 
 def iterate_advice(policies: Policies, contexts: Floats) -> Iterator[tuple[int, Floats]]:
-    """Yield a first step and the advice (B, steps, N, K) on the steps from there, a few steps at a time."""
+    """Yield, a few steps at a time, the first step and the advice (B, steps, N, K) for the steps from there."""
     n_users, n_steps, n_arms, _ = contexts.shape
     if n_arms == 0:
-        raise InputError("the contexts have no arms; offer at least one")
+        raise InputError("the contexts have no arms; give at least one")
     part = max(1, _MOST_NUMBERS // max(1, n_users * policies.n_policies * n_arms))
     for start in range(0, n_steps, part):
         yield start, _check_advice(_ask_policies_on_all(policies, contexts[:, start : start + part]))
@@ -77,7 +77,7 @@ def _ask_policies_on_all(policies: Policies, contexts: Floats) -> Floats:
 
 def _check_advice(advice: Floats) -> Floats:
     if math.isnan(np.add.reduce(advice, None)):
-        raise InputError("the policies' advice holds a NaN; give finite features")
+        raise InputError("the policies' advice contains NaN; give finite features")
     return advice
 
 

@@ -3,7 +3,7 @@
     an epoch    one step explores: a uniform arm; then s steps exploit: the policy with the highest sum
     sum_h      += xi_h(a) r / p_a            of explored arms only, p_a = 1 / K; unbiased for sum_b xi_h(b) r_b
 
-s is one over (a bound on) what a step of the policy with the highest sum loses, so both cost the same:
+s is 1 / (a bound on the regret of one exploit step), so that exploring and exploiting cost the same:
 
     schedule="sqrt"     s = floor(c sqrt(n / (K ln N)))                         n explored: the publication's worst case
     schedule="bound"    s = floor(c / min(1, slack, wrong))                     from the samples: its unknown reward gap
@@ -39,7 +39,7 @@ _LONGEST = 2.0**53  # exploit steps; a float cannot count further
 
 @dataclass(frozen=True)
 class EpochGreedy:
-    """Settings only; the state is [decisions since the last explored, explored, rewards of those, sums], (3 + N,).
+    """Settings only; the state is [decisions since the last explored, explored, rewards of explored, sums], (3 + N,).
 
     >>> from lcb.models import LatentModels
     >>> from lcb.policies import ClassPolicies
@@ -70,18 +70,18 @@ class EpochGreedy:
         if self.schedule not in SCHEDULES:
             raise InputError(f"schedule={self.schedule!r}; there are: {', '.join(SCHEDULES)}")
         if not (math.isfinite(self.c) and self.c > 0):
-            raise InputError(f"c={self.c}; it must be a positive number (more: fewer steps explore)")
+            raise InputError(f"c={self.c}; it must be a positive number (a larger one explores less)")
 
     def start(self) -> Floats:
         return np.zeros(SUMS + self.policies.n_policies)
 
     def n_exploit(self, state: Floats, n_arms: int) -> int:
-        """Return s, the exploit steps after the last explored one, by the rewards that have come."""
+        """Return s, the number of exploit steps after the last explored one."""
         n = state[REWARDED] if self.schedule == "bound" else state[EXPLORED]
         return int(exploit_steps(n, state[SUMS:], n_arms, self.c, self.schedule == "bound"))
 
     def note(self, n_arms: int) -> str | None:
-        """Say for how long the schedule explores every other step, or None if it hardly does."""
+        """Return a warning if the schedule explores every other step for long, else None."""
         n_policies = self.policies.n_policies
         log_n = math.log(max(n_policies, 2))
         slack = 4 / math.sqrt(3) * (1 + 1 / (2 * log_n)) if self.schedule == "bound" else 1.0
@@ -112,7 +112,7 @@ class EpochGreedy:
         return after
 
     def add_advice(self, decision: Decision, context: Floats) -> Decision:
-        """Add to a decision that somebody else made what the policies say of it."""
+        """Return a copy of a decision made elsewhere, with each policy's probability of its arm."""
         return replace(decision, advice=_policy_set.ask_policies(self.policies, context)[:, decision.arm].copy())
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
@@ -125,7 +125,7 @@ class EpochGreedy:
         return after
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
-        """Many users at once, compiled; `states` (B, 3 + N) are updated in place."""
+        """Serve many users at once, compiled; `states` (B, 3 + N) are updated in place."""
         from lcb.bandits.over_policies._epoch_greedy_numba import serve_epoch_greedy
 
         arms = np.empty(uniforms.shape, np.int64)

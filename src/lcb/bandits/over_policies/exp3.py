@@ -5,11 +5,11 @@
     w_h    = exp(gamma Y_h / N) / sum_g exp(gamma Y_g / N)
     gamma  = min(1, sqrt(N ln N / ((e - 1) T)))                 by Corollary 3.2 with g = T
 
-xi_h(a) is the share that policy h gives to arm a, so an arm is taken with probability p_a = sum_h q_h xi_h(a); policy
-and arm come from one uniform number.  Where an arm was drawn uniformly in place of a policy, every policy takes
-Y_h += xi_h(a) r / p_a with p_a = 1 / K, which is unbiased too.  r is the reward as a share of the declared range.
-With T <= N ln N / (e - 1) gamma is 1 and all policies are equally likely to the end: `note` says so.
-A decision costs O(N K) beside the policies' own cost, an update O(N).
+xi_h(a) is policy h's probability of arm a, so an arm is chosen with probability p_a = sum_h q_h xi_h(a); one uniform
+number draws both policy and arm.  For an arm that was drawn uniformly, without a policy, every policy adds Y_h +=
+xi_h(a) r / p_a with p_a = 1 / K, which is unbiased too.  r is the reward scaled from the declared range to [0, 1].
+With T <= N ln N / (e - 1) gamma is 1 and all policies stay equally likely: `note` warns of it.  A decision costs O(N K)
+beside the policies' own cost, an update O(N).
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from lcb.decision import Decision
 class EXP3(GammaSettings):
     """Settings only; the state is [decisions, Y], (1 + N,).
 
-    `horizon` is T, the number of decisions (None: doubled as needed); `gamma` and the rate of learning `eta` are the
-    theory's when None, gamma as above and eta = gamma / N.
+    `horizon` is T, the number of decisions (None: doubled as needed).  None for `gamma` and the learning rate `eta`
+    stands for the theory's values, gamma as above and eta = gamma / N.
 
     >>> from lcb.policies import ClassPolicies
     >>> from lcb.models import LatentModels
@@ -46,17 +46,17 @@ class EXP3(GammaSettings):
     """
 
     def _gamma(self, state: Floats) -> float:
-        """gamma, the share of the decisions in which any policy is drawn."""
+        """Return gamma, the share of decisions in which the policy is drawn uniformly."""
         if self.gamma is not None:
             return self.gamma
         return min(1.0, math.sqrt(self._least / get_horizon(self.horizon, state[0])))
 
     def weights(self, state: Floats) -> Floats:
-        """The probability w of each policy before gamma is mixed in, (N,)."""
+        """Return the probability w of each policy before gamma is mixed in, (N,)."""
         return self._weights(state, self._gamma(state))
 
     def note(self, n_arms: int) -> str | None:
-        """Say so if the settings make most decisions random, else None; `n_arms` does not matter here."""
+        """Return a warning if the settings draw most policies uniformly, else None; `n_arms` is not used."""
         alike = "draw every policy with the same probability, whatever the rewards"
         if self.gamma is not None:
             return f"gamma=1 makes this {alike}" if self.gamma == 1 else None
@@ -79,5 +79,5 @@ class EXP3(GammaSettings):
 
     @property
     def _least(self) -> float:
-        """The decisions at which the theory's gamma is 1."""
+        """The largest T at which the theory's gamma is 1."""
         return self.policies.n_policies * math.log(self.policies.n_policies) / (math.e - 1)

@@ -5,8 +5,8 @@
     w_h    = exp(gamma Y_h / K) / sum_g exp(gamma Y_g / K)
     gamma  = min(1, sqrt(K ln N / ((e - 1) T)))                 by Theorem 7.1 (and Corollary 3.2) with g = T
 
-r is the reward as a share of the declared range.  The theorem wants one policy of the set to be the uniform one.
-With T <= K ln N / (e - 1) gamma is 1 and nothing is learned: `note` says so.  A decision costs O(N K) beside the
+r is the reward scaled from the declared range to [0, 1].  The theorem needs one policy of the set to be uniform.  With
+T <= K ln N / (e - 1) gamma is 1 and all decisions are uniform: `note` warns of it.  A decision costs O(N K) beside the
 policies' own cost, an update O(N).
 """
 
@@ -28,8 +28,8 @@ from lcb.decision import Decision
 class EXP4(GammaSettings):
     """Settings only; the state is [decisions, Y], (1 + N,).
 
-    `horizon` is T, the number of decisions (None: doubled as needed); `gamma` and the rate of learning `eta` are the
-    theory's when None, gamma as above and eta = gamma / K.
+    `horizon` is T, the number of decisions (None: doubled as needed).  None for `gamma` and the learning rate `eta`
+    stands for the theory's values, gamma as above and eta = gamma / K.
 
     >>> from lcb.policies import ClassPolicies
     >>> from lcb.models import LatentModels
@@ -44,17 +44,17 @@ class EXP4(GammaSettings):
     """
 
     def _gamma(self, state: Floats, n_arms: int) -> float:
-        """gamma, the share of the decisions that is uniform."""
+        """Return gamma, the share of uniform decisions."""
         if self.gamma is not None:
             return self.gamma
         return min(1.0, math.sqrt(self._least(n_arms) / get_horizon(self.horizon, state[0])))
 
     def weights(self, state: Floats, n_arms: int) -> Floats:
-        """The probability of each policy, (N,)."""
+        """Return the probability of each policy, (N,)."""
         return self._weights(state, self._gamma(state, n_arms) / n_arms)
 
     def note(self, n_arms: int) -> str | None:
-        """Say so if the settings make most decisions uniform, else None."""
+        """Return a warning if the settings make most decisions uniform, else None."""
         if self.gamma is not None:
             return "gamma=1 makes this the uniform policy" if self.gamma == 1 else None
         sizes = f"K {n_arms}, N {self.policies.n_policies}"
@@ -74,5 +74,5 @@ class EXP4(GammaSettings):
         return softmax((rate if self.eta is None else self.eta) * state[1:])
 
     def _least(self, n_arms: int) -> float:
-        """The decisions at which the theory's gamma is 1."""
+        """Return the largest T at which the theory's gamma is 1."""
         return n_arms * math.log(self.policies.n_policies) / (math.e - 1)

@@ -6,10 +6,10 @@
     w_h proportional to exp(p_min / 2 (Y_h + V_h sqrt(ln(N / delta) / (K T))))
     p_min  = sqrt(ln N / (K T))
 
-With probability 1 - delta its regret is at most 6 sqrt(K T ln(N / delta)) (Theorem 2), when ln(N / delta) <= K T and
-one policy of the set is the uniform one.  r is the reward as a share of the declared range.  K p_min is at most 1: with
-T <= K ln N this is the uniform policy, and runs as such; `note` says so.  A decision costs O(N K) beside the policies'
-own cost, an update O(N).
+With probability 1 - delta its regret is at most 6 sqrt(K T ln(N / delta)) (Theorem 2), if ln(N / delta) <= K T and one
+policy of the set is uniform.  r is the reward scaled from the declared range to [0, 1].  K p_min is at most 1: with T
+<= K ln N all decisions are uniform, and `note` warns of it.  A decision costs O(N K) beside the policies' own cost, an
+update O(N).
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ from lcb.policies import Policies
 class EXP4P:
     """Settings only; the state is [decisions, Y, V], (1 + 2 N,).
 
-    `horizon` is T, the number of decisions (None: doubled as needed); `p_min` and the rate of learning `eta` are the
-    theory's when None, p_min as above and eta = p_min / 2.
+    `horizon` is T, the number of decisions (None: doubled as needed).  None for `p_min` and the learning rate `eta`
+    stands for the theory's values, p_min as above and eta = p_min / 2.
 
     >>> from lcb.policies import ClassPolicies
     >>> from lcb.models import LatentModels
@@ -71,18 +71,18 @@ class EXP4P:
         return np.zeros(1 + 2 * self.policies.n_policies)
 
     def _p_min(self, state: Floats, n_arms: int) -> float:
-        """p_min, the least probability of an arm."""
+        """Return p_min, the least probability of an arm."""
         p_min = self.p_min
         if p_min is None:
             p_min = math.sqrt(math.log(self.policies.n_policies) / (n_arms * get_horizon(self.horizon, state[0])))
         return min(p_min, 1 / n_arms)
 
     def weights(self, state: Floats, n_arms: int) -> Floats:
-        """The probability of each policy, (N,)."""
+        """Return the probability of each policy, (N,)."""
         return self._weights(state, n_arms, self._p_min(state, n_arms))
 
     def note(self, n_arms: int) -> str | None:
-        """Say so if the settings make most decisions uniform, else None."""
+        """Return a warning if the settings make most decisions uniform, else None."""
         if self.p_min is not None:
             all_uniform = f"at K {n_arms} p_min={self.p_min:g} makes this the uniform policy"
             return all_uniform if self.p_min * n_arms >= 1 else None
@@ -104,7 +104,7 @@ class EXP4P:
         return add_decision(state)
 
     def add_advice(self, decision: Decision, context: Floats) -> Decision:
-        """Add to a decision that somebody else made what the policies say of it."""
+        """Return a copy of a decision made elsewhere, with the policies' advice."""
         assert decision.distribution is not None
         return replace(decision, advice=_advice(self.policies(context), decision.arm, decision.distribution))
 
@@ -125,7 +125,7 @@ class EXP4P:
 
 
 def _advice(xi: Floats, arm: int, p: Floats) -> Floats:
-    """[xi_h(arm) / p_arm, sum_b xi_h(b) / p_b] of every policy, (2 N,); an arm that none takes counts 0."""
+    """Return [xi_h(arm) / p_arm, sum_b xi_h(b) / p_b] for every policy, (2 N,); arms with p_b = 0 count as 0."""
     n = len(xi)
     advice = np.empty(2 * n)
     np.divide(xi[:, arm], p[arm], advice[:n])

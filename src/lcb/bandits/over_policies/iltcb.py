@@ -4,19 +4,19 @@
     R_h     = mean of [a is policy h's arm] r / p_a                      of the arms a taken: unbiased for its reward
     mu      = min(1 / (2 K), sqrt(ln(16 t^2 N / delta) / (K t)))         t decisions made
 
-At the end of an epoch (after 1, 2, 4, 8, ... decisions, or after every `epoch`) the weights Q are found anew, by
-coordinate descent (Algorithm 2), such that
+At the end of an epoch (after 1, 2, 4, 8, ... decisions, or after every `epoch`) coordinate descent (Algorithm 2) finds
+new weights Q such that
 
     (OP)    sum_h Q_h b_h <= 2 K                                         b_h = (max R - R_h) / (100 mu)
             mean over contexts of 1 / p_(policy h's arm) <= 2 K + b_h    for every policy h
 
-and what they leave of 1 goes to the policies with the highest R (Algorithm 1).  Regret grows as sqrt(K T ln(T N /
-delta)); T need not be known.  Where mu is 1 / (2 K), Q = 0 solves (OP): half uniform, half the best policy so far.
+and the policies with the highest R share 1 - sum Q (Algorithm 1).  Regret grows as sqrt(K T ln(T N / delta)); T need
+not be known.  If mu is 1 / (2 K), Q = 0 solves (OP): half uniform, half the best policy so far.
 
-Of the last `n_kept` contexts it keeps which policies agreed; the publication keeps all contexts.  R is over all
-rewards.  A policy must choose one arm, as `Greedy` does.  Arms that the same policies choose are one choice, played
+The state keeps, for the last `n_kept` contexts, which policies agreed; the publication keeps all contexts.  R is over
+all rewards.  A policy must choose one arm, as `Greedy` does.  Arms that the same policies choose are one choice, played
 with equal probability; a policy whose best arms are in several choices takes the one that most policies take, of those
-the one that the first policies take.  If contexts differ in size, K of (OP) is the largest seen.
+the one that the first policies take.  If contexts differ in size, K of (OP) is the largest so far.
 
 A decision costs O(N K) beside the policies' own cost, an update O(N), an epoch's end O(N n_kept) per step of the
 descent, of which there are at most 4 ln(1 / (K mu)) / mu (Theorem 3) and usually some tens.
@@ -44,7 +44,7 @@ _LEAST_MU = 1e-6
 
 @dataclass(frozen=True)
 class ILTCB:
-    """Settings only; `mu` and `epoch` are the theory's and doubling when None.
+    """Settings only; None for `mu` is the theory's value, None for `epoch` doubling epochs.
 
     The state is [decisions, decisions at the last epoch's end, most arms, mu, rewards, weights (N), sums (N), kept
     contexts (n_kept, N)], flattened: 655 numbers for 5 policies.
@@ -94,11 +94,11 @@ class ILTCB:
         return state
 
     def weights(self, state: Floats) -> Floats:
-        """The probability of each policy in the next decision, (N,); they solve (OP)."""
+        """Return the probability of each policy in the next decision, (N,)."""
         return self._renew_if_due(state)[WEIGHTS : WEIGHTS + self.policies.n_policies]
 
     def note(self, n_arms: int) -> str | None:
-        """Say so if the settings make most decisions uniform, else None."""
+        """Return a warning if the settings make most decisions uniform, else None."""
         n_policies = self.policies.n_policies
         if self.mu is not None:
             share = min(self.mu * n_arms, 1.0)
@@ -131,7 +131,7 @@ class ILTCB:
         return after
 
     def add_advice(self, decision: Decision, context: Floats) -> Decision:
-        """Add to a decision that somebody else made what the policies say of it."""
+        """Return a copy of a decision made elsewhere, with the policies' advice."""
         from lcb.bandits.over_policies._iltcb_numba import advise
 
         advice = np.empty(self._n_advice)
@@ -147,7 +147,7 @@ class ILTCB:
         return after
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
-        """Many users at once, compiled; `states` are updated in place."""
+        """Serve many users at once, compiled; `states` are updated in place."""
         from lcb.bandits.over_policies._iltcb_numba import serve_iltcb
 
         arms, (low, high) = np.empty(uniforms.shape, np.int64), self.reward_range
@@ -178,6 +178,6 @@ class ILTCB:
 
 def _build_spread_error() -> InputError:
     return InputError(
-        "a policy gives its arms unequal probabilities; ILTCB needs policies that choose one arm, as Greedy does; "
-        "use those, or EXP4 or EXP4.P"
+        "a policy gives arms unequal probabilities, but ILTCB needs policies that choose one arm, as Greedy does; "
+        "use such policies, or EXP4 or EXP4.P"
     )

@@ -1,4 +1,4 @@
-"""Personal classes: people differ within a class; with one class, the mixed model that classes must beat."""
+"""Personal classes, whose users differ within a class; with one class, the mixed model as a baseline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _personal(models: LatentModels, task: Task, bonus: float) -> Bandit:
 
 
 def build_personal(task: Task, rng: np.random.Generator, most_classes: int, **settings: Value) -> Recommender:
-    """Algorithm 1 with the learner `personal`, of at most so many classes, and `PersonalClasses` over them."""
+    """Build Algorithm 1 with the learner `personal`, of at most `most_classes` classes, and `PersonalClasses`."""
     own = replace(task, n_classes=min(task.n_classes, most_classes))
     return build_learned(_personal, partial(learn_from_stats, name="personal"), "personal")(own, rng, **settings)
 
