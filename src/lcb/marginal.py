@@ -10,9 +10,11 @@ The noise is one number, or one per arm where every user's rewards are counted b
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
-from lcb.arrays import Floats
+from lcb.arrays import Floats, Index
 from lcb.event_log import Clicks
 from lcb.stats import UserStats, upper
 
@@ -27,6 +29,10 @@ class SharedNoise:
         self.stats, self.n_users = stats, stats.n_users
         self.arms: Floats | None = None
         self.count: Floats = np.array([stats.count.sum(dtype=np.float64)])  # (A,) rewards with each noise
+
+    def take(self, users: Index) -> SharedNoise:
+        """The users at these positions."""
+        return SharedNoise(self.stats.take(users))
 
     def divide(self, sigma2: Floats, users: slice) -> tuple[Floats, Floats, Floats]:
         """Upper triangles of `gram` (n, d (d + 1) / 2), `moment` (n, d) and `constant` (n,) under noise (A,)."""
@@ -54,6 +60,10 @@ class NoisePerArm:
         self.count: Floats = np.asarray((clicks.clicked + clicks.passed).sum(axis=0), np.float64)
         rows, columns = upper(self.arms.shape[1])
         self._products = self.arms[:, rows] * self.arms[:, columns]
+
+    def take(self, users: Index) -> NoisePerArm:
+        """The users at these positions, with all arms."""
+        return NoisePerArm(replace(self.clicks, clicked=self.clicks.clicked[users], passed=self.clicks.passed[users]))
 
     def divide(self, sigma2: Floats, users: slice) -> tuple[Floats, Floats, Floats]:
         count, total, square = self._take(users)

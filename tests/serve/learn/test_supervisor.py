@@ -206,13 +206,19 @@ def test_too_little_to_learn_from_is_no_failure_and_is_not_tried_again_at_once(t
     asyncio.run(drive())
 
 
-def test_a_bandit_that_needs_the_uncertainty_of_the_weights_can_be_served_by_what_is_learned(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("bandit", "learner"), [("mmts", "em"), ("personal-classes", "em"), ("personal-classes", "personal")]
+)
+def test_a_bandit_that_needs_the_uncertainty_of_the_weights_can_be_served_by_what_is_learned(
+    tmp_path: Path, bandit: str, learner: str
+) -> None:
     async def drive() -> None:
-        async with running(tmp_path, recommenders=(RecommenderSpec("lcb", "mmts"),), learning=SOME) as service:
+        learning = replace(SOME, learner=learner)
+        async with running(tmp_path, recommenders=(RecommenderSpec("lcb", bandit),), learning=learning) as service:
             await rewarded(service, 40)
             assert (await service.learned())["active"] == 1
             made = await service.decide("new", arms_of(np.eye(6)))
-            assert (made["model"], made["policy"]) == (1, "mmts")
+            assert (made["model"], made["policy"]) == (1, bandit)
 
     asyncio.run(drive())
 

@@ -24,7 +24,7 @@ def expect(  # type: ignore[no-untyped-def]
     In: `gram` (n, d (d + 1) / 2), `moment` (n, d), `constant` (n,) as in lcb.marginal; `precision` (C, d, d) and
     `half_log` = log|precision| / 2 (C,) with C = N, or C = 1 for one covariance.  Out, added to: `mass` (N,), `first`
     (N, d) and `second` (N, d, d), the sums of 1, D and D D' with D the mean's distance from mu_h, and `spread`
-    (C, d, d) of the covariances, lower triangles only; set: each user's mean (n, d) and E[w w'] (n, d (d + 1) / 2).
+    (C, d, d) of the covariances, upper triangles only; set: each user's mean (n, d) and E[w w'] (n, d (d + 1) / 2).
     """
     n_users, d = moment.shape
     n, tied = len(mu), len(precision) == 1
@@ -44,35 +44,33 @@ def expect(  # type: ignore[no-untyped-def]
             for i in range(d):
                 fitted += mu[h, i] * (moment[u, i] + z[i])
             explained = 0.0
-            for i in range(d):  # y <- L^-1 z
-                total = z[i]
-                for k in range(i):
-                    total -= root[i, k] * z[k]
-                z[i] = total / root[i, i]
-                explained += z[i] * z[i]
+            for k in range(d):  # y <- L^-1 z
+                z[k] /= root[k, k]
+                explained += z[k] * z[k]
+                for j in range(k + 1, d):
+                    z[j] -= z[k] * root[k, j]
             resp[h] = log_pi[h] - 0.5 * (constant[u] - fitted - explained) - half_determinant
         evidence += _normalise(resp)
         mean[u], square[u] = 0.0, 0.0
         if tied:
             _invert(roots[0], inverse, size)
-            _add_lower(spread[0], inverse, 1.0)
-            _add_packed(square[u], inverse, 1.0)
+            _add_upper(spread[0], square[u], inverse, 1.0)
         for h in range(n):
             if resp[h] < _LEAST:
                 continue
             root = roots[0 if tied else h]
             if not tied:
                 _invert(root, inverse, size)
-                _add_lower(spread[h], inverse, resp[h])
-                _add_packed(square[u], inverse, resp[h])
+                _add_upper(spread[h], square[u], inverse, resp[h])
             for i in range(d - 1, -1, -1):  # D = L'^-1 y
-                own[i] = y[h, i] / root[i, i]
-                for k in range(i):
-                    y[h, k] -= root[i, k] * own[i]
+                total = y[h, i]
+                for k in range(i + 1, d):
+                    total -= root[i, k] * own[k]
+                own[i] = total / root[i, i]
             mass[h] += resp[h]
             for i in range(d):
                 first[h, i] += resp[h] * own[i]
-                for j in range(i + 1):
+                for j in range(i, d):
                     second[h, i, j] += resp[h] * own[i] * own[j]
             for i in range(d):
                 own[i] += mu[h, i]
@@ -87,23 +85,21 @@ def expect(  # type: ignore[no-untyped-def]
 
 @njit(**_COMPILED)
 def _factorise(root, precision, gram):  # type: ignore[no-untyped-def]
-    """Cholesky root of precision + gram, lower triangle; returns half the log of the determinant."""
+    """L' of precision + gram = L L', an upper triangle; returns half the log of the determinant."""
     d, place, half = len(root), 0, 0.0
     for i in range(d):
         for j in range(i, d):
-            root[j, i] = precision[j, i] + gram[place]
+            root[i, j] = precision[i, j] + gram[place]
             place += 1
-    for i in range(d):
-        for j in range(i):
-            total = root[i, j]
-            for k in range(j):
-                total -= root[i, k] * root[j, k]
-            root[i, j] = total / root[j, j]
-        total = root[i, i]
-        for k in range(i):
-            total -= root[i, k] * root[i, k]
-        root[i, i] = np.sqrt(total)
-        half += np.log(root[i, i])
+    for k in range(d):
+        pivot = np.sqrt(root[k, k])
+        half += np.log(pivot)
+        for j in range(k, d):
+            root[k, j] /= pivot
+        for i in range(k + 1, d):
+            factor = root[k, i]
+            for j in range(i, d):
+                root[i, j] -= factor * root[k, j]
     return half
 
 
@@ -134,12 +130,12 @@ def _normalise(resp):  # type: ignore[no-untyped-def]
 
 @njit(**_COMPILED)
 def _invert(root, inverse, own):  # type: ignore[no-untyped-def]
-    """Lower triangle of (L L')^-1 into `inverse`; `own` holds L^-1 meanwhile."""
+    """Upper triangle of (L L')^-1 into `inverse`; `own` holds L^-1 meanwhile."""
     d = len(root)
     for i in range(d):
         own[i] = 0.0
         for k in range(i):
-            factor = root[i, k]
+            factor = root[k, i]
             for j in range(k + 1):
                 own[i, j] -= factor * own[k, j]
         own[i, i] = 1.0
@@ -149,22 +145,16 @@ def _invert(root, inverse, own):  # type: ignore[no-untyped-def]
     for k in range(d):
         for i in range(k + 1):
             factor = own[k, i]
-            for j in range(i + 1):
+            for j in range(i, k + 1):
                 inverse[i, j] += factor * own[k, j]
 
 
 @njit(**_COMPILED)
-def _add_lower(total, matrix, weight):  # type: ignore[no-untyped-def]
-    for i in range(len(matrix)):
-        for j in range(i + 1):
-            total[i, j] += weight * matrix[i, j]
-
-
-@njit(**_COMPILED)
-def _add_packed(packed, matrix, weight):  # type: ignore[no-untyped-def]
-    """The lower triangle of a symmetric matrix, to an upper triangle in the order of `lcb.stats.upper`."""
+def _add_upper(total, packed, matrix, weight):  # type: ignore[no-untyped-def]
+    """Add an upper triangle to another, and to one in the order of `lcb.stats.upper`."""
     place = 0
     for i in range(len(matrix)):
         for j in range(i, len(matrix)):
-            packed[place] += weight * matrix[j, i]
+            total[i, j] += weight * matrix[i, j]
+            packed[place] += weight * matrix[i, j]
             place += 1

@@ -140,6 +140,6 @@ def maximise(rewards: Rewards, at: Parameters, expected: Expected, prior: Spread
     return Parameters((mass + 1 / n) / (mass.sum() + 1), at.mu + move, (sigma + sigma.swapaxes(1, 2)) / 2, noise)
 
 
-def _mirror(lower: Floats) -> Floats:
-    """Symmetric matrices of their lower triangles."""
-    return np.asarray(np.tril(lower) + np.tril(lower, -1).swapaxes(1, 2))
+def _mirror(upper: Floats) -> Floats:
+    """Symmetric matrices of their upper triangles."""
+    return np.asarray(np.triu(upper) + np.triu(upper, 1).swapaxes(1, 2))

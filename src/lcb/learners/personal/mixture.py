@@ -39,6 +39,7 @@ from lcb.progress import Progress, silent
 
 _MOST_ARMS = 256  # with more, noise is shared
 _TRIAL_STEPS = 10
+_TRIAL_USERS = 10_000
 
 
 def fit(
@@ -72,8 +73,10 @@ def fit(
     progress("compiling, the first time", 0, None)
     with parallel.threads(n_threads) as map_spans:
 
-        def run(at: Parameters, prior: SpreadPrior, what: str, most: int = max_steps) -> tuple[Parameters, list[float]]:
-            return climb(rewards, at, prior, tol, most, map_spans, progress, what)
+        def run(
+            at: Parameters, prior: SpreadPrior, what: str, data: Rewards = rewards, most: int = max_steps
+        ) -> tuple[Parameters, list[float]]:
+            return climb(data, at, prior, tol, most, map_spans, progress, what)
 
         at, prior = _begin(log, rewards)
         at, trace = run(at, prior, "EM steps, one class")
@@ -82,7 +85,10 @@ def fit(
             prior = _scale_prior(at, rewards, weight)
             trials = list(_starts(rewards, at, n_classes, start, n_starts, rng, map_spans))
             if len(trials) > 1:
-                found = [run(trial, prior, "trying starts", _TRIAL_STEPS) for trial in trials]
+                few = rewards
+                if log.n_users > _TRIAL_USERS:
+                    few = rewards.take(np.sort(rng.choice(log.n_users, _TRIAL_USERS, replace=False)))
+                found = [run(trial, prior, "trying starts", few, _TRIAL_STEPS) for trial in trials]
                 trials = [max(found, key=lambda one: one[1][-1])[0]]
             at, _ = run(trials[0], prior, "EM steps, one covariance")
             prior = replace(prior, spread=at.sigma[0], weight=shrink, noise=_mean_noise(at, rewards))
