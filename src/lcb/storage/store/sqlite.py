@@ -16,20 +16,8 @@ from pathlib import Path
 
 from lcb.errors import StoreError, StoreUnavailable
 from lcb.progress import Progress, silent
-from lcb.storage.store.base import (
-    COLUMNS,
-    LAST,
-    USER_SNAPSHOTS,
-    Appended,
-    Key,
-    NewRow,
-    Rewrite,
-    Row,
-    SharedReads,
-    Snapshot,
-    drop_outdated,
-    first_of_each_id,
-)
+from lcb.storage.store import base
+from lcb.storage.store.base import COLUMNS, Appended, Key, NewRow, Rewrite, Row, Snapshot
 from lcb.storage.store.migrate import missing_migrations
 from lcb.storage.store.sqlite_backup import copy_database
 from lcb.storage.store.sqlite_errors import ErrorTranslator
@@ -48,7 +36,7 @@ _WAL_BYTES = 64 << 20  # the write-ahead log is cut to this size after a long re
 _WAL_HEADER, _FRAME_HEADER = 32, 24  # bytes
 
 
-class SQLite(SharedReads):
+class SQLite(base.SharedReads):
     """A store in a file; with `serve` it holds the lock of the serving process until `close`."""
 
     inline = True
@@ -197,7 +185,7 @@ class SQLite(SharedReads):
                 return self._append_at(rows, seen)
             return self._append(rows, seen, snapshots, first, frozenset())
         except sqlite3.IntegrityError:
-            single, doubled = first_of_each_id(rows)
+            single, doubled = base.first_of_each_id(rows)
             taken = frozenset(row.id for row in single if self.event(row.id) is not None)
             fresh = [row for row in single if row.id not in taken]
             return self._append(fresh, seen, snapshots, first, taken | doubled)
@@ -224,7 +212,7 @@ class SQLite(SharedReads):
         with self._transaction() as connection:
             head = connection.execute("select coalesce(max(seq), 0) from event").fetchone()[0]
             others = self._others(connection, seen, head)
-            rows, snapshots, late = drop_outdated(others, rows, snapshots, first)
+            rows, snapshots, late = base.drop_outdated(others, rows, snapshots, first)
             placed = [Row(head + i, *row) for i, row in enumerate(rows, start=1)]
             _insert(connection, placed)
             if snapshots:
@@ -247,7 +235,7 @@ class SQLite(SharedReads):
                 "update event set id = ?, kind = ?, user = null, model = null, body = ? where seq = ?",
                 [(one.id, one.kind, one.body, one.seq) for one in rewrites],
             )
-            connection.execute("delete from snapshot where name = ?", (USER_SNAPSHOTS + user,))
+            connection.execute("delete from snapshot where name = ?", (base.USER_SNAPSHOTS + user,))
             placed = Row(head + 1, *event)
             connection.execute("insert into event values(?, ?, ?, ?, ?, ?)", placed)
         self._scrub()
@@ -291,7 +279,7 @@ class SQLite(SharedReads):
     def events_of(self, user: str, after: int = 0, upto: int | None = None) -> list[Row]:
         found = self._read(
             f"select {COLUMNS} from event where user = ? and seq > ? and seq <= ? order by seq",
-            (user, after, LAST if upto is None else upto),
+            (user, after, base.LAST if upto is None else upto),
         )
         return [Row(*row) for row in found]
 
