@@ -10,6 +10,7 @@ from lcb.bandits.linear.lints import LinTS
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.bandits.over_classes.mmts import MMTS
 from lcb.bandits.over_classes.mucb import MUCB
+from lcb.bandits.over_classes.personal_classes import PersonalClasses
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.bandits.over_policies.epoch_greedy import EpochGreedy
@@ -30,6 +31,7 @@ def all_bandits(models: LatentModels, reward_range: tuple[float, float]) -> dict
         "posterior mean": PosteriorMean(models),
         "mucb": MUCB(models, 20),
         "mmts": MMTS(uncertain),
+        "personal classes": PersonalClasses(uncertain),
         "exp4": EXP4(policies, reward_range),
         "exp4p": EXP4P(policies, reward_range),
         "exp3": EXP3(policies, reward_range),

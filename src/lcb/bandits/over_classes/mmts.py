@@ -19,24 +19,22 @@ gamma = 0.  A decision costs O(N (d^3 + K d^2 + n_points K d)) and an update O(d
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import cache, cached_property
+from functools import cache
 from typing import ClassVar
 
 import numpy as np
 
 from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms, draw_uniform_arms
+from lcb.bandits.over_classes._uncertain import UncertainClasses, add_reward
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_context, check_reward
 from lcb.errors import InputError
 from lcb.models import LatentModels
-from lcb.stats import n_packed, upper
-
-Terms = tuple[Floats, Floats, Floats, Floats, Floats]
 
 
 @dataclass(frozen=True)
-class MMTS:
+class MMTS(UncertainClasses):
     """Settings only; the state is the user's statistics as `UserStats` packs them, (d (d + 1) / 2 + d + 2,).
 
     >>> models = LatentModels(pi=[1.0], beta=[[0.5, 0.5]], sigma2=[0.01], covariance=[np.diag([0.0001, 0.04])])
@@ -63,17 +61,6 @@ class MMTS:
         if self.n_points < 2 or self.n_points & (self.n_points - 1):
             raise InputError(f"n_points={self.n_points}; it must be a power of 2, at least 2")
 
-    def start(self) -> Floats:
-        return np.zeros(n_packed(self.models.n_features))
-
-    def weights(self, state: Floats) -> Floats:
-        """Return the probability of each class, (N,)."""
-        return compute_posterior(state, self._terms)[0]
-
-    def means(self, state: Floats) -> Floats:
-        """Return the expected weights of each class, (N, d)."""
-        return compute_means(state, self._terms)
-
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
         from lcb.bandits.over_classes._mmts_numba import choose_mmts
 
@@ -86,9 +73,7 @@ class MMTS:
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         check_reward(reward)
-        x = decision.x
-        rows, columns = upper(len(x))
-        return state + np.concatenate((x[rows] * x[columns], reward * x, (reward * reward, 1.0)))
+        return add_reward(state, decision.x, reward)
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
         """Serve many users at once, compiled; `states` are updated in place."""
@@ -98,39 +83,9 @@ class MMTS:
         serve_mmts(states, contexts, rewards, uniforms, arms, self._terms, self._points)
         return arms
 
-    @cached_property
-    def _terms(self) -> Terms:
-        return build_terms(self.models)
-
     @property
     def _points(self) -> Floats:
         return normal_points(self.models.n_features, self.n_points)
-
-
-def build_terms(models: LatentModels) -> Terms:
-    """The prior's precision (N, d, d), beta (N, d), 1 / sigma2 (N,), log pi + log|precision| / 2 (N,) and
-    log(2 pi sigma2) / 2 (N,).
-    """
-    assert models.covariance is not None
-    precision = np.linalg.inv(models.covariance)
-    constant = models.log_pi + 0.5 * np.linalg.slogdet(precision)[1]
-    return precision, models.beta, 1 / models.sigma2, constant, -models.gaussian[0]
-
-
-def compute_posterior(state: Floats, terms: Terms) -> tuple[Floats, Floats, Floats]:
-    """Return `weights` (N,), the Cholesky factors L of the precisions (N, d, d), and L' (means - beta) (N, d)."""
-    from lcb.bandits.over_classes._mmts_numba import posterior
-
-    n, d = terms[1].shape
-    weights, roots, scaled = np.empty(n), np.empty((n, d, d)), np.empty((n, d))
-    posterior(state, terms, weights, roots, scaled)
-    return weights, roots, scaled
-
-
-def compute_means(state: Floats, terms: Terms) -> Floats:
-    """The expected weights of each class, (N, d)."""
-    _, roots, scaled = compute_posterior(state, terms)
-    return np.asarray(terms[1] + np.linalg.solve(np.tril(roots).swapaxes(1, 2), scaled[..., None])[..., 0])
 
 
 @cache

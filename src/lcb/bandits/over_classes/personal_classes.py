@@ -24,16 +24,15 @@ import numpy as np
 
 from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms
-from lcb.bandits.over_classes.mmts import Terms, build_terms, compute_means, compute_posterior
+from lcb.bandits.over_classes._uncertain import UncertainClasses, add_reward
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_context, check_reward, rescale
 from lcb.errors import InputError
 from lcb.models import LatentModels
-from lcb.stats import n_packed, upper
 
 
 @dataclass(frozen=True)
-class PersonalClasses:
+class PersonalClasses(UncertainClasses):
     """Settings only; the state is the user's statistics as `UserStats` packs them, (d (d + 1) / 2 + d + 2,).
 
     If the models have noise per arm, a row has weight sigma2 / arm_sigma2.
@@ -65,20 +64,9 @@ class PersonalClasses:
         if not 0 <= self.uniform <= 1:
             raise InputError(f"uniform={self.uniform}; the uniform share must lie in [0, 1]")
 
-    def start(self) -> Floats:
-        return np.zeros(n_packed(self.models.n_features))
-
-    def weights(self, state: Floats) -> Floats:
-        """Return the probability of each class, (N,)."""
-        return compute_posterior(state, self._terms)[0]
-
-    def means(self, state: Floats) -> Floats:
-        """Return the expected weights of the user in each class, (N, d)."""
-        return compute_means(state, self._terms)
-
     def covariances(self, state: Floats) -> Floats:
         """Return the covariance of the user's weights in each class, (N, d, d)."""
-        roots = np.tril(compute_posterior(state, self._terms)[1])
+        roots = np.tril(self._posterior(state)[1])
         return np.asarray(np.linalg.inv(roots @ roots.swapaxes(1, 2)))
 
     def scores(self, state: Floats, context: Floats) -> Floats:
@@ -86,7 +74,7 @@ class PersonalClasses:
         from lcb.bandits.over_classes._personal_classes_numba import score_arms
 
         context, scores = np.ascontiguousarray(context), np.empty(len(context))
-        score_arms(context, self._terms, self.bonus, *compute_posterior(state, self._terms), scores)
+        score_arms(context, self._terms, self.bonus, *self._posterior(state), scores)
         return scores
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
@@ -100,9 +88,7 @@ class PersonalClasses:
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         check_reward(reward)
         scale = self._scale_of(decision.x)
-        x, r = scale * decision.x, scale * reward
-        rows, columns = upper(len(x))
-        return state + np.concatenate((x[rows] * x[columns], r * x, (r * r, 1.0)))
+        return add_reward(state, scale * decision.x, scale * reward)
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
         """Serve many users at once, compiled; `states` are updated in place."""
@@ -126,7 +112,3 @@ class PersonalClasses:
         if models.arms is None or models.arm_sigma2 is None:
             return np.empty((0, models.n_features)), np.empty(0)
         return np.array(models.arms), np.sqrt(models.sigma2[0] / models.arm_sigma2)
-
-    @cached_property
-    def _terms(self) -> Terms:
-        return build_terms(self.models)

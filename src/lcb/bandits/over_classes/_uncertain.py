@@ -1,0 +1,57 @@
+"""What mmTS and personal classes share: classes with uncertain weights, and the user's statistics as the state."""
+
+from __future__ import annotations
+
+from functools import cached_property
+
+import numpy as np
+
+from lcb.arrays import Floats
+from lcb.models import LatentModels
+from lcb.stats import n_packed, upper
+
+Terms = tuple[Floats, Floats, Floats, Floats, Floats]
+
+
+class UncertainClasses:
+    """The posterior of a user whose weights are N(models.beta_h, models.covariance_h) if they belong to class h."""
+
+    models: LatentModels
+
+    def start(self) -> Floats:
+        return np.zeros(n_packed(self.models.n_features))
+
+    def weights(self, state: Floats) -> Floats:
+        """The probability of each class, (N,)."""
+        return self._posterior(state)[0]
+
+    def means(self, state: Floats) -> Floats:
+        """The expected weights of each class, (N, d)."""
+        _, roots, scaled = self._posterior(state)
+        return np.asarray(self.models.beta + np.linalg.solve(np.tril(roots).swapaxes(1, 2), scaled[..., None])[..., 0])
+
+    @cached_property
+    def _terms(self) -> Terms:
+        """The prior's precision (N, d, d), beta (N, d), 1 / sigma2 (N,), log pi + log|precision| / 2 (N,) and
+        log(2 pi sigma2) / 2 (N,).
+        """
+        models = self.models
+        assert models.covariance is not None
+        precision = np.linalg.inv(models.covariance)
+        constant = models.log_pi + 0.5 * np.linalg.slogdet(precision)[1]
+        return precision, models.beta, 1 / models.sigma2, constant, -models.gaussian[0]
+
+    def _posterior(self, state: Floats) -> tuple[Floats, Floats, Floats]:
+        """`weights` (N,), the Cholesky roots L of the precisions (N, d, d), and L' (means - beta) (N, d)."""
+        from lcb.bandits.over_classes._mmts_numba import posterior
+
+        n, d = self.models.beta.shape
+        weights, roots, scaled = np.empty(n), np.empty((n, d, d)), np.empty((n, d))
+        posterior(state, self._terms, weights, roots, scaled)
+        return weights, roots, scaled
+
+
+def add_reward(state: Floats, x: Floats, reward: float) -> Floats:
+    """Return the statistics with one more reward."""
+    rows, columns = upper(len(x))
+    return state + np.concatenate((x[rows] * x[columns], reward * x, (reward * reward, 1.0)))
