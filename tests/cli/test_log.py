@@ -12,7 +12,7 @@ import pytest
 
 from lcb.demo.readers import CATEGORIES
 from lcb.serve import events
-from lcb.serve.audit.check_snapshots import world_differences
+from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.storage.store.open_store import open_store
@@ -114,7 +114,7 @@ def test_the_log_is_shown_in_words(lcb, store):
 def test_a_backup_is_a_store_with_the_same_fold(lcb, store, tmp_path):
     assert lcb("log", "backup", store, tmp_path / "copy.db").code == 0
     one, other = SQLite(store), SQLite(tmp_path / "copy.db")
-    assert world_differences(fold_log(one), fold_log(other)) == []
+    assert compare_worlds(fold_log(one), fold_log(other)) == []
     assert list(one.events(0)) == list(other.events(0))
     one.close()
     other.close()

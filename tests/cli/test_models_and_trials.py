@@ -67,7 +67,7 @@ def test_recommenders_are_shown_side_by_side(asked, tmp_path):
 def test_what_the_service_refuses_is_said_in_its_words(asked, lcb, server, monkeypatch):
     refused = asked("models", "activate", 77)
     assert refused.code == 2
-    assert "no model version 77; there are: 0" in refused.err
+    assert "no model version 77; the versions are 0" in refused.err
     monkeypatch.delenv("LCB_KEY")
     refused = lcb("models", "list", "--url", server.address)
     assert refused.code == 2

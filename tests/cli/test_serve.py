@@ -61,7 +61,7 @@ def test_settings_that_do_not_fit_the_log_are_one_line(lcb, tmp_path):
     assert "nowhere" in told.stderr
     told = serve("--rewards", "last")
     assert told.returncode == 2
-    assert told.stderr == "lcb: rewards is sum in this log, the settings say last; keep it, or start another store\n"
+    assert told.stderr == "lcb: rewards is sum in this log, but last in the settings; keep it, or use a new store\n"
 
 
 @pytest.mark.parametrize(

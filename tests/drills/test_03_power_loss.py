@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from lcb.serve.audit.check_snapshots import world_differences
+from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.settings import Settings
 from lcb.storage.store.sqlite import SQLite
@@ -87,7 +87,7 @@ def check(store: SQLite) -> None:
         lambda: SQLite(store.path), Settings(recommenders=RECOMMENDERS, reward_range=(0.0, 1.0), pages=False)
     ) as on:
         on.reward(on.decide("new", arms=ARMS)["decision_id"], 1.0)
-        assert world_differences(on.service.world, fold_log(on.store)) == []
+        assert compare_worlds(on.service.world, fold_log(on.store)) == []
 
 
 def test_what_was_flushed_survives_and_a_torn_end_is_left_out(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from lcb.bandits.registry import BANDITS
-from lcb.serve.audit.check_snapshots import world_differences
+from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
@@ -53,7 +53,7 @@ def session(
         for id, reward in rewards:
             inside.pass_time(chance.random() * 30 * DAY / len(rewards))
             inside.reward(id, reward)
-        assert world_differences(inside.service.world, fold_log(inside.store)) == []
+        assert compare_worlds(inside.service.world, fold_log(inside.store)) == []
         assert verify(inside.store).differences == []
         users = {name: inside.service.world.user(name) for name in inside.store.users()}
         models = {name: user.model for name, user in users.items() if user is not None}

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from lcb import messages
-from lcb.serve.audit.check_snapshots import world_differences
+from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Limits, Settings
@@ -43,7 +43,7 @@ def drill(folder: Path, broken: Callable[[Service], None] | None = None) -> None
                 inside.stop()
                 inside.start()
         again = fold_log(inside.store)
-        assert world_differences(inside.service.world, again) == []
+        assert compare_worlds(inside.service.world, again) == []
         live = {}
         for name in (f"u{i}" for i in range(USERS)):
             one, other = inside.service.world.user(name), again.user(name)
@@ -51,7 +51,7 @@ def drill(folder: Path, broken: Callable[[Service], None] | None = None) -> None
             assert other is not None
             assert one.pack() == other.pack(), f"{name} is not the fold of the log"
             live[name] = one.pack()
-        inside.store.append([], inside.service.world.seq, inside.service.snapshots())
+        inside.store.append([], inside.service.world.seq, inside.service.build_snapshots())
         report = verify(inside.store, live=live)
         assert report.differences == []
         assert report.n_users == USERS

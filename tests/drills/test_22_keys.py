@@ -19,7 +19,7 @@ from lcb.serve.errors import Problem
 from lcb.serve.web import keys as of_keys
 from lcb.serve.web.endpoint import Ask, Reply
 from lcb.serve.web.keys import SCOPES, Keyring, check_address, create, revoke, sha256
-from lcb.serve.web.openapi import strip_convertors
+from lcb.serve.web.openapi import strip_converters
 from lcb.storage.store.base import Key
 from lcb.storage.store.open_store import open_store
 from support.harness import LONG, serving
@@ -54,9 +54,9 @@ def matrix(folder: Path) -> dict[tuple[str, str], dict[str, int]]:
                 for who in WHO:
                     headers = {} if who == "none" else {"authorization": f"Bearer {SECRETS[who]}"}
                     answer = await client.request(
-                        call.method, strip_convertors(call.path).format_map(Anything()), headers=headers
+                        call.method, strip_converters(call.path).format_map(Anything()), headers=headers
                     )
-                    found.setdefault((call.method, strip_convertors(call.path)), {})[who] = answer.status_code
+                    found.setdefault((call.method, strip_converters(call.path)), {})[who] = answer.status_code
         return found
 
     return asyncio.run(ask())

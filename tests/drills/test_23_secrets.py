@@ -20,7 +20,7 @@ from lcb.serve.config.settings import Settings
 from lcb.serve.observe import logging as logs
 from lcb.serve.observe import redaction
 from lcb.serve.web.keys import SCOPES, create
-from lcb.serve.web.openapi import strip_convertors
+from lcb.serve.web.openapi import strip_converters
 from lcb.storage.store.open_store import open_store
 from support.harness import arms, serving
 from support.http_inside import inside
@@ -91,7 +91,7 @@ def from_inside(folder: Path) -> None:
             app.service.journal.trouble = told
             for call in app.calls:
                 if call.response is not None:
-                    path = strip_convertors(call.path).replace("{user}", "ann").replace("{version}", "1")
+                    path = strip_converters(call.path).replace("{user}", "ann").replace("{version}", "1")
                     answer = await client.request(call.method, path, headers={"authorization": f"Bearer {WRONG}"})
                     answers.write(f"{answer.status_code} {answer.text}\n")
             log = structlog.get_logger("lcb.serve")

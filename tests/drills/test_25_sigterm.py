@@ -207,10 +207,10 @@ def test_while_the_log_is_read_the_service_is_alive_and_not_ready(tmp_path: Path
     import asyncio
 
     from lcb.serve.config.settings import Settings
-    from lcb.serve.server import _Door
+    from lcb.serve.server import _ServiceApp
     from lcb.serve.web.keys import Keyring
 
-    door = _Door(Settings(), None, Keyring(), "", None, None)  # type: ignore[arg-type]
+    door = _ServiceApp(Settings(), None, Keyring(), "", None, None)  # type: ignore[arg-type]
 
     async def look() -> list[tuple[int, str]]:
         transport = httpx.ASGITransport(app=door)

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from lcb.errors import LCBError, StoreError
-from lcb.serve.audit.check_snapshots import world_differences
+from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
@@ -148,7 +148,7 @@ def drill_backup(folder: Path, copy: Any) -> None:
         finally:
             store.close()
         with Inside(sqlite(folder / "copy.db"), inside.settings) as restored:
-            assert world_differences(restored.service.world, fold_log(restored.store)) == []
+            assert compare_worlds(restored.service.world, fold_log(restored.store)) == []
             restored.reward(restored.decide("u1")["decision_id"], 1.0)
             assert verify(restored.store).differences == []
 
@@ -188,20 +188,20 @@ def drill_erasure(folder: Path, kind: type[SQLite] = SQLite) -> None:
             arms = [{"id": film, "x": [1.0, i / 7, 0.5]}, {"id": "other", "x": [0.0, 1.0, i % 3]}]
             id = inside.decide(who, arms=arms, decision_id=f"{who}.{i}")["decision_id"]
             inside.reward(id, float(i % 3))
-        inside.store.append([], inside.service.world.seq, inside.service.snapshots())
+        inside.store.append([], inside.service.world.seq, inside.service.build_snapshots())
         for name in names:
             assert any(name.encode() in file.read_bytes() for file in files(path)), "the test sees nothing"
         for name in names:
             inside.erase(name)
             left = [file.name for file in files(path) if name.encode() in file.read_bytes()]
             assert not left, f"{name} is still in {', '.join(left)}"
-            assert world_differences(inside.service.world, fold_log(inside.store)) == []
+            assert compare_worlds(inside.service.world, fold_log(inside.store)) == []
         assert any(b"user3." in file.read_bytes() for file in files(path))
         report = verify(inside.store)
         assert report.differences == []
         assert report.n_erased > 0
         inside.crash()
-        assert world_differences(inside.service.world, fold_log(inside.store)) == []
+        assert compare_worlds(inside.service.world, fold_log(inside.store)) == []
         inside.store.backup(str(folder / "copy.db"))
     for name in names:
         assert name.encode() not in (folder / "copy.db").read_bytes()

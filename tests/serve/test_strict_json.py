@@ -16,7 +16,7 @@ from lcb.errors import LCBError
 from lcb.messages import DecisionRequest
 from lcb.serve import strict_json
 from lcb.serve.errors import Problem
-from lcb.serve.strict_json import decode, from_validation, refuse_duplicates, refuse_nul
+from lcb.serve.strict_json import decode, refuse_duplicates, refuse_nul, to_problem
 
 
 class Arm(Struct, forbid_unknown_fields=True):
@@ -39,25 +39,25 @@ class Ask(Struct, forbid_unknown_fields=True):
 ASK = msgspec.json.Decoder(Ask)
 DECISION = msgspec.json.Decoder(DecisionRequest)
 WRONG = [
-    (b'{"user": 1}', 422, "user", "user is a whole number where a string is wanted; change it"),
-    (b'{"user": "a", "arms": [{"id": "a"}, {"id": "b", "x": [1, "2"]}]}', 422, "arms[1].x[1]", "a number is wanted"),
-    (b'{"user": "a", "arms": [{"id": "a", "x": [1, true]}]}', 422, "arms[0].x[1]", "is true or false where a number"),
+    (b'{"user": 1}', 422, "user", "user is a whole number; send a string"),
+    (b'{"user": "a", "arms": [{"id": "a"}, {"id": "b", "x": [1, "2"]}]}', 422, "arms[1].x[1]", "send a number"),
+    (b'{"user": "a", "arms": [{"id": "a", "x": [1, true]}]}', 422, "arms[0].x[1]", "is true or false; send a number"),
     (b'{"user": "a", "arms": [{"x": [1]}]}', 422, "arms[0].id", "is missing; send it"),
-    (b'{"user": "a", "arms": [{"id": "a", "y": 1}]}', 422, "arms[0].y", "is not a field of this request; take it out"),
+    (b'{"user": "a", "arms": [{"id": "a", "y": 1}]}', 422, "arms[0].y", "is not a field of this request; remove it"),
     (b'{"arms": []}', 422, "user", "user is missing"),
     (b'{"user": "a", "arms": [{"id": ""}]}', 422, "arms[0].id", "a string of length at least 1"),
     (b'{"user": "a", "arms": [{"id": "a", "x": [1, 2, 3, 4]}]}', 422, "arms[0].x", "a list of length at most 3"),
     (b'{"user": "a", "k": 0}', 422, "k", "a whole number of at least 1"),
-    (b'{"user": "a", "k": 1.5}', 422, "k", "is a number where a whole number or null is wanted"),
-    (b'{"user": "A"}', 422, "user", "is not of the form that is wanted: ^[a-z"),
+    (b'{"user": "a", "k": 1.5}', 422, "k", "is a number; send a whole number or null"),
+    (b'{"user": "A"}', 422, "user", "has the wrong form; send ^[a-z"),
     (b'{"user": "a", "arms": [{"id": "a", "x": [1e999]}]}', 422, "arms[0].x[0]", "too large for a 64-bit float"),
-    (b'{"user": "a", "weights": {"p": [1], "q": [1, "2"], "r": ["3"]}}', 422, "weights.q[1]", "a number is wanted"),
+    (b'{"user": "a", "weights": {"p": [1], "q": [1, "2"], "r": ["3"]}}', 422, "weights.q[1]", "send a number"),
     (b'{"user": "a", "of": {"p": {"a": {"id": "a"}}, "q": {"b": {"id": "b"}, "c": {}}}}', 422, "of.q.c.id", "missing"),
-    (b"[]", 422, None, "the body is a list where an object is wanted"),
+    (b"[]", 422, None, "the body is a list; send an object"),
     (b"", 400, None, "ends before its JSON does"),
     (b'{"user": "a"', 400, None, "ends before its JSON does"),
     (b'{"user": "a",}', 400, None, "trailing comma in object (byte 13)"),
-    (b'{"user": "a", "arms": [{"id": "a", "x": [NaN]}]}', 400, "arms[0].x[0]", "is NaN, which is no number"),
+    (b'{"user": "a", "arms": [{"id": "a", "x": [NaN]}]}', 400, "arms[0].x[0]", "is NaN, which is not a JSON number"),
     (b'{"user": "\\ud800", "k": 1}', 400, "user", "user has U+D800, half of a surrogate pair"),
     (b'{"user": "\\udc00"}', 400, "user", "surrogate"),
     (b'{"user": "\xff"}', 400, "user", "not UTF-8"),
@@ -66,7 +66,7 @@ WRONG = [
     (b'{"user": "a", "\\ud800": 1}', 400, "\ufffd", "surrogate"),
     (b'{"note": "NaN", "k": }', 400, None, "is not JSON"),
     (b"NaN", 400, None, "the body is NaN"),
-    (b'{"user": "a\\u0000"}', 422, "user", "has the character U+0000; take it out"),
+    (b'{"user": "a\\u0000"}', 422, "user", "has the character U+0000; remove it"),
     (b'{"user": "a", "note": ' + b"[" * 100_000, 422, None, "nested too deeply"),
     (b'{"user": "a", "note": ' + b'{"a":' * 100_000, 422, None, "nested too deeply"),
     (b'{"user": "a", "k": 1, "k": 2}', 422, "k", "k comes twice; send it once"),
@@ -91,7 +91,7 @@ def test_what_is_wrong_is_named(raw, status, field, words):
 
 @pytest.mark.parametrize("raw", [raw for raw, status, *_ in WRONG if status == 422 and len(raw) < 1000])
 def test_the_detail_says_what_to_do_next(raw):
-    with pytest.raises(Problem, match=r"; (change|send|take) "):
+    with pytest.raises(Problem, match=r"; (change|send|remove) "):
         decode(ASK, raw)
 
 
@@ -108,9 +108,9 @@ def test_a_problem_is_an_error_of_this_library_and_reads_as_its_detail():
 
 
 def test_a_complaint_of_another_form_is_passed_on():
-    problem = from_validation(msgspec.ValidationError("Invalid enum value 'c' - at `$.kind`"))
-    assert (problem.field, problem.detail) == ("kind", "kind is not as wanted: invalid enum value 'c'; change it")
-    key = from_validation(msgspec.ValidationError("Expected `str` of length <= 2 - at `key` in `$.kind`"))
+    problem = to_problem(msgspec.ValidationError("Invalid enum value 'c' - at `$.kind`"))
+    assert (problem.field, problem.detail) == ("kind", "kind is not valid: invalid enum value 'c'; change it")
+    key = to_problem(msgspec.ValidationError("Expected `str` of length <= 2 - at `key` in `$.kind`"))
     assert (key.field, key.detail[:13]) == ("kind", "a key of kind")
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from lcb.serve.audit.check_snapshots import world_differences
+from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
@@ -191,11 +191,11 @@ class Session:
             inside.erase("u0")
 
     def keep(self, inside: Inside) -> None:
-        inside.store.append([], inside.service.world.seq, inside.service.snapshots())
+        inside.store.append([], inside.service.world.seq, inside.service.build_snapshots())
 
     def check(self, inside: Inside) -> None:
         """What is in memory is the fold of the log, and the log is whole."""
-        assert world_differences(inside.service.world, fold_log(inside.store)) == []
+        assert compare_worlds(inside.service.world, fold_log(inside.store)) == []
         report = verify(inside.store)
         assert not report.differences, "\n".join(map(str, report.differences))
         rows = {row.id: row for row in inside.store.events(0)}

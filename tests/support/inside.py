@@ -129,7 +129,7 @@ class Inside:
         raise AssertionError("a request does not end")
 
     def items(self, *items: dict[str, Any], **more: Any) -> None:
-        self.done(self.service.items(msgspec.convert({"items": list(items), **more}, messages.ItemsRequest)))
+        self.done(self.service.put_items(msgspec.convert({"items": list(items), **more}, messages.ItemsRequest)))
 
     def erase(self, user: str) -> int:
         return self.done(self.service.erase(user))
@@ -160,7 +160,7 @@ class Inside:
     def stop(self) -> None:
         """Stop in order: everything is written, with snapshots."""
         self.write()
-        self.store.append([], self.service.world.seq, self.service.snapshots())
+        self.store.append([], self.service.world.seq, self.service.build_snapshots())
         self.abandon()
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 import httpx
 
-from lcb.serve.audit.check_snapshots import world_differences
+from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.server import build_app
 from lcb.serve.service import Service
@@ -120,5 +120,5 @@ class Local:
         assert not report.differences, report.differences
         again = World(self.service.store)
         again.load(upto=self.service.world.seq)
-        different = world_differences(self.service.world, again)
+        different = compare_worlds(self.service.world, again)
         assert not different, different

@@ -157,7 +157,7 @@ def without_words() -> None:
     """Raise msgspec's own errors for invalid bodies."""
     from lcb.serve import strict_json
 
-    replace(strict_json, "from_validation", lambda error, *_: error)
+    replace(strict_json, "to_problem", lambda error, *_: error)
 
 
 def with_learning(fault: str) -> None:

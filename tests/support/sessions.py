@@ -65,7 +65,7 @@ def run_session(path: Path, *, seed: int = 0, n: int = 120, erase: bool = True, 
         while waiting and chance.random() < 0.5:
             inside.reward(waiting.pop()[1], float(chance.random() < 0.5))
         if i == n // 2:
-            inside.store.append([], inside.service.world.seq, inside.service.snapshots())
+            inside.store.append([], inside.service.world.seq, inside.service.build_snapshots())
         if erase and i == 3 * n // 4:
             inside.erase("u1")
             waiting = [one for one in waiting if one[0] != "u1"]

@@ -27,7 +27,7 @@ import msgspec
 from lcb import messages
 from lcb.errors import StoreUnavailable
 from lcb.serve import events
-from lcb.serve.audit.check_snapshots import world_differences
+from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Limits, Settings
@@ -194,7 +194,7 @@ class Simulation:
         self.store.fate = lambda: ""  # type: ignore[method-assign]
         await self.write(10**9)
         self.check()
-        self.store.append([], self.service.world.seq, self.service.snapshots())
+        self.store.append([], self.service.world.seq, self.service.build_snapshots())
         await self.down()
         self.open()
         self.check()
@@ -306,7 +306,7 @@ class Simulation:
             request = messages.ItemsRequest(
                 [messages.ItemRequest(new, self.vector(3))], remove=[gone] if gone != new else []
             )
-        self.send("items", "", "", 0, self.service.items(request))
+        self.send("items", "", "", 0, self.service.put_items(request))
 
     def erase(self) -> None:
         user = self.someone()
@@ -406,12 +406,12 @@ class Simulation:
         """The world in memory is the fold of the log, and what was acknowledged lately is there."""
         if self.mirror is None:
             self.mirror = World(WithoutSnapshots(self.store), most_users=10**9)  # type: ignore[arg-type]
-        self.mirror.store = self.mirror.reader.store = WithoutSnapshots(self.store)  # type: ignore[assignment]
+        self.mirror.store = self.mirror.loader.store = WithoutSnapshots(self.store)  # type: ignore[assignment]
         for row in self.store.events(self.mirror.seq):
             self.mirror.apply(row)
         world = self.service.world
         assert world.seq == self.mirror.seq, "the world is not at the end of the log"
-        found = world_differences(world, self.mirror)
+        found = compare_worlds(world, self.mirror)
         assert not found, f"the world is not the fold of the log: {found}"
         for _ in range(20):
             self.check_user(self.someone())
@@ -443,7 +443,7 @@ class Simulation:
         for id in (*self.answers, *self.rewards):
             self.check_there(id)
         again = fold_log(self.store)
-        assert not world_differences(self.service.world, again), "the world is not the fold of the log"
+        assert not compare_worlds(self.service.world, again), "the world is not the fold of the log"
         report = verify(self.store, live=pack_cached_users(self.service.world))
         assert not report.differences, "\n".join(map(str, report.differences))
 
@@ -454,7 +454,7 @@ class Simulation:
         self.open()
         await turns(2)
         items = [messages.ItemRequest(id, self.vector(3)) for id in self.items]
-        self.send("items", "", "", 0, self.service.items(messages.ItemsRequest(items)))
+        self.send("items", "", "", 0, self.service.put_items(messages.ItemsRequest(items)))
         await self.write(1)
         for _ in range(n_steps):
             self.n["steps"] += 1

@@ -12,7 +12,7 @@
     traces(fit)                 number of classes and log joint of a sampler, sweep by sweep
     rates(rows)                 decisions and rewards per second of a service
     ctr_over_time(rows)         clicks per decision, a line with a band per recommender and model version
-    concentration(rows)         how many rewards until one class holds 90 % of a new user's posterior
+    concentration(rows)         how many decisions until one class has 90 % of a new user's posterior
     users_per_model(rows)       users of each model version
     model_scores(rows)          held-out score of each model version
     save(chart, "regret.png")   write .png, .svg, .html that works offline, or .json (Vega-Lite)

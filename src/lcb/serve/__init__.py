@@ -1,4 +1,4 @@
-"""The decision service: an append-only event log, the state in memory that it folds to, and HTTP around both.
+"""The decision service: an append-only event log, the state in memory rebuilt from it, and HTTP around both.
 
     request ──► decide/: an event ──► log/: stored by group commit ──► state/: the event is applied ──► answer
 

@@ -12,18 +12,18 @@ _LONGEST = 1000  # characters of a detail
 
 
 class Problem(LCBError):
-    """An answer that says what came, what was wanted and what to do next; `field` names the place in the request.
+    """An error answer: it says what is wrong and what to do next; `field` is the field of the request it is about.
 
     >>> Problem(422, "k is 0; ask for more", field="k").to_json()
     b'{"type":"about:blank","title":"Unprocessable Entity","status":422,"detail":"k is 0; ask for more","field":"k"}'
     """
 
     def __init__(self, status: int, detail: str, *, field: str | None = None, retry_after: int | None = None) -> None:
-        detail = detail if len(detail) <= _LONGEST else f"{detail[: _LONGEST - 1]}…"  # it may say what came
+        detail = detail if len(detail) <= _LONGEST else f"{detail[: _LONGEST - 1]}…"  # it may quote a long value
         super().__init__(detail)
         self.status, self.detail, self.field, self.retry_after = status, detail, field, retry_after
 
     def to_json(self) -> bytes:
         title = HTTPStatus(self.status).phrase
-        said = {"type": "about:blank", "title": title, "status": self.status, "detail": self.detail}
-        return msgspec.json.encode(said if self.field is None else said | {"field": self.field})
+        body = {"type": "about:blank", "title": title, "status": self.status, "detail": self.detail}
+        return msgspec.json.encode(body if self.field is None else body | {"field": self.field})

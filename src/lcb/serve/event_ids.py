@@ -1,11 +1,11 @@
 """Ids of events and names of snapshots; no other module builds or parses them.
 
-decision      <decision>                      sent by the caller or made here; contains neither "/" nor "#"
-slot          <decision>, or <decision>/<i>   what a reward names: the decision, or place i of its list
-reward        r/<slot>, r/<slot>#2, ...       #n is the n-th reward of a slot and changes what counts for it
+decision      <decision>                      sent by the caller or generated; contains neither "/" nor "#"
+slot          <decision>, or <decision>/<i>   the decision, or place i of its list; a reward request names it
+reward        r/<slot>, r/<slot>#2, ...       #n is the n-th reward event of a slot; it changes the earlier reward
 model         model/<version>
 recommender   recommender/<name>
-items, activate, erase   <kind>/<made id>
+items, activate, erase   <kind>/<generated id>
 erased event  erased/<seq>
 
 snapshots     user/<name>, and "world" for everything else
@@ -19,13 +19,11 @@ WORLD_SNAPSHOT = "world"
 
 
 def slot_id(decision_id: str, i: int) -> str:
-    """Return the id of place `i` in the list of a decision."""
     return f"{decision_id}/{i}"
 
 
 def decision_of_slot(slot_id: str) -> str:
-    """Return the id of the decision a slot belongs to.
-
+    """
     >>> decision_of_slot("d1/2"), decision_of_slot("d1")
     ('d1', 'd1')
     """
@@ -42,8 +40,7 @@ def reward_id(slot_id: str, n: int = 1) -> str:
 
 
 def slot_of_reward(id: str) -> str:
-    """Return the slot that a reward is for.
-
+    """
     >>> slot_of_reward("r/d1/0#2")
     'd1/0'
     """
@@ -51,7 +48,7 @@ def slot_of_reward(id: str) -> str:
 
 
 def changes_reward(id: str) -> bool:
-    """Whether a reward changes an earlier one of its slot.
+    """Whether the reward event of this id changes an earlier reward of its slot.
 
     >>> changes_reward("r/d1"), changes_reward("r/d1#2")
     (False, True)
@@ -69,8 +66,7 @@ def event_id(kind: str, name: str | int) -> str:
 
 
 def user_snapshot(name: str) -> str:
-    """Return the name of a user's snapshot.
-
+    """
     >>> user_of_snapshot(user_snapshot("ann/2"))
     'ann/2'
     """

@@ -1,7 +1,7 @@
 """The bodies of the log's events, stored as MessagePack arrays.
 
-A reward repeats what its update needs (features, propensity, advice), so that states can be folded and models learned
-from rewards without reading decisions.  Arrays of numbers are float64 bytes.  Fields are only ever added at the end.
+A reward repeats what its update needs (features, propensity, advice), so that user states can be rebuilt and models
+learned without reading the decisions.  Arrays of numbers are float64 bytes.  New fields are only added at the end.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from lcb.serve.event_ids import slot_id
 
 
 class ChosenArm(Struct, array_like=True, gc=False):
-    """The arm of one slot: its propensity, and what the update with its reward will need."""
+    """The arm of one slot, with what the update with its reward will need."""
 
-    arm: int  # its index among the arms of the request
+    arm: int  # index among the arms of the request
     id: str
     propensity: float
     x: bytes
@@ -30,7 +30,7 @@ class ChosenArm(Struct, array_like=True, gc=False):
 
     @classmethod
     def from_decision(cls, decision: Decision, id: str) -> ChosenArm:
-        """Return the record of a decision; a distribution with all its mass on one arm is stored as None."""
+        """Build from a decision; a distribution with all its mass on one arm is stored as None."""
         distribution = decision.distribution
         sure = distribution is None or (decision.propensity == 1 and distribution[decision.arm] == 1)
         return cls(
@@ -58,10 +58,10 @@ class DecisionBody(Struct, array_like=True, gc=False):
     recommender: str
     n_arms: int
     arms: list[str] | None  # None: the whole catalogue as of `seen`
-    x: bytes | None  # (K, d) where the request had vectors, else the catalogue's as of `seen`
+    x: bytes | None  # (K, d) if the request sent vectors; None: the catalogue's as of `seen`
     user_x: bytes | None
     taken: list[ChosenArm]  # what our bandit chose, one per slot
-    digest: bytes | None  # of the request, if the caller sent the id
+    digest: bytes | None  # of the request; None if the caller sent no id
     listed: bool = False  # a list of k slots was asked for
     chosen: ChosenArm | None = None  # shadow mode: the arm that the caller chose and showed
     own: bool = True  # the propensity of the shown arm is known
@@ -72,7 +72,7 @@ class DecisionBody(Struct, array_like=True, gc=False):
         return self.taken if self.chosen is None else [self.chosen]
 
     def slots(self, decision_id: str) -> dict[str, ChosenArm]:
-        """Return the shown arms by the id that their reward will name."""
+        """Return the shown arms by slot id, which is what a reward names."""
         if self.listed:
             return {slot_id(decision_id, i): one for i, one in enumerate(self.shown)}
         return {decision_id: self.shown[0]}
@@ -82,14 +82,14 @@ class RewardBody(Struct, array_like=True, gc=False):
     at: float
     decision: int  # seq of the decision
     recommender: str
-    reward: float  # what counts for the decision from here on
+    reward: float  # the reward of the slot from here on
     propensity: float
     x: bytes
     at_random: bool
     advice: bytes | None
-    before: float | None = None  # what counted until now, if this changes it
-    sent: float | None = None  # what the caller sent, if that is one part of a sum
-    part: str | None = None  # which part of the sum
+    before: float | None = None  # the reward until now, if this event changes it
+    sent: float | None = None  # rewards = sum: the part that the caller sent
+    part: str | None = None  # rewards = sum: the id of that part
 
 
 class ItemsBody(Struct, array_like=True):
@@ -104,12 +104,12 @@ class ModelBody(Struct, array_like=True):
     version: int
     manifest: bytes
     tensors: bytes
-    active: bool  # new users get it from here on
+    active: bool  # whether new users get it from here on
     reason: str
     n_users: int
-    score: float | None
-    baseline: float | None
-    n_started: int | None = None  # users with a decision when it was learned; None: as many as at this seq
+    score: float | None = None
+    baseline: float | None = None
+    n_started: int | None = None  # users with a decision when learning began; None: as many as at this seq
     seen: int | None = None  # seq of the log that it was learned from
 
 
@@ -136,17 +136,17 @@ class RecommenderBody(Struct, array_like=True):
 
 
 class EraseBody(Struct, array_like=True):
-    """A user was erased: which events were theirs, and what had been counted of them after each; no name."""
+    """A user was erased: the seqs of their events and the user's counts after each, but not the name."""
 
     at: float
     recommender: str
     model: int
     history: list[tuple[int, int, int, float, int]]  # seq; n_decisions, n_rewards, reward_sum, settled after it
-    n_features: int | None = None  # of the log, in case no other event says it
+    n_features: int | None = None  # of the log, in case the erased events alone had fixed it
 
 
 class ErasedDecision(Struct, array_like=True):
-    """What is left of an erased decision: the arms without ids, if a shared state counted them."""
+    """An erased decision: only the arms without ids stay, and only if a shared state counted them."""
 
     recommender: str
     shared: bool
@@ -154,7 +154,7 @@ class ErasedDecision(Struct, array_like=True):
 
 
 class ErasedReward(Struct, array_like=True):
-    """What is left of an erased reward: features and reward, if a shared state was updated with them."""
+    """An erased reward: only features and reward stay, and only if a shared state was updated with them."""
 
     recommender: str
     shared: bool
@@ -186,7 +186,6 @@ encode = _ENCODER.encode
 
 
 def decode(kind: str, body: bytes) -> Any:
-    """Return the body of an event as a Struct."""
     return _DECODERS[kind].decode(body)
 
 

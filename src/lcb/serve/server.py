@@ -39,7 +39,7 @@ from lcb.serve.service import Service
 from lcb.serve.web.app import App
 from lcb.serve.web.endpoint import Receive, Scope, Send, json_reply, problem_reply, respond
 from lcb.serve.web.keys import Keyring, check_address
-from lcb.serve.web.wire.listening import Accepting, listen
+from lcb.serve.web.wire.listening import Acceptor, listen
 from lcb.serve.web.wire.protocol import GuardedProtocol, protocol
 from lcb.storage.store.base import Store
 from lcb.storage.store.open_store import open_store
@@ -88,16 +88,16 @@ def run(
     def build() -> App:
         return build_app(Service(settings, store, items=items), keyring, simulation)
 
-    door = _Door(settings, store, keyring, address, build, ready)
+    app = _ServiceApp(settings, store, keyring, address, build, ready)
     limits = settings.limits
     guarded = protocol(
         deadline=limits.deadline,
         max_body=limits.max_body,
         max_connections=limits.max_connections,
-        refused=door.count_refusal,
+        on_refusal=app.count_refusal,
     )
     config = uvicorn.Config(
-        door,
+        app,
         loop="uvloop",
         http=guarded,
         ws="none",
@@ -111,16 +111,16 @@ def run(
         date_header=False,
         proxy_headers=False,
     )
-    door.server = _Server(config, guarded, door, limits.drain)
+    app.server = _Server(config, guarded, app, limits.drain)
     try:
-        door.server.run(sockets=[listening])
+        app.server.run(sockets=[listening])
     finally:
         listening.close()
-    if door.failure is not None:
-        raise door.failure
+    if app.failure is not None:
+        raise app.failure
 
 
-def _spare_collector() -> None:
+def _freeze_collector() -> None:
     """Exclude everything loaded so far from cycle collection: scanning all users would stall requests."""
     gc.collect()
     gc.freeze()
@@ -130,15 +130,15 @@ def _spare_collector() -> None:
 class _Server(uvicorn.Server):
     """The server of uvicorn; on SIGTERM it first drains (/readyz answers 503), then ends with exit code 0."""
 
-    def __init__(self, config: uvicorn.Config, guarded: type[GuardedProtocol], door: _Door, drain: float) -> None:
+    def __init__(self, config: uvicorn.Config, guarded: type[GuardedProtocol], app: _ServiceApp, drain: float) -> None:
         super().__init__(config)
-        self.guarded, self.door, self.drain = guarded, door, drain
+        self.guarded, self.app, self.drain = guarded, app, drain
         self.asked = False
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=[])
         make = partial(self.guarded, self.config, self.server_state, self.lifespan.state)
-        self.servers = [Accepting(one, make) for one in sockets or ()]  # type: ignore[misc]
+        self.servers = [Acceptor(one, make) for one in sockets or ()]  # type: ignore[misc]
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
@@ -154,13 +154,13 @@ class _Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal handler: it only sets flags and schedules work in the event loop."""
-        loop = self.door.loop
-        if loop is None or self.door.app is None:  # nothing has been acknowledged yet
+        loop = self.app.loop
+        if loop is None or self.app.app is None:  # nothing has been acknowledged yet
             signal.signal(sig, signal.SIG_DFL)
             signal.raise_signal(sig)
             return
         again, self.asked = self.asked, True
-        loop.call_soon_threadsafe(self.door.start_draining, signal.Signals(sig).name)
+        loop.call_soon_threadsafe(self.app.start_draining, signal.Signals(sig).name)
         if again or sig == signal.SIGINT or not self.drain:
             self.should_exit = True
         else:
@@ -170,7 +170,7 @@ class _Server(uvicorn.Server):
         self.should_exit = True
 
 
-class _Door:
+class _ServiceApp:
     """The outer ASGI application: starts the service in the event loop, answers 503 meanwhile, stops it at the end."""
 
     def __init__(
@@ -247,7 +247,7 @@ class _Door:
             assert self.server is not None
             self.server.should_exit = True
             return None
-        _spare_collector()
+        _freeze_collector()
         self.app, service = app, app.service
         self.log.info(
             "ready",

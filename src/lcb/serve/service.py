@@ -83,11 +83,10 @@ class Service:
         self._reads = RemoteReads(self.journal, self.slots, limits.patience)
 
     def _fill_catalogue(self, items: FirstItems) -> None:
-        """Put the first items into an empty catalogue."""
         try:
             entry = build_items_event(self.world.state, decode(_ITEMS, items.body), self.now, self.new_id)
         except Problem as problem:
-            raise InputError(f"items {items.name}: {problem}; give a JSON file as PUT /v1/items takes it") from None
+            raise InputError(f"items {items.name}: {problem}; give a JSON file like a body of PUT /v1/items") from None
         first = {entry.row.id} if entry.fixes_n_features else set()
         for row in self.store.append([entry.row], self.world.seq, (), first).rows:
             self.world.apply(row)
@@ -100,14 +99,14 @@ class Service:
                 watcher(row, body)
 
     def start(self, *, alone: bool = False) -> None:
-        """Start inside the event loop; `alone` is without the writing thread (see `Journal.start`)."""
+        """Start inside the event loop; `alone` starts no writing thread (see `Journal.start`)."""
         self.journal.start(alone=alone)
 
     async def stop(self) -> None:
-        """Write what is queued, then snapshots of everything, and close the store."""
+        """Write the queued events, then all snapshots that the store does not have yet, and close the store."""
         await self.journal.stop()
         try:
-            snapshots, size = self.snapshots(), _SNAPSHOTS_PER_COMMIT
+            snapshots, size = self.build_snapshots(), _SNAPSHOTS_PER_COMMIT
             for start in range(0, len(snapshots), size):
                 await asyncio.to_thread(self.store.append, [], self.world.seq, snapshots[start : start + size])
         except StoreUnavailable as error:  # nothing is lost: only the next start is slower
@@ -116,14 +115,14 @@ class Service:
             self._reads.end()
             self.store.close()
 
-    def snapshots(self) -> list[Snapshot]:
-        """Return snapshots of everything that the store has no snapshot of."""
+    def build_snapshots(self) -> list[Snapshot]:
+        """Return the snapshots that the store does not have yet."""
         return [self.world.snapshot(), *self.world.cache.unsaved_snapshots()]
 
     # Requests
 
     def decide(self, request: messages.DecisionRequest, recommender: str | None = None) -> Awaitable[bytes]:
-        """Decide; `recommender` is for a new user who is not to be assigned by share."""
+        """Decide; a new user gets `recommender`, or if it is None one that is drawn by share."""
         if self.world.state.n_features is None:
             return self._run_alone(lambda: self._decide(request, recommender))
         return self._decide(request, recommender)
@@ -138,7 +137,7 @@ class Service:
             elif not self._has_user(request.user):
                 await self._reads.fetch_user(request.user)
             elif (first := self._arriving.get(request.user)) is not None:
-                self.journal.check_room()  # refused at once where the queue is full
+                self.journal.check_room()  # refuse at once if the queue is full
                 await first.wait()
             else:
                 entry = self.decisions.decide(request, recommender, logged)
@@ -168,27 +167,27 @@ class Service:
                     return entry.answer
                 self.slots.forget(id)
 
-    async def user(self, name: str) -> User | None:
-        """Return a user as of now."""
+    async def get_user(self, name: str) -> User | None:
+        """Return a user; None if the log has no event of them."""
         if not name.isprintable():
             return None
         while not self._has_user(name):
             await self._reads.fetch_user(name)
         return self.world.user(name)
 
-    def items(self, request: messages.ItemsRequest) -> Awaitable[bytes]:
+    def put_items(self, request: messages.ItemsRequest) -> Awaitable[bytes]:
         if self.world.state.n_features is None:
-            return self._run_alone(lambda: self._items(request))
-        return self._items(request)
+            return self._run_alone(lambda: self._put_items(request))
+        return self._put_items(request)
 
-    async def _items(self, request: messages.ItemsRequest) -> bytes:
+    async def _put_items(self, request: messages.ItemsRequest) -> bytes:
         while True:
             entry = build_items_event(self.world.state, request, self.now, self.new_id)
             if await self._append(entry):
                 return entry.answer
 
     async def erase(self, user: str) -> int:
-        """Erase a user: what is personal in their events is gone when this returns.  Returns the number of events."""
+        """Remove everything personal from a user's events; returns the number of these events."""
         world, found = self.world, 0
 
         def rewrite(rows: list[Row]) -> Any:
@@ -208,45 +207,26 @@ class Service:
         return found
 
     async def add_model(
-        self,
-        manifest: bytes,
-        tensors: bytes,
-        *,
-        active: bool,
-        reason: str,
-        n_users: int,
-        score: float | None = None,
-        baseline: float | None = None,
-        n_started: int | None = None,
-        seen: int | None = None,
+        self, manifest: bytes, tensors: bytes, *, active: bool, reason: str, n_users: int, **more: Any
     ) -> int:
-        """Add a model version, which new users get from now on if `active`; returns its number."""
+        """Add a model version, which new users get from now on if `active`; returns its number.
+
+        `more` are the optional fields of `events.ModelBody`.
+        """
         while True:
             await self._wait_for("model")
             version = max(self.world.state.versions, default=0) + 1
-            body = events.ModelBody(
-                at=self.now(),
-                version=version,
-                manifest=manifest,
-                tensors=tensors,
-                active=active,
-                reason=reason,
-                n_users=n_users,
-                score=score,
-                baseline=baseline,
-                n_started=n_started,
-                seen=seen,
-            )
+            body = events.ModelBody(self.now(), version, manifest, tensors, active, reason, n_users, **more)
             row = NewRow(event_id("model", version), "model", None, None, events.encode(body))
             if await self._append(Entry(row, body, b"", key="model")):
                 return version
 
     async def activate(self, version: int, reason: str) -> None:
-        """Give new users this model version from now on; 0 is the warm-up, before there were classes."""
+        """Give new users this model version from now on; 0 is the warm-up, which has no classes."""
         known = self.world.state.versions.get(version)
         if known is None and version != WARMUP:
-            there = ", ".join(map(str, [WARMUP, *self.world.state.versions]))
-            raise Problem(404, f"no model version {version}; there are: {there}", field="version")
+            versions = ", ".join(map(str, [WARMUP, *self.world.state.versions]))
+            raise Problem(404, f"no model version {version}; the versions are {versions}", field="version")
         try:
             if known is not None:
                 known.models()
@@ -259,7 +239,7 @@ class Service:
     # Waiting
 
     async def _append_first(self, user: str, entry: Entry) -> bool:
-        """Append a new user's first decision; their next one waits for it and gets the same models."""
+        """Append a new user's first decision; their next decision waits for it and gets the same models."""
         self._arriving[user] = asyncio.Event()
         try:
             return await self._append(entry)
@@ -267,14 +247,14 @@ class Service:
             self._arriving.pop(user).set()
 
     async def _run_alone(self, work: Callable[[], Awaitable[bytes]]) -> bytes:
-        """Run requests one after another until one in the log has fixed the number of features."""
+        """Run requests one at a time until an event in the log has fixed the number of features."""
         async with self._sizing:
             if self.world.state.n_features is None:
                 return await work()
         return await work()
 
     async def _append(self, entry: Entry) -> bool:
-        """Append an event; False where it has to be built again from a newer state."""
+        """Append an event; False if it must be built again from a newer state."""
         try:
             await self.journal.append(entry)
         except IdTaken:
@@ -282,18 +262,18 @@ class Service:
         return True
 
     async def _wait_for(self, key: str) -> None:
-        """Wait until the entry of this key is stored or refused."""
+        """Wait until the entry with this key is stored or refused."""
         while (waiting := self.journal.pending(key)) is not None:
             if waiting.done():  # its request gave up, but the event is still queued
                 raise Problem(503, f"{key} is waiting for the store; send the same request again", retry_after=1)
             await asyncio.wait([waiting])
 
     def _has_user(self, name: str) -> bool:
-        """Whether reading a user does not block."""
+        """Whether `World.user` can return this user without blocking the event loop."""
         return self.store.inline or self.world.cache.knows(name)
 
 
 def time_ordered_ids(now: Callable[[], float]) -> Callable[[], str]:
-    """Return a source of ids of 26 hexadecimal digits that sort by time, so that the index on them grows at its end."""
+    """Return a function that makes ids of 26 hexadecimal digits; they sort by time, so an index grows at its end."""
     chance = random.Random(os.urandom(16))
     return lambda: f"{int(now() * 1000):012x}{chance.getrandbits(56):014x}"

@@ -1,7 +1,6 @@
-"""Decodes JSON request bodies strictly: every error names the field it is in.
+"""Decodes JSON request bodies strictly; every error names its field.
 
-decode(decoder, raw)    a typed message; `Problem` 400 if the body is not JSON, 422 if a field is wrong, comes twice
-                        or contains the character U+0000
+`decode` raises Problem 400 if the body is not JSON, 422 if a field is wrong, comes twice or contains U+0000.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from lcb.messages import FORMS, DecisionRequest, RewardRequest
 from lcb.serve.errors import Problem
 
 Message = TypeVar("Message")
-NULL_DEFAULTS = (DecisionRequest, RewardRequest)  # whose optional fields, nested ones too, default to null
+NULL_DEFAULTS = (DecisionRequest, RewardRequest)  # types whose optional fields, also nested ones, default to null
 UNREADABLE = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _WORDS = {
     "float": "a number",
@@ -34,35 +33,33 @@ _BOUNDS = {">=": "at least", "<=": "at most", ">": "more than", "<": "less than"
 
 
 def decode(decoder: msgspec.json.Decoder[Message], raw: bytes) -> Message:
-    """The message in `raw`, each key of which comes once.
+    """Return the message in `raw`.
 
     >>> decode(msgspec.json.Decoder(dict[str, list[int]]), b'{"a": [1, "2"]}')
     Traceback (most recent call last):
-    lcb.serve.errors.Problem: a[1] is a string where a whole number is wanted; change it
+    lcb.serve.errors.Problem: a[1] is a string; send a whole number
     """
     try:
         message = decoder.decode(raw)
     except UNREADABLE as error:
-        raise from_validation(error, raw, decoder) from None
+        raise to_problem(error, raw, decoder) from None
     refuse_duplicates(raw, message)
     refuse_nul(raw)
     return message
 
 
-def from_validation(
-    error: Exception, raw: bytes | None = None, decoder: msgspec.json.Decoder[Any] | None = None
-) -> Problem:
-    """msgspec's complaint in words; with `raw` and its `decoder` also the keys that msgspec writes as `[...]`.
+def to_problem(error: Exception, raw: bytes | None = None, decoder: msgspec.json.Decoder[Any] | None = None) -> Problem:
+    """Translate msgspec's error; with `raw` and its `decoder`, keys that msgspec abbreviates as `[...]` are named.
 
-    >>> problem = from_validation(msgspec.ValidationError("Expected `float`, got `str` - at `$.arms[3].x[1]`"))
+    >>> problem = to_problem(msgspec.ValidationError("Expected `float`, got `str` - at `$.arms[3].x[1]`"))
     >>> problem.status, problem.field, problem.detail
-    (422, 'arms[3].x[1]', 'arms[3].x[1] is a string where a number is wanted; change it')
+    (422, 'arms[3].x[1]', 'arms[3].x[1] is a string; send a number')
     """
     if isinstance(error, RecursionError):
         return Problem(422, "the body is nested too deeply; no request needs more than a few levels")
     if not isinstance(error, msgspec.ValidationError) and raw is not None:
         try:
-            _refuse_almost(raw)
+            _refuse_near_json(raw)
         except Problem as problem:
             return problem
     if isinstance(error, UnicodeDecodeError):
@@ -71,29 +68,29 @@ def from_validation(
     if not isinstance(error, msgspec.ValidationError):
         if said == "Input data was truncated":
             return Problem(400, "the body ends before its JSON does; send the whole of it")
-        return Problem(400, f"the body is not JSON: {said.removeprefix('JSON is malformed: ')}; mend it there")
+        return Problem(400, f"the body is not JSON: {said.removeprefix('JSON is malformed: ')}; correct it")
     said, _, where = said.partition(" - at `")
     at_key = where.startswith("key` in `")
     path = where.removeprefix("key` in `").rstrip("`") or "$"
     if "[...]" in path and raw is not None and decoder is not None:
-        path = _named(path, str(error), raw, decoder)
+        path = _fill_in_keys(path, str(error), raw, decoder)
     if found := re.fullmatch(r"Object (missing required|contains unknown) field `(.*)`", said, re.DOTALL):
-        field = _field(f"{path}.{found[2]}")
+        field = _format_field(f"{path}.{found[2]}")
         if found[1] == "missing required":
             return Problem(422, f"{field} is missing; send it", field=field)
-        return Problem(422, f"{field} is not a field of this request; take it out", field=field)
-    field = _field(path)
+        return Problem(422, f"{field} is not a field of this request; remove it", field=field)
+    field = _format_field(path)
     subject = f"a key of {field or 'the body'}" if at_key else field or "the body"
-    return Problem(422, f"{subject} {_complaint(said)}", field=field or None)
+    return Problem(422, f"{subject} {_translate(said)}", field=field or None)
 
 
 def refuse_duplicates(raw: bytes, message: object = None) -> None:
-    """Raise `Problem` 422 if an object in `raw`, which is known to be JSON, has the same key twice.
+    """Raise Problem 422 if an object in `raw`, which is valid JSON, has the same key twice.
 
-    msgspec keeps the last of two equal keys, so a proxy that checked the first could be bypassed.  `raw` is parsed a
-    second time with every pair in sight: 39 us for 20 arms of 6 features.  For the frequent requests, which come as
-    `message`, comparing colons with the message encoded again takes 8 us: every field that came with a value has one
-    colon there, and strings have theirs in both, so the counts are equal only if no pair was dropped.
+    msgspec keeps the last of two equal keys, so a proxy that checked the first could be bypassed.  Parsing `raw` a
+    second time to see every pair takes 39 us for 20 arms of 6 features.  For the frequent types of `message` a count
+    of colons takes 8 us: the message encoded again has one colon per field with a value, and those inside strings, so
+    `raw` has as many only if msgspec dropped no pair.
 
     >>> refuse_duplicates(b'{"user": "a", "arms": [{"id": "b", "x": [1], "x": [2]}]}')
     Traceback (most recent call last):
@@ -107,9 +104,9 @@ def refuse_duplicates(raw: bytes, message: object = None) -> None:
 
 
 def refuse_nul(raw: bytes) -> None:
-    """Raise `Problem` 422 if a string of `raw`, known to be JSON, has the character U+0000, which PostgreSQL refuses.
+    """Raise Problem 422 if a string in `raw`, which is valid JSON, contains U+0000, which PostgreSQL cannot store.
 
-    JSON has it only as an escape: a body without a backslash is cleared in 0.2 us.
+    JSON can write it only as an escape, so a body without a backslash passes in 0.2 us.
     """
     if b"\\" in raw and b"\\u0000" in raw:
         _parse_exactly(raw, nul=True)
@@ -120,10 +117,10 @@ class _Twice(NamedTuple):
 
 
 def _parse_exactly(raw: bytes, *, nul: bool = False) -> None:
-    """Parse with every pair in sight; name the first key that comes twice, and with `nul` the first U+0000."""
+    """Parse `raw` keeping all pairs; refuse the first repeated key, and with `nul` the first U+0000."""
     faults = nul
 
-    def once(pairs: list[tuple[str, Any]]) -> Any:
+    def check_pairs(pairs: list[tuple[str, Any]]) -> Any:
         nonlocal faults
         found = dict(pairs)
         if len(found) == len(pairs):
@@ -136,30 +133,30 @@ def _parse_exactly(raw: bytes, *, nul: bool = False) -> None:
             seen.add(key)
 
     try:
-        parsed = json.loads(raw, object_pairs_hook=once)
+        parsed = json.loads(raw, object_pairs_hook=check_pairs)
         if faults:
-            _walk(parsed, "$", _no_nul if nul else lambda value, path: None)
+            _walk(parsed, "$", _check_nul if nul else lambda value, path: None)
     except RecursionError as error:
-        raise from_validation(error) from None
+        raise to_problem(error) from None
 
 
 class _Constant(NamedTuple):
     name: str
 
 
-def _refuse_almost(raw: bytes) -> None:
-    """Name the first place of what many writers send and JSON does not have: NaN, halves of pairs, other encodings."""
+def _refuse_near_json(raw: bytes) -> None:
+    """Refuse, naming the field, what many encoders write and JSON forbids: NaN, lone surrogates, bytes not UTF-8."""
     try:
         parsed = json.loads(raw.decode("utf-8", "surrogateescape"), parse_constant=_Constant)
-        _walk(parsed, "$", _no_almost)
+        _walk(parsed, "$", _check_near_json)
     except (ValueError, RecursionError):
-        return  # something else is wrong with it
+        return  # another error, which the caller reports
 
 
 def _walk(value: Any, path: str, check: Callable[[Any, str], None]) -> None:
-    """`check` every key and value that is no object or list, in the order they came."""
+    """Call `check(value, path)` for every key and every value except objects and lists, in order."""
     if isinstance(value, _Twice):
-        field = _field(f"{path}.{value.key}")
+        field = _format_field(f"{path}.{value.key}")
         raise Problem(422, f"{field} comes twice; send it once", field=field)
     if isinstance(value, dict):
         for key, inner in value.items():
@@ -172,17 +169,17 @@ def _walk(value: Any, path: str, check: Callable[[Any, str], None]) -> None:
         check(value, path)
 
 
-def _no_nul(value: Any, path: str) -> None:
+def _check_nul(value: Any, path: str) -> None:
     if isinstance(value, str) and "\0" in value:
-        field = _field(path)
-        raise Problem(422, f"{field or 'the body'} has the character U+0000; take it out", field=field or None)
+        field = _format_field(path)
+        raise Problem(422, f"{field or 'the body'} has the character U+0000; remove it", field=field or None)
 
 
-def _no_almost(value: Any, path: str) -> None:
-    field = _field(path)
+def _check_near_json(value: Any, path: str) -> None:
+    field = _format_field(path)
     subject = field or "the body"
     if isinstance(value, _Constant):
-        words = f"{subject} is {value.name}, which is no number of JSON; send a finite number, or leave it out"
+        words = f"{subject} is {value.name}, which is not a JSON number; send a finite number, or leave it out"
         raise Problem(400, words, field=field or None)
     if isinstance(value, str) and (halves := [c for c in value if "\ud800" <= c <= "\udfff"]):
         if "\udc80" <= halves[0] <= "\udcff":
@@ -191,33 +188,37 @@ def _no_almost(value: Any, path: str) -> None:
         raise Problem(400, words, field=field or None)
 
 
-def _field(path: str) -> str:
-    """The place as it is printed: no `$`, no control characters, not endless."""
+def _format_field(path: str) -> str:
+    """Return a path without `$` and control characters, at most 200 characters."""
     shown = "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in path.removeprefix("$").lstrip("."))
     return shown if len(shown) <= 200 else shown[:199] + "…"
 
 
-def _complaint(said: str) -> str:
+def _translate(said: str) -> str:
+    """Translate a message of msgspec without its path."""
     if found := re.fullmatch(r"Expected `(.+)`, got `(.+)`", said):
-        return f"is {_word(found[2])} where {_word(found[1])} is wanted; change it"
+        return f"is {_name_types(found[2])}; send {_name_types(found[1])}"
     if found := re.fullmatch(r"Expected `(.+)` of length (?:(>=|<=) )?(\d+)", said):
         bound = f"{_BOUNDS[found[2]]} " if found[2] else ""
-        return f"has another length than is wanted: {_word(found[1])} of length {bound}{found[3]}; send that"
+        return f"has the wrong length; send {_name_types(found[1])} of length {bound}{found[3]}"
     if found := re.fullmatch(r"Expected `(.+)` (>=|<=|>|<) (.+)", said):
-        return f"is out of range: {_word(found[1])} of {_BOUNDS[found[2]]} {found[3]} is wanted; change it"
+        return f"is out of range; send {_name_types(found[1])} of {_BOUNDS[found[2]]} {found[3]}"
     if found := re.fullmatch(r"Expected `str` matching regex '(.+)'", said, re.DOTALL):
-        return f"is not of the form that is wanted: {_FORMS.get(found[1], found[1])}; change it"
+        return f"has the wrong form; send {_FORMS.get(found[1], found[1])}"
     if said == "Number out of range":
         return "is a number too large for a 64-bit float; send a smaller one"
-    return f"is not as wanted: {said[:1].lower()}{said[1:200]}; change it"
+    return f"is not valid: {said[:1].lower()}{said[1:200]}; change it"
 
 
-def _word(types: str) -> str:
+def _name_types(types: str) -> str:
     return " or ".join(_WORDS.get(name, name) for name in types.split(" | "))
 
 
-def _named(path: str, said: str, raw: bytes, decoder: msgspec.json.Decoder[Any]) -> str:
-    """`path` with the key in place of each `[...]`: the first whose removal, with all after it, ends the complaint."""
+def _fill_in_keys(path: str, said: str, raw: bytes, decoder: msgspec.json.Decoder[Any]) -> str:
+    """Replace each `[...]` of `path` by the key it stands for, found by bisection.
+
+    It is the last key of the shortest beginning of the object that still gives the same error.
+    """
 
     def complains(body: Any) -> bool:
         try:

@@ -17,15 +17,15 @@ STEPS = [
 ]
 
 
-def test_the_share_of_known_users_adds_up_over_rewards_and_counts_those_not_yet_known():
+def test_the_share_of_known_users_adds_up_over_decisions_and_counts_those_not_yet_known():
     said = [mark["says"] for mark in marks(concentration(STEPS), "symbol")]
-    shares = {(row["name"], row["rewards"]): row["share"] for row in said}
+    shares = {(row["name"], row["decisions"]): row["share"] for row in said}
     assert shares == {("v1", "1"): "30.0%", ("v1", "2"): "40.0%", ("v2", "1"): "100.0%"}
     assert texts(concentration(STEPS)) == ["v2 · 100.0 %", "v1 · 40.0 %"]
 
 
-def test_steps_that_are_no_number_of_rewards_are_refused():
-    with pytest.raises(InputError, match="steps is 'many' in a row; give a number of rewards, or 'more'"):
+def test_steps_that_are_no_number_of_decisions_are_refused():
+    with pytest.raises(InputError, match="steps is 'many' in a row; give a number of decisions, or 'more'"):
         concentration([{"model": 1, "steps": "many", "users": 1}])
 
 

@@ -257,7 +257,7 @@ def test_a_log_in_postgresql_verifies_and_exports_the_same(
 ) -> None:
     far = open_store(postgres_database)
     rows = list(inside.store.events(0))
-    far.append([NewRow(*row[1:]) for row in rows], 0, inside.service.snapshots())
+    far.append([NewRow(*row[1:]) for row in rows], 0, inside.service.build_snapshots())
     try:
         report, here = verify(far), verify(inside.store)
         assert report.differences == []

@@ -124,7 +124,7 @@ def test_lists_and_nothing_are_written_as_text(tmp_path):
             "[[recommenders]]\nname = 'a'\nband = 'x'",
             "unknown field 'band'; the fields are name, bandit, scope, settings, warmup",
         ),
-        ("[[recommenders]]\nname = 'a'\nbandit = 'x'", "bandit 'x'; there are: thompson"),
+        ("[[recommenders]]\nname = 'a'\nbandit = 'x'", "bandit 'x'; the bandits are thompson"),
         ("[[recommenders]]\nname = 'a'\nsettings = 1", "settings is 1; it must be a table"),
         ("port =", "is not valid TOML"),
     ],
@@ -144,7 +144,7 @@ def test_a_mistake_in_a_file_is_named_with_what_was_wanted(tmp_path, text, said)
         ("LCB_PORT", "tcp://10.0.0.1:80", "Kubernetes .* enableServiceLinks: false"),
         ("LCB_SHARES", "lcb", "'lcb' is not NAME=SHARE"),
         ("LCB_RECOMMENDERS", "lcb", "'lcb' is not NAME=BANDIT"),
-        ("LCB_RECOMMENDERS", "lcb=linucb:nobody", "scope 'nobody'; it is 'user' or 'everyone'"),
+        ("LCB_RECOMMENDERS", "lcb=linucb:nobody", "scope is 'nobody'; it must be 'user' or 'everyone'"),
     ],
 )
 def test_a_mistake_in_the_environment_is_named_with_what_was_wanted(tmp_path, name, value, said):

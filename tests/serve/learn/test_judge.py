@@ -47,7 +47,10 @@ def test_the_first_version_is_served_and_so_is_one_that_nobody_can_judge() -> No
     assert score is not None
     assert baseline is None
     assert reason.startswith("the first version: 4 held-out users score")
-    assert judge(true, None, 0, judges.take(np.zeros(4, bool)))[:2] == (True, "no user was held out to judge by")
+    assert judge(true, None, 0, judges.take(np.zeros(4, bool)))[:2] == (
+        True,
+        "no users were held out to compare versions by",
+    )
 
 
 def test_clicks_are_compared_with_clicks() -> None:

@@ -14,7 +14,7 @@ from lcb.models import LatentModels
 from lcb.serve import events
 from lcb.serve.learn import worker
 from lcb.serve.learn.job import Job
-from lcb.serve.learn.rewards import is_held_out
+from lcb.serve.learn.training_data import is_held_out
 from lcb.serve.learn.worker import learn
 from lcb.storage.models.folder import pack_models, unpack_models
 from lcb.storage.store.base import NewRow, Store
@@ -120,7 +120,7 @@ def test_too_few_to_judge_by_is_no_reason_to_replace_what_is_served(store: Store
     some = [f"u{i}" for i in range(100) if not is_held_out(SEED, f"u{i}", 0.2)][:20]
     add(store, [reward(name, f"d{i}", [1.0, float(i % 3)], i % 2) for i, name in enumerate(some * 5)])
     version(store, 1, LatentModels([1.0], [[0.5, 0.0]], [0.1]))
-    with pytest.raises(TooFewRows, match="0 to judge by"):
+    with pytest.raises(TooFewRows, match="0 held out"):
         learn(Job(store.url, store.head(), 1, n_classes=1), store)
 
 

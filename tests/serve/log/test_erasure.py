@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from lcb.serve.audit.check_snapshots import world_differences
+from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.serve.state.world import World
@@ -39,7 +39,7 @@ def opened(place: Path) -> Iterator[Any]:
 
 
 def same(live: World, again: World, users: tuple[str, ...] = ()) -> None:
-    assert world_differences(live, again) == []
+    assert compare_worlds(live, again) == []
     for name in users:
         one, other = live.user(name), again.user(name)
         assert (one is None) == (other is None)
@@ -101,7 +101,7 @@ def test_erased_after_a_snapshot_in_the_middle_is_erased_all_the_same(
         inside.reward(id, 3.0)
         if i == kept_after:
             world = inside.service.world
-            inside.store.append([], world.seq, inside.service.snapshots())
+            inside.store.append([], world.seq, inside.service.build_snapshots())
     inside.erase("ann")
     same(inside.service.world, fold_log(inside.store), ("ann", "bob"))
     inside.crash()
@@ -167,7 +167,7 @@ def test_an_erased_name_is_in_no_byte_of_the_file(opened: Any, place: Path) -> N
         name = "Ann-Secret-Name" if i % 3 == 0 else f"user{i}"
         arms = [{"id": f"secret-{i}", "x": [0.1, 0.2, 0.3]}] if i % 3 == 0 else ARMS
         inside.reward(inside.decide(name, arms=arms, decision_id=f"{name}.{i}")["decision_id"], 1.0)
-    inside.store.append([], inside.service.world.seq, inside.service.snapshots())
+    inside.store.append([], inside.service.world.seq, inside.service.build_snapshots())
     assert b"Ann-Secret-Name" in place.read_bytes() + Path(f"{place}-wal").read_bytes()
     inside.erase("Ann-Secret-Name")
     found = b"".join(file.read_bytes() for file in place.parent.iterdir() if file.is_file())

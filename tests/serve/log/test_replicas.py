@@ -136,7 +136,7 @@ def test_a_reward_is_taken_by_a_replica_that_has_not_met_its_decision(postgres_d
                 id = await decided(one, f"u{i % 3}", i)
                 await other.reward(RewardRequest(id, 1.0))
                 await one.reward(RewardRequest(id, 1.0))  # again, elsewhere: the same answer
-                with pytest.raises(Problem, match="the first reward stands"):
+                with pytest.raises(Problem, match="the first one stands"):
                     await one.reward(RewardRequest(id, 0.0))
             with pytest.raises(Problem, match="no decision"):
                 await other.reward(RewardRequest("nothing", 1.0))
@@ -402,7 +402,7 @@ def test_a_decision_read_for_a_reward_while_its_person_is_erased_takes_none(
         async with replica(postgres_database, tmp_path) as one, replica(postgres_database, tmp_path) as other:
             id = await decided(one, "Ann")
             await until(lambda: other.world.seq == one.world.seq)
-            other.slots.clear()
+            other.slots._slots.clear()
             go, there = threading.Event(), threading.Event()
 
             def hold() -> None:  # the decision is read, the rewards it had are not

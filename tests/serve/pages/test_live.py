@@ -35,11 +35,11 @@ def watched(tmp_path, drill):
 def test_rates_are_counted_by_the_second_and_a_running_second_is_not_told(tmp_path):
     async def drill(live, clock, app, client):
         await read(client, SPORT, 3)
-        assert [row for row in live.state(0)["rates"] if row["decisions"]] == []
+        assert [row for row in live.read_state(0)["rates"] if row["decisions"]] == []
         clock.now += 1
-        assert live.state(0)["rates"] == [{"t": 1_000_000.0, "decisions": 4, "rewards": 3}]
+        assert live.read_state(0)["rates"] == [{"t": 1_000_000.0, "decisions": 4, "rewards": 3}]
         clock.now += 1.5
-        assert live.state(1_000_001)["rates"] == [{"t": 1_000_001.0, "decisions": 0, "rewards": 0}]
+        assert live.read_state(1_000_001)["rates"] == [{"t": 1_000_001.0, "decisions": 0, "rewards": 0}]
 
     watched(tmp_path, drill)
 
@@ -48,7 +48,7 @@ def test_at_most_five_minutes_of_rates_are_kept(tmp_path):
     async def drill(live, clock, app, client):
         for _ in range(400):
             clock.now += 1
-            live.state(0)
+            live.read_state(0)
         assert len(live._rates) == 300
 
     watched(tmp_path, drill)
@@ -58,12 +58,12 @@ def test_clicks_are_counted_by_recommender_and_model_in_half_minutes(tmp_path):
     async def drill(live, clock, app, client):
         seen = await read(client, SPORT, 10)
         opened = sum(step["opened"] for step in seen["past"])
-        (row,) = live.state(0)["ctr"]
+        (row,) = live.read_state(0)["ctr"]
         assert row == {"t": 999_990.0, "recommender": "reader", "model": 1, "ctr": opened / 11, "decisions": 11}
         clock.now += 60
         await read(client, SPORT, 1)
-        assert [row["t"] for row in live.state(0)["ctr"]] == [999_990.0, 1_000_050.0]
-        assert [row["t"] for row in live.state(1_000_049)["ctr"]] == [1_000_050.0]
+        assert [row["t"] for row in live.read_state(0)["ctr"]] == [999_990.0, 1_000_050.0]
+        assert [row["t"] for row in live.read_state(1_000_049)["ctr"]] == [1_000_050.0]
 
     watched(tmp_path, drill)
 
@@ -73,7 +73,7 @@ def test_the_picture_agrees_with_the_api(tmp_path):
         for _ in range(3):
             await read(client, SPORT, study=True)
         await live.measure()
-        state, trials = live.state(0), (await client.get("/v1/trials")).json()["recommenders"]
+        state, trials = live.read_state(0), (await client.get("/v1/trials")).json()["recommenders"]
         assert [(row["name"], row["users"], row["mean"]) for row in state["trial"]] == [
             (row["name"], row["n_users"], row["mean"]) for row in trials
         ]
@@ -92,27 +92,27 @@ def test_only_requests_that_serve_users_count_as_slow(tmp_path):
     async def drill(live, clock, app, client):
         for route, seconds in (("GET /static/vega.js", 2.0), ("GET /page/dashboard/charts", 1.0)):
             app.metrics.observe(route, 200, seconds)
-        assert live.state(0)["requests"] == {"p50_ms": None, "p99_ms": None, "errors": 0}
-        assert live.state(0)["slowest"] == []
+        assert live.read_state(0)["requests"] == {"p50_ms": None, "p99_ms": None, "errors": 0}
+        assert live.read_state(0)["slowest"] == []
         for _ in range(99):
             app.metrics.observe("POST /v1/decisions", 200, 0.004)
         app.metrics.observe("POST /page/answer", 503, 0.2)
-        assert live.state(0)["requests"] == {"p50_ms": 5.0, "p99_ms": 5.0, "errors": 1}
-        assert live.state(0)["slowest"][0]["route"] == "POST /page/answer"
+        assert live.read_state(0)["requests"] == {"p50_ms": 5.0, "p99_ms": 5.0, "errors": 1}
+        assert live.read_state(0)["slowest"][0]["route"] == "POST /page/answer"
         app.metrics.observe("POST /v1/rewards", 200, 0.2)
-        assert live.state(0)["requests"]["p99_ms"] == 250.0
+        assert live.read_state(0)["requests"]["p99_ms"] == 250.0
 
     watched(tmp_path, drill)
 
 
 def test_the_chart_of_the_classes_is_made_once_a_version(tmp_path):
     async def drill(live, clock, app, client):
-        first = live.state(0)["classes"]
-        assert first is live.state(0)["classes"]
+        first = live.read_state(0)["classes"]
+        assert first is live.read_state(0)["classes"]
         assert first["model"] == 1
         assert first["words"][0] == "football, tennis, weather"
         await app.service.activate(0, "a test")
-        assert live.state(0)["classes"] is None
+        assert live.read_state(0)["classes"] is None
 
     watched(tmp_path, drill)
 

@@ -111,7 +111,7 @@ def test_an_erasure_while_the_log_is_read_is_not_missed(tmp_path, monkeypatch):
         async with inside(front(tmp_path)) as (_, client):
             names = [(await read(client, HOME, study=True))["visitor"] for _ in range(3)]
         async with inside(front(tmp_path)) as (app, client):
-            kept, reading, erased = app.service.world.reader.read, asyncio.Event(), threading.Event()
+            kept, reading, erased = app.service.world.loader.load, asyncio.Event(), threading.Event()
             loop = asyncio.get_running_loop()
 
             def read_user(name, upto):
@@ -120,7 +120,7 @@ def test_an_erasure_while_the_log_is_read_is_not_missed(tmp_path, monkeypatch):
                 assert erased.wait(20)
                 return found
 
-            monkeypatch.setattr(app.service.world.reader, "read", read_user)
+            monkeypatch.setattr(app.service.world.loader, "load", read_user)
             asked = asyncio.create_task(lines(client))
             await reading.wait()
             await app.service.erase(names[0])

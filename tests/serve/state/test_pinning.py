@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from lcb import messages
-from lcb.serve.audit.check_snapshots import world_differences
+from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
@@ -70,16 +70,16 @@ def test_two_first_decisions_around_an_activation_pin_a_user_to_the_first(opened
     user = inside.service.world.user("ann")
     assert user is not None
     assert (user.model, user.n_decisions, user.n_rewards) == (1, 2, 2)
-    assert world_differences(inside.service.world, fold_log(inside.store)) == []
+    assert compare_worlds(inside.service.world, fold_log(inside.store)) == []
     assert verify(inside.store).differences == []
     inside.erase("ann")
-    assert world_differences(inside.service.world, fold_log(inside.store)) == []
+    assert compare_worlds(inside.service.world, fold_log(inside.store)) == []
 
 
 def test_two_first_decisions_of_two_recommenders_count_for_the_first(opened: Any) -> None:
     inside = opened(RecommenderSpec("own", "linucb"), RecommenderSpec("population", "linucb", scope="everyone"))
     inside.done(
-        inside.service.items(messages.ItemsRequest([messages.ItemRequest("c", [0.0, 0.0, 0.0])]))
+        inside.service.put_items(messages.ItemsRequest([messages.ItemRequest("c", [0.0, 0.0, 0.0])]))
     )  # the size is known
     request = msgspec.convert({"user": "ann", "arms": ARMS}, messages.DecisionRequest)
     made = [inside.service.decisions.decide(request, name) for name in ("population", "own")]
@@ -91,7 +91,7 @@ def test_two_first_decisions_of_two_recommenders_count_for_the_first(opened: Any
     assert "own" not in inside.service.world.tallies
     assert verify(inside.store).differences == []
     inside.erase("ann")
-    assert world_differences(inside.service.world, fold_log(inside.store)) == []
+    assert compare_worlds(inside.service.world, fold_log(inside.store)) == []
 
 
 async def waited(service: Service, entry: Any) -> bytes:

@@ -13,7 +13,7 @@ from lcb import messages
 from lcb.serve.config.settings import Settings
 from lcb.serve.web.endpoint import Call
 from lcb.serve.web.keys import sha256
-from lcb.serve.web.openapi import build_document, statuses, strip_convertors
+from lcb.serve.web.openapi import build_document, list_statuses, strip_converters
 from lcb.storage.store.base import Key
 from support.http_inside import inside
 
@@ -33,7 +33,7 @@ def page(tmp_path: Path, keys: tuple[Key, ...] = ()) -> tuple[dict, list[Call]]:
 def test_the_page_needs_no_key_and_names_every_call_of_the_api(tmp_path):
     found, calls = page(tmp_path, (ADMIN,))
     named = {(method.upper(), path) for path, methods in found["paths"].items() for method in methods}
-    wanted = {(call.method, strip_convertors(call.path)) for call in calls if call.path.startswith("/v1")}
+    wanted = {(call.method, strip_converters(call.path)) for call in calls if call.path.startswith("/v1")}
     assert named == wanted | {("GET", path) for path in ("/healthz", "/readyz", "/metrics", "/openapi.json")}
     assert found["openapi"] == "3.1.0"
 
@@ -71,9 +71,9 @@ def test_every_status_is_a_problem_or_the_answer(tmp_path):
     found, calls = page(tmp_path)
     for call in calls:
         if call.response is not None:
-            responses = found["paths"][strip_convertors(call.path)][call.method.lower()]["responses"]
-            assert list(map(int, responses)) == statuses(call)
-    of = {f"{call.method} {strip_convertors(call.path)}": statuses(call) for call in calls}
+            responses = found["paths"][strip_converters(call.path)][call.method.lower()]["responses"]
+            assert list(map(int, responses)) == list_statuses(call)
+    of = {f"{call.method} {strip_converters(call.path)}": list_statuses(call) for call in calls}
     assert of["POST /v1/rewards"] == [200, 400, 401, 403, 404, 408, 409, 413, 422, 429, 431, 500, 503]
     assert of["GET /readyz"] == [200, 400, 408, 413, 431, 500, 503]
     assert of["POST /v1/models/retrain"][0] == 202

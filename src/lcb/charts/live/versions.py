@@ -1,4 +1,4 @@
-"""Charts that compare model versions: users served, held-out scores, rewards until a new user's class is known."""
+"""Charts that compare model versions: users served, held-out scores, decisions until a new user's class is known."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ def users_per_model(rows: Rows, title: str | None = None) -> alt.LayerChart:
 
 
 def concentration(rows: Rows, title: str | None = None) -> alt.LayerChart:
-    """Draw the share of new users whose class is known after each number of rewards, for the newest six versions.
+    """Draw the share of new users whose class is known after each number of decisions, for the newest six versions.
 
     A row {model, steps, users} counts the users for whom one class first had 90 % of the posterior after `steps`
-    rewards; steps "more" counts the users for whom no class has it yet.
+    decisions; steps "more" counts the users for whom no class has it yet.
     """
     alt = load_altair()
     known = alt.WindowFieldDef(**{"op": "sum", "field": "users", "as": "known"})
@@ -44,11 +44,11 @@ def concentration(rows: Rows, title: str | None = None) -> alt.LayerChart:
     base = base.transform_filter("datum.steps != 'more'").transform_calculate(step="toNumber(datum.steps)")
     base = base.transform_window([known], sort=[alt.SortField("step")], groupby=["model"])
     base = base.transform_calculate(share="datum.all > 0 ? datum.known / datum.all : 0")
-    x = alt.X("step:Q", title="rewards seen").scale(nice=False, zero=False).axis(grid=False, tickMinStep=1, format=",d")
+    x = alt.X("step:Q", title="decisions").scale(nice=False, zero=False).axis(grid=False, tickMinStep=1, format=",d")
     y = alt.Y("share:Q", axis=parts.percent_axis(), title="users with a class at 90 %").scale(domain=[0, 1])
     colour = parts.version_colour()
     line = base.mark_line(strokeWidth=2, interpolate="step-after").encode(x=x, y=y, color=colour)
-    hints = ["name:N", alt.Tooltip("step:Q", title="rewards"), alt.Tooltip("share:Q", format=".1%"), "users:Q"]
+    hints = ["name:N", alt.Tooltip("step:Q", title="decisions"), alt.Tooltip("share:Q", format=".1%"), "users:Q"]
     point = base.mark_point(filled=True, size=30, opacity=1).encode(x=x, y=y, color=colour, tooltip=hints)
     text = f"datum.name + ' · ' + {parts.percent_text('datum.share')}"
     ends = parts.keep_last(base, "step", "model").transform_calculate(text=text)
@@ -56,7 +56,7 @@ def concentration(rows: Rows, title: str | None = None) -> alt.LayerChart:
     data = parts.table(rows, texts=["steps"], numbers=["model", "users"])
     wrong = [row["steps"] for row in rows if row["steps"] != "more" and not isinstance(row["steps"], int)]
     if wrong:
-        raise InputError(f"steps is {wrong[0]!r} in a row; give a number of rewards, or 'more'")
+        raise InputError(f"steps is {wrong[0]!r} in a row; give a number of decisions, or 'more'")
     return apply_theme(parts.layer_charts(layers, data), title, width=parts.WIDTH, height=parts.HEIGHT)
 
 

@@ -1,1 +1,1 @@
-"""Reads the log afterwards: verify it, export it, show one user's story, compare recommenders."""
+"""Reads the log: verify it, export it, show one user's story, compare recommenders."""

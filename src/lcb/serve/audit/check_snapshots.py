@@ -18,25 +18,11 @@ from lcb.storage.store.base import USER_SNAPSHOTS, Snapshot, Store
 
 _REPORT_EVERY = 500
 _CLOSE = 1e-9
-_COUNTS = (
-    "seq",
-    "n_started",
-    "n_rewarded",
-    "n_events",
-    "started_at_training",
-    "users_per_model",
-    "concentration",
-)
+_COUNTS = ("seq", "n_started", "n_rewarded", "n_events", "started_at_training", "users_per_model", "concentration")
 
 
 def check_snapshots(
-    world: World,
-    store: Store,
-    upto: int,
-    kept: Snapshot | None,
-    most_users: int,
-    report: Report,
-    progress: Progress,
+    world: World, store: Store, upto: int, kept: Snapshot | None, most_users: int, report: Report, progress: Progress
 ) -> None:
     """Compare the service-wide snapshot `kept` and every user's snapshot with `world`, replayed from the log."""
     if kept is not None:
@@ -47,7 +33,7 @@ def check_snapshots(
         except Exception as error:  # noqa: BLE001 (whatever a damaged snapshot raises is reported)
             report.add(None, "the service-wide snapshot", "in the store", f"cannot be loaded ({error})")
         else:
-            for what, stored, again in world_differences(other, world):
+            for what, stored, again in compare_worlds(other, world):
                 report.add(None, f"the service-wide snapshot, {what}", stored, again)
     for one in _list_user_snapshots(store):
         report.n_snapshots += 1
@@ -69,8 +55,8 @@ def _list_user_snapshots(store: Store) -> Iterator[Snapshot]:
         after = found[-1].name
 
 
-def world_differences(one: World, other: World) -> list[tuple[str, object, object]]:
-    """Where two states of the same log differ, as (name, value, other value); sums may differ in the last digits."""
+def compare_worlds(one: World, other: World) -> list[tuple[str, object, object]]:
+    """List where two states of one log differ, as (name, value, other value); rounding of sums is ignored."""
     facts: list[tuple[str, object, object]] = [(name, getattr(one, name), getattr(other, name)) for name in _COUNTS]
     facts += [(name, getattr(one.state, name), getattr(other.state, name)) for name in ("n_features", "active")]
     facts.append(("versions", sorted(one.state.versions), sorted(other.state.versions)))

@@ -27,7 +27,7 @@ def check_users(
     report: Report,
     progress: Progress,
 ) -> None:
-    """Check all users, or `only` one; `live` are packed states of a running service, which must equal the log's."""
+    """Check all users, or `only` one; `live` are packed users of a running service, which must equal the replayed."""
     for name in [only] if only is not None else list_users(store):
         rows = store.events_of(name, 0, upto)
         if not rows:
@@ -46,7 +46,6 @@ def check_users(
 
 
 def list_users(store: Store) -> Iterator[str]:
-    """The names of all users of a log."""
     after = ""
     while names := store.users(after):
         yield from names
@@ -78,7 +77,7 @@ def _check_rewards(world: World, rows: list[Row], report: Report) -> None:
 def _compare_reward(
     row: Row, body: events.RewardBody, name: str, slot: RewardSlot, rule: str
 ) -> Iterator[tuple[str, object, object]]:
-    """What is compared, as (name, stored value, recomputed value)."""
+    """Yield what is compared, as (name, stored value, recomputed value)."""
     arm = slot.arm
     yield "the id of a reward", row.id, reward_id(name, slot.n + 1)
     yield "recommender and model", (body.recommender, row.model), (slot.recommender, slot.model)
@@ -95,7 +94,7 @@ def _compare_reward(
 
 
 def describe_user(packed: bytes | None) -> str:
-    """A packed user state in one line; None is a user without events."""
+    """Describe a packed user in one line; None is a user without events."""
     if packed is None:
         return "no such user"
     try:

@@ -64,7 +64,7 @@ _SCHEMA = pa.schema(
 
 @dataclass
 class Exported:
-    """What was written."""
+    """The result of an export."""
 
     files: list[str] = field(default_factory=list)
     upto: int = 0
@@ -88,13 +88,12 @@ def export(
     """Write the log up to its head; `out` is a .parquet file or a folder, as for `lcb import`.
 
     Slots without a reward are left out, or get the reward `missing` (None: null, which `lcb learn` refuses).
-    `only_known` leaves out slots that the caller chose without sending a propensity.
+    `only_known` leaves out slots whose arm the caller chose without sending a propensity.
     """
     files = LogFiles.at(out)
     check_place(files, [Path(store.url)])
     upto = store.head()
-    context = _Context(store, upto)
-    context.only_known = only_known
+    context = _Context(store, upto, only_known)
     done = Exported(upto=upto)
     with create_folder(files.events.parent):
         beside = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in _paths(files)}
@@ -130,28 +129,25 @@ def _paths(files: LogFiles) -> tuple[Path, Path, Path]:
 class _Context:
     """The catalogue, recommenders and categories of the log, and counts made during the export."""
 
-    def __init__(self, store: Store, upto: int) -> None:
+    def __init__(self, store: Store, upto: int, only_known: bool) -> None:
+        self.only_known = only_known
         self.catalogue = Catalogue()
         self.specs: dict[str, RecommenderSpec] = {}
         self.offered: Counter[int] = Counter()
         self.categories: tuple[str, ...] = ()
         seed = b""
         for row in store.events_of_service(upto):
+            body = events.decode(row.kind, row.body)
             if row.kind == "items":
-                self.catalogue.apply(events.decode(row.kind, row.body))
+                self.catalogue.apply(body)
             elif row.kind == "recommender":
-                spec = RecommenderSpec.from_json(events.decode(row.kind, row.body).spec)
+                spec = RecommenderSpec.from_json(body.spec)
                 self.specs[spec.name] = spec
             elif row.kind == "service":
-                body = events.decode(row.kind, row.body)
                 seed = body.seed
                 if body.feature_map is not None:
                     self.categories = tuple(msgspec.json.decode(body.feature_map)["categories"])
-        self.only_known = False
         self.stamp = hashlib.sha256(seed + str(upto).encode()).hexdigest()[:32].encode()
-
-    def policy(self, recommender: str, model: int) -> str:
-        return policy_name(self.specs[recommender], model)
 
 
 def _write_events(
@@ -181,13 +177,9 @@ def _write_events(
 def _flush(writer: Any, schema: Any, columns: dict[str, list[Any]]) -> None:
     if not columns["user"]:
         return
-    x = columns["x"]
-    starts = np.concatenate([[0], np.cumsum([len(one) // 8 for one in x])]).astype(np.int32)
-    made = {"x": pa.ListArray.from_arrays(pa.array(starts), pa.array(np.frombuffer(b"".join(x), np.float64)))}
-    arrays = [made.get(one.name) for one in schema]
-    for i, one in enumerate(schema):
-        if arrays[i] is None:
-            arrays[i] = pa.array(columns[one.name], one.type)
+    starts = np.concatenate([[0], np.cumsum([len(x) // 8 for x in columns["x"]])]).astype(np.int32)
+    x = pa.ListArray.from_arrays(pa.array(starts), pa.array(np.frombuffer(b"".join(columns["x"]), np.float64)))
+    arrays = [x if one.name == "x" else pa.array(columns[one.name], one.type) for one in schema]
     writer.write_table(pa.table(arrays, schema=schema))
     for column in columns.values():
         column.clear()
@@ -196,7 +188,7 @@ def _flush(writer: Any, schema: Any, columns: dict[str, list[Any]]) -> None:
 def _build_rows(
     rows: list[Row], context: _Context, missing: float | str | None, done: Exported
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of one user; the final reward of a slot is known only after all events."""
+    """Yield the rows of one user; the final reward of a slot is known only after all events are read."""
     slots: dict[str, Any] = {}
     decisions: list[tuple[Row, events.DecisionBody, list[str]]] = []
     for row in rows:
@@ -232,13 +224,13 @@ def _build_rows(
                 body.n_arms,
                 body.recommender,
                 model,
-                context.policy(body.recommender, model),
+                policy_name(context.specs[body.recommender], model),
                 None if body.chosen is None else body.taken[0].id,
             )
 
 
 def _write_items(context: _Context, beside: dict[Path, Path], files: LogFiles, shown: set[str]) -> None:
-    """Write the catalogue and items that were shown but are no longer in it; nothing if there is no catalogue."""
+    """Write the items of the catalogue and those shown that are no longer in it; nothing if it is empty."""
     known = context.catalogue.items
     if not known:
         return

@@ -18,7 +18,7 @@ def check_decision(world: World, row: Row, body: events.DecisionBody, report: Re
     report.n_decisions += 1
     assert row.user is not None
     try:
-        ids, context = _context(world, body)
+        ids, context = _rebuild_context(world, body)
         user = world.user(row.user)
         if user is None:
             model = world.state.model_for_newcomers(body.recommender)
@@ -38,9 +38,9 @@ def check_decision(world: World, row: Row, body: events.DecisionBody, report: Re
         _check_taken(row.seq, stored, again, report)
 
 
-def _context(world: World, body: events.DecisionBody) -> tuple[list[str], Floats]:
+def _rebuild_context(world: World, body: events.DecisionBody) -> tuple[list[str], Floats]:
     if body.arms is None:
-        ids, context = world.state.catalogue.ids, world.state.catalogue.whole()
+        ids, context = world.state.catalogue.ids, world.state.catalogue.matrix()
     else:
         ids = body.arms
         context = world.state.catalogue.x(ids) if body.x is None else events.floats(body.x).reshape(len(ids), -1)

@@ -15,7 +15,7 @@ from lcb.storage.store.base import Row
 
 @dataclass(slots=True)
 class StoryStep:
-    """One slot of one decision; `reward`, and `posterior` after it, are None until a reward has arrived."""
+    """One slot of one decision; `reward` and the `posterior` after it are None until there is a reward."""
 
     decision_id: str
     reward_id: str
@@ -30,21 +30,11 @@ class StoryStep:
 def read_story(world: World, rows: Sequence[Row]) -> list[StoryStep]:
     """Return the steps of a user; `rows` are all events of the user."""
     steps: dict[str, StoryStep] = {}
-    user = None
-    for i, row in enumerate(rows):
-        body = events.decode(row.kind, row.body)
-        if user is None:
-            user = world.fold.start(body.recommender, row.model or 0, row.seq)
+    for row, body, user in world.fold.walk(rows):
         if row.kind == "decision":
-            world.fold.step(user, row, body, 0.0)
             for id, one in body.slots(row.id).items():
                 steps[id] = StoryStep(row.id, id, row.seq, body.at, body, one)
             continue
-        if body.before is None:
-            world.fold.step(user, row, body, body.reward)
-        else:
-            user = world.fold.fold(rows[: i + 1])
-            assert user is not None
         step = steps[slot_of_reward(row.id)]
         step.reward = body.reward
         bandit, _ = world.state.bandit(user.recommender, user.model)

@@ -15,16 +15,14 @@ from lcb.serve.state.users import Tally
 
 
 def compare_all(service: Service) -> messages.TrialAnswer:
-    """All recommenders, and the difference of each to the first."""
+    """Return all recommenders, and the difference of each to the first."""
     names = _list_names(service)
-    return messages.TrialAnswer(
-        tuple(_summarise(service, name) for name in names),
-        _compare(service, [(name, names[0]) for name in names[1:]]),
-    )
+    summaries = tuple(_summarise(service, name) for name in names)
+    return messages.TrialAnswer(summaries, _compare(service, [(name, names[0]) for name in names[1:]]))
 
 
 def compare_one(service: Service, name: str) -> messages.TrialAnswer:
-    """One recommender, and its difference to each of the others."""
+    """Return one recommender, and its difference to each of the others."""
     names = _list_names(service)
     if name not in names:
         raise Problem(404, f"no recommender {name!r}; the recommenders are {', '.join(names)}", field="recommender")
@@ -33,7 +31,7 @@ def compare_one(service: Service, name: str) -> messages.TrialAnswer:
 
 
 def _list_names(service: Service) -> list[str]:
-    """Names from the settings first, then those that only the log has."""
+    """List the recommenders of the settings, then those that only the log has."""
     now = [one.name for one in service.settings.recommenders]
     return now + [name for name in service.world.state.recommenders if name not in now and name != READER]
 

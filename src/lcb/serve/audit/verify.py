@@ -1,8 +1,8 @@
 """Verifies a log: replays it from the start, recomputes every decision and compares bit for bit.
 
-The state of the service is replayed event by event without snapshots.  A decision is recomputed by the code that made
-it when the replay has reached the seq it was made from (`seen`, slightly before its own): the same user state,
-catalogue, models, seed and id must give the same arm, propensity, distribution and advice.  Then every reward is
+The state of the service is replayed event by event without snapshots.  When the replay has reached the seq that a
+decision was made from (`seen`, slightly before its own), the code that made the decision makes it again: the same user
+state, catalogue, models, seed and id must give the same arm, propensity, distribution and advice.  Then every reward is
 compared with its decision and the log's rule (`check_users`), and every snapshot with the replayed state
 (`check_snapshots`).
 

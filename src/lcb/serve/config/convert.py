@@ -1,4 +1,4 @@
-"""Converts the raw value of a setting, as a TOML file, a variable or a flag has it, into its type."""
+"""Converts the raw value of a setting, from a TOML file, a variable or a flag, into its type."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def convert(name: str, kind: Any, raw: Any, source: str) -> Any:
 
 
 def _parse_text(raw: str, kind: Any) -> Any:
-    """Text of the environment or a flag: `none` becomes None, and a list is split at commas."""
+    """Parse text of a variable or a flag: `none` becomes None, and a list is split at commas."""
     if raw.lower() == "none" and "None" in str(kind):
         return None
     return [part.strip() for part in raw.split(",")] if "tuple" in str(kind) else raw
 
 
 def _parse_shares(raw: Any) -> Any:
-    """A table, or `a=0.5,b=0.5`, or a list of such texts, as a dict."""
+    """Parse a table, `a=0.5,b=0.5`, or a list of such texts into a dict."""
     if isinstance(raw, Mapping):
         return dict(raw)
     if not isinstance(raw, str | list | tuple):
@@ -54,7 +54,7 @@ def _parse_shares(raw: Any) -> Any:
 
 
 def _parse_recommenders(raw: Any) -> tuple[RecommenderSpec, ...]:
-    """Tables of TOML, or texts `NAME=BANDIT[:everyone]`."""
+    """Parse TOML tables, or texts `NAME=BANDIT[:everyone]`."""
     if isinstance(raw, tuple | list) and raw and all(isinstance(one, Mapping) for one in raw):
         return tuple(_parse_recommender(i, one) for i, one in enumerate(raw, start=1))
     if not isinstance(raw, str) and not (isinstance(raw, list | tuple) and all(isinstance(one, str) for one in raw)):
@@ -64,9 +64,7 @@ def _parse_recommenders(raw: Any) -> tuple[RecommenderSpec, ...]:
         name, equals, rest = part.partition("=")
         bandit, _, scope = rest.partition(":")
         if not equals or not name or not bandit:
-            raise InputError(
-                f"{part!r} is not NAME=BANDIT; write, for example, lcb=thompson or population=linucb:everyone"
-            )
+            raise InputError(f"{part!r} is not NAME=BANDIT; write, for example, lcb=thompson or all=linucb:everyone")
         found.append(_parse_recommender(len(found) + 1, {"name": name, "bandit": bandit, "scope": scope or "user"}))
     return tuple(found)
 
@@ -92,7 +90,7 @@ def _split_parts(raw: Any) -> list[str]:
 
 
 def _describe_type(kind: Any, said: str) -> str:
-    """What a value of this type must be; `said` is msgspec's message, for types without words of their own."""
+    """Say what a value of this type must be; `said` is msgspec's message, used for types not listed here."""
     if "Literal" in str(kind):
         return "one of " + ", ".join(getattr(kind, "__args__", ()))
     if "tuple" in str(kind):

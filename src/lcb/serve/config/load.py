@@ -50,7 +50,7 @@ class Config:
     unknown: tuple[str, ...] = ()
 
     def masked(self) -> dict[str, Value]:
-        """The values as they may be printed, without passwords and keys."""
+        """Return the values with passwords and keys hidden, to be printed."""
         return {
             name: Value(HIDDEN if is_secret(name) and one.value is not None else _mask(one.value), one.source)
             for name, one in self.values.items()
@@ -58,7 +58,7 @@ class Config:
 
 
 def setting_types(cls: type = Settings, before: str = "") -> dict[str, Any]:
-    """The type of every setting by its dotted name.
+    """Return the type of every setting by dotted name.
 
     >>> setting_types()["learning.retrain_every"]
     int | None
@@ -75,8 +75,7 @@ def setting_types(cls: type = Settings, before: str = "") -> dict[str, Any]:
 
 
 def variable_name(name: str) -> str:
-    """The environment variable of a setting.
-
+    """
     >>> variable_name("learning.retrain_every")
     'LCB_LEARNING__RETRAIN_EVERY'
     """
@@ -90,7 +89,7 @@ def load(
     environment: Mapping[str, str] | None = None,
     folder: str | os.PathLike[str] = ".",
 ) -> Config:
-    """Load all settings.  `flags` are by dotted name; None means that a flag was not given.
+    """Load all settings; `flags` are by dotted name, with None for flags that were not given.
 
     >>> config = load({"port": 9000}, environment={"LCB_LEARNING__RETRAIN_EVERY": "none"}, folder="/nowhere")
     >>> config.settings.port, config.settings.learning.retrain_every
@@ -192,7 +191,7 @@ def _read_variables(environment: Mapping[str, str], known: Mapping[str, Any]) ->
 
 
 def _closest(name: str, known: Mapping[str, Any]) -> str | None:
-    """The most similar setting, compared with full names and with their last parts."""
+    """Return the most similar setting, comparing with full names and with their last parts."""
     last = {full.rsplit(".", 1)[-1]: full for full in known}
     found = get_close_matches(name, [*known, *last], n=1, cutoff=0.75)
     return last.get(found[0], found[0]) if found else None
@@ -206,7 +205,7 @@ def _suggest(name: str, known: Mapping[str, Any]) -> str:
     return "; lcb config show lists them" if meant is None else f"; did you mean {meant}?"
 
 
-_FLAGS = {  # flags that are not named as their settings
+_FLAGS = {  # flags whose names differ from their settings
     "recommenders": "recommender",
     "shares": "share",
     "learning.n_classes": "classes",

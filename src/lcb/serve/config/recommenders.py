@@ -3,7 +3,7 @@
     needs classes    one state per user; during warm-up one LinUCB for all users (phase 1 of Algorithm 1)
     other bandits    one state per user, or one for everyone ("Population LinUCB")
 
-The log stores each name with its settings, which cannot change while the log exists.
+The log stores each recommender with its settings, which never change in that log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RecommenderSpec:
     b'{"bandit":"linucb","name":"population","scope":"everyone","settings":{"width":0.25},"warmup":{}}'
     >>> RecommenderSpec("lcb", "thomson")
     Traceback (most recent call last):
-    lcb.errors.InputError: recommender lcb: bandit 'thomson'; there are: thompson, posterior-mean, personal-classes, ...
+    lcb.errors.InputError: recommender lcb: unknown bandit 'thomson'; the bandits are thompson, posterior-mean, ...
     """
 
     name: str
@@ -44,9 +44,10 @@ class RecommenderSpec:
 
     def __post_init__(self) -> None:
         if self.bandit not in BANDITS:
-            raise InputError(f"recommender {self.name}: bandit {self.bandit!r}; there are: {', '.join(BANDITS)}")
+            known = ", ".join(BANDITS)
+            raise InputError(f"recommender {self.name}: unknown bandit {self.bandit!r}; the bandits are {known}")
         if self.scope not in ("user", "everyone"):
-            raise InputError(f"recommender {self.name}: scope {self.scope!r}; it is 'user' or 'everyone'")
+            raise InputError(f"recommender {self.name}: scope is {self.scope!r}; it must be 'user' or 'everyone'")
         if self.scope == "everyone" and self.over_classes:
             raise InputError(
                 f"recommender {self.name}: {self.bandit} needs classes and has one state per user; "
@@ -56,7 +57,6 @@ class RecommenderSpec:
 
     @property
     def traits(self) -> Traits:
-        """What its bandit needs."""
         return BANDITS[self.bandit].traits
 
     @property
@@ -64,15 +64,13 @@ class RecommenderSpec:
         return self.traits.needs_classes
 
     def check_settings(self) -> None:
-        """Refuse settings the bandit does not have, or values it does not take."""
+        """Refuse settings that the bandit does not have, or values it does not take, by building it once."""
         try:
             self.make(_TRIAL, 2, (0.0, 1.0))
             self.make_warmup(2)
         except TypeError as error:
-            known = ", ".join(list_settings(self.bandit))
-            raise InputError(
-                f"recommender {self.name}: {self.bandit} does not take {self.settings} ({error}); it has: {known}"
-            ) from None
+            words = f"recommender {self.name}: {self.bandit} does not take {self.settings} ({error})"
+            raise InputError(f"{words}; its settings are {', '.join(list_settings(self.bandit))}") from None
         except InputError as error:
             raise InputError(f"recommender {self.name}: {error}") from None
 

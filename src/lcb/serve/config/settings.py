@@ -64,17 +64,16 @@ class Settings:
     store: str = "lcb.db"
     host: str = "127.0.0.1"
     port: int = 8000
-    models: str | None = None  # folder of lcb learn: the first model version
+    models: str | None = None  # folder written by lcb learn: the first model version
     categories: tuple[str, ...] | None = None  # without models: features are one-hot over these
-    items: str | None = None  # JSON file (as PUT /v1/items takes it) that fills an empty catalogue
+    items: str | None = None  # JSON file, like a body of PUT /v1/items, that fills an empty catalogue
     recommenders: tuple[RecommenderSpec, ...] = (RecommenderSpec("lcb"),)
-    shares: dict[str, float] = field(
-        default_factory=dict
-    )  # of new users, by recommender; empty: equal shares, else 0 for those left out
+    # share of new users by recommender: 0 for those not named; if none is named, all have equal shares
+    shares: dict[str, float] = field(default_factory=dict)
     pages: bool = True  # serve the visitors' page, the study and the dashboard
     simulated_visitors: float = 0.0  # simulated visitors of the study per minute
-    shadow: bool = False  # the caller chooses; decisions are only logged
-    rewards: RewardRule = "once"  # what counts if a decision gets several rewards
+    shadow: bool = False  # the caller chooses the arms; the service logs what it would have chosen
+    rewards: RewardRule = "once"  # the rule for several rewards of one decision
     reward_range: tuple[float, float] | None = None
     learning: Learning = Learning()
     limits: Limits = Limits()
@@ -97,9 +96,8 @@ class Settings:
             raise InputError(f"simulated_visitors is {self.simulated_visitors}; give visitors per minute, 0 for none")
         for name, share in self.shares.items():
             if name not in names:
-                raise InputError(
-                    f"shares has {name!r}, which is not a recommender; the recommenders are {', '.join(names)}"
-                )
+                known = ", ".join(names)
+                raise InputError(f"shares has {name!r}, which is not a recommender; the recommenders are {known}")
             if not 0 <= share <= 1:
                 raise InputError(f"the share of {name} is {share}; it must lie in [0, 1]")
         if self.shares and not sum(self.shares.values()) > 0:
@@ -150,7 +148,7 @@ class Settings:
 
     @property
     def all_recommenders(self) -> tuple[RecommenderSpec, ...]:
-        """The recommenders and, with pages, the visitors' page's own: a copy of the first one that uses classes."""
+        """The recommenders and, with pages, that of the visitors' page: a copy of the first one that uses classes."""
         if not self.pages or any(one.name == READER for one in self.recommenders):
             return self.recommenders
         like = next((one for one in self.recommenders if one.over_classes), self.recommenders[0])
@@ -158,6 +156,6 @@ class Settings:
 
     @property
     def share(self) -> dict[str, float]:
-        """The relative share of new users of every recommender."""
+        """The relative share of new users by recommender."""
         names = [one.name for one in self.recommenders]
         return {name: self.shares.get(name, 0.0) for name in names} if self.shares else dict.fromkeys(names, 1.0)

@@ -14,10 +14,10 @@ from lcb.serve.state.service_state import ServiceState
 
 
 def read_arms(state: ServiceState, request: messages.DecisionRequest) -> tuple[list[str], Floats, bytes | None]:
-    """Return ids and features (K, d) of the arms, and the bytes of the features if the request had them."""
+    """Return the ids and features (K, d) of the arms, and the features as bytes if the request sent them."""
     arms, sent = request.arms, None
     if arms is None:
-        ids, context = state.catalogue.ids, state.catalogue.whole()
+        ids, context = state.catalogue.ids, state.catalogue.matrix()
         if not ids:
             raise Problem(422, "no arms, and the catalogue is empty; send arms, or PUT /v1/items", field="arms")
     else:
@@ -37,7 +37,7 @@ def read_arms(state: ServiceState, request: messages.DecisionRequest) -> tuple[l
     if state.n_features is not None and size != state.n_features:
         raise _wrong_size(size, state.n_features, request)
     if size > messages.MOST_FEATURES:
-        words = f"the arms have {size} features, those of the user crossed in; send at most {messages.MOST_FEATURES}"
+        words = f"the arms crossed with x have {size} features; send fewer, at most {messages.MOST_FEATURES} in all"
         raise Problem(422, words, field="x")
     return ids, context if user_x is None else cross(context, user_x), sent
 
@@ -70,6 +70,7 @@ def _stack_vectors(arms: list[messages.Arm]) -> Floats:
 
 
 def _wrong_size(came: int, wanted: int, request: messages.DecisionRequest) -> Problem:
-    crossed = "" if request.x is None else f" (with the user's {len(request.x)} crossed in)"
+    crossed = "" if request.x is None else f" (crossed with the {len(request.x)} of x)"
     where = "x" if request.x is not None or request.arms is None else "arms[0].x"
-    return Problem(422, f"the arms have {came} features{crossed}, this service has {wanted}; send as many", field=where)
+    detail = f"the arms have {came} features{crossed}, but this service has {wanted}; send {wanted}"
+    return Problem(422, detail, field=where)

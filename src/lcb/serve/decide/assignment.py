@@ -11,7 +11,7 @@ from lcb.serve.state.service_state import ServiceState
 class Assignment:
     """Assigns users to recommenders at random in proportion to `shares`.
 
-    The draw follows from the log's seed and the user's name: every replica assigns a user alike.
+    The draw depends on the log's seed and the user's name only, so every replica assigns a user alike.
     """
 
     def __init__(self, state: ServiceState, shares: Mapping[str, float]) -> None:

@@ -1,7 +1,7 @@
 """Turns a decision request into an event to append, or returns the answer already logged for its id.
 
-Nothing here waits or writes.  A decision is made from the state as of now and records which that was (`seen`); its
-draw follows from the log's seed and the decision's id alone, so that it can be made again from the log.
+Nothing here waits or writes.  A decision records the seq of the state it was made from (`seen`); its draw depends on
+the log's seed and the decision's id only, so that it can be recomputed from the log.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _JSON = msgspec.json.Encoder()
 
 
 class Decisions:
-    """Decides by the state of `world`; `now` is the clock, `new_id` makes unique ids."""
+    """Decides from the state of `world`; `now` is the clock, `new_id` makes unique ids."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class Decisions:
     def _record_chosen(
         self, request: messages.DecisionRequest, user: User, ids: list[str], context: Floats
     ) -> events.ChosenArm:
-        """Return the record of the arm that the caller chose, if the user's bandit can learn from it."""
+        """Return the record of the arm that the caller chose; Problem 422 if the user's bandit cannot learn from it."""
         assert request.chosen is not None
         if request.k is not None:
             raise Problem(422, "chosen names one arm and k asks for a list; leave one out", field="k")
@@ -123,10 +123,10 @@ class Decisions:
     def answer_again(self, row: Row, digest: bytes | None) -> bytes:
         """Return the answer of a logged decision, if its request was the same."""
         if row.kind != "decision":
-            raise Problem(422, f"{row.id} is the id of another event; take another id", field="decision_id")
+            raise Problem(422, f"{row.id} is the id of another event; choose another id", field="decision_id")
         body = events.decode("decision", row.body)
         if body.digest != digest:
-            words = f"decision {row.id} was made for another request; repeat that request, or take another id"
+            words = f"decision {row.id} was made for another request; repeat that request, or choose another id"
             raise Problem(422, words, field="decision_id")
         return self.answer(row.id, row.model or WARMUP, body)
 

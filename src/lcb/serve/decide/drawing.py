@@ -1,4 +1,4 @@
-"""Draws arms by a number that follows from the log's seed and the decision's id, so that they can be drawn again."""
+"""Draws arms with random numbers computed from the log's seed and the decision's id, so that draws can be repeated."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from lcb.serve.state.world import World
 def draw_arms(
     world: World, user: User, ids: list[str], context: Floats, decision_id: str, k: int | None
 ) -> list[ChosenArm]:
-    """Return the arms for a user, one per slot; no state is changed.  `k` is None for a decision that is no list."""
+    """Return the arms for a user, one per slot, without changing any state; `k` is None if no list was asked for."""
     try:
         bandit, shared = world.state.bandit(user.recommender, user.model, context.shape[1])
     except UnreadableModels as error:
@@ -29,7 +29,7 @@ def draw_arms(
     state = user.state if shared is None else world.shared.get(shared, bandit)
     assert state is not None
     if k is not None and k > len(ids):
-        raise Problem(422, f"k is {k}, but there are {len(ids)} arms; ask for at most as many", field="k")
+        raise Problem(422, f"k is {k}, but there are {len(ids)} arms; send k of at most {len(ids)}", field="k")
     seed = world.state.seed
     try:
         if k is None:
@@ -43,7 +43,7 @@ def draw_arms(
 def _draw_list(
     bandit: Bandit, state: Floats, ids: list[str], context: Floats, seed: bytes, decision_id: str, k: int
 ) -> list[ChosenArm]:
-    """Draw slot after slot out of the arms that are left; a propensity is conditional on the slots above."""
+    """Draw slot after slot from the remaining arms; a propensity is conditional on the slots above."""
     left = np.arange(len(ids))
     arms = []
     for i in range(k):
@@ -64,14 +64,14 @@ def _draw_list(
 def record_callers_arm(
     world: World, user: User, ids: list[str], context: Floats, id: str, propensity: float
 ) -> ChosenArm:
-    """Return the record of an arm that the caller chose, with the advice that our bandit gave on it."""
+    """Return the record of an arm that the caller chose, with the advice of our bandit's experts on it."""
     bandit, _ = world.state.bandit(user.recommender, user.model, context.shape[1])
     arm = ids.index(id)
     return ChosenArm.from_decision(add_advice(bandit, Decision(arm, propensity, context[arm]), context), id)
 
 
 def draw_number(seed: bytes, name: str) -> float:
-    """Return a number in [0, 1), uniform over names, that follows from the seed and the name.
+    """Return a number in [0, 1), uniform over names, computed from the seed and the name.
 
     >>> draw_number(b"seed", "d1") == draw_number(b"seed", "d1") != draw_number(b"seed", "d2")
     True

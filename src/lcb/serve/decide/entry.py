@@ -12,12 +12,12 @@ from lcb.storage.store.base import NewRow
 class Entry(msgspec.Struct):
     """A new event with its decoded body, and the answer to send once it is stored.
 
-    `key` names what the event is about: another event of the same key waits until this one is stored.
+    A request whose event would have the same `key` waits until this event is stored.
     """
 
     row: NewRow
     body: Any
     answer: bytes
     key: str
-    newcomer: bool = False  # the first decision of a new user, which fixes recommender and models
-    fixes_n_features: bool = False  # void if anything else is written before it
+    newcomer: bool = False  # the first decision of a new user, which pins recommender and model version
+    fixes_n_features: bool = False  # the first event with features; void if any event is written before it

@@ -28,7 +28,7 @@ def build_items_event(
     wanted = state.n_features or (sizes[0] if sizes else None)
     for i, size in enumerate(sizes):
         if size != wanted:
-            words = f"item {items[i][0]!r} has {size} features, this service has {wanted}; send as many"
+            words = f"item {items[i][0]!r} has {size} features, but this service has {wanted}; send {wanted}"
             raise Problem(422, words, field=f"items[{i}].x")
     kept = set() if request.replace else set(state.catalogue.items)
     n = len((kept - set(request.remove)) | {id for id, *_ in items})

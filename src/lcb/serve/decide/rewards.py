@@ -1,4 +1,4 @@
-"""Turns a reward request into an event to append, or returns the answer of a reward that is logged already."""
+"""Turns a reward request into an event to append, or returns the answer if the reward is already in the log."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _JSON = msgspec.json.Encoder()
 
 
 class Rewards:
-    """Rewards under the rule of the log: once, first, sum or last."""
+    """Handles rewards under the log's rule for several rewards of one slot: once, first, sum or last."""
 
     def __init__(self, world: World, slots: RewardSlots, now: Callable[[], float]) -> None:
         self.world, self.slots, self.now = world, slots, now
 
     def reward(self, request: messages.RewardRequest) -> Entry | bytes:
-        """Return a new reward event, or the answer where this reward changes nothing."""
+        """Return a new reward event, or the answer if this reward changes nothing."""
         slot = self.slots.get(request.decision_id)
         settings, reward, before = self.world.state.settings, request.reward, slot.reward
         assert settings is not None
@@ -44,7 +44,7 @@ class Rewards:
             if sent is None:
                 return self.build_event(request.decision_id, slot, reward, part)
             if sent != reward:
-                words = f"reward {part} was {sent:g}, {reward:g} came; the first reward stands"
+                words = f"reward {part} is {sent:g} in the log, not {reward:g}; the first one stands"
                 raise Problem(409, words, field="reward")
             return _answer(request.decision_id, before or 0.0)
         if before is None:
@@ -52,10 +52,8 @@ class Rewards:
         if before == reward or rule == "first":
             return _answer(request.decision_id, before)
         if rule == "once":
-            words = (
-                f"decision {request.decision_id} has the reward {before:g}, {reward:g} came; the first reward stands"
-            )
-            raise Problem(409, f"{words} (a service may declare rewards as first, sum or last)", field="reward")
+            words = f"decision {request.decision_id} already has the reward {before:g}, not {reward:g}"
+            raise Problem(409, f"{words}; the first one stands (see the setting rewards)", field="reward")
         return self.build_event(request.decision_id, slot, reward, None)
 
     def build_event(self, slot_id: str, slot: RewardSlot, sent: float, part: str | None) -> Entry:
@@ -82,7 +80,7 @@ class Rewards:
         return Entry(row, body, _answer(slot_id, reward), key=reward_id(slot_id))
 
     def _check_bandit_takes(self, slot: RewardSlot, reward: float) -> None:
-        """Refuse a reward that the bandit could not be updated with, before it is in the log."""
+        """Refuse a reward that the bandit cannot be updated with, before it is in the log."""
         bandit, _ = self.world.state.bandit(slot.recommender, slot.model or WARMUP)
         bounds = getattr(bandit, "reward_range", None)
         if bounds is not None and not bounds[0] <= reward <= bounds[1]:

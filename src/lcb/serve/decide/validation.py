@@ -1,4 +1,4 @@
-"""Checks of requests: unique printable ids, features of bounded size, items with features or categories."""
+"""Checks on requests: unique printable ids, features of bounded size, items with features or categories."""
 
 from __future__ import annotations
 
@@ -31,13 +31,12 @@ def check_printable(id: str, field: str) -> None:
 
 def check_user(name: str) -> None:
     if not 0 < len(name) <= messages.MOST_TEXT:
-        words = f"user has {len(name)} characters; send 1 to {messages.MOST_TEXT}"
-        raise Problem(422, words, field="user")
+        raise Problem(422, f"user has {len(name)} characters; send 1 to {messages.MOST_TEXT}", field="user")
     check_printable(name, "user")
 
 
 def check_size(context: Floats, field: str, *, of_arm: bool = True) -> None:
-    """Refuse features that are not numbers or too large; `context` is (K, d)."""
+    """Refuse features that are NaN or too large; `context` is (K, d)."""
     if np.maximum.reduce(np.abs(context), None) <= messages.LARGEST:
         return
     i, j = (int(n) for n in np.argwhere(~(np.abs(context) <= messages.LARGEST))[0])

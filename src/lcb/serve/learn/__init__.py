@@ -4,6 +4,6 @@ schedule      when to learn
 supervisor    runs one job at a time, checks its result, writes it into the log
 process       the child process as the service sees it
 job           the messages between the two
-worker        the child process: reads the log (rewards), fits models, compares them (judge)
+worker        the child process: reads the log (training_data), fits models, compares them (judge)
 versions      the model versions as the API shows them
 """

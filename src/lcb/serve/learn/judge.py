@@ -27,7 +27,7 @@ def judge(
     `active` are the models of the served version number `version`; None if there are none or they cannot be read.
     """
     if held_out.n_users == 0:
-        return True, "no user was held out to judge by", None, None
+        return True, "no users were held out to compare versions by", None, None
     new, count = models.user_scores(held_out), held_out.stats.count.astype(np.float64)
     score = float(new.sum() / count.sum())
     by = f"{held_out.n_users} held-out users score {score:.4f} per reward"
@@ -45,13 +45,13 @@ def judge(
 
 
 def with_likelihood_of(models: LatentModels, active: LatentModels) -> LatentModels:
-    """The active classes under the likelihood of `models`: a density and a probability cannot be compared."""
+    """Give `active` the likelihood of `models`, because a density cannot be compared with a probability."""
     kept = active if active.personal and models.levels is None else active.without_spread()
     return replace(kept, likelihood=models.likelihood, levels=models.levels, features=models.features)
 
 
 def paired_difference(difference: Floats, count: Floats) -> tuple[float, float]:
-    """The mean difference per reward and its standard error over users; both arguments have one entry per user.
+    """Return the mean difference per reward and its standard error over users; the arguments are (U,).
 
     >>> paired_difference(np.array([1.0, 3.0]), np.array([1.0, 1.0]))
     (2.0, 1.0)

@@ -29,7 +29,6 @@ class Failed(LCBError):
 
 
 def worker_command() -> list[str]:
-    """The command that starts the learning process."""
     return [sys.executable, "-P", "-m", "lcb.serve.learn.worker"]
 
 
@@ -57,7 +56,7 @@ async def run_job(
     except asyncio.IncompleteReadError:
         await _raise_exit(process, await errors)
     except ValueError as error:  # msgspec's errors are ValueErrors too
-        raise Failed(f"{error}; the version served before is served on") from None
+        raise Failed(f"{error}; the version served before stays") from None
     finally:
         if process.returncode is None:
             with suppress(ProcessLookupError):
@@ -85,7 +84,7 @@ async def _read_frames(answers: asyncio.StreamReader, on_step: Callable[[JobStep
 
 
 def _environment() -> dict[str, str]:
-    """One thread for linear algebra, and the same lcb package as this process."""
+    """Return an environment with one thread for linear algebra and the same lcb package as this process."""
     threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     source = str(Path(__file__).parents[3])
     path = os.pathsep.join(filter(None, (source, os.environ.get("PYTHONPATH", ""))))
@@ -93,7 +92,6 @@ def _environment() -> dict[str, str]:
 
 
 async def _read_tail(errors: asyncio.StreamReader) -> str:
-    """The last characters of the child's standard error."""
     text = ""
     while part := await errors.read(65_536):
         text = (text + part.decode(errors="replace"))[-_TAIL:]
@@ -101,7 +99,6 @@ async def _read_tail(errors: asyncio.StreamReader) -> str:
 
 
 async def _raise_exit(process: asyncio.subprocess.Process, errors: str) -> NoReturn:
-    """Raise Failed for a process that ended without a result."""
     code = await process.wait()
     last = errors.strip().splitlines()[-1:] or ["nothing on standard error"]
     if code < 0:

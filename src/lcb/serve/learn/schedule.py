@@ -15,9 +15,9 @@ from lcb.serve.state.world import World
 
 
 def next_training_at(world: World, settings: Settings, learning: Learning, not_before: int) -> int | None:
-    """The number of users at which learning starts by itself, at least `not_before`; None: it does not.
+    """Return the number of users at which learning starts by itself, at least `not_before`; None: never.
 
-    Before the first version this grows while users come who have not given a reward.
+    Before the first version it grows with every user who has not given a reward.
     """
     if not any(one.over_classes for one in settings.recommenders):
         return None
@@ -29,5 +29,5 @@ def next_training_at(world: World, settings: Settings, learning: Learning, not_b
 
 
 def retry_at(world: World, learning: Learning) -> int:
-    """The number of users before which learning is not tried again after a failure."""
+    """Return the number of users at which learning is tried again after a failure."""
     return world.n_started + (learning.retrain_every or learning.n_warmup_users)

@@ -54,7 +54,7 @@ class Retraining:
         self._begin_if_due()
 
     async def stop(self) -> None:
-        """Cancel the running job; its result is lost, and learned again when it is next due."""
+        """Cancel the running job; it starts anew when learning is next due."""
         if self._watch in self.service.watchers:
             self.service.watchers.remove(self._watch)
         task = self._task
@@ -87,7 +87,7 @@ class Retraining:
         )
 
     async def ask(self) -> None:
-        """Start a job now; Problem 409 if one is running, here or elsewhere, or if there are no rewards yet."""
+        """Start a job now; Problem 409 if one is running here or on another replica, or if there are no rewards yet."""
         if self.running:
             raise Problem(409, "learning is already running; wait for it (GET /v1/models), then ask again")
         if self.service.world.n_rewarded == 0:
@@ -163,9 +163,8 @@ class Retraining:
             async with asyncio.timeout(learning.max_seconds):
                 result = await run_job(job, self.command(), self._note_process, self._note_step)
         except TimeoutError:
-            raise Failed(
-                f"learning took more than {learning.max_seconds:g} s and was ended; raise learning.max_seconds"
-            ) from None
+            words = f"learning took more than {learning.max_seconds:g} s and was ended"
+            raise Failed(f"{words}; raise learning.max_seconds") from None
         finally:
             self.process = None
         self._check(result)
@@ -190,21 +189,19 @@ class Retraining:
         self.step = step
 
     def _check(self, result: JobResult) -> None:
-        """Refuse models that could not be served: damaged, of another size, or unusable by a recommender."""
-        world = self.service.world
-        assert world.state.settings is not None
+        """Refuse models that could not be served: damaged, of the wrong size, or unusable by a recommender."""
+        state = self.service.world.state
+        assert state.settings is not None
         models, _ = unpack_models(result.manifest, result.tensors, "the learned models")
-        if models.n_features != world.state.n_features:
-            raise ModelError(
-                f"the learned models have {models.n_features} features, the log has {world.state.n_features}"
-            )
+        if models.n_features != state.n_features:
+            raise ModelError(f"the learned models have {models.n_features} features, the log has {state.n_features}")
         for number in (result.score, result.baseline):
             if number is not None and not np.isfinite(number):
                 raise Failed(f"held-out users score {number}, so the learned models cannot be compared")
-        for spec in world.state.recommenders.values():
+        for spec in state.recommenders.values():
             if spec.over_classes:
                 try:
-                    bandit = spec.make(models, models.n_features, world.state.settings.reward_range)
+                    bandit = spec.make(models, models.n_features, state.settings.reward_range)
                 except InputError as error:
                     raise Failed(f"recommender {spec.name} cannot use the learned models: {error}") from None
                 if not np.isfinite(bandit.start()).all():

@@ -13,7 +13,7 @@ from lcb.serve.state.world import World
 
 
 def list_versions(world: World, retraining: Retraining) -> messages.ModelsAnswer:
-    """All versions, the newest first, and the progress of learning."""
+    """Return all versions, the newest first, and the progress of learning."""
     active = world.state.active
     versions = tuple(_describe(version, active) for _, version in sorted(world.state.versions.items(), reverse=True))
     return messages.ModelsAnswer(active, versions, retraining.answer())

@@ -1,8 +1,7 @@
 """The learning process, `python -m lcb.serve.learn.worker`: reads a job, learns from the log, writes frames (`job`).
 
-A share of the users is held out by a hash of their names, so the same users judge every version and none of them was
-ever learned from.  The models that were scored are the ones that are served: they are not fitted again with the
-held-out users.
+A share of the users, chosen by a hash of their names, is held out: all versions are scored on the same users, none of
+whom was ever learned from.  The scored models are served as they are, not fitted again with the held-out users.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from lcb.serve import events
 from lcb.serve.event_ids import event_id
 from lcb.serve.learn.job import DONE, FAIL, STEP, WAIT, Job, JobResult, JobStep, pack_frame
 from lcb.serve.learn.judge import judge
-from lcb.serve.learn.rewards import is_held_out, read_rewards
+from lcb.serve.learn.training_data import is_held_out, read_training_data
 from lcb.storage.models.folder import pack_models, unpack_models
 from lcb.storage.store.base import Store
 from lcb.storage.store.open_store import open_store
@@ -40,7 +39,7 @@ _NICE = 10
 
 
 def main() -> None:
-    """Read a job, learn, answer; anything printed on the way goes to standard error."""
+    """Read a job, learn, answer; anything else that is printed goes to standard error."""
     os.nice(_NICE)
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -111,13 +110,12 @@ def learn(job: Job, store: Store, progress: Progress = silent) -> JobResult:
     active = None if served is None else _unpack_served(served)
     names = tuple(feature_map.names if feature_map else service.features or (active.features if active else ()))
     keep_rows = get_learner(job.learner).needs_rows
-    log = read_rewards(store, job.seq, service.rewards, names, keep_rows=keep_rows, progress=progress)
+    log = read_training_data(store, job.seq, service.rewards, names, keep_rows=keep_rows, progress=progress)
     held = np.array([is_held_out(service.seed, str(user), job.held_out) for user in log.stats.users], bool)
     learning, held_out = log.take(~held), log.take(held)
     if learning.n_users < 2 or (job.held_out > 0 and active is not None and held_out.n_users < 2):
-        raise TooFewRows(
-            f"{learning.n_users} users to learn from and {held_out.n_users} to judge by; wait for more rewards"
-        )
+        words = f"{learning.n_users} users to learn from and {held_out.n_users} held out"
+        raise TooFewRows(f"{words}, which is too few; wait for more rewards")
     models = _fit_models(job, learning, active, service, progress)
     progress("scoring held-out users", 0, None)
     version = 0 if served is None else served.version
@@ -137,7 +135,7 @@ def learn(job: Job, store: Store, progress: Progress = silent) -> JobResult:
 
 
 def _read_service(store: Store, job: Job) -> tuple[events.ServiceBody, events.ModelBody | None]:
-    """The service event of the log, and the version to compare with."""
+    """Return the service event of the log, and the version to compare with."""
     service, served = None, None
     for row in store.events_of_service(job.seq):
         if row.kind == "service":
@@ -161,9 +159,9 @@ def _fit_models(
 ) -> LatentModels:
     from lcb.learners import fit
 
-    likelihood = choose_for_range(log, get_learner(job.learner), service.reward_range)
-    n_classes = None if job.n_classes is None else min(job.n_classes, log.n_users)
     learner = get_learner(job.learner)
+    likelihood = choose_for_range(log, learner, service.reward_range)
+    n_classes = None if job.n_classes is None else min(job.n_classes, log.n_users)
     settings: dict[str, Any] = {"n_threads": 1} if "n_threads" in learner.settings else {}
     if likelihood == "gaussian" and learner.start == "models" and active is not None and active.n_classes == n_classes:
         settings["start"] = replace(active, likelihood="gaussian", levels=None)
@@ -171,10 +169,8 @@ def _fit_models(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the provenance of the models says whether they converged
         try:
-            rng = np.random.default_rng(seed)
-            return fit(
-                log, n_classes, rng=rng, learner=job.learner, likelihood=likelihood, progress=progress, **settings
-            ).models
+            settings |= {"rng": np.random.default_rng(seed), "likelihood": likelihood, "progress": progress}
+            return fit(log, n_classes, learner=job.learner, **settings).models
         except ModelError:
             raise
         except InputError as error:

@@ -1,6 +1,6 @@
-"""Applies stored events to the state in memory, in the order of the log, batch after batch.
+"""Applies stored events to the state in memory, batch by batch, in the order of the log.
 
-Where an event needs a user who is not in memory and the store is remote, a thread reads the user first.
+If an event needs a user who is not in memory and the store is remote, a thread reads the user first.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from msgspec import Struct
 from lcb.errors import StoreUnavailable
 from lcb.serve import events
 from lcb.serve.errors import Problem
+from lcb.serve.state.load_users import Prefetched
 from lcb.serve.state.reward_slots import RewardSlots
-from lcb.serve.state.user_reader import Prefetched
 from lcb.serve.state.world import World
 from lcb.storage.store.base import Row
 
@@ -36,12 +36,12 @@ class _Batch(Struct):
 
 
 class EventApplier:
-    """Moves `world` and `slots`; belongs to the event loop.  `applied` is called after each event."""
+    """Applies events to `world` and `slots` inside the event loop; calls `on_applied` after each event."""
 
-    def __init__(self, world: World, slots: RewardSlots, applied: Callable[[Row, Any], None] | None = None) -> None:
+    def __init__(self, world: World, slots: RewardSlots, on_applied: Callable[[Row, Any], None] | None = None) -> None:
         self.world, self.slots = world, slots
         self.broken: str | None = None  # why no request can be answered any more
-        self._applied = applied
+        self._on_applied = on_applied
         self._batches: deque[_Batch] = deque()
         self._prefetcher = ThreadPoolExecutor(1, "lcb-prefetch")
         self._ended = False
@@ -57,7 +57,7 @@ class EventApplier:
         self.slots.apply(row, body)
 
     def add(self, rows: list[Row], bodies: dict[str, Any], then: Callable[[Exception | None], None]) -> None:
-        """Apply events after all that were added before; `bodies` are decoded ones, by id."""
+        """Apply `rows` after those added before, then call `then`; `bodies` are bodies already decoded, by id."""
         self._batches.append(_Batch(rows, bodies, then))
         if len(self._batches) == 1:
             self._proceed()
@@ -67,7 +67,7 @@ class EventApplier:
         self._prefetcher.shutdown(wait=False)
 
     def _proceed(self) -> None:
-        """Apply batches.  After an error memory is not what the log says, and no request is answered any more."""
+        """Apply batches.  After an error the state differs from the log, so no request is answered any more."""
         while self._batches:
             batch, failed = self._batches[0], None
             try:
@@ -81,7 +81,7 @@ class EventApplier:
             batch.then(failed)
 
     def _apply_batch(self, batch: _Batch) -> bool:
-        """Apply a batch; False where something has to be read first, after which `_proceed` is called again."""
+        """Apply a batch; False if users must be read first, after which `_proceed` is called again."""
         if self.broken is not None:
             return True
         world, remote = self.world, not self.world.store.inline
@@ -89,14 +89,14 @@ class EventApplier:
             world.cache.hold()
         while batch.n_applied < len(batch.rows):
             row = batch.rows[batch.n_applied]
-            # while an erasure is under way, rows read before it may not be what the log has now
+            # while an erasure is pending, rows read before it may differ from what the log has now
             if remote and (not world.can_apply(row) or (world.erased and not batch.prefetched)):
                 self._prefetch(batch)
                 return False
             body = batch.bodies.get(row.id)
             self.apply(row, body)
-            if self._applied is not None:
-                self._applied(row, body)
+            if self._on_applied is not None:
+                self._on_applied(row, body)
             batch.n_applied += 1
         world.release()
         return True
@@ -104,10 +104,10 @@ class EventApplier:
     def _prefetch(self, batch: _Batch) -> None:
         world, rows = self.world, batch.rows[batch.n_applied :]
         names = dict.fromkeys(row.user for row in rows if row.user is not None and not world.cache.knows(row.user))
-        reading = asyncio.get_running_loop().run_in_executor(self._prefetcher, world.reader.prefetch, rows, names)
-        reading.add_done_callback(lambda done: self._take_prefetched(batch, done))
+        reading = asyncio.get_running_loop().run_in_executor(self._prefetcher, world.loader.prefetch, rows, names)
+        reading.add_done_callback(lambda done: self._use_prefetched(batch, done))
 
-    def _take_prefetched(self, batch: _Batch, done: asyncio.Future[Prefetched]) -> None:
+    def _use_prefetched(self, batch: _Batch, done: asyncio.Future[Prefetched]) -> None:
         if done.cancelled() or self._ended:
             return
         error = done.exception()

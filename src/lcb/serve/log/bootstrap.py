@@ -1,4 +1,4 @@
-"""Start-up: append what the settings add to the log, refuse settings that contradict it."""
+"""Start-up: loads the log, refuses settings that contradict it, and appends what the settings add."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from lcb.serve.state.world import World
 from lcb.storage.models.folder import load_feature_map, load_models, pack_models
 from lcb.storage.store.base import NewRow, Store
 
-_PLAIN = re.compile(r"x\d+")  # a feature named by its place alone
+_PLAIN = re.compile(r"x\d+")  # a default feature name, which says only the position
 
 
 class FirstItems(NamedTuple):
-    """Items that fill an empty catalogue: a name for messages and a JSON body of PUT /v1/items.
+    """Items for an empty catalogue, as a JSON body of PUT /v1/items; `name` stands for them in error messages.
 
-    `categories` are those of a new log that has neither models nor categories in its settings.
+    A new log gets `categories` if its settings have neither models nor categories.
     """
 
     name: str
@@ -36,13 +36,11 @@ class FirstItems(NamedTuple):
 
 
 def read_first_items(path: str) -> FirstItems:
-    """Read the items of the setting `items` from a file."""
     try:
         return FirstItems(path, Path(path).read_bytes())
     except OSError as error:
-        raise InputError(
-            f"items {path}: the file could not be read ({error.strerror}); give a JSON file as PUT /v1/items takes it"
-        ) from None
+        words = f"items {path}: the file could not be read ({error.strerror})"
+        raise InputError(f"{words}; give a JSON file like a body of PUT /v1/items") from None
 
 
 def prepare_log(
@@ -53,7 +51,7 @@ def prepare_log(
     seed: Callable[[], bytes],
     items: FirstItems | None = None,
 ) -> None:
-    """Load the log, and append what the settings add to it: a new log, new recommenders, other models."""
+    """Load the log and append what the settings add: the first event, new recommenders, new models."""
     if world.seq == 0:
         world.load()
     state = world.state
@@ -80,7 +78,7 @@ def prepare_log(
             new.append(_build_row(event_id("recommender", spec.name), "recommender", body))
         elif known != spec:
             raise InputError(
-                f"recommender {spec.name} is {known.to_json().decode()} in this log, the settings say "
+                f"recommender {spec.name} is {known.to_json().decode()} in this log, but the settings say "
                 f"{spec.to_json().decode()}; give the new one another name"
             )
     if models is not None:
@@ -108,7 +106,7 @@ def _build_row(id: str, kind: str, body: Any) -> NewRow:
 def _check_same(
     settings: Settings, state: ServiceState, feature_map: FeatureMap | None, models: LatentModels | None
 ) -> None:
-    """Refuse settings that contradict the log: rule and range of rewards, and features never change."""
+    """Refuse settings that contradict the log, where the reward rule, reward range and features never change."""
     log = state.settings
     assert log is not None
     for name, kept, wanted in (
@@ -116,9 +114,7 @@ def _check_same(
         ("reward_range", log.reward_range and tuple(log.reward_range), settings.range),
     ):
         if kept != wanted:
-            raise InputError(
-                f"{name} is {kept} in this log, the settings say {wanted}; keep it, or start another store"
-            )
+            raise InputError(f"{name} is {kept} in this log, but {wanted} in the settings; keep it, or use a new store")
     if feature_map is not None and state.feature_map is not None:
         if feature_map.to_json() != state.feature_map.to_json():
             known = state.feature_map
@@ -131,7 +127,7 @@ def _check_same(
         size = "no" if state.n_features is None else f"{state.n_features}"
         raise InputError(
             f"categories {_some(settings.categories)}, but this log began without categories and has {size} "
-            "features; leave them out, or take another store"
+            "features; leave them out, or use a new store"
         )
     kept_names, named = tuple(log.features or ()), () if models is None else models.features
     if kept_names and named and kept_names != named and not all(map(_PLAIN.fullmatch, named)):
@@ -150,7 +146,7 @@ def _some(names: Sequence[str]) -> str:
 
 
 def _check_usable(settings: Settings, models: LatentModels, source: str) -> None:
-    """Refuse a recommender that could not serve a single new user."""
+    """Refuse a recommender that cannot use these models."""
     for spec in settings.all_recommenders:
         if spec.over_classes:
             try:

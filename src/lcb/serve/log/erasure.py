@@ -1,4 +1,4 @@
-"""Erasure of a user: their events lose everything personal, and an `erase` event records the counts to take back."""
+"""Erasure of a user: their events lose everything personal, and an `erase` event lists the counts to subtract."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from lcb.storage.store.base import NewRow, Rewrite, Row
 
 
 def build_erasure(world: World, rows: list[Row], at: float, new_id: Callable[[], str]) -> tuple[list[Rewrite], NewRow]:
-    """Return what replaces each event of an erased user, and the `erase` event that says so.
+    """Return the replacement of each event of an erased user, and the `erase` event.
 
-    Ids, items and context are dropped.  Where the state is shared by all users, features and reward stay without a
-    name: the shared state was computed from them and can be folded again.
+    Ids, items and context are dropped.  If the bandit's state is shared by all users, features and reward stay without
+    a name, because the shared state is rebuilt from them.
     """
     rewrites, history = [], []
     recommender, model = "", 0

@@ -1,10 +1,10 @@
-"""Group commit: one thread writes the queued events in one transaction; answers are sent after it is on disk.
+"""Group commit: one thread writes queued events in one transaction; answers are sent after it is on disk.
 
-The queue is bounded.  The thread waits for a store that is busy for a moment; if the store is full or gone, the batch
-is refused and nothing of it is in the log.  Events of one turn of the event loop go to the thread together, and the
-thread wakes the loop once per batch, so that the two compete for the interpreter lock as little as possible.
+The queue is bounded.  While the store is busy the thread tries again; if the store is full or gone, the batch is
+refused and nothing of it is in the log.  Events of one turn of the event loop go to the thread together, and the thread
+wakes the loop once per batch, so that the two compete little for the interpreter lock.
 
-Events of other replicas come back with every append; they are also polled for while there is nothing to append.
+Every append also returns the events of other replicas; while there is nothing to append, they are polled for.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SNAPSHOT_EVERY = 5_000  # events between two snapshots of the world
 
 
 class IdTaken(Exception):
-    """Another event of this id was stored first, or the user was erased; build the event again from the new state."""
+    """Another event with this id was stored first, or the user was erased: build the event again from the new state."""
 
 
 class WorldBehindLog(Exception):
@@ -47,7 +47,7 @@ class _Waiting(Struct):
     entry: Entry
     done: asyncio.Future[None]
     since: float
-    made_from: int  # seq of the state that the event was made from
+    made_from: int  # seq of the state that the event was built from
 
 
 class _Job(Struct):
@@ -58,7 +58,7 @@ class _Job(Struct):
 
 
 class Journal:
-    """Writes entries to `store` and hands them to `applier`; all but the writing itself belongs to the event loop."""
+    """Writes entries to `store` in a thread and passes them to `applier`; its methods are for the event loop."""
 
     def __init__(
         self,
@@ -77,13 +77,13 @@ class Journal:
         self.last_commit = 0.0  # seconds that the last commit took
         self.trouble: str | None = None  # why the last commit failed
         self._gone = False  # the store was not in its place at the last check
-        self._gathered: list[_Waiting] = []  # of this turn of the event loop
+        self._gathered: list[_Waiting] = []  # entries of this turn of the event loop
         self._queue: queue.SimpleQueue[list[_Waiting] | _Job | None] = queue.SimpleQueue()
-        self._received: deque[_Waiting | _Job | None] = deque()  # of the writing thread
+        self._received: deque[_Waiting | _Job | None] = deque()  # used by the writing thread only
         self._batches: deque[list[_Waiting]] = deque()  # handed over, oldest first
         self._pending: dict[str, asyncio.Future[None]] = {}
-        self._seen = self.world.seq  # of the writing thread
-        self._erased = 0  # seq of the last erasure: user events made from an earlier state are void
+        self._seen = self.world.seq  # used by the writing thread only
+        self._erased = 0  # seq of the last erasure: user events built from an earlier state are void
         self._snapshot: Snapshot | None = None  # of the world, to be written with the next commit
         self._snapshot_seq = self.world.seq
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -91,14 +91,13 @@ class Journal:
         self._thread = threading.Thread(target=self._write, name="lcb-journal", daemon=True)
 
     def start(self, *, alone: bool = False) -> None:
-        """Start inside the event loop; `alone` is without the thread, and the caller calls `step`."""
+        """Start inside the event loop; `alone` starts no thread, and the caller calls `step` instead."""
         self._loop = asyncio.get_running_loop()
         if not alone:
             self._thread.start()
         self._check_waiting()
 
     async def stop(self) -> None:
-        """Write the queued events, then end."""
         if self._timer is not None:
             self._timer.cancel()
         self._put(None)
@@ -115,7 +114,7 @@ class Journal:
         return self.applier.broken
 
     def pending(self, key: str) -> asyncio.Future[None] | None:
-        """Return the future of the entry of this key that is being written, if there is one."""
+        """Return the future of the entry with this key while it is being written, else None."""
         return self._pending.get(key)
 
     def append(self, entry: Entry) -> asyncio.Future[None]:
@@ -149,7 +148,7 @@ class Journal:
             raise Problem(503, f"{self.n_waiting} requests wait for the store; try again in a second", retry_after=1)
 
     def _check_waiting(self) -> None:
-        """Fail requests that waited longer than `patience`; sent again, they find out what became of their event."""
+        """Fail requests that waited longer than `patience`; a repeated request finds its event if it was stored."""
         assert self._loop is not None
         batches, now = self._batches, self.monotonic()
         while batches and (all(one.done.done() for one in batches[0]) or now - batches[0][0].since > self.patience):
@@ -168,7 +167,7 @@ class Journal:
     # The writing thread
 
     def _get(self, wait: bool) -> _Waiting | _Job | None:
-        """Return what to write next; while there is nothing, read what other replicas wrote."""
+        """Return the next entry or job; while there is none, read what other replicas wrote."""
         while not self._received:
             try:
                 found = self._queue.get(wait, _CHECK if self.store.inline else _POLL)
@@ -215,7 +214,6 @@ class Journal:
             self._note_trouble(str(error))
 
     def _apply_others(self, rows: list[Row]) -> None:
-        """Hand over events that other replicas wrote."""
         if rows:
             self._note_stored(rows)
             self._call(self._settle, [], Appended(rows, frozenset()))
@@ -230,9 +228,9 @@ class Journal:
             pass
 
     def step(self, *, most: int = _BATCH, wait: bool = True) -> bool:
-        """Write at most so many queued events; False when there is nothing, or nothing more will come.
+        """Write at most `most` queued events; False if nothing is queued, or `stop` was called.
 
-        A job begins when the state has caught up with the log: an erasure changes events that may have to be read.
+        A job waits until the state has caught up with the log, because an erasure rewrites events still to be applied.
         """
         batch: list[_Waiting] = []
         while len(batch) < most:
@@ -262,14 +260,14 @@ class Journal:
 
     def _commit(self, batch: list[_Waiting]) -> None:
         snapshots: list[Snapshot] = []
-        if self.world.seq >= self._erased:  # else there may be snapshots of an erased user among them
+        if self.world.seq >= self._erased:  # else some may be snapshots of the erased user
             snapshots = self.world.cache.take_evicted()
             if (snapshot := self._snapshot) is not None:
                 self._snapshot = None
                 snapshots.append(snapshot)
         first = {one.entry.row.id for one in batch if one.entry.fixes_n_features}
         stale = {one.entry.row.id for one in batch if one.made_from < self._valid_from(one.entry)}
-        stale |= {one.entry.row.id for one in batch[1:] if one.entry.fixes_n_features}  # void after any other event
+        stale |= {one.entry.row.id for one in batch[1:] if one.entry.fixes_n_features}  # valid only as the first
         rows = [one.entry.row for one in batch if one.entry.row.id not in stale]
         while True:
             began = self.monotonic()
@@ -293,7 +291,7 @@ class Journal:
         self._call(self._settle, batch, appended)
 
     def _valid_from(self, entry: Entry) -> int:
-        """Return the seq that an entry must have been made from, or later, to be valid."""
+        """Return the oldest seq of a state that a valid entry may have been built from."""
         return self._seen if entry.fixes_n_features else self._erased if entry.row.user is not None else 0
 
     def _note_stored(self, rows: Sequence[Row]) -> None:

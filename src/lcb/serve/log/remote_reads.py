@@ -1,4 +1,4 @@
-"""Reads from a remote store without blocking the event loop: in threads, few at a time, each with a deadline."""
+"""Reads from a remote store without blocking the event loop: in a few threads, each read with a deadline."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _THREADS, _MOST_READING = 8, 64
 
 
 class RemoteReads:
-    """Brings users and reward slots into memory; belongs to the event loop."""
+    """Loads users and reward slots into memory; its methods are called inside the event loop."""
 
     def __init__(self, journal: Journal, slots: RewardSlots, patience: float) -> None:
         self.journal, self.world, self.slots, self.patience = journal, journal.world, slots, patience
-        self._fetches: dict[str | None, asyncio.Future[None]] = {}  # users who are being read
-        self._outdated: set[str | None] = set()  # those of them of whom an event was applied meanwhile
+        self._fetches: dict[str | None, asyncio.Future[None]] = {}  # by user, while the user is read
+        self._outdated: set[str | None] = set()  # users of whom an event was applied while they were read
         self._threads = ThreadPoolExecutor(_THREADS, "lcb-read")
         self._n_reading = 0
 
@@ -31,7 +31,7 @@ class RemoteReads:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def note_event(self, row: Row) -> None:
-        """Note that an event was applied: what is being read of its user is outdated."""
+        """Note that an event was applied, so a read of its user that has begun is outdated."""
         if row.user in self._fetches:
             self._outdated.add(row.user)
         elif row.kind == "erase":
@@ -68,7 +68,7 @@ class RemoteReads:
     async def _read_user(self, name: str) -> None:
         """Read a user as of now; the result is dropped if an event of theirs is applied meanwhile."""
         try:
-            user = await self.read(self.world.reader.read, name, self.world.seq)
+            user = await self.read(self.world.loader.load, name, self.world.seq)
             if name not in self._outdated and not self.world.cache.knows(name):
                 self.world.cache.admit(name, user)
         finally:
@@ -76,7 +76,7 @@ class RemoteReads:
             self._outdated.discard(name)
 
     async def fetch_slots(self, slot_id: str) -> None:
-        """Read the slots of a decision that another replica made, or that is long ago."""
+        """Read the slots of a decision that is not in memory: another replica made it, or it is old."""
         n_erasures = self.world.n_erasures
         row = await self.read(self.world.store.event, decision_of_slot(slot_id))
         if row is not None and row.seq > self.world.seq:

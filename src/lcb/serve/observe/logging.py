@@ -90,10 +90,10 @@ def _mask_line(_: Any, __: str, line: Any) -> str:
     return redact(str(line))
 
 
-def request_id(headers: list[tuple[bytes, bytes]]) -> str | None:
+def read_request_id(headers: list[tuple[bytes, bytes]]) -> str | None:
     """The X-Request-ID header of a request, if it is at most 64 letters, digits and _ . : -
 
-    >>> request_id([(b"host", b"a"), (b"x-request-id", b"7f3a")]), request_id([(b"x-request-id", b"a b")])
+    >>> read_request_id([(b"host", b"a"), (b"x-request-id", b"7f3a")]), read_request_id([(b"x-request-id", b"a b")])
     ('7f3a', None)
     """
     for name, value in headers:

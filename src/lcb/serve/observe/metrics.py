@@ -56,7 +56,7 @@ class Metrics:
         if (len(self.slowest) < _SLOWEST or seconds > self.slowest[-1][0]) and is_work(route):
             self.slowest = sorted([*self.slowest, (seconds, route, time.time())], reverse=True)[:_SLOWEST]
 
-    def exposition(self) -> bytes:
+    def render(self) -> bytes:
         return generate_latest(self._registry)
 
     def collect(self) -> Iterator[Metric]:

@@ -10,14 +10,14 @@ from typing import Any
 
 HIDDEN = "***"
 _SECRET_NAMES = re.compile(r"authorization|cookie|password|passwd|secret|token|(^|_)key$", re.IGNORECASE)
+_PASSWORD = r"((?:password|passwd|sslpassword|passphrase)\s*=\s*)(?:'[^']*'|[^\s&'\"]+)"
 _PATTERNS = (
     (re.compile(r"\blcb_[A-Za-z0-9_-]{16,}"), f"lcb_{HIDDEN}"),
     (re.compile(r"(\b[a-z][a-z0-9+.-]*://[^\s:/@?#]*:)[^\s]*@", re.IGNORECASE), rf"\g<1>{HIDDEN}@"),
-    (re.compile(r"((?:password|passwd|sslpassword|passphrase)\s*=\s*)(?:'[^']*'|[^\s&'\"]+)", re.IGNORECASE),
-     rf"\g<1>{HIDDEN}"),
+    (re.compile(_PASSWORD, re.IGNORECASE), rf"\g<1>{HIDDEN}"),
     (re.compile(r"\b(Bearer|Basic)\s+[A-Za-z0-9._~+/=-]{8,}", re.IGNORECASE), rf"\g<1> {HIDDEN}"),
     (re.compile(r"((?:set-)?cookie['\"]?\s*[:=,]\s*b?['\"]?)[^'\"\r\n]+", re.IGNORECASE), rf"\g<1>{HIDDEN}"),
-)  # fmt: skip
+)
 
 
 def redact(text: str) -> str:

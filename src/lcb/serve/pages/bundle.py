@@ -1,4 +1,4 @@
-"""Vega, Vega-Lite and Vega-Embed as one JavaScript module, from the package that also renders the PNGs.
+"""Builds Vega, Vega-Lite and Vega-Embed as one JavaScript module with vl-convert, which also renders PNG charts.
 
 The module has 0.9 MB (0.3 MB compressed) and exports `vegaEmbed`.  It includes the interpreter of Vega's expressions,
 so `vegaEmbed(el, spec, {ast: true})` works under a Content-Security-Policy without unsafe-eval.
@@ -38,7 +38,7 @@ class Bundle:
 def load_bundle() -> Bundle:
     """Return the module; the first call builds it (about 2 s) and keeps it (1.2 MB), other callers wait.
 
-    It is built in another process, because the engine needs 90 MB, which that process frees when it ends.
+    It is built in another process, because the engine needs 90 MB, which are freed when the process ends.
     """
     with _BUILDING:
         return _build()

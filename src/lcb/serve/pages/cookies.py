@@ -20,19 +20,19 @@ class Signer:
 
     def sign(self, name: str, value: str) -> str:
         text = base64.urlsafe_b64encode(value.encode()).decode().rstrip("=")
-        return f"{text}.{self._signature(name, text)}"
+        return f"{text}.{self._compute_signature(name, text)}"
 
     def read(self, name: str, cookie: str | None) -> str | None:
         """Return the value if the signature is valid for a cookie of this name, else None."""
         text, dot, signature = (cookie or "").partition(".")
-        if not dot or not hmac.compare_digest(signature.encode(), self._signature(name, text).encode()):
+        if not dot or not hmac.compare_digest(signature.encode(), self._compute_signature(name, text).encode()):
             return None
         try:
             return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
         except ValueError:
             return None
 
-    def _signature(self, name: str, text: str) -> str:
+    def _compute_signature(self, name: str, text: str) -> str:
         digest = hmac.new(self._key, f"{name}={text}".encode(), hashlib.sha256).digest()
         return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
@@ -48,5 +48,5 @@ def read_cookies(header: bytes | None) -> dict[str, str]:
 
 
 def set_cookie(name: str, value: str, *, max_age: int) -> tuple[bytes, bytes]:
-    """The Set-Cookie header; the cookie is not readable by scripts and not sent by other sites."""
+    """Return a Set-Cookie header; scripts cannot read the cookie, and pages of other sites do not send it."""
     return b"set-cookie", f"{name}={value}; Path=/; Max-Age={max_age}; HttpOnly; SameSite=Strict".encode()

@@ -29,7 +29,7 @@ def read_static(name: str) -> bytes:
 
 
 class Files:
-    """The files of `static/` by name, and files that are generated at the start (`add`)."""
+    """The files of `static/` and the files generated at the start, by name."""
 
     def __init__(self) -> None:
         self._kept: dict[str, tuple[bytes, bytes, bytes]] = {}
@@ -44,7 +44,7 @@ class Files:
         self._kept[name] = (body, _TYPES[name.rpartition(".")[2]], tag)
 
     def reply(self, name: str, ask: Ask) -> Reply:
-        """The file, or 304 if the browser has it already."""
+        """Return the file, or 304 if the browser has it already."""
         found = self._kept.get(name)
         if found is None:
             raise Problem(404, f"no file {name[:100]!r}; check the address")

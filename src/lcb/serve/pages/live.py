@@ -1,7 +1,7 @@
 """The live state of the dashboard: rates, click rates over time, model versions, the store.
 
-Events are counted as they are applied, in buckets that are dropped when they are old.  The state is built once a
-second, and only while a dashboard is open.
+Events are counted in time buckets as they are applied; old buckets are dropped.  The state is built once a second,
+and only while a dashboard is open.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lcb.serve.pages.visitors import Visitors
 from lcb.serve.web.app import App
 from lcb.storage.store.base import Row
 
-_SECONDS = 300  # for which rates are kept
+_SECONDS = 300  # of rates that are kept
 _BUCKET = 30.0  # seconds per point of the click rate
 _MOST_BUCKETS = 2000
 _MOST_STEPS = 20
@@ -44,7 +44,7 @@ class Live:
         if row.kind not in ("decision", "reward"):
             return
         now = self.clock()
-        second = self._second(now)
+        second = self._get_second(now)
         key = (now - now % _BUCKET, body.recommender, row.model or 0)
         if row.kind == "decision":
             self._buckets[row.seq] = key
@@ -52,7 +52,7 @@ class Live:
                 self._buckets.popitem(last=False)
         else:  # a reward counts in the point of its decision
             key = self._buckets.get(body.decision, key)
-        point = self._point(key)
+        point = self._get_point(key)
         if row.kind == "decision":
             n = len(body.taken)
             second[1] += n
@@ -61,13 +61,13 @@ class Live:
             second[2] += 1
             point[1] += body.reward - (body.before or 0.0)
 
-    def _second(self, now: float) -> list[float]:
+    def _get_second(self, now: float) -> list[float]:
         whole = float(int(now))
         if not self._rates or self._rates[-1][0] < whole:
             self._rates.append([whole, 0.0, 0.0])
         return self._rates[-1]
 
-    def _point(self, key: tuple[float, str, int]) -> list[float]:
+    def _get_point(self, key: tuple[float, str, int]) -> list[float]:
         point = self._clicks.get(key)
         if point is None:
             point = self._clicks[key] = [0.0, 0.0]
@@ -77,10 +77,10 @@ class Live:
 
     # The state
 
-    def state(self, since: float) -> dict[str, Any]:
-        """All fields of the dashboard; of rates and click rates only points newer than `since`."""
+    def read_state(self, since: float) -> dict[str, Any]:
+        """Return all fields of the dashboard; of rates and click rates only points newer than `since`."""
         now = self.clock()
-        self._second(now)
+        self._get_second(now)
         world, journal, store = self.service.world, self.service.journal, self.service.store
         listed = versions.list_versions(world, self.app.retraining)
         trouble = journal.broken or journal.trouble
@@ -89,41 +89,39 @@ class Live:
             "uptime": round(time.monotonic() - self.app.metrics.started),
             "rates": [
                 {"t": t, "decisions": decisions, "rewards": rewards}
-                for t, decisions, rewards in self._rates if since <= t < int(now)
+                for t, decisions, rewards in self._rates
+                if since <= t < int(now)
             ],
             "ctr": [
                 {"t": t, "recommender": recommender, "model": model, "ctr": sum_ / n, "decisions": n}
-                for (t, recommender, model), (n, sum_) in self._clicks.items() if n and t + _BUCKET > since
+                for (t, recommender, model), (n, sum_) in self._clicks.items()
+                if n and t + _BUCKET > since
             ],
             "classes": self._describe_classes(),
-            "concentration": self._concentration(),
+            "concentration": self._list_settled(),
             "users_per_model": [
                 {"model": model, "users": n} for model, n in sorted(world.users_per_model.items()) if n
             ],
-            "models": [
-                {"version": one.version, "status": one.status, "created": one.created, "n_users": one.n_users,
-                 "score": one.score, "reason": one.reason, "active": one.active}
-                for one in listed.versions
-            ],
-            "retraining": {
-                name: getattr(listed.retraining, name)
-                for name in ("running", "phase", "done", "total", "started", "error")
-            },
+            "models": [_pick(one, "version status created n_users score reason active") for one in listed.versions],
+            "retraining": _pick(listed.retraining, "running phase done total started error"),
             "slowest": [
                 {"route": route, "ms": 1000 * seconds, "at": at} for seconds, route, at in self.app.metrics.slowest
             ],
             "store": {
-                "kind": "SQLite" if store.inline else "PostgreSQL", "events": world.seq, "bytes": self._size[1],
-                "healthy": trouble is None, "queue": journal.n_waiting, "last_commit_ms": 1000 * journal.last_commit,
+                "kind": "SQLite" if store.inline else "PostgreSQL",
+                "events": world.seq,
+                "bytes": self._size[1],
+                "healthy": trouble is None,
+                "queue": journal.n_waiting,
+                "last_commit_ms": 1000 * journal.last_commit,
                 "detail": trouble or "",
             },
             "trial": [
-                {"name": one.name, "share": one.share, "users": one.n_users, "mean": one.mean,
-                 "deviation": one.deviation}
+                _pick(one, "name share mean deviation") | {"users": one.n_users}
                 for one in trials.compare_all(self.service).recommenders
             ],
-            "requests": self._requests(),
-        }  # fmt: skip
+            "requests": self._summarise_requests(),
+        }
 
     def _describe_classes(self) -> dict[str, Any] | None:
         world = self.service.world
@@ -132,13 +130,13 @@ class Live:
             return None
         if self._classes is None or self._classes[0] != active:
             models = world.state.versions[active].models()
-            words = [", ".join(likes) or "a bit of everything" for likes in self.visitors.class_words(active)]
+            words = [", ".join(likes) or "a bit of everything" for likes in self.visitors.describe_classes(active)]
             shown = {"model": active, "pi": models.pi.tolist(), "words": words, "chart": classes_spec(models)}
             self._classes = (active, shown)
         return self._classes[1]
 
-    def _concentration(self) -> list[dict[str, Any]]:
-        """After how many decisions one class reached 90 % (SETTLED), by users; "more": not yet."""
+    def _list_settled(self) -> list[dict[str, Any]]:
+        """Count users by the number of decisions until one class reached 90 % (SETTLED); "more": not yet."""
         world = self.service.world
         rows: list[dict[str, Any]] = []
         for model, n_users in sorted(world.users_per_model.items()):
@@ -155,15 +153,19 @@ class Live:
         if time.monotonic() - self._size[0] > _SIZE_EVERY:
             self._size = (time.monotonic(), await asyncio.to_thread(self.service.store.size))
 
-    def _requests(self) -> dict[str, Any]:
+    def _summarise_requests(self) -> dict[str, Any]:
         work = [times for route, times in self.app.metrics.times.items() if is_work(route)]
         times = [sum(column) for column in zip(*work, strict=True)]
         errors = sum(n for (_, status), n in self.app.metrics.counts.items() if status >= 500)
         return {"p50_ms": _quantile(times, 0.5), "p99_ms": _quantile(times, 0.99), "errors": errors}
 
 
+def _pick(answer: Any, names: str) -> dict[str, Any]:
+    return {name: getattr(answer, name) for name in names.split()}
+
+
 def _quantile(times: list[int], q: float) -> float | None:
-    """The `q` quantile of request times in milliseconds, to the precision of the histogram's buckets."""
+    """Return the `q` quantile of request times in milliseconds, to the precision of the histogram's buckets."""
     total, seen = sum(times), 0
     for n, bound in zip(times, (*BOUNDS, float("inf")), strict=False):
         seen += n

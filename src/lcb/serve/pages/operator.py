@@ -128,7 +128,7 @@ class Operator:
         since = 0.0
         while not self.app.draining:
             await self.live.measure()
-            state, now = self.live.state(since), self.live.clock()
+            state, now = self.live.read_state(since), self.live.clock()
             fields = []
             for name, value in state.items():
                 text = msgspec.json.encode(value)
@@ -144,42 +144,42 @@ class Operator:
     async def story(self, ask: Ask) -> Reply:
         """All decisions of one user, with rewards and class probabilities."""
         name, world = ask.path["user"], self.service.world
-        rows = await self.visitors.rows(name)
+        rows = await self.visitors.read_rows(name)
         if not rows:
             raise Problem(404, f"no user {name[:200]!r}; check the id", field="user")
         steps = read_story(world, rows)
-        first = steps[0]
         model = rows[0].model or 0
-        words = [", ".join(likes) for likes in self.visitors.class_words(model)] if model else []
+        words = [", ".join(likes) for likes in self.visitors.describe_classes(model)] if model else []
         paths = [step.posterior for step in steps if step.posterior is not None]
         chart = None
         if paths:
             start = world.state.versions[model].models().pi
             chart = posterior_spec(np.array([start, *paths]), words)
-        return json_reply({
-            "user": name, "recommender": first.body.recommender, "model": model or None, "classes": words,
-            "decisions": [self._describe_step(step, model) for step in steps], "chart": chart,
-        })  # fmt: skip
+        found = {"user": name, "recommender": steps[0].body.recommender, "model": model or None, "classes": words}
+        return json_reply(found | {"decisions": [self._describe_step(step, model) for step in steps], "chart": chart})
 
     def _describe_step(self, step: StoryStep, model: int) -> dict[str, Any]:
         world, body = self.service.world, step.body
         item = world.state.catalogue.items.get(step.taken.id)
         spec = world.state.recommenders[body.recommender]
         return {
-            "decision_id": step.reward_id, "seq": step.seq, "at": step.at, "arms": body.arms or [step.taken.id],
-            "arm": step.taken.id, "arm_title": item.title if item is not None else None,
+            "decision_id": step.reward_id,
+            "seq": step.seq,
+            "at": step.at,
+            "arms": body.arms or [step.taken.id],
+            "arm": step.taken.id,
+            "arm_title": item.title if item is not None else None,
             "propensity": step.taken.propensity if body.own else None,
-            "policy": policy_name(spec, model), "reward": step.reward,
+            "policy": policy_name(spec, model),
+            "reward": step.reward,
             "posterior": None if step.posterior is None else step.posterior.tolist(),
-        }  # fmt: skip
+        }
 
     async def verify(self, ask: Ask) -> Reply:
         """Recompute one user's decisions from the log."""
         found = await asyncio.to_thread(verify, self.service.store, user=ask.path["user"])
-        return json_reply({
-            "checked": found.n_decisions, "equal": found.n_decisions - found.n_differences, "erased": found.n_erased,
-            "differences": [str(one) for one in found.differences],
-        })  # fmt: skip
+        counts = {"checked": found.n_decisions, "equal": found.n_decisions - found.n_differences}
+        return json_reply(counts | {"erased": found.n_erased, "differences": list(map(str, found.differences))})
 
     # Actions
 

@@ -20,14 +20,14 @@ def generate_files() -> dict[str, str]:
     areas = {f"area-{i}": colour for i, colour in enumerate(charts["areas"])}
     themes = {"light": charts["light"], "dark": charts["dark"]}
     return {
-        "palette-visitor.css": _stylesheet(visitor["light"], visitor["dark"]),
-        "palette-operator.css": _stylesheet(operator["light"] | areas, operator["dark"]),
+        "palette-visitor.css": _build_stylesheet(visitor["light"], visitor["dark"]),
+        "palette-operator.css": _build_stylesheet(operator["light"] | areas, operator["dark"]),
         "palette.js": f"export const CHARTS = {json.dumps(themes)};\n",
         "icon.svg": Template(_ICON).substitute(visitor["light"]),
     }
 
 
-def _stylesheet(light: Mapping[str, str], dark: Mapping[str, str]) -> str:
+def _build_stylesheet(light: Mapping[str, str], dark: Mapping[str, str]) -> str:
     return f"{css_variables(light)}\n@media (prefers-color-scheme: dark) {{ {css_variables(dark)} }}\n"
 
 

@@ -35,8 +35,8 @@ class Pages:
         """All routes of the pages; visitors and operators are identified by cookies."""
         visitors, study, operator = self.visitors, self.study, self.operator
         return [
-            Call("GET", "/dashboard", self.page("dashboard.html"), ""),
-            Call("GET", "/users/{user:path}", self.page("story.html"), ""),
+            Call("GET", "/dashboard", self.serve_page("dashboard.html"), ""),
+            Call("GET", "/users/{user:path}", self.serve_page("story.html"), ""),
             Call("GET", "/static/vega.js", operator.vega, ""),
             Call("GET", "/page/session", operator.session, ""),
             Call("POST", "/page/login", same_site(operator.login), ""),
@@ -47,34 +47,35 @@ class Pages:
             Call("POST", "/page/dashboard/activate", same_site(operator.activate), "admin"),
             Call("GET", "/page/users/{user:path}/story", operator.story, "reader"),
             Call("POST", "/page/users/{user:path}/verify", same_site(operator.verify), "reader"),
-            Call("GET", "/", self.page("index.html"), ""),
-            Call("GET", "/study", self.page("study.html"), ""),
-            Call("GET", "/static/{name}", self.file, ""),
-            Call("GET", "/page/visit", visitors.look, ""),
+            Call("GET", "/", self.serve_page("index.html"), ""),
+            Call("GET", "/study", self.serve_page("study.html"), ""),
+            Call("GET", "/static/{name}", self.serve_file, ""),
+            Call("GET", "/page/visit", visitors.get_progress, ""),
             Call("POST", "/page/visit", same_site(visitors.visit), ""),
             Call("POST", "/page/answer", same_site(visitors.answer), ""),
             Call("GET", "/page/study/results", study.results, ""),
             Call("GET", "/page/study/results.csv", study.export, ""),
-            Call("GET", "/page/study/visitors", self.count_simulated, ""),
-            Call("POST", "/page/study/visitors", same_site(study.let_in), "writer"),
+            Call("GET", "/page/study/visitors", self.count_simulated_visitors, ""),
+            Call("POST", "/page/study/visitors", same_site(study.add_visitors), "writer"),
         ]
 
-    async def count_simulated(self, ask: Ask) -> Reply:
-        """How many simulated visitors are running and done, and whether the client may add more."""
-        return json_reply(self.study.count() | {"may": self.operator.is_allowed(ask, "writer")})
+    async def count_simulated_visitors(self, ask: Ask) -> Reply:
+        """Return how many of the last simulated visitors are running and done, and whether the client may add more."""
+        counts = {"running": self.study.running, "done": self.study.done}
+        return json_reply(counts | {"may": self.operator.is_allowed(ask, "writer")})
 
-    def page(self, name: str) -> Handler:
+    def serve_page(self, name: str) -> Handler:
         async def reply(ask: Ask) -> Reply:
             return self.files.reply(name, ask)
 
         return reply
 
-    async def file(self, ask: Ask) -> Reply:
+    async def serve_file(self, ask: Ask) -> Reply:
         return self.files.reply(ask.path["name"], ask)
 
 
 def same_site(handler: Handler) -> Handler:
-    """Refuse requests that a browser sends for a page of another site."""
+    """Wrap a handler to refuse requests that a browser sends for a page of another site."""
 
     async def checked(ask: Ask) -> Reply:
         refuse_other_sites(ask.scope)

@@ -1,6 +1,6 @@
 """The security headers of every page and static file, Content-Security-Policy first.
 
-Scripts, styles, images and requests only from this host; nothing inline, no frames, no plugins.
+They allow scripts, styles, images and requests from this host only: nothing inline, no frames, no plugins.
 """
 
 CONTENT_SECURITY_POLICY = (

@@ -18,10 +18,7 @@ from lcb.models import LatentModels
 _LIVE: dict[str, tuple[Callable[..., Any], str]] = {
     "rates": (charts.rates, "Decisions and rewards per second over the last five minutes"),
     "ctr": (charts.ctr_over_time, "Clicks per decision over time, per recommender and model version"),
-    "concentration": (
-        charts.concentration,
-        "Share of new users with one class at 90 % after so many rewards",
-    ),
+    "concentration": (charts.concentration, "Share of new users with one class at 90 %, by number of decisions"),
     "users_per_model": (charts.users_per_model, "Users per model version"),
     "scores": (charts.model_scores, "Held-out score of the model versions over time"),
 }
@@ -31,40 +28,36 @@ _MOST_LETTERS = 28  # of a class's label
 
 
 def live_specs() -> dict[str, dict[str, Any]]:
-    """The live charts by name, without rows, as wide as their container.
+    """Return the live charts by name, without rows, as wide as their container.
 
     >>> sorted(live_specs())
     ['concentration', 'ctr', 'rates', 'scores', 'users_per_model']
     >>> live_specs()["rates"]["data"], live_specs()["rates"]["width"]
     ({'name': 'table'}, 'container')
     """
-    return {name: _live(chart([]).to_dict(), line) for name, (chart, line) in _LIVE.items()}
+    return {name: _make_live(chart([]).to_dict(), line) for name, (chart, line) in _LIVE.items()}
 
 
 def classes_spec(models: LatentModels) -> dict[str, Any]:
-    """The heat map of the classes, with its rows."""
+    """Return the heat map of the classes, with its rows."""
     line = f"Weights of {models.n_classes} classes over {models.n_features} features, with their shares"
-    return _described(charts.heat_map(models).to_dict(), line)
+    return charts.heat_map(models).to_dict() | {"description": line}
 
 
 def posterior_spec(posterior: ArrayLike, words: Sequence[str] | None = None) -> dict[str, Any]:
-    """The chart of one user's class probabilities (rewards + 1, N), with its rows; at most the first 400 rewards."""
+    """Return the chart of one user's class probabilities (rewards + 1, N), for at most the first 400 rewards."""
     paths = np.asarray(posterior, dtype=np.float64)
     title = f"the first {_MOST_STEPS} of {len(paths) - 1:,} rewards" if len(paths) > _MOST_STEPS + 1 else None
-    labels = None if words is None else [_label(h, text) for h, text in enumerate(words, start=1)]
+    labels = None if words is None else [_shorten_label(h, text) for h, text in enumerate(words, start=1)]
     chart = charts.posterior_path(paths[: _MOST_STEPS + 1], title, labels)
-    return _described(chart.to_dict(), "Probability of each class after each reward of this user")
+    return chart.to_dict() | {"description": "Probability of each class after each reward of this user"}
 
 
-def _label(h: int, words: str) -> str:
+def _shorten_label(h: int, words: str) -> str:
     text = f"{h} {words}".strip()
     return text if len(text) <= _MOST_LETTERS else text[: _MOST_LETTERS - 1].rstrip() + "…"
 
 
-def _live(spec: dict[str, Any], line: str) -> dict[str, Any]:
+def _make_live(spec: dict[str, Any], line: str) -> dict[str, Any]:
     height = spec["height"] if isinstance(spec["height"], int) else _HEIGHT  # a page cannot change a step height
-    return _described(spec, line) | {"data": {"name": "table"}, "width": "container", "height": height}
-
-
-def _described(spec: dict[str, Any], line: str) -> dict[str, Any]:
-    return spec | {"description": line}
+    return spec | {"description": line, "data": {"name": "table"}, "width": "container", "height": height}

@@ -1,7 +1,7 @@
 """The user study of the paper: visitors are assigned at random, see twenty headlines each, and open some of them.
 
-Only visitors who have answered all twenty count.  Simulated visitors come from a `Simulation` that is handed in
-(`lcb serve` hands in the one of `lcb.demo`); their names are marked, and they are also counted separately.
+Only visitors who have answered all twenty count.  Simulated visitors come from a `Simulation` (`lcb serve` uses that of
+`lcb.demo`); they are recognised by their names and also counted separately.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ Finished = dict[str, tuple[str, float]]  # visitor -> recommender, share of head
 _PAUSE, _SLOW_PAUSE = 0.02, 0.2  # seconds between two answers of a simulated visitor
 
 
-class LetIn(Struct, forbid_unknown_fields=True):
+class AddVisitorsRequest(Struct, forbid_unknown_fields=True):
     n: Annotated[int, Meta(ge=1, le=1000)]
 
 
-_LET_IN = msgspec.json.Decoder(LetIn)
+_ADD_VISITORS = msgspec.json.Decoder(AddVisitorsRequest)
 
 
 class Simulation(Protocol):
-    """Simulated visitors, as whoever starts the service hands them in."""
+    """A source of simulated visitors."""
 
     def check_catalogue(self, categories: Iterable[Sequence[str]]) -> None:
         """Raise InputError if the visitors cannot read a catalogue whose items have these categories."""
@@ -74,7 +74,7 @@ class Study:
                     _add_if_finished(kept, row.user, user)
 
     async def load(self) -> Finished:
-        """All visitors who have finished, read from the log once."""
+        """Return all visitors who have finished; the log is read once."""
         while self.finished is None:
             async with self._loading:
                 if self.finished is None:
@@ -88,7 +88,7 @@ class Study:
         self._coming, after = coming, _PREFIX
         while names := [one for one in await asyncio.to_thread(store.users, after, _PAGE) if one.startswith(_PREFIX)]:
             for name in names:
-                user = await asyncio.to_thread(world.reader.read, name, world.seq)
+                user = await asyncio.to_thread(world.loader.load, name, world.seq)
                 if user is not None:
                     _add_if_finished(coming, name, user)
             after = names[-1]
@@ -98,24 +98,26 @@ class Study:
     # Routes
 
     async def results(self, ask: Ask) -> Reply:
-        return json_reply(await self.table())
-
-    async def table(self) -> dict[str, Any]:
         """Mean and deviation over visitors for each recommender, and the published numbers."""
         finished = await self.load()
-        shares = self.service.settings.share
         groups: dict[str, Group] = {}
         rows = []
-        for name in shares:
-            of = {visitor: rate for visitor, (recommender, rate) in finished.items() if recommender == name}
-            group = groups[name] = Group.of_rates(np.array(list(of.values())))
-            rows.append({
-                "name": name, "users": group.n, "mean": group.mean, "deviation": group.deviation,
-                "decisions": N_STEPS * group.n, "rewards": round(sum(of.values()) * N_STEPS),
-                "simulated": sum(visitor.startswith(_SIMULATED) for visitor in of),
-            })  # fmt: skip
+        for name in self.service.settings.share:
+            rates = {visitor: rate for visitor, (recommender, rate) in finished.items() if recommender == name}
+            group = groups[name] = Group.of_rates(np.array(list(rates.values())))
+            rows.append(
+                {
+                    "name": name,
+                    "users": group.n,
+                    "mean": group.mean,
+                    "deviation": group.deviation,
+                    "decisions": N_STEPS * group.n,
+                    "rewards": round(sum(rates.values()) * N_STEPS),
+                    "simulated": sum(visitor.startswith(_SIMULATED) for visitor in rates),
+                }
+            )
         paper = [dict(zip(("name", "mean", "deviation", "users"), row, strict=True)) for row in PAPER]
-        return {"recommenders": rows, "difference": _compare(groups), "paper": paper}
+        return json_reply({"recommenders": rows, "difference": _compare(groups), "paper": paper})
 
     async def export(self, ask: Ask) -> Reply:
         """A CSV file with one line per finished visitor."""
@@ -129,16 +131,12 @@ class Study:
         headers = [(b"content-disposition", b'attachment; filename="study.csv"')]
         return Reply(text.getvalue().encode(), 200, b"text/csv; charset=utf-8", headers)
 
-    def count(self) -> dict[str, int]:
-        """How many of the last simulated visitors are running and done."""
-        return {"running": self.running, "done": self.done}
-
-    async def let_in(self, ask: Ask) -> Reply:
-        """Let in simulated visitors, up to four at once."""
-        n = decode(_LET_IN, ask.body).n
+    async def add_visitors(self, ask: Ask) -> Reply:
+        """Start simulated visitors, of whom up to four run at once."""
+        n = decode(_ADD_VISITORS, ask.body).n
         try:
             items = self.service.world.state.catalogue.items.values()
-            self._simulated().check_catalogue(item.categories or () for item in items)
+            self._get_simulation().check_catalogue(item.categories or () for item in items)
         except InputError as error:
             raise Problem(409, str(error)) from None
         if not self.running:
@@ -147,7 +145,7 @@ class Study:
         self._begin(self.run_visitors(n))
         return json_reply({"running": self.running}, 202)
 
-    def _simulated(self) -> Simulation:
+    def _get_simulation(self) -> Simulation:
         if self.simulation is None:
             raise InputError("this service was started without simulated visitors; start it with lcb serve")
         return self.simulation
@@ -156,8 +154,8 @@ class Study:
         """Start the stream of simulated visitors if the settings ask for one; called inside the event loop."""
         per_minute = self.service.settings.simulated_visitors
         if per_minute > 0:
-            self._simulated()
-            self._begin(self.trickle(per_minute))
+            self._get_simulation()
+            self._begin(self.run_stream(per_minute))
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
@@ -175,37 +173,34 @@ class Study:
         """Run `n` simulated visitors, up to four at once."""
         left = iter(range(n))
 
-        async def some() -> None:
+        async def run_some() -> None:
             for _ in left:
                 try:
-                    await self.run_visitor(f"{_SIMULATED}{self.service.new_id()}", pause)
-                    self.done += 1
-                except LCBError as error:
-                    self._log.warning("a simulated visitor gave up", error=str(error))
+                    finished = await self.run_visitor(pause)
+                    self.done += finished
                 finally:
                     self.running = max(self.running - 1, 0)
 
-        await asyncio.gather(*(some() for _ in range(min(n, 4))))
+        await asyncio.gather(*(run_some() for _ in range(min(n, 4))))
 
-    async def trickle(self, per_minute: float) -> None:
-        """Run simulated visitors, `per_minute`, for as long as the service runs."""
+    async def run_stream(self, per_minute: float) -> None:
+        """Run `per_minute` simulated visitors for as long as the service runs."""
         while True:
-            try:
-                await self.run_visitor(f"{_SIMULATED}{self.service.new_id()}", _SLOW_PAUSE)
-            except LCBError as error:
-                self._log.warning("a simulated visitor gave up", error=str(error))
+            await self.run_visitor(_SLOW_PAUSE)
             await asyncio.sleep(60 / per_minute)
 
-    async def run_visitor(self, name: str, pause: float) -> None:
-        """Take one simulated visitor through all steps."""
-        opens = self._simulated().draw_visitor()
-        while True:
-            seen = await self.visitors.view(name)
-            if seen["done"]:
-                return
-            offer = seen["offer"]
-            await self.service.reward(RewardRequest(offer["decision_id"], float(opens(offer["categories"]))))
-            await asyncio.sleep(pause)
+    async def run_visitor(self, pause: float) -> bool:
+        """Take one simulated visitor through all steps; False if the service fails on the way."""
+        name, opens = f"{_SIMULATED}{self.service.new_id()}", self._get_simulation().draw_visitor()
+        try:
+            while not (seen := await self.visitors.build_view(name))["done"]:
+                offer = seen["offer"]
+                await self.service.reward(RewardRequest(offer["decision_id"], float(opens(offer["categories"]))))
+                await asyncio.sleep(pause)
+        except LCBError as error:
+            self._log.warning("a simulated visitor gave up", error=str(error))
+            return False
+        return True
 
 
 def _add_if_finished(finished: Finished, name: str, user: User) -> None:
@@ -214,7 +209,7 @@ def _add_if_finished(finished: Finished, name: str, user: User) -> None:
 
 
 def _compare(groups: dict[str, Group]) -> dict[str, Any] | None:
-    """The difference between the first two recommenders."""
+    """Return the difference between the first two recommenders."""
     if len(groups) < 2:
         return None
     (of, a), (to, b) = list(groups.items())[:2]

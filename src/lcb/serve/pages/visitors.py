@@ -59,13 +59,13 @@ class Visitors:
 
     # Routes
 
-    async def look(self, ask: Ask) -> Reply:
-        """The progress of a visitor of the study, if the cookie names one; creates no visitor."""
+    async def get_progress(self, ask: Ask) -> Reply:
+        """The progress of the study's visitor that the cookie names, if any; creates no visitor."""
         name = self.read_visitor(ask, "study")
         n_ways = sum(share > 0 for share in self.service.settings.share.values())
-        if name is None or not await self.rows(name):
+        if name is None or not await self.read_rows(name):
             return json_reply({"visitor": None, "n_ways": n_ways})
-        return json_reply({**await self.view(name), "n_ways": n_ways})
+        return json_reply({**await self.build_view(name), "n_ways": n_ways})
 
     async def visit(self, ask: Ask) -> Reply:
         request = decode(_VISIT, ask.body)
@@ -74,7 +74,7 @@ class Visitors:
         fresh = name is None
         if name is None:
             name = f"{role}-{self.service.new_id()}"
-        reply = json_reply(await self.view(name))
+        reply = json_reply(await self.build_view(name))
         if fresh:
             reply.headers.append(set_cookie(f"lcb_{role}", self.signer.sign(role, name), max_age=_YEAR))
         return reply
@@ -89,42 +89,46 @@ class Visitors:
         except Problem as problem:
             if problem.status != 409:  # already answered, in another tab: continue from there
                 raise
-        return json_reply(await self.view(name))
+        return json_reply(await self.build_view(name))
 
     def read_visitor(self, ask: Ask, role: str) -> str | None:
         return self.signer.read(role, read_cookies(ask.header(b"cookie")).get(f"lcb_{role}"))
 
     # Steps
 
-    async def view(self, name: str) -> dict[str, Any]:
-        """What the page shows; decides on the next headline if none is open."""
-        steps = await self._steps(name)
-        left = self._unread(steps)
+    async def build_view(self, name: str) -> dict[str, Any]:
+        """Return what the page shows; decides on the next headline if no headline waits for an answer."""
+        steps = await self._read_steps(name)
+        left = self._list_unread(steps)
         if len(steps) < N_STEPS and left and all(step.reward is not None for step in steps):
-            await self.offer(name, len(steps), left)
-            steps = await self._steps(name)
+            await self.offer_next(name, len(steps), left)
+            steps = await self._read_steps(name)
         if not steps:
             raise Problem(409, "there is nothing to read yet; the operator must fill the catalogue (PUT /v1/items)")
         last = steps[-1]
         is_open = last.reward is None
-        past = [self._past(step) for step in steps if step.reward is not None]
+        past = [self._describe_past(step) for step in steps if step.reward is not None]
         blind = name.startswith("study-")
         if blind:
-            past = [_blind(step) for step in past]
-        offer = self._offer(last) if is_open else None
+            past = [_hide_recommender(step) for step in past]
+        offer = self._describe_offer(last) if is_open else None
         return {
-            "visitor": name, "step": len(past), "n_steps": min(N_STEPS, len(steps) + len(self._unread(steps))),
-            "done": not is_open, "offer": _blind(offer) if blind and offer else offer, "past": past,
-            "beliefs": None if blind else await self._beliefs(name, steps),
-        }  # fmt: skip
+            "visitor": name,
+            "step": len(past),
+            "n_steps": min(N_STEPS, len(steps) + len(self._list_unread(steps))),
+            "done": not is_open,
+            "offer": _hide_recommender(offer) if blind and offer else offer,
+            "past": past,
+            "beliefs": None if blind else await self._describe_beliefs(name, steps),
+        }
 
-    def _unread(self, steps: list[StoryStep]) -> list[str]:
-        """Items of the catalogue that were not shown yet."""
+    def _list_unread(self, steps: list[StoryStep]) -> list[str]:
+        """List the items of the catalogue that were not shown yet."""
         shown = {step.taken.id for step in steps}
         return [id for id in self.service.world.state.catalogue.ids if id not in shown]
 
-    async def offer(self, name: str, step: int, left: list[str]) -> None:
-        """Decide on the next headline among items that this visitor has not seen."""
+    async def offer_next(self, name: str, step: int, left: list[str]) -> None:
+        """Decide on the next headline among `left`, the items that this visitor has not seen."""
         rng = np.random.default_rng(int(draw_number(self.service.world.state.seed, f"arms/{name}.{step}") * 2**53))
         chosen = np.sort(rng.permutation(len(left))[:N_OFFERED])
         await self.service.decide(
@@ -132,10 +136,10 @@ class Visitors:
             READER if name.startswith("reader-") else None,
         )
 
-    async def _steps(self, name: str) -> list[StoryStep]:
-        return read_story(self.service.world, await self.rows(name))
+    async def _read_steps(self, name: str) -> list[StoryStep]:
+        return read_story(self.service.world, await self.read_rows(name))
 
-    async def rows(self, name: str) -> list[Row]:
+    async def read_rows(self, name: str) -> list[Row]:
         store, upto = self.service.store, self.service.world.seq
         if store.inline:
             return store.events_of(name, 0, upto)
@@ -143,42 +147,43 @@ class Visitors:
 
     # Texts
 
-    def _item(self, id: str) -> messages.Item:
+    def _get_item(self, id: str) -> messages.Item:
         return self.service.world.state.catalogue.items.get(id) or messages.Item(id, title=id)
 
-    def _offer(self, step: StoryStep) -> dict[str, Any]:
-        item = self._item(step.taken.id)
+    def _describe_offer(self, step: StoryStep) -> dict[str, Any]:
+        item = self._get_item(step.taken.id)
         return {
-            "decision_id": step.decision_id, "id": item.id, "title": item.title or item.id,
-            "summary": item.summary or "", "categories": item.categories or [], "propensity": step.taken.propensity,
+            "decision_id": step.decision_id,
+            "id": item.id,
+            "title": item.title or item.id,
+            "summary": item.summary or "",
+            "categories": item.categories or [],
+            "propensity": step.taken.propensity,
             "n_arms": step.body.n_arms,
-        }  # fmt: skip
+        }
 
-    def _past(self, step: StoryStep) -> dict[str, Any]:
+    def _describe_past(self, step: StoryStep) -> dict[str, Any]:
         posterior = None if step.posterior is None else step.posterior.tolist()
-        return self._offer(step) | {"opened": bool(step.reward), "posterior": posterior}
+        return self._describe_offer(step) | {"opened": bool(step.reward), "posterior": posterior}
 
-    async def _beliefs(self, name: str, steps: list[StoryStep]) -> dict[str, Any]:
+    async def _describe_beliefs(self, name: str, steps: list[StoryStep]) -> dict[str, Any]:
         world = self.service.world
-        user = await self.service.user(name)
+        user = await self.service.get_user(name)
         assert user is not None
         last = steps[-1]
         posterior = world.fold.posterior(user)
         if posterior is None:
             return self._describe_shared(user, last)
-        models, likes = world.state.versions[user.model].models(), self.class_words(user.model)
+        models, likes = world.state.versions[user.model].models(), self.describe_classes(user.model)
         why = ""
         if last.reward is None:
-            backed = words.find_backers(posterior, models.beta, self._context(last.body), last.taken.arm)
+            backed = words.find_backers(posterior, models.beta, self._rebuild_context(last.body), last.taken.arm)
             propensity, n_arms = last.taken.propensity, last.body.n_arms
             why = words.explain_choice(posterior, likes, propensity, n_arms, n_answers=len(steps) - 1, backed=backed)
-        return {
-            "recommender": user.recommender, "posterior": posterior.tolist(), "start": models.pi.tolist(),
-            "classes": [
-                {"share": float(share), "likes": like} for share, like in zip(models.pi, likes, strict=True)
-            ],
-            "why": why,
-        }  # fmt: skip
+        start = models.pi.tolist()
+        classes = [{"share": share, "likes": like} for share, like in zip(start, likes, strict=True)]
+        shown = {"recommender": user.recommender, "posterior": posterior.tolist(), "start": start}
+        return shown | {"classes": classes, "why": why}
 
     def _describe_shared(self, user: User, last: StoryStep) -> dict[str, Any]:
         world = self.service.world
@@ -189,24 +194,19 @@ class Visitors:
             state = user.state if shared is None else world.shared.get(shared, bandit)
             assert state is not None
             theta = bandit.theta(state)
-            weights = words.list_category_rewards(*self._by_category(theta[None]))
-            scores = self._context(last.body) @ theta
+            rewards, names = self._sum_by_category(theta[None])
+            weights = words.list_category_rewards(rewards[0], names)
+            scores = self._rebuild_context(last.body) @ theta
             on_top = bool(scores[last.taken.arm] >= scores.max() - 1e-12)
-        categories = self._item(last.taken.id).categories or ()
+        categories = self._get_item(last.taken.id).categories or ()
         propensity, n_arms = last.taken.propensity, last.body.n_arms
         why = words.explain_shared(weights, categories, propensity, n_arms, on_top=on_top)
-        return {
-            "recommender": user.recommender, "weights": weights, "posterior": None, "start": None, "classes": [],
-            "why": why if last.reward is None else "",
-        }  # fmt: skip
+        unknown: dict[str, Any] = {"posterior": None, "start": None, "classes": []}
+        why = why if last.reward is None else ""
+        return unknown | {"recommender": user.recommender, "weights": weights, "why": why}
 
-    def _by_category(self, beta: Floats) -> tuple[Floats, tuple[str, ...]]:
-        """The same for one vector of weights."""
-        values, names = self.by_category(beta)
-        return values[0], names
-
-    def by_category(self, beta: Floats) -> tuple[Floats, tuple[str, ...]]:
-        """Weights of features (n, d) as expected rewards of categories (n, C), and the names."""
+    def _sum_by_category(self, beta: Floats) -> tuple[Floats, tuple[str, ...]]:
+        """Return the expected rewards of categories (n, C) under weights of features (n, d), and their names."""
         features = self.service.world.state.feature_map
         if features is not None:
             return beta @ features.arms.T, features.categories
@@ -214,16 +214,16 @@ class Visitors:
         kept = service.features if service is not None else None
         return beta, tuple(kept or (f"feature {i + 1}" for i in range(beta.shape[1])))
 
-    def class_words(self, version: int) -> list[list[str]]:
-        """What each class of a model version likes."""
+    def describe_classes(self, version: int) -> list[list[str]]:
+        """Return the words for what each class of a model version likes."""
         found = self._words.get(version)
         if found is None:
-            beta, names = self.by_category(self.service.world.state.versions[version].models().beta)
+            beta, names = self._sum_by_category(self.service.world.state.versions[version].models().beta)
             found = self._words[version] = words.describe_classes(beta, names)
         return found
 
-    def _context(self, body: events.DecisionBody) -> Floats:
-        """The features of the offered items, as far as they are still in the catalogue."""
+    def _rebuild_context(self, body: events.DecisionBody) -> Floats:
+        """Return the features of the offered items; an item no longer in the catalogue gets those of the chosen one."""
         catalogue = self.service.world.state.catalogue
         ids = [id if id in catalogue.items else body.taken[0].id for id in body.arms or catalogue.ids]
         try:
@@ -232,6 +232,6 @@ class Visitors:
             return np.tile(events.floats(body.taken[0].x), (body.n_arms, 1))
 
 
-def _blind(shown: dict[str, Any]) -> dict[str, Any]:
+def _hide_recommender(shown: dict[str, Any]) -> dict[str, Any]:
     """Remove fields that would reveal the recommender to a visitor of the study."""
     return {name: value for name, value in shown.items() if name not in ("propensity", "posterior")}

@@ -23,10 +23,10 @@ _SURE = 0.9
 
 
 def describe_classes(beta: Floats, features: Sequence[str], n_words: int = N_WORDS) -> list[list[str]]:
-    """For each class, up to `n_words` categories that it likes more than the other classes do, the strongest first.
+    """Return, for each class, up to `n_words` categories that it likes more than the other classes do, best first.
 
-    `beta` (N, C) has a column per category: through a feature map these are `beta @ features.arms.T`, the expected
-    reward of each category by itself.
+    `beta` (N, C) has a column per category; with a feature map it is `beta @ features.arms.T`, the expected reward of
+    each category alone.
 
     >>> beta = np.array([[0.7, 0.6, 0.1, 0.1], [0.1, 0.1, 0.1, 0.8], [0.1, 0.1, 0.1, 0.1]])
     >>> describe_classes(beta, ["football", "tennis", "law", "music"])
@@ -49,7 +49,7 @@ def _leading(lead: Floats, features: Sequence[str], n_words: int) -> list[str]:
 
 
 def list_category_rewards(theta: Floats, features: Sequence[str], n_words: int = 8) -> list[tuple[str, float]]:
-    """The categories with a positive expected reward under a shared bandit, best first, as (name, reward).
+    """Return the categories with a positive expected reward under a shared bandit, best first, as (name, reward).
 
     >>> list_category_rewards(np.array([0.1, 0.4, 0.2]), ["arts", "books", "film"], n_words=2)
     [('books', 0.4), ('film', 0.2)]
@@ -59,7 +59,7 @@ def list_category_rewards(theta: Floats, features: Sequence[str], n_words: int =
 
 
 def find_backers(weights: Floats, beta: Floats, context: Floats, arm: int) -> Floats:
-    """The probability that each class proposed the drawn arm, (N,); all 0 if it came from uniform exploration.
+    """Return the probability that each class proposed the drawn arm, (N,); all 0 if uniform exploration did.
 
     >>> context = np.array([[1.0, 0.0], [0.5, 0.5], [0.0, 1.0]])
     >>> find_backers(np.array([0.8, 0.2]), np.array([[0.9, 0.1], [0.1, 0.9]]), context, arm=2)
@@ -127,14 +127,13 @@ def explain_shared(
     elif on_top:
         reason = first
     else:
-        reason = (
-            f"{first} This one is a test: too few visitors have been offered {join_words(categories)} to be sure of it."
-        )
+        offered = join_words(categories)
+        reason = f"{first} This one is a test: too few visitors have been offered {offered} to be sure of it."
     return f"{reason} {describe_draw(propensity, n_arms)}"
 
 
 def describe_draw(propensity: float, n_arms: int) -> str:
-    """The chance of the draw as a sentence.
+    """Describe the chance of the draw in a sentence.
 
     >>> describe_draw(0.0471, 170)
     'It was drawn at random from 170 articles; this one had a chance of 4.7 %, against 0.6 % if all were equally
@@ -144,14 +143,13 @@ def describe_draw(propensity: float, n_arms: int) -> str:
         return "It was the only article there was."
     if propensity > 0.99:
         return f"This article ranked first of {n_arms}."
-    blind = f", against {format_chance(1 / n_arms)} if all were equally likely"
-    return (
-        f"It was drawn at random from {n_arms} articles; this one had a chance of {format_chance(propensity)}{blind}."
-    )
+    chance, equal = format_chance(propensity), format_chance(1 / n_arms)
+    drawn = f"It was drawn at random from {n_arms} articles"
+    return f"{drawn}; this one had a chance of {chance}, against {equal} if all were equally likely."
 
 
 def format_chance(propensity: float) -> str:
-    """A probability as a percentage with few digits.
+    """Format a probability as a percentage with few digits.
 
     >>> format_chance(0.62), format_chance(0.06), format_chance(0.0471), format_chance(0.00004), format_chance(0.999)
     ('62 %', '6 %', '4.7 %', 'less than 0.1 %', 'more than 99 %')
@@ -164,7 +162,7 @@ def format_chance(propensity: float) -> str:
 
 
 def name_taste(words: Sequence[str]) -> str:
-    """What a kind of reader likes; "and the like" if there may be more than the words say.
+    """Name what a kind of reader likes; "and the like" is added if the list of words may be cut off.
 
     >>> name_taste(["arts", "books", "film"]), name_taste(["music"]), name_taste([])
     ('arts, books, film and the like', 'music', 'a bit of everything')
@@ -173,7 +171,7 @@ def name_taste(words: Sequence[str]) -> str:
 
 
 def join_words(words: Sequence[str]) -> str:
-    """A list of words as text.
+    """Join words into text.
 
     >>> join_words(["arts"]), join_words(["arts", "books", "film"]), join_words([])
     ('arts', 'arts, books and film', 'a bit of everything')

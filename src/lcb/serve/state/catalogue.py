@@ -1,4 +1,4 @@
-"""The catalogue: items that requests may name by id, their features in one matrix."""
+"""The catalogue: items that requests can name by id, with their features in one matrix."""
 
 from __future__ import annotations
 
@@ -30,11 +30,10 @@ class Catalogue:
 
     @property
     def ids(self) -> list[str]:
-        self._build()
+        self.matrix()
         return self._ids
 
     def apply(self, body: ItemsBody) -> None:
-        """Add, change and remove the items of an event."""
         if body.replace:
             self.items, self._x = {}, {}
         for name in body.remove:
@@ -46,17 +45,13 @@ class Catalogue:
             self._x[id] = floats(x)
         self._matrix = None
 
-    def whole(self) -> Floats:
-        """Return the features of all items, (n, d)."""
-        return self._build()
-
     def x(self, ids: Iterable[str]) -> Floats:
-        """Return the features of these items, (K, d); raises KeyError with the first id that is not there."""
-        matrix = self._build()
-        place = self._place
+        """Return the features of these items, (K, d); raises KeyError with the first unknown id."""
+        matrix, place = self.matrix(), self._place
         return matrix[[place[id] for id in ids]]
 
-    def _build(self) -> Floats:
+    def matrix(self) -> Floats:
+        """Return the features of all items, (n, d)."""
         if self._matrix is None:
             self._ids = list(self._x)
             self._place = {id: i for i, id in enumerate(self._ids)}

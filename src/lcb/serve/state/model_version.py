@@ -21,13 +21,13 @@ class Version:
 
     body: events.ModelBody
     seq: int
-    served: bool = False  # newcomers get it, or once did
-    reason: str = ""  # why it is served, or is not
+    served: bool = False  # whether new users get it, or once did
+    reason: str = ""  # why it is served, or why not
     _unpacked: tuple[LatentModels, FeatureMap | None] | None = field(default=None, repr=False)
     damaged: str | None = None
 
     def models(self) -> LatentModels:
-        """Return the models; raises ModelError where they cannot be read."""
+        """Return the models; raises ModelError if they cannot be read."""
         if self.damaged is not None:
             raise ModelError(self.damaged)
         if self._unpacked is None:
@@ -40,10 +40,10 @@ class Version:
         return self._unpacked[0]
 
     def check_size(self, n_features: int) -> None:
-        """Mark the version as damaged if it has another number of features than the log."""
-        came = self.models().n_features
-        if came != n_features:
-            self.damaged = f"model version {self.body.version} has {came} features, this log {n_features}"
+        """Mark the version as damaged if it has not the log's number of features."""
+        n = self.models().n_features
+        if n != n_features:
+            self.damaged = f"model version {self.body.version} has {n} features, but this log has {n_features}"
 
     @property
     def readable(self) -> bool:

@@ -1,4 +1,4 @@
-"""Slots: the places of decisions that a reward may come for, with what counts for each so far."""
+"""Reward slots: each arm shown by a decision is a slot that can get a reward."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _MOST = 20_000
 
 
 class RewardSlot:
-    """One slot of a decision; `reward` is what counts now, None before the first reward.
+    """One slot of a decision; `reward` is its current reward, None before the first.
 
-    `n` counts the rewards that changed it; `parts` are those of a sum, by their reward_id.
+    `n` counts its reward events; `parts` are the parts of a sum by reward_id.
     """
 
     __slots__ = ("arm", "model", "n", "parts", "recommender", "reward", "seq", "user")
@@ -36,14 +36,14 @@ class RewardSlot:
 
 
 def open_slots(row: Row, body: events.DecisionBody) -> dict[str, RewardSlot]:
-    """Return the slots of a decision by their ids, all without a reward."""
+    """Return the slots of a decision by id, without rewards."""
     assert row.user is not None
     arms = body.slots(row.id).items()
     return {id: RewardSlot(row.seq, row.user, row.model, body.recommender, arm) for id, arm in arms}
 
 
 class RewardSlots:
-    """The slots of recent decisions, at most 20,000; others are read from the log."""
+    """The slots of recent decisions, at most 20,000; older ones are read from the log."""
 
     def __init__(self, world: World) -> None:
         self.world = world
@@ -53,7 +53,7 @@ class RewardSlots:
         return slot_id in self._slots
 
     def get(self, slot_id: str) -> RewardSlot:
-        """Return a slot; raises a Problem where the log has none of this id."""
+        """Return a slot; raises Problem 404 if the log has none with this id."""
         found = self._slots.get(slot_id)
         if found is None:
             self.admit(self.read(slot_id))
@@ -62,7 +62,7 @@ class RewardSlots:
         return found
 
     def read(self, slot_id: str) -> dict[str, RewardSlot]:
-        """Read all slots of a slot's decision from the log, with their rewards; may run in any thread."""
+        """Read all slots of the same decision from the log, with their rewards; may run in any thread."""
         decision_id = decision_of_slot(slot_id)
         store, upto = self.world.store, self.world.seq
         row = store.event(decision_id)
@@ -81,20 +81,16 @@ class RewardSlots:
         return slots
 
     def admit(self, slots: dict[str, RewardSlot]) -> None:
-        """Keep slots in memory for the rewards to come."""
         self._slots.update(slots)
         while len(self._slots) > _MOST:
             self._slots.popitem(last=False)
 
     def forget(self, slot_id: str) -> None:
-        """Drop a slot: the next `get` reads it from the log."""
+        """Drop a slot, so that the next `get` reads it from the log."""
         self._slots.pop(slot_id, None)
 
-    def clear(self) -> None:
-        self._slots.clear()
-
     def apply(self, row: Row, body: Any) -> None:
-        """Follow an event of the log that the world has applied."""
+        """Apply an event that the world has applied."""
         if row.kind == "decision":
             self.admit(open_slots(row, body))
         elif row.kind == "reward":
@@ -102,4 +98,4 @@ class RewardSlots:
             if slot is not None:
                 slot.apply(body)
         elif row.kind == "erase":
-            self.clear()
+            self._slots.clear()

@@ -17,7 +17,7 @@ from lcb.serve.state.users import WARMUP
 
 
 def policy_name(spec: RecommenderSpec, model: int) -> str:
-    """Return the bandit that decides for users of these models: LinUCB until there are classes.
+    """Return the name of the bandit for users of a model version; before there are classes it is LinUCB.
 
     >>> policy_name(RecommenderSpec("lcb", "thompson"), 0), policy_name(RecommenderSpec("lcb", "thompson"), 2)
     ('linucb', 'thompson')
@@ -26,7 +26,7 @@ def policy_name(spec: RecommenderSpec, model: int) -> str:
 
 
 class ServiceState:
-    """What the log says of the service rather than of one user."""
+    """The state that is not of one user."""
 
     def __init__(self) -> None:
         self.settings: events.ServiceBody | None = None  # None: the log is empty
@@ -81,9 +81,9 @@ class ServiceState:
         return self.settings.seed
 
     def bandit(self, recommender: str, model: int, n_features: int | None = None) -> tuple[DescribedBandit, str | None]:
-        """Return the bandit of a recommender's users with these models, and the name of their state if they share it.
+        """Return the bandit for a recommender's users of a model version, and the name of their state if it is shared.
 
-        `n_features` is that of the very first decision, before the log says how many there are.
+        `n_features` is needed for the first decision only, before the log has fixed the number.
         """
         found = self._bandits.get((recommender, model))
         if found is None:
@@ -111,7 +111,7 @@ class ServiceState:
 
     @property
     def active(self) -> int:
-        """The version newcomers get: the last activated one that can be read."""
+        """The version that new users get: the last activated one that can be read."""
         last = self.activations[-1]
         if last == WARMUP or self.versions[last].readable:
             return last

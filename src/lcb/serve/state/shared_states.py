@@ -12,7 +12,7 @@ from lcb.serve.state.user_fold import count_decisions
 
 
 class SharedStates:
-    """The states by name; one that has not been updated yet is the bandit's start."""
+    """The shared states by name; a state that was never updated is the bandit's start state."""
 
     def __init__(self, state: ServiceState) -> None:
         self._service = state
@@ -27,8 +27,8 @@ class SharedStates:
         assert name is not None
         self.states[name] = count_decisions(bandit, self.get(name, bandit), arms)
 
-    def reward(self, recommender: str, model: int, body: events.RewardBody | events.ErasedReward) -> None:
-        """Update with a reward, or correct it where it changes an earlier one."""
+    def update(self, recommender: str, model: int, body: events.RewardBody | events.ErasedReward) -> None:
+        """Update with a reward; if it changes an earlier reward, revise that update."""
         bandit, name = self._service.bandit(recommender, model)
         assert name is not None
         state, decision = self.get(name, bandit), to_decision(body)

@@ -1,4 +1,4 @@
-"""A bounded cache of users: the least recently used go, leaving a snapshot for the next commit."""
+"""A bounded cache of users; the least recently used are evicted, and the next commit writes their snapshots."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST_UNKNOWN = 10_000
 
 
 class UserCache:
-    """At most `most` users; belongs to one thread but for `take_evicted`.
+    """At most `most` users; all methods but `take_evicted` are for one thread.
 
     >>> cache = UserCache(1)
     >>> cache.admit("ann", User("lcb", 0, None, seq=1))
@@ -39,7 +39,7 @@ class UserCache:
         return len(self._users)
 
     def get(self, name: str) -> User | None:
-        """Return a user who is in memory, also one evicted since the last commit."""
+        """Return a user who is in memory, cached or evicted since the last commit."""
         user = self._users.get(name)
         if user is not None:
             self._users.move_to_end(name)
@@ -60,14 +60,14 @@ class UserCache:
         return name in self._users or name in self._evicted
 
     def knows(self, name: str) -> bool:
-        """Whether no store has to be read for a user, who is here or is known to be new."""
+        """Whether the user is cached or known to be new, so that the store need not be read."""
         return name in self._users or name in self._unknown
 
     def is_unknown(self, name: str) -> bool:
         return name in self._unknown
 
     def admit(self, name: str, user: User | None) -> None:
-        """Take in a user as of now; None notes that the log has no event of them."""
+        """Cache a user; None records that the log has no event of them."""
         if user is None:
             if len(self._unknown) >= _MOST_UNKNOWN:
                 self._unknown.clear()
@@ -80,11 +80,10 @@ class UserCache:
             self._evict()
 
     def replace(self, name: str, user: User) -> None:
-        """Put another state in the place of a cached user's."""
         self._users[name] = user
 
     def hold(self) -> None:
-        """Evict nobody until `release`: events that need these users are being applied."""
+        """Evict nobody until `release`, because events that need these users are being applied."""
         self._held = True
 
     def release(self) -> None:
@@ -98,16 +97,16 @@ class UserCache:
                 self._evicted[name] = user.snapshot(name)
 
     def take_evicted(self) -> list[Snapshot]:
-        """Hand over the snapshots of users evicted since the last call; they are to be written."""
+        """Return and forget the snapshots of evicted users; the caller writes them."""
         evicted, self._evicted = self._evicted, {}
         return list(evicted.values())
 
     def unsaved_snapshots(self) -> list[Snapshot]:
-        """Return snapshots of the cached users whose newest state the store does not have."""
+        """Return snapshots of cached users that the store does not have."""
         return [user.snapshot(name) for name, user in self._users.items() if user.unsaved]
 
     def begin_erasing(self, name: str) -> None:
-        """Drop a user, and leave no snapshot of them until `end_erasing`."""
+        """Drop a user, and make no snapshot of them until `end_erasing`."""
         self._erasing.add(name)
         self._users.pop(name, None)
         self._evicted.pop(name, None)
@@ -116,7 +115,7 @@ class UserCache:
         self._erasing.discard(name)
 
     def forget(self, seqs: Collection[int]) -> None:
-        """Drop whoever's newest event is one of these: their events are erased, and so is the name."""
+        """Drop the user whose newest event is one of these; an `erase` event names seqs, not the user."""
         for name in [name for name, user in self._users.items() if user.seq in seqs]:
             del self._users[name]
         self._evicted = {name: one for name, one in self._evicted.items() if one.seq not in seqs}

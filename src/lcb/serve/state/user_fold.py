@@ -17,18 +17,18 @@ from lcb.serve.state.service_state import ServiceState
 from lcb.serve.state.users import LOST, WARMUP, User
 from lcb.storage.store.base import Row
 
-SETTLED = 0.9  # posterior of a class from which on a user counts as assigned to it
+SETTLED = 0.9  # a user is settled once the posterior of one class reaches this
 _LOG_SETTLED = math.log(SETTLED)
 
 
 class UserFold:
-    """The fold of one user under the bandits of `state`; it keeps nothing of any user and reads no store."""
+    """Folds with the bandits of `state`; it stores nothing about users and reads no store."""
 
     def __init__(self, state: ServiceState) -> None:
         self.state = state
 
     def start(self, recommender: str, model: int, seq: int, n_features: int | None = None) -> User:
-        """Return the state that every new user of this recommender and these models starts from."""
+        """Return a new user of this recommender and model version."""
         try:
             bandit, shared = self.state.bandit(recommender, model, n_features)
         except UnreadableModels:
@@ -36,7 +36,7 @@ class UserFold:
         return User(recommender, model, None if shared else bandit.start(), seq)
 
     def fold(self, rows: Iterable[Row]) -> User | None:
-        """Return a user from all of their events; a changed reward counts in the place of the first one."""
+        """Return a user from all of their events; a reward that was changed counts as if sent with its final value."""
         bodies = [(row, events.decode(row.kind, row.body)) for row in rows]
         counts = {slot_of_reward(row.id): body.reward for row, body in bodies if row.kind == "reward"}
         user: User | None = None
@@ -66,7 +66,7 @@ class UserFold:
             yield row, body, user
 
     def step(self, user: User, row: Row, body: Any, reward: float) -> None:
-        """Apply one event to its user; `reward` is what counts for it."""
+        """Apply one event to its user; `reward` is the final reward of the event's slot."""
         user.seq = row.seq
         if row.kind == "decision":
             shown = body.shown
@@ -83,9 +83,9 @@ class UserFold:
                 user.settled = user.n_decisions
 
     def _own_bandit(self, user: User, row: Row, body: Any) -> tuple[DescribedBandit, Floats] | None:
-        """Return the bandit by which an event updates its user's own state, and that state.
+        """Return the bandit that updates the user's own state, and that state.
 
-        None where the state is shared or lost, and for an event of other models than the user is pinned to.
+        None if the state is shared or lost, or if the event is of another model version than the user's.
         """
         if user.state is None or user.state is LOST or not user.is_own(row, body):
             return None
@@ -96,7 +96,7 @@ class UserFold:
             return None
 
     def posterior(self, user: User) -> Floats | None:
-        """Return the probability of each class; None where the user's bandit keeps no posterior."""
+        """Return the probability of each class; None if the user's bandit keeps no posterior."""
         if user.state is None or user.state is LOST:
             return None
         try:
@@ -109,7 +109,7 @@ class UserFold:
 
 
 def count_decisions(bandit: Bandit, state: Floats, arms: list[events.ChosenArm]) -> Floats:
-    """Return the state after decisions; it changes only under bandits that count them."""
+    """Return the state after decisions; only bandits that count decisions change it."""
     if hasattr(bandit, "count_decision"):
         for arm in arms:
             state = count_decision(bandit, state, to_decision(arm))
@@ -117,7 +117,7 @@ def count_decisions(bandit: Bandit, state: Floats, arms: list[events.ChosenArm])
 
 
 def _clip_to_levels(bandit: DescribedBandit, reward: float) -> float:
-    """Clip a reward to the two levels of Bernoulli models: beyond a level it is no more evidence than the level."""
+    """Clip a reward to the two levels of Bernoulli models, which cannot use values outside them."""
     if keeps_posterior(bandit) and bandit.models.levels is not None:
         low, high = bandit.models.levels
         return min(max(reward, low), high)

@@ -20,7 +20,7 @@ LOST: Floats = np.empty(0)  # the state of a user whose models cannot be read; i
 
 
 class User:
-    """One user; `state` is the bandit's, None where it is shared with others."""
+    """One user; `state` is the bandit's state, None if it is shared by all users of the recommender."""
 
     __slots__ = ("model", "n_decisions", "n_rewards", "recommender", "reward_sum", "saved", "seq", "settled", "state")
 
@@ -32,7 +32,7 @@ class User:
 
     @property
     def unsaved(self) -> bool:
-        """Whether the store has no snapshot of this state, and can have one."""
+        """Whether the store lacks a snapshot of this state and can have one."""
         return self.seq != self.saved and self.state is not LOST
 
     @property
@@ -40,15 +40,15 @@ class User:
         return self.reward_sum / self.n_decisions if self.n_decisions else 0.0
 
     def is_own(self, row: Row, body: Any) -> bool:
-        """Whether an event is of the recommender and the models the user is pinned to.
+        """Whether an event has the recommender and model version that the user is pinned to.
 
-        Two first decisions of one user, made at once around an activation, may have different models; the first in
-        the log pins the user, and the other is counted but updates nothing.
+        Two replicas may make a user's first decision at once, with different versions; the one first in the log pins
+        the user, and the other is counted but updates nothing.
         """
         return (row.model or WARMUP) == self.model and body.recommender == self.recommender
 
     def pack(self) -> bytes:
-        """Return the user as bytes, the same for the same events."""
+        """Return the user as bytes; the same events give the same bytes."""
         state = None if self.state is None else self.state.tobytes()
         counts = (self.n_decisions, self.n_rewards, self.reward_sum, self.settled)
         return events.encode((self.recommender, self.model, state, self.seq, *counts))
@@ -86,13 +86,11 @@ class Tally(Struct):
         n = self.n_users
         return math.sqrt(max(self.rate_square_sum - self.rate_sum**2 / n, 0.0) / (n - 1))
 
-    def move(self, before: float, after: float) -> None:
-        """Count a user's rate that has changed."""
+    def change_rate(self, before: float, after: float) -> None:
         self.rate_sum += after - before
         self.rate_square_sum += after * after - before * before
 
     def remove_user(self, n_decisions: int, n_rewards: int, reward_sum: float) -> None:
-        """Take back all that was counted of one user."""
         self.n_users -= 1
         self.n_decisions -= n_decisions
         self.n_rewards -= n_rewards

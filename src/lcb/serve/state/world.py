@@ -3,10 +3,10 @@
     world = World(store); world.load()          from the last snapshot and the events after it
     world.apply(row)                            every event, once, in the order of the log
 
-The state is a function of the log alone: settings that matter are events themselves.  Users live in a bounded cache and
-are read again from their snapshot and their events when they return.  Where the store is remote, nothing is read while
-an event is applied: `can_apply` says whether an event can be applied from memory, `reader.prefetch` reads what it needs
-in another thread, and `take_prefetched` takes that in.
+The state depends on the log alone; settings that affect it are events themselves.  Users are kept in a bounded cache
+and loaded again from their snapshot and events when needed.  If the store is remote, applying an event reads nothing:
+`can_apply` tells whether an event can be applied from memory, `loader.prefetch` reads what it needs in another thread,
+and `take_prefetched` adds that to memory.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from lcb.errors import StoreError
 from lcb.serve import events
 from lcb.serve.event_ids import WORLD_SNAPSHOT
 from lcb.serve.events import floats
+from lcb.serve.state.load_users import Prefetched, UserLoader, needs_history
 from lcb.serve.state.service_state import ServiceState
 from lcb.serve.state.shared_states import SharedStates
 from lcb.serve.state.user_cache import UserCache
 from lcb.serve.state.user_fold import UserFold
-from lcb.serve.state.user_reader import Prefetched, UserReader, needs_history
 from lcb.serve.state.users import WARMUP, Tally, User
 from lcb.storage.store.base import Row, Snapshot, Store
 
@@ -51,7 +51,7 @@ class World:
         self.store = store
         self.state = ServiceState()
         self.fold = UserFold(self.state)
-        self.reader = UserReader(store, self.fold)
+        self.loader = UserLoader(store, self.fold)
         self.cache = UserCache(most_users)
         self.shared = SharedStates(self.state)
         self.seq = 0
@@ -60,12 +60,12 @@ class World:
         self.tallies: dict[str, Tally] = {}
         self.users_per_model: dict[int, int] = {}
         self.concentration: dict[int, dict[int, int]] = {}  # model -> decisions until settled -> users
-        self.erased: set[int] = set()  # events read as erased whose `erase` event is still to come
+        self.erased: set[int] = set()  # seqs of erased events whose `erase` event was not applied yet
         self.n_erasures = 0  # since the start of this process
         self._histories: dict[str, list[Row]] = {}
 
     def load(self, upto: int | None = None) -> None:
-        """Replay the log up to `upto`, from the stored snapshot if that is not newer."""
+        """Replay the log up to `upto`, beginning at the stored snapshot unless that is newer."""
         snapshot = self.store.snapshot(WORLD_SNAPSHOT)
         if snapshot is not None and (upto is None or snapshot.seq <= upto):
             for row in self.store.events_of_service(snapshot.seq):
@@ -101,10 +101,10 @@ class World:
     # Users
 
     def user(self, name: str) -> User | None:
-        """Return a user as of `seq`, from the cache or the store; None for somebody new."""
+        """Return a user as of `seq`, from the cache or the store; None for a new user."""
         user = self.cache.get(name)
         if user is None and not self.cache.is_unknown(name):
-            user = self.reader.read(name, self.seq)
+            user = self.loader.load(name, self.seq)
             self.cache.admit(name, user)
         return user
 
@@ -116,21 +116,20 @@ class World:
         return name in self._histories and name in self.cache if needs_history(row) else self.cache.knows(name)
 
     def take_prefetched(self, prefetched: Prefetched) -> None:
-        """Take in what was read for the next events; nothing was applied since."""
+        """Keep what was read for the next events; no event was applied since."""
         self._histories = prefetched.histories
         for name, user in prefetched.users.items():
             if not self.cache.knows(name):
                 self.cache.admit(name, user)
 
     def release(self) -> None:
-        """Drop what was prefetched, once the events are applied."""
+        """Drop what was prefetched, after the events are applied."""
         self._histories = {}
         self.cache.release()
 
     # Events
 
     def apply(self, row: Row, body: Any = None) -> None:
-        """Apply one event; each exactly once, in order."""
         if row.seq != self.seq + 1:
             raise StoreError(f"event {row.seq} after {self.seq}; the log has a gap, restore it from a backup")
         body = events.decode(row.kind, row.body) if body is None else body
@@ -148,7 +147,7 @@ class World:
         elif row.kind == "erased reward":
             self.erased.add(row.seq)
             if body.shared:
-                self.shared.reward(body.recommender, WARMUP, body)
+                self.shared.update(body.recommender, WARMUP, body)
         else:
             self.state.apply(row.kind, row.seq, body)
             if row.kind == "model":
@@ -176,7 +175,7 @@ class World:
         self.fold.step(user, row, body, 0.0)
         self.n_events += 1
         tally.n_decisions += len(shown)
-        tally.move(before, user.rate)
+        tally.change_rate(before, user.rate)
 
     def _apply_reward(self, row: Row, body: events.RewardBody) -> None:
         assert row.user is not None
@@ -187,7 +186,7 @@ class World:
         if first and user.n_rewards == 0:
             self.n_rewarded += 1
         if user.state is None and user.is_own(row, body):
-            self.shared.reward(user.recommender, user.model, body)
+            self.shared.update(user.recommender, user.model, body)
         settled = user.settled
         if first:
             self.fold.step(user, row, body, body.reward)
@@ -203,12 +202,12 @@ class World:
         self.n_events += 1
         tally.n_rewards += first
         tally.reward_sum += body.reward - (body.before or 0.0)
-        tally.move(before, user.rate)
+        tally.change_rate(before, user.rate)
         if user.settled != settled:
             self._count_settled(user.model, user.settled, 1)
 
     def _apply_erase(self, body: events.EraseBody) -> None:
-        """Take back what was counted of a user; events that were erased before they were applied never counted."""
+        """Subtract a user from all counts; events that were already erased when they were applied never counted."""
         counted = [past for past in body.history if past[0] not in self.erased]
         seqs = {past[0] for past in body.history}
         self.erased -= seqs
@@ -237,7 +236,7 @@ class World:
         return last.body.seen is not None and first <= last.body.seen
 
     def _count_settled(self, model: int, n_decisions: int, n: int) -> None:
-        """Count `n` users whose class was settled after so many decisions; 0 decisions: not settled."""
+        """Add `n` users who were settled after `n_decisions` decisions; 0 decisions: not settled, not counted."""
         if n_decisions:
             of_model = self.concentration.setdefault(model, {})
             _add(of_model, n_decisions, n)
@@ -245,14 +244,14 @@ class World:
                 del self.concentration[model]
 
     def tally(self, recommender: str) -> Tally:
-        found = self.tallies.get(recommender)
+        found = self.tallies.get(recommender)  # setdefault would build a Tally per event
         if found is None:
             found = self.tallies[recommender] = Tally()
         return found
 
 
 def _add(counts: dict[int, int], key: int, n: int) -> None:
-    """Add to a count, which goes when it comes to 0."""
+    """Add to a count; a count of 0 is removed."""
     counts[key] = counts.get(key, 0) + n
     if not counts[key]:
         del counts[key]

@@ -36,7 +36,8 @@ class Api:
             "get_user": {"user": "$request.body#/user"},
             "delete_user": {"user": "$request.body#/user"},
         }
-        version, user, trial = "/v1/models/{version}", "/v1/users/{user:path}", "/v1/trials/{recommender:path}"
+        user, trial, version = "/v1/users/{user:path}", "/v1/trials/{recommender:path}", "/v1/models/{version}/activate"
+        activate = Call("POST", version, self.activate, "admin", m.ActivateRequest, m.ActivateAnswer, (404, 409))
         return [
             Call("POST", "/v1/decisions", self.decide, "writer", m.DecisionRequest, m.DecisionAnswer, links=follow_up),
             Call("POST", "/v1/rewards", self.reward, "writer", m.RewardRequest, m.RewardAnswer, (404, 409)),
@@ -46,16 +47,7 @@ class Api:
             Call("DELETE", user, self.delete_user, "admin", None, m.EraseAnswer, (404,)),
             Call("GET", "/v1/models", self.get_models, "reader", None, m.ModelsAnswer),
             Call("POST", "/v1/models/retrain", self.retrain, "admin", None, m.RetrainingAnswer, (409,), status=202),
-            Call(
-                "POST",
-                f"{version}/activate",
-                self.activate,
-                "admin",
-                m.ActivateRequest,
-                m.ActivateAnswer,
-                (404, 409),
-                body_optional=True,
-            ),
+            activate._replace(body_optional=True),
             Call("GET", "/v1/trials", self.get_trials, "reader", None, m.TrialAnswer),
             Call("GET", trial, self.get_trial, "reader", None, m.TrialAnswer, (404,)),
         ]
@@ -70,7 +62,7 @@ class Api:
 
     async def put_items(self, ask: Ask) -> Reply:
         """Add, change and remove items of the catalogue."""
-        return Reply(await self.service.items(decode(_ITEMS, ask.body)))
+        return Reply(await self.service.put_items(decode(_ITEMS, ask.body)))
 
     async def get_items(self, ask: Ask) -> Reply:
         """List the catalogue."""
@@ -80,7 +72,7 @@ class Api:
     async def get_user(self, ask: Ask) -> Reply:
         """Get the recommender, counts and class probabilities of a user."""
         name, world = _read_user(ask), self.service.world
-        user = await self.service.user(name)
+        user = await self.service.get_user(name)
         if user is None:
             raise Problem(404, f"no user {name!r}; check the id", field="user")
         spec, posterior = world.state.recommenders[user.recommender], world.fold.posterior(user)

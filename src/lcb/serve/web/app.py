@@ -161,13 +161,11 @@ class App:
         journal = self.service.journal
         trouble = journal.broken or journal.trouble
         if self.draining:
-            return json_reply(
-                messages.Health("draining", "the service is shutting down; requests are still answered"), 503
-            )
+            reason = "the service is shutting down; requests are still answered"
+            return json_reply(messages.Health("draining", reason), 503)
         if trouble is not None:
-            return json_reply(
-                messages.Health("trouble", redact(trouble).replace(self.service.store.url, "the store")), 503
-            )
+            reason = redact(trouble).replace(self.service.store.url, "the store")
+            return json_reply(messages.Health("trouble", reason), 503)
         return json_reply(messages.Health("ok"))
 
     async def openapi(self, ask: Ask) -> Reply:
@@ -176,7 +174,7 @@ class App:
 
     async def measurements(self, ask: Ask) -> Reply:
         """Metrics for Prometheus."""
-        return Reply(self.metrics.exposition(), type=b"text/plain; version=0.0.4; charset=utf-8")
+        return Reply(self.metrics.render(), type=b"text/plain; version=0.0.4; charset=utf-8")
 
     async def refuse_route(self, request: Request, error: Exception) -> Response:
         """Answer 404 for an unknown path and 405 for an unknown method, as problem+json."""
@@ -194,7 +192,7 @@ class App:
 
 
 def _is_utf8(scope: Scope) -> bool:
-    """Whether the path is valid UTF-8; invalid bytes would be replaced, which could name another user."""
+    """Whether the path is valid UTF-8; invalid bytes would be replaced, so that the path could name another user."""
     try:
         unquote_to_bytes(scope.get("raw_path") or b"").decode()
     except UnicodeDecodeError:

@@ -17,7 +17,7 @@ import msgspec
 
 from lcb.errors import StoreError, StoreUnavailable
 from lcb.serve.errors import Problem
-from lcb.serve.observe.logging import request_id
+from lcb.serve.observe.logging import read_request_id
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -92,7 +92,7 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
-        request = request_id(scope["headers"])
+        request = read_request_id(scope["headers"])
         try:
             self.around.admit(scope, self.needed)
             body = await _read_body(receive, self.around.max_body)
@@ -125,13 +125,10 @@ async def _read_body(receive: Receive, most: int) -> bytes:
             raise _too_large(most)
         return body
     parts, size = [body], len(body)
-    while message.get("more_body"):
-        if size > most:
-            raise _too_large(most)
+    while message.get("more_body") and size <= most:
         message = await receive()
-        part = message.get("body", b"")
-        size += len(part)
-        parts.append(part)
+        parts.append(message.get("body", b""))
+        size += len(parts[-1])
     if size > most:
         raise _too_large(most)
     return b"".join(parts)

@@ -9,7 +9,6 @@ from lcb.serve.service import Service
 
 
 def read_gauges(service: Service) -> Iterator[Gauge]:
-    """Each gauge as (name, help text, value)."""
     world, journal = service.world, service.journal
     yield "lcb_log_events", "Events in the log.", world.seq
     yield "lcb_users", "Users who have received at least one decision.", world.n_started

@@ -1,7 +1,7 @@
 """API keys and their scopes: reader, writer, admin.
 
 A key is shown once, when it is created; the store keeps only its SHA-256.  A writer may also read; an admin may also
-change models and erase users.  Without any key the service is open, and listens on this machine only.
+change models and erase users.  While there is no key the service needs none, and listens on this machine only.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Keyring:
         return _check_scope(found, needed)
 
     def check_session(self, digest: str, needed: str) -> str | None:
-        """The same for a session that was started with the key of this digest; None if that key was revoked."""
+        """Return the name of the key with this digest, which started a session; None if that key was revoked."""
         found = self.find_session(digest)
         return None if found is None else _check_scope(found, needed)
 

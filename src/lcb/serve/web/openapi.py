@@ -40,7 +40,7 @@ class ProblemAnswer(Struct, omit_defaults=True):
 
 
 def build_document(calls: Iterable[Call], *, open: bool = False) -> dict[str, Any]:
-    """The document as JSON values; with `open` (there are no keys) no route asks for a key.
+    """Return the document as JSON values; with `open` (there are no keys) no route asks for a key.
 
     Calls without a response type belong to the web pages and are left out.
     """
@@ -51,8 +51,9 @@ def build_document(calls: Iterable[Call], *, open: bool = False) -> dict[str, An
     shape = dict(zip(kinds, schemas, strict=True))
     paths: dict[str, dict[str, Any]] = {}
     for call in calls:
-        paths.setdefault(strip_convertors(call.path), {})[call.method.lower()] = _operation(call, shape, calls, open)
-    failures = sorted({status for call in calls for status in statuses(call)[1:]})
+        operation = _describe_operation(call, shape, calls, open)
+        paths.setdefault(strip_converters(call.path), {})[call.method.lower()] = operation
+    failures = sorted({status for call in calls for status in list_statuses(call)[1:]})
     return {
         "openapi": "3.1.0",
         "info": {
@@ -64,23 +65,23 @@ def build_document(calls: Iterable[Call], *, open: bool = False) -> dict[str, An
         "paths": paths,
         "components": {
             "schemas": components,
-            "responses": {str(status): _failure(status, shape) for status in failures},
+            "responses": {str(status): _describe_failure(status, shape) for status in failures},
             "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "bearerFormat": "lcb_..."}},
         },
     }
 
 
-def strip_convertors(path: str) -> str:
-    """A Starlette path as OpenAPI writes it.
+def strip_converters(path: str) -> str:
+    """Return a Starlette path as OpenAPI writes it.
 
-    >>> strip_convertors("/v1/users/{user:path}")
+    >>> strip_converters("/v1/users/{user:path}")
     '/v1/users/{user}'
     """
     return re.sub(r"\{(\w+):\w+\}", r"{\1}", path)
 
 
-def statuses(call: Call) -> list[int]:
-    """Every status a call may answer, that of success first."""
+def list_statuses(call: Call) -> list[int]:
+    """List every status that a call may answer, that of success first."""
     found = {*_ANY_ROUTE, *call.failures}
     if call.scope:
         found |= set(_WITH_KEY)
@@ -91,7 +92,7 @@ def statuses(call: Call) -> list[int]:
     return [call.status, *sorted(found)]
 
 
-def _summary(call: Call) -> str:
+def _summarise(call: Call) -> str:
     return (call.handler.__doc__ or "").partition("\n")[0]
 
 
@@ -99,32 +100,26 @@ def _is_type(kind: Any) -> bool:
     return kind is not None and not isinstance(kind, str)
 
 
-def _operation(call: Call, shape: Mapping[Any, Any], calls: list[Call], open: bool) -> dict[str, Any]:
-    built: dict[str, Any] = {"operationId": call.handler.__name__, "summary": _summary(call)}
+def _describe_operation(call: Call, shape: Mapping[Any, Any], calls: list[Call], open: bool) -> dict[str, Any]:
+    built: dict[str, Any] = {"operationId": call.handler.__name__, "summary": _summarise(call)}
     if call.scope:
         built["security"] = [{}] if open else [{"key": []}]
         built["description"] = f"Needs a key of scope {call.scope}, if there are keys."
-    text = {"type": "string", "minLength": 1, "maxLength": 256}
+    text, integer = {"type": "string", "minLength": 1, "maxLength": 256}, {"type": "integer", "minimum": 0}
     parameters = [
-        {"name": name, "in": "path", "required": True, "schema": _parameter(kind, text)}
+        {"name": name, "in": "path", "required": True, "schema": integer if kind == "int" else text}
         for name, kind in re.findall(r"\{(\w+)(?::(\w+))?\}", call.path)
     ] + [{"name": name, "in": "query", "schema": shape[kind]} for name, kind in call.query.items()]
     if parameters:
         built["parameters"] = parameters
     if call.request is not None:
-        built["requestBody"] = {
-            "required": not call.body_optional,
-            "content": {"application/json": {"schema": shape[call.request]}},
-        }
-    built["responses"] = {str(status): _response(call, status, shape, calls) for status in statuses(call)}
+        content = {"application/json": {"schema": shape[call.request]}}
+        built["requestBody"] = {"required": not call.body_optional, "content": content}
+    built["responses"] = {str(one): _describe_response(call, one, shape, calls) for one in list_statuses(call)}
     return built
 
 
-def _parameter(kind: str, text: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "integer", "minimum": 0} if kind == "int" else text
-
-
-def _failure(status: int, shape: Mapping[Any, Any]) -> dict[str, Any]:
+def _describe_failure(status: int, shape: Mapping[Any, Any]) -> dict[str, Any]:
     content = {"application/problem+json": {"schema": shape[ProblemAnswer]}}
     built: dict[str, Any] = {"description": HTTPStatus(status).phrase, "content": content}
     if status in _HEADERS:
@@ -133,24 +128,21 @@ def _failure(status: int, shape: Mapping[Any, Any]) -> dict[str, Any]:
     return built
 
 
-def _response(call: Call, status: int, shape: Mapping[Any, Any], calls: list[Call]) -> dict[str, Any]:
+def _describe_response(call: Call, status: int, shape: Mapping[Any, Any], calls: list[Call]) -> dict[str, Any]:
     if status != call.status and not (status == 503 and call.path == "/readyz"):
         return {"$ref": f"#/components/responses/{status}"}
-    content = (
-        {call.response: {}}
-        if isinstance(call.response, str)
-        else {"application/json": {"schema": shape[call.response]}}
-    )
-    built: dict[str, Any] = {"description": _summary(call), "content": content}
+    is_media = isinstance(call.response, str)
+    content = {call.response: {}} if is_media else {"application/json": {"schema": shape[call.response]}}
+    built: dict[str, Any] = {"description": _summarise(call), "content": content}
     if status == 503:  # sent by the limit on connections, not by the route
         built["content"] = content | {"application/problem+json": {"schema": shape[ProblemAnswer]}}
     elif call.links:
-        built["links"] = {name: _link(name, given, calls) for name, given in call.links.items()}
+        built["links"] = {name: _describe_link(name, given, calls) for name, given in call.links.items()}
     return built
 
 
-def _link(name: str, given: Mapping[str, str], calls: list[Call]) -> dict[str, Any]:
-    """An OpenAPI link to the operation `name`: which of its path parameters and body fields come from this call."""
+def _describe_link(name: str, given: Mapping[str, str], calls: list[Call]) -> dict[str, Any]:
+    """Return an OpenAPI link to the operation `name`: which of its parameters and body fields come from this call."""
     target = next(call for call in calls if call.handler.__name__ == name)
     in_path = set(re.findall(r"\{(\w+)", target.path))
     built: dict[str, Any] = {"operationId": name}

@@ -1,4 +1,4 @@
-"""Rate limits per key, or per address where there are no keys: a token bucket each."""
+"""Rate limits: a token bucket per key, or per address if there are no keys."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RateLimits:
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, who: str) -> None:
-        """Count one request of `who`; Problem 429 if it is one too many."""
+        """Count one request of `who`; Problem 429 if it exceeds the rate."""
         if not self.rate:
             return
         now, most = self.clock(), max(self.rate, 1.0)

@@ -12,7 +12,7 @@ import uvloop
 
 from lcb.errors import OutputError
 from lcb.serve.web.wire import listening
-from lcb.serve.web.wire.listening import Accepting, listen
+from lcb.serve.web.wire.listening import Acceptor, listen
 
 N = 64
 
@@ -57,7 +57,7 @@ def test_many_who_come_at_once_are_let_in_within_a_few_turns():
         with ExitStack() as stack:
             for _ in range(N):
                 stack.enter_context(socket.create_connection(at_socket.getsockname()))
-            accepting = Accepting(at_socket, lambda: Greeting(came))
+            accepting = Acceptor(at_socket, lambda: Greeting(came))
             turns = await turns_until(came, N)
             accepting.close()
         return turns
@@ -72,7 +72,7 @@ def test_without_descriptors_it_looks_again_later(monkeypatch):
     async def run(at_socket: Short) -> None:
         came: list[asyncio.BaseTransport] = []
         at_socket.n_refused = 2
-        accepting = Accepting(at_socket, lambda: Greeting(came))
+        accepting = Acceptor(at_socket, lambda: Greeting(came))
         with socket.create_connection(at_socket.getsockname()):
             await turns_until(came, 1)
         assert at_socket.n_refused == 0
@@ -88,7 +88,7 @@ def test_who_is_on_the_way_in_when_it_closes_is_told_too():
     async def run(at_socket: socket.socket) -> bytes:
         came: list[asyncio.BaseTransport] = []
         with socket.create_connection(at_socket.getsockname()) as client:
-            accepting = Accepting(at_socket, lambda: Greeting(came))  # type: ignore[arg-type,return-value]
+            accepting = Acceptor(at_socket, lambda: Greeting(came))  # type: ignore[arg-type,return-value]
             accepting._accept()
             accepting.close()
             await accepting.wait_closed()

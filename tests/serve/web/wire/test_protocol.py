@@ -466,7 +466,7 @@ def test_an_upgrade_that_is_not_offered_is_an_ordinary_request(start):
 
 def test_refusals_are_counted(start):
     seen = []
-    server = start(refused=seen.append, max_connections=1)
+    server = start(on_refusal=seen.append, max_connections=1)
     with server.connect() as client:
         assert server.ask()[0] == 503
         assert answer(client)[0] == 0
@@ -517,9 +517,9 @@ def test_an_answer_is_one_packet_and_nothing_is_kept_back():
     outgoing.write(b"HTTP/1.1 200 OK\r\n\r\n")
     outgoing.write(b"body")
     outgoing.write(b"more")
-    outgoing.answered()
+    outgoing.end_answer()
     outgoing.write(b"HTTP/1.1 304 Not Modified\r\n\r\n")  # no body
-    outgoing.answered()
+    outgoing.end_answer()
     outgoing.write(b"HTTP/1.1 200 OK\r\n\r\n")
     outgoing.close()
     assert wire.calls == [

@@ -39,17 +39,17 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-class Accepting:
+class Acceptor:
     """Accepts connections until `close` and gives each a protocol; used inside the event loop."""
 
     def __init__(self, listening: socket.socket, make: Callable[[], GuardedProtocol]) -> None:
         self._loop = asyncio.get_running_loop()
         self._listening, self._make = listening, make
-        self._coming: set[asyncio.Task[tuple[asyncio.Transport, GuardedProtocol]]] = set()
+        self._connecting: set[asyncio.Task[tuple[asyncio.Transport, GuardedProtocol]]] = set()
         self._closed = False
         self._waiting: asyncio.TimerHandle | None = None
         listening.setblocking(False)
-        self._look()
+        self._resume()
 
     def close(self) -> None:
         self._closed = True
@@ -59,9 +59,9 @@ class Accepting:
 
     async def wait_closed(self) -> None:
         """Wait until connections that are being accepted have their protocol."""
-        await asyncio.gather(*self._coming, return_exceptions=True)
+        await asyncio.gather(*self._connecting, return_exceptions=True)
 
-    def _look(self) -> None:
+    def _resume(self) -> None:
         self._loop.add_reader(self._listening, self._accept)
 
     def _accept(self) -> None:
@@ -75,15 +75,15 @@ class Accepting:
                     raise
                 structlog.get_logger("lcb.serve").error("no more connections", error=error.strerror)
                 self._loop.remove_reader(self._listening)
-                self._waiting = self._loop.call_later(_PAUSE, self._look)
+                self._waiting = self._loop.call_later(_PAUSE, self._resume)
                 return
             connection.setblocking(False)
             coming = self._loop.create_task(self._loop.connect_accepted_socket(self._make, connection))
-            self._coming.add(coming)
-            coming.add_done_callback(self._came)
+            self._connecting.add(coming)
+            coming.add_done_callback(self._end_connecting)
 
-    def _came(self, coming: asyncio.Task[tuple[asyncio.Transport, GuardedProtocol]]) -> None:
-        self._coming.discard(coming)
+    def _end_connecting(self, coming: asyncio.Task[tuple[asyncio.Transport, GuardedProtocol]]) -> None:
+        self._connecting.discard(coming)
         if coming.cancelled() or coming.exception() is not None:
             return  # the client has disconnected already
         if self._closed:  # connections accepted earlier have been shut down already

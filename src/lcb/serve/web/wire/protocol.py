@@ -38,9 +38,9 @@ def protocol(
     max_body: int = 1_048_576,
     max_connections: int = 1000,
     max_header: int = 16_384,
-    refused: Callable[[int], None] | None = None,
+    on_refusal: Callable[[int], None] | None = None,
 ) -> type[GuardedProtocol]:
-    """A protocol for `uvicorn.Config(http=...)`; `refused` is called with the status of each refusal, 0 for none sent.
+    """Return a class for `uvicorn.Config(http=...)`; `on_refusal` gets the status of each refusal, 0 if none was sent.
 
     >>> guarded = protocol(deadline=5, max_body=100)
     >>> guarded.deadline, guarded.max_body, guarded.max_connections
@@ -52,7 +52,7 @@ def protocol(
 
     Guarded.deadline, Guarded.max_body, Guarded.max_header = deadline, max_body, max_header
     Guarded.max_connections = max_connections
-    Guarded.refused = staticmethod(refused) if refused else None
+    Guarded.on_refusal = staticmethod(on_refusal) if on_refusal else None
     return Guarded
 
 
@@ -73,7 +73,7 @@ class _Sweep:
     def run(self) -> None:
         now = self.loop.time()
         for connection in [*self.admitted, *self.turned_away]:
-            connection.look(now)
+            connection.check_times(now)
         self.running = False
         if self.admitted or self.turned_away:
             self.start()
@@ -109,7 +109,7 @@ class Outgoing:
             self._head = data
             self.at_head = False
 
-    def answered(self) -> None:
+    def end_answer(self) -> None:
         """End an answer; sends the head now if there was no body."""
         self.at_head = True
         if self._head:
@@ -117,7 +117,7 @@ class Outgoing:
             self._write(head)
 
     def close(self) -> None:
-        self.answered()
+        self.end_answer()
         self._transport.close()
 
     def __getattr__(self, name: str) -> Any:
@@ -137,7 +137,7 @@ class GuardedProtocol(HttpToolsProtocol):
     max_body: int
     max_header: int
     max_connections: int
-    refused: Callable[[int], None] | None
+    on_refusal: Callable[[int], None] | None
 
     def __init__(
         self,
@@ -236,7 +236,7 @@ class GuardedProtocol(HttpToolsProtocol):
         HttpToolsProtocol.on_message_complete(self)
 
     def on_response_complete(self) -> None:
-        self.outgoing.answered()
+        self.outgoing.end_answer()
         self.server_state.total_requests += 1
         if self.transport.is_closing():
             return
@@ -257,7 +257,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.stage != _REFUSED:
             self._refuse(Problem(400, "this is not valid HTTP/1.1; send a well-formed request"))
 
-    def look(self, now: float) -> None:
+    def check_times(self, now: float) -> None:
         """Called by the sweep: close the connection if it has waited too long."""
         since = self.since
         if self.stage == _REFUSED:
@@ -302,20 +302,20 @@ class GuardedProtocol(HttpToolsProtocol):
         if cycle is not None and not cycle.response_complete:
             cycle.disconnected = True  # the application notices when it awaits the body, and writes nothing more
             cycle.message_event.set()
-        if self.refused is not None:
-            self.refused(problem.status if answer else 0)
+        if self.on_refusal is not None:
+            self.on_refusal(problem.status if answer else 0)
         if not answer:
             self.transport.abort()
             return
-        self.transport.write(self._response(problem))
-        self.outgoing.answered()
+        self.transport.write(self._build_response(problem))
+        self.outgoing.end_answer()
         if self.transport.can_write_eof():
             self.flow.resume_reading()
             self.transport.write_eof()
         else:
             self.transport.close()
 
-    def _response(self, problem: Problem) -> bytes:
+    def _build_response(self, problem: Problem) -> bytes:
         body = problem.to_json()
         headers = [
             *self.server_state.default_headers,

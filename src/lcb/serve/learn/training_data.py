@@ -22,11 +22,11 @@ _BLOCK = 5_000  # rewards added to the statistics at a time
 
 
 def is_held_out(seed: bytes, user: str, share: float) -> bool:
-    """Whether a user is held out for scoring; depends on the name and the log's seed, so it never changes."""
+    """Whether a user is held out for scoring; it depends on name and seed only, so it never changes."""
     return draw_number(seed, f"held-out/{user}") < share
 
 
-def read_rewards(
+def read_training_data(
     store: Store,
     seq: int,
     rule: str,
@@ -35,7 +35,7 @@ def read_rewards(
     keep_rows: bool = False,
     progress: Progress = silent,
 ) -> EventLog:
-    """Return the rewards of all users up to `seq`; those of erased users are left out.
+    """Return the rewards of all users up to `seq`, without those of erased users.
 
     `rule` is the log's rule for several rewards of one decision (once, first, sum, last).
     """
@@ -44,9 +44,8 @@ def read_rewards(
     for rows in _read_blocks(store, seq, progress):
         bodies: list[events.RewardBody] = [events.decode(row.kind, row.body) for row in rows]
         x = np.frombuffer(b"".join(body.x for body in bodies)).reshape(len(rows), -1)
-        reward = np.array(
-            [changed.get(slot_of_reward(row.id), body.reward) for row, body in zip(rows, bodies, strict=True)]
-        )
+        pairs = zip(rows, bodies, strict=True)
+        reward = np.array([changed.get(slot_of_reward(row.id), body.reward) for row, body in pairs])
         if builder is None:
             builder = LogBuilder(x.shape[1], features, keep_rows=keep_rows)
         builder.add([cast(str, row.user) for row in rows], x, reward)
@@ -56,7 +55,7 @@ def read_rewards(
 
 
 def _read_changed(store: Store, seq: int) -> dict[str, float]:
-    """The final value of every changed reward, by slot."""
+    """Return the final value of every changed reward, by slot."""
     changed = {}
     for row in store.events(0, seq):
         if row.kind == "reward" and changes_reward(row.id):
@@ -65,7 +64,7 @@ def _read_changed(store: Store, seq: int) -> dict[str, float]:
 
 
 def _read_blocks(store: Store, seq: int, progress: Progress) -> Iterator[list[Row]]:
-    """The first reward event of every slot, in blocks."""
+    """Yield the first reward event of every slot, in blocks."""
     block: list[Row] = []
     for row in store.events(0, seq):
         if row.kind == "reward" and not changes_reward(row.id):

@@ -1,4 +1,4 @@
-"""Reads users from the store: a snapshot and the events after it.  Its methods may run in any thread."""
+"""Loads users from the store: a snapshot and the events after it."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from lcb.storage.store.base import Row, Store
 
 @dataclass(frozen=True)
 class Prefetched:
-    """What a batch of events needs: its users as of the event before, and all events of users whose rewards change.
+    """What a batch of events needs: its users as of just before it, and all events of users whose rewards change.
 
-    `rows` are the events as they are now: some may have been erased since they were first read.
+    `rows` is the batch read again, because some events may have been erased since.
     """
 
     rows: list[Row]
@@ -24,14 +24,14 @@ class Prefetched:
     histories: dict[str, list[Row]]
 
 
-class UserReader:
-    """Users as of a place in the log."""
+class UserLoader:
+    """Loads users as of a given seq; its methods may run in any thread."""
 
     def __init__(self, store: Store, fold: UserFold) -> None:
         self.store, self.fold = store, fold
 
-    def read(self, name: str, upto: int) -> User | None:
-        """Return a user as of `upto`; None where the log has no event of them."""
+    def load(self, name: str, upto: int) -> User | None:
+        """Return a user as of `upto`; None if the log has no event of them."""
         newest = self.store.newest_of(name)
         if newest == 0:
             return None
@@ -43,9 +43,9 @@ class UserReader:
         return self._continue(User.unpack(snapshot.body), name, self.store.events_of(name, snapshot.seq, upto), upto)
 
     def prefetch(self, rows: Sequence[Row], names: Iterable[str]) -> Prefetched:
-        """Read what `rows`, the next events, need to be applied from memory; no other event is applied meanwhile.
+        """Read what is needed to apply `rows`, the next events of the log; nothing else may be applied meanwhile.
 
-        Users are read before the rows are read again, so that a user erased in between is in neither.
+        Users are read first and the rows again after them, so that a user erased in between is in neither.
         """
         upto = rows[0].seq - 1
         found = self.store.snapshots([user_snapshot(name) for name in names])
@@ -63,7 +63,7 @@ class UserReader:
         return Prefetched(list(self.store.events(upto, rows[-1].seq)), users, histories)
 
     def _continue(self, user: User, name: str, rows: list[Row], upto: int) -> User | None:
-        """Fold events onto a snapshot; from the beginning where one of them changes an earlier reward."""
+        """Fold events onto a snapshot, or all events anew if one of them changes an earlier reward."""
         bodies = [(row, events.decode(row.kind, row.body)) for row in rows]
         if any(row.kind == "reward" and body.before is not None for row, body in bodies):
             return self.fold.fold(self.store.events_of(name, 0, upto))
@@ -73,5 +73,5 @@ class UserReader:
 
 
 def needs_history(row: Row) -> bool:
-    """Whether applying an event needs all earlier ones of its user: a reward that changes an earlier one does."""
+    """Whether an event changes an earlier reward, so that applying it needs all events of its user."""
     return row.kind == "reward" and changes_reward(row.id)
