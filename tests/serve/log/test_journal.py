@@ -51,7 +51,7 @@ def test_of_two_first_requests_that_are_written_together_one_says_how_many_featu
         await asyncio.sleep(0.05)
         gate.set()
         await job
-        with pytest.raises(Problem, match="the arms have 5 features, this service has 3"):
+        with pytest.raises(Problem, match="the arms have 5 features, but this service has 3"):
             await later
         await service.decide(asked("Cid", 3))
         assert service.journal.broken is None

@@ -123,7 +123,7 @@ def test_an_idle_replica_sees_what_another_wrote(postgres_database: str, tmp_pat
             id = await decided(one, "Ann")
             await one.reward(RewardRequest(id, 1.0))
             await until(lambda: other.world.seq == one.world.seq)
-            assert (await other.user("Ann")).pack() == (await one.user("Ann")).pack()
+            assert (await other.get_user("Ann")).pack() == (await one.get_user("Ann")).pack()
             assert other.world.n_started == 1
 
     run(work())
@@ -179,7 +179,7 @@ def test_two_first_requests_of_different_sizes_leave_one_size(postgres_database:
             assert answers[1 - won].field == "arms[0].x"
             for service in (one, other):
                 await service.decide(sized("Cid", 3 + won))
-            await other.items(ItemsRequest([ItemRequest("c", [0.0] * (3 + won))]))
+            await other.put_items(ItemsRequest([ItemRequest("c", [0.0] * (3 + won))]))
             assert one.journal.broken is None is other.journal.broken
 
     run(work())
@@ -209,7 +209,7 @@ def test_the_event_loop_never_reads_from_a_far_store(postgres_database: str, tmp
                 except Problem as problem:
                     if problem.status != 404:
                         raise
-            await here.user(user)
+            await here.get_user(user)
 
     async def work() -> None:
         more = {"limits": Limits(cached_users=3), "rewards": rewards}
@@ -261,7 +261,7 @@ def test_a_user_read_while_the_log_moves_is_never_taken_in_stale(postgres_databa
                     go.wait(10)
 
             other.store.before["newest_of"] = hold
-            reading = asyncio.create_task(other.user("Ann"))
+            reading = asyncio.create_task(other.get_user("Ann"))
             await asyncio.to_thread(there.wait, 10)
             await decided(one, "Ann", 1)
             await until(lambda: other.world.seq == one.world.seq)
@@ -294,7 +294,7 @@ def test_a_newcomer_read_while_their_first_decision_is_made_elsewhere_is_not_new
             go.set()
             await deciding
             assert other.world.n_started == 1
-            assert (await other.user("Ann")).n_decisions == 2
+            assert (await other.get_user("Ann")).n_decisions == 2
 
     run(work())
 
@@ -385,7 +385,7 @@ def test_erasing_a_person_on_one_replica_erases_them_on_all(postgres_database: s
             await until(lambda: other.world.seq == one.world.seq)
             assert "Ann" not in other.world.cache
             assert "Ben" in other.world.cache
-            assert await other.user("Ann") is None
+            assert await other.get_user("Ann") is None
             assert other.world.n_started == 1
         store = open_store(postgres_database)  # after both have written their snapshots
         assert store.snapshot("user/Ann") is None
