@@ -139,7 +139,7 @@ def test_settings_out_of_range_are_refused(settings, message):
 
 def test_what_does_not_name_an_item_is_refused():
     recommender = factorised()
-    with pytest.raises(InputError, match="none of the 12 items"):
+    with pytest.raises(InputError, match="not one of the 12 items"):
         recommender.choose("ann", 0.5 * np.eye(K), np.random.default_rng(0))
     with pytest.raises(InputError, match="2 items with 1 different rows"):
         Factorised(np.ones((2, 3)), rng=np.random.default_rng(0))

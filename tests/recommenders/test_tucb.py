@@ -13,7 +13,7 @@ from lcb.errors import InputError
 from lcb.evaluate.worlds.fixed_arms import FixedArms
 from lcb.models import LatentModels
 from lcb.recommenders.individual import Individual
-from lcb.recommenders.tucb import TUCB, _moments, estimate
+from lcb.recommenders.tucb import TUCB, _compute_moments, estimate
 
 BETA = np.array([[0.9, 0.1, 0.5], [0.2, 0.8, 0.5]])
 
@@ -52,7 +52,7 @@ def test_moments_are_averages_of_products_of_different_sets():
     rng = np.random.default_rng(2)
     count = rng.integers(0, 3, (30, 3, 4)).astype(float)  # some sets have no reward of some arm
     total = count * rng.random((30, 3, 4))
-    second, third = _moments(np.stack((count, total), axis=1))
+    second, third = _compute_moments(np.stack((count, total), axis=1))
     i, j, k = 1, 1, 3
     pairs, triples = [], []
     for u in range(30):
@@ -70,7 +70,7 @@ def test_moments_are_averages_of_products_of_different_sets():
 def test_moments_wait_until_every_pair_and_triple_of_arms_was_seen():
     sets = sets_of(np.ones((5, 3)))
     sets[:, :, :, 2] = 0
-    assert _moments(sets) is None
+    assert _compute_moments(sets) is None
     assert estimate(sets, 1, np.random.default_rng(0)) is None
 
 

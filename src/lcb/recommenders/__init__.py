@@ -1,4 +1,4 @@
-"""Algorithms that choose for many users and keep their states: the verbs of a bandit, with `user` first."""
+"""Algorithms that choose for many users and keep their states: the methods of a bandit, with `user` first."""
 
 from lazy_loader import attach_stub
 

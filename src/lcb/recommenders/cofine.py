@@ -1,13 +1,13 @@
-"""CoFineUCB: a new user's weights are first searched in the subspace of past users (Yue, Hong & Guestrin 2012, ICML).
+"""CoFineUCB: new users' weights are regularised towards the subspace of past users (Yue, Hong & Guestrin 2012, ICML).
 
     profiles   w_u = (profile_ridge I + X_u'X_u)^-1 X_u'r_u           of every past user, the columns of W (d, users)
     subspace   A S B' = W        U = A_k diag(omega)^1/2        omega_i = k s_i / sum_k s          (Algorithm 2, LearnU)
     per user   Algorithm 1, `CoarseFineUCB`, with that U
 
-omega makes the past users' coordinates in U smallest for its trace: directions in which they differ little are short,
-and the coarse estimate uses them less.  W comes from `history`; without one the first `n_warmup_users` are served by
-LinUCB, and W comes from them.  The subspace is relearned after every `retrain_every` users; a user keeps the one that
-was current when they started.
+omega minimises the past users' coordinates in U for its trace: directions in which they differ little are short, and
+the coarse estimate uses them less.  W comes from `history`; without it, LinUCB serves the first `n_warmup_users`, and W
+comes from them.  The subspace is relearned after every `retrain_every` users; a user keeps the one that was current
+when they started.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ class CofineUCB:
         self.warmup = build_warmup(warmup, warmup_bandit, n_features)
         self.subspaces: list[Floats] = []
         self._bandits: list[CoarseFineUCB] = []
-        self._users: dict[Hashable, int] = {}  # the subspace each user keeps
-        self._states: dict[Hashable, Floats] = {}  # of the users that have a subspace
+        self._users: dict[Hashable, int] = {}  # the number of each user's subspace
+        self._states: dict[Hashable, Floats] = {}  # of the users with a subspace
         self._data = StatsBuilder(n_features)
         self._past = fit_profiles(history, profile_ridge) if history is not None else np.empty((0, n_features))
         if len(self._past):
             self._learn()
 
     def version_of(self, user: Hashable) -> int | None:
-        """Return which of `subspaces` serves this user; None for a warm-up user, served by LinUCB."""
+        """Return the number of this user's subspace; None for a warm-up user, served by LinUCB."""
         version = self._get_version(user)
         return None if version == _WARMUP else version
 
@@ -83,7 +83,7 @@ class CofineUCB:
         if user in self._users:
             return
         self._train_if_due()
-        self._users[user] = len(self._bandits) - 1  # _WARMUP while there is none
+        self._users[user] = len(self._bandits) - 1  # _WARMUP if there is no bandit yet
         if self._bandits:
             self._states[user] = self._bandits[-1].start()
         else:
@@ -126,7 +126,7 @@ class CofineUCB:
         return self._users[user]
 
     def _train_if_due(self) -> int:
-        """Learn if the schedule says so; return how many users may start before it may say so again."""
+        """Learn if training is due; return the number of users that may start before it can be due again."""
         if self.schedule.is_due(len(self._users), self._data.n_users):
             self._learn()
             self.schedule.plan_next(len(self._users))
@@ -147,9 +147,9 @@ def fit_profiles(stats: UserStats, ridge: float) -> Floats:
 
 
 def learn_subspace(weights: Floats, n_coarse: int) -> Floats:
-    """Return U (d, k) of past users' `weights` (users, d); k is `n_coarse`, or the number of users if that is smaller.
+    """Return U (d, k) from past users' `weights` (users, d); k is `n_coarse`, or the number of users if smaller.
 
-    One user three times as far along the first feature as the other along the second: s = (3, 1), omega = 2 s / 4.
+    For one user at (3, 0) and one at (0, 1), s = (3, 1) and omega = 2 s / 4.
 
     >>> (learn_subspace(np.array([[3.0, 0.0], [0.0, 1.0]]), 2) ** 2).round(3)
     array([[1.5, 0. ],
@@ -162,17 +162,10 @@ def learn_subspace(weights: Floats, n_coarse: int) -> Floats:
     return directions[:, :n_coarse] * np.sqrt(omega)
 
 
-def _check(
-    n_features: int,
-    n_coarse: int,
-    profile_ridge: float,
-    history: UserStats | None,
-) -> None:
+def _check(n_features: int, n_coarse: int, profile_ridge: float, history: UserStats | None) -> None:
     if not 1 <= n_coarse <= n_features:
         raise InputError(f"n_coarse={n_coarse}; a subspace of {n_features} features has 1 to {n_features} dimensions")
     if not (np.isfinite(profile_ridge) and profile_ridge > 0):
         raise InputError(f"profile_ridge={profile_ridge}; it must be a positive number")
     if history is not None and history.n_features != n_features:
-        raise InputError(
-            f"the history has {history.n_features} features, n_features={n_features}; give the same number"
-        )
+        raise InputError(f"history has {history.n_features} features, n_features={n_features}; give the same number")

@@ -1,19 +1,19 @@
 """Collaborative filtering of a fixed set of items by matrix factorisation (Koren, Bell & Volinsky 2009, IEEE Computer).
 
-The paper's introduction compares it with bandits: it predicts from a user's history and recommends what it predicts
-best, without exploring.
+The paper's introduction compares it with bandits: it recommends the item with the highest predicted reward, without
+exploring.
 
     r_ui = mean + b_i + b_u + q_i . p_u                          b_i, q_i of items; b_u, p_u of users
     minimise  sum over rewards of (error^2 + ridge (b_i^2 + b_u^2 + |q_i|^2 + |p_u|^2))          in rewards of spread 1
 
-Items are learned from past users by scikit-surprise's SVD, stochastic gradient descent on the sum above.  A user is
-folded in at every decision, in closed form, from the rewards so far: with x_i = (q_i, 1),
+scikit-surprise's SVD learns the items from past users, by stochastic gradient descent on the sum above.  Every decision
+computes a user's p_u and b_u in closed form from the rewards so far: with x_i = (q_i, 1),
 
     (p_u, b_u) = (sum x_i x_i' + n ridge I)^-1 sum x_i (r_ui - mean - b_i)              n rewards of this user
 
-so a user without rewards gets the item of the largest b_i.  Until the items are learned, arms are uniform; after that
-the choice is deterministic: the propensity is 1, or 1 / ties.  With k factors a decision costs
-O(n k^2 + k^3 + K k).  A row of a context is recognised as an item by being equal to that item's row of `items`.
+so a user without rewards gets the item of the largest b_i.  Until items are learned, arms are uniform; after that the
+choice is deterministic: the propensity is 1, or 1 / ties.  With k factors a decision costs O(n k^2 + k^3 + K k).  A row
+of a context is an item if it equals that item's row of `items`.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _Rewards = dict[int, tuple[float, float]]  # of one user, by item: how many, and
 
 @dataclass(frozen=True, eq=False)
 class Factors:
-    """What was learned of the items; a reward is `mean` + `spread` * (bias_i + b_u + q_i . p_u)."""
+    """The learned items; a reward is `mean` + `spread` * (bias_i + b_u + q_i . p_u)."""
 
     mean: float
     spread: float
@@ -88,9 +88,7 @@ class Factorised:
         self.n_factors, self.ridge, self.n_epochs, self.rate = n_factors, ridge, n_epochs, rate
         self._place = {_build_key(row): i for i, row in enumerate(self.items)}
         if len(self._place) < len(self.items):
-            raise InputError(
-                f"{len(self.items)} items with {len(self._place)} different rows; no two items may have the same row"
-            )
+            raise InputError(f"{len(self.items)} items with {len(self._place)} different rows; rows must be unique")
         self._rewards: dict[Hashable, _Rewards] = {}
         self._past = [] if history is None else self._read_history(history)
         self.schedule = Schedule(n_warmup_users, retrain_every, trained=bool(self._past))
@@ -114,14 +112,16 @@ class Factorised:
     def predict(self, user: Hashable) -> Floats:
         """Return the expected reward of every item for this user, (M,)."""
         if self.factors is None:
-            raise InputError("nothing is learned yet; give `history`, or serve the first users")
+            raise InputError("no items are learned yet; give `history`, or serve the first users")
         return self.factors.predict(self.factors.fold_in(self._rewards.get(user, {}), self.ridge))
 
     def update(self, user: Hashable, decision: Decision, reward: float) -> None:
         check_reward(reward)
         if user not in self._rewards:
             raise InputError(f"user {user!r} has not started; choose for them first")
-        _add(self._rewards[user], self._find_item(decision.x), 1.0, float(reward))
+        item, own = self._find_item(decision.x), self._rewards[user]
+        count, total = own.get(item, (0.0, 0.0))
+        own[item] = count + 1.0, total + float(reward)
 
     def serve(self, users: Users, contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
         return serve_step_by_step(self, users, contexts, rewards, rng)
@@ -129,18 +129,16 @@ class Factorised:
     def _find_item(self, row: Floats) -> int:
         place = self._place.get(_build_key(row))
         if place is None:
-            raise InputError(
-                f"the row {row} of the context is none of the {len(self.items)} items; use rows of `items`"
-            )
+            raise InputError(f"the row {row} of the context is not one of the {len(self.items)} items; use `items`")
         return place
 
     def _read_history(self, history: UserStats) -> list[_Rewards]:
-        """Return past users' rewards by item; statistics have them if items are one-hot."""
+        """Return past users' rewards by item, which statistics contain only if items are one-hot."""
         n = len(self.items)
         if not np.array_equal(self.items, np.eye(n)) or history.n_features != n:
             raise InputError(
-                f"history has {history.n_features} features, there are {n} items; a history needs items that are the "
-                "rows of the identity"
+                f"history has {history.n_features} features, there are {n} items; with a history, `items` must be the "
+                "identity"
             )
         gram = history.gram
         count = np.einsum("uii->ui", gram)
@@ -172,17 +170,12 @@ class Factorised:
         seed = int(self.rng.integers(2**31))
         svd = surprise.SVD(self.n_factors, self.n_epochs, lr_all=self.rate, reg_all=self.ridge, random_state=seed)
         svd.fit(ratings)
-        seen = np.isin(np.arange(n_items), list(by_item))  # an item without rewards is taken as average
+        seen = np.isin(np.arange(n_items), list(by_item))  # items without rewards count as average
         return Factors(mean, spread, np.where(seen, svd.bi, 0.0), np.where(seen[:, None], svd.qi, 0.0))
 
 
 def _build_key(row: Floats) -> bytes:
     return (np.asarray(row, float) + 0.0).tobytes()  # -0.0 is 0.0
-
-
-def _add(rewards: _Rewards, item: int, count: float, total: float) -> None:
-    before = rewards.get(item, (0.0, 0.0))
-    rewards[item] = before[0] + count, before[1] + total
 
 
 def _load_surprise() -> Any:

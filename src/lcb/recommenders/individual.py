@@ -1,4 +1,4 @@
-"""One bandit per user, which starts without knowledge of the others: "Individual LinUCB" is `Individual(LinUCB(d))`."""
+"""One bandit per user, which learns nothing from the others: "Individual LinUCB" is `Individual(LinUCB(d))`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Individual:
         return decision
 
     def count_decision(self, user: Hashable, decision: Decision) -> None:
-        """Count a decision that somebody else made; `choose` counts its own."""
+        """Count a decision made elsewhere; `choose` counts its own."""
         self.states[user] = count_decision(self.bandit, self.states[user], decision)
 
     def add_advice(self, user: Hashable, decision: Decision, context: Floats) -> Decision:

@@ -1,14 +1,14 @@
 """Latent Contextual Bandits: Algorithm 1 of Zhou & Brunskill 2016.
 
-    phase 1   the first J users are served by LinUCB (one for all, or one each); the arms taken and their rewards are
-              the data D
+    phase 1   LinUCB (one for all, or one each) serves the first J users; the arms taken and their rewards are the
+              data D
     phase 2   N latent models are learned from D, each gives a policy, and every new user gets a bandit B over these
               policies; D grows, and the models are relearned after every n users
 
 A user keeps the model version that was current when they started (the paper's footnote on interleaved users), so users
 may come in any order.  With `n_uniform_steps` (the paper's tau) the first steps of each user are uniform;
 `train_on="uniform"` learns from these only.  If `models` are given there is no phase 1; with `retrain_every=None` they
-are never replaced (the paper's LCB_GT).  A learner that has too few data returns None: phase 1 goes on, or the last
+are never replaced (the paper's LCB_GT).  A learner returns None if data are too few: phase 1 continues, or the last
 models stay, until the next training is due.
 """
 
@@ -37,7 +37,7 @@ _WARMUP = -1
 
 @dataclass(frozen=True)
 class FromRows:
-    """A learner that needs all rows, not their statistics, as Spectral Experts does; memory grows with the rows."""
+    """A learner that needs all rows, not only statistics, such as Spectral Experts; memory grows with the rows."""
 
     learn: Callable[[EventLog, np.random.Generator, LatentModels | None], LatentModels | None]
 
@@ -54,8 +54,8 @@ class _User:
 class Latent:
     """Settings, the model versions so far, the users, and the statistics of all rewards.
 
-    `learn(stats, rng, last_models)` is any learner, or `FromRows(learn)` with `learn(log, rng, last_models)`;
-    `make_bandit(models)` any bandit over class policies.
+    `learn(stats, rng, last_models)` runs a learner, as does `FromRows(learn)` with `learn(log, rng, last_models)`;
+    `make_bandit(models)` builds a bandit over class policies.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Latent:
 
     @property
     def stats(self) -> UserStats:
-        """D, the statistics the next training will learn from; empty without a learner."""
+        """D, the statistics for the next training; empty without a learner."""
         return self._data.build().stats
 
     def version_of(self, user: Hashable) -> int | None:
@@ -126,19 +126,15 @@ class Latent:
             decision = choose_uniformly(self.warmup.bandit, context, rng.random())
             self.warmup.count_decision(user, decision)
             return decision
-        bandit = self._bandits[known.version]
-        if at_random:
-            decision = choose_uniformly(bandit, context, rng.random())
-        else:
-            decision = bandit.choose(known.state, context, rng)
-        known.state = count_decision(bandit, known.state, decision)
+        bandit, state = self._bandits[known.version], known.state
+        decision = choose_uniformly(bandit, context, rng.random()) if at_random else bandit.choose(state, context, rng)
+        known.state = count_decision(bandit, state, decision)
         return decision
 
     def add_advice(self, user: Hashable, decision: Decision, context: Floats) -> Decision:
         known = self._get_user(user)
-        return add_advice(
-            self.warmup.bandit if known.state is None else self._bandits[known.version], decision, context
-        )
+        bandit = self.warmup.bandit if known.state is None else self._bandits[known.version]
+        return add_advice(bandit, decision, context)
 
     def update(self, user: Hashable, decision: Decision, reward: float) -> None:
         known = self._get_user(user)
@@ -162,10 +158,8 @@ class Latent:
         else:
             states = np.tile(self._bandits[-1].start(), (len(users), 1))
             states, arms = serve(self._bandits[-1], states, contexts, rewards, rng, self.n_uniform_steps)
-            version = len(self.versions) - 1
-            self._users.update(
-                (user, _User(version, n_steps, state)) for user, state in zip(users, states, strict=True)
-            )
+            own = (_User(len(self.versions) - 1, n_steps, state) for state in states)
+            self._users.update(zip(users, own, strict=True))
         if self.learn is None:
             return arms
         n_kept = n_steps if self.train_on == "all" else min(self.n_uniform_steps, n_steps)
@@ -178,7 +172,7 @@ class Latent:
         return self._users[user]
 
     def _train_if_due(self) -> int:
-        """Learn if the schedule says so; return how many users may start before it may say so again."""
+        """Learn if training is due; return the number of users that may start before it can be due again."""
         if self.schedule.is_due(self.n_users, self._data.n_users):
             models = self._learn(self.versions[-1] if self.versions else None)
             if models is not None:

@@ -13,7 +13,7 @@ from lcb.recommenders.recommender import Users
 
 
 class Pooled:
-    """Every reward of every user changes the one state; `state` is the initial one, if there was data before."""
+    """All rewards of all users update one state; `state` is the initial one (None: `bandit.start()`)."""
 
     def __init__(self, bandit: Bandit, *, state: Floats | None = None) -> None:
         self.bandit = bandit
@@ -28,7 +28,7 @@ class Pooled:
         return decision
 
     def count_decision(self, user: Hashable, decision: Decision) -> None:
-        """Count a decision that somebody else made; `choose` counts its own."""
+        """Count a decision made elsewhere; `choose` counts its own."""
         self.state = count_decision(self.bandit, self.state, decision)
 
     def add_advice(self, user: Hashable, decision: Decision, context: Floats) -> Decision:
@@ -41,7 +41,7 @@ class Pooled:
         self, users: Users, contexts: Floats, rewards: Floats, rng: np.random.Generator, n_uniform_steps: int = 0
     ) -> Arms:
         n_users, n_steps, n_arms, d = contexts.shape
-        if n_uniform_steps == 0:  # one long sequence
+        if n_uniform_steps == 0:  # serve all users as one long sequence
             contexts = contexts.reshape(1, n_users * n_steps, n_arms, d)
             rewards = rewards.reshape(1, n_users * n_steps, n_arms)
         arms = np.empty(contexts.shape[:2], np.int64)

@@ -1,11 +1,11 @@
-"""What every recommender is: the three methods of a bandit with `user` first; it keeps its users' states.
+"""The protocol of all recommenders: the three methods of a bandit with `user` first; it keeps its users' states.
 
     recommender.start(user)                                  once per user; `choose` does it for a new one
     decision = recommender.choose(user, context, rng)
     recommender.update(user, decision, reward)
 
-`serve` plays users one after another, each through all steps, for simulations; it makes the same choices.
-`build_logged_decision` builds the decision of somebody else, so that a recommender can learn from a log.
+`serve` serves users one after another, each through all steps, for simulations; it makes the same choices.
+`build_logged_decision` builds a decision from a log, so that a recommender can learn from it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Recommender(Protocol):
 def build_logged_decision(
     recommender: Recommender, user: Hashable, arm: int, propensity: float, context: Floats
 ) -> Decision:
-    """The decision of another, as `recommender.update` wants it."""
+    """Build a decision that was made elsewhere, with the advice that `recommender.update` needs."""
     decision = Decision(arm, propensity, context[arm])
     add_advice = getattr(recommender, "add_advice", None)
     return decision if add_advice is None else add_advice(user, decision, context)
@@ -44,7 +44,7 @@ def build_logged_decision(
 def serve_step_by_step(
     recommender: Recommender, users: Users, contexts: Floats, rewards: Floats, rng: np.random.Generator
 ) -> Arms:
-    """Serve by the three methods: `contexts` (B, T, K, d), `rewards` (B, T, K) of every arm -> arms (B, T)."""
+    """Serve with the three methods: `contexts` (B, T, K, d), `rewards` (B, T, K) of every arm -> arms (B, T)."""
     arms = np.empty(contexts.shape[:2], np.int64)
     for u, user in enumerate(users):
         recommender.start(user)

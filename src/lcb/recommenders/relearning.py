@@ -1,4 +1,4 @@
-"""What the recommenders that relearn share: when they learn, who serves the first users, and the rows to learn from.
+"""Shared by recommenders that relearn: when to learn, who serves the first users, and the rows to learn from.
 
     schedule = Schedule(n_warmup_users=50, retrain_every=20)
     schedule.is_due(n_users)               before a new user starts: True after 50 users, then after every 20
@@ -25,9 +25,9 @@ _NO_LIMIT = 1 << 62
 
 
 class Schedule:
-    """Training after `n_warmup_users`, then after every `retrain_every` new users (None: never again).
+    """Training is due after `n_warmup_users`, then after every `retrain_every` new users (None: never again).
 
-    With `trained` something was learned beforehand: there is no warm-up.
+    With `trained` there is no warm-up, because something was learned beforehand.
 
     >>> schedule = Schedule(n_warmup_users=3, retrain_every=None)
     >>> schedule.is_due(2), schedule.n_users_until_due(2), schedule.is_due(3)
@@ -44,18 +44,15 @@ class Schedule:
         if retrain_every is not None and retrain_every < 1:
             raise InputError(f"retrain_every={retrain_every}; give a number of users, at least 1, or None for never")
         if not trained and n_warmup_users < 1:
-            raise InputError(
-                f"n_warmup_users={n_warmup_users}; there must be at least 1 user to learn from, where nothing was "
-                "learned beforehand"
-            )
+            raise InputError(f"n_warmup_users={n_warmup_users}; without past users it must be at least 1")
         self.n_warmup_users = 0 if trained else n_warmup_users
         self.retrain_every = retrain_every
         self._next = retrain_every if trained else n_warmup_users  # users at which training is next due; None: never
 
     def is_due(self, n_users: int, n_rewarded: int | None = None) -> bool:
-        """Whether to train before the next user starts: `n_users` have started, `n_rewarded` have given a reward.
+        """Whether to train before the next user starts, given the numbers of users who started and who have a reward.
 
-        Warm-up goes on while fewer than `n_warmup_users` have given a reward.
+        Warm-up continues while fewer than `n_warmup_users` have a reward.
         """
         enough = n_rewarded is None or n_rewarded >= self.n_warmup_users
         return enough and self._next is not None and n_users >= self._next
@@ -65,13 +62,13 @@ class Schedule:
         return _NO_LIMIT if self._next is None else max(1, self._next - n_users)
 
     def plan_next(self, n_users: int, *, succeeded: bool = True) -> None:
-        """Set when training is next due, after one at `n_users`; one that failed is tried again in any case."""
+        """Plan the next training after one at `n_users`; a failed one is always repeated."""
         wait = self.retrain_every or (None if succeeded else self.n_warmup_users)
         self._next = None if wait is None else n_users + wait
 
 
 def build_warmup(warmup: str, bandit: Bandit | None, n_features: int) -> Pooled | Individual:
-    """Build what serves the first users: one bandit for all, or one each; LinUCB if none is given."""
+    """Build the recommender of the first users: one bandit for all, or one each; LinUCB if none is given."""
     if warmup not in ("pooled", "individual"):
         raise InputError(f"warmup={warmup!r}; it is 'pooled' (one LinUCB for all) or 'individual' (one each)")
     return (Pooled if warmup == "pooled" else Individual)(bandit or LinUCB(n_features))
@@ -85,7 +82,7 @@ def serve_between_trainings(
     rewards: Floats,
     rng: np.random.Generator,
 ) -> Arms:
-    """Serve new users in parts that meet the same models; `train_if_due` returns how many the next part may have."""
+    """Serve new users in parts with the same models; `train_if_due` returns the largest size of the next part."""
     arms = np.empty(contexts.shape[:2], np.int64)
     i = 0
     while i < len(users):
@@ -98,7 +95,7 @@ def serve_between_trainings(
 def rows_of_taken_arms(
     users: Users, contexts: Floats, rewards: Floats, arms: Arms
 ) -> tuple[list[Hashable], Floats, Floats]:
-    """Return user, x (rows, d) and reward (rows,) of `arms` (B, T), the arms taken in the first T steps."""
+    """Return users, x (rows, d) and rewards (rows,) of `arms` (B, T), the arms taken in the first T steps."""
     n_steps = arms.shape[1]
     taken = np.take_along_axis(contexts[:, :n_steps], arms[..., None, None], axis=2)[:, :, 0]
     received = np.take_along_axis(rewards[:, :n_steps], arms[..., None], axis=2)

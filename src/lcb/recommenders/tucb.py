@@ -1,17 +1,18 @@
 """tUCB: users in sequence over arms without features (Azar, Lazaric & Brunskill 2013, arXiv:1307.6887, Algorithm 2).
 
-Each user is served by umUCB over the classes estimated so far; the classes are re-estimated from the users so far by
-the method of moments.  A user's rewards of each arm go to three sets in turn; with their means m1, m2, m3 (K,):
+umUCB over the current classes serves each user; the classes are re-estimated from all users so far by the method of
+moments.  A user's rewards of each arm go to three sets in turn; with their means m1, m2, m3 (K,):
 
     M2 = average over users of m1 (x) m2               M3 = average over users of m1 (x) m2 (x) m3
     W' M2 W = I                                        lambda_h, v_h = eigenpairs of M3(W, W, W)
     beta_h = lambda_h B v_h, W' B = I                  pi_h = 1 / lambda_h^2
-    epsilon_j = margin * sqrt(log(K / delta) / j)      how far off beta may be after j users
+    epsilon_j = margin * sqrt(log(K / delta) / j)      bound on the error of beta after j users
 
-by the robust tensor power method.  The products are averaged over all orders of the three sets, which makes M2 and M3
-symmetric.  An arm without a reward in one of a user's sets is left out of that user's products, entry by entry.
-`margin` stands for the publication's C(Theta) K^2.5 m^2.  During warm-up epsilon is infinite and umUCB is UCB.  A user
-keeps the classes that were current when they started.  A decision costs O(N K), an estimate O(users * K^3).
+The eigenpairs come from the robust tensor power method.  The products are averaged over all orders of the three sets,
+which makes M2 and M3 symmetric.  Entries of a user's products with an arm that has no reward in one of the sets are
+left out.  `margin` stands for the publication's C(Theta) K^2.5 m^2.  During warm-up epsilon is infinite and umUCB is
+UCB.  A user keeps the classes that were current when they started.  A decision costs O(N K), an estimate O(users *
+K^3).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from lcb.recommenders.recommender import Users, serve_step_by_step
 from lcb.recommenders.relearning import Schedule
 
 _SETS = 3
-_TINY = 1e-9  # of the largest eigenvalue: below this it is rounding
+_TINY = 1e-9  # smaller eigenvalues, relative to the largest, are rounding
 
 
 class TUCB:
@@ -63,18 +64,17 @@ class TUCB:
         retrain_every: int | None = 1,
     ) -> None:
         if not 1 <= n_classes <= n_arms:
-            raise InputError(
-                f"n_classes={n_classes} for {n_arms} arms; the method of moments finds from 1 to n_arms classes"
-            )
+            raise InputError(f"n_classes={n_classes} for {n_arms} arms; the method of moments finds 1 to {n_arms}")
         if not (np.isfinite(noise) and noise > 0 and np.isfinite(margin) and margin >= 0):
-            raise InputError(f"noise={noise}, margin={margin}; wanted a number above 0 and one of 0 or more")
+            raise InputError(f"noise={noise}, margin={margin}; noise must be above 0, margin at least 0")
         self.n_arms, self.n_classes, self.n_steps, self.rng = n_arms, n_classes, n_steps, rng
         self.noise, self.margin, self.width, self.delta, self.n_first = noise, margin, width, delta, n_first
         self.schedule = Schedule(n_warmup_users, retrain_every)
         self.versions: list[LatentModels] = []
-        self._bandits = [self._bandit(self._models(np.ones(n_classes), np.zeros((n_classes, n_arms))), np.inf)]
+        flat = self._build_models(np.ones(n_classes), np.zeros((n_classes, n_arms)))
+        self._bandits = [self._build_bandit(flat, np.inf)]
         self._users: dict[Hashable, tuple[int, Floats]] = {}  # the index of the user's bandit, and its state
-        self._sets: dict[Hashable, Floats] = {}  # (2, 3, K): rewards of each set and their sums
+        self._sets: dict[Hashable, Floats] = {}  # (2, 3, K): number and sum of the rewards of each set
 
     def start(self, user: Hashable) -> None:
         if user in self._users:
@@ -87,7 +87,7 @@ class TUCB:
         self._sets[user] = np.zeros((2, _SETS, self.n_arms))
 
     def choose(self, user: Hashable, context: Floats, rng: np.random.Generator) -> Decision:
-        """Choose; the decision's advice is the set that its reward will go to."""
+        """Choose an arm; the decision's advice is the number of the set for its reward."""
         self.start(user)
         version, state = self._users[user]
         bandit = self._bandits[version]
@@ -116,21 +116,21 @@ class TUCB:
         estimated = estimate(np.array(list(self._sets.values())), self.n_classes, self.rng)
         if estimated is None:
             return
-        self.versions.append(self._models(*estimated))
+        self.versions.append(self._build_models(*estimated))
         delta = 1 / self.n_steps if self.delta is None else self.delta
         epsilon = self.margin * np.sqrt(np.log(self.n_arms / delta) / len(self._sets))
-        self._bandits.append(self._bandit(self.versions[-1], epsilon))
+        self._bandits.append(self._build_bandit(self.versions[-1], epsilon))
 
-    def _models(self, pi: Floats, beta: Floats) -> LatentModels:
+    def _build_models(self, pi: Floats, beta: Floats) -> LatentModels:
         return LatentModels(pi / pi.sum(), beta, np.full(len(pi), self.noise**2))
 
-    def _bandit(self, models: LatentModels, epsilon: float) -> UMUCB:
+    def _build_bandit(self, models: LatentModels, epsilon: float) -> UMUCB:
         return UMUCB(models, self.n_steps, epsilon, self.n_first, self.width, self.delta)
 
 
 def estimate(sets: Floats, n_classes: int, rng: np.random.Generator) -> tuple[Floats, Floats] | None:
     """Estimate `pi` (N,) and `beta` (N, K) from counts and sums (users, 2, 3, K); None if data are too few."""
-    moments = _moments(sets)
+    moments = _compute_moments(sets)
     if moments is None:
         return None
     second, third = moments
@@ -143,20 +143,20 @@ def estimate(sets: Floats, n_classes: int, rng: np.random.Generator) -> tuple[Fl
     return 1 / np.square(np.maximum(lengths, 1.0)), lengths[:, None] * vectors @ back.T
 
 
-def _moments(sets: Floats) -> tuple[Floats, Floats] | None:
+def _compute_moments(sets: Floats) -> tuple[Floats, Floats] | None:
     """Return M2 (K, K) and M3 (K, K, K); None if some entry has no user with rewards in all its sets."""
     count, total = sets[:, 0], sets[:, 1]
     mean, seen = total / np.maximum(count, 1), (count > 0).astype(float)
     moments = []
     for product in ("ui,uj->ij", "ui,uj,uk->ijk"):
-        weight = _over_roles(product, seen)
+        weight = _sum_over_orders(product, seen)
         if not weight.all():
             return None
-        moments.append(_over_roles(product, mean) / weight)
+        moments.append(_sum_over_orders(product, mean) / weight)
     return moments[0], moments[1]
 
 
-def _over_roles(product: str, values: Floats) -> Floats:
+def _sum_over_orders(product: str, values: Floats) -> Floats:
     """Sum products of the sets' `values` (users, 3, K) over users and over all orders of the sets."""
-    roles = permutations(range(_SETS), product.count("u"))
-    return sum(np.einsum(product, *(values[:, s] for s in chosen), optimize=True) for chosen in roles)
+    orders = permutations(range(_SETS), product.count("u"))
+    return sum(np.einsum(product, *(values[:, s] for s in order), optimize=True) for order in orders)

@@ -320,7 +320,7 @@ def test_more_users_than_announced_are_refused_by_name():
     club.start("ann")
     club.start("bob")
     club.start("ann")
-    with pytest.raises(InputError, match="'eve' does not fit: all n_users=2"):
+    with pytest.raises(InputError, match="no row is left for 'eve': all n_users=2"):
         club.start("eve")
 
 
@@ -345,7 +345,7 @@ def test_a_reward_for_somebody_unknown_is_refused():
         ({"degree": 3.0}, "degree=3.0 with graph=.complete"),
         ({"graph": "sparse", "degree": 9.0, "rng": np.random.default_rng(0)}, "degree=9.0"),
         ({"graph": "sparse"}, "give rng"),
-        ({"n_users": MOST_COMPLETE + 1}, "ask for graph='sparse'"),
+        ({"n_users": MOST_COMPLETE + 1}, "use graph='sparse'"),
         ({"history": UserStats.from_rows([0], [[1.0]], [1.0])}, "history has 1 features, the context 3"),
     ],
 )

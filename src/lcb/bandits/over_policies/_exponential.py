@@ -22,11 +22,7 @@ from lcb.policies import Policies
 
 
 def check_settings(
-    policies: Policies,
-    reward_range: tuple[float, float],
-    horizon: int | None,
-    eta: float | None,
-    **share: float | None,
+    policies: Policies, reward_range: tuple[float, float], horizon: int | None, eta: float | None, **share: float | None
 ) -> None:
     """Refuse settings out of range; `share` is the bandit's own parameter, under its name."""
     check_set(policies, reward_range)

@@ -118,13 +118,7 @@ def _choose_noise(log: EventLog, noise: str | None) -> Rewards:
 
 
 def _check(
-    log: EventLog,
-    n_classes: int,
-    shrink: float,
-    start: LatentModels | None,
-    n_starts: int,
-    tol: float,
-    max_steps: int,
+    log: EventLog, n_classes: int, shrink: float, start: LatentModels | None, n_starts: int, tol: float, max_steps: int
 ) -> None:
     if not 1 <= n_classes <= log.n_users:
         raise InputError(f"n_classes={n_classes} of {log.n_users} users; ask for at least 1 and at most one per user")
@@ -199,9 +193,4 @@ def _build_models(at: Parameters, rewards: Rewards, features: tuple[str, ...]) -
     )
 
 
-LEARNER = Learner(
-    "classes of people who differ: a mixture of mixed models",
-    fit,
-    list_settings(fit),
-    start="models",
-)
+LEARNER = Learner("classes of people who differ: a mixture of mixed models", fit, list_settings(fit), start="models")

@@ -1,4 +1,4 @@
-"""The rounds of CLUB, compiled; `club.py` has the formulas."""
+"""Compiled rounds of CLUB; `club.py` has the formulas."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def far_apart(users, i, other):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def width_at(t, width, log_bonus):  # type: ignore[no-untyped-def]
-    """The factor of sqrt(x' A^-1 x) in round t = 1, 2, ..."""
+    """Return the factor of sqrt(x' A^-1 x) in round t = 1, 2, ..."""
     return width * np.sqrt(np.log(t + 1)) if log_bonus else width
 
 
 @njit(**COMPILED)
 def _neighbourhood(i, graph, users, components):  # type: ignore[no-untyped-def]
-    """The sums of a user and its neighbours; kept until another user is served or rewarded."""
+    """Return the sums of a user and its neighbours; they are cached until another user is served or rewarded."""
     if components.n[0] != i:
         components.n[0] = i
         found, total = components.room[3], users.stats[i].copy()
@@ -41,7 +41,7 @@ def _neighbourhood(i, graph, users, components):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def scores_for(i, graph, users, components, one_hop, ridge, width, context, scores):  # type: ignore[no-untyped-def]
-    """Every arm's upper confidence bound on the sums of the component, or of the user and its neighbours."""
+    """Set every arm's upper confidence bound from the sums of the component, or of the user and its neighbours."""
     sums = _neighbourhood(i, graph, users, components) if one_hop else components.sums[components.label[i]]
     return ucb_scores(sums, ridge, width, context, scores)
 
@@ -77,7 +77,7 @@ def delete_past_edges(n_past, graph, users):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def estimate(i, users, ridge, threshold):  # type: ignore[no-untyped-def]
-    """theta_i and radius_i from the user's own sums."""
+    """Set theta_i and radius_i from the user's own sums."""
     d = users.theta.shape[1]
     weights(users.stats[i], ridge, np.empty((d, d)), users.theta[i])
     users.radius[i] = threshold * np.sqrt((1 + np.log(1 + users.n_rewards[i])) / (1 + users.n_rewards[i]))
@@ -101,7 +101,7 @@ def learn(i, users, components, one_hop, ridge, threshold, x, reward):  # type: 
 def serve_club(  # type: ignore[no-untyped-def]
     play, n_decisions, graph, users, components, one_hop, ridge, threshold, width, log_bonus
 ):
-    """Users one after another, each through all steps; fills `play.arms`."""
+    """Serve users one after another, each through all steps; fills `play.arms`."""
     places, contexts, rewards, uniforms, arms = play
     scores = np.empty(contexts.shape[2])
     for u, t in np.ndindex(arms.shape):

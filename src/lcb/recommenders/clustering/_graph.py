@@ -1,7 +1,7 @@
-"""The start graphs of CLUB.
+"""The initial graphs of CLUB.
 
-A complete graph is a matrix of n^2 bytes.  A sparse one keeps for each user a list of neighbours; the first `live`
-entries are those whose edge has not been deleted.
+A complete graph is a matrix of n^2 bytes.  A sparse one is a list of neighbours per user; the first `live` entries are
+those whose edge has not been deleted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 
 class Graph(NamedTuple):
-    """Either `matrix` (n, n) is used or the three others are."""
+    """Either `matrix` (n, n) or the three other arrays are used."""
 
     matrix: NDArray[np.uint8]
     starts: NDArray[np.int64]  # (n,) where a user's neighbours begin in `others`
@@ -31,7 +31,7 @@ def complete_graph(n: int) -> Graph:
 def sparse_graph(n: int, degree: float, rng: np.random.Generator) -> Graph:
     """Build a graph that has each of the n (n - 1) / 2 edges with probability degree / (n - 1) (Erdos & Renyi).
 
-    The gaps between edges, counted row by row, are geometric, so the cost is the number of edges.
+    The gaps between edges, counted row by row, are geometric, so the cost is proportional to the number of edges.
     """
     row, column = _random_pairs(n, min(1.0, degree / max(1, n - 1)), rng)
     ends = np.concatenate([row, column])

@@ -1,8 +1,8 @@
-"""Neighbours, deleted edges and the components they leave, compiled.
+"""Compiled graph functions of CLUB: neighbours, deleting edges, and splitting components.
 
-After edges of one user are gone, only that user and its former neighbours can have come apart.  Each of them is looked
-for from both ends at once, one user at a time, until the two searches meet or the smaller side is exhausted: then that
-side is a component of its own.  The cost is that of the smaller side, never of the whole graph.
+After edges of one user are deleted, only that user and its former neighbours can be disconnected.  For each former
+neighbour, a search runs from both ends, one user at a time, until the two meet or one side is exhausted: that side is
+then a component of its own.  The cost is that of the smaller side, not of the whole graph.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from lcb.bandits._kernels_numba import COMPILED
 
 @njit(**COMPILED)
 def neighbours(graph, i, found):  # type: ignore[no-untyped-def]
-    """Write the neighbours of `i` to `found` (n,); returns how many.
+    """Write the neighbours of `i` to `found` (n,); return their number.
 
-    In a complete graph the last come first: those who have not come yet are joined to most, so searches meet there.
+    In a complete graph the highest numbers come first: users who have not come yet have most edges, so searches that
+    start with them meet soon.
     """
     n_found = 0
     if len(graph.matrix) > 0:
@@ -40,12 +41,12 @@ def cut(graph, i, other):  # type: ignore[no-untyped-def]
         graph.matrix[i, other] = 0
         graph.matrix[other, i] = 0
     else:
-        _forget(graph, i, other)
-        _forget(graph, other, i)
+        _remove_neighbour(graph, i, other)
+        _remove_neighbour(graph, other, i)
 
 
 @njit(**COMPILED)
-def _forget(graph, i, other):  # type: ignore[no-untyped-def]
+def _remove_neighbour(graph, i, other):  # type: ignore[no-untyped-def]
     k, last = graph.starts[i], graph.starts[i] + graph.live[i] - 1
     while graph.others[k] != other:
         k += 1
@@ -56,7 +57,7 @@ def _forget(graph, i, other):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def find_components(graph, label):  # type: ignore[no-untyped-def]
-    """Number the components 0, 1, ... in `label` (n,); returns how many."""
+    """Number the components 0, 1, ... in `label` (n,); return their number."""
     n = len(label)
     label[:] = -1
     queue, found, n_components = np.empty(n, np.int64), np.empty(n, np.int64), 0
@@ -80,7 +81,7 @@ def find_components(graph, label):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def _expand(graph, side, queue, head, tail, marks, other_side, stop, found):  # type: ignore[no-untyped-def]
-    """Visit the neighbours of one user, all of them or up to the other side: (met it, new tail)."""
+    """Visit the neighbours of one user (with `stop`, until the other side is met); return (met, new tail)."""
     met = False
     for k in range(neighbours(graph, queue[head], found)):
         other = found[k]
@@ -97,7 +98,7 @@ def _expand(graph, side, queue, head, tail, marks, other_side, stop, found):  # 
 
 @njit(**COMPILED)
 def _detach(members, components, stats):  # type: ignore[no-untyped-def]
-    """Give these users, a whole component by now, a number and sums of their own."""
+    """Make these users a component with its own number and sums."""
     old, new = components.label[members[0]], components.n[0]
     components.n[0] += 1
     total = np.zeros(stats.shape[1])
@@ -110,7 +111,7 @@ def _detach(members, components, stats):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def split(graph, i, former, components, stats):  # type: ignore[no-untyped-def]
-    """Find what the component of `i` fell into when its edges to the `former` neighbours were deleted."""
+    """Split the component of `i` after its edges to the `former` neighbours were deleted."""
     near, far, found = components.room[0], components.room[1], components.room[2]
     marks, whole = components.marks, components.label[i]
     components.n[1] += 1
@@ -130,17 +131,17 @@ def split(graph, i, former, components, stats):  # type: ignore[no-untyped-def]
             if not met:
                 met, far_tail = _expand(graph, far_side, far, far_head, far_tail, marks, side, True, found)
                 far_head += 0 if met else 1
-        if met:  # all of the far side is joined to the near one
+        if met:  # the far side is connected: add it to the near one
             for k in range(far_tail):
                 marks[far[k]] = side
                 near[tail] = far[k]
-                if k < far_head:  # already visited from: goes among those that are done with
+                if k < far_head:  # its neighbours are visited: move it before `head`
                     near[head], near[tail] = near[tail], near[head]
                     head += 1
                 tail += 1
         elif far_head == far_tail:
             _detach(far[:far_tail], components, stats)
-        else:  # the near side is exhausted: the search goes on from the far one
+        else:  # the near side is exhausted: the search continues from the far one
             _detach(near[:tail], components, stats)
             near, far = far, near
             side, head, tail = far_side, far_head, far_tail

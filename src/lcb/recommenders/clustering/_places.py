@@ -1,4 +1,4 @@
-"""Which row of the compiled code's arrays belongs to which user."""
+"""The row of each user in the arrays of the compiled code."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from lcb.stats import UserStats
 
 
 class Play(NamedTuple):
-    """What the compiled `serve` functions play: users one after another, each through all steps."""
+    """The input of the compiled `serve` functions, which serve users one after another, each through all steps."""
 
     places: NDArray[np.int64]  # (B,)
     contexts: Floats  # (B, T, K, d)
@@ -32,7 +32,7 @@ class Places:
         if n_features < 1:
             raise InputError(f"n_features={n_features}; there must be at least 1")
         if n_users < 1:
-            raise InputError(f"n_users={n_users}; it is the number of users that will come, at least 1")
+            raise InputError(f"n_users={n_users}; give the number of users that will come, at least 1")
         if history is not None and history.n_features != n_features:
             raise InputError(f"history has {history.n_features} features, the context {n_features}; give both the same")
         self.n_features, self.n_users, self.history = n_features, n_users, history
@@ -58,10 +58,7 @@ class Places:
         place = self._place.get(user)
         if place is None:
             if self._n_taken == len(self):
-                raise InputError(
-                    f"user {user!r} does not fit: all n_users={self.n_users} rows are taken; "
-                    "start with a larger n_users"
-                )
+                raise InputError(f"no row is left for {user!r}: all n_users={self.n_users} are taken; raise n_users")
             place = self._place[user] = self._n_taken
             self._name[place] = user
             self._n_taken += 1
@@ -80,5 +77,5 @@ class Places:
         return Play(places, contexts, rewards, rng.random(arms.shape), arms)
 
     def list_names(self, places: Index) -> list[Hashable]:
-        """Return the users of these rows; rows that nobody has taken are left out."""
+        """Return the users of these rows; free rows are left out."""
         return [self._name[i] for i in places.tolist() if i in self._name]

@@ -1,7 +1,7 @@
-"""Ridge regression on packed statistics, compiled: what the clustering recommenders share.
+"""Compiled ridge regression on packed statistics, for the clustering recommenders.
 
 A row packs the upper triangle of sum x x' and then sum r x, as `UserStats` does: p = d (d + 1) / 2 + d numbers.
-Nothing is kept inverted: every answer is solved anew from the sums, so rank-one updates cannot drift.
+Every call solves from the sums; no inverse is kept, so no rounding errors of rank-one updates accumulate.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def add_reward(packed, x, reward):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def factorise(packed, ridge, lower, y):  # type: ignore[no-untyped-def]
-    """L and y with L L' = ridge I + sum x x' and L y = sum r x; only the lower triangle of `lower` (d, d) is set."""
+    """Set L = `lower` (d, d), lower triangle only, and y with L L' = ridge I + sum x x' and L y = sum r x."""
     d, k = len(y), 0
     for a in range(d):
         for b in range(a, d):
@@ -53,7 +53,7 @@ def factorise(packed, ridge, lower, y):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def weights(packed, ridge, lower, theta):  # type: ignore[no-untyped-def]
-    """theta = (ridge I + sum x x')^-1 sum r x, (d,); `lower` (d, d) is room to work in."""
+    """Set theta = (ridge I + sum x x')^-1 sum r x, (d,); `lower` (d, d) is working memory."""
     d = len(theta)
     factorise(packed, ridge, lower, theta)
     for i in range(d):
@@ -66,7 +66,7 @@ def weights(packed, ridge, lower, theta):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def ucb_scores(packed, ridge, width, context, scores):  # type: ignore[no-untyped-def]
-    """scores[k] = theta . x_k + width sqrt(x_k' A^-1 x_k) with A = ridge I + sum x x'; returns the best."""
+    """Set scores[k] = theta . x_k + width sqrt(x_k' A^-1 x_k), A = ridge I + sum x x'; return the highest."""
     n_arms, d = context.shape
     lower, y, z = np.empty((d, d)), np.empty(d), np.empty(d)
     factorise(packed, ridge, lower, y)

@@ -1,4 +1,4 @@
-"""The rounds of SCLUB, compiled; `sclub.py` has the formulas."""
+"""Compiled rounds of SCLUB; `sclub.py` has the formulas."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _distance(a, b):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def estimate(these, i, ridge):  # type: ignore[no-untyped-def]
-    """theta and F(T) of a user or a cluster from its sums."""
+    """Set theta and F(T) of a user or a cluster from its sums."""
     d = these.theta.shape[1]
     weights(these.sums[i], ridge, np.empty((d, d)), these.theta[i])
     these.spread[i] = spread_of(these.n_rewards[i])
@@ -55,8 +55,8 @@ def begin_phase(n_past, users, clusters):  # type: ignore[no-untyped-def]
 
 
 @njit(**COMPILED)
-def _does_not_belong(i, tau, users, clusters, threshold, frequency):  # type: ignore[no-untyped-def]
-    """Is the user's estimate far from the cluster's, or its frequency from that of another member?"""
+def _is_outlier(i, tau, users, clusters, threshold, frequency):  # type: ignore[no-untyped-def]
+    """Whether the user's estimate is far from the cluster's, or its frequency from that of another member."""
     j = users.label[i]
     reach = threshold * (users.spread[i] + clusters.pivot_spread[j])
     if _distance(users.theta[i], clusters.pivot[j]) > reach:
@@ -69,8 +69,8 @@ def _does_not_belong(i, tau, users, clusters, threshold, frequency):  # type: ig
 
 
 @njit(**COMPILED)
-def _set_apart(i, users, clusters, ridge):  # type: ignore[no-untyped-def]
-    """Move the user from its cluster to a new one, which gets the lowest free number."""
+def _split_off(i, users, clusters, ridge):  # type: ignore[no-untyped-def]
+    """Move the user from its cluster to a new one with the lowest free number."""
     old, new = users.label[i], 0
     while clusters.size[new] > 0:
         new += 1
@@ -112,9 +112,9 @@ def _merge_into(first, second, users, clusters, ridge):  # type: ignore[no-untyp
 
 @njit(**COMPILED)
 def _find_pair(changed, allowed, clusters, threshold):  # type: ignore[no-untyped-def]
-    """The first two checked clusters, one of them `changed`, that are alike; (-1, -1) when no two are.
+    """Return the first pair of similar checked clusters, one of them in `changed`; (-1, -1) if there is none.
 
-    `clusters.gap` is the least difference in rewards per user that kept two clusters of like estimates apart.
+    `clusters.gap` becomes the least difference in rewards per user of two clusters with similar estimates.
     """
     first, second = -1, -1
     for j in changed:
@@ -138,9 +138,9 @@ def _find_pair(changed, allowed, clusters, threshold):  # type: ignore[no-untype
 
 @njit(**COMPILED)
 def _merge(changed, tau, users, clusters, ridge, threshold, frequency):  # type: ignore[no-untyped-def]
-    """Merge checked clusters that are alike until no two are; all others than `changed` have been compared before.
+    """Merge similar checked clusters until no two are similar; only those in `changed` need comparing.
 
-    Time alone brings frequencies together, so now and then all are compared again.
+    The allowed difference in frequency grows with time, so if it exceeds `clusters.gap` all are compared again.
     """
     allowed = frequency * spread_of(tau) * tau
     if allowed > clusters.gap[0]:
@@ -157,8 +157,8 @@ def _merge(changed, tau, users, clusters, ridge, threshold, frequency):  # type:
 def settle(i, tau, users, clusters, ridge, threshold, frequency):  # type: ignore[no-untyped-def]
     """Split, check and merge after rewards of user `i`."""
     old = users.label[i]
-    if clusters.size[old] > 1 and _does_not_belong(i, tau, users, clusters, threshold, frequency):
-        _set_apart(i, users, clusters, ridge)
+    if clusters.size[old] > 1 and _is_outlier(i, tau, users, clusters, threshold, frequency):
+        _split_off(i, users, clusters, ridge)
     new = users.label[i]
     if not users.checked[i]:
         users.checked[i] = True
@@ -170,7 +170,7 @@ def settle(i, tau, users, clusters, ridge, threshold, frequency):  # type: ignor
 def serve_sclub(  # type: ignore[no-untyped-def]
     play, tau, phase_end, n_past, users, clusters, ridge, threshold, frequency, width
 ):
-    """Users one after another, each through all steps; fills `play.arms`, returns the end of the current phase."""
+    """Serve users one after another, each through all steps; fills `play.arms`, returns the end of the phase."""
     places, contexts, rewards, uniforms, arms = play
     scores = np.empty(contexts.shape[2])
     for u, t in np.ndindex(arms.shape):

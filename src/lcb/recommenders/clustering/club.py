@@ -9,13 +9,13 @@ Users are the nodes of a graph that only loses edges.  In round t user i is serv
          radius_i = threshold sqrt((1 + ln(1 + T_i)) / (1 + T_i))          (threshold is alpha_2; T_i rewards so far)
     add the reward to i
 
-The test uses what was known before the round's reward, so `choose` makes it, and the same rewards in any order leave
-the same graph.  All `n_users` are in the graph from the start; those who have not come have theta = 0; past users'
-rewards count as rounds.  With a huge threshold this is Population LinUCB; with threshold 0 and users one after another
-it is Individual LinUCB.  `one_hop` decides on the user and its direct neighbours instead of the component.
+The test uses the estimates before the round's reward, so `choose` makes it, and the order of rewards does not change
+the graph.  All `n_users` are in the graph from the start; those who have not come have theta = 0; past users' rewards
+count as rounds.  With a huge threshold this is Population LinUCB; with threshold 0 and users one after another it is
+Individual LinUCB.  `one_hop` uses the sums of the user and its direct neighbours instead of the component's.
 
-A decision costs O(K d^2 + d^3), its test O(neighbours d), a component that falls apart the search of its smaller side;
-`one_hop` adds O(neighbours d^2) when another user was served in between.  Memory: n (d^2 + 4 d) numbers, and n^2 bytes
+A decision costs O(K d^2 + d^3), its test O(neighbours d), the split of a component a search of its smaller part;
+`one_hop` adds O(neighbours d^2) if another user was served in between.  Memory: n (d^2 + 4 d) numbers, and n^2 bytes
 for the complete graph.
 """
 
@@ -40,7 +40,7 @@ MOST_COMPLETE = 30_000  # users in a complete graph: 0.9 GB
 
 
 class _Users(NamedTuple):
-    stats: Floats  # (n, p) own sums: the upper triangle of sum x x', then sum r x
+    stats: Floats  # (n, p) of a user's own rewards: the upper triangle of sum x x', then sum r x
     n_rewards: Floats  # (n,)
     theta: Floats  # (n, d)
     radius: Floats  # (n,)
@@ -83,7 +83,7 @@ class Club:
         history: UserStats | None = None,
         rng: np.random.Generator | None = None,
     ) -> None:
-        """`degree` is the expected number of neighbours in a sparse start graph, 3 ln n unless given."""
+        """`degree` is the expected number of neighbours in a sparse initial graph; None: 3 ln n."""
         self._places = Places(n_features, n_users, history)
         _check(threshold, width, ridge, graph, degree, len(self._places), rng)
         self.threshold, self.width, self.ridge = threshold, width, ridge
@@ -154,7 +154,7 @@ class Club:
         return play.arms
 
     def neighbours_of(self, user: Hashable) -> list[Hashable]:
-        """Return the users who still have an edge to this one, of those who have started."""
+        """Return the started users with an edge to this one."""
         from lcb.recommenders.clustering._graph_numba import neighbours
 
         found = self._components.room[3]
@@ -162,7 +162,7 @@ class Club:
         return self._places.list_names(found[:n_found])
 
     def cluster_of(self, user: Hashable) -> list[Hashable]:
-        """Return the users on whose rewards the next decision for this one is based, of those who have started."""
+        """Return the started users whose rewards the next decision for this user is based on."""
         i = self._places.find(user)
         if self.one_hop:
             return [user, *self.neighbours_of(user)]
@@ -189,10 +189,10 @@ def _check(
         raise InputError(f"degree={degree} with graph='complete', which has all edges; give graph='sparse'")
     if graph == "complete" and n > MOST_COMPLETE:
         raise InputError(
-            f"a complete graph of {n:,} users takes {n * n / 1e9:.1f} GB; ask for graph='sparse', "
-            f"or for at most {MOST_COMPLETE:,} users, past ones included"
+            f"a complete graph of {n:,} users takes {n * n / 1e9:.1f} GB; use graph='sparse', "
+            f"or at most {MOST_COMPLETE:,} users, past ones included"
         )
     if degree is not None and not 0 <= degree < n:
-        raise InputError(f"degree={degree}; it is an expected number of neighbours, below the {n:,} users")
+        raise InputError(f"degree={degree}; give an expected number of neighbours, below the {n:,} users")
     if graph == "sparse" and rng is None:
-        raise InputError("a sparse start graph is drawn at random; give rng")
+        raise InputError("a sparse initial graph is random; give rng")

@@ -12,9 +12,9 @@ All users start in one cluster.  Phase s = 1, 2, ... has 2^s rounds; at its star
            and |T^j / |j| - T^k / |k|| / tau < frequency F(tau);  the first such pair, until there is none
     F(T) = sqrt((1 + ln(1 + T)) / (1 + T))
 
-Our choices: a new cluster's ~theta is the user's own estimate until the next phase; it has the lowest number that is
-free, and pairs are merged by number.  Split, check and merge wait for the next decision and follow the order of places,
-so rewards may come in any order.
+Our choices: a new cluster's ~theta is the user's own estimate until the next phase; it gets the lowest free number, and
+pairs are merged in the order of their numbers.  Split, check and merge happen at the next decision, in the order of the
+users' rows, so rewards may come in any order.
 
 A decision costs O(K d^2 + d^3), a reward O(d^3 + clusters d + users).
 """
@@ -46,7 +46,7 @@ class _Users(NamedTuple):
 
 
 class _Clusters(NamedTuple):
-    """By number; one without users is free."""
+    """The clusters by number; a number without users is free."""
 
     sums: Floats  # (n, p)
     n_rewards: Floats  # (n,)
@@ -63,8 +63,8 @@ class _Clusters(NamedTuple):
 class Sclub:
     """Settings, the clusters and the users' sums.
 
-    Past users (`history`) start in the same cluster as the new ones; one phase without rewards splits them, and from
-    then on they count as checked.
+    Past users (`history`) start in the same cluster as the new ones; a first phase without rewards splits them, and
+    after it they always count as checked.
 
     >>> sclub = Sclub(n_features=2, n_users=3, threshold=0.3)
     >>> context, rng = np.eye(2), np.random.default_rng(0)
@@ -126,7 +126,7 @@ class Sclub:
         self._settle()
 
     def _settle(self) -> None:
-        """Split, check and merge after the rewards that came since the last decision."""
+        """Split, check and merge after the rewards since the last decision."""
         from lcb.recommenders.clustering._sclub_numba import begin_phase, settle
 
         for i in sorted(self._rewarded):
@@ -171,7 +171,7 @@ class Sclub:
         return play.arms
 
     def cluster_of(self, user: Hashable) -> list[Hashable]:
-        """Return the users of the same cluster, of those who have started."""
+        """Return the started users of the same cluster."""
         i = self._places.find(user)
         self._settle()
         return self._places.list_names(np.flatnonzero(self._users.label == self._users.label[i]))
