@@ -39,7 +39,7 @@ RewardId = Annotated[str, Meta(pattern=_REWARD_ID, description="A decision_id, o
 Vector = Annotated[list[float], Meta(min_length=1, max_length=MOST_FEATURES)]
 Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 Probability = Annotated[float, Meta(gt=0, le=1)]
-# text and no Literal, so that a client can read a status that a later service adds
+# not a Literal, so that a client can read a status that a later service adds
 Status = Annotated[str, Meta(extra_json_schema={"enum": ["active", "kept", "aside", "damaged"]})]
 
 
@@ -224,7 +224,7 @@ class RecommenderDifference(Struct, frozen=True):
 
 
 class TrialRecommender(Struct, frozen=True):
-    """`mean` and `deviation` are taken over users, of each user's reward per decision, as in the paper's user study."""
+    """`mean` and `deviation` over users of the reward per decision, as in the paper's user study."""
 
     name: str
     bandit: str

@@ -248,14 +248,14 @@ def check_rows(
         name = features[column] if features else f"x[{column}]"
         raise EventError(
             f"{place} row {first_row + row}: feature {name} is {x[row, column]}; "
-            f"every feature must be {_describe_limit(x[row, column])}, mend or drop the row"
+            f"every feature must be {_describe_limit(x[row, column])}, correct or drop the row"
         )
     wrong = ~(np.abs(reward) <= LARGEST)
     if wrong.any():
         row = int(np.argmax(wrong))
         raise EventError(
             f"{place} row {first_row + row}: reward is {reward[row]}; "
-            f"every reward must be {_describe_limit(reward[row])}, mend or drop the row"
+            f"every reward must be {_describe_limit(reward[row])}, correct or drop the row"
         )
     if reward_range is not None:
         low, high = reward_range

@@ -80,7 +80,7 @@ def test_a_table_of_items_and_kept_duplicates(lcb, tmp_path):
         "--item-id", "id", "--item-categories", "genre", "--separator", ";", "--out", "log",
     )  # fmt: skip
     assert "duplicates: 1 rows, kept; drop them with --duplicates drop" in outcome.out
-    assert "note: 1 of 3 categories are those of no event: Comedy" in outcome.out
+    assert "note: 1 of 3 categories have no event: Comedy" in outcome.out
     log = open_log(tmp_path / "log")
     assert (log.features, log.reward.tolist()) == (("x0", "x1"), [1.0, 1.0])
 
@@ -116,11 +116,11 @@ REFUSED = {
     ),
     "a set that is not there": (
         [".", "--dataset", "mind", "--out", "log"],
-        "holds no MIND: behaviors.tsv and news.tsv are wanted",
+        "is not MIND, which has behaviors.tsv and news.tsv",
     ),
     "a folder of no set": (
         [".", "--out", "log"],
-        "is a folder of no known set; give a file, or see: lcb import --list",
+        "is not the folder of a known data set; give a file, or see: lcb import --list",
     ),
     "a part of no set": (["clicks.csv", "--part", "all", "--out", "log"], "--part all is for a known data set"),
     "a column of a set": (["set", "--user", "who", "--out", "log"], "--user is not needed for a log as a folder"),

@@ -49,7 +49,7 @@ def test_every_set_says_where_to_get_it_and_under_which_licence():
 def test_a_folder_of_no_known_set_is_not_taken_for_one(tmp_path):
     assert find_dataset(files(tmp_path / "other", ratings__csv="user,item\n1,2\n")) is None
     with pytest.raises(
-        InputError, match=r"holds no MovieLens: ratings.csv and movies.csv .* are wanted; get it from https"
+        InputError, match=r"is not MovieLens, which has ratings.csv and movies.csv .*; get it from https"
     ):
         DATASETS["movielens"].open(tmp_path)
 
@@ -109,7 +109,7 @@ def test_movielens_gives_ratings_in_time_and_genres(tmp_path, form):
     assert log.reward.tolist() == [1.0, 1.0, 0.0]
     assert log.titles.to_pylist() == [title for title, _ in MOVIES.values()]
     assert categories_of(log) == {i: genres for i, (_, genres) in MOVIES.items()}
-    assert found.notes == ("1 items have no category; 1 of 3 events are theirs",)
+    assert found.notes == ("1 items, with 1 of 3 events, have no category",)
     assert found.n_back == 1
 
 
@@ -120,7 +120,7 @@ def test_movielens_rows_that_are_wrong_are_told(tmp_path):
     with pytest.raises(BadRows, match=r"ratings.csv has 3 bad rows of 6") as refused:
         loaded(folder, tmp_path / "out")
     assert [line.partition("ratings.csv ")[2] for line in refused.value.listed] == [
-        f"row 4: item is '99', which {folder / 'movies.csv'} has not",
+        f"row 4: item is '99', which is not in {folder / 'movies.csv'}",
         "row 5: userId is 'x'; a whole number is wanted",
         "row 6: rating is 'good'; a number is wanted",
     ]
@@ -184,7 +184,7 @@ def test_mind_rows_that_are_wrong_are_told(tmp_path):
     assert [line.partition("behaviors.tsv ")[2] for line in found.listed] == [
         "row 4: time is 'yesterday'; one such as 11/15/2019 9:55:12 AM is wanted",
         "row 5: click is missing",
-        f"row 6: item is 'N7', which {folder / 'news.tsv'} has not",
+        f"row 6: item is 'N7', which is not in {folder / 'news.tsv'}",
     ]
     assert log.n_events == 7
 
@@ -226,8 +226,8 @@ def test_kuairand_gives_the_random_log_with_its_propensity(tmp_path, inside):
     assert log.propensity.tolist() == [np.float32(1 / 7583)] * 2
     assert categories_of(log) == {10: {"12", "65"}, 12: set()}
     assert found.notes == (
-        "1 of 3 categories are those of no event: 8",
-        "1 items have no category; 1 of 2 events are theirs",
+        "1 of 3 categories have no event: 8",
+        "1 items, with 1 of 2 events, have no category",
     )
 
 
@@ -394,8 +394,8 @@ def test_the_generic_folder_may_have_events_alone(tmp_path):
 def test_unknown_items_of_the_generic_folder_can_be_left_out(tmp_path):
     folder = generic(tmp_path / "log")
     pq.write_table(pa.table({"item": [5], "categories": [[0]]}), folder / "items.parquet")
-    with pytest.raises(InputError, match=r"1 of 3 events of 1 items that .* has not, such as 6"):
+    with pytest.raises(InputError, match=r"1 of 3 events in .* are of 1 items that are not in .*, such as 6"):
         open_log(folder)
     _, found, log = loaded(folder, tmp_path / "out", on_error="skip")
-    assert found.bad_rows == {f"item which {folder / 'items.parquet'} has not": 1}
+    assert found.bad_rows == {f"item which is not in {folder / 'items.parquet'}": 1}
     assert log.n_events == 2

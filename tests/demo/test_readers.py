@@ -21,7 +21,7 @@ def test_a_visitor_clicks_as_often_as_a_drawn_reader_would():
 def test_unknown_words_are_refused():
     with pytest.raises(InputError, match="unknown category 'cars'; the categories are arts, books"):
         click_probability("sport", ["law", "cars"])
-    with pytest.raises(InputError, match="no kind of reader is called 'motor'; there are: sport, culture"):
+    with pytest.raises(InputError, match="unknown kind of reader 'motor'; the kinds are sport, culture"):
         click_probability("motor", ["law"])
     with pytest.raises(InputError, match="at least one"):
         click_probability("sport", [])

@@ -28,7 +28,7 @@ def main() -> None:
         _leave(f"lcb: {error}", 2)
     except KeyboardInterrupt:
         _leave("lcb: interrupted; nothing half-written is left behind", 130)
-    except BrokenPipeError:  # whoever read our output has closed it
+    except BrokenPipeError:  # the program that reads the output has ended
         _close_output()
         sys.exit(141)
     except OSError as error:  # of standard output: other files raise LCBError

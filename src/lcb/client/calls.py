@@ -82,8 +82,8 @@ def decide(
 ) -> Call[messages.DecisionAnswer]:
     body = {
         "user": user,
-        "arms": None if arms is None else _arms(arms),
-        "x": None if x is None else _vector(x),
+        "arms": None if arms is None else _convert_arms(arms),
+        "x": None if x is None else _convert_vector(x),
         "k": k,
         "decision_id": decision_id,
         "chosen": chosen,
@@ -100,7 +100,7 @@ def reward(decision_id: str, reward: float, reward_id: str | None) -> Call[messa
 def put_items(
     items: Iterable[messages.Item | Mapping[str, Any]], replace: bool, remove: Iterable[str]
 ) -> Call[messages.ItemsAnswer]:
-    body = {"items": [_item(one) for one in items], "replace": replace, "remove": list(remove)}
+    body = {"items": [_convert_item(one) for one in items], "replace": replace, "remove": list(remove)}
     return Call("PUT", "/v1/items", encode(body), messages.ItemsAnswer)
 
 
@@ -146,15 +146,15 @@ def encode(body: Mapping[str, Any]) -> bytes:
         raise InputError(f"the request cannot be sent ({error}); send finite numbers and plain text") from None
 
 
-def _arms(arms: Arms) -> list[dict[str, Any]]:
+def _convert_arms(arms: Arms) -> list[dict[str, Any]]:
     if isinstance(arms, str):
         raise InputError(f"arms is the text {arms!r}; give a mapping of ids to features, or a list of ids")
     if isinstance(arms, Mapping):
-        return [{"id": id, "x": _vector(x, f"arm {id!r}")} for id, x in arms.items()]
+        return [{"id": id, "x": _convert_vector(x, f"arm {id!r}")} for id, x in arms.items()]
     return [{"id": id} for id in arms]
 
 
-def _item(given: messages.Item | Mapping[str, Any]) -> dict[str, Any]:
+def _convert_item(given: messages.Item | Mapping[str, Any]) -> dict[str, Any]:
     try:
         item = given if isinstance(given, messages.Item) else messages.Item(**given)
     except TypeError as error:
@@ -162,13 +162,13 @@ def _item(given: messages.Item | Mapping[str, Any]) -> dict[str, Any]:
         raise InputError(message) from None
     fields = {name: getattr(item, name) for name in messages.Item.__struct_fields__}
     if item.x is not None:
-        fields["x"] = _vector(item.x, f"item {item.id!r}")
+        fields["x"] = _convert_vector(item.x, f"item {item.id!r}")
     if item.categories is not None:
         fields["categories"] = list(item.categories)
     return _drop_none(fields)
 
 
-def _vector(x: Sequence[float], name: str = "x") -> list[float]:
+def _convert_vector(x: Sequence[float], name: str = "x") -> list[float]:
     try:
         return [float(value) for value in x]
     except (TypeError, ValueError):

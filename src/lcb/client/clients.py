@@ -88,7 +88,7 @@ class Client:
         return self.send(calls.user(user))
 
     def erase(self, user: str) -> messages.EraseAnswer:
-        """Erase a user and what their events say of them."""
+        """Erase a user: their events lose everything personal."""
         return self.send(calls.erase(user))
 
     def models(self) -> messages.ModelsAnswer:
@@ -121,7 +121,7 @@ class Client:
         self.close()
 
     def send(self, call: Call[Answer]) -> Answer:
-        """Send a call, again where the rules say so, and return its answer."""
+        """Send a call, with retries, and return its answer."""
         tries = Tries(call, self.policy, self._clock, self._random)
         for step in tries:
             if isinstance(step, Attempt):
@@ -230,7 +230,7 @@ class AsyncClient:
 
 
 def check_url(url: str) -> str:
-    """Return the address of a service; raise InputError if it is none."""
+    """Return `url`; raise InputError if it is not the address of a service."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise InputError(f"url {url!r} is not an address of a service; give one such as http://127.0.0.1:8000")
@@ -239,7 +239,7 @@ def check_url(url: str) -> str:
 
 def build_headers(key: str | None) -> dict[str, str]:
     if key is not None and not (key.isascii() and key.isprintable() and key.strip() == key != ""):
-        raise InputError("the key has characters that no key has; give it as `lcb keys create` printed it")
+        raise InputError("the key has characters that keys do not have; give it as `lcb keys create` printed it")
     return {"content-type": "application/json"} | ({} if key is None else {"authorization": f"Bearer {key}"})
 
 

@@ -48,7 +48,7 @@ class Policy:
         3.05
         """
         pause = random() * min(self.pause * 2.0**n, self.longest_pause)
-        return pause + (_seconds(outcome.retry_after) if isinstance(outcome, Reply) else 0.0)
+        return pause + (_parse_retry_after(outcome.retry_after) if isinstance(outcome, Reply) else 0.0)
 
 
 @dataclass(frozen=True)
@@ -96,11 +96,11 @@ class Tries(Generic[Answer]):
             unsure |= outcome.status != 429 if isinstance(outcome, Reply) else outcome.sent
             wait = policy.wait(n, outcome, self.random)
             if n >= policy.retries or self.clock() + wait >= end:
-                raise _error(call, outcome, n + 1, self.clock() - began)
+                raise _build_error(call, outcome, n + 1, self.clock() - began)
             yield Wait(wait)
 
 
-def _error(call: Call[Any], outcome: Reply | Lost, tries: int, seconds: float) -> LCBError:
+def _build_error(call: Call[Any], outcome: Reply | Lost, tries: int, seconds: float) -> LCBError:
     if isinstance(outcome, Reply):
         return read_problem(outcome)
     many = "1 attempt" if tries == 1 else f"{tries} attempts"
@@ -111,7 +111,7 @@ def _error(call: Call[Any], outcome: Reply | Lost, tries: int, seconds: float) -
     return Unreachable(message, outcome.reason)
 
 
-def _seconds(retry_after: str | None) -> float:
+def _parse_retry_after(retry_after: str | None) -> float:
     """Return the seconds that Retry-After asks to wait; it holds a number of seconds or a date."""
     if retry_after is None:
         return 0.0

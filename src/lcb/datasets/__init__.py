@@ -10,18 +10,11 @@ from pathlib import Path
 
 from lcb.datasets.dataset import Dataset
 
-_MODULES = (
-    "movielens",
-    "mind",
-    "kuairand",
-    "open_bandit",
-    "goodbooks",
-    "folder",
-)
+_MODULES = ("movielens", "mind", "kuairand", "open_bandit", "goodbooks", "folder")
 _LOADED: tuple[Dataset, ...] = tuple(import_module(f"lcb.datasets.{name}").DATASET for name in _MODULES)
 DATASETS = {dataset.name: dataset for dataset in _LOADED}
 
 
 def find_dataset(folder: Path) -> Dataset | None:
-    """The first set whose files are in this folder, or None."""
+    """Return the first data set whose files are in this folder, or None."""
     return next((dataset for dataset in DATASETS.values() if dataset.is_in(folder)), None)

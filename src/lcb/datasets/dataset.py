@@ -18,17 +18,17 @@ class Dataset:
     title: str
     where: str  # the address to get it from
     licence: str
-    files: str  # that a folder with this set has
-    reading: str  # what an event, a reward and a category are
+    files: str  # names of the files in its folder
+    reading: str  # says what an event, a reward and a category are
     is_in: Callable[[Path], bool]
     source: Callable[[Path, str], Source]  # (folder, part) -> the log
     parts: tuple[str, ...] = ()  # values of --part; the first is the default
 
     def open(self, folder: Path, part: str | None = None) -> Source:
-        """The log of the set in `folder`."""
+        """Return the source of the log in `folder`."""
         if part is not None and part not in self.parts:
             wanted = f"give one of {', '.join(self.parts)}" if self.parts else "leave it out"
             raise InputError(f"--part {part}, but {self.title} has no such part; {wanted}")
         if not self.is_in(folder):
-            raise InputError(f"{folder} holds no {self.title}: {self.files} are wanted; get it from {self.where}")
+            raise InputError(f"{folder} is not {self.title}, which has {self.files}; get it from {self.where}")
         return self.source(folder, part or (self.parts[0] if self.parts else ""))

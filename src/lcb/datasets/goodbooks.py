@@ -5,8 +5,8 @@
     book_tags.csv   goodreads_book_id,tag_id,count               a shelf and how many readers use it for the book
     tags.csv        tag_id,tag_name
 
-A book's categories are the genres its shelves speak of: each genre weighs as many readers as its shelves have, and up
-to three genres with at least a quarter of the book's heaviest count.
+A book's categories are genres found in the names of its shelves.  A genre weighs as much as the number of readers who
+use its shelves; the three heaviest are kept if they have at least a quarter of the heaviest weight.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from lcb.storage.tables.table import Table
 _FILES = ("ratings.csv", "books.csv", "book_tags.csv", "tags.csv")
 MOST_GENRES, LEAST_SHARE = 3, 0.25
 
-# A shelf speaks of a genre if one of these is found in its name, words being parted by hyphens.
+# A shelf belongs to a genre if its name, words separated by hyphens, matches the pattern.
 GENRES = {
     "biography": r"\b(auto)?biograph|\bmemoirs?\b",
     "business": r"\bbusiness|\beconomics|\bfinance|\bself-help|\bleadership",
@@ -66,12 +66,11 @@ def _source(folder: Path, part: str) -> Source:
     ratings, books, book_tags, tags = (open_csv(str(folder / name)) for name in _FILES)
     files = tuple(folder / name for name in _FILES)
     columns = Columns(user="user_id", item="book_id", rating="rating")
-    return source_from_table(
-        ratings, columns, _books(books, book_tags, tags), files=files, whole=("user", "item"), repeats=False
-    )
+    items = _read_books(books, book_tags, tags)
+    return source_from_table(ratings, columns, items, files=files, whole=("user", "item"), repeats=False)
 
 
-def _books(books: Table, book_tags: Table, tags: Table) -> Items:
+def _read_books(books: Table, book_tags: Table, tags: Table) -> Items:
     is_first = "goodreads_book_id" not in books.names
     own, goodreads = ("id", "book_id") if is_first else ("book_id", "goodreads_book_id")
     rows = books.read_all([own, goodreads, "title"])
@@ -82,34 +81,34 @@ def _books(books: Table, book_tags: Table, tags: Table) -> Items:
     place = pc.index_in(book, value_set=_whole(rows[goodreads], books, goodreads))
     tag = pc.index_in(_whole(shelved["tag_id"], book_tags, "tag_id"), value_set=_whole(named["tag_id"], tags, "tag_id"))
     known = pc.and_(place.is_valid(), tag.is_valid())
-    weight = _weights(
+    weight = _sum_weights(
         place.filter(known).to_numpy(),
         tag.filter(known).to_numpy(),
         np.maximum(_whole(shelved["count"], book_tags, "count").filter(known).to_numpy(), 0),
-        _speaks_of(named["tag_name"].to_pylist()),
+        _match_genres(named["tag_name"].to_pylist()),
         len(names),
     )
-    lists = [_heaviest(row) for row in weight]
+    lists = [_pick_heaviest(row) for row in weight]
     return build_items(books.path, names, pa.array(lists, pa.list_(pa.string())), rows["title"])
 
 
-def _speaks_of(shelves: list[str]) -> NDArray[np.float64]:
-    """(n_shelves, n_genres): 1 where a shelf's name speaks of a genre."""
+def _match_genres(shelves: list[str]) -> NDArray[np.float64]:
+    """Return (n_shelves, n_genres): 1 if the shelf belongs to the genre, else 0."""
     patterns = [re.compile(pattern) for pattern in GENRES.values()]
     return np.array([[bool(pattern.search(shelf)) for pattern in patterns] for shelf in shelves], float)
 
 
-def _weights(
-    book: NDArray[Any], shelf: NDArray[Any], count: NDArray[Any], speaks: NDArray[np.float64], n_books: int
+def _sum_weights(
+    book: NDArray[Any], shelf: NDArray[Any], count: NDArray[Any], matches: NDArray[np.float64], n_books: int
 ) -> NDArray[np.float64]:
-    """(n_books, n_genres): readers who shelved the book under the genre."""
+    """Return (n_books, n_genres): readers who put the book on shelves of the genre."""
     weight = np.zeros((n_books, len(GENRES)))
-    np.add.at(weight, book, speaks[shelf] * count[:, None])
+    np.add.at(weight, book, matches[shelf] * count[:, None])
     return weight
 
 
-def _heaviest(weight: NDArray[np.float64]) -> list[str]:
-    """Names of the heaviest genres of a book; none for a book without weights."""
+def _pick_heaviest(weight: NDArray[np.float64]) -> list[str]:
+    """Return the heaviest genres of a book; none for a book without weights."""
     order = np.argsort(-weight, kind="stable")[:MOST_GENRES]
     names = list(GENRES)
     return [names[j] for j in order if weight[j] > 0 and weight[j] >= LEAST_SHARE * weight.max()]

@@ -4,7 +4,7 @@
     log_standard_*.csv           the same, of the app's own policies
     video_features_basic_*.csv   video_id,...,tag; tag is a list such as 12,65
 
-A random exposure is drawn from a pool of 7,583 videos, each as likely: that is its propensity.
+A random exposure is drawn uniformly from 7,583 videos, so its propensity is 1/7583.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def _source(folder: Path, part: str) -> Source:
 
 
 def _find_files(folder: Path, pattern: str) -> list[Path]:
-    """Files of the folder, or of the folder `data` in it."""
+    """Return the matching files of the folder, or of the folder `data` in it."""
     return sorted(folder.glob(pattern)) or sorted((folder / "data").glob(pattern))
 
 

@@ -51,17 +51,14 @@ def _source(folder: Path, part: str) -> Source:
 
 
 def _split_impressions(batch: Any, rows: NDArray[np.int64], path: str, problems: Problems) -> Chunk:
-    """One row per item shown; rows whose time cannot be parsed go to `problems`."""
+    """Return one row per item shown; rows whose time cannot be parsed go to `problems`."""
     text = plain(batch.column("time"))
     time = pc.strptime(text, format=_TIME, unit="s", error_is_null=True)
     for i in np.flatnonzero(time.is_null().to_numpy(zero_copy_only=False)).tolist():
         said = f"time is {show_cell(text, i)}; one such as 11/15/2019 9:55:12 AM is wanted"
         problems.add_unread(path, int(rows[i]), "time is no time", said)
-    batch, rows, time = (
-        batch.filter(time.is_valid()),
-        rows[time.is_valid().to_numpy(zero_copy_only=False)],
-        time.drop_null(),
-    )
+    is_valid = time.is_valid()
+    batch, rows, time = batch.filter(is_valid), rows[is_valid.to_numpy(zero_copy_only=False)], time.drop_null()
     lists = pc.split_pattern(pc.utf8_trim_whitespace(plain(batch.column("impressions"))), " ")
     parent = pc.list_parent_indices(lists)
     shown_items = lists.flatten()

@@ -31,11 +31,9 @@ _FORMS = (("ratings.csv", "movies.csv"), ("ratings.dat", "movies.dat"), ("u.data
 
 def _source(folder: Path, part: str) -> Source:
     ratings, movies = next(form for form in _FORMS if _has_files(folder, form))
-    table, items = {
-        "ratings.csv": _open_csv_form,
-        "ratings.dat": _open_dat_form,
-        "u.data": _open_tab_form,
-    }[ratings](folder / ratings, folder / movies)
+    table, items = {"ratings.csv": _open_csv_form, "ratings.dat": _open_dat_form, "u.data": _open_tab_form}[ratings](
+        folder / ratings, folder / movies
+    )
     columns = Columns(user="userId", item="movieId", rating="rating", order="timestamp")
     return source_from_table(table, columns, items, files=(folder / ratings, folder / movies), whole=("user", "item"))
 
@@ -75,7 +73,7 @@ def _build_items(path: Path, rows: Sequence[tuple[str, str, str]]) -> Items:
 
 
 def _read_lines(path: Path) -> list[str]:
-    """Lines of UTF-8, or of the Latin-1 that the older sets are in."""
+    """Return the lines of a file in UTF-8, or in Latin-1 as the older sets are."""
     data = path.read_bytes()
     try:
         text = data.decode()

@@ -55,9 +55,8 @@ def _source(folder: Path, part: str) -> Source:
             yield Chunk(table.path, columns, rows)
 
     notes = ("users with the same four features count as one user: the set has no user ids",)
-    return Source(
-        log.name, chunks, (log, folder / "item_context.csv"), _COLUMNS, items=items, whole=("item",), notes=notes
-    )
+    files = (log, folder / "item_context.csv")
+    return Source(log.name, chunks, files, _COLUMNS, items=items, whole=("item",), notes=notes)
 
 
 DATASET = Dataset(

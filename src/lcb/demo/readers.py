@@ -33,7 +33,7 @@ _OFTEN, _SELDOM = 0.7, 0.05
 
 
 def reader_classes() -> LatentModels:
-    """The true kinds of readers."""
+    """Return the true kinds of readers as classes."""
     beta = np.full((len(KINDS), len(CATEGORIES)), _SELDOM)
     for h, (_, liked) in enumerate(KINDS.values()):
         beta[h, [CATEGORIES.index(name) for name in liked]] = _OFTEN
@@ -43,7 +43,7 @@ def reader_classes() -> LatentModels:
 
 
 def draw_articles(n_articles: int, rng: np.random.Generator) -> Floats:
-    """Articles of 1 to 3 categories as features, (n, 21)."""
+    """Draw articles of 1 to 3 categories, as features (n, 21)."""
     member = np.zeros((n_articles, len(CATEGORIES)))
     for row in member:
         row[rng.choice(len(CATEGORIES), size=rng.integers(1, 4), replace=False)] = 1
@@ -51,13 +51,13 @@ def draw_articles(n_articles: int, rng: np.random.Generator) -> Floats:
 
 
 def click_probability(kind: str, categories: Sequence[str]) -> float:
-    """How likely a reader of this kind opens an article of these categories.
+    """Return the probability that a reader of this kind opens an article of these categories.
 
     >>> round(click_probability("culture", ["film", "law"]), 3)  # (0.7 + 0.05) / 2
     0.375
     """
     if kind not in KINDS:
-        raise InputError(f"no kind of reader is called {kind!r}; there are: {', '.join(KINDS)}")
+        raise InputError(f"unknown kind of reader {kind!r}; the kinds are {', '.join(KINDS)}")
     x = FEATURES.of_names(categories, convention="share")
     return float(reader_classes().beta[list(KINDS).index(kind)] @ x)
 
@@ -71,7 +71,7 @@ class NewsFront:
     models: LatentModels = field(default_factory=reader_classes, repr=False)
 
     def draw(self, n_users: int, n_steps: int, rng: np.random.Generator) -> SimulatedUsers:
-        """New readers; a reward is 1 for a click, else 0."""
+        """Draw new readers; a reward is 1 for a click, else 0."""
         label = rng.choice(self.models.n_classes, size=n_users, p=self.models.pi)
         order = rng.random((n_users, n_steps, len(self.catalogue)))
         offered = np.argpartition(order, self.n_arms - 1, axis=2)[:, :, : self.n_arms]

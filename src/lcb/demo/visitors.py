@@ -1,4 +1,4 @@
-"""The demo content that `lcb serve` hands to the service: headlines to start with, and simulated visitors."""
+"""The demo content that `lcb serve` passes to the service: headlines to start with, and simulated visitors."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEADLINES = "headlines"  # the value of `--items` that stands for the headlines 
 
 
 def read_headlines() -> bytes:
-    """The headlines as a JSON body of PUT /v1/items."""
+    """Return the headlines as a JSON body of PUT /v1/items."""
     return (files("lcb.demo") / "headlines.json").read_bytes()
 
 

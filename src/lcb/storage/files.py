@@ -14,7 +14,7 @@ from lcb.errors import InputError, OutputError
 
 
 def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
-    """Write `data` to `path`; after a crash or Ctrl-C the file is the old one, or missing, never half-written.
+    """Write `data` to `path`; after a crash or Ctrl-C the file is the old one or missing, never half-written.
 
     A symbolic link is followed and kept; a pipe or a device is written into.
     """
@@ -24,9 +24,8 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
         else:
             _replace(_resolve_links(path), data)
     except OSError as error:
-        raise OutputError(
-            f"{path} could not be written ({error.strerror or error}); check the folder and its permissions"
-        ) from None
+        words = f"{path} could not be written ({error.strerror or error})"
+        raise OutputError(f"{words}; check the folder and its permissions") from None
 
 
 def create_private(path: str | os.PathLike[str]) -> None:
@@ -39,15 +38,13 @@ def create_private(path: str | os.PathLike[str]) -> None:
 
 
 def read_json(path: str | os.PathLike[str]) -> Any:
-    """Parse a JSON file."""
     try:
         return json.loads(Path(path).read_bytes())
     except OSError as error:
-        raise InputError(
-            f"{path} could not be read ({error.strerror or error}); give the path of a JSON file"
-        ) from None
+        words = f"{path} could not be read ({error.strerror or error})"
+        raise InputError(f"{words}; give the path of a JSON file") from None
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON ({error}); give a file as lcb writes it") from None
+        raise InputError(f"{path} is not JSON ({error}); give a file that lcb wrote") from None
 
 
 def check_writable(path: str | os.PathLike[str]) -> None:
@@ -80,7 +77,7 @@ def create_folders(place: Path) -> Iterator[None]:
 
 @contextmanager
 def create_folder(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """The same; raises OutputError at once if no file can be written there."""
+    """Do the same, and raise OutputError at once if no file can be written there."""
     with ExitStack() as stack:
         try:
             stack.enter_context(create_folders(Path(folder)))
@@ -92,7 +89,7 @@ def create_folder(folder: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def _is_stream(path: str | os.PathLike[str]) -> bool:
-    """Whether it is a pipe or a device: it exists and is neither a file nor a folder."""
+    """Whether `path` is a pipe or a device: it exists and is neither a file nor a folder."""
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 

@@ -345,7 +345,7 @@ def test_duplicates_can_be_kept(tmp_path):
 
 
 def test_duplicates_can_stop_the_import(tmp_path):
-    with pytest.raises(InputError, match=r"1 rows that another repeats in user, item and time, such as user a, item x"):
+    with pytest.raises(InputError, match=r"1 rows that repeat user, item and time, such as user a, item x"):
         import_log(duplicated(tmp_path), tmp_path / "out", duplicates="stop")
     assert [path.name for path in tmp_path.iterdir()] == ["log.parquet"]
 
@@ -356,7 +356,7 @@ def test_without_a_time_the_same_item_twice_is_a_duplicate_only_if_asked(tmp_pat
     found, log = imported(duplicated(tmp_path, timed=False), tmp_path / "dropped", duplicates="drop")
     assert found.n_events == 3
     assert [event[:4] for event in events_of(log)] == [("a", 0, "x", 4.0), ("a", 1, "y", 1.0), ("b", 0, "x", 2.0)]
-    with pytest.raises(InputError, match=r"2 rows that another repeats in user and item"):
+    with pytest.raises(InputError, match=r"2 rows that repeat user and item"):
         import_log(duplicated(tmp_path, timed=False), tmp_path / "stopped", duplicates="stop")
 
 
@@ -385,14 +385,14 @@ def test_categories_stand_beside_the_events(tmp_path, suffix):
     found, log = imported(source, tmp_path / "out")
     assert log.categories == ("Comedy", "War")
     assert categories_of(log) == EXPECTED
-    assert found.notes == ("1 items have no category; 1 of 4 events are theirs",)
+    assert found.notes == ("1 items, with 1 of 4 events, have no category",)
 
 
 def test_an_item_with_other_categories_in_other_rows_has_them_all(tmp_path):
     rows = [{"user": 1, "item": i, "categories": c} for i, c in [(1, "a"), (1, "b|a"), (2, "c"), (1, "a")]]
     found, log = imported(table_source(write(tmp_path / "log.jsonl", rows)), tmp_path / "out")
     assert categories_of(log) == {1: {"a", "b"}, 2: {"c"}}
-    assert found.notes == ("1 items have other categories in other rows; all are kept",)
+    assert found.notes == ("1 items have different categories in different rows; all are kept",)
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -413,14 +413,14 @@ def test_categories_come_from_a_table_of_items(tmp_path, suffix, items_suffix):
     assert log.titles.to_pylist() == ["Nine", "Eight", "Seven"]
     assert categories_of(log) == dict(zip(names, [{"Drama"}, {"War", "Drama"}, set()], strict=True))
     assert log.item.tolist() == [2, 1, 2]
-    assert found.notes == ("1 items have no category; 2 of 3 events are theirs",)
+    assert found.notes == ("1 items, with 2 of 3 events, have no category",)
 
 
 def test_categories_that_no_event_has_are_told(tmp_path):
     items = write(tmp_path / "items.jsonl", [{"item": 1, "categories": ["a"]}, {"item": 2, "categories": ["b", "c"]}])
     path = write(tmp_path / "log.jsonl", [{"user": 1, "item": 1}])
     found, log = imported(table_source(path, items=items), tmp_path / "out")
-    assert found.notes == log.notes == ("2 of 3 categories are those of no event: b, c",)
+    assert found.notes == log.notes == ("2 of 3 categories have no event: b, c",)
 
 
 def test_an_item_in_two_rows_of_its_table_is_refused(tmp_path):
@@ -431,7 +431,7 @@ def test_an_item_in_two_rows_of_its_table_is_refused(tmp_path):
 
 def test_a_table_of_items_without_an_id_is_refused(tmp_path):
     items = write(tmp_path / "items.csv", [{"item": 1, "categories": "a"}, {"item": None, "categories": "b"}])
-    with pytest.raises(InputError, match=r"items.csv row 2: item is missing; 1 rows of items are wrong"):
+    with pytest.raises(InputError, match=r"items.csv row 2: item is missing; 1 rows of items are bad"):
         table_source(write(tmp_path / "log.csv", [{"user": 1, "item": 1}]), items=items)
 
 
@@ -462,12 +462,12 @@ BAD = {
     "zero propensity": (
         {"propensity": "0"},
         "propensity is 0",
-        "propensity is 0; what was logged had a chance above 0",
+        "propensity is 0; an item that was shown has a probability above 0",
     ),
     "vanishing propensity": (
         {"propensity": "1e-60"},
         "propensity is 0",
-        "propensity is 0; what was logged had a chance above 0",
+        "propensity is 0; an item that was shown has a probability above 0",
     ),
     "negative propensity": (
         {"propensity": "-0.5"},
@@ -494,7 +494,7 @@ def test_a_bad_row_is_named_counted_and_left_out_if_asked(tmp_path, suffix, what
     with pytest.raises(BadRows) as refused:
         import_log(source, tmp_path / "out")
     assert str(refused.value) == (
-        f"log{suffix} has 2 bad rows of 5: {reason} (2); mend them, or leave them out with --on-error skip"
+        f"log{suffix} has 2 bad rows of 5: {reason} (2); correct them, or leave them out with --on-error skip"
     )
     assert refused.value.listed == tuple(f"{path} row {row}: {said}" for row in (3, 5))
     assert [path.name for path in tmp_path.iterdir()] == [f"log{suffix}"]
@@ -515,9 +515,9 @@ def test_unknown_items_are_bad_rows(tmp_path):
     items = write(tmp_path / "items.csv", [{"item": "a"}])
     path = write(tmp_path / "log.csv", [{"user": 1, "item": i} for i in "abac"])
     found, log = imported(table_source(path, items=items), tmp_path / "out", on_error="skip")
-    assert found.bad_rows == {f"item which {items} has not": 2}
+    assert found.bad_rows == {f"item which is not in {items}": 2}
     assert found.listed == tuple(
-        f"{path} row {row}: item is '{i}', which {items} has not" for row, i in ((2, "b"), (4, "c"))
+        f"{path} row {row}: item is '{i}', which is not in {items}" for row, i in ((2, "b"), (4, "c"))
     )
     assert log.items.to_pylist() == ["a"]
 
@@ -711,7 +711,7 @@ def test_lists_of_features_of_two_lengths_are_refused(tmp_path):
 
 def test_features_that_are_columns_of_the_log_are_refused(tmp_path):
     path = write(tmp_path / "log.csv", [{"user": 1, "item": 1, "age": 3}])
-    with pytest.raises(InputError, match=r"features has user, a word kept for a column of the log"):
+    with pytest.raises(InputError, match=r"features has user, a reserved column name"):
         table_source(path, Columns(features=("user",)))
     with pytest.raises(InputError, match=r"features has age more than once"):
         table_source(path, Columns(features=("age", "age")))
@@ -722,7 +722,7 @@ def test_a_file_that_is_no_table_is_refused(tmp_path, name):
     text(tmp_path / "log.txt", "a")
     text(tmp_path / "empty.csv", "")
     text(tmp_path / "blank.jsonl", "\n\n")
-    with pytest.raises(InputError, match=r"of no known kind|does not exist|is empty|is a folder|has no rows"):
+    with pytest.raises(InputError, match=r"of no known kind|does not exist|is empty|is not the folder|has no rows"):
         table_source(tmp_path / name)
 
 
@@ -742,10 +742,10 @@ def test_the_first_time_may_be_the_wrong_one(tmp_path):
 
 def test_likes_need_ratings_and_no_rewards(tmp_path):
     path = write(tmp_path / "log.csv", [{"user": 1, "item": 1, "reward": 1}])
-    with pytest.raises(InputError, match=r"--like 4 is a rating, and .*log.csv has none"):
+    with pytest.raises(InputError, match=r"--like needs ratings, and .*log.csv has none"):
         import_log(table_source(path), tmp_path / "out", like=4)
     path = write(tmp_path / "both.csv", [{"user": 1, "item": 1, "reward": 1, "rating": 2}])
-    with pytest.raises(InputError, match=r"--like 4 makes rewards of ratings, and .*both.csv has rewards"):
+    with pytest.raises(InputError, match=r"--like turns ratings into rewards, but .*both.csv already has rewards"):
         import_log(table_source(path), tmp_path / "out", like=4)
 
 
@@ -789,7 +789,7 @@ def test_a_failed_import_leaves_the_one_before(tmp_path):
     import_log(table_source(path), tmp_path / "out")
     before = {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()}
     path = write(tmp_path / "log.csv", [{"user": 1, "item": 1, "time": 1}] * 2)
-    with pytest.raises(InputError, match=r"1 rows that another repeats"):
+    with pytest.raises(InputError, match=r"1 rows that repeat"):
         import_log(table_source(path), tmp_path / "out", duplicates="stop")
     assert {path.name: path.read_bytes() for path in (tmp_path / "out").iterdir()} == before
 
@@ -839,7 +839,7 @@ def test_a_full_disk_is_told_in_one_line(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(pa.ipc, "new_stream", full)
-    with pytest.raises(OutputError, match=r"No space left on device.*needs room for the log twice over"):
+    with pytest.raises(OutputError, match=r"No space left on device.*needs space for two copies of the log"):
         import_log(source, tmp_path / "out", most_rows=50)
     monkeypatch.undo()
     monkeypatch.setattr(pq.ParquetWriter, "write_table", full)
@@ -856,7 +856,7 @@ def test_items_of_another_import_are_told_from_the_events_own(tmp_path):
         path = write(tmp_path / f"{name}.csv", [{"user": 1, "item": name, "categories": name}])
         import_log(table_source(path), tmp_path / name)
     (tmp_path / "one" / "items.parquet").write_bytes((tmp_path / "two" / "items.parquet").read_bytes())
-    with pytest.raises(InputError, match=r"are of two imports; import the log again"):
+    with pytest.raises(InputError, match=r"are from different imports; import the log again"):
         open_log(tmp_path / "one")
 
 

@@ -40,7 +40,7 @@ def test_events_come_by_user_and_order(tmp_path):
     assert log.item_categories.toarray().tolist() == [[True, True], [False, True], [False, False]]
     assert (log.n_users, log.n_items, log.n_events) == (2, 3, 4)
     assert log.start.tolist() == [0, 2, 4]
-    assert log.notes == ("1 items have no category; 1 of 4 events are theirs",)
+    assert log.notes == ("1 items, with 1 of 4 events, have no category",)
 
 
 def test_arrays_are_small(tmp_path):
@@ -110,7 +110,7 @@ def test_categories_that_no_event_has_and_repeated_events_are_noted(tmp_path):
     log = open_log(folder(tmp_path / "log", events, categories=["sport", "arts", "war", "weather"]))
     assert log.notes == (
         "1 of 4 events repeat another of the same user, item and order",
-        "2 of 4 categories are those of no event: war, weather",
+        "2 of 4 categories have no event: war, weather",
     )
 
 
@@ -165,7 +165,7 @@ BAD_EVENTS = {
     "no rows": ({"user": pa.array([], pa.int64()), "item": pa.array([], pa.int64())}, "events.parquet has no rows"),
     "unknown items": (
         {"user": [1, 1, 2], "item": [1, 8, 9]},
-        "has 2 of 3 events of 2 items that .*items.parquet has not, such as 8, 9",
+        "2 of 3 events in .* are of 2 items that are not in .*items.parquet, such as 8, 9",
     ),
     "items of another type": (
         {"user": [1], "item": ["1"]},
@@ -183,7 +183,7 @@ BAD_EVENTS = {
     ),
     "infinite reward": (
         {"user": [1], "item": [1], "reward": [np.inf]},
-        "column reward has 1 values that are no finite numbers",
+        "column reward has 1 values that are not finite numbers",
     ),
     "missing order": ({"user": [1], "item": [1], "order": pa.array([None], pa.int64())}, "column order has 1 missing"),
     "order as text": (
@@ -192,7 +192,7 @@ BAD_EVENTS = {
     ),
     "order not a number": (
         {"user": [1], "item": [1], "order": [np.nan]},
-        "column order has 1 values that are no finite numbers",
+        "column order has 1 values that are not finite numbers",
     ),
     "zero propensities": (
         {"user": [1] * 4, "item": [1] * 4, "propensity": [0.0, 0.0, 0.5, 1.5]},
@@ -219,7 +219,7 @@ BAD_ITEMS = {
     "an unknown name": (
         {"item": [1, 2, 3], "categories": [["sport"], ["war"], []]},
         CATEGORIES,
-        "has 1 names that .*has not, such as 'war'",
+        "has 1 names that are not in .*, such as 'war'",
     ),
     "a missing category": ({"item": [1, 2, 3], "categories": [[0, None], [1], []]}, CATEGORIES, "has 1 missing values"),
     "categories of another type": (
@@ -227,8 +227,8 @@ BAD_ITEMS = {
         CATEGORIES,
         "holds double; indices or names",
     ),
-    "names in an object": (ITEMS, {"0": "sport"}, "categories.json is no list of names"),
-    "a name twice": (ITEMS, ["sport", "sport"], "categories.json has 1 names twice"),
+    "names in an object": (ITEMS, {"0": "sport"}, "categories.json is not a list of names"),
+    "a name twice": (ITEMS, ["sport", "sport"], "categories.json repeats 1 names"),
 }
 
 
@@ -256,10 +256,10 @@ def test_categories_that_are_no_json_are_named(tmp_path):
 def test_a_path_that_is_no_log_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"does not exist; give an imported log or a folder"):
         open_log(tmp_path / "none")
-    with pytest.raises(InputError, match=r"has no events.parquet; make a log of it with: lcb import"):
+    with pytest.raises(InputError, match=r"has no events.parquet; import it first: lcb import"):
         open_log(tmp_path)
     (tmp_path / "log.csv").write_text("user,item\n1,2\n")
-    with pytest.raises(InputError, match=r"log.csv is no log; make one of it with: lcb import"):
+    with pytest.raises(InputError, match=r"log.csv is not a log; import it first: lcb import"):
         open_log(tmp_path / "log.csv")
 
 

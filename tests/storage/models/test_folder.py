@@ -509,7 +509,7 @@ def test_the_map_of_features_is_kept_with_the_models(tmp_path):
     assert load_feature_map(tmp_path / "with").names == ("pca1", "constant")
     assert load_feature_map(tmp_path / "without") is None
     np.testing.assert_array_equal(load_models(tmp_path / "with").beta, models.beta)
-    with pytest.raises(ModelError, match="models of 2 features with a map that makes 3"):
+    with pytest.raises(ModelError, match="the models have 2 features, their feature map makes 3"):
         save_models(models, tmp_path / "x", feature_map=fit_features("one-hot", ["a", "b", "c"], []))
 
 

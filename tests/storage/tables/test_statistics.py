@@ -253,7 +253,7 @@ def test_a_bad_row_beyond_the_first_batch_has_its_own_number(tmp_path, monkeypat
     columns = {"user": [f"u{u}" for u in user], "reward": reward} | {name: x[:, j] for j, name in enumerate(NAMES)}
     path = write(tmp_path / f"events{suffix}", columns)
     assert refusal(path, EventError, columns=NAMES) == (
-        f"FILE row {bad_row}: feature hour is nan; every feature must be a finite number, mend or drop the row"
+        f"FILE row {bad_row}: feature hour is nan; every feature must be a finite number, correct or drop the row"
     )
 
 
@@ -262,7 +262,7 @@ def test_a_word_among_numbers_beyond_the_first_batch_has_its_own_row_number(tmp_
     small_batches(monkeypatch)
     reward = ["1"] * 1000
     reward[bad_row - 1] = "abc"
-    said = f"FILE row {bad_row}: reward is 'abc'; a number is wanted, mend or drop the row"
+    said = f"FILE row {bad_row}: reward is 'abc'; a number is wanted, correct or drop the row"
     path = write(tmp_path / "events.csv", {"user": ["u"] * 1000, "reward": reward, "a": ["2"] * 1000})
     assert refusal(path, EventError, columns=["a"]) == said
     rewards = [1.0 if word == "1" else word for word in reward]
@@ -413,7 +413,7 @@ def test_a_table_without_any_features_says_so(tmp_path, suffix):
 def test_user_and_reward_are_no_features(tmp_path, name):
     path = write(tmp_path / "events.csv", {"user": ["1"], "reward": [1], "a": [2]})
     said = refusal(path, columns=["a", name])
-    assert said == f"columns has {name}, which is no feature of FILE; leave it out"
+    assert said == f"columns has {name}, which is not a feature of FILE; leave it out"
 
 
 def test_a_column_named_twice_is_refused(tmp_path):
@@ -425,7 +425,7 @@ def test_a_column_named_twice_is_refused(tmp_path):
 def test_a_named_column_of_lists_is_refused(tmp_path, suffix):
     path = write(tmp_path / f"events{suffix}", {"user": [1], "reward": [1], "x": [[2.0]]})
     said = refusal(path, columns=["x"])
-    assert said == "FILE column x holds lists; leave it out of columns, x is read unasked"
+    assert said == "FILE column x holds lists; leave it out of columns, x is found by itself"
 
 
 @pytest.mark.parametrize("suffix", COLUMN_SUFFIXES)
@@ -470,20 +470,20 @@ def test_a_parquet_column_of_strings_is_no_number(tmp_path, name):
 
 def bad_rows():
     """A row that is bad as the second of three: the columns, and what is said of them."""
-    missing = "is missing; every row needs one, mend or drop the row"
-    finite = "must be a finite number, mend or drop the row"
+    missing = "is missing; every row needs one, correct or drop the row"
+    finite = "must be a finite number, correct or drop the row"
     yield "no user", {"user": None}, f"user {missing}"
-    yield "empty user", {"user": ""}, "user is empty; every row needs one, mend or drop the row"
+    yield "empty user", {"user": ""}, "user is empty; every row needs one, correct or drop the row"
     yield "no reward", {"reward": None}, f"reward {missing}"
     yield "nan reward", {"reward": np.nan}, f"reward is nan; every reward {finite}"
     yield "endless reward", {"reward": np.inf}, f"reward is inf; every reward {finite}"
     yield "no list", {"x": None}, f"x {missing}"
     yield "no number in list", {"x": [1.0, None]}, f"feature x1 {missing}"
     yield "nan in list", {"x": [np.nan, 1.0]}, f"feature x0 is nan; every feature {finite}"
-    yield "short list", {"x": [1.0]}, "x has 1 numbers, the rows before 2; mend or drop the row"
-    yield "long list", {"x": [1.0, 2.0, 3.0]}, "x has 3 numbers, the rows before 2; mend or drop the row"
-    yield "empty list", {"x": []}, "x has 0 numbers, the rows before 2; mend or drop the row"
-    yield "short user list", {"user_x": []}, "user_x has 0 numbers, the rows before 1; mend or drop the row"
+    yield "short list", {"x": [1.0]}, "x has 1 numbers, the rows before 2; correct or drop the row"
+    yield "long list", {"x": [1.0, 2.0, 3.0]}, "x has 3 numbers, the rows before 2; correct or drop the row"
+    yield "empty list", {"x": []}, "x has 0 numbers, the rows before 2; correct or drop the row"
+    yield "short user list", {"user_x": []}, "user_x has 0 numbers, the rows before 1; correct or drop the row"
     yield "endless user list", {"user_x": [-np.inf]}, f"feature user_x0 is -inf; every feature {finite}"
 
 
@@ -499,14 +499,14 @@ def test_a_bad_row_is_named_with_its_column(tmp_path, suffix, bad, said):
 def test_a_null_in_a_named_parquet_column_is_refused(tmp_path):
     path = parquet(tmp_path / "events.parquet", user=[1, 2], reward=[1, 0], a=[1.0, None])
     said = refusal(path, EventError, columns=["a"])
-    assert said == "FILE row 2: feature a is missing; every row needs one, mend or drop the row"
+    assert said == "FILE row 2: feature a is missing; every row needs one, correct or drop the row"
 
 
 def test_lists_of_one_fixed_size_may_still_lack_a_number(tmp_path):
     x = pa.array([[1.0, 2.0], [None, 1.0]], pa.list_(pa.float64(), 2))
     path = parquet(tmp_path / "events.parquet", user=[1, 2], reward=[1, 0], x=x)
     said = refusal(path, EventError)
-    assert said == "FILE row 2: feature x0 is missing; every row needs one, mend or drop the row"
+    assert said == "FILE row 2: feature x0 is missing; every row needs one, correct or drop the row"
 
 
 def test_an_empty_first_list_is_refused(tmp_path):
@@ -528,18 +528,18 @@ def test_a_reward_outside_the_declared_range_is_refused(tmp_path, suffix):
 @pytest.mark.parametrize(
     "cells, said",
     [
-        ("u,abc,1", "reward is 'abc'; a number is wanted, mend or drop the row"),
-        ("u,1,abc", "feature a is 'abc'; a number is wanted, mend or drop the row"),
-        ("u,1,1_0", "feature a is '1_0'; a number is wanted, mend or drop the row"),
-        ("u,1,0x1", "feature a is '0x1'; a number is wanted, mend or drop the row"),
-        ("u,, 1", "reward is empty; a number is wanted, mend or drop the row"),
-        ("u,1, ", "feature a is empty; a number is wanted, mend or drop the row"),
-        (",1,1", "user is empty; every row needs one, mend or drop the row"),
-        ("u,1", "2 cells, the header has 3; mend or drop the row"),
-        ("u,1,1,1", "4 cells, the header has 3; mend or drop the row"),
-        ("u,1,inf", "feature a is inf; every feature must be a finite number, mend or drop the row"),
-        ("u,1,1e999", "feature a is inf; every feature must be a finite number, mend or drop the row"),
-        (b"u,1,\xff", "feature a is '\ufffd'; a number is wanted, mend or drop the row"),
+        ("u,abc,1", "reward is 'abc'; a number is wanted, correct or drop the row"),
+        ("u,1,abc", "feature a is 'abc'; a number is wanted, correct or drop the row"),
+        ("u,1,1_0", "feature a is '1_0'; a number is wanted, correct or drop the row"),
+        ("u,1,0x1", "feature a is '0x1'; a number is wanted, correct or drop the row"),
+        ("u,, 1", "reward is empty; a number is wanted, correct or drop the row"),
+        ("u,1, ", "feature a is empty; a number is wanted, correct or drop the row"),
+        (",1,1", "user is empty; every row needs one, correct or drop the row"),
+        ("u,1", "2 cells, the header has 3; correct or drop the row"),
+        ("u,1,1,1", "4 cells, the header has 3; correct or drop the row"),
+        ("u,1,inf", "feature a is inf; every feature must be a finite number, correct or drop the row"),
+        ("u,1,1e999", "feature a is inf; every feature must be a finite number, correct or drop the row"),
+        (b"u,1,\xff", "feature a is '\ufffd'; a number is wanted, correct or drop the row"),
         (b"\xff,1,1", "user is not UTF-8 text; save the file as UTF-8"),
     ],
 )
@@ -553,7 +553,7 @@ def test_a_bad_cell_of_a_csv_is_named_with_its_row_and_column(tmp_path, cells, s
 def test_a_quote_that_is_not_closed_does_not_swallow_rows(tmp_path, rest):
     path = text_file(tmp_path / "events.csv", 'user,reward,a,title\nu,1,1,x\nu,1,1,"not closed' + rest)
     said = refusal(path, EventError, columns=["a"])
-    assert said.startswith("FILE row 2: a quote is not closed or stands amid text (")
+    assert said.startswith("FILE row 2: a quote is not closed, or is inside a text (")
 
 
 def test_a_header_that_is_not_utf_8_is_refused(tmp_path):
@@ -572,42 +572,42 @@ def test_a_header_that_is_not_utf_8_is_refused(tmp_path):
             '{"user": 1, "reward": 1, "x": [1]}{"user": 1, "reward": 1, "x": [1]}',
             "is not one whole JSON object (",
         ),
-        ('{"user": 1, "reward": 1, "reward": 0, "x": [1]}', "is not one whole JSON object (a name stands"),
+        ('{"user": 1, "reward": 1, "reward": 0, "x": [1]}', "is not one whole JSON object (it has the same name"),
         ('{"user": 1,\n"reward": 1, "x": [1]}', "is not one whole JSON object ("),
         ("garbage", "is not one whole JSON object ("),
         ("[" * 100_000, "is not one whole JSON object ("),
-        ("[1, 2]", "is [1, 2], not a JSON object; write one object per line, mend or drop the row"),
+        ("[1, 2]", "is [1, 2], not a JSON object; write one object per line, correct or drop the row"),
         (b'{"user": 1, "reward": 1, "x": [1], "y": 1, \xff', "is not UTF-8 text; save the file as UTF-8"),
         (
             '{"user": "1", "reward": 1, "x": [1]}',
-            "user is '1'; the rows before have integers, mend or drop the row",
+            "user is '1'; the rows before have integers, correct or drop the row",
         ),
         (
             '{"user": 1.0, "reward": 1, "x": [1]}',
-            "user is 1.0; the rows before have integers, mend or drop the row",
+            "user is 1.0; the rows before have integers, correct or drop the row",
         ),
         (
             '{"user": true, "reward": 1, "x": [1]}',
-            "user is True; the rows before have integers, mend or drop the row",
+            "user is True; the rows before have integers, correct or drop the row",
         ),
         (
             '{"user": 9223372036854775808, "reward": 1, "x": [1]}',
             "user is 9223372036854775808; integers have 64 bits",
         ),
-        ('{"user": 1, "reward": "1", "x": [1]}', "reward is '1'; a number is wanted, mend or drop the row"),
-        ('{"user": 1, "reward": [1], "x": [1]}', "reward is [1]; a number is wanted, mend or drop the row"),
+        ('{"user": 1, "reward": "1", "x": [1]}', "reward is '1'; a number is wanted, correct or drop the row"),
+        ('{"user": 1, "reward": [1], "x": [1]}', "reward is [1]; a number is wanted, correct or drop the row"),
         ('{"user": 1, "reward": 1e999, "x": [1]}', "reward is inf; every reward must be a finite number"),
         (
             '{"user": 1, "reward": 1' + "0" * 400 + ', "x": [1]}',
             "reward is inf; every reward must be a finite number",
         ),
-        ('{"user": 1, "reward": 1, "x": ["abc"]}', "x is ['abc']; a number is wanted, mend or drop the row"),
-        ('{"user": 1, "reward": 1, "x": 1}', "x is 1; a list of numbers is wanted, mend or drop the row"),
+        ('{"user": 1, "reward": 1, "x": ["abc"]}', "x is ['abc']; a number is wanted, correct or drop the row"),
+        ('{"user": 1, "reward": 1, "x": 1}', "x is 1; a list of numbers is wanted, correct or drop the row"),
         (
             '{"user": 1, "reward": 1, "x": {"a": 1}}',
-            "x is {'a': 1}; a list of numbers is wanted, mend or drop the row",
+            "x is {'a': 1}; a list of numbers is wanted, correct or drop the row",
         ),
-        ('{"user": 1, "reward": 1}', "x is missing; every row needs one, mend or drop the row"),
+        ('{"user": 1, "reward": 1}', "x is missing; every row needs one, correct or drop the row"),
     ],
 )
 def test_a_bad_json_line_is_named_with_its_row(tmp_path, line, said):
@@ -622,7 +622,7 @@ def test_a_bad_json_line_is_named_with_its_row(tmp_path, line, said):
     [
         (
             '{"user": 2, "reward": 1, "x": [1]}',
-            "user is 2; the rows before have text, mend or drop the row",
+            "user is 2; the rows before have text, correct or drop the row",
         ),
         (
             '{"user": "\\ud83d", "reward": 1, "x": [1]}',
@@ -649,7 +649,7 @@ def test_a_json_table_whose_first_user_is_null_is_refused(tmp_path):
     path = text_file(
         tmp_path / "events.jsonl", '{"user": null, "reward": 1, "x": [1]}\n{"user": 1, "reward": 1, "x": [1]}'
     )
-    assert refusal(path, EventError) == "FILE row 1: user is missing; every row needs one, mend or drop the row"
+    assert refusal(path, EventError) == "FILE row 1: user is missing; every row needs one, correct or drop the row"
 
 
 @pytest.mark.parametrize("user", ["1.5", "true", "[1]"])
@@ -657,7 +657,7 @@ def test_a_first_json_user_that_is_neither_integer_nor_string_is_refused(tmp_pat
     path = text_file(tmp_path / "events.jsonl", f'{{"user": {user}, "reward": 1, "x": [1]}}\n')
     said = refusal(path, EventError)
     assert said.startswith("FILE row 1: user is ")
-    assert said.endswith("; an integer or a string is wanted, mend or drop the row")
+    assert said.endswith("; an integer or a string is wanted, correct or drop the row")
 
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -65,8 +65,7 @@ def import_log(
         ),
     ] = None,
     item_categories: Annotated[
-        str | None,
-        typer.Option(help="Column of the categories, in --items or in the log.", metavar="COLUMN"),
+        str | None, typer.Option(help="Column of the categories, in --items or in the log.", metavar="COLUMN")
     ] = None,
     separator: Annotated[str, typer.Option(help="Separator of categories in text.")] = "|",
     duplicates: Annotated[
@@ -132,14 +131,8 @@ def import_log(
         typer.echo(f"{source} holds {known.title}: {known.reading} (licence: {known.licence})")
     try:
         with bar() as progress:
-            found = run(
-                opened,
-                out,
-                like=like,
-                duplicates=duplicates and duplicates.value,
-                on_error=on_error.value,
-                progress=progress,
-            )
+            policy = duplicates and duplicates.value
+            found = run(opened, out, like=like, duplicates=policy, on_error=on_error.value, progress=progress)
     except BadRows as error:
         for line in error.listed:
             typer.echo(line, err=True)
@@ -223,11 +216,6 @@ def _print_sets(json: str | None) -> None:
         return
     for one in DATASETS.values():
         typer.echo(f"{one.name}: {one.title}")
-        for word, text in (
-            ("files", one.files),
-            ("from", one.where),
-            ("licence", one.licence),
-            ("read", one.reading),
-        ):
-            typer.echo(f"    {word:9}{text}")
+        for word, field in (("files", "files"), ("from", "where"), ("licence", "licence"), ("read", "reading")):
+            typer.echo(f"    {word:9}{getattr(one, field)}")
     typer.echo("lcb downloads nothing: get a data set, read its licence, then give its folder to lcb import.")

@@ -152,11 +152,7 @@ def learn(
         if features is not None or events.is_dir():
             _refuse("table", columns=columns, user_columns=user_columns, reward_range=reward_range, float32=float32)
             log, feature_map = read_history(
-                events,
-                features or "one-hot",
-                reading=reading.value if reading else None,
-                like=like,
-                progress=progress,
+                events, features or "one-hot", reading=reading.value if reading else None, like=like, progress=progress
             )
         else:
             _refuse("log", reading=reading, like=like)

@@ -87,7 +87,7 @@ def export(
         ),
     ] = None,
     only_known: Annotated[
-        bool, typer.Option("--only-known", help="Leave out choices of callers that came without a propensity.")
+        bool, typer.Option("--only-known", help="Leave out arms that callers chose without sending a propensity.")
     ] = False,
     json: JSONOption = None,
 ) -> None:
@@ -108,7 +108,7 @@ def export(
 
     check_output("--json", json, files=[Path(store), out])
     if out.suffix not in ("", ".parquet"):
-        raise InputError(f"{out} is neither a .parquet file nor a folder; give events.parquet, or a name without a dot")
+        raise InputError(f"{out} is neither a .parquet file nor a folder; give a name in .parquet, or without a dot")
     reward = _parse_missing(missing)
     with open_existing_store(store) as opened, bar() as progress:
         done = run(opened, out, missing=reward, only_known=only_known, progress=progress)
@@ -149,12 +149,11 @@ def _describe_export(done: Exported, missing: str | None) -> Iterator[str]:
 
 @log.command()
 def backup(
-    store: StoreArgument,
-    out: Annotated[Path, typer.Argument(help="File to write; it must not exist.", metavar="OUT")],
+    store: StoreArgument, out: Annotated[Path, typer.Argument(help="File to write; it must not exist.", metavar="OUT")]
 ) -> None:
-    """Copy a whole store as it is at one moment, also while it is served.
+    """Copy a whole SQLite store as it is at one moment, also while it is served.
 
-    The copy is a store too: it can be served and verified.
+    The copy is a store too: it can be served and verified.  Back up a PostgreSQL store with pg_dump.
 
     \b
     Example:

@@ -25,11 +25,7 @@ models = typer.Typer(
 
 
 @models.command("list")
-def list_versions(
-    url: Url = URL,
-    key: Key = None,
-    json: JSONOption = None,
-) -> None:
+def list_versions(url: Url = URL, key: Key = None, json: JSONOption = None) -> None:
     """List the model versions: status, size, score and why each was kept.
 
     The score is the mean log likelihood of a held-out user's reward; the baseline is that of the version it was

@@ -1,6 +1,6 @@
 """Hash tables from ids to codes 0, 1, 2, ... in the order of first appearance; open addressing, at most half full.
 
-slots (2^k,)   the code at home in each slot, or -1; the search for an id starts at its hash and goes up
+slots (2^k,)   the code in each slot, -1 if it is empty; the search for an id starts at its hash and goes up
 """
 
 from __future__ import annotations
@@ -13,20 +13,17 @@ from lcb._compiled import njit
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _SEED, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)  # FNV-1a
 _HALF = np.uint64(32)
+Codes = NDArray[np.int32]
+Integers = NDArray[np.int64]
+Hashes = NDArray[np.uint64]
+Bytes = NDArray[np.uint8]
 
 
 @njit(cache=True, nogil=True)
-def enter_integers(
-    slots: NDArray[np.int32],
-    ids: NDArray[np.int64],
-    n: int,
-    values: NDArray[np.int64],
-    out: NDArray[np.int32],
-    first: int,
-) -> tuple[int, int]:
-    """Code `values` from index `first` on; returns the number of ids and the index where the table was full.
+def enter_integers(slots: Codes, ids: Integers, n: int, values: Integers, out: Codes, first: int) -> tuple[int, int]:
+    """Write the codes of `values` from index `first` on; returns the number of ids and the index where it stopped.
 
-    ids   the id of each code, with room for as many as half of the slots
+    It stops early if the table is half full.  `ids` holds the id of each code, with space for half of the slots.
     """
     mask = np.uint64(len(slots) - 1)
     for i in range(first, len(values)):
@@ -45,15 +42,8 @@ def enter_integers(
 
 
 @njit(cache=True, nogil=True)
-def enter_hashes(
-    slots: NDArray[np.int32],
-    hashes: NDArray[np.uint64],
-    n: int,
-    values: NDArray[np.uint64],
-    out: NDArray[np.int32],
-    first: int,
-) -> tuple[int, int]:
-    """The same for hashes of texts, which need no further mixing."""
+def enter_hashes(slots: Codes, hashes: Hashes, n: int, values: Hashes, out: Codes, first: int) -> tuple[int, int]:
+    """Do the same for hashes of texts, which need no further mixing."""
     mask = np.uint64(len(slots) - 1)
     for i in range(first, len(values)):
         value = values[i]
@@ -71,14 +61,11 @@ def enter_hashes(
 
 
 @njit(cache=True, nogil=True)
-def find_differing(
-    starts: NDArray[np.int64],
-    letters: NDArray[np.uint8],
-    offsets: NDArray[np.int64],
-    data: NDArray[np.uint8],
-    codes: NDArray[np.int32],
-) -> NDArray[np.bool_]:
-    """Which texts differ from that of their code although the hashes agree; text i: offsets[i] to offsets[i + 1]."""
+def find_differing(starts: Integers, letters: Bytes, offsets: Integers, data: Bytes, codes: Codes) -> NDArray[np.bool_]:
+    """Mark texts that differ from the text of their code although the hashes are equal.
+
+    Text i is data[offsets[i]:offsets[i + 1]]; the text of code c is letters[starts[c]:starts[c + 1]].
+    """
     found = np.zeros(len(codes), np.bool_)
     for i in range(len(codes)):
         start, low, length = starts[codes[i]], offsets[i], offsets[i + 1] - offsets[i]
@@ -92,8 +79,7 @@ def find_differing(
 
 
 @njit(cache=True, nogil=True)
-def hash_texts(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """A hash of each text."""
+def hash_texts(offsets: Integers, data: Bytes) -> Hashes:
     values = np.empty(len(offsets) - 1, np.uint64)
     for i in range(len(values)):
         value = _SEED
@@ -104,7 +90,7 @@ def hash_texts(offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> NDArray[n
 
 
 @njit(cache=True, nogil=True)
-def settle_integers(slots: NDArray[np.int32], ids: NDArray[np.int64], n: int) -> None:
+def settle_integers(slots: Codes, ids: Integers, n: int) -> None:
     """Enter the first `n` ids into empty slots."""
     mask = np.uint64(len(slots) - 1)
     for code in range(n):
@@ -112,14 +98,14 @@ def settle_integers(slots: NDArray[np.int32], ids: NDArray[np.int64], n: int) ->
 
 
 @njit(cache=True, nogil=True)
-def settle_hashes(slots: NDArray[np.int32], hashes: NDArray[np.uint64], n: int) -> None:
+def settle_hashes(slots: Codes, hashes: Hashes, n: int) -> None:
     mask = np.uint64(len(slots) - 1)
     for code in range(n):
         _settle(slots, hashes[code] & mask, mask, code)
 
 
 @njit(cache=True, nogil=True)
-def _settle(slots: NDArray[np.int32], slot: np.uint64, mask: np.uint64, code: int) -> None:
+def _settle(slots: Codes, slot: np.uint64, mask: np.uint64, code: int) -> None:
     while slots[slot] >= 0:
         slot = (slot + np.uint64(1)) & mask
     slots[slot] = code

@@ -27,14 +27,14 @@ class Problems:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.listed: list[tuple[str, int, str]] = []  # file, row, what is wrong
-        self.n_unread = 0  # of them, those that never came in a batch
+        self.n_unread = 0  # bad rows that were in no batch
 
     @property
     def n_rows(self) -> int:
         return self.counts.total()
 
     def add(self, path: str, rows: Sequence[int], reason: str, said: Iterable[str]) -> None:
-        """Add rows of a file with a message each; `said` may be shorter, as only the first are listed."""
+        """Add rows of a file; `said` are the messages of at least the first of them, which are listed."""
         self.counts[reason] += len(rows)
         self.listed += [(path, row, one_line(text)) for row, text in zip(rows, said, strict=False)]
         self.listed = sorted(self.listed)[:N_LISTED]
@@ -54,7 +54,7 @@ class Problems:
 
 
 class Check:
-    """Which rows of one chunk are good so far.  A row with two errors counts once."""
+    """Marks the good rows of one chunk; a row with two errors counts once."""
 
     def __init__(self, path: str, rows: NDArray[np.int64], problems: Problems) -> None:
         self.path = path
@@ -72,7 +72,7 @@ class Check:
 
 
 def show_cell(column: Any, i: int) -> str:
-    """A cell as short text for a message, also where it is not UTF-8."""
+    """Return a cell as short text for a message, even if it is not UTF-8."""
     cell = column[i]
     try:
         value = cell.as_py()

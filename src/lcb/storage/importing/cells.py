@@ -39,9 +39,8 @@ def to_whole_numbers(column: Any, name: str, check: Check) -> Any:
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
     _refuse_missing(column, name, check)
-    return _convert_or_refuse(
-        column, _to_integers, f"{name} is no whole number", name, "a whole number is wanted", check
-    )
+    said = "a whole number is wanted"
+    return _convert_or_refuse(column, _to_integers, f"{name} is no whole number", name, said, check)
 
 
 class Orders:
@@ -63,16 +62,15 @@ class Orders:
         if pa.types.is_temporal(column.type):
             column = column.cast(pa.timestamp("us"), safe=False).cast(pa.int64())
         if self.kind != "number":
-            return _fill_missing(
-                _convert_or_refuse(column, _to_integers, f"{name} is no time", name, "it is too large", check)
-            )
+            said = "it is too large"
+            return _fill_missing(_convert_or_refuse(column, _to_integers, f"{name} is no time", name, said, check))
         values = _fill_missing(column.cast(pa.float64()))
         check.refuse(~np.isfinite(values), f"{name} is not finite", lambda i: f"{name} is {values[i]}")
         return values
 
 
 def convert_cells(column: Any, convert: Callable[[Any], Any]) -> tuple[Any, NDArray[np.int64]]:
-    """The converted column, null where a cell cannot be converted, and the indices of those cells.
+    """Return the converted column, with null for cells that cannot be converted, and the indices of those cells.
 
     The whole column is tried first, then halves of the parts that fail.
 
@@ -102,7 +100,7 @@ def convert_cells(column: Any, convert: Callable[[Any], Any]) -> tuple[Any, NDAr
 def _convert_or_refuse(
     column: Any, convert: Callable[[Any], Any], reason: str, name: str, said: str, check: Check
 ) -> Any:
-    """The converted column; rows whose cell cannot be converted are bad."""
+    """Return the converted column; rows whose cell cannot be converted are bad."""
     blank = pc.is_null(column)
     if is_string(column.type):
         blank = pc.or_(blank, pc.fill_null(pc.equal(pc.binary_length(column), 0), True))
@@ -125,7 +123,7 @@ def _refuse_missing(column: Any, name: str, check: Check) -> None:
 
 
 def _fill_missing(column: Any) -> NDArray[Any]:
-    """Values with 0 for null; rows with null are bad already."""
+    """Return the values with 0 for null; rows with null are already marked as bad."""
     if pa.types.is_null(column.type):
         return np.zeros(len(column), np.int64)
     if column.null_count:
@@ -157,7 +155,7 @@ _PARSERS = {"whole number": _to_integers, "number": _to_floats, "date": _to_date
 
 
 def _find_kind(column: Any, name: str, check: Check) -> str:
-    """Whether a column of times holds whole numbers, numbers or dates; of text, its first 1,000 cells decide."""
+    """Return the kind of a column of times: whole number, number or date; for text, its first 1,000 cells decide."""
     kind = column.type
     if pa.types.is_date(kind) or pa.types.is_timestamp(kind):
         return "date"

@@ -1,4 +1,4 @@
-"""Codes 0, 1, 2, ... for users and items, in the order of first appearance; memory grows with their number."""
+"""Gives users and items codes 0, 1, 2, ... in the order of first appearance; memory grows with their number."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Ids:
         return self._coder.names() if self._coder else pa.array([], pa.int64())
 
     def codes(self, column: Any, check: Check) -> Codes:
-        """Codes (n,); those of bad rows have no meaning."""
+        """Return codes (n,); those of bad rows have no meaning."""
         column = _join_chunks(column)
         if self.whole or value_type(column.type) in (pa.float64(), pa.float32(), pa.uint64()):
             column = to_whole_numbers(column, self.name, check)
@@ -59,9 +59,8 @@ class Ids:
         elif is_string(kind):
             self._coder = self._coder or _Strings()
         else:
-            raise InputError(
-                f"column {self.name} of {check.path} holds {kind}; integers or strings are wanted, convert it"
-            )
+            words = f"column {self.name} of {check.path} holds {kind}"
+            raise InputError(f"{words}; integers or strings are wanted, convert it")
         if isinstance(self._coder, _Integers) != bool(pa.types.is_integer(kind)):
             raise InputError(f"column {self.name} of {check.path} holds {kind}, the files before do not; convert one")
         missing = _find_missing(column)
@@ -137,7 +136,7 @@ class _Strings:
         return self.n
 
     def names(self, first: int = 0) -> Any:
-        """The texts from the code `first` on."""
+        """Return the texts from the code `first` on."""
         starts = self.starts[first : self.n + 1]
         buffers = [None, pa.py_buffer(starts - starts[0]), pa.py_buffer(self.letters[starts[0] : starts[-1]])]
         made = pa.Array.from_buffers(pa.large_string(), self.n - first, buffers)
@@ -163,7 +162,7 @@ class _Strings:
         return codes
 
     def _enter(self, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> Codes:
-        """Codes of the texts offsets[i] to offsets[i + 1] of data."""
+        """Return the codes of the texts data[offsets[i]:offsets[i + 1]]."""
         values = hash_texts(offsets, data)
         codes = np.empty(len(values), np.int32)
         done, before = 0, self.n
@@ -195,7 +194,7 @@ class _Strings:
         self.letters[self.starts[before] : ends[-1]] = data[places]
 
     def _clash(self, text: NDArray[np.uint8], code: int, value: np.uint64) -> int:
-        """The code of a text whose hash is that of another's `code`."""
+        """Return the code of a text that has the same hash as the text of `code`."""
         other = self.letters[self.starts[code] : self.starts[code + 1]].tobytes()
         self.clashes.setdefault(other, code)
         if text.tobytes() not in self.clashes:

@@ -38,7 +38,7 @@ class Imported:
     listed: tuple[str, ...]  # the first of them
     n_duplicates: int
     duplicates: str  # what was done with them
-    n_back: int  # events that stood after a later one of the same user
+    n_back: int  # events that came after a later event of the same user
     events_per_user: dict[str, float]
     notes: tuple[str, ...]
     seconds: float
@@ -58,9 +58,9 @@ def import_log(
 
     like          reward 1 for ratings from here on, else 0
     duplicates    rows equal in user, item and time: "drop" all but the last, "stop", or "keep"; by default they are
-                  dropped, but kept where there is no time and a user may do the same twice
+                  dropped, but kept if there is no time and a user may do the same twice
     on_error      bad rows: "stop" with counts and the first of them, or "skip" them
-    most_rows     rows in memory at a time, above which they are spilled to disk
+    most_rows     rows in memory at a time; more are spilled to disk
 
     Memory: about 40 bytes for each user and item and their names, and 100 to 200 bytes for each of `most_rows`.
     """
@@ -92,7 +92,7 @@ def _check_rows(reading: Reading, on_error: str) -> None:
     if problems.n_rows and on_error == "stop":
         raise BadRows(
             f"{name} has {problems.n_rows:,} bad rows of {reading.n_rows:,}: {problems.summary()}; "
-            "mend them, or leave them out with --on-error skip",
+            "correct them, or leave them out with --on-error skip",
             problems.lines(),
         )
     if not reading.spill.n_rows:
@@ -129,10 +129,10 @@ def _write(reading: Reading, files: LogFiles, duplicates: str | None, progress: 
         if n_duplicates and policy == "stop":
             same = "user, item and time" if is_timed else "user and item"
             raise InputError(
-                f"{reading.source.name} has {n_duplicates:,} rows that another repeats in {same}, such as {example}; "
-                "say --duplicates drop or --duplicates keep"
+                f"{reading.source.name} has {n_duplicates:,} rows that repeat {same}, such as {example}; "
+                "give --duplicates drop or --duplicates keep"
             )
-    notes = [f"{n_differing:,} items have other categories in other rows; all are kept"] if n_differing else []
+    notes = [f"{n_differing:,} items have different categories in different rows; all are kept"] if n_differing else []
     return {
         "n_events": writer.n_events,
         "n_users": len(users),
@@ -153,7 +153,7 @@ def _write(reading: Reading, files: LogFiles, duplicates: str | None, progress: 
 
 
 def _order_columns(arrays: Arrays) -> Arrays:
-    """Columns in the order of the file; without a time, `order` counts the rows of each user."""
+    """Put columns in the order of the file; without a time, `order` counts the rows of each user."""
     order = arrays.get("order")
     first = {"user": arrays["user"], "order": count_within_users(arrays["user"]) if order is None else order}
     return first | {name: values for name, values in arrays.items() if name not in first}

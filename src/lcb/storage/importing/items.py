@@ -24,14 +24,14 @@ _JOINT = "\x1f"  # between the categories of a list that became text
 def item_table(
     table: Table, item: str, categories: str | None, title: str | None, separator: str, *, whole: bool = False
 ) -> Items:
-    """The items of a table, each in one row."""
+    """Return the items of a table with one row per item."""
     columns = table.read_all([name for name in (item, categories, title) if name is not None])
     problems = Problems()
     names = columns[item]
     ids = Ids(item, whole=whole)
     codes = ids.codes(names, Check(table.path, np.arange(1, len(names) + 1), problems))
     if problems.n_rows:
-        raise InputError(f"{problems.lines()[0]}; {problems.n_rows:,} rows of items are wrong, mend them")
+        raise InputError(f"{problems.lines()[0]}; {problems.n_rows:,} rows of items are bad, correct them")
     if len(ids) < len(codes):
         raise InputError(f"{table.path} has {len(codes) - len(ids):,} items more than once; give every item one row")
     titles = None if title is None else columns[title].cast(pa.string())
@@ -78,7 +78,6 @@ class Gathered:
         self.pairs = np.zeros(0, np.int64)  # item code and cell code in one number, each pair once
 
     def add(self, item: NDArray[np.int32], cells: Any) -> None:
-        """Categories of the items of some rows."""
         cells = plain(cells)
         if is_list(cells.type):
             self.separator = _JOINT
@@ -89,7 +88,7 @@ class Gathered:
         self.pairs = np.union1d(self.pairs, pairs)
 
     def items(self, names: Any, order: NDArray[np.int64], path: str) -> tuple[Items, int]:
-        """The items at `order`, and how many of them have other categories in other rows."""
+        """Return the items in this order, and how many of them have different categories in different rows."""
         ordered = names.take(pa.array(order))
         if not len(self.cells):
             return build_items(path, ordered, None), 0

@@ -52,14 +52,14 @@ class Reading:
         self.n_rows += self.problems.n_unread
 
     def rank_users(self) -> tuple[Any, NDArray[np.int32], NDArray[np.int64]]:
-        """The users with events sorted by name, the rank of each code, and the number of events at each rank."""
+        """Return the users with events, sorted by name, the rank of each code, and the event count of each rank."""
         names = self.users.names()
         met = np.flatnonzero(self.users.counts)
         order = met[pc.sort_indices(names.take(pa.array(met))).to_numpy()]
         return names.take(pa.array(order)), _invert_order(order, len(names)), self.users.counts[order]
 
     def build_items(self) -> tuple[Items, NDArray[np.int32], int]:
-        """The items, the place of each code among them, and how many have other categories in other rows."""
+        """Return the items, the index of each code among them, and how many have different categories in the rows."""
         known, names = self.source.items, self.items.names()
         if known is not None:
             n_events = self.items.counts[: len(known.names)]
@@ -71,7 +71,7 @@ class Reading:
         return items, _invert_order(order, len(names)), n_differing
 
     def _check_chunk(self, chunk: Chunk) -> Arrays:
-        """The good rows of a chunk, as arrays."""
+        """Return the good rows of a chunk."""
         check = Check(chunk.path, chunk.rows, self.problems)
         columns, named = chunk.columns, self.source.names
         arrays: Arrays = {"user": self.users.codes(columns["user"], check)}
@@ -97,21 +97,21 @@ class Reading:
         codes = self.items.codes(column, check)
         known = self.source.items
         if known is not None and len(self.items) > len(known.names):
-            said = f"which {known.path} has not"
+            said = f"which is not in {known.path}"
             unknown = codes >= len(known.names)
             check.refuse(unknown, f"item {said}", lambda i: f"item is {show_cell(column, i)}, {said}")
         return codes
 
     def _reward_likes(self, arrays: Arrays, path: str) -> NDArray[np.float32]:
         if "rating" not in arrays:
-            raise InputError(f"--like {self.like:g} is a rating, and {path} has none; name its column, or leave it out")
+            raise InputError(f"--like needs ratings, and {path} has none; name their column, or leave --like out")
         if "reward" in arrays:
-            raise InputError(f"--like {self.like:g} makes rewards of ratings, and {path} has rewards; leave one out")
+            raise InputError(f"--like turns ratings into rewards, but {path} already has rewards; leave one out")
         return (arrays["rating"] >= self.like).astype(np.float32)
 
 
 def _check_propensity(values: NDArray[np.float32], name: str, check: Check) -> None:
-    said = "what was logged had a chance above 0"
+    said = "an item that was shown has a probability above 0"
     check.refuse(values == 0, f"{name} is 0", lambda i: f"{name} is 0; {said}")
     outside = (values < 0) | (values > 1)
     wanted = "a probability in (0, 1] is wanted"
@@ -119,7 +119,7 @@ def _check_propensity(values: NDArray[np.float32], name: str, check: Check) -> N
 
 
 def _invert_order(order: NDArray[np.int64], n: int) -> NDArray[np.int32]:
-    """The place of each code in `order`; 0 for those that are not in it, which have no rows."""
+    """Return the index of each code in `order`; 0 for codes not in it, which have no rows."""
     place = np.zeros(n, np.int32)
     place[order] = np.arange(len(order))
     return place

@@ -20,7 +20,7 @@ Arrays = dict[str, NDArray[Any]]
 
 
 class Spill:
-    """Rows in the order they came, in memory up to `most_rows`, beyond that in a file."""
+    """Rows in their original order: in memory up to `most_rows`, beyond that in a file."""
 
     def __init__(self, folder: Path, most_rows: int = MOST_ROWS) -> None:
         self.folder = folder
@@ -37,10 +37,10 @@ class Spill:
             self._flush()
 
     def parts(self, rank: NDArray[np.int32], counts: NDArray[np.int64], progress: Progress) -> Iterator[Arrays]:
-        """All rows, those of a user together and users in the order of `rank`; in each part, as they came.
+        """Yield all rows in parts; a user is in one part, users of a part come before those of the next.
 
-        rank (n,)        the place of each user; column `user` holds it from here on
-        counts (n,)      the number of rows of the user at each place
+        rank (n,)        the rank of each user code; column `user` of the parts holds ranks
+        counts (n,)      the number of rows of the user with each rank
         """
         if self._writer is None:
             yield _to_arrays(pa.Table.from_batches([_rank_users(batch, rank) for batch in self._batches]))
@@ -104,9 +104,9 @@ def sort_by_user_and_order(arrays: Arrays) -> tuple[Arrays, int]:
 
 
 def find_repeated(arrays: Arrays) -> NDArray[np.bool_]:
-    """Which rows are repeated later in the file by a row with equal user, item and order (if there is one).
+    """Mark rows that a later row repeats: equal user, item and, if there is one, order.
 
-    Rows are sorted by user and order; the last of equal rows is the one that counts.
+    Rows are sorted by user and order; of equal rows the last is not marked.
     """
     user, item = arrays["user"], arrays["item"]
     found = np.zeros(len(user), bool)
@@ -130,13 +130,13 @@ def find_repeated(arrays: Arrays) -> NDArray[np.bool_]:
 
 @contextmanager
 def report_full_disk(folder: Path) -> Iterator[None]:
-    """Turn an OSError while spilling into an OutputError that says how much room is needed."""
+    """Turn an OSError while spilling into an OutputError that says how much space is needed."""
     try:
         yield
     except OSError as error:
         raise OutputError(
             f"{folder.parent} could not be written ({error.strerror or error}); "
-            "an import needs room for the log twice over there"
+            "an import needs space for two copies of the log there"
         ) from None
 
 
@@ -149,13 +149,13 @@ def _to_arrays(table: Any) -> Arrays:
 
 
 def _sort_stable(values: NDArray[Any]) -> NDArray[np.int64]:
-    """Stable order of non-negative whole numbers; up to 65,536 of them are sorted by counting."""
+    """Return the stable order of non-negative whole numbers; values below 65,536 are sorted by counting."""
     small = not len(values) or values.max() < 1 << 16
     return np.argsort(values.astype(np.uint16) if small else values, kind="stable")
 
 
 def _sort_by_both(first: NDArray[Any], second: NDArray[Any]) -> NDArray[np.int64]:
-    """Stable order by first, then second; in one number where both fit into 63 bits."""
+    """Return the stable order by first, then second; both are packed into one number if they fit into 63 bits."""
     if not len(first) or second.dtype.kind == "f":
         return np.lexsort((second, first))
     low, span = int(second.min()), int(second.max()) - int(second.min()) + 1

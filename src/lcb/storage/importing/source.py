@@ -1,7 +1,7 @@
 """A source of events: a stream of chunks of columns, each column named by its role.
 
 user, item                 ids, needed
-order                      a time or a position; without it the rows' own order counts
+order                      a time or a position; without it events keep the order of the rows
 rating, reward             numbers
 propensity                 in (0, 1]
 categories                 of the item: a list, or text with a separator
@@ -39,12 +39,12 @@ class Source:
 
     name: str
     chunks: Callable[[Problems], Iterator[Chunk]]
-    files: tuple[Path, ...]  # all that is read: an output must be none of them
+    files: tuple[Path, ...]  # all files that are read; an import does not overwrite them
     names: Mapping[str, str] = field(default_factory=dict)  # role -> the column's own name, for messages
     n_rows: int | None = None
     items: Items | None = None  # None: the items are those of the events
-    only_met: bool = False  # leave out items without events, where the table has very many
+    only_met: bool = False  # leave out items without events, for a table with very many items
     separator: str = "|"  # between the categories of a text cell
-    whole: tuple[str, ...] = ()  # roles, user or item, whose ids are whole numbers also where they are text
-    repeats: bool = False  # a user may do the same twice where no time is given
+    whole: tuple[str, ...] = ()  # roles, user or item, whose ids are whole numbers even if the file has text
+    repeats: bool = False  # a user may do the same twice, so that equal rows without a time are kept
     notes: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The source of a log in one table, with the columns the caller names."""
+"""The source of a log in one table whose columns the caller names."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Columns:
         roles = {"user": "user", "item": "item"} | roles
         for name in self.features:
             if name in roles:
-                raise InputError(f"features has {name}, a word kept for a column of the log; rename it in {table.path}")
+                raise InputError(f"features has {name}, a reserved column name; rename the column in {table.path}")
             if self.features.count(name) > 1:
                 raise InputError(f"features has {name} more than once; name each column once")
         return roles | {name: name for name in self.features}
@@ -64,16 +64,16 @@ def table_source(
     title: str | None = None,
     separator: str = "|",
 ) -> Source:
-    """The log in one file; with `items`, a table of items and their categories beside it.
+    """Return the source of a log in one file, with `items`, if given, as its table of items and categories.
 
     item_id      the column of `items` with their ids: by default named as in the log, or else `item`
     title        the column of `items` with titles: by default `title`, if there is one
     separator    between the categories of a text cell
     """
     if not separator:
-        raise InputError("the separator is empty; give the letters between two categories, as in '|'")
+        raise InputError("the separator is empty; give the text between two categories, such as '|'")
     if os.path.isdir(path):
-        raise InputError(f"{path} is a folder of no known set; give a file, or see: lcb import --list")
+        raise InputError(f"{path} is not the folder of a known data set; give a file, or see: lcb import --list")
     table = open_table(path)
     if items is None:
         return source_from_table(table, columns, files=(Path(path),), separator=separator)
@@ -94,7 +94,6 @@ def source_from_table(
     whole: tuple[str, ...] = (),
     repeats: bool = True,
 ) -> Source:
-    """The source of a log in an open table."""
     roles = columns.find(table)
     table.require(roles.values())
     kinds = {name: _KINDS.get(role, "number or text") for role, name in reversed(roles.items())}
@@ -147,7 +146,7 @@ def _spread_lists(columns: dict[str, Any], features: Sequence[str], path: str) -
             continue
         lengths = pc.unique(pc.list_value_length(column).drop_null()).to_pylist()
         if len(lengths) > 1 or 0 in lengths:
-            raise InputError(f"{path} column {name} has lists of {sorted(lengths)} numbers; give every row as many")
+            raise InputError(f"{path} column {name} has lists of {sorted(lengths)} numbers; make them equally long")
         del made[name]
         for j in range(lengths[0] if lengths else 0):
             made[f"{name}{j}"] = pc.list_element(pc.if_else(column.is_valid(), column, None), j)

@@ -24,7 +24,7 @@ _GROUP_ROWS = 1 << 20
 
 
 def check_place(files: LogFiles, sources: Sequence[Path]) -> None:
-    """Refuse to overwrite a file that is read, or that no import wrote."""
+    """Refuse to overwrite a file that is being read or was not written by an import."""
     targets = (files.events, files.items, files.categories)
     for target in targets:
         for source in sources:
@@ -80,7 +80,7 @@ class LogWriter:
     def forget(self) -> None:
         """Delete the temporary files."""
         if self._writer is not None:
-            with suppress(OSError):  # a full disk is told already
+            with suppress(OSError):  # a full disk is already reported
                 self._writer.close()
             self._writer.is_open = False
         for beside in self._beside.values():
@@ -96,15 +96,14 @@ class LogWriter:
 
 @contextmanager
 def open_writer(files: LogFiles, items: Items, users: Any, features: Sequence[str]) -> Iterator[LogWriter]:
-    """A writer whose files are renamed into place at the end, or deleted after an error."""
+    """Open a writer whose files are renamed into place at the end, or deleted after an error."""
     writer = LogWriter(files, items, users, features)
     try:
         yield writer
         writer.finish()
     except OSError as error:
-        raise OutputError(
-            f"{files.events} could not be written ({error.strerror or error}); check the folder and its permissions"
-        ) from None
+        words = f"{files.events} could not be written ({error.strerror or error})"
+        raise OutputError(f"{words}; check the folder and its permissions") from None
     finally:
         writer.forget()
 
@@ -119,7 +118,7 @@ def _build_item_table(items: Items, stamp: bytes) -> Any:
 
 
 def _compute_stamp(items: Items) -> bytes:
-    """A digest of items and categories; `open_log` compares it to find items of another import."""
+    """Return a digest of items and categories, by which `open_log` notices items of another import."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, _build_item_table(items, b"").schema) as stream:
         stream.write_table(_build_item_table(items, b""))
@@ -143,7 +142,7 @@ def _temporary_path(path: Path) -> Path:
 
 
 def count_within_users(user: Any) -> Any:
-    """The index of each row among those of its user; the rows of a user are adjacent.
+    """Return the index of each row among the rows of its user, which are adjacent.
 
     >>> count_within_users(np.array([3, 3, 5, 5, 5])).tolist()
     [0, 1, 0, 1, 2]

@@ -38,7 +38,6 @@ class Events:
 
 
 def read_events(files: LogFiles, items: Items, progress: Progress) -> Events:
-    """The events with coded users and items."""
     path = str(files.events)
     with naming(path):
         file = pq.ParquetFile(path, memory_map=True, pre_buffer=False, page_checksum_verification=True)
@@ -55,7 +54,7 @@ def read_events(files: LogFiles, items: Items, progress: Progress) -> Events:
     if file.metadata.num_rows == 0:
         raise InputError(f"{path} has no rows; give a log with at least one event")
     if items.stamp is not None and metadata.get(STAMP, items.stamp) != items.stamp:
-        raise InputError(f"{items.path} and {path} are of two imports; import the log again")
+        raise InputError(f"{items.path} and {path} are from different imports; import the log again")
     features = tuple(name for name in json.loads(metadata.get(FEATURES, b"[]")) if name in names)
     columns = ["user", "item", *(name for name in ("order", *NUMBERS) if name in names), *features]
 
@@ -71,7 +70,7 @@ def read_events(files: LogFiles, items: Items, progress: Progress) -> Events:
         item_names, item = items.names, _code_known_items(column("item"), items, path)
     order = _to_order(column("order"), path) if "order" in names else np.arange(len(user))
     found = {name: column(name) for name in NUMBERS if name in names}
-    numbers = {  # a column without any value is as good as none
+    numbers = {  # a column without any value is treated as missing
         name: _to_floats(values, f"{path} column {name}")
         for name, values in found.items()
         if values.null_count < len(values)
@@ -88,7 +87,7 @@ def read_events(files: LogFiles, items: Items, progress: Progress) -> Events:
 
 
 def _code_ids(column: Any, what: str) -> tuple[Any, NDArray[np.int32]]:
-    """Names in order, and the code of each row."""
+    """Return the names, sorted, and the code of each row."""
     coded = id_column(column, what).dictionary_encode().unify_dictionaries()
     names = coded.chunk(0).dictionary
     order = pc.sort_indices(names)
@@ -100,15 +99,14 @@ def _code_ids(column: Any, what: str) -> tuple[Any, NDArray[np.int32]]:
 def _code_known_items(column: Any, items: Items, path: str) -> NDArray[np.int32]:
     ids = id_column(column, f"{path} column item")
     if ids.type != items.names.type:
-        raise InputError(
-            f"{path} column item holds {ids.type}, {items.path} column item holds {items.names.type}; convert one"
-        )
+        words = f"{path} column item holds {ids.type}, {items.path} column item holds {items.names.type}"
+        raise InputError(f"{words}; convert one")
     found = pc.index_in(ids, value_set=items.names)
     if found.null_count:
         unknown = pc.unique(ids.filter(found.is_null()))
         raise InputError(
-            f"{path} has {found.null_count:,} of {len(ids):,} events of {len(unknown):,} items that {items.path} has "
-            f"not, such as {list_first(unknown[:3].to_pylist())}; add them, or leave the events out with: "
+            f"{found.null_count:,} of {len(ids):,} events in {path} are of {len(unknown):,} items that are not in "
+            f"{items.path}, such as {list_first(unknown[:3].to_pylist())}; add them, or leave the events out with: "
             f"lcb import {path} --items {items.path} --on-error skip --out log"
         )
     return found.to_numpy()
@@ -147,12 +145,12 @@ def _check_propensity(numbers: dict[str, NDArray[np.float32]], path: str) -> Non
     if n_zero or n_wrong:
         raise InputError(
             f"{path} column propensity has {n_zero:,} zeros and {n_wrong:,} values outside 0 to 1 in {len(values):,} "
-            f"events; what was logged had a chance above 0, leave the others out with: lcb import --on-error skip"
+            "events; probabilities lie in (0, 1], leave the other rows out with: lcb import --on-error skip"
         )
 
 
 def _sort_rows(user: NDArray[np.int32], order: NDArray[Any]) -> NDArray[np.int64] | None:
-    """Indices that sort rows by user, then order (stable); None if they are sorted already."""
+    """Return the indices that sort rows by user, then order (stable); None if they are sorted already."""
     same = user[1:] == user[:-1]
     if np.all((user[1:] > user[:-1]) | (same & (order[1:] >= order[:-1]))):
         return None
@@ -160,7 +158,7 @@ def _sort_rows(user: NDArray[np.int32], order: NDArray[Any]) -> NDArray[np.int64
 
 
 def _note_repeated(user: NDArray[np.int32], order: NDArray[Any], item: NDArray[np.int32]) -> tuple[str, ...]:
-    """A note on events equal in user, order and item."""
+    """Return a note if some events are equal in user, order and item."""
     tied = np.flatnonzero((user[1:] == user[:-1]) & (order[1:] == order[:-1]))
     if not len(tied):
         return ()
@@ -174,4 +172,4 @@ def _note_repeated(user: NDArray[np.int32], order: NDArray[Any], item: NDArray[n
 def _check_finite(values: NDArray[Any], what: str) -> None:
     n_wrong = int(np.sum(~np.isfinite(values)))
     if n_wrong:
-        raise InputError(f"{what} has {n_wrong:,} values that are no finite numbers; mend or drop the rows")
+        raise InputError(f"{what} has {n_wrong:,} values that are not finite numbers; correct or drop the rows")

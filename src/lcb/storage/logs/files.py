@@ -27,24 +27,23 @@ class LogFiles:
 
     @classmethod
     def at(cls, path: str | os.PathLike[str]) -> LogFiles:
-        """The files of a log at `path`: the folder, its events.parquet, or another .parquet file with two beside it."""
+        """Return the files of a log; `path` is a folder, its events.parquet, or another .parquet file."""
         place = Path(path)
         if place.suffix.lower() not in (".parquet", ".pq"):
             return cls(*(place / name for name in NAMES))
         if place.name == NAMES[0]:
             return cls(*(place.with_name(name) for name in NAMES))
-        return cls(
-            place, place.with_name(f"{place.stem}.items.parquet"), place.with_name(f"{place.stem}.categories.json")
-        )
+        names = (f"{place.stem}.items.parquet", f"{place.stem}.categories.json")
+        return cls(place, *(place.with_name(name) for name in names))
 
     @classmethod
     def find(cls, path: str | os.PathLike[str]) -> LogFiles:
-        """The same; raises InputError if the events file does not exist."""
+        """Do the same, and raise InputError if the events file does not exist."""
         files = cls.at(path)
         if not files.events.is_file():
             if not os.path.exists(path):
                 raise InputError(f"{path} does not exist; give an imported log or a folder with {NAMES[0]}")
             if not os.path.isdir(path):
-                raise InputError(f"{path} is no log; make one of it with: lcb import {path} --out log")
-            raise InputError(f"{path} has no {NAMES[0]}; make a log of it with: lcb import {path} --out log")
+                raise InputError(f"{path} is not a log; import it first: lcb import {path} --out log")
+            raise InputError(f"{path} has no {NAMES[0]}; import it first: lcb import {path} --out log")
         return files

@@ -22,7 +22,7 @@ from lcb.storage.tables.row_errors import naming, one_line
 
 @dataclass(frozen=True)
 class Items:
-    """items.parquet and categories.json; `names` is None where there is no such table."""
+    """items.parquet and categories.json; `names` is None if there is no such table."""
 
     path: str
     names: Any = None  # (n,)
@@ -33,7 +33,7 @@ class Items:
     stamp: bytes | None = None
 
     def matrix(self, names: Any) -> csr_array:
-        """(n_items, n_categories) of bool."""
+        """Return which item has which category, (n_items, n_categories) of bool."""
         shape = (len(names), len(self.categories))
         if self.names is None:
             return csr_array(shape, dtype=bool)
@@ -42,7 +42,7 @@ class Items:
         return made
 
     def take(self, places: NDArray[np.int64]) -> Items:
-        """The items at these indices; all categories are kept."""
+        """Return the items at these indices; all categories are kept."""
         lengths = np.diff(self.start)[places]
         ends = np.cumsum(lengths)
         codes = self.codes[np.repeat(self.start[places] - ends + lengths, lengths) + np.arange(lengths.sum())]
@@ -51,7 +51,7 @@ class Items:
         return Items(self.path, self.names.take(pa.array(places)), self.categories, start, codes, titles)
 
     def notes(self, counts: NDArray[np.int64]) -> list[str]:
-        """Notes on unused items and categories and on items without a category; counts (n,) are events per item."""
+        """Return notes on unused categories and on items without a category; counts (n,) are events per item."""
         n_categories, seen = len(self.categories), counts > 0
         if not n_categories:
             return []
@@ -60,15 +60,15 @@ class Items:
         notes = []
         if not used.all():
             names = list_first([self.categories[j] for j in np.flatnonzero(~used)])
-            notes.append(f"{np.sum(~used):,} of {n_categories:,} categories are those of no event: {names}")
+            notes.append(f"{np.sum(~used):,} of {n_categories:,} categories have no event: {names}")
         if bare.any():
             n_events, n_all = int(np.sum(counts[bare])), int(np.sum(counts))
-            notes.append(f"{bare.sum():,} items have no category; {n_events:,} of {n_all:,} events are theirs")
+            notes.append(f"{bare.sum():,} items, with {n_events:,} of {n_all:,} events, have no category")
         return notes
 
 
 def read_items(files: LogFiles) -> Items:
-    """The items and their categories; empty where there is no table of items."""
+    """Read the items and their categories; empty if there is no table of items."""
     path = str(files.items)
     if not files.items.is_file():
         return Items(path)
@@ -92,7 +92,7 @@ def read_items(files: LogFiles) -> Items:
 
 
 def flat_lists(column: Any) -> tuple[NDArray[np.int64], Any]:
-    """Lists as starts (n + 1,) and values; a scalar counts as a list of one, null as an empty list."""
+    """Return lists as starts (n + 1,) and values; a scalar counts as a list of one, null as an empty list."""
     column = plain(column)
     if not is_list(column.type):
         start = np.concatenate([[0], np.cumsum(column.is_valid().to_numpy(zero_copy_only=False))])
@@ -111,17 +111,17 @@ def _category_names(files: LogFiles) -> tuple[str, ...] | None:
     except (ValueError, RecursionError) as error:
         raise InputError(f"{files.categories} is not JSON ({error}); write a list of names") from None
     if not isinstance(names, list) or not all(isinstance(name, str | int) for name in names):
-        raise InputError(f'{files.categories} is no list of names; write one, as in ["sport", "arts"]')
+        raise InputError(f'{files.categories} is not a list of names; write one, such as ["sport", "arts"]')
     texts = tuple(map(str, names))
     if len(set(texts)) < len(texts):
-        raise InputError(f"{files.categories} has {len(texts) - len(set(texts))} names twice; name each category once")
+        raise InputError(f"{files.categories} repeats {len(texts) - len(set(texts))} names; name each category once")
     return texts
 
 
 def category_codes(
     values: Any, known: tuple[str, ...] | None, what: str, names_path: str
 ) -> tuple[tuple[str, ...], NDArray[np.int32]]:
-    """The names of all categories, and the codes of those in `values`: indices, or names."""
+    """Return the names of all categories, and the codes of `values`, which are indices or names."""
     if values.null_count:
         raise InputError(f"{what} has {values.null_count:,} missing values; leave them out of the lists")
     if pa.types.is_null(values.type):
@@ -146,12 +146,12 @@ def category_codes(
     found = pc.index_in(values, value_set=pa.array(known, pa.string()))
     if found.null_count:
         example = values.filter(found.is_null())[0].as_py()
-        raise InputError(f"{what} has {found.null_count:,} names that {names_path} has not, such as {example!r}")
+        raise InputError(f"{what} has {found.null_count:,} names that are not in {names_path}, such as {example!r}")
     return known, found.to_numpy().astype(np.int32)
 
 
 def id_column(column: Any, what: str) -> Any:
-    """Users or items as int64 or strings, in chunks."""
+    """Return users or items as int64 or strings, in chunks."""
     check_present(column, what)
     kind = value_type(column.type)
     if pa.types.is_integer(kind):

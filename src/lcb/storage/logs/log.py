@@ -35,15 +35,15 @@ Numbers = NDArray[np.float32]
 class Log:
     """Events sorted by user, then order; users are coded 0, 1, ... in the order of their names.
 
-    Items are coded in the order of items.parquet, or of their names where there is no such table.
+    Items are coded in the order of items.parquet, or of their names if there is no such table.
 
     An event costs 8 bytes, and 4 to 8 for each of `order`, `rating`, `reward`, `propensity` and each feature.
     Names are pyarrow arrays of int64 or strings: `log.users[3].as_py()`.
     """
 
     users: Any  # (n_users,) names
-    items: Any  # (n_items,) names; items that no event has are among them
-    categories: tuple[str, ...]  # names; () where nothing is known of categories
+    items: Any  # (n_items,) names, also of items without events
+    categories: tuple[str, ...]  # names; () if the log has no categories
     item_categories: csr_array  # (n_items, n_categories) of bool; an item may have none
     user: Codes  # (n_events,) codes, never falling
     item: Codes  # (n_events,) codes
@@ -54,7 +54,7 @@ class Log:
     x: Numbers | None = None  # (n_events, n_features) features kept with the events
     features: tuple[str, ...] = ()  # names of the columns of x
     titles: Any = None  # (n_items,) strings, or None
-    notes: tuple[str, ...] = ()  # what a person should know of this log, one sentence each
+    notes: tuple[str, ...] = ()  # peculiarities of this log, one sentence each
 
     @property
     def n_users(self) -> int:
@@ -90,9 +90,9 @@ class Log:
         return (self.rating >= like).astype(np.float32)
 
     def arms(self, limit: int = 100) -> tuple[tuple[str, ...], csr_array]:
-        """Names of the arms, and which items each has, (n_items, n_arms) of bool.
+        """Return the names of the arms, and which items belong to each, (n_items, n_arms) of bool.
 
-        Arms are the categories; in a log without, the items, the `limit` with the most events if there are more.
+        Arms are the categories; in a log without categories, the items, at most the `limit` with the most events.
         """
         if self.categories:
             return self.categories, self.item_categories
@@ -103,24 +103,23 @@ class Log:
         return tuple(str(self.items[int(i)].as_py()) for i in chosen), matrix
 
     def of_users(self, codes: ArrayLike) -> Log:
-        """The log of these users only, in this order, recoded 0, 1, ...; items keep their codes."""
+        """Return the log of these users only, in this order, recoded 0, 1, ...; items keep their codes."""
         chosen = np.asarray(codes, dtype=np.int64)
         counts = self.counts[chosen]
         ends = np.cumsum(counts)
         rows = np.repeat(self.start[chosen] - ends + counts, counts) + np.arange(counts.sum())
         parts = {name: getattr(self, name) for name in ("item", "order", "rating", "reward", "propensity", "x")}
         taken: dict[str, Any] = {name: None if values is None else values[rows] for name, values in parts.items()}
-        return replace(
-            self, users=self.users.take(chosen), user=np.repeat(np.arange(len(chosen), dtype=np.int32), counts), **taken
-        )
+        user = np.repeat(np.arange(len(chosen), dtype=np.int32), counts)
+        return replace(self, users=self.users.take(chosen), user=user, **taken)
 
 
 def open_log(path: str | os.PathLike[str], *, progress: Progress | None = None) -> Log:
-    """The log in a folder or in a file: what `lcb import` writes, or a folder of the same form.
+    """Open a log that `lcb import` wrote, or files of the same form.
 
-    Refused with counts: missing columns, missing values, values of the wrong type, events of items that items.parquet
-    does not have, categories that categories.json does not have, a damaged file, propensities outside (0, 1].
-    Told in `notes`: repeated events, categories without items, items without categories, items without events.
+    Raises InputError, with counts, for missing columns or values, values of the wrong type, items that are not in
+    items.parquet, categories that are not in categories.json, propensities outside (0, 1] and damaged files.  `notes`
+    mentions repeated events, categories without events and items without categories.
 
     >>> import json, pyarrow as pa, pyarrow.parquet as pq
     >>> from pathlib import Path

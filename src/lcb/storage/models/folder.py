@@ -83,7 +83,7 @@ def save_models(
 
 
 def pack_models(models: LatentModels, feature_map: FeatureMap | None = None) -> tuple[bytes, bytes]:
-    """The bytes of the manifest and of the tensors, to store elsewhere than in a folder."""
+    """Return the bytes of the manifest and of the tensors, to store elsewhere than in a folder."""
     values = {name: getattr(models, name) for name in _TENSORS}
     tensors = save({name: np.ascontiguousarray(array) for name, array in values.items() if array is not None})
     return _build_manifest(models, tensors, feature_map), tensors
@@ -123,7 +123,7 @@ def load_models(folder: str | os.PathLike[str]) -> LatentModels:
 
 
 def load_feature_map(folder: str | os.PathLike[str]) -> FeatureMap | None:
-    """The feature map stored with the models of a folder, or None."""
+    """Return the feature map stored with the models of a folder, or None."""
     return _build_feature_map(_read_manifest(Path(folder)), str(folder))
 
 
@@ -132,9 +132,8 @@ def load_feature_map(folder: str | os.PathLike[str]) -> FeatureMap | None:
 
 def _build_manifest(models: LatentModels, tensors: bytes, feature_map: FeatureMap | None) -> bytes:
     if feature_map is not None and feature_map.n_features != models.n_features:
-        raise ModelError(
-            f"models of {models.n_features} features with a map that makes {feature_map.n_features}; give their own map"
-        )
+        words = f"the models have {models.n_features} features, their feature map makes {feature_map.n_features}"
+        raise ModelError(f"{words}; give the map they were learned with")
     provenance = dict(models.provenance)
     try:
         survives = json.loads(json.dumps(provenance, allow_nan=False)) == provenance
@@ -176,7 +175,7 @@ def _create_folder(place: Path) -> Iterator[None]:
 
 @contextmanager
 def _lock_folder(place: Path) -> Iterator[None]:
-    """One writer at a time."""
+    """Let one process write at a time."""
     descriptor = os.open(place, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

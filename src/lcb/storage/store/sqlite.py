@@ -264,8 +264,7 @@ class SQLite(base.SharedReads):
         try:
             while after < last:
                 block = connection.execute(
-                    f"select {COLUMNS} from event where seq > ? and seq <= ? order by seq limit {_BLOCK}",
-                    (after, last),
+                    f"select {COLUMNS} from event where seq > ? and seq <= ? order by seq limit {_BLOCK}", (after, last)
                 ).fetchall()
                 if not block:
                     return

@@ -11,14 +11,14 @@ _WORDS = pa.array(["false", "true"])
 
 
 def plain(column: Any) -> Any:
-    """One array without chunks and without dictionary encoding."""
+    """Return a column as one array without chunks and without dictionary encoding."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
     return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
 
 
 def value_type(kind: Any) -> Any:
-    """The type of the values, in a dictionary or not."""
+    """Return the type of the values, also of a dictionary-encoded column."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
 
 

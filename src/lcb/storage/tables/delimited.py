@@ -20,7 +20,7 @@ CSV_BYTES = 1 << 20  # at a time
 
 
 def open_csv(path: str, delimiter: str = ",", names: Sequence[str] = (), quoted: bool = True) -> Table:
-    """A table of text cells; `names` where the file has no header."""
+    """Open a table of text cells; `names` are given if the file has no header."""
     header, first = (tuple(names), ()) if names else _first_rows(path, delimiter)
 
     def read(columns: Mapping[str, Kind], on_bad_row: OnBadRow) -> Batches:
@@ -70,25 +70,25 @@ def open_csv(path: str, delimiter: str = ",", names: Sequence[str] = (), quoted:
 
 
 def _first_rows(path: str, delimiter: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The header and the first row of data."""
+    """Return the header and the first row of data."""
     with _open_text(path) as text:
         rows = (tuple(row) for row in csv.reader(text, delimiter=delimiter) if row)
         try:
             names, first = next(rows, ()), next(rows, ())
         except csv.Error as error:
-            raise InputError(f"{path} does not start as CSV does ({error}); close its quotes") from None
+            raise InputError(f"{path} does not start like CSV ({error}); close its quotes") from None
     if any("\ud800" <= letter <= "\udfff" for name in names for letter in name):
         raise InputError(f"{path} has a header that is not UTF-8 text; save the file as UTF-8")
     return names, first
 
 
 def _open_text(path: str) -> io.TextIOWrapper:
-    """A text file, or one compressed with gzip; bytes that are not UTF-8 come as lone surrogates."""
+    """Open a text file, plain or gzipped; bytes that are not UTF-8 become lone surrogates."""
     return io.TextIOWrapper(pa.input_stream(path), encoding="utf-8-sig", errors="surrogateescape", newline="")
 
 
 def _row_numbers(n_seen: int, n_rows: int, skipped: Sequence[int]) -> Rows:
-    """Numbers of the next rows among those that were not skipped.
+    """Return the row numbers of the next `n_rows` rows that were not skipped.
 
     >>> _row_numbers(1, 3, skipped=[2, 4]).tolist()
     [3, 5, 6]
@@ -108,7 +108,7 @@ def _check_cells(path: str, delimiter: str, n_cells: int) -> None:
                 if cells and len(cells) != n_cells:
                     refuse_row(path, row, "", f"{len(cells)} cells, the header has {n_cells}")
     except csv.Error as error:
-        refuse_row(path, row + 1, "", f"a quote is not closed or stands amid text ({error})")
+        refuse_row(path, row + 1, "", f"a quote is not closed, or is inside a text ({error})")
 
 
 def _n_quotes(path: str) -> int:

@@ -15,7 +15,7 @@ from lcb.storage.tables.table import Table
 def choose_features(
     table: Table, columns: Sequence[str], user_columns: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The columns of the arm's features and of the user's: those named, or else the lists x and user_x."""
+    """Return the columns of the arm's and the user's features: those named, or else the lists x and user_x."""
     table.require(("user", "reward"))
     arm = tuple(columns) or (("x",) if "x" in table.lists else ())
     user = tuple(user_columns) or (("user_x",) if "user_x" in table.lists else ())
@@ -34,9 +34,9 @@ def choose_features(
 def _check_named(table: Table, option: str, columns: Sequence[str]) -> None:
     for name in columns:
         if name in ("user", "reward"):
-            raise InputError(f"{option} has {name}, which is no feature of {table.path}; leave it out")
+            raise InputError(f"{option} has {name}, which is not a feature of {table.path}; leave it out")
         if name in table.lists:
-            raise InputError(f"{table.path} column {name} holds lists; leave it out of {option}, x is read unasked")
+            raise InputError(f"{table.path} column {name} holds lists; leave it out of {option}, x is found by itself")
         if list(columns).count(name) > 1:
             raise InputError(f"{option} has {name} more than once in {table.path}; name each column once")
 

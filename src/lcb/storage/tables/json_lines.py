@@ -1,4 +1,4 @@
-"""JSON lines in batches: types from the first rows; a block that does not fit them is read again, line by line."""
+"""JSON lines in batches: the first rows give the types; a block that does not fit them is read again line by line."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from lcb.storage.tables.table import Batches, Kind, Rows, Table
 
 JSON_BYTES = 4 << 20  # at a time
 _LONGEST_LINE = 16 << 20
-_N_FIRST_ROWS = 1000  # that tell names and types
+_N_FIRST_ROWS = 1000  # from which names and types are taken
 _BLANK_LINES = re.compile(rb"\n\s+")
 _NUMBERS = ("number", "number or text")
 
 
 def open_json_lines(path: str) -> Table:
-    """A table of one JSON object per line; its columns are those of the first rows."""
+    """Open a table of one JSON object per line; its columns are those of the first rows."""
     block = next(_blocks(path), b"")
     if not block:
         raise InputError(f"{path} has no rows; give a table with at least one row")
@@ -60,7 +60,7 @@ def open_json_lines(path: str) -> Table:
 
 
 def _blocks(path: str) -> Iterator[bytes]:
-    """Whole lines without the blank ones, megabytes at a time; a line too long to be a row comes cut off."""
+    """Yield complete, non-blank lines, megabytes at a time; a line too long to be a row is cut."""
     rest = b""
     with pa.input_stream(path) as stream:
         while chunk := stream.read(JSON_BYTES):
@@ -75,7 +75,7 @@ def _blocks(path: str) -> Iterator[bytes]:
 
 
 def _first_values(path: str, lines: Sequence[bytes]) -> dict[str, tuple[int, Any]]:
-    """The names in the first rows, each with its first value that is not null and the number of that row."""
+    """Return the names in the first rows, each with the row number and the value of its first value not null."""
     found: dict[str, tuple[int, Any]] = {}
     wrong = None
     for row, line in enumerate(lines, 1):
@@ -111,12 +111,12 @@ def _parse(line: bytes) -> dict[str, Any]:
 def _refuse_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record = dict(pairs)
     if len(record) < len(pairs):
-        raise ValueError("a name stands in it twice")
+        raise ValueError("it has the same name twice")
     return record
 
 
 def _type_of(path: str, name: str, kind: Kind, row: int, value: Any) -> Any:
-    """The type to expect of a column, from its first value."""
+    """Return the type of a column, from its first value."""
     if kind == "absent":
         return pa.null()
     if kind == "id":
@@ -168,7 +168,7 @@ def _read_lines(
 
 
 def _cell_reader(kind: Kind, expected: Any) -> tuple[Any, Callable[[Any], Any]]:
-    """The type of a column that is read line by line, and what reads a value that is not null."""
+    """Return the type of a column that is read line by line, and the function that converts its values."""
     if kind == "absent":
         return expected, _refuse_any
     if kind == "id":

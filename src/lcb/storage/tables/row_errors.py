@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from lcb.errors import EventError, InputError
 
-MEND = "mend or drop the row"
+MEND = "correct or drop the row"
 OnBadRow = Callable[[str, int, str, str], None]  # path, row (1: the first row of data), reason to count by, message
 
 
@@ -21,8 +21,8 @@ OnBadRow = Callable[[str, int, str, str], None]  # path, row (1: the first row o
 class Place:
     """Some rows of a file; row 1 is the first row of data.
 
-    >>> str(Place("clicks.csv", first_row=100).error(5, "reward is missing; mend or drop the row"))
-    'clicks.csv row 105: reward is missing; mend or drop the row'
+    >>> str(Place("clicks.csv", first_row=100).error(5, "reward is missing; correct or drop the row"))
+    'clicks.csv row 105: reward is missing; correct or drop the row'
     """
 
     path: str
@@ -38,7 +38,7 @@ def refuse_row(path: str, row: int, reason: str, message: str) -> NoReturn:
 
 
 def one_line(text: object) -> str:
-    """A message without line breaks.
+    """Return a message without line breaks.
 
     >>> one_line("no such\\ncolumn")
     'no such column'
@@ -48,7 +48,7 @@ def one_line(text: object) -> str:
 
 @contextmanager
 def naming(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Turn what the reading library raises into one line that names the file."""
+    """Turn errors of the reading library into an InputError in one line that names the file."""
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
@@ -57,7 +57,7 @@ def naming(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def first_failing(values: Any, works: Callable[[Any], bool]) -> int:
-    """Index of the first value for which a whole-array operation fails, in log2(n) tries.
+    """Return the index of the first value for which a whole-array operation fails, in log2(n) tries.
 
     >>> first_failing([4, 9, -1, 2], lambda part: min(part) >= 0)
     2

@@ -46,7 +46,7 @@ def read_stats(
     dtype: DTypeLike = np.float64,
     progress: Progress | None = None,
 ) -> UserStats:
-    """The statistics of every user of an event table; users keep the order of their first row.
+    """Return the statistics of every user of an event table; users keep the order of their first row.
 
     >>> from pathlib import Path
     >>> from tempfile import TemporaryDirectory
@@ -70,7 +70,7 @@ def read_log(
     keep_rows: bool = False,
     progress: Progress | None = None,
 ) -> EventLog:
-    """The same, with the counts of clicks where rewards take exactly two values, and with the rows if asked."""
+    """Do the same, with counts of clicks if rewards have exactly two values, and with the rows if `keep_rows`."""
     return _read(path, columns, user_columns, reward_range, progress, True, keep_rows).build(dtype)
 
 
@@ -100,7 +100,7 @@ def _read(
 
 
 class _Sums:
-    """Sums over the batches so far; the first row sets the length of the lists."""
+    """Adds batches to the statistics; the first row sets the length of the lists."""
 
     def __init__(
         self,
@@ -136,12 +136,7 @@ class _Sums:
 
     def _check(self, x: Floats, features: Sequence[str], reward: Floats, place: Place) -> None:
         check_rows(
-            x,
-            reward,
-            place=place.path,
-            first_row=place.first_row,
-            features=features,
-            reward_range=self.reward_range,
+            x, reward, place=place.path, first_row=place.first_row, features=features, reward_range=self.reward_range
         )
 
     def _start(self, batch: Any, place: Place) -> LogBuilder:
@@ -153,7 +148,7 @@ class _Sums:
 
 
 def _users(column: Any, place: Place) -> tuple[Index, list[int | str]]:
-    """Codes (n,) into the names of the users of a batch."""
+    """Return the codes (n,) of a batch's users, and their names."""
     column = plain(column)
     _check_present(column, "user", place)
     coded = column.dictionary_encode()
@@ -170,7 +165,7 @@ def _users(column: Any, place: Place) -> tuple[Index, list[int | str]]:
 
 
 def _feature_names(batch: Any, columns: Sequence[str], place: Place) -> tuple[str, ...]:
-    """The columns' own names, or x0, x1, ... for the list column x."""
+    """Return the columns' own names, or x0, x1, ... for a list column x."""
     if not columns or not _is_list(batch.column(columns[0])):
         return tuple(columns)
     name = columns[0]
@@ -182,7 +177,7 @@ def _feature_names(batch: Any, columns: Sequence[str], place: Place) -> tuple[st
 
 
 def _matrix(batch: Any, columns: Sequence[str], features: Sequence[str], place: Place) -> Floats:
-    """The values of `features` (n, d): one list column, or a column each."""
+    """Return the values of `features` (n, d), from one list column or a column each."""
     if columns and _is_list(batch.column(columns[0])):
         return _list_matrix(batch.column(columns[0]), columns[0], features, place)
     x = np.empty((batch.num_rows, len(columns)))
@@ -206,7 +201,7 @@ def _list_matrix(column: Any, name: str, features: Sequence[str], place: Place) 
 
 
 def _numbers(column: Any, name: str, place: Place) -> Floats:
-    """One column of numbers, truth values or, in a CSV, text."""
+    """Return a column of numbers, truth values or, in a CSV, text as floats."""
     column = plain(column)
     _check_present(column, name, place)
     if not pa.types.is_string(column.type):

@@ -28,13 +28,13 @@ Kind = Literal["id", "number", "number or text", "text", "absent"]
 class Table:
     """An open table; `batches` reads it.
 
-    Of each column to read is said what it holds, which matters where the file does not say (JSON lines):
+    The caller says what each column holds, because JSON lines do not declare it:
 
         id                an integer or text, of one type in all rows
         number            numbers or truth values, or a list of them
         number or text    the same; a cell of another type comes as text, to be converted
         text              anything; a cell of another type than the first comes as text
-        absent            nothing: a row that has it is bad
+        absent            nothing: a row with a value is bad
     """
 
     path: str
@@ -47,24 +47,23 @@ class Table:
     may_have_more: bool = False  # columns that the first rows do not have
 
     def batches(self, columns: Mapping[str, Kind], on_bad_row: OnBadRow = refuse_row) -> Batches:
-        """Batches of these columns with their row numbers."""
+        """Yield batches of these columns with their row numbers."""
         self.require(name for name, kind in columns.items() if kind != "absent")
         with naming(self.path):
             yield from self.read(columns, on_bad_row)
 
     def require(self, names: Iterable[str]) -> None:
-        """Refuse columns that are not there, or there twice."""
+        """Refuse columns that are missing, or there twice."""
         for name in names:
             if name not in self.names:
                 there = ", ".join(self.names[:20]) + (", ..." if len(self.names) > 20 else "")
-                raise InputError(
-                    one_line(f"{self.path} has no column {name}; it has {there}: rename one, or name another")
-                )
+                words = f"{self.path} has no column {name}; it has {there}: rename one, or name another"
+                raise InputError(one_line(words))
             if self.names.count(name) > 1:
                 raise InputError(f"{self.path} has more than one column {name}; rename all but one")
 
     def read_all(self, columns: Sequence[str]) -> dict[str, Any]:
-        """The columns of a small table at once; its first bad row is refused."""
+        """Return the columns of a small table at once; its first bad row is refused."""
         batches = [batch for batch, _ in self.batches(dict.fromkeys(columns, "text"))]
         if not batches:
             raise InputError(f"{self.path} has no rows; give a table with at least one row")
