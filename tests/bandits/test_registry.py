@@ -94,7 +94,7 @@ def test_every_setting_that_is_listed_is_taken_and_no_other(name):
     bandit = build(name)
     for setting in set(list_settings(name)) - {"n_coarse"}:
         build_bandit(name, {setting: getattr(bandit, setting)}, models=MODELS, n_features=2)
-    with pytest.raises(InputError, match=f"{name} does not take .*it has: {', '.join(list_settings(name))}"):
+    with pytest.raises(InputError, match=f"{name} does not take .*its settings are {', '.join(list_settings(name))}"):
         RecommenderSpec("lcb", name, settings={"magic": 1})
 
 
@@ -112,7 +112,7 @@ def test_a_new_bandit_is_listed_by_the_command_line(first_arm, monkeypatch, caps
 
 
 def test_a_new_bandit_is_in_the_list_of_an_error(first_arm):
-    with pytest.raises(InputError, match=r"there are: thompson, .*, first-arm"):
+    with pytest.raises(InputError, match=r"the bandits are thompson, .*, first-arm"):
         RecommenderSpec("lcb", "magic")
 
 
