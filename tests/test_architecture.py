@@ -40,3 +40,9 @@ def test_every_module_of_the_page_exists(name: str) -> None:
 def test_no_cell_of_a_table_is_longer_than_two_lines() -> None:
     cells = [cell.strip() for line in PAGE.splitlines() if line.startswith("|") for cell in line.split("|")]
     assert max(map(len, cells)) <= LONGEST_CELL
+
+
+def test_every_module_in_the_tree_of_the_service_is_in_the_service() -> None:
+    tree = PAGE.split("src/lcb/serve/\n", 1)[1].split("```", 1)[0]
+    missing = [name for name in re.findall(r"\b\w+\.py\b", tree) if not list((ROOT / "src/lcb/serve").rglob(name))]
+    assert missing == []
