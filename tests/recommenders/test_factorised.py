@@ -145,7 +145,7 @@ def test_what_does_not_name_an_item_is_refused():
         Factorised(np.ones((2, 3)), rng=np.random.default_rng(0))
     with pytest.raises(InputError, match="'bob' has not started"):
         recommender.update("bob", Decision(0, 1.0, np.eye(K)[0]), 0.5)
-    with pytest.raises(InputError, match="nothing is learned yet"):
+    with pytest.raises(InputError, match="no items are learned yet"):
         recommender.predict("ann")
 
 

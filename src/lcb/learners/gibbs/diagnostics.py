@@ -14,6 +14,8 @@ from scipy.stats import rankdata
 
 from lcb.arrays import Floats
 
+LARGEST_RHAT = 1.1  # of chains that agree; above it the samplers warn
+
 
 def rhat(draws: ArrayLike) -> float:
     """Rank-normalised split R-hat, the larger of bulk and folded; 1.0 for draws that are all the same.

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from lcb.arrays import Floats
 from lcb.errors import ConvergenceWarning, InputError, MissingExtra
 from lcb.learners.gibbs._consensus import assign_most_probable, find_consensus
-from lcb.learners.gibbs.diagnostics import ess, rhat
+from lcb.learners.gibbs.diagnostics import LARGEST_RHAT, ess, rhat
 from lcb.models import Fit
 from lcb.prior import Prior
 from lcb.stats import UserStats
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from lcb.learners.gibbs._partition import Design, Partition
 
 Concentration = float | tuple[float, float]
-_MIXED = 1.1  # the largest R-hat of chains that agree
 
 
 class Chain:
@@ -122,10 +121,10 @@ def summarise(stats: UserStats, prior: Prior, design: Design, chains: Sequence[C
         watched=np.concatenate([chain.watched for chain in chains]),
     )
     worst = max(result.rhat, key=lambda name: result.rhat[name])
-    if result.rhat[worst] <= _MIXED:
+    if result.rhat[worst] <= LARGEST_RHAT:
         return result
     warnings.warn(
-        f"the chains do not agree on {worst}: R-hat {result.rhat[worst]:.3g}, wanted {_MIXED} or less; "
+        f"the chains do not agree on {worst}: R-hat {result.rhat[worst]:.3g}, wanted {LARGEST_RHAT} or less; "
         "raise n_sweeps; until then the number of classes is rough",
         ConvergenceWarning,
         stacklevel=4,
