@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import uuid
@@ -53,6 +54,16 @@ def one_core() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(parallel, "n_cores", lambda: 1)
         yield
+
+
+@pytest.fixture(autouse=True)
+def same_log_handlers() -> Iterator[None]:
+    """Take away the handlers that a service started inside a test has given to Python's logging."""
+    root = logging.getLogger()
+    before, level = list(root.handlers), root.level
+    yield
+    root.handlers = [one for one in root.handlers if not isinstance(one, logging.StreamHandler) or one in before]
+    root.setLevel(level)
 
 
 @pytest.fixture
