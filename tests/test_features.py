@@ -75,7 +75,7 @@ def test_main_directions_of_nothing_are_refused():
 
 
 def test_vectors_over_other_categories_are_refused():
-    with pytest.raises(InputError, match="over 5 categories, the map was fitted on 6"):
+    with pytest.raises(InputError, match="over 5 categories, but the map was fitted on 6"):
         fit_features("one-hot", NAMES, some_vectors())(np.eye(5))
 
 
@@ -116,5 +116,5 @@ def test_an_error_names_at_most_thirty_categories():
 
 
 def test_an_item_without_categories_is_refused():
-    with pytest.raises(InputError, match="name at least one"):
+    with pytest.raises(InputError, match="the item has no categories; give at least one"):
         fit_features("one-hot", NAMES, []).of_names([], convention="indicator")

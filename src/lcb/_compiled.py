@@ -1,8 +1,8 @@
-"""Numba's `njit` with a folder for its cache wherever the package is installed.
+"""Numba's `njit` with a cache folder that works wherever the package is installed.
 
-Numba caches compiled code beside the source or in the user's cache folder.  Where neither can be written, it goes to a
-temporary folder that only the user can write (Numba runs the code it finds there); without that, functions are compiled
-again in every process, with a warning.
+Numba caches compiled code beside the source or in the user's cache folder.  If neither is writable, the cache is a
+temporary folder that only the user can write (Numba runs the code it finds there).  If that fails too, functions are
+compiled in every process, with a warning.
 """
 
 from __future__ import annotations
@@ -62,6 +62,6 @@ def _warn_once() -> None:
     if not _warned:
         _warned = True
         warnings.warn(
-            "no folder for compiled code is writable, so every start compiles again; set NUMBA_CACHE_DIR to one",
+            "no folder for compiled code is writable, so every start compiles again; set NUMBA_CACHE_DIR",
             stacklevel=4,
         )

@@ -111,7 +111,7 @@ class MissingExtra(LCBError, ImportError):
 
 
 def install_line(extra: str) -> str:
-    """Return the command that installs the packages of an extra, to be run in a checkout: lcb is on no index.
+    """Return the command that installs an extra, to be run in a checkout, because lcb is not on a package index.
 
     >>> install_line("serve")
     "pip install '.[serve]'"
@@ -121,12 +121,12 @@ def install_line(extra: str) -> str:
 
 @contextmanager
 def need_extra(extra: str) -> Iterator[None]:
-    """Around imports: raise MissingExtra if a package of `extra` is not installed."""
+    """Raise MissingExtra if an import in the block fails because a package of `extra` is not installed."""
     try:
         yield
     except ModuleNotFoundError as error:
         package = (error.name or "").split(".")[0]
-        if package in ("", "lcb"):  # a mistake in lcb itself
+        if package in ("", "lcb"):  # a bug in lcb itself
             raise
         raise MissingExtra(package, extra) from None
 

@@ -1,7 +1,7 @@
-"""Features of items from their categories, and products of features.
+"""Features of items from their categories, and products of arm and user features.
 
-A `FeatureMap` turns vectors over categories into what bandits and learners see.  It is fitted once, on past users,
-and kept with the models learned through it:
+A `FeatureMap` turns vectors over categories into features.  It is fitted once, on past users, and kept with the models
+that were learned with it:
 
     x = scale * [(v - mean) @ directions, 1]          one-hot: directions = I, mean = 0;  pca:k: the k main directions
 
@@ -10,8 +10,8 @@ The vector v of an item with m categories follows one of two conventions:
     share        1 / m on each of its categories      items of the service and of the demo
     indicator    1 on each of its categories          items of an imported log
 
-The choice between arms depends on `beta . x` across arms, so features of the user alone, added beside the
-arm's, shift every arm alike and never change the choice.  Crossed with the arm's they do.
+Features of the user alone add the same number to `beta . x` of every arm, and so never change the choice; crossed with
+the features of the arm, they do.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from lcb.arrays import Floats
 from lcb.errors import CategoryError, InputError
 
 Convention = Literal["share", "indicator"]
-_NAMED = 30  # categories that an error names
+_NAMED = 30  # categories listed in an error
 _SPEC = re.compile(r"(one-hot|pca:(\d+))(\+1)?")
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureMap:
-    """From vectors over `categories`, (..., C), to features, (..., d)."""
+    """Maps vectors over `categories`, (..., C), to features, (..., d)."""
 
     spec: str  # one-hot, pca:6, either with +1 for a constant
     categories: tuple[str, ...]
@@ -50,7 +50,7 @@ class FeatureMap:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """One per feature."""
+        """The names of the features."""
         one_hot = self.spec.startswith("one-hot")
         names = self.categories if one_hot else tuple(f"pca{i + 1}" for i in range(self.directions.shape[1]))
         return (*names, "constant") if self.constant else names
@@ -64,8 +64,8 @@ class FeatureMap:
         v = np.asarray(vectors, np.float64)
         if v.shape[-1] != len(self.categories):
             raise InputError(
-                f"vectors over {v.shape[-1]} categories, the map was fitted on {len(self.categories)} "
-                f"({', '.join(self.categories[:3])}, ...); send those"
+                f"vectors over {v.shape[-1]} categories, but the map was fitted on {len(self.categories)} "
+                f"({', '.join(self.categories[:3])}, ...); give those"
             )
         x = (v - self.mean) @ self.directions
         if self.constant:
@@ -74,7 +74,7 @@ class FeatureMap:
         return x * self.scale
 
     def of_names(self, names: Sequence[str], *, convention: Convention) -> Floats:
-        """The features of an item with these categories, (d,).
+        """Return the features of an item with these categories, (d,).
 
         >>> features = fit_features("one-hot", ["arts", "law", "film"], [])
         >>> features.of_names(["film", "arts"], convention="share")
@@ -92,7 +92,7 @@ class FeatureMap:
                 raise CategoryError(f"category {name!r} is named twice in {', '.join(names)}; name it once", place)
             member[self._position[name]] = 1.0
         if not len(names):
-            raise InputError("an item without categories; name at least one")
+            raise InputError("the item has no categories; give at least one")
         return self(category_vectors(member, convention))
 
     @cached_property
@@ -100,7 +100,7 @@ class FeatureMap:
         return {name: i for i, name in enumerate(self.categories)}
 
     def to_json(self) -> dict[str, Any]:
-        """The map as JSON, as models keep it; floats survive bit for bit."""
+        """Return the map as JSON, with floats exact, for the folder of the models."""
         return {
             "spec": self.spec,
             "categories": list(self.categories),
@@ -112,7 +112,7 @@ class FeatureMap:
 
     @classmethod
     def from_json(cls, kept: dict[str, Any]) -> FeatureMap:
-        """What `to_json` made.
+        """Build the map from the result of `to_json`.
 
         >>> features = fit_features("pca:2+1", ["a", "b", "c"], [[1, 0, 0], [0, 1, 0], [0, 1, 1]])
         >>> bool((FeatureMap.from_json(features.to_json()).arms == features.arms).all())
@@ -123,18 +123,18 @@ class FeatureMap:
             directions = np.array(kept["directions"], np.float64)
             found = cls(str(kept["spec"]), categories, mean, directions, float(kept["scale"]), bool(kept["constant"]))
         except (KeyError, TypeError, ValueError) as error:
-            raise InputError(f"a map of features that cannot be read ({error}); fit and save it again") from None
+            raise InputError(f"the feature map cannot be read ({error}); fit and save it again") from None
         n = len(categories)
         if mean.shape != (n,) or directions.ndim != 2 or len(directions) != n or not np.isfinite(directions).all():
             raise InputError(
-                f"a map of features over {n} categories with a mean of {mean.shape} and directions of "
-                f"{directions.shape}; fit and save it again"
+                f"the feature map has {n} categories, a mean of shape {mean.shape} and directions of shape "
+                f"{directions.shape}, which do not fit; fit and save it again"
             )
         return found
 
 
 def category_vectors(member: ArrayLike, convention: Convention) -> Floats:
-    """Vectors over categories from 0/1 memberships, (..., C); an item without categories has zeros.
+    """Return vectors over categories from 0/1 memberships, (..., C); an item without categories has zeros.
 
     >>> category_vectors([[1, 1, 0], [0, 0, 0]], "share")
     array([[0.5, 0.5, 0. ],
@@ -155,10 +155,11 @@ def fit_features(
     weights: ArrayLike | None = None,
     ball: ArrayLike | None = None,
 ) -> FeatureMap:
-    """Fit a map on the vectors (n, C) of what past users met; the categories' own features fill the unit ball.
+    """Fit a map on the vectors (n, C) of items that past users met, scaled so that the categories' features have length
+    at most 1.
 
-    `weights` (n,) say how often each vector was met, once each when not given.  `ball` (m, C) are vectors that lie in
-    the ball in place of the categories.
+    `weights` (n,) say how often each vector was met (default: once).  `ball` (m, C) are vectors to scale to length 1
+    instead of the categories.
 
     >>> vectors = [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 1]]
     >>> fit_features("one-hot", ["arts", "law", "film"], vectors).arms
@@ -192,14 +193,14 @@ def fit_features(
 
 
 def _main_directions(covariance: Floats, k: int) -> Floats:
-    """The k eigenvectors of the largest eigenvalues, (C, k), the first of the largest entries of each positive."""
+    """Return the k eigenvectors of the largest eigenvalues, (C, k), signed so that their largest entry is positive."""
     directions = np.linalg.eigh(covariance)[1][:, ::-1][:, :k]
     largest = (np.abs(directions) > np.abs(directions).max(axis=0) - 1e-9).argmax(axis=0)
     return directions * np.sign(directions[largest, range(k)])
 
 
 def cross(x: Floats, user_x: Floats) -> Floats:
-    """The arm's features, then each times each of the user's: (..., d) and (..., q) -> (..., d + d q).
+    """Return the arm's features, then their products with the user's: (..., d) and (..., q) -> (..., d + d q).
 
     >>> cross(np.array([[1.0, 2.0]]), np.array([[10.0]]))
     array([[ 1.,  2., 10., 20.]])
@@ -209,7 +210,7 @@ def cross(x: Floats, user_x: Floats) -> Floats:
 
 
 def cross_names(features: Sequence[str], user_features: Sequence[str]) -> tuple[str, ...]:
-    """The names that go with `cross`.
+    """Return the names of the features of `cross`.
 
     >>> cross_names(["sport", "arts"], ["age"])
     ('sport', 'arts', 'sport*age', 'arts*age')

@@ -4,12 +4,12 @@
     log p(rewards of u | class h) = -count/2 log(2 pi sigma2_h)
                                     - (square_sum - 2 beta_h . moment + beta_h' gram beta_h) / (2 sigma2_h)
 
-which is linear in the user's statistics: one matrix product for all users and classes.  Rewards of two values are
-clicks with P(high) = (beta_h . x - low) / (high - low), kept inside (0, 1) by slow tails:
+This is linear in the user's statistics: one matrix product computes it for all users and classes.  Rewards of two
+values are clicks with P(high) = (beta_h . x - low) / (high - low), kept inside (0, 1) by slow tails:
 
     log p(rewards of u | class h) = sum over arms  clicked_ua log P_ha + passed_ua log(1 - P_ha)
 
-linear in the user's counts.  Either way the expected reward is beta_h . x.
+This is linear in the user's counts.  In both cases the expected reward is beta_h . x.
 
 The weights are estimates; `covariance` (N, d, d) is their uncertainty, for bandits that use it.  In personal models
 (`personal` is true) it is how much the people of a class differ: a user's own weights are N(beta_h, covariance_h), the
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from lcb.prior import Prior
 
 _LOG_2PI = float(np.log(2 * np.pi))
-EDGE = 1e-3  # between this and 1 - this the probability of a click is linear
+EDGE = 1e-3  # the probability of a click is linear between EDGE and 1 - EDGE
 Likelihood = Literal["gaussian", "bernoulli"]
 
 
@@ -80,7 +80,7 @@ class LatentModels:
         features = tuple(self.features) or tuple(f"x{j}" for j in range(beta.shape[1]))
         if len(features) != beta.shape[1] or len(set(features)) != len(features):
             raise ModelError(f"{len(set(features))} different feature names for {beta.shape[1]} weights per class")
-        if abs(pi.sum() - 1) > 1e-12:  # normalised before: keep the bits
+        if abs(pi.sum() - 1) > 1e-12:  # do not change the bits of normalised shares
             pi /= pi.sum()
         covariance = None if self.covariance is None else _check_covariance(self.covariance, beta)
         arms, arm_sigma2 = _check_personal(self, beta)
@@ -95,7 +95,7 @@ class LatentModels:
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "provenance", MappingProxyType(dict(self.provenance)))
 
-    def __reduce__(self) -> tuple[Any, ...]:  # for our own processes: a mapping proxy has no other form to be sent in
+    def __reduce__(self) -> tuple[Any, ...]:  # a mapping proxy cannot be sent to our processes
         values = (getattr(self, one.name) for one in fields(self))
         return LatentModels, tuple(dict(value) if isinstance(value, MappingProxyType) else value for value in values)
 
@@ -131,7 +131,7 @@ class LatentModels:
 
     @cached_property
     def noise(self) -> Floats:
-        """Sub-Gaussian parameter of each class's noise, (N,); for clicks half the distance of the two rewards."""
+        """Sub-Gaussian parameter of each class's noise, (N,); for clicks, half the difference of the two rewards."""
         if self.levels is None:
             return np.sqrt(self.sigma2)
         return np.full(self.n_classes, (self.levels[1] - self.levels[0]) / 2)
@@ -170,17 +170,17 @@ class LatentModels:
         return constant - miss
 
     def click_probability(self, expected: Floats) -> Floats:
-        """P(high) where the expected reward is `expected`."""
+        """Return P(high), given the expected reward."""
         assert self.levels is not None
         low, high = self.levels
         z = expected - low
         z /= high - low
-        if z.min() >= EDGE and z.max() <= 1 - EDGE:  # nothing to squash
+        if z.min() >= EDGE and z.max() <= 1 - EDGE:  # squash(z) is z
             return z
         return squash(z)[0]
 
     def packed(self) -> Floats:
-        """H (p, N) such that `H.T @ stats.packed` is the log likelihood of every user under every class."""
+        """Return H (p, N) such that `H.T @ stats.packed` is the log likelihood of every user under every class."""
         rows, columns = upper(self.n_features)
         constant, slope = self.gaussian
         products = self.beta[:, rows] * self.beta[:, columns] * np.where(rows == columns, 1.0, 2.0)
@@ -188,7 +188,7 @@ class LatentModels:
         return np.concatenate(parts, axis=1).T
 
     def user_log_likelihood(self, data: UserStats | EventLog) -> Floats:
-        """Log likelihood of all rewards of each user under each class, (users, N)."""
+        """Return the log likelihood of all rewards of each user under each class, (users, N)."""
         stats = data.stats if isinstance(data, EventLog) else data
         self.check_features(stats)
         if self.personal:
@@ -206,12 +206,12 @@ class LatentModels:
         return clicks.clicked @ np.log(p) + clicks.passed @ np.log(1 - p)
 
     def posterior(self, data: UserStats | EventLog) -> Floats:
-        """Probability of each class for each user, (users, N)."""
+        """Return the probability of each class for each user, (users, N)."""
         log_joint = self.user_log_likelihood(data) + self.log_pi
         return np.exp(log_joint - np.logaddexp.reduce(log_joint, axis=1, keepdims=True))
 
     def user_scores(self, data: UserStats | EventLog) -> Floats:
-        """Log predictive density of each user's rewards, the class unknown, (users,)."""
+        """Return the log predictive density of each user's rewards, the class unknown, (users,)."""
         return np.logaddexp.reduce(self.user_log_likelihood(data) + self.log_pi, axis=1)
 
     def check_features(self, stats: UserStats) -> None:
@@ -236,7 +236,7 @@ class Fit:
     trace: Floats  # log posterior after each step
     converged: bool
     held_out: Mapping[int, tuple[float, float]] = field(default_factory=dict)  # n_classes -> mean, se per user
-    why: tuple[str, ...] = ()  # the choices that were made, in words
+    why: tuple[str, ...] = ()  # explanations of the choices that were made
 
     @property
     def n_steps(self) -> int:
@@ -244,12 +244,12 @@ class Fit:
 
 
 def weight_covariance(models: LatentModels, data: UserStats | EventLog, prior: Prior | None = None) -> Floats:
-    """The uncertainty of each class's weights, (N, d, d), learned from `data`.
+    """Return the uncertainty of each class's weights, (N, d, d), after learning from `data`.
 
         covariance_h = sigma2_h (precision + sum_u resp_uh X_u'X_u)^-1         resp_uh: the posterior of u's class
 
-    The covariance of the Normal posterior of beta_h, each user weighted by the probability of class h; `precision` is
-    the prior's, scaled from the data when not given.
+    This is the covariance of the Normal posterior of beta_h, each user weighted by the probability of class h;
+    `precision` is the prior's, scaled from the data if not given.
 
     >>> from lcb.prior import Prior
     >>> stats = UserStats.from_rows(user=[0, 0, 1], x=[[1.0], [1.0], [1.0]], reward=[0.5, 0.5, 0.5])
@@ -267,11 +267,11 @@ def weight_covariance(models: LatentModels, data: UserStats | EventLog, prior: P
 
 
 def squash(z: Floats) -> tuple[Floats, Floats]:
-    """z where it is a probability, kept inside (0, 1) by slow tails; and its slope.
+    """Return z kept inside (0, 1) by slow tails, and its slope.
 
         p = z between e and 1 - e,   e^2 / (2 e - z) below,   1 - e^2 / (z - 1 + 2 e) above         e = EDGE
 
-    The tails have a slope, so a learner can leave them, and fall slowly, so one click does not rule out a class.
+    The tails have a slope, so that a learner can leave them, and are slow, so that one click does not rule out a class.
 
     >>> squash(np.array([-0.3, 0.25, 1.0]))[0].round(7)
     array([3.300e-06, 2.500e-01, 9.995e-01])

@@ -1,9 +1,9 @@
 """Threads and processes whose results do not depend on their number.
 
-Threads share arrays: `threads` hands fixed spans of users to a pool while BLAS is held to one thread
-(its own threads would compete with ours: an EM step of 40,000 users with 40 features takes 88 ms then, 81 ms pinned).
-Processes share nothing: `processes` runs independent tasks and returns their results in order.  Only this process
-handles Ctrl-C (SIGINT): its workers block the signal and are terminated.
+Threads share arrays: `threads` maps functions over fixed spans of users, with BLAS limited to one thread (its own
+threads would compete: an EM step of 40,000 users with 40 features takes 88 ms with them, 81 ms without).  Processes
+share nothing: `processes` runs independent tasks and returns their results in order.  Only this process handles Ctrl-C
+(SIGINT): its workers block the signal and are terminated.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ R = TypeVar("R")
 
 
 def n_cores() -> int:
-    """The cores this process may use."""
+    """Return the number of cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -38,7 +38,7 @@ def _blas() -> Any:
 
 @contextmanager
 def threads(n_threads: int | None) -> Iterator[Callable[[Callable[[T], R], Sequence[T]], list[R]]]:
-    """Yield a `map` over `n_threads` threads (all cores when None), with BLAS held to one thread."""
+    """Yield a `map` over `n_threads` threads (None: all cores), with BLAS limited to one thread."""
     n_threads = _check_count("n_threads", n_threads)
     with _blas().limit(limits=1, user_api="blas"):
         if n_threads == 1:
@@ -53,9 +53,9 @@ def threads(n_threads: int | None) -> Iterator[Callable[[Callable[[T], R], Seque
 def processes(
     work: Callable[[T], R], tasks: Sequence[T], n_workers: int | None = None, done: Callable[[int], None] | None = None
 ) -> list[R]:
-    """Run `work` on every task in its own processes; results come in the order of the tasks.
+    """Run `work` on every task in worker processes; return the results in the order of the tasks.
 
-    `done(n)` is called as the n-th result arrives.  One worker, or one task, stays in this process.
+    `done(n)` is called when the n-th result arrives.  With one worker or one task, no process is started.
     """
     n_workers = min(_check_count("n_workers", n_workers), len(tasks))
     if n_workers <= 1:
@@ -86,7 +86,7 @@ def processes(
 
 
 def _end_with_parent() -> None:
-    """Exit when the parent process has ended; a worker would wait for work for ever."""
+    """Exit when the parent process has ended, instead of waiting for work for ever."""
     parent = parent_process()
     assert parent is not None
 
@@ -105,7 +105,7 @@ def _check_count(name: str, n: int | None) -> int:
 
 @contextmanager
 def _hold_ctrl_c() -> Iterator[None]:
-    """Delay Ctrl-C to the end of the block: a worker that is half started can be neither terminated nor joined."""
+    """Delay Ctrl-C to the end of the block: a half-started worker can be neither terminated nor joined."""
     if threading.current_thread() is not threading.main_thread():
         yield  # signals are handled in the main thread only
         return
@@ -121,7 +121,7 @@ def _hold_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def _block_ctrl_c_in_children() -> Iterator[None]:
-    """Processes started in the block have SIGINT blocked from the start, also while they import."""
+    """Block SIGINT in processes started in the block, from their start, also while they import."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

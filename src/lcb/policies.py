@@ -1,10 +1,9 @@
-"""One policy per class: from the class's expected rewards to a distribution over arms.
+"""Policies: each maps a class's expected rewards to a distribution over arms.
 
     Greedy      the arm with the highest beta_h . x; tied arms share equally
     Softmax     p_a proportional to exp(beta_h . x_a / temperature)
 
-The paper's temperature is 1, nearly uniform when ||beta|| is about 1; it is a setting.
-Scores are (..., K) with arms last; so are the distributions.
+The paper's temperature is 1, which is nearly uniform if ||beta|| is about 1.  Scores and distributions are (..., K).
 
 The bandits over policies take any set of policies: a callable from a context (K, d) to probabilities (N, K).
 `ClassPolicies(models)` has one policy per class, as in the paper; `EnumeratedPolicies(contexts)` has every possible
@@ -42,7 +41,7 @@ class Greedy:
         best = np.equal(scores, np.maximum.reduce(scores, -1, keepdims=True)).astype(np.float64)
         ties = np.add.reduce(best, -1, keepdims=True)
         if np.minimum.reduce(ties, None, initial=1) < 1:
-            raise InputError("a score is NaN: no arm is best; give finite features")
+            raise InputError("a score is NaN; give finite features")
         best /= ties
         return best
 
@@ -124,19 +123,15 @@ class EnumeratedPolicies:
 
     def __post_init__(self) -> None:
         if not len(self.contexts):
-            raise InputError(
-                "there are no contexts to enumerate; list all possible ones, each an array (arms, features)"
-            )
+            raise InputError("there are no contexts; list all possible ones, each an array (arms, features)")
         for i, context in enumerate(self.contexts):
             if np.ndim(context) != 2 or len(context) == 0 or not np.isfinite(context).all():
-                raise InputError(
-                    f"context {i} must be an array (arms, features) of finite numbers with at least one arm"
-                )
+                raise InputError(f"context {i} must be a finite array (arms, features) with at least one arm")
         if len(self._places) < len(self.contexts):
             raise InputError("a context is listed more than once; list each once")
         if math.fsum(map(math.log, self._n_arms)) > math.log(self.limit) + 1e-9:
             raise InputError(
-                f"{len(self.contexts)} contexts ask for {format_n_policies(self._n_arms)} policies, and the limit is "
+                f"{len(self.contexts)} contexts have {format_n_policies(self._n_arms)} policies, but the limit is "
                 f"{self.limit}; list fewer contexts, or learn classes instead"
             )
 
@@ -148,7 +143,7 @@ class EnumeratedPolicies:
         place = self._places.get(_build_key(context))
         if place is None:
             raise InputError(
-                f"this context is none of the {len(self.contexts)} that were listed (a NaN equals nothing); "
+                f"this context is not one of the {len(self.contexts)} that were listed (NaN equals nothing); "
                 "list every possible context"
             )
         return np.eye(self._n_arms[place])[self._arms[place]]

@@ -8,8 +8,8 @@ With a class's summed statistics (gram, moment, square_sum, count) the posterior
     shape_n     = shape + count / 2
     rate_n      = rate + (square_sum + mean' precision mean - mean_n' precision_n mean_n) / 2
 
-EM takes its mode, a sampler draws from it.  The scale of the prior decides how many classes a sampler finds and
-never lets a variance reach 0, so the default is scaled from the data.
+EM uses the mode of the posterior, a sampler draws from it.  The scale of the prior determines how many classes a
+sampler finds, and keeps variances above 0; the default is scaled from the data.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from lcb.arrays import Floats
 from lcb.errors import InputError
 from lcb.stats import UserStats
 
-_SAMPLE = 5_000  # users are enough to scale a prior
-_TINY = 1e-13  # of a quantity's own scale: below this it is rounding
+_SAMPLE = 5_000  # users from whom a prior is scaled
+_TINY = 1e-13  # smaller values, relative to their own scale, are rounding
 
 
 @dataclass(frozen=True, eq=False)
 class Prior:
     """`mean` (d,), `precision` (d, d), `shape`, `rate` of one class; `concentration` of the proportions.
 
-    A number stands for the same value in every place: `Prior(precision=1.0)` is the identity.
+    A number stands for a vector of equal values, or a multiple of the identity: `Prior(precision=1.0)` is the identity.
     `concentration` is the weight, in users, of equal proportions.
     """
 
@@ -54,11 +54,11 @@ class Prior:
 
     @classmethod
     def scaled(cls, stats: UserStats) -> Prior:
-        """A weak prior on the scale of the data: mean of one regression for all, spread as users differ.
+        """Return a weak prior on the scale of the data, which does not depend on the units of rewards or features.
 
-        The noise is what is left within users after a regression each (where they have rows enough), the
-        spread what one regression for all leaves beyond that noise, shared out over the features by their
-        size.  Nothing depends on the units of rewards or features.
+        The mean is one regression for all.  The noise is the residual variance of a regression per user (of users with
+        enough rows).  The spread of the weights is the residual variance of one regression for all beyond that noise,
+        distributed over the features by their size.
         """
         if stats.n_users > _SAMPLE:
             stats = stats.take(np.linspace(0, stats.n_users - 1, _SAMPLE).astype(np.intp))
@@ -66,12 +66,12 @@ class Prior:
         count = total.count[0]
         size = np.diag(total.gram[0]) / count  # mean square of each feature
         size = np.where(size > 0, size, 1.0)
-        reward_size = total.square_sum[0] / count or 1.0  # rewards that are all 0 have no size
+        reward_size = total.square_sum[0] / count or 1.0  # 1 if all rewards are 0
         mean = _fit_ridge(total, size)[0]
         pooled = max(_sum_residuals(total, mean[None])[0] / count, _TINY * reward_size)
 
         rich = stats.take(stats.count > stats.n_features).astype(np.float64)
-        noise = pooled / 2  # no user has enough rows to separate noise from differences: half each
+        noise = pooled / 2  # if no user has enough rows to separate noise from spread: half each
         if rich.n_users:
             own = _fit_ridge(rich, size)
             within = np.maximum(_sum_residuals(rich, own), 0.0).sum() / (rich.count - stats.n_features).sum()
@@ -81,7 +81,7 @@ class Prior:
         return cls(mean=mean, precision=precision, shape=1.0, rate=noise)
 
     def arrays(self, n_features: int) -> tuple[Floats, Floats]:
-        """`mean` as (d,) and `precision` as (d, d)."""
+        """Return `mean` as (d,) and `precision` as (d, d)."""
         mean, precision = np.asarray(self.mean, float), np.asarray(self.precision, float)
         if mean.shape not in ((), (n_features,)):
             raise InputError(f"prior mean has shape {mean.shape}, the data has {n_features} features")
@@ -89,11 +89,10 @@ class Prior:
             precision = np.diag(np.broadcast_to(precision, (n_features,)))
         if precision.shape != (n_features, n_features):
             raise InputError(f"prior precision has shape {precision.shape}, the data has {n_features} features")
-        mean = np.broadcast_to(mean, (n_features,))
-        return mean, precision
+        return np.broadcast_to(mean, (n_features,)), precision
 
     def mode(self, classes: UserStats, shared: bool) -> tuple[Floats, Floats]:
-        """The most probable (beta, sigma2) of each class given its statistics; one variance for all if `shared`."""
+        """Return the most probable (beta, sigma2) of each class given its statistics; one variance if `shared`."""
         _, beta, square = self._regress(classes)
         n, d = beta.shape
         if shared:
@@ -102,21 +101,21 @@ class Prior:
         return beta, (square + 2 * self.rate) / (classes.count + d + 2 * self.shape + 2)
 
     def draw(self, classes: UserStats, rng: np.random.Generator) -> tuple[Floats, Floats]:
-        """A draw of each class's (beta, sigma2) given its statistics."""
+        """Draw each class's (beta, sigma2) given its statistics."""
         _, _, square = self._regress(classes)
         gamma = rng.standard_gamma(self.shape + 0.5 * classes.count)
         sigma2 = (self.rate + 0.5 * square) / np.maximum(gamma, np.finfo(float).tiny)
         return self.draw_beta(classes, sigma2, rng), sigma2
 
     def draw_beta(self, classes: UserStats, sigma2: Floats, rng: np.random.Generator) -> Floats:
-        """A draw of each class's beta given its statistics and variance."""
+        """Draw each class's beta given its statistics and variance."""
         precision_n, mean_n, _ = self._regress(classes)
         root = np.linalg.cholesky(precision_n)
         noise = np.linalg.solve(np.swapaxes(root, 1, 2), rng.standard_normal((*mean_n.shape, 1)))[..., 0]
         return np.asarray(mean_n + np.sqrt(sigma2)[:, None] * noise)
 
     def log_evidence(self, classes: UserStats, sigma2: float | None = None) -> Floats:
-        """Log density of each class's rewards with its beta (and its sigma2, unless given) integrated out, (N,)."""
+        """Return the log density of each class's rewards, beta (and sigma2, unless given) integrated out, (N,)."""
         precision_n, _, square = self._regress(classes)
         _, precision = self.arrays(classes.n_features)
         count = classes.count
@@ -129,7 +128,7 @@ class Prior:
         return np.asarray(value + gammaln(shape_n) - shape_n * np.log(rate_n))
 
     def _regress(self, classes: UserStats) -> tuple[Floats, Floats, Floats]:
-        """`precision_n` (N, d, d), `mean_n` (N, d) and 2 (`rate_n` - rate) (N,) of each class."""
+        """Return `precision_n` (N, d, d), `mean_n` (N, d) and 2 (`rate_n` - rate) (N,) of each class."""
         mean, precision = self.arrays(classes.n_features)
         precision_n = precision + classes.gram
         beta = np.linalg.solve(precision_n, (precision @ mean + classes.moment)[..., None])[..., 0]
@@ -138,7 +137,7 @@ class Prior:
         return precision_n, beta, square
 
     def log_density(self, pi: Floats, beta: Floats, sigma2: Floats, shared: bool) -> float:
-        """Log density of class parameters: Dirichlet for `pi`, Normal-inverse-Gamma for the rest."""
+        """Return the log density of class parameters: Dirichlet for `pi`, Normal-inverse-Gamma for the rest."""
         n, d = beta.shape
         mean, precision = self.arrays(d)
         offset = beta - mean
@@ -157,19 +156,19 @@ class Prior:
 
 
 def _fit_ridge(stats: UserStats, size: Floats) -> Floats:
-    """Regression coefficients of each user, (users, d), held by a ridge far below the data's own size."""
+    """Return regression coefficients of each user, (users, d), with a ridge far below the size of the data."""
     ridge = _TINY * stats.count[:, None, None] * np.diag(size)
     return np.linalg.solve(stats.gram + ridge, stats.moment[..., None])[..., 0]
 
 
 def _sum_residuals(stats: UserStats, beta: Floats) -> Floats:
-    """Sum of squared residuals of each user (or class) under its own row of `beta`."""
+    """Return the sum of squared residuals of each user (or class) under its own row of `beta`."""
     fitted = np.einsum("ni,nij,nj->n", beta, stats.gram, beta)
     return stats.square_sum - 2 * np.einsum("ni,ni->n", beta, stats.moment) + fitted
 
 
 def _is_positive(precision: Floats) -> bool:
-    """Positive numbers, or a positive definite matrix, whatever the units of its features."""
+    """Whether these are positive numbers, or a positive definite matrix in any units of the features."""
     if precision.ndim < 2 or precision.shape[0] != precision.shape[1]:
         return bool((precision > 0).all())
     size = np.diag(precision)

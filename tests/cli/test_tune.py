@@ -44,9 +44,9 @@ def test_a_hand_written_file_of_settings_is_enough(lcb, tmp_path):
         (None, "mine.json could not be read"),
         ("{", "mine.json is not JSON"),
         ("\xff", "mine.json is not JSON"),
-        ("3", "mine.json holds no settings"),
+        ("3", "mine.json has no settings"),
         ('{"chosen": {"magic": {}}}', "mine.json: unknown algorithm 'magic'; use one of: lcb,"),
-        ('{"chosen": {"lcb": {"width": 1}}}', "mine.json: lcb has no setting 'width'; there are: eta, gamma"),
+        ('{"chosen": {"lcb": {"width": 1}}}', "mine.json: lcb has no setting 'width'; it has eta, gamma"),
         ('{"chosen": {"lcb": {"eta": "much"}}}', "mine.json: lcb has eta 'much'; give a value such as 1.0"),
     ],
 )

@@ -1,10 +1,10 @@
-"""Learn latent classes from the log of past users: `fit` runs any learner, each learner has its own room.
+"""Learns latent classes from the log of past users: `fit` runs any learner; each learner has a package of its own.
 
 em         expectation-maximisation on statistics, of Gaussian rewards or of clicks
 gibbs      Gibbs sampling over a Dirichlet process, collapsed or blocked
 spectral   Spectral Experts, from moments of rows
-personal   classes of people who differ: a mixture of mixed models, by EM
-shared     what several learners use: starts, the number of classes, compiled log and exp
+personal   classes whose users differ: a mixture of mixed models, by EM
+shared     used by several learners: starts, the choice of the number of classes, a fast exp
 """
 
 from lazy_loader import attach_stub

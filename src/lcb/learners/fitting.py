@@ -1,6 +1,6 @@
-"""`fit`: learn latent classes from a log with any learner.
+"""`fit`: learns latent classes from a log with any learner.
 
-The learner, the likelihood and the number of classes may be given; what is not given is chosen, and `Fit.why` says why.
+If the likelihood or the number of classes is not given, it is chosen, and `Fit.why` explains the choice.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ def fit(
     progress: Progress = silent,
     **settings: Any,
 ) -> Fit:
-    """Learn the classes; without `n_classes`, as many as predict held-out users best, or as the sampler finds.
+    """Learn the classes; without `n_classes`, the number that predicts held-out users best, or that the sampler finds.
 
     `learner` is a name of `lcb.learners.registry`, `settings` are that learner's (docs/learners/index.md lists them).
-    `likelihood` is chosen when not given: Bernoulli where the log holds counts of two-valued rewards and the learner
-    has that likelihood, else Gaussian.  `Fit.why` says in words what was chosen.
+    Without `likelihood` it is Bernoulli if the log has counts of two-valued rewards and the learner supports it, else
+    Gaussian.
 
     >>> stats = UserStats.from_rows(user=[0, 0, 1, 1], x=np.ones((4, 1)), reward=[0.9, 0.9, 0.1, 0.1])
     >>> fit(stats, 2, rng=np.random.default_rng(0)).models.n_classes
@@ -51,7 +51,7 @@ def fit(
         raise InputError(f"{learner} learns from rows; give EventLog.from_rows, or read_log with keep_rows=True")
     likelihood, why = choose_likelihood(log, learner, chosen, likelihood, settings)
     if log is not data and likelihood == "gaussian":
-        why = f"statistics do not tell clicks from other rewards: modelled as Gaussian, learned by {learner}"
+        why = f"statistics do not show whether rewards are clicks: modelled as Gaussian, learned by {learner}"
     run = chosen.fit_clicks if likelihood == "bernoulli" and chosen.fit_clicks else chosen.fit
     own = dict(settings)
     if likelihood == "gaussian" and log.two_valued and "variance" in chosen.settings:
@@ -65,7 +65,7 @@ def fit(
 
         def trial(part: EventLog, n: int) -> LatentModels:
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # a trial need not settle to be compared
+                warnings.simplefilter("ignore", ConvergenceWarning)  # trials are compared before they converge
                 return run(part, n, rng=rng, progress=silent, **few).models
 
         most = chosen.most_classes(log.stats) if chosen.most_classes else None
@@ -83,7 +83,7 @@ def fit(
         **{
             name: value
             for name, value in settings.items()
-            if isinstance(value, str | int | float) and name != "n_threads"  # threads change nothing
+            if isinstance(value, str | int | float) and name != "n_threads"  # does not change the result
         },
     }
     models = result.models.with_provenance(provenance)

@@ -1,4 +1,4 @@
-"""Whether rewards are modelled as clicks (Bernoulli) or as numbers (Gaussian)."""
+"""Chooses whether rewards are modelled as clicks (Bernoulli) or as numbers (Gaussian)."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ def choose_likelihood(
 
 
 def choose_for_range(log: EventLog, learner: Learner, declared: tuple[float, float] | None) -> Likelihood:
-    """Bernoulli if all rewards are one of the two ends of the declared range (0 and 1 without one), else Gaussian.
+    """Return Bernoulli if all rewards are one of the two ends of the declared range (default 0 and 1), else Gaussian.
 
-    A declared range that is wider than the rewards so far means that other rewards may still come.
+    If the declared range is wider than the rewards so far, other rewards may still come.
 
     >>> log = EventLog.from_rows(user=[0, 1], x=[[1.0], [1.0]], reward=[0, 1])
     >>> from lcb.learners.registry import get_learner

@@ -1,8 +1,8 @@
-"""The learners by name, and what each says of itself.
+"""The learners by name, and what each declares about itself.
 
-A learner is a module with a `LEARNER`.  To add one, write the module and its test and name it in `LEARNERS`: `lcb.fit`,
+A learner is a module with a `LEARNER`.  To add one, write the module and its test, and add it to `LEARNERS`: `lcb.fit`,
 `lcb learn`, `lcb compare-learners`, the service's setting `learning.learner` and the table in docs/learners/index.md
-follow.  The names alone load no numeric library.
+then include it.  Importing this module loads no numeric library.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ LEARNERS = {
 
 @dataclass(frozen=True)
 class Learner:
-    """What a learner can do.  Its functions are called as `fit(log, n_classes, rng=, progress=, **settings)`."""
+    """The abilities of a learner.  Its functions are called as `fit(log, n_classes, rng=, progress=, **settings)`."""
 
     summary: str
     fit: Callable[..., Fit]
     settings: Mapping[str, Any]  # by name, with their defaults
-    fit_clicks: Callable[..., Fit] | None = None  # with a Bernoulli likelihood, where the learner has one
+    fit_clicks: Callable[..., Fit] | None = None  # with a Bernoulli likelihood; None if it has none
     finds_n_classes: bool = False  # `n_classes` may be None
-    needs_rows: bool = False  # of the log, beside its statistics
+    needs_rows: bool = False  # needs `log.rows` beside the statistics
     most_classes: Callable[[UserStats], int] | None = None  # None: any number
-    start: Literal["models", "labels"] | None = None  # what the setting `start` takes to continue from known classes
-    compared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # in compare-learners: name, settings
-    why_gaussian: str | None = None  # said where it has no Bernoulli likelihood; None: that it has none
+    start: Literal["models", "labels"] | None = None  # type of the setting `start`, to continue from known classes
+    compared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # variants for compare-learners
+    why_gaussian: str | None = None  # `Fit.why` of a learner without Bernoulli likelihood; None: a default text
 
 
 def get_learner(name: str) -> Learner:
@@ -58,7 +58,7 @@ def get_learner(name: str) -> Learner:
 
 
 def list_settings(*functions: Callable[..., Any]) -> dict[str, Any]:
-    """The keyword-only parameters of functions with their defaults, less `rng` and `progress`."""
+    """Return the keyword-only parameters of functions with their defaults, without `rng` and `progress`."""
     parameters = [one for function in functions for one in inspect.signature(function).parameters.values()]
     return {
         one.name: one.default
@@ -68,7 +68,7 @@ def list_settings(*functions: Callable[..., Any]) -> dict[str, Any]:
 
 
 def format_table() -> str:
-    """All learners as a table in Markdown; docs/learners/index.md holds it."""
+    """Return the table of learners in docs/learners/index.md."""
     lines = ["| learner | method | learns from | number of classes | clicks | settings |", "|---|---|---|---|---|---|"]
     for name in LEARNERS:
         learner = get_learner(name)

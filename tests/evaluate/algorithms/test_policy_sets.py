@@ -78,7 +78,7 @@ def test_settings_reach_the_bandit():
 
 
 def test_a_setting_that_is_a_word_other_than_theory_is_refused():
-    with pytest.raises(InputError, match="setting 'practice'; it is a number, or 'theory'"):
+    with pytest.raises(InputError, match="setting 'practice'; give a number, or 'theory'"):
         made("exp4p-individual", p_min="practice")
 
 

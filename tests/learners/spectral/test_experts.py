@@ -240,7 +240,7 @@ REFUSED = {
     "n_classes=4, but 3 features": (small(), 4, "both", {}),
     "3 features that span 2 dim": (small(features=flat), 3, "both", {}),
     "3 features of constant length.* give sigma2": (small(features=unit), 3, "pooled", {}),
-    "0 or 1 and nothing else.*use grouped": ((*small()[:2], np.tile([0, 1], 3000)), 2, "pooled", {}),
+    "all rewards are 0 or 1.*use grouped": ((*small()[:2], np.tile([0, 1], 3000)), 2, "pooled", {}),
     "several times worse": ((*small()[:2], np.tile([0, 1], 3000)), 2, "grouped", {"polish": True}),
     r"no user has 3 rewards \(the most is 2\)": (small(n_steps=2), 2, "grouped", {}),
     "but only 1 users": ((np.zeros(6000), *small()[1:3]), 2, "both", {}),
@@ -250,7 +250,7 @@ REFUSED = {
     "grouped moments have no noise term": (small(), 2, "grouped", {"sigma2": 0.1}),
     "one-hot": (small(features=lambda g, n: np.eye(3)[g.integers(0, 3, n)]), 2, "pooled", {}),
     "too few users have": (small(n_users=2, n_steps=3), 2, "grouped", {}),
-    "collinear but for": (small(features=lambda g, n: 1e5 + g.standard_normal((n, 3))), 2, "both", {}),
+    "collinear up to": (small(features=lambda g, n: 1e5 + g.standard_normal((n, 3))), 2, "both", {}),
     "all rewards are 0": ((*small()[:2], np.zeros(6000)), 1, "grouped", {}),
     "explains all rewards to one part": (
         (small()[0], np.column_stack([np.ones(6000), small()[1]]), np.ones(6000)), 2, "grouped", {},
@@ -346,5 +346,5 @@ def test_em_goes_on_from_one_start_alone():
     stats = UserStats.from_rows(user, x, reward)
     start = em.fit(stats, 2, rng=np.random.default_rng(0)).models
     assert em.fit(stats, 2, rng=np.random.default_rng(1), start=start, n_starts=0).n_steps <= 3
-    with pytest.raises(InputError, match="without a start"):
+    with pytest.raises(InputError, match="without `start`"):
         em.fit(stats, 2, rng=np.random.default_rng(1), n_starts=0)

@@ -134,7 +134,7 @@ def test_too_many_features_are_refused_with_the_memory_they_need():
 @pytest.mark.parametrize("x, r", [(1e60, 1.0), (1e55, 1e90), (1e-60, 1.0), (1.0, 1e-120)])
 def test_sizes_beyond_the_range_of_numbers_are_refused(x, r):
     user, rows_, reward = rows(0)
-    with pytest.raises(InputError, match="leave the range of numbers"):
+    with pytest.raises(InputError, match="overflow or underflow"):
         Moments.from_rows(user, rows_ * x, reward * r)
 
 

@@ -115,5 +115,5 @@ def test_wrong_tensors_are_refused(tensor, settings_, words):
 
 
 def test_whitening_refuses_more_components_than_the_rank():
-    with pytest.raises(InputError, match="1 positive eigenvalues, 2 are wanted"):
+    with pytest.raises(InputError, match="1 positive eigenvalues, 2 are needed"):
         whitening(np.diag([1.0, 0.0]), 2)

@@ -1,7 +1,7 @@
-"""The algorithms that experiments and the command line know by name.
+"""The algorithms by name, for experiments and the command line.
 
 To add one, add an `Algorithm` to the tuple `ALGORITHMS` in the file of its family, or write a new file with such a
-tuple and add its name to `_FAMILIES`.  `lcb algorithms`, `simulate`, `tune`, `evaluate` and the charts then know it.
+tuple and add its name to `_FAMILIES`.  `lcb algorithms`, `simulate`, `tune`, `evaluate` and the charts then include it.
 Experiments use the settings in `tuned.json`, which `lcb tune` writes, or else the first values of the algorithm's grid.
 """
 
@@ -24,7 +24,7 @@ ALGORITHMS: dict[str, Algorithm] = {
 }
 PAPERS = ("lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "club", "linucb-population", "linucb-individual", "random")
 
-_LARGEST = 1e300  # of a setting
+_LARGEST = 1e300  # absolute value of a setting
 
 
 def find_algorithms(names: Sequence[str]) -> list[Algorithm]:
@@ -38,16 +38,16 @@ def find_algorithms(names: Sequence[str]) -> list[Algorithm]:
 
 
 def tuned_settings() -> dict[str, Settings]:
-    """Return, by algorithm, the settings that tuning on the paper's simulation chose."""
+    """Return, by algorithm, the settings tuned on the paper's simulation."""
     return parse_settings(json.loads(files(__name__).joinpath("tuned.json").read_text()), "tuned.json")
 
 
 def parse_settings(document: Any, source: str) -> dict[str, Settings]:
-    """The settings that a file such as `lcb tune` writes has under "chosen", by algorithm."""
+    """Return, by algorithm, the settings under "chosen" in a document of `lcb tune`."""
     chosen = document.get("chosen") if isinstance(document, dict) else None
     if not isinstance(chosen, dict) or not all(isinstance(values, dict) for values in chosen.values()):
         raise InputError(
-            f'{source} holds no settings; give a file written by lcb tune, or {{"chosen": {{"lcb": {{"eta": 0.5}}}}}}'
+            f'{source} has no settings; give a file written by lcb tune, or {{"chosen": {{"lcb": {{"eta": 0.5}}}}}}'
         )
     try:
         return check_settings(chosen)
@@ -62,8 +62,7 @@ def check_settings(settings: Mapping[str, Settings]) -> dict[str, Settings]:
         (algorithm,) = find_algorithms([name])
         unknown = [key for key in values if key not in algorithm.grid]
         if unknown:
-            there = ", ".join(algorithm.grid) or "none"
-            raise InputError(f"{name} has no setting {unknown[0]!r}; there are: {there}")
+            raise InputError(f"{name} has no setting {unknown[0]!r}; it has {', '.join(algorithm.grid) or 'none'}")
         checked[name] = {
             key: _check_value(f"{name} has {key}", value, algorithm.grid[key]) for key, value in values.items()
         }
@@ -71,7 +70,7 @@ def check_settings(settings: Mapping[str, Settings]) -> dict[str, Settings]:
 
 
 def _check_value(what: str, value: Any, tried: Sequence[Value]) -> Value:
-    """Accept a value of the grid, or any number where the grid has numbers: a whole one where all are whole."""
+    """Accept a value of the grid, or any number if the grid has numbers (an integer, if all are integers)."""
     if any(type(value) is type(one) and value == one for one in tried):
         return value
     numbers = [one for one in tried if not isinstance(one, str | bool)]

@@ -1,4 +1,4 @@
-"""An algorithm as experiments see it: a name, how to build it for a task, and the grid its settings are tuned on."""
+"""`Algorithm`: a name, a builder for a `Task`, and the grid on which its settings are tuned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Settings = Mapping[str, Value]
 
 @dataclass(frozen=True)
 class Task:
-    """What an algorithm may know before the first user comes."""
+    """What an algorithm is told before the first user."""
 
     n_features: int
     n_arms: int
@@ -31,11 +31,11 @@ class Task:
     reward_range: tuple[float, float]
     n_warmup_users: int = 50
     retrain_every: int = 50
-    n_uniform_steps: int = 0  # of every user, for learners that want arms drawn alike; they then learn from these alone
-    two_valued: bool = False  # rewards, as clicks are
-    history: EventLog | None = field(default=None, repr=False)  # of past users, to be trained on before the first
-    truth: LatentModels | None = field(default=None, repr=False)  # the true classes, for those that are given them
-    contexts: Sequence[Floats] | None = field(default=None, repr=False)  # all there can be, where they can be listed
+    n_uniform_steps: int = 0  # uniform first steps of every user; if above 0, classes are learned from these alone
+    two_valued: bool = False  # rewards take two values, as clicks do
+    history: EventLog | None = field(default=None, repr=False)  # past users to train on
+    truth: LatentModels | None = field(default=None, repr=False)  # the true classes, in a generated world
+    contexts: Sequence[Floats] | None = field(default=None, repr=False)  # all possible contexts, if they can be listed
     fixed_arms: bool = False  # every step offers the same arms, without features: the rows of the identity
 
     @property
@@ -50,10 +50,10 @@ def _nothing_to_note(task: Task, **settings: Value) -> str | None:
 
 @dataclass(frozen=True)
 class Algorithm:
-    """`build(task, rng, **settings)` makes a new recommender; `grid` names the settings and the values tried for each.
+    """`build(task, rng, **settings)` builds a recommender; `grid` has the values that tuning tries for each setting.
 
-    The values used in experiments are the tuned ones; `grid`'s first values are the defaults before any tuning.
-    `note(task, **settings)` returns what must be known to read its numbers, or None.
+    The first values of `grid` are the defaults; experiments use the tuned ones.  `note(task, **settings)` returns a
+    caveat about the results, or None.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Algorithm:
     grid: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     note: Callable[..., str | None] = field(default=_nothing_to_note, repr=False)
     cost: str = "N K d"  # of one decision
-    needs: str = ""  # what not every task has; without it `build` raises an InputError
+    needs: str = ""  # a requirement that not every task meets; `build` raises InputError if it does not
 
     @property
     def defaults(self) -> dict[str, Value]:

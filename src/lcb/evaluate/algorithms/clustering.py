@@ -14,11 +14,11 @@ from lcb.recommenders.recommender import Recommender
 from lcb.stats import UserStats
 
 _WIDTHS = (0.1, 0.25, 0.5)
-MOST_COMPLETE = 30_000  # users; with more the graph is sparse, also for `club`
+MOST_COMPLETE = 30_000  # with more users, the graph is sparse, also for `club`
 
 
 def _anonymous_past(task: Task) -> UserStats | None:
-    """Return the past users without their ids, so that no test user is taken for one of them."""
+    """Return the past users without ids, so that no test user is mistaken for one of them."""
     history = task.past
     return None if history is None else UserStats(history.packed, history.n_features)
 

@@ -1,6 +1,6 @@
 """Epoch-Greedy and ILOVETOCONBANDITS over the learned classes' greedy policies.
 
-Names that end in `-theory` use the settings of the publications, the others have a grid to be tuned on.
+Names that end in `-theory` use the settings of the publications; the others have a grid for tuning.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from lcb.models import LatentModels
 from lcb.policies import ClassPolicies
 
 _LANGFORD, _AGARWAL = "Langford & Zhang 2007", "Agarwal et al. 2014"
-_THEORY = "theory"  # a setting's value: as its publication has it
+_THEORY = "theory"  # value of a setting: the one of its publication
 
 
 def _epoch_greedy(models: LatentModels, task: Task, c: float) -> EpochGreedy:

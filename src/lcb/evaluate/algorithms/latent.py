@@ -1,4 +1,4 @@
-"""Algorithm 1 of the paper with each learner and bandit, and the same with the true classes given."""
+"""Algorithm 1 of the paper with each learner and bandit, and with the true classes given."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def build_learned(
     learner: str = "em",
     **before: Any,
 ) -> Callable[..., Recommender]:
-    """Return a builder of Algorithm 1: `make_bandit(models, task, **settings)` over what `make_learn(task)` learns.
+    """Return a builder of Algorithm 1 with `make_bandit(models, task, **settings)` and the learner `make_learn(task)`.
 
-    If the task has past users, `learner` with the settings `before` learns the classes from them; there is then no
-    phase 1, and the classes stay as they are.
+    If the task has past users, `learner` with the settings `before` learns the classes from them; then there is no
+    phase 1, and the classes do not change.
     """
 
     def build(task: Task, rng: np.random.Generator, **settings: Value) -> Recommender:
@@ -64,7 +64,7 @@ def build_learned(
 
 
 def fit_past_classes(task: Task, rng: np.random.Generator, learner: str = "em", **settings: Any) -> LatentModels:
-    """Return the classes of past users; the last answer is kept, because tuning asks for the same again and again."""
+    """Learn the classes of past users; the last result is cached, because tuning asks for the same repeatedly."""
     assert task.history is not None
     asked = _cache_key(task.history, task.n_classes, rng, learner, *sorted(settings.items()))
     if asked not in _learned:
@@ -78,7 +78,7 @@ def fit_past_classes(task: Task, rng: np.random.Generator, learner: str = "em", 
     return _learned[asked]
 
 
-_learned: dict[tuple[Any, ...], LatentModels] = {}  # at most one, the last
+_learned: dict[tuple[Any, ...], LatentModels] = {}  # at most one entry, the last
 
 
 def _cache_key(history: EventLog, *rest: Any) -> tuple[Any, ...]:
@@ -102,7 +102,7 @@ def build_given(make_bandit: MakeBandit) -> Callable[..., Recommender]:
 
 def true_classes(task: Task) -> LatentModels:
     if task.truth is None:
-        raise InputError("this algorithm is given the true classes, which only a generated world knows; leave it out")
+        raise InputError("this algorithm needs the true classes, which only a generated world has; leave it out")
     return task.truth
 
 
@@ -120,7 +120,6 @@ def _bonus(models: LatentModels, task: Task, bonus: float) -> Bandit:
 
 def _published_spectral(task: Task, rng: np.random.Generator, penalty: float, **settings: Value) -> Recommender:
     published: dict[str, Any] = {"form": "pooled", "penalty": penalty, "centred": False, "matching": False}
-
     learn = partial(learn_from_rows, name="spectral", **published)
     return build_learned(_thompson, learn, "spectral", **published)(task, rng, **settings)
 

@@ -1,4 +1,4 @@
-"""The learners of Algorithm 1, which calls them again and again on ever more users, each time from the last classes."""
+"""Learners for Algorithm 1, which relearns as users come, starting from the last classes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from lcb.recommenders.latent import FromRows
 from lcb.stats import UserStats
 
 FromStats = Callable[[UserStats, np.random.Generator, LatentModels | None], LatentModels]
-ONE_CHAIN: dict[str, Any] = {"n_sweeps": 20, "n_chains": 1}  # from the last classes; 10 and 40 sweeps do as well
+ONE_CHAIN: dict[str, Any] = {"n_sweeps": 20, "n_chains": 1}  # 10 and 40 sweeps give the same regret
 
 
 def learn_by_em(task: Task) -> FromStats:
@@ -25,12 +25,12 @@ def learn_by_em(task: Task) -> FromStats:
 
 
 def learn_from_stats(task: Task, name: str, **settings: Any) -> FromStats:
-    """Return the learner `name` with `settings`, on one thread."""
+    """Return the learner `name` with `settings`, in one thread."""
     return lambda stats, rng, last: _learn(EventLog(stats), rng, last, task, name, settings)
 
 
 def learn_from_rows(task: Task, name: str, **settings: Any) -> FromRows:
-    """The same of a learner that needs rows; it returns None while they are too few.  Other errors are raised."""
+    """Return a learner that needs rows; it returns None while rows are too few."""
 
     def learn(log: EventLog, rng: np.random.Generator, last: LatentModels | None) -> LatentModels | None:
         try:
@@ -51,5 +51,5 @@ def _learn(
     if "n_threads" in learner.settings:
         settings = {**settings, "n_threads": 1}
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # the next training goes on from here
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the next training continues from here
         return learner.fit(log, n_classes, rng=rng, **settings).models

@@ -1,4 +1,4 @@
-"""Linear bandits: one for all users, one each, or one each that begins in the subspace of past users; and Random."""
+"""Linear bandits: one for all users, one each, or one each that starts in the subspace of past users; and Random."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from lcb.recommenders.recommender import Recommender
 
 _WIDTHS = {"width": (0.25, 0.0, 0.1, 0.5, 1.0), "ridge": (1.0, 0.1, 10.0)}
 _SCALES = {"scale": (0.025, 0.0025, 0.01, 0.05, 0.1, 0.25), "ridge": (1.0, 0.1, 10.0)}
-_WARMUP_WIDTH = 0.25  # of the LinUCB that serves the first users where there is no history
+_WARMUP_WIDTH = 0.25  # of the LinUCB that serves the first users if there is no history
 
 
 def _pooled(bandit: LinUCB | LinTS, task: Task) -> Recommender:
-    """One for all, which has seen the history, if there is one."""
+    """Build one bandit for all users, trained on the history if there is one."""
     return Pooled(bandit, state=None if task.past is None else bandit.train(task.past))
 
 

@@ -1,7 +1,7 @@
 """The EXP family: over the policies of learned classes, over a given set of policies, or over all policies.
 
-Names that end in `-theory` use the settings of the publications, the others have a grid to be tuned on.  The given set
-holds the policies of the true classes, the best case; on a log, the policies of classes learned from past users.
+Names that end in `-theory` use the settings of the publications; the others have a grid for tuning.  The given set is
+the policies of the true classes, the best case; on a log, the policies of classes learned from past users.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from lcb.recommenders.recommender import Recommender
 
 _NONE: dict[str, tuple[Value, ...]] = {}
 _AUER, _BEYGELZIMER = "Auer et al. 2002", "Beygelzimer et al. 2011"
-_THEORY = "theory"  # a setting's value: as its publication has it
+_THEORY = "theory"  # value of a setting: the one of its publication
 _RATES: dict[str, tuple[Value, ...]] = {"eta": (0.2, 0.05, 0.5, 1.0, 2.0, _THEORY), "temperature": (0.0, 0.05, 1.0)}
 _P_MIN: dict[str, tuple[Value, ...]] = {"p_min": (0.0005, 0.00001, 0.0001, 0.002, _THEORY), **_RATES}
 _GAMMA: dict[str, tuple[Value, ...]] = {"gamma": (0.002, 0.0002, 0.05, _THEORY), **_RATES}
@@ -41,7 +41,7 @@ def _exp4p(
 
 
 def _exp4p_for_all(models: LatentModels, task: Task, **settings: Any) -> EXP4P:
-    """Over all users' steps as if they were one user's."""
+    """Build EXP4.P for all users together: the horizon is the number of all steps."""
     return _exp4p(models, replace(task, n_steps=task.n_users * task.n_steps), **settings)
 
 
@@ -62,16 +62,16 @@ def _policies(models: LatentModels, temperature: float) -> ClassPolicies:
 
 
 def _tuned(value: Value) -> float | None:
-    """None stands for the theory's own."""
+    """Return the number, or None for the theory's value."""
     if value == _THEORY:
         return None
     if isinstance(value, str):
-        raise InputError(f"setting {value!r}; it is a number, or {_THEORY!r} for the publication's own")
+        raise InputError(f"setting {value!r}; give a number, or {_THEORY!r} for the publication's value")
     return float(value)
 
 
 def _classes(task: Task, rng: np.random.Generator) -> LatentModels:
-    """The classes whose policies are given beforehand."""
+    """Return the classes whose policies are given: the true ones, or on a log those of past users."""
     if task.truth is None and task.history is not None:
         return fit_past_classes(task, rng)
     return true_classes(task)
@@ -93,14 +93,14 @@ def _over_all_policies(task: Task) -> EXP4P:
     if task.contexts is None:
         would_need = format_n_policies([task.n_arms] * task.n_steps)
         raise InputError(
-            "exp4p-enum follows every map from contexts to arms, and the contexts of this task cannot be listed: "
-            f"the {task.n_steps} that a single user meets would already need {would_need} policies; leave it out"
+            "exp4p-enum has a policy for every map from contexts to arms, but contexts of this task cannot be listed: "
+            f"the {task.n_steps} of a single user would already need {would_need} policies; leave it out"
         )
     return EXP4P(EnumeratedPolicies(task.contexts), task.reward_range, task.n_steps)
 
 
 def make_note(make_bandit: Callable[..., Any]) -> Callable[..., str | None]:
-    """Return the note of this bandit over as many classes as the task has."""
+    """Return a `note` function for this bandit with as many classes as the task has."""
 
     def note(task: Task, **settings: Value) -> str | None:
         some_classes = equal_classes(np.zeros((task.n_classes, task.n_features)))

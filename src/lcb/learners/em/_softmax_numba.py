@@ -1,7 +1,6 @@
-"""Softmax over classes for a block of users, compiled.
+"""Compiled softmax over classes for a block of users.
 
-NumPy needs five passes over the block for what this does in three, each of them vector code: `fast_exp` takes the place
-of libm's exp, which the compiler would call once per element.
+It takes three vectorised passes over the block, NumPy five; `fast_exp` replaces libm's exp, which is not vectorised.
 """
 
 from __future__ import annotations

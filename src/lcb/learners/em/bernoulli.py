@@ -1,17 +1,17 @@
-"""Latent classes of clicks: EM with a Bernoulli likelihood whose mean is linear in the features.
+"""EM with a Bernoulli likelihood whose mean is linear in the features, for rewards of two values (clicks).
 
 User u belongs to one class h; a reward is `high` with probability P_h(x) = (beta_h . x - low) / (high - low), kept
-inside (0, 1) by slow tails, else `low`.  Users enter through counts per arm, so a step costs
-O(pairs * N + A * N * d^2) for the different (user, arm) pairs and the A different arms, whatever the number of events.
+inside (0, 1) by slow tails, else `low`.  Users enter through counts per arm, so a step costs O(pairs * N + A * N * d^2)
+for the different (user, arm) pairs and the A different arms, for any number of events.
 
     E   resp_uh = softmax_h( log pi_h + clicked_u . log P_h + passed_u . log(1 - P_h) )
     M   C = clicked' resp, D = passed' resp                                            both (A, N)
-        beta_h climbs  C_h . log P_h + D_h . log(1 - P_h) - (beta_h - w)' V (beta_h - w) / (2 noise)
-        by one step of Fisher scoring, halved as long as its value falls
+        beta_h increases  C_h . log P_h + D_h . log(1 - P_h) - (beta_h - w)' V (beta_h - w) / (2 noise)
+        by one step of Fisher scoring, halved while the value falls
 
-After every second step the direction of the last two is extrapolated where that is better; the log posterior never
-falls.  A Gaussian is biased here: with few rewards per user it takes the variance of clicks for differences of users.
-EM on the statistics, with one shared variance, gives the start.
+After every second step the last two are extrapolated if that is better; the log posterior never falls.  A Gaussian
+would be biased: with few rewards per user it takes the variance of clicks for differences between users.  EM on the
+statistics, with one shared variance, gives the start.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def fit(
 
 def _check(log: EventLog, tol: float, max_steps: int) -> Clicks:
     if not tol > 0 or max_steps < 1:
-        raise InputError(f"tol={tol}, max_steps={max_steps}; wanted a positive number and at least 1")
+        raise InputError(f"tol={tol}, max_steps={max_steps}; tol must be positive, max_steps at least 1")
     if log.clicks is None:
         reason = "this log has too many (user, arm) pairs to count" if log.two_valued else "this log has no such counts"
         raise InputError(f"a Bernoulli likelihood needs rewards of exactly two values, counted; {reason}: use gaussian")
@@ -113,7 +113,7 @@ def _fit_start(
     progress: Progress,
 ) -> LatentModels:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", ConvergenceWarning)  # it is a start
+        warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not converge
         shared: dict[str, Any] = {"variance": "shared", "n_starts": n_starts, "n_threads": n_threads, "max_steps": 100}
         return em.fit(log.stats, n_classes, rng=rng, prior=prior, progress=progress, **shared).models
 
@@ -135,7 +135,7 @@ class _Problem:
         self.blocks = [slice(i, min(i + _BLOCK, self.n_arms)) for i in range(0, self.n_arms, _BLOCK)]
 
     def expect(self, models: LatentModels) -> tuple[Floats, float]:
-        """Responsibilities (users, N) and the log posterior."""
+        """Return responsibilities (users, N) and the log posterior."""
         log_p, log_q = np.empty((self.n_arms, models.n_classes)), np.empty((self.n_arms, models.n_classes))
 
         def logs(block: slice) -> None:
@@ -163,7 +163,7 @@ class _Problem:
         return stepped, stepped_resp, stepped_value
 
     def _maximise(self, beta: Floats, resp: Floats) -> tuple[Floats, Floats]:
-        """One step of Fisher scoring, halved for each class by itself until that class's value does not fall."""
+        """Take one step of Fisher scoring, halved for each class separately until its value does not fall."""
         gradient, curvature, sigma2, before = self._compute_scores(beta, resp)
         step = np.linalg.solve(curvature, gradient[..., None])[..., 0]
         size = np.ones(len(beta))
@@ -177,7 +177,7 @@ class _Problem:
         return beta + size[:, None] * step, sigma2
 
     def extrapolate(self, path: list[LatentModels], resp: Floats, value: float) -> tuple[LatentModels, Floats, float]:
-        """Go on in the direction of the last two steps (SQUAREM, Varadhan & Roland 2008) where that is better."""
+        """Extrapolate the last two steps (SQUAREM, Varadhan & Roland 2008) if that is better."""
         before, middle, after = (np.column_stack([models.beta, models.log_pi]) for models in path)
         first, change = middle - before, after - 2 * middle + before
         length = -np.linalg.norm(first) / max(float(np.linalg.norm(change)), 1e-300)
@@ -190,7 +190,7 @@ class _Problem:
         return (new, new_resp, new_value) if new_value > value else (path[-1], resp, value)
 
     def _compute_scores(self, beta: Floats, resp: Floats) -> tuple[Floats, Floats, Floats, Floats]:
-        """Gradient (N, d), expected curvature (N, d, d) and value (N,) of what the M step climbs; the variances."""
+        """Return gradient (N, d), expected curvature (N, d, d), variances (N,) and value (N,) of the M step."""
         rows, columns = upper(self.d)
 
         def part(block: slice) -> tuple[Floats, Floats, Floats, Floats, Floats]:
@@ -214,7 +214,7 @@ class _Problem:
         )
 
     def _compute_values(self, beta: Floats, resp: Floats) -> Floats:
-        """What the M step climbs, (N,)."""
+        """Return the objective of the M step, (N,)."""
 
         def part(block: slice) -> Floats:
             p = self._probability(beta, block)[0]
@@ -224,12 +224,12 @@ class _Problem:
         return sum(self.map(part, self.blocks)) - self._penalty(beta)
 
     def _penalty(self, beta: Floats) -> Floats:
-        """Of each class's distance to the prior's mean, (N,)."""
+        """Return the penalty of each class's distance to the prior's mean, (N,)."""
         offset = beta - self.mean
         return 0.5 * np.einsum("ni,ij,nj->n", offset, self.precision, offset)
 
     def _probability(self, beta: Floats, block: slice) -> tuple[Floats, Floats]:
-        """P(click) of some arms under every class, and its slope."""
+        """Return P(click) of a block of arms under every class, and its slope."""
         return squash((self.clicks.arms[block] @ beta.T - self.clicks.low) / self.span)
 
     def _log_prior(self, models: LatentModels) -> float:

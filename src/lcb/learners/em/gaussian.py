@@ -1,7 +1,7 @@
 """Latent classes by expectation-maximisation on per-user statistics.
 
 User u belongs to one class h; its rewards are N(X_u beta_h, sigma2_h).  Events enter only through the user's
-statistics, so a step is two matrix products, O(users * classes * d^2), whatever the number of events.
+statistics, so a step is two matrix products, O(users * classes * d^2), for any number of events.
 
     E   resp_uh  = softmax_h( log pi_h + log N(r_u | X_u beta_h, sigma2_h) )
     M   beta_h   = (G_h + V)^-1 (m_h + V w)                    G_h = sum_u resp_uh X_u'X_u
@@ -31,7 +31,7 @@ from lcb.progress import Progress, silent
 from lcb.stats import UserStats
 
 BLOCK = 1024  # users whose statistics and responsibilities stay in the cache together
-SPAN = 16 * BLOCK  # users a thread takes at a time; sums are added span by span, so threads change nothing
+SPAN = 16 * BLOCK  # users a thread takes at a time; fixed spans make the sums independent of the number of threads
 _TRIAL_STEPS = 20
 
 Variance = Literal["class", "shared"]
@@ -54,9 +54,8 @@ def fit(
 ) -> Fit:
     """Learn `n_classes` latent models from the statistics of past users.
 
-    `start` joins the starts (last week's models, say), and is the only one with `n_starts=0`; `tol` is the
-    smallest gain of the log posterior per user that is worth another step; statistics in float32 take half the
-    memory and time.
+    `start` (last week's models, say) is tried beside the other starts, and is the only one with `n_starts=0`.  Steps
+    end when the log posterior gains less than `tol` per user.  Statistics in float32 take half the memory and time.
 
     >>> stats = UserStats.from_rows(user=[0, 1], x=[[1.0], [1.0]], reward=[0.9, 0.1])
     >>> fit(stats, 1, rng=np.random.default_rng(0), prior=Prior(precision=1e-9)).models.beta.round(3)
@@ -64,7 +63,7 @@ def fit(
     """
     _check(stats, n_classes, variance, n_starts, max_steps, tol)
     if n_starts == 0 and start is None:
-        raise InputError("n_starts=0 without a start; give one, or at least 1 of n_starts")
+        raise InputError("n_starts=0 without `start`; give `start`, or at least 1 of n_starts")
     prior = prior or Prior.scaled(stats)
     shared = variance == "shared"
     if start is not None:
@@ -113,7 +112,7 @@ def _check(stats: UserStats, n_classes: int, variance: str, n_starts: int, max_s
     if variance not in ("class", "shared"):
         raise InputError(f"variance={variance!r}; it is 'class' (one per class) or 'shared' (one for all)")
     if n_starts < 0 or max_steps < 1:
-        raise InputError(f"n_starts={n_starts}, max_steps={max_steps}; wanted at least 0 and at least 1")
+        raise InputError(f"n_starts={n_starts}, max_steps={max_steps}; at least 0 and at least 1 are needed")
     if not tol > 0:
         raise InputError(f"tol={tol}; it must be a positive number")
     if not np.isfinite(stats.packed).all():
@@ -131,7 +130,7 @@ def _climb(
     map_spans: Map,
     progress: Progress,
 ) -> tuple[LatentModels, list[float]]:
-    """Step until the gain per user falls to `tol`; the models and the log posterior after each step."""
+    """Step until the gain per user falls to `tol`; return the models, and the log posterior after each step."""
     trace: list[float] = []
     models, _ = _step(stats, models, prior, shared, map_spans)
     while True:
@@ -154,7 +153,7 @@ def _has_settled(trace: Sequence[float], tol: float, n_users: int) -> bool:
 def _step(
     stats: UserStats, models: LatentModels, prior: Prior, shared: bool, map_spans: Map
 ) -> tuple[LatentModels, float]:
-    """One E and M step: the next models, and the log posterior of the ones that came in."""
+    """Take one E and M step; return the next models, and the log posterior of the given ones."""
     value = prior.log_density(models.pi, models.beta, models.sigma2, shared)
     sums, mass, log_evidence = _sum_expected(stats, models, map_spans)
     return _maximise(UserStats(sums, stats.n_features, (), stats.features), mass, prior, shared), value + log_evidence
@@ -163,7 +162,7 @@ def _step(
 def _sum_expected(
     stats: UserStats, models: LatentModels, map_spans: Map
 ) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Each class's expected statistics (p, N) and users (N,), and the log evidence of all users."""
+    """Return each class's expected statistics (p, N) and users (N,), and the log evidence of all users."""
     dtype = stats.packed.dtype
     weights = np.ascontiguousarray(models.packed().T, dtype=dtype)  # (N, p)
     log_pi = models.log_pi.astype(dtype)
@@ -201,7 +200,7 @@ def _maximise(classes: UserStats, mass: NDArray[np.float64], prior: Prior, share
 
 
 def _fit_labels(stats: UserStats, labels: Labels, prior: Prior, shared: bool) -> LatentModels:
-    """Models of hard-assigned users; what a start becomes."""
+    """Return the models of users with given classes, to start from."""
     resp = (labels.label[None, :] == np.arange(labels.n_classes)[:, None]).astype(stats.packed.dtype)
     sums = (stats.packed @ resp.T).astype(np.float64)
     return _maximise(UserStats(sums, stats.n_features, (), stats.features), resp.sum(axis=1), prior, shared)

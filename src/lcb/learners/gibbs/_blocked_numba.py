@@ -1,4 +1,4 @@
-"""The categorical draw of a block of users, compiled."""
+"""Compiled draw of the classes of a block of users."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lcb.learners.shared._exp_numba import COMPILED, fast_exp
 def draw_classes(block, log_pi, uniform, label):  # type: ignore[no-untyped-def]
     """Draw each user's class from exp(block[h, user] + log_pi[h]); `block` (N, users) is overwritten.
 
-    The inner loops run over users and become vector code.
+    The inner loops run over users, so that they are vectorised.
     """
     n_classes, n = block.shape
     top, total, passed = np.full(n, -np.inf), np.zeros(n), np.zeros(n)

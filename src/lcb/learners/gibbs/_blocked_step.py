@@ -17,8 +17,8 @@ from lcb.models import LatentModels
 from lcb.stats import UserStats
 
 BLOCK = 1024  # users whose statistics and likelihoods stay in the cache together
-SPAN = 8 * BLOCK  # users a thread takes at a time; sums are added span by span, so threads change nothing
-_LOWEST = -600.0  # of log pi: the class is as good as impossible
+SPAN = 8 * BLOCK  # users a thread takes at a time; fixed spans make the sums independent of the number of threads
+_LOWEST = -600.0  # lower values of log pi are raised to this
 
 Map = Callable[[Callable[[slice], Any], Sequence[slice]], list[Any]]
 
@@ -31,7 +31,7 @@ def step(
     map_spans: Map,
     rng: np.random.Generator,
 ) -> None:
-    """Draw parameters given classes and classes given parameters, then as a collapsed chain after its sweep."""
+    """Draw parameters given classes and classes given parameters; then the same moves as a collapsed chain."""
     models, log_pi = draw_models(state, rng)
     assign(state, models, log_pi, map_spans, rng)
     jump(state, n_split_merge, n_scans, rng)
@@ -41,7 +41,7 @@ def step(
 
 
 def draw_models(state: Partition, rng: np.random.Generator) -> tuple[Floats, Floats]:
-    """Of every class given its users: what makes a user's statistics a log likelihood (N, p), and log pi (N,)."""
+    """Draw parameters and pi given the users; return the packed parameters (N, p) and log pi (N,)."""
     sums, size = state.classes()
     classes = UserStats(sums, len(state.design.floor))
     if state.shared:
@@ -54,13 +54,13 @@ def draw_models(state: Partition, rng: np.random.Generator) -> tuple[Floats, Flo
 
 
 def draw_log_pi(weights: Floats, rng: np.random.Generator) -> Floats:
-    """Log of a Dirichlet draw, exact for weights so small that the draw itself would be 0."""
+    """Return the log of a Dirichlet draw, exact also for weights so small that the draw itself would be 0."""
     log_gamma = np.log(rng.standard_gamma(weights + 1)) + np.log1p(-rng.random(len(weights))) / weights
     return np.maximum(log_gamma - np.logaddexp.reduce(log_gamma), _LOWEST)
 
 
 def assign(state: Partition, models: Floats, log_pi: Floats, map_spans: Map, rng: np.random.Generator) -> None:
-    """Draw every user's class given the models; users are independent, so spans of them go to threads."""
+    """Draw every user's class given the models, in threads."""
     design = state.design
     n_users, p = design.rows.shape
     uniform, label = rng.random((n_users,)), np.empty(n_users, np.int32)

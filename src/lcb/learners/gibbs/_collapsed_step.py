@@ -16,7 +16,7 @@ _URN_MOVES = 8  # urn moves for each move with restricted scans
 def step(
     state: Partition, concentration: Concentration, n_split_merge: int, n_scans: int, rng: np.random.Generator
 ) -> None:
-    """A sweep over the users, split-merge moves, the concentration and the shared variance."""
+    """Sweep over the users, try split-merge moves, draw the concentration and the shared variance."""
     state.sweep(rng)
     jump(state, n_split_merge, n_scans, rng)
     draw_concentration(state, concentration, rng)
@@ -25,7 +25,7 @@ def step(
 
 
 def jump(state: Partition, n_split_merge: int, n_scans: int, rng: np.random.Generator) -> None:
-    """Split-merge moves: for each with restricted scans several by an urn."""
+    """Try split-merge moves: after each with restricted scans, several with an urn."""
     if state.design.n_users > 1:
         for _ in range(n_split_merge):
             split_merge(state, rng, n_scans)
@@ -45,7 +45,7 @@ def draw_concentration(state: Partition, concentration: Concentration, rng: np.r
 
 
 def log_prior(state: Partition, concentration: Concentration) -> float:
-    """Log density of alpha and of the shared variance, where they are drawn."""
+    """Return the log density of alpha and of the shared variance, if they are drawn."""
     value = 0.0
     if isinstance(concentration, tuple):
         shape, rate = concentration

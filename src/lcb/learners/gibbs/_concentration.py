@@ -5,11 +5,11 @@ Dirichlet process, alpha ~ Gamma(shape, rate), k classes among U users (Escobar 
     eta ~ Beta(alpha + 1, U)      alpha ~ Gamma(shape + k, r) or Gamma(shape + k - 1, r),   r = rate - log eta
     with odds (shape + k - 1) : U r
 
-The same does not hold for a given number of classes N, whose counts n_h weigh
+With a given number of classes N, the counts n_h have likelihood
 
     Gamma(alpha) / Gamma(U + alpha) * prod_h Gamma(n_h + alpha/N) / Gamma(alpha/N)
 
-there log alpha is drawn by slice sampling with stepping out (Neal 2003).
+and log alpha is drawn by slice sampling with stepping out (Neal 2003).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _LOWEST, _HIGHEST = -30.0, 30.0  # of log alpha
 def escobar_west(
     alpha: float, n_occupied: int, n_users: int, prior: tuple[float, float], rng: np.random.Generator
 ) -> float:
-    """A draw of alpha for the Dirichlet process."""
+    """Draw alpha for the Dirichlet process."""
     shape, rate = prior
     rate_n = rate - np.log(max(rng.beta(alpha + 1, n_users), 1e-300))
     odds = (shape + n_occupied - 1) / (n_users * rate_n)
@@ -36,7 +36,7 @@ def escobar_west(
 def slice_finite(
     alpha: float, sizes: Floats, n_classes: int, prior: tuple[float, float], rng: np.random.Generator
 ) -> float:
-    """A draw of alpha for `n_classes` given classes, of which those with users have `sizes`."""
+    """Draw alpha for a given number of classes, of which those with users have `sizes`."""
     shape, rate = prior
 
     def log_density(log_alpha: float) -> float:

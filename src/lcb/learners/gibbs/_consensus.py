@@ -1,12 +1,12 @@
-"""One model made of the draws of a sampler.
+"""Makes one model from the draws of a sampler.
 
-Labels switch from draw to draw, so nothing is averaged over labels as they come.  Of the kept draws with the most
-probable number of classes, the one whose classes explain the users best (each user's class integrated out) is the
-reference; the other such draws of its chain are matched to it class by class and their statistics averaged.
-Whichever of the two explains the users better is reported, at the mode of (beta, sigma2).
+Labels switch from draw to draw, so draws cannot be averaged directly.  Of the kept draws with the most probable number
+of classes, the reference is the one with the highest likelihood of the users (each user's class integrated out); the
+other such draws of its chain are matched to it class by class, and their statistics averaged.  The better of reference
+and average is returned, at the mode of (beta, sigma2).
 
 The log joint cannot choose the reference: it is highest for few large classes, not where the posterior has its mass
- (on 20,000 users of 30 noisy classes it falls by 2 % while the classes become right).
+(on 20,000 users of 30 noisy classes it falls by 2 % while the classes become right).
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from lcb.learners.gibbs._partition import Design
 
 Draw = tuple[Floats, Floats]  # statistics of the classes (p, k) in the design's units, and their users (k,)
-_SCORED_USERS = 20_000  # enough to compare two models by
+_SCORED_USERS = 20_000  # users by which two models are compared
 _BLOCK = 16_384
 
 
 def find_consensus(
     stats: UserStats, prior: Prior, design: Design, chains: Sequence[Sequence[Draw]], shared: bool
 ) -> tuple[LatentModels, int]:
-    """The model, largest class first, and the chain it comes from."""
+    """Return the model, largest class first, and the number of its chain."""
     counts = [int((size > 0).sum()) for draws in chains for _, size in draws]
     likely = int(np.bincount(counts).argmax())
     some = stats
@@ -65,10 +65,9 @@ def find_consensus(
 
 
 def assign_most_probable(models: LatentModels, stats: UserStats) -> NDArray[np.intp]:
-    """Each user's most probable class."""
-    return np.concatenate(
-        [(models.user_log_likelihood(block) + models.log_pi).argmax(axis=1) for block in _blocks(stats)]
-    )
+    """Return each user's most probable class."""
+    scores = (models.user_log_likelihood(block) + models.log_pi for block in _blocks(stats))
+    return np.concatenate([block.argmax(axis=1) for block in scores])
 
 
 def _blocks(stats: UserStats) -> Iterator[UserStats]:
@@ -84,7 +83,7 @@ def _take_mode(draw: Draw, design: Design, prior: Prior, stats: UserStats, share
 
 
 def _average(reference: Draw, draws: Sequence[Draw], design: Design) -> Draw:
-    """The mean of draws whose classes are matched to those of `reference` by the rewards they predict."""
+    """Return the mean of the draws, their classes matched to those of `reference` by the rewards they predict."""
     d = len(design.floor)
     total = UserStats(reference[0].sum(axis=1, keepdims=True), d)
     root = np.linalg.cholesky(total.gram[0] / total.count[0] + 1e-9 * np.eye(d))

@@ -1,9 +1,9 @@
-"""One sweep of collapsed Gibbs, compiled; the formulas are in `collapsed.py`.
+"""Compiled sweep of collapsed Gibbs; the formulas are in `collapsed.py`.
 
-A class is a column of summed statistics with the prior precision already in its gram part.  For one user all
-classes' columns, each with the user in it (and the user's own class without), are eliminated at once: the inner
-loops run over classes and become vector code.  A pivot of precision + gram can never lie below that of the
-precision alone, so rounding cannot make one negative: it is held there.
+A class is a column of summed statistics, with the prior precision added to its gram.  For one user, the columns of all
+classes with the user added (and of the user's own class without) are eliminated at once: the inner loops run over
+classes, so that they are vectorised.  A pivot of precision + gram is at least that of the precision alone; it is
+clipped there, so that rounding cannot make it negative.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ INVERSE, FACTOR, DET, LOG_DET, N_EXTRA = 0, 1, 2, 3, 4
 
 @njit(**COMPILED)
 def eliminate(work, extra, floor, n):  # type: ignore[no-untyped-def]
-    """Of `n` columns of statistics: log determinants into `extra[LOG_DET]`, and the part of square_sum that the
-    class's own regression does not explain (0 or more) into its place in `work`.
+    """Eliminate `n` columns of statistics in place: set log determinants in `extra[LOG_DET]`, and replace square_sum by
+    the part that the class's own regression does not explain (at least 0).
     """
     d = len(floor)
     n_gram = d * (d + 1) // 2
@@ -66,7 +66,7 @@ def eliminate(work, extra, floor, n):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def evidence(log_det, unexplained, count, hyper, n, out):  # type: ignore[no-untyped-def]
-    """Log evidence of `n` eliminated columns; `hyper` is as `Hyper` packs it."""
+    """Set `out` to the log evidence of `n` eliminated columns; `hyper` is `Design.hyper`."""
     constant, shape, rate, sigma2 = hyper[0], hyper[1], hyper[2], hyper[3]
     if sigma2 > 0.0:  # one variance for all classes, given
         slope, log_sigma2 = 0.5 / sigma2, np.log(2 * np.pi * sigma2)
@@ -86,7 +86,7 @@ def evidence(log_det, unexplained, count, hyper, n, out):  # type: ignore[no-unt
 
 @njit(**COMPILED)
 def class_evidence(sums, work, extra, floor, hyper, n, out):  # type: ignore[no-untyped-def]
-    """Log evidence of the first `n` classes."""
+    """Set `out` to the log evidence of the first `n` classes."""
     for k in range(len(sums)):
         for h in range(n):
             work[k, h] = sums[k, h]
@@ -96,7 +96,7 @@ def class_evidence(sums, work, extra, floor, hyper, n, out):  # type: ignore[no-
 
 @njit(**COMPILED)
 def evidence_of(sums, floor, hyper):  # type: ignore[no-untyped-def]
-    """Log evidence of every column of `sums`."""
+    """Return the log evidence of every column of `sums`."""
     out = np.empty(sums.shape[1])
     class_evidence(sums, np.empty(sums.shape), np.empty((N_EXTRA, len(out))), floor, hyper, len(out), out)
     return out
@@ -124,7 +124,7 @@ def add_rows(rows, label, sums, size):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def alone(rows, precision, floor, log_det, unexplained):  # type: ignore[no-untyped-def]
-    """What elimination leaves of each user in a class of its own."""
+    """Set `log_det` and `unexplained` of each user in a class of its own."""
     p = rows.shape[1]
     work, extra = np.empty((p, LANES)), np.empty((N_EXTRA, LANES))
     for first in range(0, len(rows), LANES):
@@ -158,7 +158,7 @@ def sweep(  # type: ignore[no-untyped-def]
     """Draw the class of every user from `first` on, given all others.
 
     Class h has weight size_h + `share`, a new one exp(`log_new`) (-inf: never).  The last column stays empty.
-    Returns the user before whom the columns ran out (all users: none) and the columns in use.
+    Returns the user at whom the columns ran out (the number of users, if they did not), and the columns in use.
     """
     n_users, p = rows.shape
     capacity = sums.shape[1]
@@ -209,7 +209,7 @@ def sweep(  # type: ignore[no-untyped-def]
             total += weight[h]
         target, chosen = uniform[u] * total, -1
         for h in range(n_weights):
-            if weight[h] > 1e-290:  # less is an impossible class
+            if weight[h] > 1e-290:  # classes with less are impossible
                 chosen = h
                 target -= weight[h]
                 if target < 0.0:
@@ -230,6 +230,6 @@ def sweep(  # type: ignore[no-untyped-def]
         if left == 0.0:
             free = min(free, old)
             log_evidence[old] = log_evidence[last]
-            for k in range(p):  # instead of what rounding left behind
+            for k in range(p):  # clear rounding errors
                 sums[k, old] = sums[k, last]
     return n_users, n_slots

@@ -1,8 +1,8 @@
-"""The class of every user, with the sums that collapsed sampling keeps of each class.
+"""The classes of all users, with the sums that collapsed sampling needs of each class.
 
-`Design` is the data as the kernels want it, the same for all chains: one row per user, rewards measured from what
-the prior's mean predicts, features in units in which the prior precision has diagonal 1.  `Partition` is the state
-of one chain: every user's class and, per class, the summed statistics, the number of users and the log evidence.
+`Design` is the data in the form of the kernels, shared by all chains: one row per user; rewards minus the prediction of
+the prior's mean, features in units in which the prior precision has diagonal 1.  `Partition` is the state of one chain:
+every user's class and, per class, the summed statistics, the number of users and the log evidence.
 
     log evidence(class) = (log|V| - log|V_n|) / 2 - count/2 log 2 pi
                           + a log b - a_n log b_n + log Gamma(a_n) - log Gamma(a)         a variance per class
@@ -32,10 +32,10 @@ class Design:
     """The data and the prior, in the kernels' units."""
 
     rows: Floats  # (users, p)
-    precision: Floats  # (p,), the prior precision where a row has its gram
+    precision: Floats  # (p,), the prior precision at the places of gram, else 0
     floor: Floats  # (d,), the pivots of the precision
     alone_log_det: Floats  # (users,), log |V_n| of each user in a class of its own
-    alone_unexplained: Floats  # (users,), 2 (b_n - b) of the same
+    alone_unexplained: Floats  # (users,), 2 (b_n - b) of each user in a class of its own
     mean: Floats  # (d,), the prior's
     unit: Floats  # (d,), beta = mean + unit * (beta in these units)
     prior: Prior  # in these units
@@ -62,7 +62,7 @@ class Design:
         return len(self.rows)
 
     def hyper(self, sigma2: float) -> Floats:
-        """What the kernels need of the prior; `sigma2` 0 means a variance per class."""
+        """Return the prior's numbers for the kernels; `sigma2` 0 means a variance per class."""
         constant = 0.5 * float(np.log(self.floor).sum())
         if sigma2 == 0:
             constant += self.prior.shape * np.log(self.prior.rate) - float(gammaln(self.prior.shape))
@@ -70,7 +70,7 @@ class Design:
 
 
 class Partition:
-    """The state of one chain.  `n_classes` None: as many as the Dirichlet process wants."""
+    """The state of one chain.  With `n_classes` None, the Dirichlet process chooses their number."""
 
     def __init__(self, design: Design, label: NDArray[np.integer], n_classes: int | None, shared: bool) -> None:
         self.design = design
@@ -82,12 +82,12 @@ class Partition:
 
     @property
     def shared(self) -> bool:
-        """One variance for all classes."""
+        """Whether all classes have one variance."""
         return self.sigma2 > 0
 
     @property
     def share(self) -> float:
-        """What a class weighs beside its users."""
+        """The weight of a class in addition to its users."""
         return self.concentration / self.n_classes if self.n_classes else 0.0
 
     @property
@@ -99,7 +99,7 @@ class Partition:
         return self.design.hyper(self.sigma2)
 
     def rebuild(self) -> None:
-        """Sum the classes again and renumber them without gaps."""
+        """Renumber the classes without gaps and sum them again."""
         found = np.bincount(self.label) > 0
         self.label = (np.cumsum(found, dtype=np.int32) - 1)[self.label]
         n = int(found.sum())
@@ -109,7 +109,7 @@ class Partition:
         self.refresh()
 
     def adopt(self, label: Labels, sums: Floats, size: Floats) -> None:
-        """Take new classes of a given number, already summed."""
+        """Replace the classes, whose number is fixed, by new ones with their sums."""
         self.label = label
         self._clear(len(size) + 1)
         self.sums[:, : len(size)] += sums
@@ -117,12 +117,12 @@ class Partition:
         self.refresh()
 
     def refresh(self) -> None:
-        """Log evidence of all classes after the variance changed."""
+        """Recompute the log evidence of all classes."""
         self.log_evidence = kernels.evidence_of(self.sums, self.design.floor, self.hyper)
         self.log_evidence[self.size == 0] = 0.0
 
     def unexplained(self) -> float:
-        """Sum over classes of 2 (b_n - b)."""
+        """Return the sum over classes of 2 (b_n - b)."""
         work = self.sums.copy()
         kernels.eliminate(work, np.empty((kernels.N_EXTRA, work.shape[1])), self.design.floor, work.shape[1])
         return float(work[-2, self.occupied].sum())
@@ -148,7 +148,7 @@ class Partition:
             self._grow()
 
     def free_slot(self, rng: np.random.Generator) -> int:
-        """An empty column; of a given number of classes, any with the same probability."""
+        """Return an empty column; with a given number of classes, a random one."""
         end = self.n_classes or len(self.size) - 1
         empty = np.flatnonzero(self.size[:end] == 0)
         if not len(empty):
@@ -159,30 +159,30 @@ class Partition:
         return slot
 
     def classes(self) -> tuple[Floats, Floats]:
-        """Statistics of the classes, (p, k), in the kernels' units, and their users; all of a given number."""
+        """Return the statistics (p, k) and numbers of users of the classes; empty ones only if N is given."""
         kept = np.arange(self.n_classes) if self.n_classes else self.occupied
         return self.sums[:, kept] - self.design.precision[:, None], self.size[kept]
 
     def log_joint(self) -> float:
-        """Log p(classes of users | concentration) + log p(rewards | classes of users)."""
+        """Return log p(classes of users | concentration) + log p(rewards | classes of users)."""
         sizes = self.size[self.occupied]
         return log_partition(sizes, self.concentration, self.n_classes) + float(self.log_evidence[self.occupied].sum())
 
     def _clear(self, at_least: int) -> None:
-        """Empty columns, a multiple of the kernels' lanes; the last is never used."""
+        """Allocate empty columns, a multiple of the kernels' lanes; the last is never used."""
         capacity = -(-at_least // kernels.LANES) * kernels.LANES
         self.sums = np.repeat(self.design.precision[:, None], capacity, axis=1)
         self.size, self.log_evidence = np.zeros(capacity), np.zeros(capacity)
 
     def _grow(self) -> None:
-        """Twice the columns."""
+        """Double the number of columns."""
         n, sums, size, log_evidence = len(self.size), self.sums, self.size, self.log_evidence
         self._clear(2 * n)
         self.sums[:, :n], self.size[:n], self.log_evidence[:n] = sums, size, log_evidence
 
 
 def log_partition(sizes: Floats, concentration: float, n_classes: int | None) -> float:
-    """Log probability of users' classes: the Chinese restaurant's, or with labels when `n_classes` is given."""
+    """Return the log probability of users' classes: of the Chinese restaurant process, or with `n_classes` labels."""
     n_users = sizes.sum()
     value = gammaln(concentration) - gammaln(n_users + concentration)
     if n_classes is None:
@@ -192,7 +192,7 @@ def log_partition(sizes: Floats, concentration: float, n_classes: int | None) ->
 
 
 def _centred_rows(stats: UserStats, mean: Floats, unit: Floats) -> Floats:
-    """Users' statistics, (users, p), of rewards less x.mean and of features times `unit`."""
+    """Return users' statistics, (users, p), of rewards minus x . mean and of features times `unit`."""
     d = stats.n_features
     rows, columns = upper(d)
     packed, n_gram = stats.packed, len(rows)

@@ -1,4 +1,4 @@
-"""Split-merge moves for a partition, so that the classes found do not depend on the start.
+"""Split-merge moves of a partition, so that the classes found do not depend on the start.
 
 Two users are drawn.  If they share a class, a split of it is proposed, else a merge of their classes.  With q the
 probability of dividing the other users as in the split, the Metropolis-Hastings ratio is
@@ -7,8 +7,8 @@ probability of dividing the other users as in the split, the Metropolis-Hastings
 
 `split_merge` divides them by restricted Gibbs scans (Jain & Neal 2004) from a launch state that does not depend on
 their present classes: one by one in random order (Dahl 2003), then a few scans.  It finds splits.
-`urn_split_merge` divides them by an urn, whatever their rewards: q = n_0! n_1! / (n_0 + n_1 + 1)!.  Its splits are
-seldom accepted, its merges of two halves of one class nearly always, at the cost of one elimination (compare Wang &
+`urn_split_merge` divides them by an urn, regardless of their rewards: q = n_0! n_1! / (n_0 + n_1 + 1)!.  Its splits are
+seldom accepted, but merges of two halves of one class nearly always are, at the cost of one elimination (compare Wang &
 Russell 2015).
 """
 
@@ -27,13 +27,13 @@ _NOBODY, _NOTHING = np.empty(0, np.int8), np.empty(0)
 
 
 def split_merge(state: Partition, rng: np.random.Generator, n_scans: int = 4) -> bool:
-    """Try one move with restricted scans; True when it was accepted."""
+    """Try one move with restricted scans; return whether it was accepted."""
     i, j, a, b = _draw_pair(state, rng)
     if a == b and _is_full(state):
         return False
     log_uniform = float(np.log(rng.random()))
     if a != b and not log_uniform < _log_merge(state, a, b):
-        return False  # not even with q = 1
+        return False  # refused even with q = 1
     members = rng.permutation(_find_others(state, i, j, a, b))
     two = _Two(state, i, j, members)
     for _ in range(n_scans + 1):
@@ -46,7 +46,7 @@ def split_merge(state: Partition, rng: np.random.Generator, n_scans: int = 4) ->
 
 
 def urn_split_merge(state: Partition, rng: np.random.Generator) -> bool:
-    """Try one move with an urn; True when it was accepted."""
+    """Try one move with an urn; return whether it was accepted."""
     i, j, a, b = _draw_pair(state, rng)
     log_uniform = float(np.log(rng.random()))
     if a != b:
@@ -70,7 +70,7 @@ class _Two:
         self.size, self.log_evidence = np.ones(2), _evidence(state, self.sums)
 
     def scan(self, uniform: Floats, forced: NDArray[np.int8] = _NOBODY) -> float:
-        """Draw every member's side, or take the `forced` ones; the log probability of the outcome."""
+        """Draw every member's side, or take the `forced` ones; return the log probability of the outcome."""
         classes = self.sums, self.size, self.log_evidence, self.design.floor, self.hyper, self.share
         return float(restricted_scan(self.design.rows, self.members, self.side, forced, *classes, uniform))
 
@@ -81,7 +81,7 @@ class _Two:
 
 
 def _draw_pair(state: Partition, rng: np.random.Generator) -> tuple[int, int, int, int]:
-    """Two different users and their classes."""
+    """Draw two different users; return them and their classes."""
     i, j = int(rng.integers(state.design.n_users)), int(rng.integers(state.design.n_users - 1))
     j += j >= i
     return i, j, int(state.label[i]), int(state.label[j])
@@ -93,7 +93,7 @@ def _find_others(state: Partition, i: int, j: int, a: int, b: int) -> NDArray[np
 
 
 def _is_full(state: Partition) -> bool:
-    """No empty class to split into."""
+    """Whether there is no empty class to split into."""
     return state.n_classes is not None and len(state.occupied) == state.n_classes
 
 
@@ -102,14 +102,14 @@ def _evidence(state: Partition, sums: Floats) -> Floats:
 
 
 def _log_urn(n_0: float, n_1: float) -> float:
-    """Log probability of the sides of n_0 and n_1 given users, their proportion uniform on [0, 1]."""
+    """Return the log probability that n_0 and n_1 given users get sides 0 and 1, the proportion uniform on [0, 1]."""
     return float(gammaln(n_0 + 1) + gammaln(n_1 + 1) - gammaln(n_0 + n_1 + 2))
 
 
 def _log_split(state: Partition, sizes: Floats, log_evidence: Floats, merged: float, n_empty: int) -> float:
-    """Log p(split) - log p(merged).
+    """Return log p(split) - log p(merged).
 
-    With a given number of classes the empty one that a split takes is drawn among `n_empty`, a merge has no choice.
+    With a given number of classes, a split draws one of `n_empty` empty classes; a merge has no choice.
     """
     value = float(log_evidence.sum()) - merged
     if state.n_classes is None:
@@ -124,7 +124,7 @@ def _count_empty(state: Partition) -> int:
 
 
 def _log_merge(state: Partition, a: int, b: int) -> float:
-    """Log p(merged) - log p(split) of two classes."""
+    """Return log p(merged) - log p(split) of two classes."""
     merged = float(_evidence(state, _join(state, a, b)[:, None])[0])
     return -_log_split(state, state.size[[a, b]], state.log_evidence[[a, b]], merged, _count_empty(state) + 1)
 

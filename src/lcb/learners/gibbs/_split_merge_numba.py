@@ -1,4 +1,4 @@
-"""The restricted Gibbs scan of a split-merge move, compiled."""
+"""Compiled restricted Gibbs scan of a split-merge move."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from lcb.learners.shared._exp_numba import COMPILED
 def restricted_scan(  # type: ignore[no-untyped-def]
     rows, members, side, forced, sums, size, log_evidence, floor, hyper, share, uniform
 ):
-    """Draw for each of `members` one of two sides given all others; the log probability of what was drawn.
+    """Draw one of two sides for each of `members` given all others; return the log probability of the outcome.
 
-    `side` -1 is a member who has no side yet.  `forced` (if it has members) is what comes out, whatever was drawn.
+    `side` -1 is a member without a side yet.  If `forced` is not empty, it is the outcome.
     """
     p, two = rows.shape[1], 2
     work, extra, moved = np.empty((p, two)), np.empty((N_EXTRA, two)), np.empty(two)

@@ -1,4 +1,4 @@
-"""Latent classes by blocked Gibbs sampling: users in parallel, for large data (Ishwaran & James 2001).
+"""Latent classes by blocked Gibbs sampling, with users in parallel, for large data (Ishwaran & James 2001).
 
     pi ~ Dirichlet(alpha/N, ..., alpha/N)      (beta_h, sigma2_h) ~ Prior      c_u ~ pi
 
@@ -8,10 +8,10 @@ Given pi, beta and sigma2 the users are independent, so a step draws in turn
     pi | classes                     Dirichlet(n_h + alpha/N)
     c_u | all                        softmax_h( log pi_h + log N(r_u | X_u beta_h, sigma2_h) )
 
-The last is a matrix product and one compiled draw, spread over threads in fixed spans of users: the draws are the same
-whatever the number of threads.  Split-merge moves and draws of alpha (and of a shared sigma2) follow, with pi and beta
-integrated out, as in `collapsed.py`; pi and beta are drawn afresh before they are used again, so every move leaves the
-posterior as it is.  Without `n_classes`, N is `most` and the classes without users are left out: as N grows this is the
+The last is a matrix product and one compiled draw, in threads over fixed spans of users: the draws do not depend on the
+number of threads.  Split-merge moves and draws of alpha (and of a shared sigma2) follow, with pi and beta integrated
+out, as in `collapsed.py`; pi and beta are redrawn before they are used again, so every move leaves the posterior
+invariant.  Without `n_classes`, N is `most` and classes without users are dropped: as N grows this becomes the
 Dirichlet process.  A step costs O(users * N * d^2).
 """
 
@@ -34,7 +34,7 @@ from lcb.stats import UserStats
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BlockedSettings(ChainSettings):
-    """`most` is N where the number of classes is sampled."""
+    """`most` is N if the number of classes is sampled."""
 
     most: int = 60
 

@@ -1,4 +1,4 @@
-"""Latent classes by collapsed Gibbs sampling, as many as the data asks for (Neal 2000, algorithm 3; the paper's).
+"""Latent classes and their number by collapsed Gibbs sampling (Neal 2000, algorithm 3; used in the paper).
 
     alpha ~ Gamma(concentration)     c ~ Chinese restaurant process(alpha)     (beta_h, sigma2_h) ~ Prior
     rewards of user u ~ N(X_u beta_c, sigma2_c),  c = c_u
@@ -8,10 +8,10 @@ beta and sigma2 are integrated out; a sweep draws each user's class given all ot
     p(c_u = h)   ~  n_h * evidence(h with u) / evidence(h)        n_h: its users without u
     p(c_u = new) ~  alpha * evidence(u)
 
-With `n_classes` N given the weights are n_h + alpha/N and nothing is new.  After each sweep come split-merge moves
-and draws of alpha and, with `variance="shared"`, of the one sigma2 (beta integrated out).  Evidence comes from sums of
-statistics, so a sweep costs O(users * classes * d^3), whatever the number of events.  Chains run on threads, each
-with its own random stream: the draws are the same whatever the number of threads.
+With `n_classes` N given, the weights are n_h + alpha/N and there is no new class.  After each sweep come split-merge
+moves and draws of alpha and, with `variance="shared"`, of the one sigma2 (beta integrated out).  Evidence is computed
+from sums of statistics, so a sweep costs O(users * classes * d^3), for any number of events.  Chains run in threads,
+each with its own random stream: the draws do not depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -37,9 +37,9 @@ from lcb.progress import Progress, silent
 from lcb.stats import UserStats
 
 Start = Literal["split", "one"] | tuple[Literal["split", "one"], ...] | ArrayLike
-_SPLIT_INTO = 40  # classes of an over-split start
-_START_USERS = 5_000  # whose clusters an over-split start is made of
-_N_KEPT = 50  # draws of a chain whose classes are kept, at most
+_SPLIT_INTO = 40  # classes of a "split" start
+_START_USERS = 5_000  # users that are clustered for a "split" start
+_N_KEPT = 50  # most draws of a chain whose classes are kept
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -112,7 +112,7 @@ def run_chains(
     n_threads: int | None = 1,
     drop_empty: bool = False,
 ) -> GibbsFit:
-    """Run the chains, on threads, and summarise their draws; `step` is one step of a chain."""
+    """Run the chains in threads and summarise their draws; `step` is one step of a chain."""
     from lcb.learners.gibbs._collapsed_step import log_prior
     from lcb.learners.gibbs._partition import Design, Partition
 
@@ -145,24 +145,24 @@ def run_chains(
 def check(stats: UserStats, n_classes: int | None) -> None:
     """Raise InputError for data that cannot be sampled from."""
     if n_classes is not None and n_classes < 1:
-        raise InputError(f"n_classes={n_classes}; ask for at least 1, or leave it out")
+        raise InputError(f"n_classes={n_classes}; give at least 1, or leave it out")
     if stats.n_users < 1 or not stats.n_events:
         raise InputError("no rewards to learn from; give at least one user with one reward")
     if not np.isfinite(stats.packed).all():
-        raise InputError("the statistics hold numbers that are not finite; check the rows they were made of")
+        raise InputError("the statistics contain numbers that are not finite; check the rows they were made from")
 
 
 def check_watched(watch: ArrayLike, n_users: int) -> NDArray[np.intp]:
     watched = np.atleast_1d(np.asarray(watch, dtype=np.intp))
     if watched.size and not (watched.min() >= 0 and watched.max() < n_users):
-        raise InputError(f"watch holds a position outside 0..{n_users - 1}; it takes positions of users")
+        raise InputError(f"watch has a position outside 0..{n_users - 1}; give positions of users")
     return watched
 
 
 def make_start_labels(
     stats: UserStats, prior: Prior, n_classes: int | None, start: Start, chain: int, rng: Generator
 ) -> NDArray[np.intp]:
-    """The class of every user at the start of this chain."""
+    """Return the class of every user at the start of this chain."""
     if isinstance(start, tuple) and start and all(isinstance(one, str) for one in start):
         start = start[chain % len(start)]
     if isinstance(start, str):

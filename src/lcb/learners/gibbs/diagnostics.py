@@ -1,8 +1,8 @@
-"""Have the chains mixed?  Split R-hat and effective sample size of scalar draws (Vehtari et al. 2021).
+"""Convergence diagnostics: split R-hat and effective sample size of scalar draws (Vehtari et al. 2021).
 
-Draws come as (chains, draws).  Both are computed on normal scores of the ranks, so that heavy tails do not matter;
-R-hat compares the halves of all chains (1: they agree), the effective sample size sums autocorrelations by Geyer's
-initial monotone sequence.
+Draws are (chains, draws).  Both are computed on normal scores of the ranks, so that heavy tails do not matter; R-hat
+compares the halves of all chains (1: they agree), the effective sample size sums autocorrelations by Geyer's initial
+monotone sequence.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LARGEST_RHAT = 1.1  # of chains that agree; above it the samplers warn
 
 
 def rhat(draws: ArrayLike) -> float:
-    """Rank-normalised split R-hat, the larger of bulk and folded; 1.0 for draws that are all the same.
+    """Return rank-normalised split R-hat, the larger of bulk and folded; 1.0 if all draws are equal.
 
     >>> rng = np.random.default_rng(0)
     >>> bool(rhat(rng.normal(size=(2, 1000))) < 1.01), bool(rhat(rng.normal(size=(2, 1000)) + [[0.0], [3.0]]) > 1.5)
@@ -30,7 +30,7 @@ def rhat(draws: ArrayLike) -> float:
 
 
 def ess(draws: ArrayLike) -> float:
-    """Effective number of independent draws (bulk).
+    """Return the effective number of independent draws (bulk).
 
     >>> bool(1500 < ess(np.random.default_rng(0).normal(size=(2, 1000))) < 2500)
     True

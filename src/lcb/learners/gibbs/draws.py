@@ -51,20 +51,20 @@ class Chain:
 
 @dataclass(frozen=True, eq=False)
 class GibbsFit(Fit):
-    """Models, and the draws they come from.  Traces are (chains, sweeps), burn-in included."""
+    """Models and the draws they were made from.  Traces are (chains, sweeps), burn-in included."""
 
     label: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))  # each user's most probable class
     n_burn: int = 0
     n_classes: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 0), np.int64))
     log_joint: Floats = field(default_factory=lambda: np.empty((0, 0)))
     concentration: Floats = field(default_factory=lambda: np.empty((0, 0)))
-    sigma2: Floats | None = None  # of a shared variance
+    sigma2: Floats | None = None  # if the variance is shared
     watch: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))
     watched: NDArray[np.int32] = field(default_factory=lambda: np.empty((0, 0), np.int32))  # (draws, watched users)
 
     @cached_property
     def n_classes_posterior(self) -> dict[int, float]:
-        """Probability of each number of classes that have users."""
+        """The probability of each number of occupied classes."""
         values, counts = np.unique(self.n_classes[:, self.n_burn :], return_counts=True)
         return dict(zip(values.tolist(), (counts / counts.sum()).tolist(), strict=True))
 
@@ -85,16 +85,16 @@ class GibbsFit(Fit):
         return {name: ess(values) for name, values in self.draws.items()}
 
     def co_assignment(self) -> Floats:
-        """The probability that two watched users share a class, (watched, watched)."""
+        """Return the probability that two watched users share a class, (watched, watched)."""
         if not len(self.watch):
-            raise InputError("no users were watched; name their positions with watch= when fitting")
+            raise InputError("no users were watched; give their positions as watch= when fitting")
         together = np.zeros((len(self.watch), len(self.watch)))
         for labels in self.watched:
             together += labels[:, None] == labels
         return together / len(self.watched)
 
     def to_arviz(self) -> Any:
-        """The draws as arviz.InferenceData."""
+        """Return the draws as arviz.InferenceData."""
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # arviz announces its next version on import
@@ -105,7 +105,7 @@ class GibbsFit(Fit):
 
 
 def summarise(stats: UserStats, prior: Prior, design: Design, chains: Sequence[Chain], shared: bool) -> GibbsFit:
-    """Return one model made of all chains, with their traces; warn when the chains do not agree."""
+    """Make one model from all chains; warn if the chains do not agree."""
     models, chosen = find_consensus(stats, prior, design, [chain.kept for chain in chains], shared)
     result = GibbsFit(
         models,

@@ -1,1 +1,1 @@
-"""What several learners use: starts, the number of classes, compiled log and exp."""
+"""Used by several learners: starts, the choice of the number of classes, a fast exp."""

@@ -1,9 +1,9 @@
-"""Choose the number of classes that predicts held-out users best.
+"""Chooses the number of classes that predicts held-out users best.
 
-Users are split into those to learn from and those held out.  For each number of classes the log predictive density of a
-held-out user's rewards, its class unknown, is compared user by user; the answer is the smallest number that is
-within one standard error of the best.  Numbers are tried by doubling until two in a row do not help by more than that
-error, then between the neighbours of the best, then below the answer while fewer are as good.
+Each number is scored by the log predictive density of held-out users' rewards, their classes unknown; differences are
+paired by user.  The smallest number within one standard error of the best is chosen.  Numbers are doubled until two in
+a row improve by less than that error; then numbers between the neighbours of the best are tried, then smaller ones
+while they are as good.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from lcb.progress import Progress, silent
 
 _HELD_OUT = 0.3  # share of the users
 _USUAL_TRIALS = 12  # numbers of classes tried, to estimate the time left
-_MOST_USERS = 50_000  # are enough to choose the number
+_MOST_USERS = 50_000  # more users are not used to choose the number
 
 Learn = Callable[[EventLog, int], LatentModels]
 Scores = dict[int, tuple[float, float]]
@@ -29,7 +29,7 @@ Scores = dict[int, tuple[float, float]]
 def choose_n_classes(
     log: EventLog, learn: Learn, *, rng: np.random.Generator, most: int | None = None, progress: Progress = silent
 ) -> tuple[int, Scores]:
-    """The number of classes, and for each number tried the mean held-out score per user with its standard error."""
+    """Return the number of classes, and the mean held-out score per user of each number tried, with standard error."""
     if log.n_users < 4:
         raise InputError(
             f"only {log.n_users} users, too few to hold some out and choose the number of classes; give n_classes"
@@ -84,7 +84,7 @@ def _narrow(score: Callable[[int], Floats], low: int, best: int, high: int) -> N
 
 
 def _find_fewest(score: Callable[[int], Floats], scores: dict[int, Floats]) -> int:
-    """The smallest number within one error of the best, also of those not tried so far."""
+    """Return the smallest number within one error of the best, trying smaller ones by bisection."""
     chosen = _pick_smallest(scores)
     low = max((n for n in scores if n < chosen), default=chosen)
     while chosen - low > 1:
@@ -96,7 +96,7 @@ def _find_fewest(score: Callable[[int], Floats], scores: dict[int, Floats]) -> i
 
 
 def _is_better(before: Floats, after: Floats) -> bool:
-    """Whether the scores rose by more than the standard error of the rise, and more than by rounding."""
+    """Whether the scores rose by more than the standard error of the rise, and by more than rounding."""
     if not np.isfinite(after).all():
         return False
     gain, error = _mean_and_error(after - before)

@@ -1,11 +1,11 @@
 """Starts of EM and of Gibbs chains: k-means on per-user ridge coefficients.
 
-Coefficients are compared by the reward they predict, |b1 - b2|^2 = (b1 - b2)' G (b1 - b2) with G the mean of x x', so
-units of features do not matter.  Seeds are k-means++; from ten classes on these often leave two classes in one cluster
-and one class in two, so clusters are then merged and split as long as that helps.
+The distance of coefficients is that of the rewards they predict, |b1 - b2|^2 = (b1 - b2)' G (b1 - b2) with G the mean
+of x x', so units of features do not matter.  Seeds are k-means++; with ten or more classes, k-means often puts two
+classes into one cluster and splits another, so clusters are then merged and split as long as that helps.
 
-`scipy.cluster.vq.kmeans2` is not enough: EM reaches the optimum in all of 24 data sets of 5, 10, 20 and 30 planted
-classes from these starts, in 23, 16, 0 and 0 from its clusters.
+`scipy.cluster.vq.kmeans2` is not enough: with 5, 10, 20 and 30 planted classes, EM reaches the optimum in all of 24
+data sets from these starts, and in 23, 16, 0 and 0 from its clusters.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from lcb.prior import Prior
 from lcb.stats import UserStats
 
-_MOST_USERS = 20_000  # on which starts are tried
-_CLUSTERED_USERS = 5_000  # on which k-means runs
-_TRIES = 3  # clusters tried for a split before a start is left as it is
+_MOST_USERS = 20_000  # users on which starts are tried
+_CLUSTERED_USERS = 5_000  # users on which k-means runs
+_TRIES = 3  # clusters whose split is tried
 
 Points = NDArray[np.float64]
 
@@ -35,7 +35,7 @@ class Labels:
 
 
 def sample_users(stats: UserStats, rng: np.random.Generator) -> UserStats:
-    """All users, or enough of them to tell a good start from a bad one."""
+    """Return all users, or a random sample that is enough to compare starts."""
     if stats.n_users <= _MOST_USERS:
         return stats
     return stats.take(np.sort(rng.choice(stats.n_users, _MOST_USERS, replace=False)))
@@ -44,7 +44,7 @@ def sample_users(stats: UserStats, rng: np.random.Generator) -> UserStats:
 def kmeans_starts(
     stats: UserStats, n_classes: int, prior: Prior, n_starts: int, rng: np.random.Generator
 ) -> Iterator[Labels]:
-    """`n_starts` assignments of the users to classes (one is enough for one class)."""
+    """Yield `n_starts` assignments of the users to classes (one, if there is one class)."""
     if n_classes == 1:
         yield Labels(np.zeros(stats.n_users, np.intp), 1)
         return
@@ -52,7 +52,7 @@ def kmeans_starts(
 
 
 def cluster(points: Points, n_classes: int, n_starts: int, rng: np.random.Generator) -> Iterator[Labels]:
-    """`n_starts` assignments of points (users, d) to clusters."""
+    """Yield `n_starts` assignments of points (users, d) to clusters."""
     n_chosen = min(len(points), max(_CLUSTERED_USERS, 20 * n_classes))
     for _ in range(n_starts):
         chosen = points if n_chosen == len(points) else points[rng.choice(len(points), n_chosen, replace=False)]
@@ -61,7 +61,7 @@ def cluster(points: Points, n_classes: int, n_starts: int, rng: np.random.Genera
 
 
 def _draw_seeds(points: Points, n_classes: int, rng: np.random.Generator) -> Points:
-    """k-means++: each next centre is drawn in proportion to the squared distance from those before it."""
+    """Draw centres by k-means++: each in proportion to the squared distance from those before it."""
     chosen = [points[rng.integers(len(points))]]
     distance = np.full(len(points), np.inf)
     for _ in range(n_classes - 1):
@@ -73,7 +73,7 @@ def _draw_seeds(points: Points, n_classes: int, rng: np.random.Generator) -> Poi
 
 
 def _run_lloyd(points: Points, centres: Points, n_steps: int) -> tuple[Points, NDArray[np.intp], float]:
-    """k-means from these centres: centres, labels, and the sum of squared distances."""
+    """Run k-means from these centres; return centres, labels and the sum of squared distances."""
     label, inertia = _assign_nearest(points, centres)
     for _ in range(n_steps):
         member = (label[None, :] == np.arange(len(centres))[:, None]).astype(np.float64)
@@ -92,7 +92,7 @@ def _assign_nearest(points: Points, centres: Points) -> tuple[NDArray[np.intp], 
 
 
 def _merge_and_split(points: Points, centres: Points, label: NDArray[np.intp], inertia: float) -> Points:
-    """Merge the two clusters that lose least and split one of the widest, as long as it helps."""
+    """Merge the two clusters whose merge costs least and split one of the widest, as long as that helps."""
     n_classes = len(centres)
     for _ in range(2 * n_classes if n_classes > 2 else 0):
         for wide in _rank_by_spread(points, label, n_classes)[:_TRIES]:
@@ -106,7 +106,7 @@ def _merge_and_split(points: Points, centres: Points, label: NDArray[np.intp], i
 
 
 def _rank_by_spread(points: Points, label: NDArray[np.intp], n_classes: int) -> list[int]:
-    """Clusters by their sum of squares, the largest first."""
+    """Return the clusters by their sum of squares along their longest axis, the largest first."""
     sums = np.zeros(n_classes)
     for h in range(n_classes):
         own = points[label == h]
@@ -116,7 +116,7 @@ def _rank_by_spread(points: Points, label: NDArray[np.intp], n_classes: int) -> 
 
 
 def _move_centre(points: Points, centres: Points, label: NDArray[np.intp], wide: int) -> Points:
-    """Centres with `wide` split along its longest axis and the cheapest other pair merged."""
+    """Return centres with `wide` split along its longest axis and the cheapest other pair merged."""
     count = np.bincount(label, minlength=len(centres)).astype(np.float64)
     gap = np.square(centres[:, None] - centres[None]).sum(axis=2)
     cost = gap * np.outer(count, count) / np.maximum(count[:, None] + count[None], 1)
@@ -135,7 +135,7 @@ def _move_centre(points: Points, centres: Points, label: NDArray[np.intp], wide:
 
 
 def _compute_coordinates(stats: UserStats, prior: Prior) -> Points:
-    """Ridge coefficients of each user, turned so that plain distance is distance in predicted reward."""
+    """Return ridge coefficients of each user, in coordinates whose distance is that of the predicted rewards."""
     mean, precision = prior.arrays(stats.n_features)
     total = stats.total
     size = total.gram[0] / total.count[0]

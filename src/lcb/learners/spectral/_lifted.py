@@ -1,4 +1,4 @@
-"""Symmetric tensors of degree 2, 3, 4 as vectors, each different entry once.
+"""Symmetric tensors of degree 2, 3, 4 as vectors of their different entries.
 
     monomials(x, 2) = x_i x_j for i <= j        weights(d, 2) = sqrt(how often the entry occurs in the tensor)
 
@@ -17,7 +17,7 @@ from lcb.arrays import Floats, Index
 
 
 def n_entries(n_features: int, degree: int) -> int:
-    """Different entries of a symmetric tensor.
+    """Return the number of different entries of a symmetric tensor.
 
     >>> n_entries(10, 2), n_entries(10, 3)
     (55, 220)
@@ -27,13 +27,13 @@ def n_entries(n_features: int, degree: int) -> int:
 
 @cache
 def entries(n_features: int, degree: int) -> Index:
-    """The sorted index tuples (degree, q) in the order they are packed."""
+    """Return the sorted index tuples (degree, q) in packed order."""
     return np.array(list(combinations_with_replacement(range(n_features), degree)), dtype=np.intp).T
 
 
 @cache
 def position(n_features: int, degree: int) -> Index:
-    """Where the entry of any index tuple is packed, (d, ..., d)."""
+    """Return the packed position of the entry of every index tuple, (d, ..., d)."""
     places = np.empty((n_features,) * degree, np.intp)
     index = entries(n_features, degree)
     for order in permutations(range(degree)):
@@ -43,7 +43,7 @@ def position(n_features: int, degree: int) -> Index:
 
 @cache
 def weights(n_features: int, degree: int) -> Floats:
-    """Root of how often each packed entry occurs in the whole tensor, (q,).
+    """Return the square root of how often each packed entry occurs in the whole tensor, (q,).
 
     >>> weights(2, 2)
     array([1.        , 1.41421356, 1.        ])
@@ -55,7 +55,7 @@ def weights(n_features: int, degree: int) -> Floats:
 
 
 def monomials(columns: Floats, degree: int) -> Floats:
-    """The products of `degree` features, feature-major: (d, n) -> (q, n)."""
+    """Return the products of `degree` features: (d, n) -> (q, n)."""
     index = entries(len(columns), degree)
     products = columns[index[0]]
     for rows in index[1:]:
@@ -64,7 +64,7 @@ def monomials(columns: Floats, degree: int) -> Floats:
 
 
 def pack(tensor: Floats) -> Floats:
-    """A symmetric tensor (d, ..., d) as (q,); one that is not is made symmetric first."""
+    """Pack a tensor (d, ..., d) into (q,); it is made symmetric first."""
     d, degree = len(tensor), tensor.ndim
     orders = list(permutations(range(degree)))
     mean = np.asarray(sum(tensor.transpose(order) for order in orders) / len(orders))
@@ -72,12 +72,12 @@ def pack(tensor: Floats) -> Floats:
 
 
 def unpack(packed: Floats, n_features: int, degree: int) -> Floats:
-    """The whole tensor of a packed one."""
+    """Return the whole tensor, (d, ..., d)."""
     return np.asarray((packed / weights(n_features, degree))[position(n_features, degree)])
 
 
 def lifted_map(matrix: Floats, degree: int) -> Floats:
-    """L (q, q') such that lifted(matrix' x) = L' lifted(x), for a `matrix` (d, d')."""
+    """Return L (q, q') such that lifted(matrix' x) = L' lifted(x), for a `matrix` (d, d')."""
     d, new = matrix.shape
     whole = np.ones((1, 1))
     index = entries(new, degree)

@@ -2,9 +2,9 @@
 
     min_v  v'Gv / 2 - b.v + penalty * |mat(v)|_*        mat: the matrix, or the (d, d^2) unfolding of a degree-3 tensor
 
-Alternating directions: a proximal step for the penalty (singular values shrunk by a constant) and one for the
-least squares (a solve with an eigendecomposition made once), until both agree.  The three unfoldings of a
-symmetric tensor have the same singular values, so one penalty is enough.
+Solved by ADMM: a proximal step for the penalty (singular values shrunk by a constant) and one for the least squares (a
+solve with an eigendecomposition computed once), until both agree.  The three unfoldings of a symmetric tensor have the
+same singular values, so one penalty is enough.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ _MOST_STEPS = 2_000
 
 
 def fit_low_rank(gram: Floats, moment: Floats, penalty: float, n_features: int, degree: int) -> Floats:
-    """The packed solution (q,) of the problem above; plain least squares when `penalty` is 0."""
+    """Return the packed solution (q,) of the problem above; plain least squares if `penalty` is 0."""
     values, vectors = np.linalg.eigh(gram)
     start = np.asarray(vectors @ ((vectors.T @ moment) / values))
     if penalty == 0:
         return start
-    step = float(np.exp(np.log(values).mean()))  # how strongly the two copies are tied together
+    step = float(np.exp(np.log(values).mean()))  # the penalty parameter of ADMM
     shape = (n_features,) * degree
     low, dual = _unfold(start, shape), np.zeros((n_features, n_features ** (degree - 1)))
     size = max(float(np.abs(start).max()), np.finfo(float).tiny)
@@ -40,7 +40,7 @@ def fit_low_rank(gram: Floats, moment: Floats, penalty: float, n_features: int, 
 
 
 def shrink(matrix: Floats, by: float) -> Floats:
-    """Every singular value smaller by `by`, but not below 0."""
+    """Reduce every singular value by `by`, but not below 0."""
     left, values, right = np.linalg.svd(matrix, full_matrices=False)
     return np.asarray((left * np.maximum(values - by, 0.0)) @ right)
 

@@ -1,10 +1,10 @@
-"""Classes whose moments match the measured ones best, from a start near by (Gauss-Newton).
+"""Finds classes whose moments match the measured ones best, from a nearby start (Gauss-Newton).
 
     min_{pi, beta}  sum_k  c_k (v_k - s_k)' G_k (v_k - s_k)        v_k = sum_h pi_h lifted_k(beta_h), k = 1, 2, 3
 
-s_k are the least-squares moments, G_k their Gram matrices and c_k = 1, 1/2, 1/15: one over the variance of the
-k-th power of a normal reward.  Whitening reads the classes off the second and third moments one after the other
-and magnifies their errors; this uses all three at once, with the rank that the classes give them.
+s_k are the least-squares moments, G_k their Gram matrices and c_k = 1, 1/2, 1/15: one over the variance of the k-th
+power of a normal reward.  Whitening uses the second and third moments one after the other and magnifies their errors;
+this uses all three at once, with the rank that the classes give them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _MOST_STEPS = 100
 def match_moments(
     grams: Sequence[Floats], moments: Sequence[Floats], pi: Floats, beta: Floats
 ) -> tuple[Floats, Floats]:
-    """`pi` (N,) and `beta` (N, d) from the normal equations of degree 1, 2 and 3 and a start."""
+    """Return `pi` (N,) and `beta` (N, d), from the normal equations of degree 1, 2 and 3 and a start."""
     roots = [
         np.linalg.cholesky(gram).T / np.sqrt(variance) for gram, variance in zip(grams, _POWER_VARIANCE, strict=True)
     ]
@@ -57,13 +57,13 @@ def match_moments(
 
 
 def lift(beta: Floats, degree: int) -> Floats:
-    """beta_h (x) ... (x) beta_h, packed, for each row, (N, q)."""
+    """Return beta_h (x) ... (x) beta_h, packed, for each row, (N, q)."""
     index = entries(beta.shape[1], degree)
     return np.asarray(weights(beta.shape[1], degree) * np.prod(beta[:, index], axis=1))
 
 
 def _differentiate(pi: Floats, beta: Floats, degree: int) -> Floats:
-    """Derivatives of sum_h pi_h lift(beta_h) (q,) by beta (N * d) and by the logs of pi (N)."""
+    """Return derivatives of sum_h pi_h lift(beta_h) (q,) by beta (N * d) and by the logs of pi (N)."""
     n, d = beta.shape
     index, weight = entries(d, degree), weights(d, degree)
     q = np.arange(index.shape[1])

@@ -1,12 +1,12 @@
-"""The moments of Spectral Experts in features that are uncorrelated and rewards of size 1, without noise.
+"""The moments of Spectral Experts in uncorrelated features and rewards of size 1, without noise.
 
     z = turn' x                   the mean of z z' is the identity
     c = (r - b.x) / reward_size   b: one regression for all, M1; or 0, as published
 
-Rewards less one regression for all have moments of their own, C2 = M2 - M1 M1' and C3, which are found from fewer
-rows: what all users have in common is known well and no longer adds to the variance of products.  Pooled, their
-third moment has no noise term, since the classes' distances to the mean sum to 0.  Nothing that is learned depends
-on the units, the order or the correlation of the features, nor on the units of the rewards.
+Rewards minus one regression for all have the moments C2 = M2 - M1 M1' and C3, which need fewer rows: what all users
+have in common no longer adds to the variance of products.  Pooled, their third moment has no noise term, since the
+classes' distances to the mean sum to 0.  The result does not depend on the units, the order or the correlation of the
+features, nor on the units of the rewards.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from lcb.errors import InputError, TooFewRows
 from lcb.learners.spectral._lifted import entries, lifted_map, pack, position, unpack, weights
 from lcb.learners.spectral.moments import Moments, features_only
 
-_TINY = 1e-9  # of a quantity's own scale: below this it is rounding
-_SMALLEST_PART = 1e-5  # whose third power is a number still, beside 1
+_TINY = 1e-9  # smaller values, relative to their own scale, are rounding
+_SMALLEST_PART = 1e-5  # its third power is just above rounding, relative to 1
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,7 +32,7 @@ class ScaledMoments:
 
     turn: Floats  # (d, rank)
     reward_size: float
-    mean: Floats  # (rank,) what was taken from the rewards: b in the coordinates of z and c
+    mean: Floats  # (rank,) b in the coordinates of z and c
     square: float  # the mean of c^2
     grams: tuple[Floats, Floats, Floats]
     moments: tuple[Floats, Floats, Floats]
@@ -42,7 +42,7 @@ class ScaledMoments:
         return int(self.turn.shape[1])
 
     def raw(self, second: Floats, third: Floats) -> tuple[Floats, Floats]:
-        """M2 and M3 of the rewards themselves from those of c."""
+        """Return M2 and M3 of the rewards, given those of c."""
         mean = self.mean
         mixed = np.einsum("ij,k->ijk", second, mean)
         mixed = mixed + mixed.transpose(0, 2, 1) + mixed.transpose(2, 0, 1)
@@ -62,7 +62,7 @@ def scale(moments: Moments, n_classes: int, centred: bool) -> ScaledMoments:
         )
     square = float(total.square_sum[0] / n)
     if square == 0:
-        raise InputError("all rewards are 0: there is nothing to tell classes apart by")
+        raise InputError("all rewards are 0, so classes cannot be told apart; give rewards that differ")
     size = np.sqrt(square)
     first = turn.T @ total.moment[0] / n
     mean = np.zeros(rank)
@@ -70,8 +70,8 @@ def scale(moments: Moments, n_classes: int, centred: bool) -> ScaledMoments:
         mean, first, square = first, mean, square - float(first @ first)
         if n_classes > 1 and square < (_SMALLEST_PART * size) ** 2:
             raise InputError(
-                f"n_classes={n_classes}, but one regression explains all rewards to one part in 100,000, so that they "
-                "show one class; ask for 1, or subtract that regression from the rewards first"
+                f"n_classes={n_classes}, but one regression explains all rewards to one part in 100,000, so there is "
+                "one class; ask for 1, or subtract that regression from the rewards first"
             )
         size = max(np.sqrt(max(square, 0.0)), _SMALLEST_PART * size)
 
@@ -91,15 +91,15 @@ def scale(moments: Moments, n_classes: int, centred: bool) -> ScaledMoments:
 
 
 def _decorrelate(gram: Floats) -> Floats:
-    """`turn` (d, rank) such that the mean of (turn' x)(turn' x)' is the identity; collinear features share."""
+    """Return `turn` (d, rank) such that the mean of (turn' x)(turn' x)' is the identity."""
     size = np.sqrt(np.diag(gram))
     size = np.where(size > 0, size, 1.0)
     values, vectors = np.linalg.eigh(gram / np.outer(size, size))
     kept = values > 1e-13 * values[-1]
     if (kept & (values < _TINY * values[-1])).any():
         raise InputError(
-            "some features are collinear but for one part in 10^4 or less, and third moments lose that part to "
-            "rounding; centre the features (beside a constant one), or drop the duplicates"
+            "some features are collinear up to one part in 10^4 or less, which third moments lose to rounding; "
+            "centre the features (beside a constant one), or drop the duplicates"
         )
     return np.asarray(vectors[:, kept] / np.sqrt(values[kept]) / size[:, None])
 
@@ -114,23 +114,23 @@ def _check_span(gram: Floats, degree: int, form: str, n_products: float) -> None
         remedy = "one-hot and 0/1 features do that; use grouped moments, more rows, or em"
     else:
         remedy = "too few users have that many different rows; learn from more rows, or by em"
-    few = n_products < 2 * len(values)  # else the features are of a kind whose products never span all
+    few = n_products < 2 * len(values)  # else products of such features never span all dimensions
     raise (TooFewRows if few else InputError)(
-        f"the products of {word} features span {spanned} of {len(values)} dimensions, so that the moments of degree "
-        f"{degree} cannot be found: {remedy}"
+        f"the products of {word} features span {spanned} of {len(values)} dimensions, so the moments of degree "
+        f"{degree} cannot be estimated: {remedy}"
     )
 
 
 def remove_noise(scaled: ScaledMoments, n_classes: int, sigma2: float | None) -> tuple[ScaledMoments, float]:
-    """Pooled moments with the noise taken out of c^2 and c^3, and its variance."""
+    """Return pooled moments without the noise in c^2 and c^3, and the variance of the noise."""
     d, (one, gram2, _) = scaled.rank, scaled.grams
     first, second, third = scaled.moments
     mean2 = pack(one)  # of z (x) z
     if sigma2 is None:
-        constant = np.asarray(np.linalg.solve(gram2, mean2), float)  # the quadratic form nearest to 1, by regression
+        constant = np.asarray(np.linalg.solve(gram2, mean2), float)  # the quadratic form nearest to 1
         found = np.asarray(np.linalg.solve(gram2, second), float)
         left = 1.0 - float(constant @ mean2)
-        if left > 1e-6:  # no quadratic form of the features is constant: an intercept is the noise
+        if left > 1e-6:  # no quadratic form of the features is constant: the intercept is the noise
             sigma2 = (scaled.square - float(mean2 @ found)) / left
         elif n_classes < d:
             raw = unpack(found, d, 2) + np.outer(scaled.mean, scaled.mean)
@@ -150,9 +150,9 @@ def remove_noise(scaled: ScaledMoments, n_classes: int, sigma2: float | None) ->
 
 
 def _fit_noise(raw: Floats, form: Floats, n_small: int) -> float:
-    """The sigma2 for which the `n_small` smallest eigenvalues of raw - sigma2 * form are nearest to 0.
+    """Return the sigma2 for which the `n_small` smallest eigenvalues of raw - sigma2 * form are nearest to 0.
 
-    With features of length 1 the form is the identity, and the answer the mean of those eigenvalues.
+    With features of length 1 the form is the identity, and sigma2 the mean of those eigenvalues.
     """
 
     def size(sigma2: float) -> float:

@@ -5,15 +5,15 @@
     pooled (as published)      E[r^2 | x] = <M2, x(x)x> + sigma2       E[r^3 | x] = <M3, x(x)x(x)x> + 3 sigma2 <M1, x>
     grouped (one user's rows)  E[r1 r2 | x1, x2] = M2(x1, x2)          E[r1 r2 r3 | x1, x2, x3] = M3(x1, x2, x3)
 
-Each line is a regression for a symmetric tensor, with a nuclear-norm penalty.  M2 whitens M3, whose components
-then are orthogonal and fall out by the tensor power method: lambda_h = 1 / sqrt(pi_h), and beta_h is lambda_h
-times the un-whitened eigenvector.  Different rewards of one user have independent noise, so the grouped form has
-no noise term and needs no particular kind of noise: it holds for clicks.
+Each line is a regression for a symmetric tensor, with a nuclear-norm penalty.  M2 whitens M3, whose components are then
+orthogonal, and the tensor power method finds them: lambda_h = 1 / sqrt(pi_h), and beta_h is lambda_h times the
+un-whitened eigenvector.  Different rewards of one user have independent noise, so the grouped form has no noise term
+and holds for any noise, also for clicks.
 
-Ours are three refinements: `centred` takes one regression for all from the rewards first, `matching` then fits pi
-and beta to the three moments at once, and `polish` goes on with EM.  All is done in features that are uncorrelated
-and rewards of size 1, so units do not matter.  Cost: one pass over the rows for
-the moments, O(rows * d^6 / 18); the rest is O(d^9 / 200), whatever the number of rows.
+We add three refinements: `centred` first subtracts one regression for all from the rewards, `matching` then fits pi and
+beta to the three moments at once, and `polish` continues with EM.  Everything is computed in uncorrelated features and
+rewards of size 1, so units do not matter.  Cost: one pass over the rows for the moments, O(rows * d^6 / 18); the rest
+is O(d^9 / 200), for any number of rows.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ from lcb.prior import Prior
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
 
-_TINY = 1e-9  # of a quantity's own scale: below this it is rounding
-_WEAK = 0.3  # an eigenvalue of the whitened tensor is at least 1 in truth; below this there is no class behind it
+_TINY = 1e-9  # smaller values, relative to their own scale, are rounding
+_WEAK = 0.3  # true eigenvalues of the whitened tensor are at least 1; a smaller estimate than this is not a class
 
 
 def fit(
@@ -86,7 +86,7 @@ def fit(
         beta = offset + scaled.mean
     order = np.argsort(-pi, kind="stable")
     pi, beta = pi[order], beta[order]
-    if noise is None:  # what the classes leave of the mean square
+    if noise is None:  # the part of the mean square that the classes do not explain
         noise = scaled.square - float(pi @ np.square(beta - scaled.mean).sum(axis=1))
     n_smallest = float(pi.min() * moments.stats.n_users)
     sound = weakest >= _WEAK and n_smallest >= 1
@@ -126,21 +126,21 @@ def _check(moments: Moments, n_classes: int, sigma2: float | None, penalty: floa
         )
     if moments.form == "pooled" and moments.two_valued:
         raise InputError(
-            f"rewards are {' or '.join(f'{value:g}' for value in moments.values)} and nothing else, so that their "
-            "squares and cubes say nothing new and pooled moments cannot tell classes apart, whatever the number of "
-            "rows; use grouped moments"
+            f"all rewards are {' or '.join(f'{value:g}' for value in moments.values)}, so their squares and cubes "
+            "contain nothing new, and pooled moments cannot tell classes apart with any number of rows; use grouped "
+            "moments"
         )
     if polish and moments.two_valued:
         raise InputError(
-            "polish goes on with a Gaussian likelihood, which is biased on rewards of two values and makes the grouped "
-            "estimate several times worse; leave polish out"
+            "polish continues with a Gaussian likelihood, which is biased for rewards of two values and makes the "
+            "grouped estimate several times worse; leave polish out"
         )
 
 
 def _decompose(
     scaled: ScaledMoments, n_classes: int, penalty: float, rng: np.random.Generator, n_starts: int, n_iterations: int
 ) -> tuple[Floats, Floats, float]:
-    """`pi`, `beta` in the scaled features, and the smallest eigenvalue of the whitened tensor."""
+    """Return `pi`, `beta` in the scaled features, and the smallest eigenvalue of the whitened tensor."""
     d = scaled.rank
     if n_classes == 1:
         return np.ones(1), (scaled.mean + scaled.moments[0])[None], 1.0  # one regression for all
@@ -152,8 +152,8 @@ def _decompose(
     n_positive = int((values > _TINY * max(values[0], _TINY)).sum())
     if n_positive < n_classes:
         raise TooFewRows(
-            f"n_classes={n_classes}, but the second moments have rank {n_positive}: they show no more classes than "
-            "that; ask for fewer, lower the penalty, or learn from more rows"
+            f"n_classes={n_classes}, but the second moments have rank {n_positive}, the most classes they can show; "
+            "ask for fewer, lower the penalty, or learn from more rows"
         )
     white, back = whitening(second, n_classes)
     tensor = np.einsum("ijk,ia,jb,kc->abc", third, white, white, white, optimize=True)
@@ -164,7 +164,7 @@ def _decompose(
 
 
 def _fit_variances(stats: UserStats, pi: Floats, beta: Floats, noise: float, reward_square: float) -> LatentModels:
-    """The models with each class's own noise: a few steps of EM for the variances alone."""
+    """Return the models with a variance for each class, from a few steps of EM for the variances alone."""
     floor = _TINY * reward_square
     models = LatentModels(pi, beta, np.full(len(pi), max(noise, 1e-3 * reward_square)), stats.features)
     for _ in range(20):

@@ -1,22 +1,22 @@
-"""The moments Spectral Experts learns from: products of two and of three rewards against their features.
+"""The moments that Spectral Experts learns from: products of two and of three rewards and of their features.
 
     pooled    every row alone                     r^2 on x (x) x           r^3 on x (x) x (x) x
     grouped   different rows of one user          r1 r2 on x1 (x) x2       r1 r2 r3 on x1 (x) x2 (x) x3
 
-Both are least squares for a symmetric tensor.  With y = (x, r), a row and its reward, all their sums are in
+Both are least squares for a symmetric tensor.  With y = (x, r), a row and its reward, all their sums are contained in
 
     second   sum of x (x) x against y (x) y                     (q2, Q2)    q2 = d(d+1)/2,       Q2 the same for d + 1
     third    sum of x (x) x (x) x against y (x) y (x) y         (q3, Q3)    q3 = d(d+1)(d+2)/6
 
-so that rewards less a regression, r - b.x, and features in other coordinates are a matrix product away.  One pass
-over the rows, in blocks; nothing that is fitted afterwards depends on their number.
+so that a matrix product gives the sums for centred rewards, r - b.x, and for features in other coordinates.  They take
+one pass over the rows, in blocks; the cost of fitting does not depend on the number of rows.
 
 Pairs and triples of different rows are not enumerated.  With A = sum y y', B = sum yy' (x) yy', C = sum of three,
 all over one user's rows, the sum over different rows is A (x) A - B for pairs, and for triples
 
     A (x) A (x) A  -  (the three places of) B (x) A  +  2 C
 
-A user with T rows has total weight T (weight 1 / (T - 1) a pair, 1 / ((T - 1)(T - 2)) a triple), so that one user
+A user with T rows has total weight T (a pair has weight 1 / (T - 1), a triple 1 / ((T - 1)(T - 2))), so that one user
 with very many rows does not outweigh all others.
 """
 
@@ -38,12 +38,12 @@ Form = Literal["pooled", "grouped"]
 
 _BLOCK_BYTES = 16 << 20  # of the widest array of a block of rows
 _MOST_BYTES = 512 << 20
-_SMALLEST = 1e-45  # its sixth power is a number still
+_SMALLEST = 1e-45  # its sixth power does not underflow
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """The sums above beside the statistics of the users; additive over rows (pooled) or users (grouped).
+    """The sums above and the statistics of the users; additive over rows (pooled) or users (grouped).
 
     >>> moments = Moments.from_rows([0, 0, 0], x=[[1.0], [1.0], [2.0]], reward=[3.0, 4.0, 5.0])
     >>> moments.second[:, -1]  # (3*4*1 + 3*5*2 + 4*5*2) * 2 ordered pairs * weight 1/2
@@ -54,7 +54,7 @@ class Moments:
     stats: UserStats = field(repr=False)
     second: Floats = field(repr=False)
     third: Floats = field(repr=False)
-    values: tuple[float, ...] = ()  # the different rewards, up to three of them
+    values: tuple[float, ...] = ()  # the different rewards, at most three of them
 
     @classmethod
     def from_rows(cls, user: ArrayLike, x: ArrayLike, reward: ArrayLike, *, form: Form = "grouped") -> Moments:
@@ -77,7 +77,7 @@ class Moments:
         if not finite or ((sizes > 0) & (sizes < _SMALLEST)).any():
             raise InputError(
                 f"features and rewards have sizes from {sizes[sizes > 0].min():g} to {sizes.max():g}, and products of "
-                "six of them leave the range of numbers; divide each by its size first"
+                "six of them overflow or underflow; divide each by its size first"
             )
         return cls(form, stats, second, third, _find_different(rewards))
 
@@ -90,7 +90,7 @@ class Moments:
         return len(self.values) <= 2
 
     def __add__(self, other: Moments) -> Moments:
-        """The moments of both; grouped ones must not share a user, whose pairs across the two are lost."""
+        """Add the moments; grouped ones must not share a user, because pairs across the two would be lost."""
         if self.form != other.form:
             raise InputError(f"{other.form} moments cannot be added to {self.form} ones; build both in one form")
         shared = set(self.stats.users) & set(other.stats.users)
@@ -104,12 +104,12 @@ class Moments:
 
 
 def features_only(n_features: int, degree: int) -> NDArray[np.bool_]:
-    """Which entries of a tensor over (x, r) have no reward in them; the last entry is the reward's power."""
+    """Return which entries of a tensor over (x, r) contain no reward; the last entry is the power of the reward."""
     return np.asarray((entries(n_features + 1, degree) < n_features).all(axis=0))
 
 
 def check_memory(n_features: int) -> None:
-    """Refuse features whose moments would not fit."""
+    """Raise InputError if the moments of so many features would not fit into memory."""
     needed = _bytes(n_features)
     if needed > _MOST_BYTES:
         most = next(d for d in range(n_features, 0, -1) if _bytes(d) <= _MOST_BYTES)
@@ -172,7 +172,7 @@ def _sum_grouped(columns: Floats, owner: Index, stats: UserStats) -> tuple[Float
 
 
 def _sum_users(stats: UserStats) -> Floats:
-    """sum y y' of each user, each different entry once, (Q2, users)."""
+    """Return the different entries of sum y y' of each user, (Q2, users)."""
     d, at = stats.n_features, position(stats.n_features + 1, 2)
     sums = np.empty((n_entries(d + 1, 2), stats.n_users))
     sums[features_only(d, 2)] = stats.packed[: -d - 2]
@@ -187,7 +187,7 @@ def _apply_weights(sums: Floats, d: int, degree: int) -> Floats:
 
 
 def _pair_gram(aa: Floats, b: Floats, d: int) -> Floats:
-    """Entry (ij, ef) of the sum over pairs of different rows, made symmetric in e, f."""
+    """Return the sum over pairs of different rows, entry (ij, ef) made symmetric in e, f."""
     at = position(d + 1, 2)
     i, j = (index[:, None] for index in entries(d, 2))
     e, f = (index[None, :] for index in entries(d + 1, 2))
@@ -195,7 +195,7 @@ def _pair_gram(aa: Floats, b: Floats, d: int) -> Floats:
 
 
 def _triple_gram(aaa: Floats, ba: Floats, c: Floats, d: int) -> Floats:
-    """Entry (ijk, efg) of the sum over triples of different rows, made symmetric in e, f, g."""
+    """Return the sum over triples of different rows, entry (ijk, efg) made symmetric in e, f, g."""
     at2, at4 = position(d + 1, 2), position(d + 1, 4)
     couple = position(n_entries(d + 1, 2), 2)
     i, j, k = (index[:, None] for index in entries(d, 3))

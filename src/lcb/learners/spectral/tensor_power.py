@@ -1,16 +1,16 @@
 """The robust tensor power method (Anandkumar, Ge, Hsu, Kakade, Telgarsky 2014, JMLR 15).
 
-A symmetric tensor T = sum_h lambda_h v_h (x) v_h (x) v_h with orthonormal v_h and lambda_h > 0 is taken apart
-one component at a time:
+It decomposes a symmetric tensor T = sum_h lambda_h v_h (x) v_h (x) v_h with orthonormal v_h and lambda_h > 0, one
+component at a time:
 
     v <- T(I, v, v) / |T(I, v, v)|       from many random starts; the one with the largest T(v, v, v) is kept
     T <- T - lambda v (x) v (x) v        lambda = T(v, v, v), then the next component
 
-Exact when T is orthogonal; under noise E the error of a component is of the order |E| / lambda.  Deflation adds
-the errors of earlier components to later ones, so at the end each component is iterated once more with all the
-others taken away.  A component costs O(starts * iterations * k^3).
+It is exact if T is orthogonal; under noise E the error of a component is of the order |E| / lambda.  Deflation adds the
+errors of earlier components to later ones, so at the end each component is iterated again with all others subtracted.
+A component costs O(starts * iterations * k^3).
 
-`whitening` turns a tensor with independent, not orthogonal, components into one this method can take apart.
+`whitening` makes independent components orthogonal, as this method needs them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike
 from lcb.arrays import Floats
 from lcb.errors import InputError
 
-_TINY = 1e-12  # of the tensor's own size: below this it is rounding
+_TINY = 1e-12  # smaller values, relative to the tensor's size, are rounding
 _SWEEPS = 20
 
 
@@ -32,7 +32,7 @@ def tensor_power(
     n_starts: int = 50,
     n_iterations: int = 100,
 ) -> tuple[Floats, Floats]:
-    """Eigenvalues (n,), largest first, and eigenvectors (n, k) of a symmetric tensor (k, k, k).
+    """Return eigenvalues (n,), largest first, and eigenvectors (n, k) of a symmetric tensor (k, k, k).
 
     >>> tensor = np.zeros((2, 2, 2))
     >>> tensor[0, 0, 0], tensor[1, 1, 1] = 2.0, 3.0
@@ -61,9 +61,9 @@ def tensor_power(
 
 
 def whitening(matrix: ArrayLike, n_components: int) -> tuple[Floats, Floats]:
-    """W (d, n) with W' M W = I on the `n_components` largest eigenvectors of a symmetric M, and B with W' B = I.
+    """Return W (d, n) with W' M W = I, on the n = `n_components` largest eigenvectors of M, and B with W' B = I.
 
-    If M = sum_h pi_h b_h b_h' has rank n, the vectors sqrt(pi_h) W' b_h are orthonormal and B brings them back.
+    If M = sum_h pi_h b_h b_h' has rank n, the vectors sqrt(pi_h) W' b_h are orthonormal, and B maps them back.
 
     >>> W, B = whitening([[4.0, 0.0], [0.0, 0.25]], 2)
     >>> abs(W), abs(B)
@@ -75,7 +75,7 @@ def whitening(matrix: ArrayLike, n_components: int) -> tuple[Floats, Floats]:
     n_positive = int((values > _TINY * max(np.abs(values).max(), np.finfo(float).tiny)).sum())
     if not 1 <= n_components <= n_positive:
         raise InputError(
-            f"the matrix of second moments has {n_positive} positive eigenvalues, {n_components} are wanted; "
+            f"the matrix of second moments has {n_positive} positive eigenvalues, {n_components} are needed; "
             f"ask for at most {n_positive} classes, or learn from more rows"
         )
     root = np.sqrt(values[:n_components])
@@ -97,7 +97,7 @@ def _check(tensor: Floats, n_components: int | None, n_starts: int, n_iterations
 
 
 def _refine(whole: Floats, values: Floats, vectors: Floats) -> None:
-    """Iterate each component with all others taken away, in place, until none moves."""
+    """Iterate each component with all others subtracted, in place, until none changes."""
     for _ in range(_SWEEPS):
         before = vectors.copy()
         for h in range(len(values)):
@@ -110,7 +110,7 @@ def _refine(whole: Floats, values: Floats, vectors: Floats) -> None:
 
 
 def _iterate(tensor: Floats, vectors: Floats, n_iterations: int) -> Floats:
-    """`n_iterations` power steps from each row of `vectors` (starts, k); fewer once nothing moves."""
+    """Take `n_iterations` power steps from each row of `vectors` (starts, k); fewer if nothing changes."""
     for _ in range(n_iterations):
         moved = _apply(tensor, vectors)
         length = np.linalg.norm(moved, axis=1, keepdims=True)
@@ -122,18 +122,18 @@ def _iterate(tensor: Floats, vectors: Floats, n_iterations: int) -> Floats:
 
 
 def _apply(tensor: Floats, vectors: Floats) -> Floats:
-    """T(I, v, v) for each row v, (starts, k)."""
+    """Return T(I, v, v) for each row v, (starts, k)."""
     pairs = (vectors[:, :, None] * vectors[:, None, :]).reshape(len(vectors), -1)
     return np.asarray(pairs @ tensor.reshape(len(tensor), -1).T)
 
 
 def _value(tensor: Floats, vectors: Floats) -> Floats:
-    """T(v, v, v) for each row v, (starts,)."""
+    """Return T(v, v, v) for each row v, (starts,)."""
     return np.asarray((_apply(tensor, vectors) * vectors).sum(axis=1))
 
 
 def _cubes(vectors: Floats) -> Floats:
-    """v (x) v (x) v for each row v, (n, k, k, k)."""
+    """Return v (x) v (x) v for each row v, (n, k, k, k)."""
     return np.asarray(np.einsum("hi,hj,hk->hijk", vectors, vectors, vectors))
 
 
