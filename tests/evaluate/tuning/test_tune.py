@@ -267,10 +267,10 @@ def test_every_grid_holds_plain_values_that_survive_a_file():
 @pytest.mark.parametrize(
     ("document", "message"),
     [
-        ([], "f holds no settings; give a file written by lcb tune"),
-        ({}, "f holds no settings"),
-        ({"chosen": []}, "f holds no settings"),
-        ({"chosen": {"lcb": 3}}, "f holds no settings"),
+        ([], "f has no settings; give a file written by lcb tune"),
+        ({}, "f has no settings"),
+        ({"chosen": []}, "f has no settings"),
+        ({"chosen": {"lcb": 3}}, "f has no settings"),
         ({"chosen": {"magic": {}}}, "f: unknown algorithm 'magic'; use one of: lcb,"),
         ({"chosen": {"lcb": {"width": 1.0}}}, "f: lcb has no setting 'width'; there are: eta, gamma"),
         ({"chosen": {"random": {"eta": 1.0}}}, "f: random has no setting 'eta'; there are: none"),
