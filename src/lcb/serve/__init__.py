@@ -2,5 +2,5 @@
 
     request ──► decide/: an event ──► log/: stored by group commit ──► state/: the event is applied ──► answer
 
-`decide/` and `state/` know neither sockets nor threads; clock, ids and store are handed to them.
+`decide/` and `state/` use neither sockets nor threads; clock, ids and store are passed to them.
 """

@@ -8,18 +8,18 @@ import msgspec
 
 from lcb.errors import LCBError
 
-_LONGEST = 1000  # characters of a detail
+_LONGEST = 1000  # characters; a longer detail is cut
 
 
 class Problem(LCBError):
-    """An error answer: it says what is wrong and what to do next; `field` is the field of the request it is about.
+    """An error answer; `detail` says what is wrong and what to do next, `field` names the wrong field of the request.
 
     >>> Problem(422, "k is 0; ask for more", field="k").to_json()
     b'{"type":"about:blank","title":"Unprocessable Entity","status":422,"detail":"k is 0; ask for more","field":"k"}'
     """
 
     def __init__(self, status: int, detail: str, *, field: str | None = None, retry_after: int | None = None) -> None:
-        detail = detail if len(detail) <= _LONGEST else f"{detail[: _LONGEST - 1]}…"  # it may quote a long value
+        detail = detail if len(detail) <= _LONGEST else f"{detail[: _LONGEST - 1]}…"  # a detail may quote a long value
         super().__init__(detail)
         self.status, self.detail, self.field, self.retry_after = status, detail, field, retry_after
 

@@ -18,7 +18,7 @@ from lcb.serve.event_ids import slot_id
 
 
 class ChosenArm(Struct, array_like=True, gc=False):
-    """The arm of one slot, with what the update with its reward will need."""
+    """The arm of one slot, with all that the update with its reward needs."""
 
     arm: int  # index among the arms of the request
     id: str
@@ -60,7 +60,7 @@ class DecisionBody(Struct, array_like=True, gc=False):
     arms: list[str] | None  # None: the whole catalogue as of `seen`
     x: bytes | None  # (K, d) if the request sent vectors; None: the catalogue's as of `seen`
     user_x: bytes | None
-    taken: list[ChosenArm]  # what our bandit chose, one per slot
+    taken: list[ChosenArm]  # the arms that the service's bandit chose, one per slot
     digest: bytes | None  # of the request; None if the caller sent no id
     listed: bool = False  # a list of k slots was asked for
     chosen: ChosenArm | None = None  # shadow mode: the arm that the caller chose and showed
@@ -68,7 +68,7 @@ class DecisionBody(Struct, array_like=True, gc=False):
 
     @property
     def shown(self) -> list[ChosenArm]:
-        """The arms the user was shown: the caller's choice in shadow mode, else ours."""
+        """The arms the user was shown: the caller's choice in shadow mode, else the bandit's."""
         return self.taken if self.chosen is None else [self.chosen]
 
     def slots(self, decision_id: str) -> dict[str, ChosenArm]:
@@ -109,8 +109,8 @@ class ModelBody(Struct, array_like=True):
     n_users: int
     score: float | None = None
     baseline: float | None = None
-    n_started: int | None = None  # users with a decision when learning began; None: as many as at this seq
-    seen: int | None = None  # seq of the log that it was learned from
+    n_started: int | None = None  # users with a decision when learning began; None: count at this event
+    seen: int | None = None  # it was learned from the log up to this seq
 
 
 class ActivateBody(Struct, array_like=True):
@@ -190,7 +190,7 @@ def decode(kind: str, body: bytes) -> Any:
 
 
 def to_decision(record: ChosenArm | RewardBody | ErasedReward) -> Decision:
-    """Return the decision as a bandit's `update` and `count_decision` take it."""
+    """Return the stored decision as a `Decision`, the argument of a bandit's `update` and `count_decision`."""
     return Decision(
         record.arm if isinstance(record, ChosenArm) else 0,
         record.propensity,

@@ -5,7 +5,7 @@
     draining     after SIGTERM: /readyz answers 503, other requests are answered for `limits.drain` seconds more
     ending       the socket is closed; requests in flight are answered, queued events and a snapshot are written
 
-From the signal to the end it takes at most `limits.drain` plus 9 s, whatever the store does; acknowledged events are on
+The process ends at most `limits.drain` plus 9 s after the signal, even if the store hangs; acknowledged events are on
 disk already.  A second signal skips the drain.
 """
 
@@ -232,7 +232,7 @@ class _ServiceApp:
         error = stopping.exception()
         if error is None:
             self.log.info("stopped", seq=service.world.seq)
-        elif isinstance(error, LCBError):  # only the next start is slower
+        elif isinstance(error, LCBError):  # nothing is lost, but the next start is slower
             self.log.warning("stopped without a snapshot", seq=service.world.seq, error=str(error))
         else:
             raise error

@@ -109,7 +109,7 @@ class Service:
             snapshots, size = self.build_snapshots(), _SNAPSHOTS_PER_COMMIT
             for start in range(0, len(snapshots), size):
                 await asyncio.to_thread(self.store.append, [], self.world.seq, snapshots[start : start + size])
-        except StoreUnavailable as error:  # nothing is lost: only the next start is slower
+        except StoreUnavailable as error:  # nothing is lost, but the next start is slower
             structlog.get_logger("lcb.serve").warning("no snapshot was written", error=str(error))
         finally:
             self._reads.end()
@@ -137,7 +137,7 @@ class Service:
             elif not self._has_user(request.user):
                 await self._reads.fetch_user(request.user)
             elif (first := self._arriving.get(request.user)) is not None:
-                self.journal.check_room()  # refuse at once if the queue is full
+                self.journal.check_room()  # refuse now if the queue is full
                 await first.wait()
             else:
                 entry = self.decisions.decide(request, recommender, logged)

@@ -10,9 +10,9 @@ from lcb.storage.store.base import Row, Snapshot, Store
 
 
 class WithoutSnapshots:
-    """A store without snapshots, except the service-wide one if it is given.
+    """A store whose snapshots are hidden, except the service-wide one if it is given as `kept`.
 
-    With `world`, users who are not in its memory are known to have no events yet, so the store is not asked.
+    If `world` is set, it keeps all users in memory; a user it does not have is new, and the store is not asked.
     """
 
     def __init__(self, store: Store, kept: Snapshot | None = None) -> None:

@@ -1,1 +1,1 @@
-"""Settings of a service: the settings themselves, how they are loaded, and what a recommender is made of."""
+"""Settings of a service: their types and defaults, loading, and the specs of recommenders."""

@@ -25,7 +25,7 @@ class Job(Struct):
     learner: str = "em"
     n_classes: int | None = None
     held_out: float = 0.2
-    covariance: bool = False  # keep the covariance of the weights however large it is
+    covariance: bool = False  # keep the covariance of the weights even if it is large
     max_memory: int | None = None  # bytes
 
 

@@ -38,7 +38,7 @@ async def run_job(
     on_start: Callable[[asyncio.subprocess.Process], None],
     on_step: Callable[[JobStep], None],
 ) -> JobResult:
-    """Run a job in a process of its own; the process has ended when this returns or raises."""
+    """Run a job in a child process, which has ended when this returns or raises."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
         *command, stdin=pipe, stdout=pipe, stderr=pipe, env=_environment(), start_new_session=True

@@ -15,9 +15,9 @@ from lcb.serve.state.world import World
 
 
 def next_training_at(world: World, settings: Settings, learning: Learning, not_before: int) -> int | None:
-    """Return the number of users at which learning starts by itself, at least `not_before`; None: never.
+    """Return the number of users at which learning starts automatically, at least `not_before`; None: never.
 
-    Before the first version it grows with every user who has not given a reward.
+    Before the first version only users with a reward count, so each user without one raises the number by one.
     """
     if not any(one.over_classes for one in settings.recommenders):
         return None

@@ -1,7 +1,7 @@
 """Learns while the service runs: starts a job when it is due, checks the result and writes it into the log.
 
-One job at a time, in a process of its own, on one replica.  The result is verified by its checksum and tried with every
-recommender before it becomes a version; new users get it from then on.  If anything goes wrong, the version served
+Only one replica runs a job, one at a time, in a child process.  The result is verified by its checksum and tried with
+every recommender before it becomes a version; new users get it from then on.  If anything fails, the version served
 before is still served, the failure is counted, and the next try waits (`schedule`).
 """
 
@@ -46,15 +46,15 @@ class Retraining:
         self.process: asyncio.subprocess.Process | None = None
         self.log = structlog.get_logger("lcb.serve")
         self._task: asyncio.Task[None] | None = None
-        self._not_before = 0  # users
-        self._pause = 0.0  # on the monotonic clock
+        self._not_before = 0  # number of users below which no job starts automatically, set after a failure
+        self._pause = 0.0  # time on the monotonic clock before which no job starts automatically
 
     def start(self) -> None:
         self.service.watchers.append(self._watch)
         self._begin_if_due()
 
     async def stop(self) -> None:
-        """Cancel the running job; it starts anew when learning is next due."""
+        """Cancel the running job; nothing of it is kept."""
         if self._watch in self.service.watchers:
             self.service.watchers.remove(self._watch)
         task = self._task
@@ -68,7 +68,7 @@ class Retraining:
 
     @property
     def next_at(self) -> int | None:
-        """The number of users at which learning starts by itself; None: it does not."""
+        """The number of users at which learning starts automatically; None: it does not."""
         return next_training_at(self.service.world, self.service.settings, self.settings, self._not_before)
 
     def answer(self) -> messages.RetrainingAnswer:
@@ -111,7 +111,7 @@ class Retraining:
         self._task = asyncio.get_running_loop().create_task(self._run(begun))
 
     async def _run(self, begun: asyncio.Future[bool] | None) -> None:
-        """Learn if no other replica does; `begun` receives whether this one does."""
+        """Run a job unless another replica does; `begun` is set to True if the job runs here, else to False."""
         release = None
         try:
             release = await asyncio.to_thread(self.service.store.lead, "retrain")

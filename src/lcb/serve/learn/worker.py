@@ -77,7 +77,7 @@ def _run(job: Job, progress: Progress) -> tuple[bytes, bytes]:
 
 
 def _exit_with_parent(jobs: BinaryIO) -> None:
-    """Standard input is closed when the parent has ended, however it ended."""
+    """Exit when standard input is closed, which the kernel does when the parent ends for any reason."""
     jobs.read()
     os._exit(1)
 

@@ -73,7 +73,7 @@ class EventApplier:
             try:
                 if not self._apply_batch(batch):
                     return
-            except Exception as error:  # noqa: BLE001 (whatever it is, the state does not follow the log from here on)
+            except Exception as error:  # noqa: BLE001 (after any error the state differs from the log)
                 self._break(error)
             if self.broken is not None:
                 failed = Problem(503, f"{self.broken}; verify the log, restart the service", retry_after=60)

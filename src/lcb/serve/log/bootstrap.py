@@ -119,21 +119,21 @@ def _check_same(
         if feature_map.to_json() != state.feature_map.to_json():
             known = state.feature_map
             raise InputError(
-                f"categories {_some(feature_map.categories)} ({feature_map.spec}), but this log has "
-                f"{_some(known.categories)} ({known.spec}); give those in that order, or learn models from the "
+                f"categories {_join_names(feature_map.categories)} ({feature_map.spec}), but this log has "
+                f"{_join_names(known.categories)} ({known.spec}); give those in that order, or learn models from the "
                 "table of the log (lcb log export STORE events.parquet)"
             )
     elif settings.categories is not None and state.feature_map is None:
         size = "no" if state.n_features is None else f"{state.n_features}"
         raise InputError(
-            f"categories {_some(settings.categories)}, but this log began without categories and has {size} "
+            f"categories {_join_names(settings.categories)}, but this log began without categories and has {size} "
             "features; leave them out, or use a new store"
         )
     kept_names, named = tuple(log.features or ()), () if models is None else models.features
     if kept_names and named and kept_names != named and not all(map(_PLAIN.fullmatch, named)):
         raise InputError(
-            f"models of the features {_some(named)}, but this log has {_some(kept_names)}; learn them from the table "
-            "of the log (lcb log export STORE events.parquet), which has its features in their order"
+            f"models of the features {_join_names(named)}, but this log has {_join_names(kept_names)}; learn them "
+            "from the table of the log (lcb log export STORE events.parquet), which has its features in their order"
         )
     if models is not None and state.n_features not in (None, models.n_features):
         raise InputError(
@@ -141,7 +141,7 @@ def _check_same(
         )
 
 
-def _some(names: Sequence[str]) -> str:
+def _join_names(names: Sequence[str]) -> str:
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 

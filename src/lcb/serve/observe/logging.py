@@ -91,7 +91,7 @@ def _mask_line(_: Any, __: str, line: Any) -> str:
 
 
 def read_request_id(headers: list[tuple[bytes, bytes]]) -> str | None:
-    """The X-Request-ID header of a request, if it is at most 64 letters, digits and _ . : -
+    """Return the X-Request-ID header of a request, if it is at most 64 letters, digits and _ . : -
 
     >>> read_request_id([(b"host", b"a"), (b"x-request-id", b"7f3a")]), read_request_id([(b"x-request-id", b"a b")])
     ('7f3a', None)

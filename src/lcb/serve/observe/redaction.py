@@ -43,7 +43,7 @@ def is_secret(name: str) -> bool:
 
 
 def redact_value(value: Any) -> Any:
-    """The same for values nested in lists, tuples and dictionaries; bytes become text.
+    """Mask secrets in values nested in lists, tuples and dictionaries; bytes become text.
 
     >>> redact_value({"headers": [(b"authorization", b"Bearer abc")], "n": 3})
     {'headers': [('authorization', '***')], 'n': 3}

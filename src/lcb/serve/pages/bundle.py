@@ -1,7 +1,7 @@
 """Builds Vega, Vega-Lite and Vega-Embed as one JavaScript module with vl-convert, which also renders PNG charts.
 
-The module has 0.9 MB (0.3 MB compressed) and exports `vegaEmbed`.  It includes the interpreter of Vega's expressions,
-so `vegaEmbed(el, spec, {ast: true})` works under a Content-Security-Policy without unsafe-eval.
+The module is 0.9 MB large (0.3 MB compressed) and exports `vegaEmbed`.  It includes the interpreter of Vega's
+expressions, so `vegaEmbed(el, spec, {ast: true})` works under a Content-Security-Policy without unsafe-eval.
 """
 
 from __future__ import annotations

@@ -20,7 +20,7 @@ from lcb.serve.pages.visitors import Visitors
 from lcb.serve.web.app import App
 from lcb.storage.store.base import Row
 
-_SECONDS = 300  # of rates that are kept
+_SECONDS = 300  # rates are kept for this many seconds
 _BUCKET = 30.0  # seconds per point of the click rate
 _MOST_BUCKETS = 2000
 _MOST_STEPS = 20

@@ -59,5 +59,5 @@ def _shorten_label(h: int, words: str) -> str:
 
 
 def _make_live(spec: dict[str, Any], line: str) -> dict[str, Any]:
-    height = spec["height"] if isinstance(spec["height"], int) else _HEIGHT  # a page cannot change a step height
+    height = spec["height"] if isinstance(spec["height"], int) else _HEIGHT  # pages need a fixed height
     return spec | {"description": line, "data": {"name": "table"}, "width": "container", "height": height}

@@ -1,7 +1,7 @@
 """Explains what the recommender believes and why it chose an item, for people who know nothing about bandits.
 
-    a class in words    the categories it likes more than the other classes do:   beta_h - mean over the others
-    a draw explained    the class that most probably drew arm a:   w_h policy_h(a) / sum_g w_g policy_g(a)
+    the words of a class    the categories it likes more than the other classes do:   beta_h - mean over the others
+    the reason of a draw    the class that most probably drew arm a:   w_h policy_h(a) / sum_g w_g policy_g(a)
 
 The functions take arrays and texts only.
 """

@@ -83,7 +83,7 @@ class UserCache:
         self._users[name] = user
 
     def hold(self) -> None:
-        """Evict nobody until `release`, because events that need these users are being applied."""
+        """Evict no user until `release`, because events that need these users are being applied."""
         self._held = True
 
     def release(self) -> None:

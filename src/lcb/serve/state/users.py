@@ -16,7 +16,7 @@ from lcb.serve.events import floats
 from lcb.storage.store.base import Row, Snapshot
 
 WARMUP = 0  # the model version of users who started before there were classes
-LOST: Floats = np.empty(0)  # the state of a user whose models cannot be read; it is in no snapshot
+LOST: Floats = np.empty(0)  # the state of a user whose models cannot be read; never written to a snapshot
 
 
 class User:
@@ -32,7 +32,7 @@ class User:
 
     @property
     def unsaved(self) -> bool:
-        """Whether the store lacks a snapshot of this state and can have one."""
+        """Whether a snapshot should be written: the store has none of this state, and the state is not lost."""
         return self.seq != self.saved and self.state is not LOST
 
     @property
@@ -42,8 +42,8 @@ class User:
     def is_own(self, row: Row, body: Any) -> bool:
         """Whether an event has the recommender and model version that the user is pinned to.
 
-        Two replicas may make a user's first decision at once, with different versions; the one first in the log pins
-        the user, and the other is counted but updates nothing.
+        Two replicas may each make a first decision for the same user, with different versions.  The one that is first
+        in the log pins the user; the other is counted but updates nothing.
         """
         return (row.model or WARMUP) == self.model and body.recommender == self.recommender
 

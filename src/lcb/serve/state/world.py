@@ -207,7 +207,7 @@ class World:
             self._count_settled(user.model, user.settled, 1)
 
     def _apply_erase(self, body: events.EraseBody) -> None:
-        """Subtract a user from all counts; events that were already erased when they were applied never counted."""
+        """Subtract a user from all counts; events that were erased before they were applied here were never counted."""
         counted = [past for past in body.history if past[0] not in self.erased]
         seqs = {past[0] for past in body.history}
         self.erased -= seqs

@@ -1,4 +1,5 @@
-// Requests to the own server. A cut network or a busy server is waited out with the same body; a refusal is shown.
+// Requests to the page's own server. If the network fails or the server is busy, the same request is sent again later;
+// a refusal is shown.
 
 import { byId, h } from "./dom.js";
 
@@ -14,7 +15,7 @@ export class Refused extends Error {
 
 const sentence = (text) => `${text[0].toUpperCase()}${text.slice(1)}${/[.!?]$/.test(text) ? "" : "."}`;
 
-async function once(path, body) {
+async function sendOnce(path, body) {
   const stop = AbortSignal.timeout(PATIENCE);
   const settings = { headers: { Accept: "application/json" }, signal: stop, credentials: "same-origin" };
   if (body !== undefined) {
@@ -30,31 +31,31 @@ async function once(path, body) {
   throw refused;
 }
 
-const passing = (error) => !(error instanceof Refused) || [429, 502, 503, 504].includes(error.status);
+const isTemporary = (error) => !(error instanceof Refused) || [429, 502, 503, 504].includes(error.status);
 
 export async function ask(path, body) {
   for (let n = 0; ; n += 1) {
     try {
-      const answer = await once(path, body);
+      const answer = await sendOnce(path, body);
       if (n) clearTrouble();
       return answer;
     } catch (error) {
-      if (!passing(error)) throw error;
+      if (!isTemporary(error)) throw error;
       const wait = Math.min(error.after || 2 ** n, LONGEST_WAIT);
       const said = error instanceof Refused ? error.message : "The server does not answer just now.";
-      await waited(said, wait);
+      await showAndWait(said, wait);
     }
   }
 }
 
-function waited(said, seconds) {
+function showAndWait(said, seconds) {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, 1000 * seconds);
     const now = () => {
       clearTimeout(timer);
       resolve();
     };
-    showTrouble(`${said} Your place is kept; this page keeps trying by itself.`, "Try now", now);
+    showTrouble(`${said} Your place is kept; this page keeps trying.`, "Try now", now);
   });
 }
 

@@ -1,4 +1,4 @@
-// A picture for each article, drawn from its categories and its id: no file to load, the same article always the same.
+// Draws a picture for each article from its categories and its id, so that there is no file to load.
 
 import { s } from "./dom.js";
 

@@ -1,26 +1,27 @@
-// What the recommender believes about this visitor: the kinds of readers as bars, how they moved, why this article.
+// What the recommender believes about this visitor: the probability of each kind of reader as bars, a chart of how these
+// probabilities changed, and why this article was chosen.
 
-import { counted, h, listed, percent, s } from "./dom.js";
+import { formatCount, h, joinWords, percent, s } from "./dom.js";
 
-const SHOWN = 7; // kinds with a line of their own; the others are counted together
+const SHOWN = 7; // lines in the chart; with more kinds, the last line is all others together
 const LETTERS = "ABCDEFG";
 
-const MOST_WORDS = 3; // of a kind; one with so many may like more
+const MOST_WORDS = 3; // the server sends at most this many words for a kind
 
 export const inWords = (likes) => (likes.length ? likes.join(", ") : "a bit of everything");
 
-// in a sentence: readers who like ...
+// completes the sentence "readers who like ..."
 export function tasteOf(words) {
   const likes = words.split(", ");
-  return likes.length >= MOST_WORDS ? `${words} and the like` : listed(likes);
+  return likes.length >= MOST_WORDS ? `${words} and the like` : joinWords(likes);
 }
 
-// the path (steps + 1, kinds): where it began, then after each answer
+// the probabilities of the kinds before the first answer and after each answer: (answers + 1, kinds)
 export function pathOf({ beliefs, past }) {
   return [beliefs.start, ...past.map((step) => step.posterior).filter((row) => row)];
 }
 
-// which kinds get a line: all, or the ones that ever were most probable; [{name, letter, share, path}]
+// the kinds that get a line: all, or those with the highest probability at any time; [{words, letter, colour, path}]
 export function kindsOf(state) {
   const path = pathOf(state);
   const n = state.beliefs.classes.length;
@@ -50,7 +51,7 @@ function aboutKinds(state) {
   const kinds = kindsOf(state);
   const n = state.past.length;
   const lead = n
-    ? `After ${counted(n, "answer")}, how likely it is that you are one of the readers who like …`
+    ? `After ${formatCount(n, "answer")}, how likely it is that you are one of the readers who like …`
     : "Earlier readers came in a few kinds. Before your first answer it knows only how common each kind is: readers who like …";
   return [h("p", {}, lead), bars(kinds)];
 }
@@ -82,7 +83,7 @@ function bars(kinds) {
   return h("div", {}, list, note);
 }
 
-// lines over the answers; each line carries its letter at the end, letters that would collide are moved apart
+// a line per kind over the answers, with its letter at the end; letters that would overlap are moved apart
 export function movement(kinds, past) {
   const [width, height, left, right, top, bottom] = [360, 190, 44, 26, 10, 34];
   const steps = Math.max(kinds[0].path.length - 1, 1);
@@ -90,7 +91,7 @@ export function movement(kinds, past) {
   const y = (p) => top + (height - top - bottom) * (1 - p);
   const grid = [0, 0.5, 1].map((p) => s("g", {}, s("line", { class: "grid", x1: left, x2: width - right, y1: y(p), y2: y(p) }), s("text", { class: "tick", x: left - 6, y: y(p) + 4, "text-anchor": "end" }, `${100 * p} %`)));
   const marks = past.slice(0, steps).map((step, i) => s("circle", { class: step.opened ? "mark opened" : "mark passed", cx: x(i + 1), cy: height - bottom + 12, r: 3 }));
-  const places = apart(kinds.map((kind) => y(kind.path.at(-1))), 14, top + 4, height - bottom);
+  const places = moveApart(kinds.map((kind) => y(kind.path.at(-1))), 14, top + 4, height - bottom);
   const lines = kinds.map((kind, i) => {
     const d = kind.path.map((p, t) => `${t ? "L" : "M"}${x(t).toFixed(1)} ${y(p).toFixed(1)}`).join("");
     return s(
@@ -105,11 +106,11 @@ export function movement(kinds, past) {
   return h(
     "figure",
     { class: "movement" },
-    s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Probability of each kind over ${counted(past.length, "answer")}: ${ends.join("; ")}.` }, grid, marks, lines, s("text", { class: "tick", x: left, y: height - 4 }, "your answers: ● opened, ○ passed")),
+    s("svg", { viewBox: `0 0 ${width} ${height}`, role: "img", "aria-label": `Probability of each kind over ${formatCount(past.length, "answer")}: ${ends.join("; ")}.` }, grid, marks, lines, s("text", { class: "tick", x: left, y: height - 4 }, "your answers: ● opened, ○ passed")),
   );
 }
 
-function apart(values, room, low, high) {
+function moveApart(values, room, low, high) {
   const order = values.map((_, i) => i).sort((i, j) => values[i] - values[j]);
   const placed = [...values];
   order.forEach((i, n) => (placed[i] = Math.max(values[i], n ? placed[order[n - 1]] + room : low)));

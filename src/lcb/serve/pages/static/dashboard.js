@@ -1,19 +1,19 @@
-// The operator's page: one stream of server-sent events, a chart or table for each of its fields.
+// The dashboard: reads one stream of server-sent events and shows each of its fields as a chart or a table.
 
 import { Chart } from "./embed.js";
 import { $, bytes, call, duration, el, milliseconds, number, percent, rounded, say, seconds, session, time, unit } from "./operator.js";
 
-const RATES_FOR = 300; // seconds kept
-const CTR_ROWS = 2000; // kept, the latest
-const QUICK = 900; // milliseconds between two pictures of the rates; other charts change more slowly
+const RATES_FOR = 300; // seconds; older rates are dropped
+const CTR_ROWS = 2000; // most rows of click rates kept, the latest
+const QUICK = 900; // milliseconds between two drawings of the rates; other charts change more slowly
 const HIDDEN_FOR = 30_000; // milliseconds in the background until the stream is closed
 const SILENT_FOR = 10_000; // milliseconds without an event until it counts as broken
 
 const charts = {};
-const last = {}; // field -> what is shown of it, as JSON
+const last = {}; // field -> its value as shown now, as JSON
 const ctr = new Map(); // "t recommender model" -> row
 let rates = [];
-let mayChange = true; // a reader may look only
+let mayChange = true; // false for keys of scope reader
 
 // The stream
 
@@ -53,7 +53,7 @@ function disconnect() {
   source = null;
 }
 
-/** The stream broke: try again after 1, 2, 4, ... 30 seconds; a session that ended asks for the key. */
+/** After the stream broke, try again in 1, 2, 4, ... 30 seconds; if the session has ended, show the sign-in form. */
 function retry() {
   disconnect();
   const wait = Math.min(30, 2 ** attempt++);
@@ -91,7 +91,7 @@ document.addEventListener("visibilitychange", () => {
   }
 });
 
-// What came
+// Showing the fields
 
 function take(state) {
   if (state.rates) showRates(state.rates);
@@ -99,7 +99,7 @@ function take(state) {
   for (const [field, show] of Object.entries(SHOW)) {
     if (state[field] === undefined) continue;
     const text = JSON.stringify(state[field]);
-    if (text === last[field]) continue; // a table that stays keeps its focus
+    if (text === last[field]) continue; // an unchanged table is not drawn again, so it keeps the focus
     last[field] = text;
     show(state[field]);
   }
@@ -126,7 +126,7 @@ function showCtr(points) {
   }
   for (const key of ctr.keys()) {
     if (ctr.size <= CTR_ROWS) break;
-    ctr.delete(key); // a Map keeps the order in which rows came
+    ctr.delete(key); // the oldest row, because a Map keeps the order of insertion
   }
   charts.ctr.show([...ctr.values()]);
 }
@@ -240,7 +240,7 @@ function modelRow({ version, status: state, created, n_users, score, reason, act
   return el("tr", { class: active ? "active" : null }, ...cells, action);
 }
 
-// What the operator does
+// Actions
 
 function ask(title, text, yes) {
   $("confirm-title").textContent = title;
@@ -275,7 +275,7 @@ async function activate(version) {
 $("retrain").addEventListener("click", async () => {
   const text = "A new version is learned from the whole log in the background; the active version stays in use meanwhile.";
   if (!(await ask("Retrain now?", text, "Retrain"))) return;
-  $("retrain").disabled = true; // until the stream tells how it goes
+  $("retrain").disabled = true; // until the stream reports the progress
   await attempted("/page/dashboard/retrain", {});
   setTimeout(() => ($("retrain").disabled = !mayChange || JSON.parse(last.retraining ?? "{}").running === true), 2000);
 });
@@ -299,7 +299,7 @@ async function start() {
   $("sign-out").hidden = !now.signed_in;
   status("", "Connecting …");
   const { charts: specs } = await call("/page/dashboard/charts");
-  $("board").hidden = false; // before charts are drawn: they are as wide as their place
+  $("board").hidden = false; // before charts are drawn, because they take the width of their container
   for (const [name, spec] of Object.entries(specs)) {
     const holder = $(`chart-${name}`);
     if (holder) charts[name] = new Chart(holder, spec, name === "rates" ? QUICK : undefined);

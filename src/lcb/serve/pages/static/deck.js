@@ -1,10 +1,10 @@
-// The headlines, one at a time: card, two buttons, keys, progress. Both pages deal from it.
+// The headlines, one at a time: card, two buttons, keys, progress. Used by the visitors' page and the study.
 
 import { ask, clearTrouble, Refused, showTrouble } from "./api.js";
 import { glyph, hue, picture } from "./art.js";
-import { h, listed } from "./dom.js";
+import { h, joinWords } from "./dom.js";
 
-// root: where to draw; changed(state): called after each state; keys: more keys, letter -> action
+// root: the element to draw in; changed(state): called with each new state; keys: further keys, letter -> action
 export function makeDeck(root, { study, intro, changed, keys = {}, hints = [] }) {
   let state = null;
   let busy = false;
@@ -43,7 +43,7 @@ export function makeDeck(root, { study, intro, changed, keys = {}, hints = [] })
     root.classList.toggle("keyless", !listening);
   }
 
-  let again = false; // whether the visit asked for is of somebody new
+  let again = false; // whether the last visit request asked for a new visitor
 
   async function visit(anew) {
     again = anew;
@@ -65,7 +65,7 @@ export function makeDeck(root, { study, intro, changed, keys = {}, hints = [] })
       again = false;
     } catch (error) {
       if (!(error instanceof Refused)) throw error;
-      // the server's state is the truth: after a refusal ask it where this visitor is
+      // the server knows where this visitor is, so after a refusal ask it
       showTrouble(error.message, "Try again", () => {
         clearTrouble();
         visit(again);
@@ -92,7 +92,7 @@ export function makeDeck(root, { study, intro, changed, keys = {}, hints = [] })
       card.classList.toggle("arriving", false);
       if (moved) requestAnimationFrame(() => card.classList.toggle("arriving", true));
       const before = answered ? `${next.past.at(-1).opened ? "Opened" : "Passed"}. ` : "";
-      said.textContent = `${before}Headline ${n} of ${next.n_steps}: ${next.offer.title}. In ${listed(next.offer.categories)}.`;
+      said.textContent = `${before}Headline ${n} of ${next.n_steps}: ${next.offer.title}. In ${joinWords(next.offer.categories)}.`;
     }
     drawDots(dots, next);
     drawTrail(trail, next.past.at(-1));

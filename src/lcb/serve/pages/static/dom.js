@@ -1,8 +1,8 @@
-// Elements without a framework: h for HTML, s for SVG, and numbers in words.
+// Creates elements, with h for HTML and s for SVG, and formats numbers and lists as text.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-function dressed(element, attributes, children) {
+function fill(element, attributes, children) {
   for (const [name, value] of Object.entries(attributes ?? {})) {
     if (name.startsWith("--")) element.style.setProperty(name, value);
     else if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
@@ -13,8 +13,8 @@ function dressed(element, attributes, children) {
   return element;
 }
 
-export const h = (tag, attributes, ...children) => dressed(document.createElement(tag), attributes, children);
-export const s = (tag, attributes, ...children) => dressed(document.createElementNS(SVG, tag), attributes, children);
+export const h = (tag, attributes, ...children) => fill(document.createElement(tag), attributes, children);
+export const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 export const byId = (id) => document.getElementById(id);
 
 export function percent(share) {
@@ -30,11 +30,11 @@ export function chance(p) {
   return Number(text) > 0 ? `${text} %` : "less than 0.01 %";
 }
 
-export function listed(words) {
+export function joinWords(words) {
   if (words.length < 2) return words.join("");
   return `${words.slice(0, -1).join(", ")} and ${words.at(-1)}`;
 }
 
-export function counted(n, one, many = `${one}s`) {
+export function formatCount(n, one, many = `${one}s`) {
   return `${n} ${n === 1 ? one : many}`;
 }

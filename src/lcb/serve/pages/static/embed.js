@@ -1,28 +1,28 @@
-// A chart of lcb.charts in the page: drawn once, its rows replaced as they come, dark where the reader is.
+// A chart of lcb.charts in the page: its view is built once, new rows replace the old; dark if the browser prefers dark.
 
 import { CHARTS } from "./palette.js";
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const SURFACE = channels(CHARTS.dark.surface); // charts are drawn on it when dark
+const SURFACE = channels(CHARTS.dark.surface); // background of dark charts
 const DARK = Object.fromEntries(Object.entries(CHARTS.light).map(([name, light]) => [light, CHARTS.dark[name]]));
 const OPTIONS = {
-  ast: true, // expressions are interpreted: no code is made of text
+  ast: true, // Vega interprets expressions instead of compiling them: no unsafe-eval
   defaultStyle: false, // styles are in dashboard.css: no unsafe-inline
   tooltip: { disableDefaultStyle: true },
   actions: false,
   renderer: "canvas",
   logLevel: 1, // errors
 };
-const PAUSE = 5000; // milliseconds between two pictures of a chart, unless it is given another
-const KEPT = 200; // rows gone that Vega may remember; it is 10,000 unless told, some 50 MB for a chart that is replaced
-const RENEW = 300; // updates after which a view is made anew: what Vega does not forget goes with it
-const BESIDE = 440; // pixels of a chart that has room for labels beside it
+const PAUSE = 5000; // milliseconds between two drawings of a chart, unless the chart has its own pause
+const KEPT = 200; // removed rows that Vega may keep in memory; its default of 10,000 costs 50 MB in a live chart
+const RENEW = 300; // updates after which a new view is built, to free memory that Vega does not release
+const BESIDE = 440; // pixels; a chart at least as wide has its labels beside it
 
 let vega = null;
 let tries = 0;
 
-/** The module that draws; one that could not be loaded is asked for again, by another name: browsers keep failures. */
-function loaded() {
+/** Load Vega; after a failure the next call tries another URL, because browsers remember a failed import. */
+function loadVega() {
   vega ??= import(tries ? `./vega.js?${tries}` : "./vega.js").catch((error) => {
     vega = null;
     tries += 1;
@@ -31,11 +31,11 @@ function loaded() {
   return vega;
 }
 
-loaded().catch(() => {}); // whoever draws first is told
+loadVega().catch(() => {}); // the first drawing reports the error
 
 /**
- * The chart in `holder`; `show(rows)` replaces its rows, as often as one likes: it is drawn when it can be seen, and
- * at most once in a while.  A chart whose rows come with its specification is drawn at once.
+ * The chart in `holder`.  `show(rows)` replaces its rows and may be called often: the chart is drawn only while it is
+ * visible, and at most once per `pause` milliseconds.  A chart whose specification contains its rows needs no `show`.
  */
 export class Chart {
   constructor(holder, spec, pause = PAUSE) {
@@ -54,14 +54,14 @@ export class Chart {
     this.plan();
   }
 
-  /** Another specification in the same place. */
+  /** Draw another specification in the same place. */
   replace(spec) {
     this.spec = spec;
     this.updates = RENEW;
     this.now();
   }
 
-  /** Drawn without a pause. */
+  /** Draw without waiting for the pause to end. */
   now() {
     this.changed = true;
     this.drawn = -Infinity;
@@ -93,12 +93,12 @@ export class Chart {
       this.drawn = performance.now();
       this.drawing = false;
       this.timer = 0;
-      this.plan(); // what came meanwhile
+      this.plan(); // draw again if rows arrived meanwhile
     }, wait);
   }
 
   async draw() {
-    const rows = this.rows.map((row) => ({ ...row })); // Vega writes on what it is given
+    const rows = this.rows.map((row) => ({ ...row })); // copies, because Vega changes the rows
     const fresh = !this.result || this.updates >= RENEW;
     if (fresh) await this.embed(rows);
     if (!this.live) return;
@@ -108,15 +108,15 @@ export class Chart {
     const key = this.shape();
     if (key !== this.key) {
       if ("beside" in view.getState().signals) view.signal("beside", this.holder.clientWidth >= BESIDE);
-      view.resize(); // other labels, another width
+      view.resize(); // labels or width have changed
     }
     this.key = key;
     await view.runAsync();
   }
 
-  /** A new view behind the one that is shown, which it replaces when it is drawn. */
+  /** Draw a new view behind the visible one, then replace that one. */
   async embed(rows) {
-    const spec = dark.matches ? darkened(this.spec) : structuredClone(this.spec);
+    const spec = dark.matches ? toDark(this.spec) : structuredClone(this.spec);
     if (this.live) spec.data.values = rows;
     const { vegaEmbed } = await this.library();
     const place = document.createElement("div");
@@ -132,25 +132,25 @@ export class Chart {
 
   async library() {
     try {
-      return await loaded();
+      return await loadVega();
     } catch (error) {
-      this.changed = true; // draw when it comes
+      this.changed = true; // try again at the next drawing
       throw error;
     }
   }
 
-  /** What decides how much room the labels take. */
+  /** A key that changes when the labels need another layout. */
   shape() {
     const names = new Set(this.rows.map((row) => `${row.recommender ?? ""} ${row.model ?? ""}`));
     return [this.holder.clientWidth >= BESIDE, ...[...names].sort()].join();
   }
 }
 
-/** The specification in dark colours; rows, and the colours of a quantity, stay as they are. */
-function darkened(spec) {
+/** Return the specification in dark colours; rows and the colour scales of quantities are not changed. */
+function toDark(spec) {
   const walk = (part, key) => {
     if (Array.isArray(part)) return part.map((item) => walk(item, key));
-    if (typeof part === "string") return DARK[part] ?? (/^#[0-9a-f]{6}$/i.test(part) ? legible(part) : part);
+    if (typeof part === "string") return DARK[part] ?? (/^#[0-9a-f]{6}$/i.test(part) ? lighten(part) : part);
     if (part === null || typeof part !== "object") return part;
     if (key === "datasets" || (part.type === "quantitative" && key === "color")) return structuredClone(part);
     return Object.fromEntries(Object.entries(part).map(([name, value]) => [name, walk(value, name)]));
@@ -160,8 +160,8 @@ function darkened(spec) {
   return { ...made, config: { ...made.config, legend, background: null } };
 }
 
-/** The colour, mixed with white until its contrast to the dark surface is 4.5. */
-function legible(hex) {
+/** Mix a colour with white until its contrast to the dark surface is at least 4.5. */
+function lighten(hex) {
   const colour = channels(hex);
   let mixed = colour;
   for (let share = 0.1; (luminance(mixed) + 0.05) / (luminance(SURFACE) + 0.05) < 4.5; share += 0.1) {

@@ -1,8 +1,8 @@
-// What the operator's pages share: the session, requests, numbers as text, and elements.
+// Shared by the operator's pages: session, requests, numbers as text, creation of elements.
 
 export const $ = (id) => document.getElementById(id);
 
-/** An element with attributes and children; text is never read as HTML. */
+/** Create an element with attributes and children; text is never parsed as HTML. */
 export function el(tag, attributes = {}, ...children) {
   const made = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -13,7 +13,7 @@ export function el(tag, attributes = {}, ...children) {
   return made;
 }
 
-/** What the server answers as JSON; an Error with `status` and the problem's own words otherwise. */
+/** Return the server's answer to a request, parsed from JSON; throws an Error with the problem's `status` and detail. */
 export async function call(path, body) {
   const options = { headers: { accept: "application/json" }, credentials: "same-origin" };
   if (body !== undefined) {
@@ -39,7 +39,7 @@ export async function call(path, body) {
   throw Object.assign(new Error(why), { status: answer.status });
 }
 
-/** Show the sign-in form until a key is accepted; resolves at once where none is needed. */
+/** Show the sign-in form until a key is accepted; resolves immediately if no key is needed. */
 export async function session() {
   const now = await call("/page/session");
   if (!now.needs_key) return now;
@@ -70,9 +70,9 @@ export function say(text) {
   $("message").hidden = !text;
 }
 
-// Numbers as text. What is not known is a dash.
+// Numbers as text; an unknown number is a dash.
 
-const GAP = "\u202f"; // between a number and its unit, never broken
+const GAP = "\u202f"; // narrow no-break space between a number and its unit
 const UNKNOWN = "–";
 const signed = (text) => text.replace("-", "−");
 const known = (value) => typeof value === "number" && Number.isFinite(value);
@@ -85,7 +85,7 @@ export function number(value, digits = 0) {
 export const rounded = (value) => (known(value) ? signed(value.toLocaleString("en", { maximumSignificantDigits: 3 })) : UNKNOWN);
 export const unit = (value, name, digits = 0) => (known(value) ? `${number(value, digits)}${GAP}${name}` : UNKNOWN);
 
-/** As in the charts: what is not all and not nothing is not rounded to it. */
+/** Format a share as in the charts: only 0 is shown as 0 %, only 1 as 100 %. */
 export function percent(share) {
   if (!known(share)) return UNKNOWN;
   const text = 0 < share && share < 0.01 ? "<1" : 0.99 < share && share < 1 ? ">99" : number(100 * share);
@@ -111,10 +111,10 @@ export function duration(seconds) {
   return `${Math.floor(seconds / size)}${GAP}${name}${tail}`;
 }
 
-/** Seconds since 1970, of a number of seconds or an ISO date. */
+/** Return seconds since 1970 from a number of seconds or an ISO date. */
 export const seconds = (at) => (typeof at === "number" ? at : Date.parse(at) / 1000);
 
-/** A <time> in the reader's zone: the hour alone when it is today. */
+/** Return a <time> element in the local time zone, without the date if it is today. */
 export function time(at) {
   const when = new Date(1000 * seconds(at));
   if (at == null || Number.isNaN(when.getTime())) return UNKNOWN;

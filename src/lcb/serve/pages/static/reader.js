@@ -1,9 +1,9 @@
-// The reader's page: twenty headlines, beside them what the recommender believes, then a summary.
+// The visitors' page: twenty headlines, beside them what the recommender believes, then a summary.
 
 import { hue } from "./art.js";
 import { drawBeliefs, kindsOf, movement, tasteOf } from "./believes.js";
 import { chip, drawDots, makeDeck } from "./deck.js";
-import { byId, chance, counted, h, listed, percent } from "./dom.js";
+import { byId, chance, formatCount, h, joinWords, percent } from "./dom.js";
 
 const INTRO = "Open what you would read, pass on the rest. With each answer the page learns what kind of reader you are, and picks the next headline by that.";
 const panel = byId("beliefs");
@@ -31,12 +31,12 @@ function changed(next) {
   if (!next.done) byId("summary").replaceChildren();
   if (next.done) drawSummary(byId("summary"), next, finished);
   else if (!panel.hidden) drawBeliefs(panel, next);
-  // where the beliefs are below the headline, the next headline must not be out of sight
+  // on narrow screens the beliefs are below the headline: scroll back up to the next headline
   if (moved && byId("deck").getBoundingClientRect().top < 0) byId("deck").scrollIntoView({ block: "start" });
 }
 
 async function startAgain(event) {
-  event.target.disabled = true; // one new visitor, however often it is pressed
+  event.target.disabled = true; // a second click must not create a second visitor
   await deck.visit(true);
   scrollTo(0, 0);
   byId("main").focus();
@@ -71,7 +71,7 @@ function drawSummary(place, { past, beliefs, n_steps }, focus) {
 function verdict(kinds, beliefs) {
   if (!kinds) {
     const top = (beliefs?.weights ?? []).filter(([, weight]) => weight >= 0.005).slice(0, 3).map(([category]) => category);
-    return `It ranked articles by one list for all visitors, and did not try to tell what kind of reader you are.${top.length ? ` On top of the list: ${listed(top)}.` : ""}`;
+    return `It ranked articles by one list for all visitors, and did not try to tell what kind of reader you are.${top.length ? ` On top of the list: ${joinWords(top)}.` : ""}`;
   }
   const best = kinds.reduce((a, b) => (b.path.at(-1) > a.path.at(-1) ? b : a));
   const [end, start] = [best.path.at(-1), best.path[0]];
@@ -94,7 +94,7 @@ function learned(past) {
   const likes = liked(past);
   if (!likes.size) return `You passed on ${past.some((step) => step.opened) ? "nearly everything" : "everything"}, so it learned what you do not want, and little of what you do.`;
   const [early, late] = [past.slice(0, 10), past.slice(-10)].map((steps) => steps.filter((step) => step.categories.some((category) => likes.has(category))).length);
-  return `You mostly opened ${listed([...likes].slice(0, 6))}. Of the first ${Math.min(10, past.length)} headlines, ${early} were on these topics; of the last ${Math.min(10, past.length)}, ${late}.`;
+  return `You mostly opened ${joinWords([...likes].slice(0, 6))}. Of the first ${Math.min(10, past.length)} headlines, ${early} were on these topics; of the last ${Math.min(10, past.length)}, ${late}.`;
 }
 
 function openedList(opened) {
@@ -106,7 +106,7 @@ function explained(past, kinds) {
   const mean = past.reduce((sum, step) => sum + step.propensity, 0) / Math.max(past.length, 1);
   const words = [];
   if (kinds) {
-    words.push(`The page knew nothing about you at first. But earlier readers had shown that people come in a few kinds (${counted(kinds.length, "kind")} here), each with its own taste. So the page did not have to learn your taste from nothing; it only had to find out which kind you are.`);
+    words.push(`The page knew nothing about you at first. But earlier readers had shown that people come in a few kinds (${formatCount(kinds.length, "kind")} here), each with its own taste. So the page did not have to learn your taste from nothing; it only had to find out which kind you are.`);
     words.push("When you opened an article, the kinds that like such articles became more likely; when you passed, they became less likely. Now and then it offered something for a less likely kind, in case its guess was wrong.");
   } else {
     words.push("Each answer, yours and everybody else’s, changes one shared list of scores. The article at the top is offered next; categories that were rarely tried get a bonus.");

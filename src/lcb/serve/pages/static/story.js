@@ -3,8 +3,8 @@
 import { Chart } from "./embed.js";
 import { $, call, el, number, percent, rounded, say, session, time } from "./operator.js";
 
-const AT_ONCE = 50; // rows added to the table
-const BANDS = 8; // classes with a colour of their own, as in the picture above
+const AT_ONCE = 50; // rows added to the table per click
+const BANDS = 8; // classes with their own colour, as in the chart above
 const user = decodeURIComponent(location.pathname.split("/").filter(Boolean).at(-1));
 const path = `/page/users/${encodeURIComponent(user)}`;
 
@@ -27,7 +27,7 @@ function facts(story) {
 
 const className = (story, h) => story.classes?.[h] || `class ${h + 1}`;
 
-/** The classes that ever were most probable: class -> band. */
+/** Return class -> colour band for the classes whose probability was highest at any time. */
 function bandsOf(decisions) {
   const most = [];
   for (const { posterior } of decisions) posterior?.forEach((p, h) => (most[h] = Math.max(most[h] ?? 0, p)));

@@ -1,8 +1,8 @@
-// The study: consent, twenty headlines without a word on who chose them, thanks, results.
+// The study: consent, twenty headlines without naming the recommender, thanks, results.
 
 import { ask, clearTrouble, Refused, showTrouble } from "./api.js";
 import { makeDeck } from "./deck.js";
-import { byId, counted, h, s } from "./dom.js";
+import { byId, formatCount, h, s } from "./dom.js";
 
 const NAMES = { lcb: "LCB", population: "Population LinUCB", "linucb-population": "Population LinUCB" };
 const named = (name) => NAMES[name] ?? name;
@@ -21,7 +21,7 @@ function view(name) {
   for (const id of views) byId(id).hidden = id !== name;
 }
 
-// nothing is kept before consent: this only asks whether this visitor has a place already
+// nothing is stored before consent; this only asks whether the visitor has started already
 async function resume() {
   const kept = await ask("page/visit?study=true").catch((error) => showTrouble(error.message, "Try again", () => location.reload()));
   if (kept?.visitor) deck.show(kept);
@@ -70,7 +70,7 @@ async function refresh() {
   const results = await ask("page/study/results");
   fill(byId("here"), results.recommenders);
   const place = ({ name }) => results.recommenders.findIndex((row) => named(row.name) === named(name));
-  results.paper.sort((a, b) => place(a) - place(b)); // both tables in one order
+  results.paper.sort((a, b) => place(a) - place(b)); // so that both tables have the same order
   fill(byId("paper"), results.paper);
   byId("difference").textContent = compared(results);
   byId("results-chart").replaceChildren(chart(results));
@@ -88,7 +88,7 @@ function compared({ difference, recommenders }) {
   const n = recommenders.reduce((sum, row) => sum + row.users, 0);
   if (!n) return "Nobody has finished yet. Be the first, or add simulated visitors below.";
   const made = recommenders.reduce((sum, row) => sum + (row.simulated ?? 0), 0);
-  const who = made ? `${counted(n, "visitor")} so far, ${made === n ? "all" : made} of them simulated` : `${counted(n, "visitor")} so far`;
+  const who = made ? `${formatCount(n, "visitor")} so far, ${made === n ? "all" : made} of them simulated` : `${formatCount(n, "visitor")} so far`;
   if (recommenders.length < 2) return `${who}.`;
   if (!difference) return `${who}, too few to compare.`;
   const { of, to, mean, low, high } = difference;
@@ -99,10 +99,10 @@ function compared({ difference, recommenders }) {
 
 const hundredths = (value) => (100 * value).toFixed(1).replace("-", "−");
 
-// a dot for the mean, a bar of one deviation to both sides
+// a dot for the mean, a bar of one standard deviation to both sides
 function chart({ recommenders, paper }) {
   const rows = [...recommenders.map((row) => ({ ...row, where: "here" })), ...paper.map((row) => ({ ...row, where: "published" }))].filter((row) => row.mean != null);
-  const narrow = matchMedia("(max-width: 40rem)").matches; // there the names stand above their lines
+  const narrow = matchMedia("(max-width: 40rem)").matches; // names are above their lines on narrow screens
   const [width, left, step, top] = narrow ? [360, 12, 56, 4] : [640, 250, 34, 12];
   const high = Math.min(1, Math.max(0.6, ...rows.map((row) => row.mean + (row.deviation ?? 0))));
   const x = (value) => left + ((width - left - 20) * Math.max(0, Math.min(value, high))) / high;
@@ -144,14 +144,14 @@ async function watch() {
   try {
     for (;;) {
       const { running, done, may } = await ask("page/study/visitors");
-      byId("simulate").hidden = !may; // where there are keys, this is for those who have one
+      byId("simulate").hidden = !may; // only for clients that may add visitors
       if (wasRunning || running) await refresh();
       const all = running + done;
       byId("simulate-state").hidden = !wasRunning && !running;
       byId("simulate-words").textContent = running ? `${done} of ${all} have finished` : `All ${all} have finished`;
       byId("simulate-bar").max = Math.max(all, 1);
       byId("simulate-bar").value = done;
-      if (running && !wasRunning) byId("simulate-said").textContent = `${counted(running, "simulated visitor")} added.`;
+      if (running && !wasRunning) byId("simulate-said").textContent = `${formatCount(running, "simulated visitor")} added.`;
       if (!running) {
         if (wasRunning) byId("simulate-said").textContent = `All ${all} simulated visitors have finished. ${byId("difference").textContent}`;
         break;
