@@ -75,7 +75,7 @@ def test_choices_and_uniform_rows_and_pca_and_tuning_run(lcb, log):
         (["--like", 5, "--features", "pca:9"], "3 categories have pca:1 to pca:3"),
         (["--like", 5, "--method", "ips"], "ips needs the propensity of every event"),
         (["--like", 5, "--algorithms", "magic"], "unknown algorithm 'magic'"),
-        (["--like", 5, "--algorithms", "lcb-gt"], "given the true classes"),
+        (["--like", 5, "--algorithms", "lcb-gt"], "needs the true classes"),
     ],
 )
 def test_what_cannot_be_evaluated_is_refused_in_one_line(lcb, log, words, message):

@@ -96,7 +96,7 @@ def _play(run: _Run) -> Floats:
     own, serving = np.random.default_rng((run.seed, crc32(run.algorithm.encode()))).spawn(2)
     recommender = ALL[run.algorithm].build_for(task, own, run.settings)
     history = run.source.history(run.order[:1], x, features.names, None, own)
-    return run.source.rates(recommender, run.order, ServingSetup(x, N_STEPS, history, run.seed, serving))
+    return run.source.rates(recommender, run.order, ServingSetup(x, N_STEPS, history, run.seed, serving))[0]
 
 
 def draw(result: Figure3c) -> Any:

@@ -63,7 +63,7 @@ def test_replay_is_unbiased_for_recommenders_that_learn_from_their_own_choices(n
     estimate, truth = [], []
     for g in range(n_groups):
         users = np.arange(10 * g, 10 * g + 10)
-        rewards = evaluate_replay(RECOMMENDERS[name](), log, users, X, n_steps, rng=rng)
+        rewards = evaluate_replay(RECOMMENDERS[name](), log, users, X, n_steps, rng=rng).rewards
         assert np.isfinite(rewards).all()
         estimate.append(np.nanmean(rewards, axis=0))
         truth.append(live(RECOMMENDERS[name](), rng.integers(0, 2, 10), n_steps, rng).mean(axis=0))
@@ -86,8 +86,8 @@ def test_replay_takes_events_in_order_and_each_once():
         def update(self, user, decision, reward):
             pass
 
-    rewards = evaluate_replay(Alternating(), log, np.array([0]), np.eye(2), 6, rng=np.random.default_rng(0))
-    np.testing.assert_array_equal(rewards, [[0, 1, 2, 3, 5, np.nan]])
+    found = evaluate_replay(Alternating(), log, np.array([0]), np.eye(2), 6, rng=np.random.default_rng(0))
+    np.testing.assert_array_equal(found.rewards, [[0, 1, 2, 3, 5, np.nan]])
 
 
 @pytest.mark.parametrize("estimator", ["ips", "snips", "dr"])
@@ -138,7 +138,7 @@ def test_estimates_worked_by_hand():
     assert found.estimate("ips")[0] == pytest.approx((1 * 1 + 2 * 2) / 2)
     assert found.estimate("snips")[0] == pytest.approx((1 * 1 + 2 * 2) / 3)
     assert found.estimate("dr")[0] == pytest.approx(2 + (1 * (1 - 1) + 2 * (2 - 3)) / 2)
-    assert found.effective_size == pytest.approx(9 / 5)
+    assert found.support.effective_size == pytest.approx(9 / 5)
 
 
 def test_logs_that_cannot_be_weighed_are_refused():

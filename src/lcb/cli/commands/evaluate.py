@@ -109,6 +109,9 @@ def evaluate(
         for note in log.notes:
             typer.echo(note)
         get_console().print(_build_table(evaluation, chosen))
+        for outcome in evaluation.outcomes:
+            if outcome.support is not None:
+                typer.echo(outcome.support.describe(outcome.algorithm))
         typer.echo(_conclude(evaluation))
 
 
@@ -120,8 +123,11 @@ def _conclude(evaluation: Evaluation) -> str:
     if not rows:
         return "only linucb-population was evaluated; name another algorithm to compare it with"
     best = rows[0]
-    gain, half = best["vs_population_percent"], 1.96 * best["vs_se"]
+    gain = best["vs_population_percent"]
     more = "more" if gain >= 0 else "fewer"
+    if best["vs_se"] is None:
+        return f"no conclusion about {best['algorithm']}: the log does not support the comparison with {POPULATION}"
+    half = 1.96 * best["vs_se"]
     low, high = sorted((abs(gain) - half, abs(gain) + half))
     return (
         f"{best['algorithm']} would have had {abs(gain):.1f} % (95 %: {low:.1f} to {high:.1f}) {more} clicks than one "
@@ -142,9 +148,9 @@ def _build_table(evaluation: Evaluation, reading: str) -> Table:
         table.add_row(
             row["algorithm"],
             f"{row['relative_ctr']:.3f}",
-            f"{row['se']:.3f}",
+            "-" if row["se"] is None else f"{row['se']:.3f}",
             f"{row['vs_population_percent']:+.1f} %",
-            f"{row['vs_se']:.1f}",
+            "-" if row["vs_se"] is None else f"{row['vs_se']:.1f}",
             f"{row['training_seconds']:.1f}",
             f"{row['serving_seconds']:.1f}",
             f"{row['megabytes']:.0f}",

@@ -112,7 +112,8 @@ def export(
     reward = _parse_missing(missing)
     with open_existing_store(store) as opened, bar() as progress:
         done = run(opened, out, missing=reward, only_known=only_known, progress=progress)
-    write_json(json, vars(done))
+    support = None if done.uniform is None else done.uniform.to_json()
+    write_json(json, {**vars(done), "uniform": support})
     if json != "-":
         for line in _describe_export(done, missing):
             typer.echo(line)
@@ -144,6 +145,8 @@ def _describe_export(done: Exported, missing: str | None) -> Iterator[str]:
             f"{done.n_some:,} rows offered only some of the {done.n_items:,} items; lcb evaluate assumes that all were "
             "offered, so do not compare algorithms on this table"
         )
+    if done.uniform is not None:
+        yield done.uniform.describe("the uniform policy")
     yield f"saved in {', '.join(done.files)}"
 
 

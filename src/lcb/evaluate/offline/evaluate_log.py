@@ -22,6 +22,7 @@ from lcb.evaluate.algorithms import ALGORITHMS, Settings, Task, check_settings, 
 from lcb.evaluate.offline.log_sources import LogSource, ServingSetup
 from lcb.evaluate.offline.outcomes import POPULATION, AlgorithmRewards, Evaluation
 from lcb.evaluate.offline.split import Plan, Split, split_users
+from lcb.evaluate.offline.support import Support, combine_support
 from lcb.event_log import EventLog
 from lcb.features import FeatureMap
 from lcb.progress import Progress, count_up, silent
@@ -76,6 +77,7 @@ def evaluate_log(
                 serving_seconds=float(np.mean([result.serving_seconds for result in own])),
                 megabytes=max(result.megabytes for result in own),
                 n_users=n_different,
+                support=combine_support([result.support for result in own if result.support is not None]),
             )
         )
     about = {
@@ -141,6 +143,7 @@ class RunResult:
     training_seconds: float
     serving_seconds: float
     megabytes: float
+    support: Support | None = None
 
 
 def run_on_split(run: EvaluationRun) -> RunResult:
@@ -153,6 +156,6 @@ def run_on_split(run: EvaluationRun) -> RunResult:
     recommender: Recommender = ALGORITHMS[run.algorithm].build_for(prepared.task, own, run.settings)
     trained = time.process_time()
     test = ServingSetup(prepared.x, run.plan.n_steps, prepared.history, run.seed, serving)
-    rate = run.source.rates(recommender, run.split.test, test)
+    rate, support = run.source.rates(recommender, run.split.test, test)
     served = time.process_time()
-    return RunResult(rate, trained - began, served - trained, peak_megabytes() - before)
+    return RunResult(rate, trained - began, served - trained, peak_megabytes() - before, support)

@@ -21,6 +21,7 @@ from lcb.evaluate.offline.logged_events import LoggedEvents, read_events
 from lcb.evaluate.offline.off_policy import weigh_events
 from lcb.evaluate.offline.queue import WhenEmpty, draw_uniform_history, evaluate_queue
 from lcb.evaluate.offline.replay import evaluate_replay
+from lcb.evaluate.offline.support import Support
 from lcb.event_log import EventLog
 from lcb.features import FeatureMap, fit_features
 from lcb.recommenders.recommender import Recommender
@@ -66,8 +67,12 @@ class LogSource(Protocol):
     ) -> EventLog:
         """Return the training rows of these users: all, or `n_pulls` arms of each, drawn uniformly."""
 
-    def rates(self, recommender: Recommender, users: Index, test: ServingSetup) -> Floats:
-        """Return the mean reward from each of these users, (users,); nan for a user without a matching event."""
+    def rates(self, recommender: Recommender, users: Index, test: ServingSetup) -> tuple[Floats, Support | None]:
+        """Return the mean reward from each of these users, (users,); nan for a user without a matching event.
+
+        Also return how much of the recommender's choices the log supports; None for queues, which offer only arms
+        that they have labels of.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +107,7 @@ class QueueSource:
             return self.labels.history(users, x, names)
         return draw_uniform_history(self.labels, users, x, names, n_pulls, rng)
 
-    def rates(self, recommender: Recommender, users: Index, test: ServingSetup) -> Floats:
+    def rates(self, recommender: Recommender, users: Index, test: ServingSetup) -> tuple[Floats, Support | None]:
         rewards = evaluate_queue(
             recommender,
             self.labels,
@@ -113,7 +118,7 @@ class QueueSource:
             rng=test.rng,
             when_empty=self.when_empty,
         )
-        return _mean_rewards(rewards)
+        return _mean_rewards(rewards), None
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,13 +161,15 @@ class EventSource:
             raise InputError(f"method {self.method} trains on all rows; set train_on=all, or use queue")
         return self.logged.of_users(users).history(x, names)
 
-    def rates(self, recommender: Recommender, users: Index, test: ServingSetup) -> Floats:
+    def rates(self, recommender: Recommender, users: Index, test: ServingSetup) -> tuple[Floats, Support | None]:
         if self.method == "replay":
-            return _mean_rewards(evaluate_replay(recommender, self.logged, users, test.x, test.n_steps, rng=test.rng))
+            found = evaluate_replay(recommender, self.logged, users, test.x, test.n_steps, rng=test.rng)
+            return _mean_rewards(found.rewards), found.support
         bandit, events = LinUCB(test.x.shape[1]), self.logged.of_users(users, test.n_steps)
         theta = bandit.theta(bandit.train(test.history.stats))
-        found = weigh_events(recommender, events, test.x, theta=theta, rng=test.rng)
-        return np.bincount(found.user, found.terms(self.method), self.logged.n_users)[users] / test.n_steps
+        weighted = weigh_events(recommender, events, test.x, theta=theta, rng=test.rng)
+        sums = np.bincount(weighted.user, weighted.terms(self.method), self.logged.n_users)
+        return sums[users] / test.n_steps, weighted.support
 
 
 def open_source(

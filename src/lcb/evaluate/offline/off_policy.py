@@ -21,6 +21,7 @@ import numpy as np
 from lcb.arrays import Floats, Index
 from lcb.errors import InputError
 from lcb.evaluate.offline.logged_events import LoggedEvents
+from lcb.evaluate.offline.support import Support, measure_support
 from lcb.progress import Progress, silent
 from lcb.recommenders.recommender import Recommender, build_logged_decision
 
@@ -38,9 +39,9 @@ class WeightedEvents:
     predicted: Floats = field(repr=False)  # (n,) f(shown)
 
     @property
-    def effective_size(self) -> float:
-        """The number of equally weighted events with the same variance."""
-        return float(self.weight.sum() ** 2 / max((self.weight**2).sum(), 1e-300))
+    def support(self) -> Support | None:
+        """How much of the recommender's choices the log supports."""
+        return measure_support(self.weight, self.user)
 
     def terms(self, estimator: str) -> Floats:
         """Return one term per event, (n,), whose mean is the estimate."""

@@ -10,6 +10,7 @@ import numpy as np
 from lcb.arrays import Floats
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import Settings
+from lcb.evaluate.offline.support import Support
 
 POPULATION = "linucb-population"
 
@@ -26,6 +27,11 @@ class AlgorithmRewards:
     serving_seconds: float
     megabytes: float  # peak over seeds
     n_users: int = 0  # different test users over all seeds; 0 if no user is in two seeds
+    support: Support | None = None  # how much of its choices the log supports; None: the method needs no support
+
+    @property
+    def has_interval(self) -> bool:
+        return self.support is None or self.support.is_sufficient
 
     @property
     def relative_ctr(self) -> float:
@@ -52,15 +58,17 @@ class AlgorithmRewards:
 
     def to_json(self, population: AlgorithmRewards) -> dict[str, Any]:
         gain, gain_se = self.gain_over(population)
+        compared = self.has_interval and population.has_interval
         return {
             "algorithm": self.algorithm,
             "settings": dict(self.settings),
             "relative_ctr": self.relative_ctr,
-            "se": self.se,
+            "se": self.se if self.has_interval else None,
             "vs_population_percent": gain,
-            "vs_se": gain_se,
+            "vs_se": gain_se if compared else None,
             "training_seconds": self.training_seconds,
             "serving_seconds": self.serving_seconds,
+            "support": None if self.support is None else self.support.to_json(),
         }
 
 

@@ -8,12 +8,23 @@ propensities.  This assumes that, given the user, the arm shown does not depend 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 import numpy as np
 
 from lcb.arrays import Floats, Index
 from lcb.evaluate.offline.logged_events import LoggedEvents
+from lcb.evaluate.offline.support import Support, find_missing
 from lcb.progress import Progress, silent
 from lcb.recommenders.recommender import Recommender
+
+
+@dataclass(frozen=True, eq=False)
+class Replayed:
+    """The rewards of the matching events, (users, n_steps), nan after a user's last event; and the log's support."""
+
+    rewards: Floats = field(repr=False)
+    support: Support
 
 
 def evaluate_replay(
@@ -25,8 +36,13 @@ def evaluate_replay(
     *,
     rng: np.random.Generator,
     progress: Progress = silent,
-) -> Floats:
-    """Return the rewards of the matching events, (users, n_steps); nan after a user's last event."""
+) -> Replayed:
+    """Run the recommender on the events of these users, for at most `n_steps` matching events of each.
+
+    What is missing of the support is the recommender's probability of arms that no event of these users shows.
+    """
+    shown = np.bincount(logged.of_users(users).arm, minlength=len(x)).astype(np.float64)
+    missing, n_decisions = 0.0, 0
     rewards = np.full((len(users), n_steps), np.nan)
     starts = np.searchsorted(logged.user, np.stack([users, users + 1]))
     for i, (user, begin, end) in enumerate(zip(users.tolist(), *starts.tolist(), strict=True)):
@@ -35,10 +51,14 @@ def evaluate_replay(
         events = iter(range(begin, end))
         for t in range(n_steps):
             decision = recommender.choose(user, x, rng)
+            p = decision.distribution
+            missing += float(shown[decision.arm] == 0 if p is None else find_missing(p, shown))
+            n_decisions += 1
             match = next((e for e in events if logged.arm[e] == decision.arm), None)
             if match is None:
                 break
             rewards[i, t] = logged.reward[match]
             recommender.update(user, decision, rewards[i, t])
     progress("test users", len(users), len(users))
-    return rewards
+    n_matching = int(np.isfinite(rewards).sum())
+    return Replayed(rewards, Support(n_matching, missing / max(n_decisions, 1), None, None, float(n_matching)))

@@ -27,6 +27,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lcb.errors import InputError, OutputError
+from lcb.evaluate.offline.support import Support, SupportSums
 from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.audit.check_users import list_users
@@ -75,6 +76,7 @@ class Exported:
     n_below: int = 0  # slots after the first of a list; their propensity is conditional on the slots above
     n_some: int = 0  # slots of decisions that did not offer all items
     n_unknown: int = 0  # slots whose propensity the caller did not send
+    uniform: Support | None = None  # how much of the uniform policy the exported decisions support
 
 
 def export(
@@ -104,6 +106,7 @@ def export(
             if not done.n_rows:
                 reason = f"{done.n_open:,} decisions have no reward yet" if done.n_open else "it has no decisions"
                 raise InputError(f"{store.url} has nothing to export: {reason}; see lcb log show {store.url}")
+            done.uniform = context.uniform.support()
             _write_items(context, beside, files, shown)
             done.n_items = len({*context.catalogue.items, *shown})
             done.n_some = sum(n for n_arms, n in context.offered.items() if n_arms < done.n_items)
@@ -134,6 +137,7 @@ class _Context:
         self.catalogue = Catalogue()
         self.specs: dict[str, RecommenderSpec] = {}
         self.offered: Counter[int] = Counter()
+        self.uniform = SupportSums()
         self.categories: tuple[str, ...] = ()
         seed = b""
         for row in store.events_of_service(upto):
@@ -199,6 +203,7 @@ def _build_rows(
             decisions.append((row, body, list(opened)))
         else:
             slots[slot_of_reward(row.id)].apply(body)
+    exported: list[events.DecisionBody] = []
     for row, body, ids in decisions:
         model = row.model or 0
         for i, id in enumerate(ids):
@@ -210,6 +215,8 @@ def _build_rows(
             done.n_below += i > 0
             done.n_unknown += not body.own
             context.offered[body.n_arms] += 1
+            if i == 0 and body.own:
+                exported.append(body)
             yield (
                 row.user,
                 slot.arm.id,
@@ -227,6 +234,15 @@ def _build_rows(
                 policy_name(context.specs[body.recommender], model),
                 None if body.chosen is None else body.taken[0].id,
             )
+    _add_support(context.uniform, exported)
+
+
+def _add_support(uniform: SupportSums, decisions: list[events.DecisionBody]) -> None:
+    """Add the decisions of one user to the support of the uniform policy; of lists, the first slot counts."""
+    weight = np.array([1 / body.n_arms / body.shown[0].propensity for body in decisions])
+    whole = [one for one in decisions if one.chosen is None]  # a caller in shadow mode sends only one propensity
+    missing = np.array([(one.taken[0].full_distribution(one.n_arms) == 0).mean() for one in whole])
+    uniform.add_user(weight, missing)
 
 
 def _write_items(context: _Context, beside: dict[Path, Path], files: LogFiles, shown: set[str]) -> None:
