@@ -65,7 +65,7 @@ def test_results_come_back_to_the_size_they_are_of(outcome, monkeypatch):
 def test_the_bounds_are_phase_2_of_the_theorems_at_the_same_sizes(outcome):
     for sweep, growths in outcome.sweeps:
         for growth in growths:
-            for i, (n_users, n_steps) in enumerate(sweep.shapes()):
+            for i, (n_users, n_steps) in enumerate(sweep.list_sizes()):
                 sizes = Sizes.of_equal_users(
                     n_users=n_users,
                     steps_per_user=n_steps,

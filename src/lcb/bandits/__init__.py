@@ -1,4 +1,4 @@
-"""Algorithms that choose for one user: `start`, `choose`, `update`; the state is one flat array, handed in and back."""
+"""Algorithms that choose for one user: `start`, `choose`, `update`; the caller keeps the state, one flat array."""
 
 from lazy_loader import attach_stub
 

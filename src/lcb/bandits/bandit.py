@@ -60,7 +60,7 @@ def add_advice(bandit: Bandit, decision: Decision, context: Floats) -> Decision:
 
 
 def draw_index(p: Floats, uniform: float) -> tuple[int, float]:
-    """Draw an index with probabilities `p` by one uniform number; return it and a new uniform number from the rest."""
+    """Draw an index with probabilities `p` by one uniform number; return it and an independent uniform number."""
     cumulative = list(accumulate(p.tolist())) if len(p) <= _FEW else p.cumsum()  # the same sums
     wanted = uniform * cumulative[-1]
     place = bisect_right(cumulative, wanted)

@@ -1,4 +1,4 @@
-"""All charts.  The same function draws a figure in a report and a live chart on a page.
+"""All charts, of reports, commands and web pages.
 
     heat_map(models)            the classes: a row each, a column per feature
     regret_by_users(curves)     regret per user as users come, with a band of +- 2 standard errors
@@ -10,7 +10,7 @@
     grids(rows)                 regret of each algorithm by settings
     posterior_path(posterior)   class probabilities of one new user, reward by reward
     traces(fit)                 number of classes and log joint of a sampler, sweep by sweep
-    rates(rows)                 decisions and rewards per second of a service
+    rates(rows)                 decisions and rewards per second of a service (this and the next four: dashboard)
     ctr_over_time(rows)         clicks per decision, a line with a band per recommender and model version
     concentration(rows)         how many decisions until one class has 90 % of a new user's posterior
     users_per_model(rows)       users of each model version

@@ -112,7 +112,7 @@ def _class_labels(models: LatentModels) -> list[str]:
 
 
 def _choose_ink(places: Floats, colours: Sequence[str]) -> list[str]:
-    """Return white if it is legible on the colour at each position in [0, 1] of the scale, else black."""
+    """Choose the text colour at each position in [0, 1] of the colour scale: white where it is legible, else black."""
     stops = np.array([[int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)] for colour in colours])
     channels = [np.interp(places * (len(stops) - 1), range(len(stops)), stop) ** 2.2 for stop in stops.T]
     luminance = np.array([0.2126, 0.7152, 0.0722]) @ channels

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 
 def grids(rows: Sequence[tuple[str, Sequence[float], str]], title: str | None = None) -> alt.LayerChart:
-    """Draw a row per (algorithm, regrets, words): the least regret as a disc, the first (of the defaults) as a bar, the
-    others as rings.  `words` describe the settings of the least.  Infinite regrets (refused settings) are left out.
+    """Draw a row per (algorithm, regrets, words): the least regret as a disc, the regret of the defaults, which is the
+    first, as a bar, the others as rings.  `words` describe the settings with the least regret.  Infinite regrets
+    (refused settings) are left out.
     """
     alt = load_altair()
     names = [name for name, _, _ in rows]

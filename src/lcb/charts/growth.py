@@ -24,7 +24,7 @@ _MOST_TICKS = 6
 
 @dataclass(frozen=True, eq=False)
 class GrowthPanel:
-    """Curves, a theoretical growth for each (up to a factor; empty for none), and a text for each label."""
+    """One panel: curves, for each a theoretical growth (up to a factor; may be empty) and the text of its label."""
 
     title: str
     x_title: str

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import altair as alt
 
 _REGRET = "averaged per-user regret"
-_MANY = 8  # with more lines, some are thin
+_MANY = 8  # lines; with more, those that are not in the paper are thin
 
 
 def regret_by_users(curves: Sequence[Curve], title: str | None = None) -> alt.LayerChart:

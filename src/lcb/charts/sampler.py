@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from lcb.learners.gibbs.draws import GibbsFit
 
-_MOST_POINTS = 400  # of a line
+_MOST_POINTS = 400  # per line
 
 
 def traces(fit: GibbsFit, title: str | None = None) -> alt.VConcatChart:

@@ -95,7 +95,7 @@ def build_table(
 
 
 def get_console() -> Console:
-    """Return a console on standard output, as wide as the terminal, else 100 columns; it prints text as it is."""
+    """Return a console on standard output, as wide as the terminal, else 100 columns; markup in text is not parsed."""
     found = _Terminal(highlight=False, markup=False, emoji=False)
     return found if found.is_terminal else _Terminal(highlight=False, markup=False, emoji=False, width=100)
 

@@ -18,14 +18,14 @@ URL = "http://127.0.0.1:8000"
 _KEY_HELP = "Key for the service. Prefer the variable: a list of processes shows options."
 Url = Annotated[str, typer.Option(help="Address of the service.", metavar="URL")]
 Key = Annotated[str | None, typer.Option(help=_KEY_HELP, envvar="LCB_KEY", metavar="KEY")]
-_SECONDS = 30.0  # for an answer; a command does not retry, so that a script decides
+_SECONDS = 30.0  # for an answer; commands do not retry, that is left to scripts
 
 
 @contextmanager
 def connect(url: str, key: str | None) -> Iterator[Client]:
     """Open a client for the service at `url`; its errors become an InputError that names the address.
 
-    A service on this machine is reached directly, whatever proxy the environment names.
+    A service on this machine is reached directly, even if the environment names a proxy.
     """
     from lcb.client import Client  # before httpx: its error has the install line
 

@@ -23,7 +23,7 @@ StoreOption = Annotated[str | None, typer.Option(help=_STORE_HELP, metavar="STOR
 
 
 def load_config(file: Path | None, flags: dict[str, Any]) -> Config:
-    """Load the settings from flags, environment, file and defaults, the first of these that has one."""
+    """Load the settings: each from the flags, else the environment, else the file, else its default."""
     with need_extra("serve"):
         from lcb.serve.config.load import load
     return load(flags, file=file)

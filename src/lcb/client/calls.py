@@ -30,8 +30,8 @@ class Reply:
 class Call(Generic[Answer]):
     """A request and the type of its answer.
 
-    `also` is an error status whose body is an answer nevertheless.  `done` is the status that a repeated request gets
-    if the first was carried out and its answer lost; the answer is then `done_answer`.
+    `also` is an error status whose body is nevertheless an answer.  If a repeated request gets the status `done`, an
+    earlier attempt succeeded and its answer was lost; the answer is then `done_answer`.
     """
 
     method: str

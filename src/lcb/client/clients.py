@@ -64,7 +64,7 @@ class Client:
         return self.send(calls.reward(decision_id, reward, reward_id))
 
     def rewards(self, rewards: Mapping[str, float]) -> dict[str, str]:
-        """Send many rewards, one request each; return those in conflict with an earlier reward, with the reason."""
+        """Send many rewards, one request each; return the ids that conflict with an earlier reward, with the reason."""
         refused = {}
         for decision_id, reward in rewards.items():
             try:

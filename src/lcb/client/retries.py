@@ -1,10 +1,10 @@
 """Retry rules: when a call is sent again, after which pause, and when to give up.
 
-`Tries` has no connection and no clock of its own; a client iterates over its steps.
+`Tries` neither sends nor sleeps; a client iterates over its steps and carries them out.
 
     an Attempt  -> send it, then set `outcome` to the Reply or Lost
     a Wait      -> sleep
-    the end     -> `answer` is set; raises ServiceError or Unreachable if there is none
+    the end     -> `answer` is set; if no attempt got one, the iteration raises ServiceError or Unreachable
 
 The pause after attempt n, counted from 0, is uniform on [0, min(pause * 2**n, longest_pause)], plus Retry-After.
 """

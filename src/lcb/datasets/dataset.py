@@ -19,7 +19,7 @@ class Dataset:
     where: str  # the address to get it from
     licence: str
     files: str  # names of the files in its folder
-    reading: str  # says what an event, a reward and a category are
+    reading: str  # what an event, a reward and a category are, in a sentence
     is_in: Callable[[Path], bool]
     source: Callable[[Path, str], Source]  # (folder, part) -> the log
     parts: tuple[str, ...] = ()  # values of --part; the first is the default

@@ -46,7 +46,15 @@ def _open_csv_form(ratings: Path, movies: Path) -> tuple[Table, Items]:
 
 
 def _open_dat_form(ratings: Path, movies: Path) -> tuple[Table, Items]:
-    names = ("userId", "", "movieId", " ", "rating", "  ", "timestamp")  # between two colons is an empty cell
+    names = (
+        "userId",
+        "",
+        "movieId",
+        " ",
+        "rating",
+        "  ",
+        "timestamp",
+    )  # `::` is read as two separators with an empty cell between
     rows = [
         (line.split("::")[0], "::".join(line.split("::")[1:-1]), line.split("::")[-1]) for line in _read_lines(movies)
     ]

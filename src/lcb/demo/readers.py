@@ -1,4 +1,4 @@
-"""A generated news front: readers of a few kinds, articles of 21 categories, clicks.
+"""A generated news front page: readers of a few kinds, articles of 21 categories, clicks.
 
 Each kind of reader opens an article with a probability that is linear in its categories: an article of m categories
 has features 1/m on each, and the weight of a category is how often readers of that kind open it.

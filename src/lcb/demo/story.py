@@ -1,7 +1,7 @@
 """What `lcb demo` shows: a log of past readers -> classes -> new readers served -> click-through rates.
 
 Past readers were offered articles at random.  Their log gives the classes; new readers are served by a bandit over
-them, beside one LinUCB for everybody that learned from the same log and goes on learning.
+them, and for comparison by one LinUCB for all readers that learned from the same log and continues to learn.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def fit_classes(log: EventLog, rng: np.random.Generator, progress: Progress = si
 
 
 def serve_reader(world: NewsFront, models: LatentModels, rng: np.random.Generator) -> tuple[int, Iterator[ReaderStep]]:
-    """Return the kind of one new reader, and an iterator over the steps."""
+    """Return the kind of one new reader, and an iterator that serves the reader step by step."""
     users = world.draw(1, N_STEPS, rng)
     return int(users.label[0]), _steps(users, models, rng)
 

@@ -1,4 +1,4 @@
-"""The demo content that `lcb serve` passes to the service: headlines to start with, and simulated visitors."""
+"""The demo content that `lcb serve` passes to the service: headlines for an empty catalogue, and simulated visitors."""
 
 from __future__ import annotations
 

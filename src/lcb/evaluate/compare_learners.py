@@ -1,6 +1,6 @@
 """Runs every learner on the same log: how well each predicts held-out users, and at what cost.
 
-30 % of the users are held out.  Each learner runs in a process of its own, so that its memory can be measured, and is
+30 % of the users are held out.  Each learner runs in its own process, so that its memory can be measured, and is
 scored by the log likelihood of the held-out users' rewards, their classes unknown: Bernoulli for two-valued rewards
 (even if the learner assumed Gaussian ones), else Gaussian.  Differences to the best learner are paired by user.  A
 script must call `compare_learners` under `if __name__ == "__main__":`, because processes are spawned.

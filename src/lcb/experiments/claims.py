@@ -1,4 +1,4 @@
-"""Statements of the paper beside the numbers measured here."""
+"""Claims of the paper compared with the numbers measured here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Claim:
-    """One statement of the paper and our number for it."""
+    """One claim of the paper, and our number for it."""
 
     what: str
     paper: str

@@ -28,7 +28,7 @@ def to_json(models: LatentModels) -> dict[str, Any]:
 
 
 def claims(models: LatentModels) -> list[Claim]:
-    """Nothing is measured."""
+    """Return no claims: nothing is measured."""
     return []
 
 

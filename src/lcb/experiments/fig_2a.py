@@ -1,7 +1,7 @@
 """Figure 2a: averaged per-user regret against the number of users.
 
-1000 users of 20 steps each, 20 arms; J = 50 users in phase 1, relearned after every 50.  The paper reports LCB about
-50 % below Population LinUCB and 35 % below CLUB.
+1000 users of 20 steps each, 20 arms.  LCB has J = 50 users in phase 1 and relearns its classes after every 50 users.
+The paper reports LCB about 50 % below Population LinUCB and 35 % below CLUB.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Figure 3a: relative CTR of new users against the number of training users.
 
-Training on past users, then 20 steps with each new user.  The paper reports LCB about 10 % above CLUB, and CLUB about
-2 % above Population LinUCB.
+Algorithms train on past users, then serve 20 steps to each new user.  The paper reports LCB about 10 % above CLUB, and
+CLUB about 2 % above Population LinUCB.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Figure 3c: relative CTR of users who come one after another.
 
-There are no past users to train on.  LCB serves the first users by LinUCB, learns 30 classes from them and relearns as
-more come; the first 5 of its 20 steps with every user are uniform, and it learns from these alone.  Settings are tuned
-on a quarter of the users, who are not served.  The paper reports LCB about 5 % above CLUB and Population LinUCB.
+There are no past users to train on.  LCB serves the first users by LinUCB, learns 30 classes from them and relearns
+them as more users come; the first 5 of the 20 steps with every user are uniform, and only these are learned from.
+Settings are tuned on a quarter of the users, who are not served.  The paper reports LCB about 5 % above CLUB and
+Population LinUCB.
 """
 
 from __future__ import annotations
@@ -66,7 +67,9 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
     plan = Plan(n_tuning, n_come, N_STEPS, N_CLASSES, data.features)
     settings = real_data.tuned_settings(data, source, ALGORITHMS, plan, seeds, progress)
     block = n_come // N_BLOCKS
-    orders = [split_users(source, plan, s).test[: block * N_BLOCKS] for s in seeds]  # not those tuned on
+    orders = [
+        split_users(source, plan, s).test[: block * N_BLOCKS] for s in seeds
+    ]  # without the users that settings are tuned on
     runs = [
         _Run(source, data.features, name, settings[s][name], order, block, s)
         for s, order in zip(seeds, orders, strict=True)

@@ -30,7 +30,7 @@ ALGORITHMS = ("lcb-mean", "lcb", *PAPERS)
 
 @dataclass(frozen=True)
 class Data:
-    """A log and how it is read."""
+    """The log of an experiment, and how to read it."""
 
     path: str
     reading: Reading | None = None  # None: labels if the log has them, else choices

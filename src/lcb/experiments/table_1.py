@@ -1,8 +1,8 @@
 """Table 1: the expected regret bounds of LCB and its baselines, as numbers.
 
 The sizes are those of the paper's simulation unless others are given.  Constants inside O(.) are taken as 1, so a
-number shows how a bound grows, not the regret of an algorithm: several exceed the number of interactions, which the
-regret of rewards in [0, 1] cannot.
+number shows how a bound grows, not the regret of an algorithm: several bounds exceed the number of interactions, but
+regret cannot if rewards are in [0, 1].
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def to_json(table: Table1) -> dict[str, Any]:
 
 
 def claims(table: Table1) -> list[Claim]:
-    """Nothing is measured."""
+    """Return no claims: nothing is measured."""
     return []
 
 

@@ -2,10 +2,10 @@
 
 Visitors of a generated news front are assigned at random to one of the recommenders, which shows them 20 articles, one
 at a time, each chosen among 170 with features of 21 categories.  All recommenders have learned from the same log of
-past readers, and their settings are tuned for each study on other visitors.  LCB keeps its classes; Population LinUCB
-goes on learning from visitor to visitor.  Visitors come one after another, as in the paper's Algorithm 1;
-`linucb-at-once` is Population LinUCB whose visitors take turns, as on a web site.  The paper had 5 visitors per
-recommender; here there are studies of 5 and of 1000, and the study of 5 is repeated to see what so few visitors can
+past readers, and their settings are tuned on other visitors, once for each size of study.  LCB keeps its classes;
+Population LinUCB continues to learn from every visitor.  Visitors come one after another, as in the paper's Algorithm
+1; in `linucb-at-once`, Population LinUCB serves all visitors in parallel, as on a web site.  The paper had 5 visitors
+per recommender; here there are studies of 5 and of 1000, and the study of 5 is repeated to see what so few visitors can
 show.  How far kinds of readers differ is an assumption of the simulation: compare directions, not sizes.
 """
 
@@ -32,32 +32,32 @@ PAPER = {"linucb-population": Group(5, 0.196, 0.096), "lcb": Group(5, 0.380, 0.0
 @dataclass(frozen=True, eq=False)
 class Table2:
     about: dict[str, Any]
-    tuned: dict[int, Tuned]  # by visitors per recommender
-    few: dict[str, Floats]  # by recommender, rates (seeds, studies, 5)
-    many: dict[str, Floats]  # (seeds, 1000)
+    tuned: dict[int, Tuned]  # by number of visitors per recommender
+    few: dict[str, Floats]  # small studies: click rates by recommender, (seeds, studies, 5)
+    many: dict[str, Floats]  # the large study: click rates by recommender, (seeds, 1000)
 
     def first_studies(self) -> list[tuple[str, dict[str, Group]]]:
-        """Return the paper's study, then our small and large ones of the first seed."""
+        """Return the paper's study, then the first small and the large study of the first seed, with titles."""
         few = {name: Group.of_rates(rates[0, 0]) for name, rates in self.few.items()}
         many = {name: Group.of_rates(rates[0]) for name, rates in self.many.items()}
         titles = ("the paper", "simulated", "simulated")
         return [(f"{t}, {g[OURS].n:,} visitors each", g) for t, g in zip(titles, (PAPER, few, many), strict=True)]
 
     def gains(self, rates: Mapping[str, Floats], other: str = OTHER) -> Floats:
-        """Return, by seed, the relative gain in CTR of lcb over `other`, in all studies of a size."""
+        """Return the relative gain in CTR of lcb over `other` for each seed; `rates` is `few` or `many`."""
         ours, theirs = (rates[name].reshape(len(rates[name]), -1).mean(axis=1) for name in (OURS, other))
         return np.asarray(ours / theirs - 1)
 
 
 @dataclass(frozen=True)
 class RepeatedStudies:
-    """Shares of the repeated small studies in which something holds of lcb and Population LinUCB."""
+    """How often the repeated small studies find that lcb is better than Population LinUCB, as shares of the studies."""
 
     n_studies: int
-    ahead: float  # lcb has the higher mean
-    told_apart: float  # the interval of the difference is above 0
-    misled: float  # the interval is below 0
-    covered: float  # the interval contains the mean difference of all studies
+    ahead: float  # share in which lcb has the higher mean
+    told_apart: float  # share in which the interval of the difference is above 0
+    misled: float  # share in which it is below 0
+    covered: float  # share in which it contains the mean difference of all studies
     low: float  # 95 % of the differences are between low and high
     high: float
 
@@ -190,7 +190,7 @@ def summary(result: Table2) -> list[str]:
 
 
 def _by_seed(result: Table2) -> list[dict[str, Group]]:
-    """Return the large study of each seed."""
+    """Return the groups of the large study of each seed."""
     n_seeds = len(result.many[OURS])
     return [{name: Group.of_rates(rates[i]) for name, rates in result.many.items()} for i in range(n_seeds)]
 

@@ -1,10 +1,11 @@
 """Theorems 1 and 2, measured: how regret grows with the number of users and of interactions, beside the bounds.
 
-The theorems' schedules with EXP4.P and EXP3 (Theorem 1) and Epoch-Greedy (Theorem 2): against U and against T_u in the
-paper's simulated world, and against T_u in a world of two opposite classes and 5 arms, where the bandits tell classes
-apart sooner.  Regret is that of phase 2, against each user's true policy.  A part of it is the models' error: the
-regret of the best learned policy for that user.  Growth is the slope of a least-squares line through (log size, log
-regret), one per run.  The bounds' slopes are 1 in U, and in T_u 1/2 (Theorem 1) and about 0 (Theorem 2).
+Simulated are the theorems' schedules, with EXP4.P and EXP3 (Theorem 1) and Epoch-Greedy (Theorem 2).  In the paper's
+simulated world, the number of users U grows, or the number of steps per user T_u; in a world of two opposite classes
+and 5 arms, where bandits find a user's class sooner, T_u grows.  Regret is that of phase 2, against each user's true
+policy.  A part of it is the models' error: the regret of the best learned policy for that user.  Growth is the slope of
+a least-squares line through (log size, log regret), one per run.  The bounds' slopes are 1 in U, and in T_u 1/2
+(Theorem 1) and about 0 (Theorem 2).
 
 The theorems assume Spectral Experts; EM, the default, is more exact at the same sizes.
 """
@@ -28,20 +29,24 @@ from lcb.progress import Progress, count_up, silent
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """A world with growing numbers of users U, `fixed` steps each, or of steps T_u, `fixed` users."""
+    """The sizes of one experiment in a world: the number of users or of steps grows, the other one is fixed."""
 
-    where: str
+    where: str  # describes the world
     world: SimulatedWorld = field(repr=False)
-    size: Literal["users", "steps"]
-    at: tuple[int, ...]
-    fixed: int
+    size: Literal["users", "steps"]  # which number grows
+    at: tuple[int, ...]  # its values
+    fixed: int  # the other number
 
-    def shapes(self) -> list[tuple[int, int]]:
-        """Return (users, steps) at each size."""
+    def list_sizes(self) -> list[tuple[int, int]]:
+        """Return (users, steps per user) at each size."""
         return [(n, self.fixed) if self.size == "users" else (self.fixed, n) for n in self.at]
 
-    def plays(self, seed: int, run: int, learner: Learner) -> list[ScheduleRun]:
-        """Return the runs to simulate: one for all numbers of users, or one for each number of steps."""
+    def build_runs(self, seed: int, run: int, learner: Learner) -> list[ScheduleRun]:
+        """Return the simulations of run number `run`.
+
+        If users grow, one simulation is enough: regret is read off after each number of users.  If steps grow, each
+        number of steps needs its own.
+        """
         if self.size == "users":
             return [ScheduleRun(self.world, self.fixed, self.at, seed, run, learner)]
         return [ScheduleRun(self.world, n_steps, (self.fixed,), seed, run, learner) for n_steps in self.at]
@@ -62,14 +67,14 @@ SWEEPS = (
 
 @dataclass(frozen=True, eq=False)
 class Growth:
-    """One bandit over growing sizes; measurements are (runs, sizes)."""
+    """The measurements of one bandit at growing sizes, (runs, sizes), and the bound."""
 
     bandit: str
     at: tuple[int, ...]
     regret: Floats = field(repr=False)  # of phase 2
     models_error: Floats = field(repr=False)
     phase_1: Floats = field(repr=False)
-    bound: Floats = field(repr=False)  # (sizes,) the growth of phase 2's bound
+    bound: Floats = field(repr=False)  # (sizes,) the bound of phase 2, up to a constant
     plans: tuple[theory.TheoremSchedule, ...]
 
     @property
@@ -100,16 +105,16 @@ def run(
     n_runs: int = 10, seed: int = 0, progress: Progress = silent, learner: Learner = "em", n_workers: int | None = None
 ) -> TheoryResult:
     """Simulate all sweeps and bandits in parallel; the bandits of a run serve the same users in phase 2."""
-    plays = [play for sweep in SWEEPS for run in range(n_runs) for play in sweep.plays(seed, run, learner)]
-    order = sorted(range(len(plays)), key=lambda i: -plays[i].n_steps * max(plays[i].users))  # longest first
-    report = count_up(progress, "simulations", len(plays))
-    done = parallel.processes(play_schedules, [plays[i] for i in order], n_workers, report)
+    runs = [part for sweep in SWEEPS for run in range(n_runs) for part in sweep.build_runs(seed, run, learner)]
+    order = sorted(range(len(runs)), key=lambda i: -runs[i].n_steps * max(runs[i].users))  # longest first
+    report = count_up(progress, "simulations", len(runs))
+    done = parallel.processes(play_schedules, [runs[i] for i in order], n_workers, report)
     outcomes = iter([outcome for _, outcome in sorted(zip(order, done, strict=True), key=lambda pair: pair[0])])
     found = []
     for sweep in SWEEPS:
-        n_plays = len(sweep.plays(seed, 0, learner))
-        runs = [np.concatenate([next(outcomes) for _ in range(n_plays)], axis=2) for _ in range(n_runs)]
-        measured = np.array(runs)  # (runs, bandits, 3, sizes)
+        n_parts = len(sweep.build_runs(seed, 0, learner))
+        by_run = [np.concatenate([next(outcomes) for _ in range(n_parts)], axis=2) for _ in range(n_runs)]
+        measured = np.array(by_run)  # (runs, bandits, 3, sizes)
         found.append((sweep, tuple(_build_growth(sweep, bandit, measured[:, i]) for i, bandit in enumerate(BANDITS))))
     return TheoryResult({"runs": n_runs, "seed": seed, "learner": learner}, tuple(found))
 
@@ -139,7 +144,7 @@ def to_json(outcome: TheoryResult) -> dict[str, Any]:
 
 
 def claims(outcome: TheoryResult) -> list[Claim]:
-    """Claim that between the two largest sizes regret grows no faster than the bound."""
+    """Check the claim that regret grows no faster than the bound between the two largest sizes."""
     found = []
     for sweep, growths in outcome.sweeps:
         for growth in growths:
@@ -164,7 +169,7 @@ def summary(outcome: TheoryResult) -> list[str]:
     for sweep, growths in outcome.sweeps:
         heads = ("slope, 95 %", "bound", "last two", "bound")
         lines += ["", str(sweep), _format_row("regret per user", heads, [f"{n:,}" for n in sweep.at])]
-        n_users = np.array([n for n, _ in sweep.shapes()])
+        n_users = np.array([n for n, _ in sweep.list_sizes()])
         for growth in growths:
             ours, bounds = (growth.slope, growth.last_slope), (growth.bound_slope, growth.last_bound_slope)
             slopes = (str(ours[0]), f"{bounds[0]:.2f}", str(ours[1]), f"{bounds[1]:.2f}")
@@ -179,9 +184,9 @@ def summary(outcome: TheoryResult) -> list[str]:
 
 
 def _build_growth(sweep: Sweep, bandit: BanditName, measured: Floats) -> Growth:
-    """Add the bound and the schedule at each size to `measured` (runs, 3, sizes)."""
+    """Combine `measured` (runs, 3, sizes) with the bound and the schedule at each size."""
     world, plans, bounds = sweep.world, [], []
-    for n_users, n_steps in sweep.shapes():
+    for n_users, n_steps in sweep.list_sizes():
         plan = ScheduleRun(world, n_steps, (n_users,), 0, 0).schedule(bandit)
         sizes = theory.Sizes.of_equal_users(
             n_users=n_users,
@@ -239,7 +244,7 @@ _MARKS = {
 
 
 def _format_schedule(growths: Sequence[Growth], n_users: Floats) -> list[str]:
-    """Return the models' error, the regret of phase 1, tau and J of bandits that share a schedule."""
+    """Format the models' error, the regret of phase 1, tau and J of bandits that share a schedule."""
     names, plans = ", ".join(growth.bandit for growth in growths), growths[0].plans
     n_warmup = np.array([plan.n_warmup_users for plan in plans])
     error = np.mean([growth.models_error for growth in growths], axis=(0, 1)) / n_users

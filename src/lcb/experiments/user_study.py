@@ -34,7 +34,7 @@ from lcb.recommenders.recommender import Recommender
 from lcb.stats import UserStats
 
 N_PAST, N_STEPS, N_OFFERED, N_ARTICLES = 4000, 20, 170, 500
-N_FEW, N_MANY, N_STUDIES = 5, 1000, 1000  # visitors per recommender in small and large studies; number of small ones
+N_FEW, N_MANY, N_STUDIES = 5, 1000, 1000  # visitors per recommender of a small and a large study; small studies
 N_TUNING_SEEDS, N_TUNING = 4, 540  # seeds for tuning, and visitors of each: a multiple of _BLOCK
 _LINUCB = {"width": (0.25, 0.0, 1.0, 4.0, 16.0, 48.0, 128.0), "ridge": (1.0, 0.1, 10.0)}
 GRIDS: dict[str, dict[str, tuple[float, ...]]] = {  # LinUCB and lcb have the same number of combinations
@@ -52,7 +52,7 @@ Tuned = dict[str, dict[str, Value]]  # by recommender
 
 
 def tune_recommenders(seed: int, progress: Progress = silent, n_workers: int | None = None) -> dict[int, Tuned]:
-    """Return, by size of the study, the settings with the most clicks; of equals, the first of the grid."""
+    """Return the settings with the most clicks for each size of study; of equal ones, the first of the grid."""
     tries = [partial(_count_clicks, (seed, i, _TUNING)) for i in range(N_TUNING_SEEDS)]
     done = run_each(tries, "settings tried", progress, n_workers)
     best = {
@@ -63,7 +63,10 @@ def tune_recommenders(seed: int, progress: Progress = silent, n_workers: int | N
 
 
 def _count_clicks(seed: tuple[int, ...]) -> dict[tuple[int, str], Floats]:
-    """Count the clicks of every combination on the same visitors; small studies each start a new recommender."""
+    """Return, by size of study and recommender, the sum of click rates under each combination of settings.
+
+    All combinations serve the same visitors; each small study starts with a newly trained recommender.
+    """
     world, build, rng = prepare(seed)
     totals: dict[tuple[int, str], Floats] = {
         (n, name): np.zeros(len(combinations(name))) for n, name in product((N_FEW, N_MANY), GRIDS)
@@ -113,7 +116,9 @@ def run_study(
 def click_rates(name: str, recommender: Recommender, users: SimulatedUsers, rng: np.random.Generator) -> Floats:
     """Serve new visitors and return the click-through rate of each, (B,)."""
     contexts, rewards = users.contexts, users.rewards
-    if name == AT_ONCE:  # step 1 of all visitors, then step 2: a pooled bandit ignores who the user is
+    if (
+        name == AT_ONCE
+    ):  # all visitors' step 1, then step 2, ...: each step is passed as a "user", which a pooled bandit ignores
         arms = recommender.serve(range(N_STEPS), contexts.swapaxes(0, 1), rewards.swapaxes(0, 1), rng).T
     else:
         arms = recommender.serve([object() for _ in rewards], contexts, rewards, rng)

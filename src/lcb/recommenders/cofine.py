@@ -4,10 +4,10 @@
     subspace   A S B' = W        U = A_k diag(omega)^1/2        omega_i = k s_i / sum_k s          (Algorithm 2, LearnU)
     per user   Algorithm 1, `CoarseFineUCB`, with that U
 
-omega minimises the past users' coordinates in U for its trace: directions in which they differ little are short, and
-the coarse estimate uses them less.  W comes from `history`; without it, LinUCB serves the first `n_warmup_users`, and W
-comes from them.  The subspace is relearned after every `retrain_every` users; a user keeps the one that was current
-when they started.
+Among diagonal matrices of trace k, omega makes the past users' coordinates in U smallest: directions in which they
+differ little are short, and the coarse estimate uses them less.  W is computed from `history`; without it, LinUCB
+serves the first `n_warmup_users`, and W is computed from their rewards.  The subspace is relearned after every
+`retrain_every` users; a user keeps the one that was current when they started.
 """
 
 from __future__ import annotations

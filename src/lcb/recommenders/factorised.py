@@ -133,7 +133,7 @@ class Factorised:
         return place
 
     def _read_history(self, history: UserStats) -> list[_Rewards]:
-        """Return past users' rewards by item, which statistics contain only if items are one-hot."""
+        """Return past users' rewards by item; statistics contain them only if the features are one-hot."""
         n = len(self.items)
         if not np.array_equal(self.items, np.eye(n)) or history.n_features != n:
             raise InputError(

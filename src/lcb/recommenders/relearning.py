@@ -27,7 +27,7 @@ _NO_LIMIT = 1 << 62
 class Schedule:
     """Training is due after `n_warmup_users`, then after every `retrain_every` new users (None: never again).
 
-    With `trained` there is no warm-up, because something was learned beforehand.
+    With `trained` there is no warm-up, because models are given at the start.
 
     >>> schedule = Schedule(n_warmup_users=3, retrain_every=None)
     >>> schedule.is_due(2), schedule.n_users_until_due(2), schedule.is_due(3)
@@ -62,7 +62,7 @@ class Schedule:
         return _NO_LIMIT if self._next is None else max(1, self._next - n_users)
 
     def plan_next(self, n_users: int, *, succeeded: bool = True) -> None:
-        """Plan the next training after one at `n_users`; a failed one is always repeated."""
+        """Plan the next training after one at `n_users`; after a failed one there is always another."""
         wait = self.retrain_every or (None if succeeded else self.n_warmup_users)
         self._next = None if wait is None else n_users + wait
 
@@ -82,7 +82,7 @@ def serve_between_trainings(
     rewards: Floats,
     rng: np.random.Generator,
 ) -> Arms:
-    """Serve new users in parts with the same models; `train_if_due` returns the largest size of the next part."""
+    """Serve new users in parts, with no training within a part; `train_if_due` returns the largest size of a part."""
     arms = np.empty(contexts.shape[:2], np.int64)
     i = 0
     while i < len(users):

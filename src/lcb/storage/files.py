@@ -1,4 +1,4 @@
-"""Write files atomically: to a temporary file in the same folder, then renamed."""
+"""Writes files atomically: to a temporary file in the same folder, which is then renamed."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def write_whole(path: str | os.PathLike[str], data: bytes) -> None:
 
 
 def create_private(path: str | os.PathLike[str]) -> None:
-    """Create an empty file that only its owner may read and write, whatever the umask; an existing file is refused."""
+    """Create an empty file of mode 600, whatever the umask is; an existing file is refused."""
     descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
     try:
         os.fchmod(descriptor, 0o600)
@@ -63,7 +63,7 @@ def check_writable(path: str | os.PathLike[str]) -> None:
 
 @contextmanager
 def create_folders(place: Path) -> Iterator[None]:
-    """Create the folder and its parents; after an error, those that are empty are removed again."""
+    """Create a folder and its missing parents; if the `with` block raises, remove those of them that are empty."""
     missing = [path for path in (place, *place.parents) if not path.exists()]
     try:
         place.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def create_folders(place: Path) -> Iterator[None]:
 
 @contextmanager
 def create_folder(folder: str | os.PathLike[str]) -> Iterator[None]:
-    """Do the same, and raise OutputError at once if no file can be written there."""
+    """Do the same as `create_folders`; raise OutputError before the `with` block if no file can be written there."""
     with ExitStack() as stack:
         try:
             stack.enter_context(create_folders(Path(folder)))

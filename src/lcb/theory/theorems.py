@@ -41,7 +41,7 @@ def theorem_1(sizes: Sizes, bandit: Theorem1Bandit = "exp4p") -> Phases:
 
 
 def theorem_1_margin(sizes: Sizes, bandit: Theorem1Bandit = "exp4p") -> float:
-    """Return U T / (max(1, d^2/n) J S).  The last line of Theorem 1, which drops phase 1, needs it to be large.
+    """Return U T / (max(1, d^2/n) J S), which must be large for the last line of Theorem 1, where phase 1 is dropped.
 
     The condition ignores the ln(1+S) of phase 1 and the ln N of phase 2.
     """

@@ -1,1 +1,1 @@
-"""Charts of a running service: a report draws them once, a page redraws them as rows arrive."""
+"""Charts of a running service, which the dashboard redraws as rows arrive."""

@@ -1,7 +1,7 @@
 """Parts of the live charts.
 
-The rows are one named source, `table`; Vega computes scales, labels and bands from it, so a page replaces only the
-rows.
+All rows are in one data source named `table`, from which Vega computes scales, labels and bands; to update a chart, a
+page replaces the rows only.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from lcb.errors import InputError
 
 SOURCE = "table"
 WIDTH, HEIGHT = 460, 220
-SERIES = 6  # versions drawn, the newest: more lines cannot be told apart
+SERIES = 6  # only the newest versions are drawn; more lines could not be told apart
 
 Rows = Sequence[Mapping[str, Any]]
 
 
 def table(rows: Rows, texts: Sequence[str] = (), numbers: Sequence[str] = ()) -> Any:
-    """Return these fields of the rows as the source `table`; without rows, only the axes are drawn.
+    """Return these fields of the rows as the data source `table`; without rows, only the axes are drawn.
 
     >>> table([{"model": 3, "users": 7, "more": None}], numbers=["model", "users"]).to_dict()
     {'values': [{'model': 3, 'users': 7}], 'name': 'table'}
@@ -63,7 +63,7 @@ def time_chart() -> Any:
 
 
 def keep_newest(chart: Any, *within: str) -> Any:
-    """Keep the rows of the newest model versions, within each of these groups; `age` 1 is the newest."""
+    """Keep the rows of the six newest model versions, of each group by the fields `within`; `age` 1 is the newest."""
     alt = load_altair()
     age = alt.WindowFieldDef(**{"op": "dense_rank", "as": "age"})
     groups = {"groupby": list(within)} if within else {}
@@ -72,7 +72,7 @@ def keep_newest(chart: Any, *within: str) -> Any:
 
 
 def keep_last(chart: Any, field: str, *each: str) -> Any:
-    """Keep the row with the largest `field` of each group."""
+    """Keep the row with the largest `field` of each group by the fields `each`."""
     alt = load_altair()
     back = alt.WindowFieldDef(**{"op": "row_number", "as": "back"})
     by = [alt.SortField(field, order="descending")]

@@ -19,7 +19,7 @@ def format_percent(share: float) -> str:
 
 
 def format_number(value: float, size: float) -> str:
-    """Format with the two or three digits that matter among numbers of this size.
+    """Format a number with the decimals that numbers up to `size` need: three significant digits, two below 1.
 
     >>> format_number(-0.251, 0.9), format_number(18.42, 18.42), format_number(2e-7, 2e-7)
     ('−0.25', '18.4', '2.0e-07')
@@ -29,6 +29,6 @@ def format_number(value: float, size: float) -> str:
 
 
 def number_format(size: float) -> str:
-    """Return a format that Python and Vega both understand."""
+    """Return the format specifier for numbers up to `size`, valid in Python and in Vega."""
     power = int(np.floor(np.log10(abs(size)))) if size else 2
     return f",.{max(2 - power, 0) - (power < 0)}f" if -5 < power < 9 else ".1e"

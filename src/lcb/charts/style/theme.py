@@ -20,10 +20,10 @@ SURFACE, INK, NOTE, AXIS, GRID, GREY = _CHARTS["light"].values()
 SEQUENTIAL, DIVERGING, AREAS = _CHARTS["sequential"], _CHARTS["diverging"], _CHARTS["areas"]
 CELL_INK, BAR, TRAFFIC, VERSIONS = _CHARTS["cell-ink"], _CHARTS["bar"], _CHARTS["traffic"], _CHARTS["versions"]
 
-# Families have one hue each, and an algorithm looks the same in every figure; dashes help in print without colour.
+# Algorithms of one family share a hue, and an algorithm looks the same in every figure; dashes help in black and white.
 DASHES = ((1, 0), (6, 3), (2, 2), (9, 3, 2, 3), (12, 4), (4, 2, 1, 2, 1, 2), (1, 3))
 ALGORITHMS = {name: (colour, DASHES[dash]) for name, (colour, dash) in _CHARTS["algorithms"].items()}
-STRONG = ("lcb", "lcb-mean", "lcb-gt", "club", "linucb-population", "linucb-individual", "random")  # among many
+STRONG = ("lcb", "lcb-mean", "lcb-gt", "club", "linucb-population", "linucb-individual", "random")  # thick lines
 OTHER_COLOURS = _CHARTS["other-algorithms"]
 
 

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from lcb.models import LatentModels
 
 _READERS_SHOWN = 2
-_RETRAIN_EVERY = 200  # new users; those before are of the log that was learned from
-_A_MINUTE = 20.0  # simulated visitors of the study
+_RETRAIN_EVERY = 200  # new users between two trainings of the demo's service
+_PER_MINUTE = 20.0  # simulated visitors of the study
 _FIGURES = ("classes.png", "new-reader.png", "clicks.png")
 
 
@@ -108,7 +108,7 @@ def _serve(out: Path, host: str, port: int, visitors: bool) -> None:
         items="headlines",
         recommenders=(RecommenderSpec("lcb", "thompson"), RecommenderSpec("population", "linucb", "everyone")),
         learning=Learning(retrain_every=_RETRAIN_EVERY),
-        simulated_visitors=_A_MINUTE if visitors else 0.0,
+        simulated_visitors=_PER_MINUTE if visitors else 0.0,
         log_level="warning",
     )
     terminal = get_console()

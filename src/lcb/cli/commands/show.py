@@ -60,7 +60,7 @@ def to_json(models: LatentModels) -> dict[str, Any]:
 
 
 def class_table(models: LatentModels, width: int) -> Table:
-    """One row per class; features as shaded columns where they fit, else each class's largest weights."""
+    """Return a table of one row per class: features as shaded columns if they fit, else the largest weights."""
     import numpy as np
     from rich import box
     from rich.table import Table
@@ -88,7 +88,7 @@ def class_table(models: LatentModels, width: int) -> Table:
 
 
 def _shaded(value: float, strength: float) -> Text:
-    """A number on a background as strong as its weight: blue above 0, orange below."""
+    """Return a number on a background that is blue above 0 and orange below, darker for larger weights."""
     from rich.text import Text
 
     from lcb.charts.style.theme import DIVERGING

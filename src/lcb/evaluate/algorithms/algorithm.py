@@ -21,7 +21,7 @@ Settings = Mapping[str, Value]
 
 @dataclass(frozen=True)
 class Task:
-    """What an algorithm is told before the first user."""
+    """What an algorithm knows before the first user."""
 
     n_features: int
     n_arms: int

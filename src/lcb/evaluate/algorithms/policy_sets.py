@@ -100,7 +100,10 @@ def _over_all_policies(task: Task) -> EXP4P:
 
 
 def make_note(make_bandit: Callable[..., Any]) -> Callable[..., str | None]:
-    """Return a `note` function for this bandit with as many classes as the task has."""
+    """Return the `note` of an algorithm: a function that asks the bandit for a warning about its settings.
+
+    The warning depends on the number of classes, not on their weights, so the bandit is built over weights of 0.
+    """
 
     def note(task: Task, **settings: Value) -> str | None:
         some_classes = equal_classes(np.zeros((task.n_classes, task.n_features)))

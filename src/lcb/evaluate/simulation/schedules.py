@@ -3,7 +3,7 @@
     exp4p, exp3     Theorem 1   tau = sqrt(T_u), J = sqrt(L) or what the learner needs
     epoch-greedy    Theorem 2   tau = 3, J = L^2, or `most_warmup_users` if that is fewer
 
-Phase 1 serves each user by a LinUCB of its own, and classes are learned from the uniform steps alone.  To save time,
+Phase 1 serves each user by their own LinUCB, and classes are learned from the uniform steps alone.  To save time,
 all J users take only their uniform steps, and a sample of users takes all steps, to estimate the regret of phase 1.
 """
 
@@ -40,7 +40,7 @@ BANDITS: tuple[BanditName, ...] = ("exp4p", "exp3", "epoch-greedy")
 Learner = Literal["em", "spectral"]
 
 _AT_ONCE = 20_000  # steps drawn at a time
-_SAMPLED = 40_000  # steps of the users of phase 1 who take all steps; at least 4 users
+_SAMPLED = 40_000  # steps of the sample of users of phase 1 who take all steps; at least 4 users
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,9 @@ class ScheduleRun:
 
 
 def play_schedules(task: ScheduleRun) -> Floats:
-    """Return regret of phase 2, its part from errors of the models, and regret of phase 1: (bandits, 3, len(users))."""
+    """Return, for each bandit and number of users, the regret of phase 2, the part of it that is the models' error, and
+    the regret of phase 1: (bandits, 3, len(users)).
+    """
     most = max(task.users)
     world_rng, *rngs = np.random.default_rng((task.seed, task.run, task.n_steps, most)).spawn(1 + 2 * len(BANDITS))
     started: dict[TheoremSchedule, tuple[LatentModels, Learn | None, float]] = {}

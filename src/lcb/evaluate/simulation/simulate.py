@@ -28,7 +28,7 @@ from lcb.recommenders.recommender import Recommender
 
 _BLOCK = 50  # users drawn at a time
 _MOST_POINTS = 1000  # on a curve
-_SEEDS = 2**64  # larger seeds are those of tuning (see tuning/tune_simulation.py)
+_SEEDS = 2**64  # seeds are below this; tuning uses larger ones (see tuning/tune_simulation.py)
 
 
 @dataclass(frozen=True, eq=False)

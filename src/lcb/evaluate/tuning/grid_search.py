@@ -1,4 +1,4 @@
-"""Search through an algorithm's grid of settings.
+"""Searches an algorithm's grid of settings.
 
 A grid of at most `most` combinations is tried in full.  A larger one is searched one setting at a time (all its values,
 with the other settings at their best so far), starting from the defaults, until nothing changes or `most` are tried.

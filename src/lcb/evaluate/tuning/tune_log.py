@@ -56,7 +56,7 @@ def tune_on_training_users(
 def tune_seeds(
     source: LogSource, algorithms: Sequence[str], plan: Plan, seeds: Sequence[int], progress: Progress = silent
 ) -> dict[int, dict[str, Settings]]:
-    """Tune for every seed, which has training users of its own; return settings by seed and algorithm."""
+    """Tune for every seed, each with its own training users; return settings by seed and algorithm."""
     return {seed: tune_on_training_users(source, algorithms, plan, seed=seed, progress=progress) for seed in seeds}
 
 

@@ -1,13 +1,13 @@
-"""Tunes settings in a simulated world: tries each algorithm's grid on users that no experiment has.
+"""Tunes settings in a simulated world: tries each algorithm's grid on users that no experiment uses.
 
 The combination with the least mean regret is chosen; of equals, the one tried first (defaults come first, see
 `grid_search`).  All combinations serve the same users with the same rewards and random numbers, so differences are
 paired: a combination that is `behind` by less than two standard errors of the difference is not shown to be worse.  A
 combination that an algorithm refuses is recorded with the reason and never chosen.
 
-Tuning has seeds of its own.  `simulate` seeds its generators with (seed, run) and (seed, run, algorithm), where seed is
-below 2^64: four words of 32 bits, and 0 or 1 in the fifth for a spawned generator.  Tuning has the number TUNING in the
-fifth word, so the two never share a generator.
+Tuning and `simulate` never share random numbers.  `simulate` seeds its generators with (seed, run) and (seed, run,
+algorithm), where seed is below 2^64: four words of 32 bits, and 0 or 1 in the fifth for a spawned generator.  Tuning
+has the number TUNING in the fifth word.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TOGETHER = 6  # combinations tried in one process, which draws the users once f
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One combination over all runs."""
+    """One combination of settings, and its regret in every run."""
 
     settings: Settings
     regret: Floats = field(repr=False)  # (runs,) per user
@@ -79,7 +79,7 @@ class Tuning:
 
     @property
     def at_ends(self) -> list[tuple[str, str, Value]]:
-        """Chosen numbers at an end of their grid (other than 0): a better one may lie beyond."""
+        """Chosen numbers at an end of their grid (other than 0): a better value may be outside the grid."""
         found: list[tuple[str, str, Value]] = []
         for name, settings in self.chosen.items():
             for setting, value in settings.items():
@@ -157,7 +157,10 @@ def _plan_trials(tried: Mapping[str, Mapping[Values, Trial]], most: int) -> list
 
 
 def _try_settings(run: SimulationRun) -> list[float | str]:
-    """Return the regret per user of every contender of one run, or the error that refused it."""
+    """Play one run; return, for each contender, its regret per user, or the error message if it refuses its settings.
+
+    One refusal stops the whole run, so the contenders are then played one by one.
+    """
     try:
         return list(play_run(run)[0].mean(axis=1).tolist())
     except InputError as error:
@@ -174,5 +177,5 @@ def _build_trial(settings: Settings, outcomes: Sequence[float | str]) -> Trial:
 
 
 def _error(values: Floats) -> float | None:
-    """Standard error of the mean; None for a single run."""
+    """Return the standard error of the mean; None for a single run."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None

@@ -2,7 +2,7 @@
 
 After edges of one user are deleted, only that user and its former neighbours can be disconnected.  For each former
 neighbour, a search runs from both ends, one user at a time, until the two meet or one side is exhausted: that side is
-then a component of its own.  The cost is that of the smaller side, not of the whole graph.
+then a new component.  The cost is that of the smaller side, not of the whole graph.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from lcb.bandits._kernels_numba import COMPILED
 def neighbours(graph, i, found):  # type: ignore[no-untyped-def]
     """Write the neighbours of `i` to `found` (n,); return their number.
 
-    In a complete graph the highest numbers come first: users who have not come yet have most edges, so searches that
-    start with them meet soon.
+    In a complete graph the highest numbers come first: they are users who have not started, who still have all their
+    edges, so searches that visit them first meet soon.
     """
     n_found = 0
     if len(graph.matrix) > 0:

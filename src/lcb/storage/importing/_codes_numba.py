@@ -43,7 +43,7 @@ def enter_integers(slots: Codes, ids: Integers, n: int, values: Integers, out: C
 
 @njit(cache=True, nogil=True)
 def enter_hashes(slots: Codes, hashes: Hashes, n: int, values: Hashes, out: Codes, first: int) -> tuple[int, int]:
-    """Do the same for hashes of texts, which need no further mixing."""
+    """Do the same as `enter_integers` for hashes of texts."""
     mask = np.uint64(len(slots) - 1)
     for i in range(first, len(values)):
         value = values[i]

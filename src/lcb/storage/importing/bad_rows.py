@@ -27,14 +27,14 @@ class Problems:
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
         self.listed: list[tuple[str, int, str]] = []  # file, row, what is wrong
-        self.n_unread = 0  # bad rows that were in no batch
+        self.n_unread = 0  # bad rows that could not be split into cells, so that no batch has them
 
     @property
     def n_rows(self) -> int:
         return self.counts.total()
 
     def add(self, path: str, rows: Sequence[int], reason: str, said: Iterable[str]) -> None:
-        """Add rows of a file; `said` are the messages of at least the first of them, which are listed."""
+        """Add rows of a file; `said` are messages of the rows, in order, of at least the first, which are listed."""
         self.counts[reason] += len(rows)
         self.listed += [(path, row, one_line(text)) for row, text in zip(rows, said, strict=False)]
         self.listed = sorted(self.listed)[:N_LISTED]

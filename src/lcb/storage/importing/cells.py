@@ -1,4 +1,4 @@
-"""Convert columns to numbers and times; a row with a cell that cannot be converted is bad."""
+"""Converts columns to numbers and times; a row with a cell that cannot be converted is bad."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def to_numbers(column: Any, name: str, check: Check) -> NDArray[np.float32]:
 
 
 def to_whole_numbers(column: Any, name: str, check: Check) -> Any:
-    """Convert text or numbers to int64; a cell that is none becomes null, and its row is bad."""
+    """Convert text or numbers to int64; a cell that is no whole number becomes null, and its row is bad."""
     column = plain(column)
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), pa.scalar(None, column.type), column)
@@ -50,7 +50,7 @@ class Orders:
         self.kind = ""
 
     def values(self, column: Any, name: str, check: Check) -> NDArray[Any]:
-        """Values (n,), int64 or float64; 0 in bad rows."""
+        """Return the values (n,), int64 or float64; 0 in bad rows."""
         column = plain(column)
         _refuse_missing(column, name, check)
         self.kind = self.kind or _find_kind(column, name, check)

@@ -1,4 +1,4 @@
-"""Import a log: check rows, sort, drop duplicates, and write all files or none."""
+"""Imports a log: checks rows, sorts, drops duplicates, and writes all files or none."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Imported:
     listed: tuple[str, ...]  # the first of them
     n_duplicates: int
     duplicates: str  # what was done with them
-    n_back: int  # events that came after a later event of the same user
+    n_back: int  # events whose row is below a later event of the same user
     events_per_user: dict[str, float]
     notes: tuple[str, ...]
     seconds: float
@@ -56,9 +56,9 @@ def import_log(
 ) -> Imported:
     """Import a source into `out`, a folder or a .parquet file; see `lcb.storage.logs.log` for what is written.
 
-    like          reward 1 for ratings from here on, else 0
+    like          a rating of at least this is reward 1, a lower one 0
     duplicates    rows equal in user, item and time: "drop" all but the last, "stop", or "keep"; by default they are
-                  dropped, but kept if there is no time and a user may do the same twice
+                  dropped, but kept if the log has no time and the source allows repeated events
     on_error      bad rows: "stop" with counts and the first of them, or "skip" them
     most_rows     rows in memory at a time; more are spilled to disk
 

@@ -18,7 +18,7 @@ from lcb.storage.logs.items import Items, category_codes, flat_lists
 from lcb.storage.tables.arrow import is_list, is_string, plain
 from lcb.storage.tables.table import Table
 
-_JOINT = "\x1f"  # between the categories of a list that became text
+_JOINT = "\x1f"  # separator of categories, where a list is stored as text
 
 
 def item_table(
@@ -70,7 +70,7 @@ def category_lists(cells: Any, separator: str, none: Sequence[str] = ()) -> tupl
 
 
 class Gathered:
-    """Items of the events with the categories given beside them; memory grows with items."""
+    """Collects the items of the events, with the categories in the same rows; memory grows with items."""
 
     def __init__(self, separator: str) -> None:
         self.separator = separator

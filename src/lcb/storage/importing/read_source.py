@@ -1,4 +1,4 @@
-"""First pass of an import: check rows, code users and items, spill the good rows to disk."""
+"""First pass of an import: checks rows, codes users and items, writes the good rows to a temporary file."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NUMBERS = ("rating", "reward", "propensity")
 
 
 class Reading:
-    """A source being read; memory grows with users and items, not with rows."""
+    """Reads a source once; memory grows with users and items, not with rows."""
 
     def __init__(self, source: Source, spill: Spill, like: float | None) -> None:
         self.source = source

@@ -1,4 +1,4 @@
-"""Sort any number of rows by user and time: spill them to disk, divide them by user, sort each part in memory."""
+"""Sorts any number of rows by user and time: writes them to disk, divides them by user, sorts each part in memory."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ class Spill:
 
 
 def sort_by_user_and_order(arrays: Arrays) -> tuple[Arrays, int]:
-    """Sort rows by user, then order (stable); also returns how many came after a later row of the same user."""
+    """Sort rows by user, then order (stable); also return how many rows were below a later one of the same user."""
     user = arrays["user"]
     rows = _sort_stable(user - user.min())
     if "order" not in arrays:
@@ -104,10 +104,7 @@ def sort_by_user_and_order(arrays: Arrays) -> tuple[Arrays, int]:
 
 
 def find_repeated(arrays: Arrays) -> NDArray[np.bool_]:
-    """Mark rows that a later row repeats: equal user, item and, if there is one, order.
-
-    Rows are sorted by user and order; of equal rows the last is not marked.
-    """
+    """Mark rows whose user, item and, if there is one, order are those of a later row; rows are sorted already."""
     user, item = arrays["user"], arrays["item"]
     found = np.zeros(len(user), bool)
     rows = np.arange(len(user))

@@ -43,7 +43,7 @@ class Source:
     names: Mapping[str, str] = field(default_factory=dict)  # role -> the column's own name, for messages
     n_rows: int | None = None
     items: Items | None = None  # None: the items are those of the events
-    only_met: bool = False  # leave out items without events, for a table with very many items
+    only_met: bool = False  # leave out items that no event has
     separator: str = "|"  # between the categories of a text cell
     whole: tuple[str, ...] = ()  # roles, user or item, whose ids are whole numbers even if the file has text
     repeats: bool = False  # a user may do the same twice, so that equal rows without a time are kept

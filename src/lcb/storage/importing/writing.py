@@ -1,4 +1,4 @@
-"""Write the three files of a log, all or none: to temporary files, then renamed."""
+"""Writes the three files of a log, all or none: to temporary files, which are then renamed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The events of a log: events.parquet, checked, coded and sorted."""
+"""Reads events.parquet of a log: checks the rows, codes users and items, sorts."""
 
 from __future__ import annotations
 

@@ -38,7 +38,7 @@ class LogFiles:
 
     @classmethod
     def find(cls, path: str | os.PathLike[str]) -> LogFiles:
-        """Do the same, and raise InputError if the events file does not exist."""
+        """Do the same as `at`, and raise InputError if the events file does not exist."""
         files = cls.at(path)
         if not files.events.is_file():
             if not os.path.exists(path):

@@ -1,4 +1,4 @@
-"""An event log of choices or labels in memory, as evaluations on real data use it.
+"""An imported log in memory, for evaluation and learning.
 
 A log on disk is a folder, written by `lcb import` or by hand:
 

@@ -60,7 +60,7 @@ def save_models(
 ) -> None:
     """Write `models` into `folder`, created if missing; with `overwrite`, models already there are replaced.
 
-    `feature_map` is the map that made the features they were learned from; it is stored with them.
+    `feature_map` computed the features that the models were learned from; it is stored with them.
 
     After a crash the folder holds the old models or the new; the next save removes temporary files.
 
@@ -90,7 +90,7 @@ def pack_models(models: LatentModels, feature_map: FeatureMap | None = None) -> 
 
 
 def unpack_models(manifest: bytes, tensors: bytes, place: str) -> tuple[LatentModels, FeatureMap | None]:
-    """Unpack what `pack_models` returned, with checksums verified; errors name it `place`."""
+    """Unpack what `pack_models` returned and verify its checksums; error messages call it `place`."""
     read = _parse_manifest(manifest, place)
     return _build_models(read, tensors, place), _build_feature_map(read, place)
 
@@ -163,7 +163,10 @@ def _build_manifest(models: LatentModels, tensors: bytes, feature_map: FeatureMa
 
 @contextmanager
 def _create_folder(place: Path) -> Iterator[None]:
-    """Create the folder and its parents and sync them to disk; after an error, remove those that were created."""
+    """Create a folder and its missing parents, and sync them to disk after the `with` block.
+
+    If the block raises, those of them that are empty are removed.
+    """
     if place.exists() and not place.is_dir():
         raise OutputError(f"{place} is a file; give the path of a folder")
     missing = [path for path in (place, *place.parents) if not path.exists()]
@@ -175,7 +178,7 @@ def _create_folder(place: Path) -> Iterator[None]:
 
 @contextmanager
 def _lock_folder(place: Path) -> Iterator[None]:
-    """Let one process write at a time."""
+    """Hold a lock on the folder, so that one process writes at a time."""
     descriptor = os.open(place, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

@@ -1,6 +1,6 @@
 """Weights of given classes in a CSV: one row per class, one number per feature, no header.
 
-A byte order mark and blank lines, as spreadsheets write them, are passed over.
+A byte order mark and blank lines, which spreadsheets write, are ignored.
 """
 
 from __future__ import annotations

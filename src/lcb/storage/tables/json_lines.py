@@ -75,7 +75,7 @@ def _blocks(path: str) -> Iterator[bytes]:
 
 
 def _first_values(path: str, lines: Sequence[bytes]) -> dict[str, tuple[int, Any]]:
-    """Return the names in the first rows, each with the row number and the value of its first value not null."""
+    """Return the names in the first rows, each with its first value that is not null and the row of that value."""
     found: dict[str, tuple[int, Any]] = {}
     wrong = None
     for row, line in enumerate(lines, 1):

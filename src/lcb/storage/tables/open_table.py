@@ -1,4 +1,4 @@
-"""Open a table in a file: Parquet, CSV, TSV and JSON lines, told apart by suffix."""
+"""Opens a table in a file, Parquet, CSV, TSV or JSON lines by its suffix."""
 
 from __future__ import annotations
 

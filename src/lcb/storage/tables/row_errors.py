@@ -33,7 +33,7 @@ class Place:
 
 
 def refuse_row(path: str, row: int, reason: str, message: str) -> NoReturn:
-    """Raise for the first bad row of a table; an `OnBadRow`."""
+    """Raise an error that names the row; the `OnBadRow` that stops at the first bad row."""
     raise Place(path, row).error(0, f"{message}{', ' if '; ' in message else '; '}{MEND}")
 
 

@@ -1,4 +1,4 @@
-"""Event tables, streamed into statistics.
+"""Reads event tables into statistics, in batches.
 
 A table is Parquet (.parquet, .pq), CSV (.csv), TSV (.tsv) or JSON lines (.jsonl, .ndjson), text also with .gz.
 Each row is one event:
@@ -70,7 +70,7 @@ def read_log(
     keep_rows: bool = False,
     progress: Progress | None = None,
 ) -> EventLog:
-    """Do the same, with counts of clicks if rewards have exactly two values, and with the rows if `keep_rows`."""
+    """Do the same as `read_stats`, with counts of clicks if rewards are two-valued, and with rows if `keep_rows`."""
     return _read(path, columns, user_columns, reward_range, progress, True, keep_rows).build(dtype)
 
 
