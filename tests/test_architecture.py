@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,20 @@ def test_every_package_is_on_the_page(package: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(set(re.findall(r"\b(\w+\.py)\b", PAGE))))
 def test_every_module_of_the_page_exists(name: str) -> None:
-    assert list((ROOT / "src").rglob(name)), name
+    assert [*(ROOT / "src").rglob(name), *(ROOT / "tests").rglob(name)], name
+
+
+def test_the_order_of_the_packages_is_the_one_that_lint_imports_checks() -> None:
+    shown = PAGE.split("```text\ncli\n", 1)[1].split("```", 1)[0].splitlines()[:-1]
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]["contracts"]
+    layers = next(one["layers"] for one in contracts if one["containers"] == ["lcb"])
+    assert ["cli", *shown] == layers[: 1 + len(shown)]
+    assert layers[1 + len(shown)].startswith("theory")
+
+
+def test_no_page_has_a_diagram_that_the_site_would_show_as_code() -> None:
+    pages = [*(ROOT / "docs").rglob("*.md"), *ROOT.glob("*.md")]
+    assert [page.name for page in pages if "```mermaid" in page.read_text(encoding="utf-8")] == []
 
 
 def test_no_cell_of_a_table_is_longer_than_two_lines() -> None:
