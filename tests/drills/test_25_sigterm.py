@@ -214,7 +214,7 @@ def test_while_the_log_is_read_the_service_is_alive_and_not_ready(tmp_path: Path
 
     async def look() -> list[tuple[int, str]]:
         transport = httpx.ASGITransport(app=door)
-        async with httpx.AsyncClient(transport=transport, base_url="http://lcb") as http:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as http:
             return [
                 ((answer := await http.get(path)).status_code, answer.headers.get("retry-after", ""))
                 for path in ("/healthz", "/readyz", "/v1/items")

@@ -90,7 +90,7 @@ async def running(
     app.retraining.start()
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)  # type: ignore[arg-type]
     try:
-        async with httpx.AsyncClient(transport=transport, base_url="http://inside", timeout=60) as http:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as http:
             yield Running(app, http)
     finally:
         await app.retraining.stop()

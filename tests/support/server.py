@@ -22,7 +22,7 @@ def settings(given: dict[str, Any]) -> Settings:
         made["learning"] = Learning(**made["learning"])
     if "limits" in made:
         made["limits"] = Limits(**made["limits"])
-    for name in ("categories", "reward_range"):
+    for name in ("categories", "reward_range", "hosts", "proxies"):
         if made.get(name) is not None:
             made[name] = tuple(made[name])
     return Settings(**made)
@@ -135,6 +135,13 @@ def without_private_files() -> None:
     replace(sqlite, "make_private", lambda path: None)
 
 
+def without_closing() -> None:
+    """Need no key while the store has none."""
+    from lcb.serve.web.keys import Keyring
+
+    replace(Keyring, "open", property(lambda self: not self._keys, lambda self, value: None))
+
+
 def without_guard() -> None:
     """uvicorn's own protocol: no deadlines, no limits."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -234,6 +241,7 @@ WITHOUT = {
     "lock": without_lock,
     "file check": without_file_check,
     "private files": without_private_files,
+    "closing": without_closing,
     "guard": without_guard,
     "bound": without_bound,
     "head": without_head,

@@ -166,6 +166,28 @@ class ErasedReward(Struct, array_like=True):
     before: float | None
 
 
+class Actor(Struct, array_like=True):
+    """Who did something: the name of the key (None: no key was needed) and the address of the request."""
+
+    key: str | None
+    address: str
+
+
+class AuditBody(Struct, array_like=True):
+    """Something that a person did which changes no state: `action` and its `detail` are texts to read.
+
+    A sign-in or sign-out has the SHA-256 of its session; a sign-in also that of its key, and when the session ends.
+    """
+
+    at: float
+    action: str
+    by: Actor
+    detail: str = ""
+    session: bytes | None = None
+    key: bytes | None = None
+    until: float | None = None
+
+
 KINDS: dict[str, type[Struct]] = {
     "decision": DecisionBody,
     "reward": RewardBody,
@@ -177,6 +199,7 @@ KINDS: dict[str, type[Struct]] = {
     "erase": EraseBody,
     "erased decision": ErasedDecision,
     "erased reward": ErasedReward,
+    "audit": AuditBody,
 }
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODERS: dict[str, msgspec.msgpack.Decoder[Any]] = {

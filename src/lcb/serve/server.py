@@ -109,7 +109,8 @@ def run(
         timeout_keep_alive=75,
         server_header=False,
         date_header=False,
-        proxy_headers=False,
+        proxy_headers=bool(settings.proxies),
+        forwarded_allow_ips=list(settings.proxies or ()),
     )
     app.server = _Server(config, guarded, app, limits.drain)
     try:

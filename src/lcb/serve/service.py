@@ -236,6 +236,12 @@ class Service:
         row = NewRow(event_id("activate", self.new_id()), "activate", None, None, events.encode(body))
         await self.journal.append(Entry(row, body, b"", row.id))
 
+    async def record(self, action: str, by: events.Actor, detail: str = "", **more: Any) -> None:
+        """Append an audit event; `more` are the optional fields of `events.AuditBody`."""
+        body = events.AuditBody(self.now(), action, by, detail, **more)
+        row = NewRow(event_id("audit", self.new_id()), "audit", None, None, events.encode(body))
+        await self.journal.append(Entry(row, body, b"", row.id))
+
     # Waiting
 
     async def _append_first(self, user: str, entry: Entry) -> bool:

@@ -107,13 +107,15 @@ def test_a_session_ends_with_its_key_with_its_day_and_by_signing_out(tmp_path, m
         assert app.pages.operator.is_allowed(ask, "admin")
         now = time.time()
         with monkeypatch.context() as patch:
-            patch.setattr("lcb.serve.pages.operator.time.time", lambda: now + 24 * 3600 + 5)
+            patch.setattr(app.service, "now", lambda: now + 24 * 3600 + 5)
             assert not app.pages.operator.is_allowed(ask, "reader")
         app.keyring.keys = [key._replace(revoked=now) if key.scope == "admin" else key for key in KEYS]
         assert not app.pages.operator.is_allowed(ask, "reader")
         app.keyring.keys = KEYS
+        assert app.pages.operator.is_allowed(ask, "admin")
         out = await client.post("/page/logout")
         assert "Max-Age=0" in out.headers["set-cookie"]
+        assert not app.pages.operator.is_allowed(ask, "reader")
         assert (await client.get("/page/session")).json()["needs_key"]
 
     asking(tmp_path, drill)

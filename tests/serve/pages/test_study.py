@@ -186,7 +186,7 @@ def test_without_a_simulation_the_service_says_so(tmp_path):
         app = build_app(Service(Settings(store=store.url), store), Keyring())
         app.start()
         transport = httpx.ASGITransport(app=app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://lcb") as client:
+        async with httpx.AsyncClient(transport=transport, base_url="http://localhost") as client:
             refused = await client.post("/page/study/visitors", json={"n": 1})
         await app.stop()
         assert refused.status_code == 409

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import re
 from dataclasses import dataclass, field, replace
@@ -16,6 +17,18 @@ RewardRule = Literal["once", "first", "sum", "last"]
 READER = "reader"  # the recommender of the visitors' page; not part of any trial
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _RULES = ("once", "first", "sum", "last")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine can reach a host name or address.
+
+    >>> is_loopback("localhost"), is_loopback("127.0.0.9"), is_loopback("0.0.0.0"), is_loopback("shop.example")
+    (True, True, False, False)
+    """
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 @dataclass(frozen=True)
@@ -64,6 +77,9 @@ class Settings:
     store: str = "lcb.db"
     host: str = "127.0.0.1"
     port: int = 8000
+    # names that requests may give as their host; None: those of this machine, or any if others can reach it
+    hosts: tuple[str, ...] | None = None
+    proxies: tuple[str, ...] | None = None  # addresses of proxies whose X-Forwarded-For and -Proto are believed
     models: str | None = None  # folder written by lcb learn: the first model version
     categories: tuple[str, ...] | None = None  # without models: features are one-hot over these
     items: str | None = None  # JSON file, like a body of PUT /v1/items, that fills an empty catalogue
@@ -94,6 +110,7 @@ class Settings:
                 raise InputError(f"categories are {list(self.categories)}; give at least one, unique and not blank")
         if not (math.isfinite(self.simulated_visitors) and self.simulated_visitors >= 0):
             raise InputError(f"simulated_visitors is {self.simulated_visitors}; give visitors per minute, 0 for none")
+        self._check_names_of_hosts()
         for name, share in self.shares.items():
             if name not in names:
                 known = ", ".join(names)
@@ -121,6 +138,17 @@ class Settings:
                         f"rewards is {self.rewards!r}, so rewards can change later, and the shared state of {one.name} "
                         f"({one.bandit}) cannot take a reward back; set rewards to once or first, or scope to 'user'"
                     )
+
+    def _check_names_of_hosts(self) -> None:
+        for name in self.hosts or ():
+            if not name or not name.isascii() or not name.isprintable() or set(name) & set("/ "):
+                raise InputError(f"hosts has {name!r}; give names such as shop.example, without a port, or * for any")
+        for address in self.proxies or ():
+            try:
+                ipaddress.ip_network(address)
+            except ValueError:
+                words = f"proxies has {address!r}; give addresses such as 10.0.0.1, or networks such as 10.0.0.0/8"
+                raise InputError(words) from None
 
     def _check_numbers(self) -> None:
         limits = self.limits

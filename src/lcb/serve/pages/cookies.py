@@ -1,40 +1,32 @@
-"""Signed cookies: a value and its HMAC-SHA256 signature."""
+"""Cookies: unguessable random values, of which the log has only hashes.
+
+Whoever reads the log learns neither the sessions of operators nor the cookies of visitors, so
+no secret that signs them is needed.
+"""
 
 from __future__ import annotations
 
-import base64
 import hashlib
-import hmac
+import re
+import secrets
+
+_VISITOR = re.compile(r"[0-9a-f]{12}\.[A-Za-z0-9_-]{22}")
 
 
-class Signer:
-    """Signs with a key derived from the log's seed, so cookies stay valid after a restart.
+def new_visitor_cookie(now: float) -> str:
+    """Return a random value that begins with the time, so that the names made of them sort by time."""
+    return f"{int(now * 1000):012x}.{secrets.token_urlsafe(16)}"
 
-    >>> signer = Signer(b"seed")
-    >>> signer.read("reader", signer.sign("reader", "v-1")), signer.read("study", signer.sign("reader", "v-1"))
-    ('v-1', None)
+
+def name_of(role: str, cookie: str | None) -> str | None:
+    """Return the name of the visitor with this cookie, which does not tell the cookie; None if it is not a cookie.
+
+    >>> name_of("reader", "0197c2a5b1f0.AAAAAAAAAAAAAAAAAAAAAA")
+    'reader-0197c2a5b1f09282c5ce5a778036356f8827323109a8'
     """
-
-    def __init__(self, seed: bytes) -> None:
-        self._key = hashlib.blake2b(b"cookies", key=seed, digest_size=32).digest()
-
-    def sign(self, name: str, value: str) -> str:
-        text = base64.urlsafe_b64encode(value.encode()).decode().rstrip("=")
-        return f"{text}.{self._compute_signature(name, text)}"
-
-    def read(self, name: str, cookie: str | None) -> str | None:
-        """Return the value if the signature is valid for a cookie of this name, else None."""
-        text, dot, signature = (cookie or "").partition(".")
-        if not dot or not hmac.compare_digest(signature.encode(), self._compute_signature(name, text).encode()):
-            return None
-        try:
-            return base64.urlsafe_b64decode(text + "=" * (-len(text) % 4)).decode()
-        except ValueError:
-            return None
-
-    def _compute_signature(self, name: str, text: str) -> str:
-        digest = hmac.new(self._key, f"{name}={text}".encode(), hashlib.sha256).digest()
-        return base64.urlsafe_b64encode(digest).decode().rstrip("=")
+    if cookie is None or _VISITOR.fullmatch(cookie) is None:
+        return None
+    return f"{role}-{cookie[:12]}{hashlib.sha256(f'{role} {cookie}'.encode()).hexdigest()[:32]}"
 
 
 def read_cookies(header: bytes | None) -> dict[str, str]:
@@ -47,6 +39,10 @@ def read_cookies(header: bytes | None) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in pairs if name.strip()}
 
 
-def set_cookie(name: str, value: str, *, max_age: int) -> tuple[bytes, bytes]:
-    """Return a Set-Cookie header; scripts cannot read the cookie, and pages of other sites do not send it."""
-    return b"set-cookie", f"{name}={value}; Path=/; Max-Age={max_age}; HttpOnly; SameSite=Strict".encode()
+def set_cookie(name: str, value: str, *, max_age: int, secure: bool) -> tuple[bytes, bytes]:
+    """Return a Set-Cookie header; scripts cannot read the cookie, and pages of other sites do not send it.
+
+    `secure`: the page came by TLS, and the cookie is to be sent by TLS only.
+    """
+    more = "; Secure" if secure else ""
+    return b"set-cookie", f"{name}={value}; Path=/; Max-Age={max_age}; HttpOnly; SameSite=Strict{more}".encode()

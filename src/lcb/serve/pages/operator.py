@@ -1,13 +1,11 @@
 """The routes of the dashboard and of a user's story: sign in, event stream, charts, retrain, activate, verify.
 
-An operator's key is exchanged for a signed session cookie that is valid for a day, or until the key is revoked.
-Requests may also carry the key itself.
+An operator's key is exchanged for the cookie of a session (`sessions`).  Requests may also carry the key itself.
 """
 
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -18,18 +16,21 @@ from msgspec import Struct
 from lcb.serve.audit.story import StoryStep, read_story
 from lcb.serve.audit.verify import verify
 from lcb.serve.errors import Problem
+from lcb.serve.events import Actor
 from lcb.serve.pages.bundle import load_bundle
 from lcb.serve.pages.cookies import read_cookies, set_cookie
 from lcb.serve.pages.live import Live
+from lcb.serve.pages.sessions import DAY, Sessions
 from lcb.serve.pages.specs import live_specs, posterior_spec
 from lcb.serve.pages.visitors import Visitors
 from lcb.serve.state.service_state import policy_name
 from lcb.serve.strict_json import decode
 from lcb.serve.web.app import App
 from lcb.serve.web.endpoint import Ask, Reply, Scope, json_reply
-from lcb.serve.web.keys import Keyring
+from lcb.serve.web.keys import Keyring, check_scope, sha256
+from lcb.storage.store.base import Key
 
-_COOKIE, _DAY = "lcb_session", 24 * 3600
+_COOKIE = "lcb_session"
 _EVERY = 1.0  # seconds between two events of the stream
 
 
@@ -51,6 +52,7 @@ class Operator:
     def __init__(self, app: App, visitors: Visitors) -> None:
         self.app, self.service, self.visitors = app, app.service, visitors
         self.live = Live(app, visitors)
+        self.sessions = Sessions(app.service, app.keyring)
         self._charts: bytes | None = None
 
     @property
@@ -60,8 +62,7 @@ class Operator:
     # Sessions
 
     async def session(self, ask: Ask) -> Reply:
-        digest = self._read_session(ask.scope)
-        key = None if digest is None else self.keyring.find_session(digest)
+        key = self._find_key(ask.scope)
         role = "admin" if self.keyring.open else "reader" if key is None or key.scope == "reader" else key.scope
         needs = not self.keyring.open and key is None
         return json_reply({"needs_key": needs, "role": role, "signed_in": key is not None})
@@ -71,26 +72,24 @@ class Operator:
         name = self.keyring.check(f"Bearer {secret}".encode("latin-1", "replace"), "reader")
         if name is None:
             return Reply(b"", 204)
-        key = next(one for one in self.keyring.keys if one.name == name)
-        value = f"{key.sha256.hex()}|{int(time.time()) + _DAY}"
-        cookie = set_cookie(_COOKIE, self.visitors.signer.sign(_COOKIE, value), max_age=_DAY)
-        return Reply(b"", 204, headers=[cookie])
+        key = self.keyring.find(sha256(secret.strip()))
+        assert key is not None
+        session = await self.sessions.begin(key, Actor(name, ask.address))
+        return Reply(b"", 204, headers=[set_cookie(_COOKIE, session, max_age=DAY, secure=ask.by_tls)])
 
     async def logout(self, ask: Ask) -> Reply:
-        return Reply(b"", 204, headers=[set_cookie(_COOKIE, "", max_age=0)])
+        key, session = self._find_key(ask.scope), _read_session(ask.scope)
+        if session is not None:
+            await self.sessions.end(session, Actor(None if key is None else key.name, ask.address))
+        return Reply(b"", 204, headers=[set_cookie(_COOKIE, "", max_age=0, secure=ask.by_tls)])
 
     def check_session(self, scope: Scope, needed: str) -> str | None:
         """Return the name of the key that the session was started with; None without a valid session."""
-        digest = self._read_session(scope)
-        return None if digest is None else self.keyring.check_session(digest, needed)
+        key = self._find_key(scope)
+        return None if key is None else check_scope(key, needed)
 
-    def _read_session(self, scope: Scope) -> str | None:
-        header = next((value for name, value in scope["headers"] if name == b"cookie"), None)
-        if header is None:
-            return None
-        value = self.visitors.signer.read(_COOKIE, read_cookies(header).get(_COOKIE))
-        digest, _, until = (value or "").partition("|")
-        return digest if until and time.time() < int(until) else None
+    def _find_key(self, scope: Scope) -> Key | None:
+        return self.sessions.find(_read_session(scope))
 
     def is_allowed(self, ask: Ask, needed: str) -> bool:
         """Whether the request has a key or a session of this scope."""
@@ -191,3 +190,8 @@ class Operator:
         version = decode(_ACTIVATE, ask.body).version
         await self.service.activate(version, "by the operator's page")
         return json_reply({"active": version})
+
+
+def _read_session(scope: Scope) -> str | None:
+    header = next((value for name, value in scope["headers"] if name == b"cookie"), None)
+    return read_cookies(header).get(_COOKIE)

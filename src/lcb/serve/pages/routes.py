@@ -43,10 +43,10 @@ class Pages:
             Call("POST", "/page/logout", same_site(operator.logout), ""),
             Call("GET", "/page/dashboard/charts", operator.charts, "reader"),
             Call("GET", "/page/dashboard/events", operator.events, "reader"),
-            Call("POST", "/page/dashboard/retrain", same_site(operator.retrain), "admin"),
-            Call("POST", "/page/dashboard/activate", same_site(operator.activate), "admin"),
+            Call("POST", "/page/dashboard/retrain", operator.retrain, "admin"),
+            Call("POST", "/page/dashboard/activate", operator.activate, "admin"),
             Call("GET", "/page/users/{user:path}/story", operator.story, "reader"),
-            Call("POST", "/page/users/{user:path}/verify", same_site(operator.verify), "reader"),
+            Call("POST", "/page/users/{user:path}/verify", operator.verify, "reader"),
             Call("GET", "/", self.serve_page("index.html"), ""),
             Call("GET", "/study", self.serve_page("study.html"), ""),
             Call("GET", "/static/{name}", self.serve_file, ""),
@@ -56,7 +56,7 @@ class Pages:
             Call("GET", "/page/study/results", study.results, ""),
             Call("GET", "/page/study/results.csv", study.export, ""),
             Call("GET", "/page/study/visitors", self.count_simulated_visitors, ""),
-            Call("POST", "/page/study/visitors", same_site(study.add_visitors), "writer"),
+            Call("POST", "/page/study/visitors", study.add_visitors, "writer"),
         ]
 
     async def count_simulated_visitors(self, ask: Ask) -> Reply:

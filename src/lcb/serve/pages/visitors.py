@@ -1,6 +1,6 @@
 """The routes of the visitors' page and the study: twenty headlines, one at a time, each chosen from about 170.
 
-A visitor is a user named `reader-...` or `study-...`, identified by a signed cookie.  All that a page shows is read
+A visitor is a user named `reader-...` or `study-...`, identified by a random cookie.  All that a page shows is read
 from the log, so a reload or a restart of the server continues where the visitor was.
 """
 
@@ -23,7 +23,7 @@ from lcb.serve.config.settings import READER
 from lcb.serve.decide.drawing import draw_number
 from lcb.serve.errors import Problem
 from lcb.serve.pages import words
-from lcb.serve.pages.cookies import Signer, read_cookies, set_cookie
+from lcb.serve.pages.cookies import name_of, new_visitor_cookie, read_cookies, set_cookie
 from lcb.serve.service import Service
 from lcb.serve.state.users import User
 from lcb.serve.strict_json import decode
@@ -54,7 +54,6 @@ class Visitors:
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self.signer = Signer(service.world.state.seed)
         self._words: dict[int, list[list[str]]] = {}
 
     # Routes
@@ -71,12 +70,13 @@ class Visitors:
         request = decode(_VISIT, ask.body)
         role = ROLES[request.study]
         name = None if request.again else self.read_visitor(ask, role)
-        fresh = name is None
-        if name is None:
-            name = f"{role}-{self.service.new_id()}"
+        if name is not None:
+            return json_reply(await self.build_view(name))
+        cookie = new_visitor_cookie(self.service.now())
+        name = name_of(role, cookie)
+        assert name is not None
         reply = json_reply(await self.build_view(name))
-        if fresh:
-            reply.headers.append(set_cookie(f"lcb_{role}", self.signer.sign(role, name), max_age=_YEAR))
+        reply.headers.append(set_cookie(f"lcb_{role}", cookie, max_age=_YEAR, secure=ask.by_tls))
         return reply
 
     async def answer(self, ask: Ask) -> Reply:
@@ -92,7 +92,7 @@ class Visitors:
         return json_reply(await self.build_view(name))
 
     def read_visitor(self, ask: Ask, role: str) -> str | None:
-        return self.signer.read(role, read_cookies(ask.header(b"cookie")).get(f"lcb_{role}"))
+        return name_of(role, read_cookies(ask.header(b"cookie")).get(f"lcb_{role}"))
 
     # Steps
 

@@ -36,6 +36,7 @@ from lcb.serve.web.endpoint import (
     respond,
 )
 from lcb.serve.web.gauges import read_gauges
+from lcb.serve.web.hosts import Hosts
 from lcb.serve.web.keys import Keyring
 from lcb.serve.web.openapi import PROBES, build_document
 from lcb.serve.web.rate_limits import RateLimits
@@ -67,6 +68,7 @@ class App:
         self.retraining = Retraining(service, self.metrics)
         self.max_body = service.settings.limits.max_body
         self.rates = RateLimits(service.settings.limits.rate)
+        self.hosts = Hosts(service.settings)
         self.draining = False  # after SIGTERM: requests are still answered, /readyz says 503
         self.log = structlog.get_logger("lcb.serve")
         self.debug = service.settings.log_level == "debug"
@@ -127,18 +129,26 @@ class App:
 
     # Around every endpoint
 
-    def admit(self, scope: Scope, needed: str) -> None:
-        """Check the key and the rate of a request; Problem 401, 403 or 429."""
-        who = None
+    def admit(self, scope: Scope, needed: str) -> str | None:
+        """Return the name of a request's key after checks of host, key and rate; Problem 401, 403, 421 or 429."""
+        who = authorization = None
+        probe = scope["path"] in PROBES
+        for name, value in scope["headers"]:
+            if name == b"authorization":
+                authorization = value
+            elif name == b"host" and value not in self.hosts.known and not probe:
+                self.hosts.check(value)
         if needed and not self.keyring.open:
-            authorization = next((value for name, value in scope["headers"] if name == b"authorization"), None)
             if authorization is None and self.pages is not None:
                 who = self.pages.check_session(scope, needed)
+                if who is not None:
+                    refuse_other_sites(scope)
             who = who or self.keyring.check(authorization, needed)
         elif needed:
             refuse_other_sites(scope)
-        if scope["path"] not in PROBES:
+        if not probe:
             self.rates.take(who or (scope.get("client") or ("",))[0])
+        return who
 
     def observe(self, route: str, status: int, seconds: float, request: str | None = None) -> None:
         self.metrics.observe(route, status, seconds)

@@ -33,6 +33,15 @@ class Ask(msgspec.Struct):
     body: bytes
     scope: Scope
     path: Mapping[str, Any]
+    who: str | None = None  # name of the caller's key
+
+    @property
+    def address(self) -> str:
+        return str((self.scope.get("client") or ("",))[0])
+
+    @property
+    def by_tls(self) -> bool:
+        return self.scope.get("scheme") == "https"
 
     def header(self, name: bytes) -> bytes | None:
         return next((value for key, value in self.scope["headers"] if key == name), None)
@@ -76,8 +85,8 @@ class Around(Protocol):
 
     max_body: int
 
-    def admit(self, scope: Scope, needed: str) -> None:
-        """Check the key and the rate of a request; Problem 401, 403 or 429."""
+    def admit(self, scope: Scope, needed: str) -> str | None:
+        """Return the name of a request's key after all checks; Problem 401, 403, 421 or 429."""
 
     def observe(self, route: str, status: int, seconds: float, request: str | None = None) -> None: ...
 
@@ -94,9 +103,9 @@ class Endpoint:
         began = time.perf_counter()
         request = read_request_id(scope["headers"])
         try:
-            self.around.admit(scope, self.needed)
+            who = self.around.admit(scope, self.needed)
             body = await _read_body(receive, self.around.max_body)
-            reply = await self.handler(Ask(body, scope, scope.get("path_params", {})))
+            reply = await self.handler(Ask(body, scope, scope.get("path_params", {}), who))
         except Problem as problem:
             reply = problem_reply(problem)
         except StoreUnavailable as error:
@@ -139,7 +148,7 @@ def _too_large(most: int) -> Problem:
 
 
 def refuse_other_sites(scope: Scope) -> None:
-    """Without keys, refuse requests that a browser sends for a page of another site (cross-site request forgery)."""
+    """Refuse a request that a browser sends for a page of another site (cross-site request forgery)."""
     host = origin = b""
     for name, value in scope["headers"]:
         if name == b"host":

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import ipaddress
 import secrets
 from collections.abc import Sequence
 
 from lcb.errors import InputError
+from lcb.serve.config.settings import is_loopback
 from lcb.serve.errors import Problem
 from lcb.storage.store.base import Key, Store
 
@@ -48,7 +48,12 @@ def sha256(secret: str) -> bytes:
 
 
 class Keyring:
-    """The keys of a running service, as last read from the store."""
+    """The keys of a running service, as last read from the store.
+
+    `open`: no key was ever created, so that requests need none.  Deleting all keys of a running service closes it.
+    """
+
+    open = True
 
     def __init__(self, keys: Sequence[Key] = ()) -> None:
         self.keys = keys
@@ -61,11 +66,7 @@ class Keyring:
     def keys(self, keys: Sequence[Key]) -> None:
         self._keys = list(keys)
         self._by_digest = {key.sha256: key for key in keys}
-
-    @property
-    def open(self) -> bool:
-        """Whether no key was ever created, so that requests need none."""
-        return not self.keys
+        self.open = self.open and not self._keys
 
     def check(self, authorization: bytes | None, needed: str) -> str | None:
         """Return the name of the key that a request carries; None if none is needed.  Problem 401 or 403."""
@@ -79,18 +80,15 @@ class Keyring:
         same = hmac.compare_digest(_NO_DIGEST if found is None else found.sha256, digest)
         if kind.lower() != "bearer" or found is None or not same or found.revoked is not None:
             raise Problem(401, "this key is unknown or revoked; send Authorization: Bearer KEY with a valid key")
-        return _check_scope(found, needed)
+        return check_scope(found, needed)
 
-    def check_session(self, digest: str, needed: str) -> str | None:
-        """Return the name of the key with this digest, which started a session; None if that key was revoked."""
-        found = self.find_session(digest)
-        return None if found is None else _check_scope(found, needed)
-
-    def find_session(self, digest: str) -> Key | None:
-        return next((key for key in self.keys if key.sha256.hex() == digest and key.revoked is None), None)
+    def find(self, digest: bytes) -> Key | None:
+        """Return the key with this SHA-256; None if there is none, or if it was revoked."""
+        found = self._by_digest.get(digest)
+        return None if found is None or found.revoked is not None else found
 
 
-def _check_scope(key: Key, needed: str) -> str:
+def check_scope(key: Key, needed: str) -> str:
     if _RANK[key.scope] < _RANK[needed]:
         raise Problem(403, f"key {key.name} has scope {key.scope}; this route needs {needed}")
     return key.name
@@ -98,13 +96,7 @@ def _check_scope(key: Key, needed: str) -> str:
 
 def check_address(host: str, keyring: Keyring) -> None:
     """Refuse to listen on an address that other machines can reach while there is no key."""
-    if not keyring.open or host == "localhost":
-        return
-    try:
-        loopback = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        loopback = False
-    if not loopback:
+    if keyring.open and not is_loopback(host):
         raise InputError(
             f"host is {host}, which other machines can reach, and there is no key; create one first "
             "(lcb keys create NAME --scope admin), or listen on 127.0.0.1"

@@ -18,8 +18,8 @@ from lcb.serve.web.endpoint import Call
 from lcb.serve.web.keys import SCOPES
 from lcb.version import __version__
 
-PROBES = frozenset({"/healthz", "/readyz"})  # not rate limited
-_ANY_ROUTE = (400, 408, 413, 429, 431, 500, 503)  # limits on connections, headers, bodies and rates
+PROBES = frozenset({"/healthz", "/readyz"})  # not rate limited, and asked by any host name
+_ANY_ROUTE = (400, 408, 413, 421, 429, 431, 500, 503)  # host names; limits on connections, headers, bodies and rates
 _WITH_KEY = (401, 403)
 _WITH_INPUT = (422,)
 _HEADERS = {
@@ -86,7 +86,7 @@ def list_statuses(call: Call) -> list[int]:
     if call.scope:
         found |= set(_WITH_KEY)
     if call.path in PROBES:
-        found.discard(429)
+        found -= {421, 429}
     if call.request is not None or call.query or "{" in call.path:
         found |= set(_WITH_INPUT)
     return [call.status, *sorted(found)]

@@ -92,6 +92,15 @@ class SharedReads:
         )
         return [Row(*row) for row in found]
 
+    def newest_of_service(self, kinds: Sequence[str], upto: int | None = None, limit: int = 10_000) -> list[Row]:
+        marks = ", ".join([self.placeholder] * len(kinds))
+        found = self._read(
+            f'select {COLUMNS} from event where "user" is null and kind in ({marks}) and seq <= {self.placeholder} '
+            f"order by seq desc limit {limit}",
+            (*kinds, LAST if upto is None else upto),
+        )
+        return [Row(*row) for row in found]
+
     def users(self, after: str = "", limit: int = 1000) -> list[str]:
         found = self._read(
             f'select distinct "user" from event where "user" is not null and "user" > {self.placeholder} '
@@ -122,6 +131,7 @@ class Store(Protocol):
     def events_of_each(self, after: Mapping[str, int], upto: int) -> dict[str, list[Row]]: ...
     def newest_of(self, user: str) -> int: ...
     def events_of_service(self, upto: int | None = None) -> list[Row]: ...
+    def newest_of_service(self, kinds: Sequence[str], upto: int | None = None, limit: int = 10_000) -> list[Row]: ...
     def users(self, after: str = "", limit: int = 1000) -> list[str]: ...
     def snapshot(self, name: str) -> Snapshot | None: ...
     def snapshots(self, names: Sequence[str]) -> dict[str, Snapshot]: ...
