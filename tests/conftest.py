@@ -14,6 +14,7 @@ import numpy as np
 import psycopg
 import pytest
 from hypothesis import settings
+from threadpoolctl import threadpool_limits
 
 from lcb import parallel
 from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
@@ -47,12 +48,16 @@ def largest_error(found: np.ndarray, true: np.ndarray) -> float:
 
 @pytest.fixture(scope="session", autouse=True)
 def one_core() -> Iterator[None]:
-    """Keep work in this process unless a test gives the number of workers.
+    """Keep work in one thread of this process unless a test gives the number of workers.
 
-    pytest-xdist already uses all cores, and a worker process takes two seconds of CPU to start.
+    pytest-xdist already uses all cores.  A worker process takes a second of CPU to start, and threads of BLAS that wait
+    for a core that others use burn the rest: with two threads, learning from moments took six times the CPU time.
     """
-    with pytest.MonkeyPatch.context() as patch:
+    import scipy.linalg  # noqa: F401  - has a BLAS of its own
+
+    with pytest.MonkeyPatch.context() as patch, threadpool_limits(1, user_api="blas"):
         patch.setattr(parallel, "n_cores", lambda: 1)
+        patch.setenv("OPENBLAS_NUM_THREADS", "1")  # of processes that tests start
         yield
 
 

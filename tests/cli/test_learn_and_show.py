@@ -8,6 +8,7 @@ import pytest
 import lcb as library
 from conftest import largest_error
 from lcb.evaluate.worlds.paper import paper_classes
+from support.in_process import InProcess
 
 
 def test_a_log_becomes_classes_that_can_be_shown(lcb, events, tmp_path):
@@ -271,7 +272,8 @@ def test_options_a_learner_does_not_have_are_refused(lcb, tastes, tmp_path, word
     assert not (tmp_path / "models").exists()
 
 
-def test_learners_are_compared_in_a_table_and_a_picture(lcb, tastes, tmp_path):
+def test_learners_are_compared_in_a_table_and_a_picture(lcb, tastes, tmp_path, monkeypatch):
+    monkeypatch.setattr("lcb.evaluate.compare_learners.ProcessPoolExecutor", InProcess)
     words = ["--columns", "a,b,c", "--classes", 2, "--png", "learners.png", "--json", "learners.json"]
     outcome = lcb("compare-learners", tastes, *words)
     assert outcome.code == 0, outcome.err

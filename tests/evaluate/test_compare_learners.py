@@ -1,15 +1,33 @@
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
 from conftest import rows_of
 from lcb.errors import InputError
-from lcb.evaluate.compare_learners import compare_learners, measure_gaps
+from lcb.evaluate import compare_learners as module
+from lcb.evaluate.compare_learners import Contender, compare_learners, measure_gaps
 from lcb.evaluate.worlds.paper import equal_classes
 from lcb.event_log import EventLog
+from support.in_process import InProcess, report_process
 
 
+@pytest.fixture
+def in_process(monkeypatch):
+    monkeypatch.setattr(module, "ProcessPoolExecutor", InProcess)
+
+
+def test_every_learner_has_a_process_of_its_own(monkeypatch):
+    monkeypatch.setattr(module, "list_contenders", lambda _: [Contender("a", "em"), Contender("b", "em")])
+    monkeypatch.setattr(module, "run_contender", report_process)
+    log = EventLog.from_rows(range(10), np.ones((10, 1)), np.arange(10.0))
+    processes = [outcome.note for outcome in compare_learners(log)]
+    assert len({*processes, str(os.getpid())}) == 3
+
+
+@pytest.mark.usefixtures("in_process")
 def test_learners_are_scored_on_users_they_have_not_seen():
     true = equal_classes(np.array([[0.9, 0.1, 0.0], [0.0, 0.1, 0.9]]), noise=0.1)
     user, x, reward, _ = rows_of(true, 120, 10, seed=0)
@@ -26,6 +44,7 @@ def test_learners_are_scored_on_users_they_have_not_seen():
     assert outcomes[0].score == max(outcome.score for outcome in outcomes if len(outcome.scores))
 
 
+@pytest.mark.usefixtures("in_process")
 def test_a_learner_that_does_not_apply_says_why():
     rng = np.random.default_rng(0)
     user, x = np.repeat(np.arange(60), 8), rng.dirichlet(np.ones(3), 480)

@@ -9,8 +9,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,15 +20,15 @@ import numpy as np
 
 from lcb.models import LatentModels
 from lcb.storage.models.folder import save_models
+from support.forked import Process, start_process
 
 LONG = bool(os.environ.get("LCB_DRILLS_LONG"))
-_SERVER = Path(__file__).with_name("server.py")
 
 
 class Server:
     """A running service; `address` is where it listens."""
 
-    def __init__(self, process: subprocess.Popen[str], address: str, output: Path) -> None:
+    def __init__(self, process: Process, address: str, output: Path) -> None:
         self.process, self.address, self.output = process, address, output
 
     def kill(self) -> None:
@@ -63,12 +61,7 @@ def start(
     """Start it, by the command `within` if there is one, and wait until it says that it is ready."""
     given = {"store": str(folder / "lcb.db"), "port": 0, **settings}
     output = folder / f"output-{time.monotonic_ns()}.txt"
-    with output.open("w") as file:
-        process = subprocess.Popen(
-            [*within, sys.executable, str(_SERVER), json.dumps(given), *without],
-            stdout=file, stderr=subprocess.STDOUT, text=True,
-            env={**os.environ, "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )  # fmt: skip
+    process = start_process([json.dumps(given), *without], output, within)
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         said = [line for line in output.read_text().splitlines() if line.startswith("ready ")]

@@ -254,13 +254,13 @@ WITHOUT = {
 }
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
     from lcb.cli.settings import run_service
 
-    for name in sys.argv[2:]:
+    for name in arguments[1:]:
         WITHOUT[name]()
-    run_service(settings(json.loads(sys.argv[1])), say)
+    run_service(settings(json.loads(arguments[0])), say)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])
