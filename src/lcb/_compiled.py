@@ -62,6 +62,5 @@ def _warn_once() -> None:
     if not _warned:
         _warned = True
         warnings.warn(
-            "no folder for compiled code is writable, so every start compiles again; set NUMBA_CACHE_DIR",
-            stacklevel=4,
+            "no folder for compiled code is writable, so every start compiles again; set NUMBA_CACHE_DIR", stacklevel=4
         )

@@ -1,4 +1,4 @@
-"""A seeded day of service in one process: whatever happens, the log is the truth; and whoever breaks it is found."""
+"""Drill 0: a seeded day of service in one process with faults of all kinds; every broken protection is noticed."""
 
 from __future__ import annotations
 

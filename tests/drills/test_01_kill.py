@@ -1,4 +1,4 @@
-"""Drill 1: killed at random under load, nothing acknowledged is lost, nothing is doubled."""
+"""Drill 1: the service is killed at random under load; no acknowledged event is lost, none is stored twice."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Acknowledged:
 
 
 def client(server: Server, seed: int, known: Acknowledged, stop: threading.Event) -> None:
-    """Decide, then send each reward one to three times; what was answered is noted."""
+    """Decide, then send each reward one to three times; record the answers in `known`."""
     chance, rng = random.Random(seed), np.random.default_rng(seed)
     with server.client() as http:
         while not stop.is_set():

@@ -1,4 +1,4 @@
-"""Drill 2: the process ends at the n-th write, for every n; what is there after is a whole log, and its fold."""
+"""Drill 2: the process ends at the n-th write, for every n; the log that remains is complete and can be replayed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from support.harness import LONG
 
 
 def drill(folder: Path, opened: Opened = MortalStore, *, first: int = 1, every: int = 1) -> int:
-    """How many deaths were survived."""
+    """Crash at each write; return the number of crashes."""
     whole = Session(folder / "whole.db", opened)
     whole.run()
     n_writes = whole.life.n_written

@@ -1,9 +1,9 @@
-"""Drill 3: the power fails.  What was flushed is there; of the rest any beginning may be, its last page torn.
+"""Drill 3: the power fails.  What was flushed stays; of what was written after that, any part may be on disk.
 
 SQLite writes a commit to the end of its write-ahead log and flushes that before `append` returns.  So the log is cut at
-every page and within pages, with rubbish after the cut, and opened as after a power failure: whatever was acknowledged
-when the flushed part was that long must be there.  A checkpoint that was broken off leaves old and new pages mixed in
-the database file, with the whole write-ahead log beside.
+every page and within pages, with rubbish after the cut, and opened as after a power failure: everything acknowledged
+when the flushed part was that long must be there.  A checkpoint that was interrupted leaves a mix of old and new pages
+in the database file, and the whole write-ahead log.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAGE, HEADER, FRAME = 4096, 32, 24
 
 
 def session(path: Path, kind: type[SQLite], n: int = 30) -> list[tuple[int, str]]:
-    """What was acknowledged, each with the bytes of the write-ahead log that were on disk by then."""
+    """Return what was acknowledged, each with the number of bytes of the write-ahead log that were on disk by then."""
     wal, known = Path(f"{path}-wal"), []
     with Inside(
         lambda: kind(path), Settings(recommenders=RECOMMENDERS, reward_range=(0.0, 1.0), pages=False)
@@ -48,7 +48,7 @@ def session(path: Path, kind: type[SQLite], n: int = 30) -> list[tuple[int, str]
 
 
 def cuts(size: int, chance: random.Random) -> list[int]:
-    """Every page, and places within."""
+    """Return the sizes to cut the write-ahead log to: the end of every page, and random places within pages."""
     whole = list(range(HEADER, size + 1, PAGE + FRAME))
     torn = [min(size, one + chance.randrange(1, PAGE + FRAME)) for one in whole]
     places = [0, 17, *whole, *torn, size]
@@ -56,7 +56,7 @@ def cuts(size: int, chance: random.Random) -> list[int]:
 
 
 def drill(folder: Path, kind: type[SQLite] = SQLite) -> int:
-    """How many torn ends were met."""
+    """Cut the write-ahead log at each place and check the store; return the number of incomplete commits found."""
     known = session(folder / "lcb.db", kind)
     database, wal = (folder / "kept.db").read_bytes(), (folder / "kept.db-wal").read_bytes()
     chance, n_torn = random.Random(0), 0
@@ -79,7 +79,7 @@ def drill(folder: Path, kind: type[SQLite] = SQLite) -> int:
 
 
 def check(store: SQLite) -> None:
-    """A whole log, which takes more."""
+    """Check that the log is complete and that events can be appended."""
     assert store._read("pragma integrity_check") == [("ok",)]
     if store.head():
         assert verify(store).differences == []

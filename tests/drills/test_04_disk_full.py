@@ -1,7 +1,7 @@
-"""Drill 4: the disk is full.  Writes are refused with 503, nothing is half written, reads go on; with room all is well.
+"""Drill 4: the disk is full.  Writes are refused with 503, nothing is half written, reads work; with space, writes too.
 
-The disk is a tmpfs of 3 MB in a mount namespace of the service's own; where the system allows no such namespace, a
-limit of 3 MB on the size of its files, which a write meets in the same way.
+The disk is a tmpfs of 3 MB in the service's own mount namespace.  If the system allows no such namespace, the size of
+files is limited to 3 MB, on which writes fail in the same way.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WITHIN = 5.0  # seconds of room
 
 
 def namespaces() -> bool:
-    """Whether a process may have mounts of its own."""
+    """Whether a process may create its own mount namespace."""
     try:
         return subprocess.run(["unshare", "-Urm", "true"], capture_output=True).returncode == 0
     except FileNotFoundError:
@@ -36,7 +36,7 @@ def namespaces() -> bool:
 
 
 class Disk:
-    """A small one; `folder` is where others see it."""
+    """A small disk; `folder` is its path for other processes."""
 
     def __init__(self, server: Server, folder: Path, *, limited: bool) -> None:
         self.server, self.folder, self.limited = server, folder, limited
@@ -104,7 +104,7 @@ def drill(folder: Path, without: tuple[str, ...] = ()) -> None:
 
 
 def fill(http: httpx.Client, decide) -> httpx.Response | None:
-    """The first refusal."""
+    """Send decisions until one is refused; return that answer."""
     for _ in range(MOST):
         answer = decide(http)
         if answer.status_code != 200:
@@ -113,7 +113,7 @@ def fill(http: httpx.Client, decide) -> httpx.Response | None:
 
 
 def check(disk: Disk, copy: Path, known: list[str]) -> None:
-    """All that was acknowledged is on the disk, and the log is whole; nobody writes meanwhile."""
+    """Check that every acknowledged event is on the disk and that the log is complete; nothing may be writing."""
     for part in ("", "-wal"):
         shutil.copyfile(f"{disk.folder}/lcb.db{part}", f"{copy}{part}")
     store = SQLite(copy)

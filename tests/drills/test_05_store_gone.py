@@ -1,4 +1,4 @@
-"""Drill 5: the store is slow or gone for a while; few wait, the rest are refused, nothing acknowledged is lost."""
+"""Drill 5: the store is slow or gone; few requests wait, others are refused, nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def client(server: Server, seed: int, heard: Heard, stop: threading.Event) -> No
         while not stop.is_set():
             answer = _post(http, "/v1/decisions", {"user": f"u{rng.integers(40)}", "arms": arms(rng, 5)}, heard)
             if answer is None:
-                time.sleep(0.01)  # less than Retry-After asks for: it is the service that is tried
+                time.sleep(0.01)  # shorter than Retry-After, to put load on the service
                 continue
             id = answer["decision_id"]
             heard.decisions.add(id)
@@ -66,7 +66,7 @@ def _post(http: httpx.Client, path: str, body: dict, heard: Heard) -> dict | Non
 
 
 def watch(server: Server, waiting: list[int], stop: threading.Event) -> None:
-    """How many wait, told by a service that goes on answering."""
+    """Collect the number of waiting requests from /metrics while the store is gone."""
     with server.client() as http:
         while not stop.is_set():
             assert http.get("/healthz").status_code == 200
@@ -109,7 +109,7 @@ def drill(url: str, folder: Path, outage: Outage, seconds: float, without: tuple
 
 
 def resumed(server: Server) -> None:
-    """Soon after the store is back, and by itself, the service decides and says that it is ready."""
+    """Check that the service becomes ready and decides again soon after the store is back, without a restart."""
     until = time.monotonic() + RESUMES
     with server.client() as http:
         while http.get("/readyz").status_code != 200 or not _decides(http):
@@ -163,7 +163,7 @@ def test_a_service_that_lets_all_wait_fails(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[str]:
-    """One that these drills may stop."""
+    """Start a PostgreSQL server that these drills may stop."""
     started = subprocess.run(
         [POSTGRES, "start", "--while", str(os.getpid())], capture_output=True, text=True, check=True
     )
@@ -224,7 +224,7 @@ def test_a_server_that_hangs_and_is_stopped_and_started_costs_refusals_and_nothi
 def test_a_service_that_does_not_connect_again_or_answers_before_it_writes_fails(
     database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protection: str, words: str
 ) -> None:
-    """A reward that was written for a decision that was not leaves a log that cannot be applied."""
+    """If a reward is stored and its decision is not, the log cannot be applied."""
     monkeypatch.setattr("drills.test_05_store_gone.RESUMES", 2.0)
     with pytest.raises(AssertionError, match=words):
         drill(database, tmp_path, lambda: stopped(database), 0.2, without=(protection,))

@@ -1,4 +1,4 @@
-"""Drill 6: a reward counts once, however often it comes; another value is refused, or does what the log declares."""
+"""Drill 6: a reward sent several times counts once; another value is refused, or handled by the log's reward rule."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def opened(folder: Path, rule: RewardRule = "once", broken: Defect = None, name:
 
 
 def state(inside: Inside) -> bytes:
-    """All that a reward can change."""
+    """Return everything that a reward can change."""
     user = inside.service.world.user("ann")
     assert user is not None
     shared = b"".join(state.tobytes() for state in inside.service.world.shared.states.values())

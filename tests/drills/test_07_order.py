@@ -1,4 +1,4 @@
-"""Drill 7: rewards in any order, up to 30 days late, across three model versions: the same users in the end."""
+"""Drill 7: rewards come in any order, up to 30 days late, across three versions; user states do not depend on it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ SETTINGS: dict[str, dict[str, Any]] = {"coarse-fine": {"n_coarse": 2}}
 def session(
     path: Path, spec: RecommenderSpec, order: int | None, broken: Callable[[Service], None] | None = None
 ) -> Any:
-    """The same decisions for users of three versions and of none, rewards in some order; who they are in the end."""
+    """Make the same decisions for users of three versions and of the warm-up, send the rewards in the given order, and
+    return the final states of the users.
+    """
     given = Settings(recommenders=(spec,), reward_range=(0.0, 1.0), pages=False)
     chance = random.Random(0)
     with Inside(sqlite(path), given, broken=broken) as inside:

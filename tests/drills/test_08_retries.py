@@ -1,4 +1,4 @@
-"""Drill 8: the answer got lost, the client asks again: the same arm, the same propensity, one event."""
+"""Drill 8: the answer is lost and the client asks again: same arm, same propensity, one event."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RETRIES = 200 if LONG else 25
 
 
 def send_and_leave(server: Server, body: dict) -> None:
-    """A request whose answer nobody waits for."""
+    """Send a request and close the connection before the answer."""
     place = urlsplit(server.address)
     data = json.dumps(body).encode()
     lines = ("POST /v1/decisions HTTP/1.1", "Host: x", "Content-Type: application/json", f"Content-Length: {len(data)}")
@@ -56,7 +56,7 @@ def test_a_client_that_lost_the_answer_gets_it_again(tmp_path: Path) -> None:
 
 
 def drill_at_every_moment(folder: Path, broken: Callable[[Service], None] | None = None) -> None:
-    """The client leaves, or the service ends, before the event is queued, before it is written, and after."""
+    """Cancel the client or crash the service before the event is queued, before it is written, and after."""
     chance = np.random.default_rng(1)
     spec = RecommenderSpec("lcb", settings={"gamma": 0.5})
     given = Settings(recommenders=(spec,), models=models_folder(folder), pages=False)
@@ -65,7 +65,7 @@ def drill_at_every_moment(folder: Path, broken: Callable[[Service], None] | None
             request = {"arms": arms(chance, 5), "decision_id": f"d{i}", **({"k": 3} if i % 4 == 0 else {})}
             first = inside.begin_decide(f"u{i % 5}", **request)
             if i % 3 == 0:
-                first.cancel()  # the client is gone, the event is not
+                first.cancel()  # the client is gone, but the event is still queued
             if i % 5 == 0:
                 inside.crash()  # before it was written
             inside.write()

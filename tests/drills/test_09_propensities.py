@@ -20,7 +20,7 @@ from support.harness import LONG, classes
 DRAWS = 200_000 if LONG else 3_000
 SIGMAS = 4.0
 N_ARMS = N_FEATURES = 5
-SLOW = ("iltcb",)  # solves for its distribution at every decision
+SLOW = ("iltcb",)  # an optimisation at every decision
 SETTINGS: dict[str, dict[str, Any]] = {"thompson": {"gamma": 0.1}, "coarse-fine": {"n_coarse": 2}}
 
 
@@ -34,7 +34,7 @@ def contexts(seed: int, n: int) -> Floats:
 
 
 def after(bandit: Bandit, past: Floats) -> Floats:
-    """The state of a user who has had decisions of these contexts."""
+    """Return the state of a user after decisions in these contexts."""
     state = bandit.start()
     for i, context in enumerate(past):
         decision = bandit.choose(state, context, OneNumber(draw_number(b"seed", f"past{i}")))  # type: ignore[arg-type]
@@ -43,7 +43,7 @@ def after(bandit: Bandit, past: Floats) -> Floats:
 
 
 def drill(bandit: Bandit, n_past: int, *, fixed: bool = False, n_draws: int = DRAWS) -> None:
-    """A fixed state and context; ids are all that differs, as between the requests of a service."""
+    """Draw many decisions from one state and context, with different ids, and compare frequencies with propensities."""
     given = contexts(2, n_past + 1) if not fixed else np.tile(np.eye(N_ARMS), (n_past + 1, 1, 1))
     state, context = after(bandit, given[1:]), given[0]
     first = bandit.choose(state, context, OneNumber(0.5))  # type: ignore[arg-type]
@@ -72,7 +72,7 @@ def test_arms_are_drawn_as_often_as_the_propensity_says(name: str, n_past: int) 
 
 @dataclass(frozen=True)
 class Softened:
-    """The best arm, logged with the softmax of the scores as its propensity."""
+    """A wrong bandit: plays the best arm, but logs the softmax of the scores as its propensity."""
 
     bandit: LinUCB
 

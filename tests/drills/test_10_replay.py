@@ -1,4 +1,4 @@
-"""Drill 10: another process makes every decision of a log again, bit for bit, from the log alone."""
+"""Drill 10: another process recomputes every decision of a log, bit for bit, from the log alone."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ RECOMMENDERS = [
 
 
 def serve(folder: Path) -> None:
-    """A service of its own process, asked over HTTP, killed in the middle and stopped at the end."""
+    """Run a service in its own process, send requests over HTTP, kill it in the middle and stop it at the end."""
     rng = np.random.default_rng(0)
     for end in ("killed", "stopped"):
         with serving(folder, models=models_folder(folder), recommenders=RECOMMENDERS) as server:
@@ -67,7 +67,7 @@ def drill(served: Path, folder: Path, *, spoil: bool = False) -> None:
 
 
 def one_bit(path: Path) -> None:
-    """The least that can be changed of a propensity."""
+    """Flip the lowest bit of one propensity in the log."""
     with sqlite3.connect(path) as connection:
         for seq, body in connection.execute(
             "select seq, body from event where kind = 'decision' order by seq"

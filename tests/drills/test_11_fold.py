@@ -1,4 +1,4 @@
-"""Drill 11: every user in memory is, byte for byte, the fold of the log."""
+"""Drill 11: every user in memory equals, byte for byte, the user replayed from the log."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def drill(folder: Path, broken: Callable[[Service], None] | None = None) -> None
 
 
 def decide(inside: Inside, users: np.ndarray, rng: np.random.Generator, waiting: list[str]) -> None:
-    """One decision each, and rewards of some that were made before, in any order."""
+    """Make one decision per user, and send rewards of some earlier decisions in random order."""
     contexts = rng.normal(size=(len(users), 4, 6)).tolist()
     service, store = inside.service, inside.store
     made = []

@@ -1,4 +1,4 @@
-"""Drill 12: two replicas, one user, all at once: one log, one order, no update lost."""
+"""Drill 12: two replicas serve the same user concurrently: one log, one order, no update lost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lcb.storage.store.open_store import open_store
 from support.harness import LONG, Server, arms, models_folder, serving
 
 CLIENTS = 16
-ROUNDS = 320 if LONG else 10  # of each client: a decision and its reward
+ROUNDS = 320 if LONG else 10  # per client; a round is a decision and its reward
 
 
 class Heard:
@@ -32,7 +32,7 @@ class Heard:
 
 
 def client(replicas: list[Server], seed: int, rounds: int, heard: Heard) -> None:
-    """Decide at one replica, tell the reward to one or both, of the same user as everybody."""
+    """Decide at one replica and send the reward to one or both; all clients use the same user."""
     rng = np.random.default_rng(seed)
     with replicas[0].client() as one, replicas[1].client() as other:
         both = (one, other)
@@ -79,7 +79,7 @@ def drill(url: str, folder: Path, without: tuple[str, ...] = (), rounds: int = R
 
 
 def check_log(log: list[Row], heard: Heard) -> None:
-    """No gap; all that was acknowledged is there once, as it was told."""
+    """Check that the log has no gap, and everything acknowledged exactly once with the acknowledged values."""
     assert [row.seq for row in log] == list(range(1, len(log) + 1))
     rows = {row.id: row for row in log}
     assert len(rows) == len(log)
@@ -92,7 +92,7 @@ def check_log(log: list[Row], heard: Heard) -> None:
 
 
 def check_order(world: World, log: list[Row]) -> None:
-    """The order of the log explains every answer: each decision follows from what was there up to `seen`."""
+    """Check that each decision can be recomputed from the log up to its `seen`."""
     made = [(events.decode("decision", row.body), row) for row in log if row.kind == "decision"]
     made.sort(key=lambda one: one[0].seen)
     for body, row in made:
@@ -108,7 +108,7 @@ def check_order(world: World, log: list[Row]) -> None:
 
 
 def check_state(world: World, replicas: list[Server]) -> None:
-    """Both replicas come to the fold of the log."""
+    """Check that the state of both replicas equals the state replayed from the log."""
     world.load(upto=world.store.head())
     user = world.user("Ann")
     assert user is not None

@@ -1,4 +1,4 @@
-"""Drill 13: what other policies would have had, estimated from the service's own log, is what they would have had.
+"""Drill 13: off-policy estimates from the service's own log agree with the true rewards of the other policies.
 
 In a generated world everything is known: the class of every user and the mean reward of every arm.  The inverse
 propensity estimate of a policy, a mean over the log of w r with w = pi(a | context) / propensity, differs from its true
@@ -38,7 +38,7 @@ def world() -> LatentModels:
 
 
 def policies(models: LatentModels) -> dict[str, Policy]:
-    """Uniform, and what is best for each class."""
+    """Return the uniform policy, and the best policy of each class."""
 
     def best(beta: Floats) -> Policy:
         return lambda context: np.eye(N_ARMS)[int((context @ beta).argmax())]
@@ -48,7 +48,7 @@ def policies(models: LatentModels) -> dict[str, Policy]:
 
 
 def serve(folder: Path, spec: RecommenderSpec, models: LatentModels) -> Inside:
-    """Users of all classes, side by side; the service has the true models, and finds out who is who."""
+    """Serve interleaved users of all classes; the service has the true models, but not the users' classes."""
     save_models(models, folder / "models")
     given = Settings(recommenders=(spec,), models=str(folder / "models"), reward_range=(-10.0, 10.0), pages=False)
     inside = Inside(sqlite(folder / "lcb.db"), given)
@@ -98,7 +98,7 @@ def drill(folder: Path, spec: RecommenderSpec) -> None:
 
 
 def logged(store: Store) -> Iterator[tuple[str, Floats, int, float, float]]:
-    """User, context, arm, propensity and reward of every decision, as the log has them."""
+    """Return user, context, arm, propensity and reward of every decision, as logged."""
     decisions = {}
     for row in store.events(0):
         if row.kind == "decision":

@@ -1,4 +1,4 @@
-"""Drill 14: learning is killed, raises, runs out of memory, hangs or sends rubbish: the old version serves on."""
+"""Drill 14: learning is killed, raises, runs out of memory, hangs or sends rubbish; the old version is still served."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ async def some_rewards(service: Running) -> None:
 
 
 async def serves_on(service: Running, words: str) -> int | None:
-    """Ask all the while; every answer is of the old version.  The process that learned."""
+    """Send requests until learning has failed and check that the old version answers; return the learning process."""
     pid, i = None, 0
     rng = np.random.default_rng(1)
     while service.app.retraining.running:
@@ -140,7 +140,7 @@ def test_a_failure_is_not_tried_again_until_as_many_new_users_have_come(tmp_path
 
 
 def orphan_drill(folder: Path, fault: str) -> None:
-    """Killed while it learns, the service leaves no process that goes on learning."""
+    """Kill the service while it learns, and check that the learning process ends too."""
     learning = {"n_warmup_users": 2, "n_classes": 1, "retrain_every": None}
     child = None
     with serving(folder, without=(f"learning:{fault}",), learning=learning) as server:

@@ -31,7 +31,7 @@ MARK = "executed"
 
 
 class Trap:
-    """What unpickling would do."""
+    """An object that creates a file when it is unpickled."""
 
     def __init__(self, mark: Path) -> None:
         self.mark = mark
@@ -41,7 +41,7 @@ class Trap:
 
 
 def packed(models: LatentModels, tensors: bytes) -> tuple[bytes, bytes]:
-    """Any tensors, with a manifest that vouches for them."""
+    """Return any tensors, with a manifest whose checksum fits them."""
     return storage._build_manifest(models, tensors, None), tensors
 
 
@@ -70,7 +70,9 @@ SPOILS: dict[str, Spoil] = {
 
 
 async def given_drill(folder: Path, spoil: Spoil) -> None:
-    """By --models: refused at the start, the log as it was, and the old version serves without it."""
+    """Start with bad models given by --models: the start is refused, the log is unchanged, and a start without them
+    serves the old version.
+    """
     good, bad = folder / "good", folder / "bad"
     save_models(classes(0), good)
     save_models(classes(1), bad)
@@ -107,7 +109,7 @@ def head_of(folder: Path) -> int:
 
 
 async def logged_drill(folder: Path, spoil: Spoil) -> None:
-    """In the log: who is pinned to it is told to wait, everybody else is served by the version before."""
+    """Put bad models into the log: users pinned to them get 503, all others are served by the version before."""
     save_models(classes(0), folder / "good")
     manifest, tensors = pack_models(classes(1))
     async with running(folder, models=str(folder / "good"), pages=False) as service:
@@ -174,7 +176,7 @@ def test_a_version_of_the_log_that_is_damaged_is_not_served(tmp_path: Path, name
 def test_without_the_sha256_a_flipped_bit_is_served(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, drill: Callable[[Path, Spoil], object]
 ) -> None:
-    monkeypatch.setattr(storage, "_sha256", lambda data: "0" * 64)
+    monkeypatch.setattr(storage, "_compute_sha256", lambda data: "0" * 64)
     with pytest.raises(AssertionError):
         asyncio.run(drill(tmp_path, SPOILS["bit flipped in the numbers"]))  # type: ignore[arg-type]
 

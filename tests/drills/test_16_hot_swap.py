@@ -1,4 +1,4 @@
-"""Drill 16: versions are switched under load; no request fails, no decision is of two versions, users keep theirs."""
+"""Drill 16: versions are switched under load; no request fails, no decision mixes two versions, users keep theirs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.harness import LONG, Server, arms, models_folder, start
 
 SWAPS = 100
 CLIENTS = 8 if LONG else 4
-ROUNDS = 10 if LONG else 1  # each with a part of the swaps and, in the long form, as long a time without any
+ROUNDS = 10 if LONG else 1  # a round has some of the swaps and, in the long form, an equal time without swaps
 
 
 class Seen:
@@ -33,11 +33,11 @@ class Seen:
 
 
 def client(server: Server, seed: int, seen: Seen, stop: threading.Event) -> None:
-    """Decide and reward, for newcomers that others ask for at the same moment and for users who were there before."""
+    """Decide and reward, for new users whom several clients request at the same time, and for existing users."""
     chance, offers = random.Random(seed), [arms(np.random.default_rng(i)) for i in range(10)]
     with server.client() as http:
         while not stop.is_set():
-            newest = int(time.monotonic() * 20)  # the same for all clients at one moment
+            newest = int(time.monotonic() * 20)  # the same number for all clients at the same time
             user = f"u{newest - (0 if chance.random() < 0.5 else chance.randrange(200))}"
             began = time.monotonic()
             answer = http.post("/v1/decisions", json={"user": user, "arms": chance.choice(offers)})
@@ -62,7 +62,7 @@ def drill(folder: Path, without: tuple[str, ...] = (), swaps: int = SWAPS) -> No
     server = start(folder, models=models_folder(folder, 1), without=without, **still)  # now there are two
     before, seen = Seen(), Seen()
     try:
-        for _ in range(ROUNDS):  # in turns, so that a noisy machine hurts both alike
+        for _ in range(ROUNDS):  # alternating, so that other load on the machine affects both alike
             began = time.monotonic()
             load(server, seen, lambda: swap(server, seen, swaps // ROUNDS))
             took = time.monotonic() - began
@@ -81,7 +81,7 @@ def drill(folder: Path, without: tuple[str, ...] = (), swaps: int = SWAPS) -> No
 
 
 def load(server: Server, seen: Seen, work: Callable[[], object]) -> None:
-    """Clients ask while `work` is done."""
+    """Run clients while `work` runs."""
     stop = threading.Event()
     threads = [threading.Thread(target=client, args=(server, i, seen, stop)) for i in range(CLIENTS)]
     for thread in threads:
@@ -108,7 +108,7 @@ def p99(seen: Seen) -> float:
 
 
 def in_the_log(path: Path) -> dict[str, int]:
-    """The version of every decision; each is of a user who has no other."""
+    """Return the version of every decision in the log, and check that no user has two."""
     connection = sqlite3.connect(path)
     rows = connection.execute("select id, user, model, body from event where kind = 'decision'").fetchall()
     connection.close()

@@ -1,4 +1,4 @@
-"""Drill 17: one command rolls back; the next newcomer has the older version, the log says so, a crash keeps it."""
+"""Drill 17: one command rolls back; new users get the older version, the log records it, and it survives a crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drill 18: what no client should send is refused by name, and leaves no trace in the log or the state."""
+"""Drill 18: invalid requests are refused with the name of the field, and change neither the log nor the state."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Hostile(NamedTuple):
 
 
 def put(route: str, place: str, literal: str) -> bytes:
-    """The good body of a route with a literal, JSON or not, at a place such as arms[1].x[0]."""
+    """Return a valid body of the route with a literal, JSON or not, at a place such as arms[1].x[0]."""
     body = json.loads(json.dumps(GOOD[route]))
     at, keys = body, place.replace("[", ".").replace("]", "").split(".")
     for key in keys[:-1]:
@@ -151,7 +151,7 @@ def arms_and_items() -> Iterator[Hostile]:
 
 
 def shapes(route: str, good: bytes) -> Iterator[Hostile]:
-    """What is wrong with a body as a whole, at any route that takes one."""
+    """List bodies that are wrong as a whole, for any route that reads a body."""
     first = next(iter(GOOD[route]))
     yield Hostile("no body", route, b"", None, 400)
     yield Hostile("half a body", route, good[: len(good) // 2], None, 400)
@@ -240,7 +240,7 @@ def prepared(url: str, folder: Path) -> Local:
 
 
 def refused(local: Local, name: str, method: str, path: str, body: bytes, field: str | None, status: int) -> None:
-    """One hostile request and all that must hold after it; "" for the field is the body as a whole."""
+    """Send one invalid request and check the refusal and that nothing changed; field "" means the whole body."""
     answered = local.ask(method, path, body)
     assert answered.status == status, f"{name}: {answered.status} {answered.body[:300]!r}"
     assert answered.type == "application/problem+json", name
@@ -386,7 +386,7 @@ def test_no_model_is_activated_by_accident(local: Local) -> None:
 
 
 def test_no_route_fails_whatever_it_is_sent(tmp_path: Path) -> None:
-    """All of them, those of the pages too: not refused at any price, but nothing unforeseen and nothing endless."""
+    """Send rubbish to every route, also of the pages: it may be accepted, but never answered with 500 or not at all."""
     bodies = [case.body for case in CASES if case.route == REWARD][:: 1 if LONG else 6]
     headers = [
         (b"host", b"["), (b"cookie", b"\xff=\x00; a; =; " + b"a=b; " * 5000), (b"authorization", b"Bearer \xff\x00"),

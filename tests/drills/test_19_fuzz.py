@@ -1,4 +1,4 @@
-"""Drill 19: whatever is asked in whatever order, the service does what a model of fifty lines does, and never fails."""
+"""Drill 19: random requests in random order are answered as a model of fifty lines predicts, and never with 500."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 class Model:
-    """What the service should do, without a log, numbers or chance: statuses and counts."""
+    """A model of the service that predicts statuses and counts, without a log, features or random draws."""
 
     def __init__(self, rewards: str) -> None:
         self.rewards, self.active = rewards, 1
@@ -76,7 +76,7 @@ class Model:
         return 200
 
     def of(self, user: str) -> tuple[int, int, float]:
-        """Decisions, rewards and their sum."""
+        """Return the user's number of decisions, number of rewards and sum of rewards."""
         slots = [one for one, (id, _) in self.slots.items() if self.decisions[id][0] == user]
         counted = [count for count in map(self.counts, slots) if count is not None]
         return len(slots), len(counted), sum(counted)
@@ -108,7 +108,7 @@ RECOMMENDERS = [
 
 
 class Machine(RuleBasedStateMachine):
-    """A service in this process, restarted now and then, and the model beside it."""
+    """Sends random requests to a service in this process and to the model; restarts the service now and then."""
 
     @initialize(rewards=st.sampled_from(REWARDS), recommenders=st.sampled_from(RECOMMENDERS), warm=st.booleans())
     def start(self, rewards: str, recommenders: list[Any], warm: bool) -> None:
@@ -271,9 +271,9 @@ parameters = { recommender = "lcb" }
 
 
 def schemathesis(folder: Path, examples: int, *more: str, without: tuple[str, ...] = ()) -> int:
-    """All checks of schemathesis against a running service; how many requests it made."""
+    """Run all checks of schemathesis against a service; return the number of requests."""
     (folder / "schemathesis.toml").write_text(CONFIG)
-    items = folder / "items.json"  # of one feature: what is made up fits more often
+    items = folder / "items.json"  # with one feature, so that generated vectors have the right size more often
     items.write_text(json.dumps({"items": [{"id": f"i{n}", "x": [float(n)]} for n in range(3)]}))
     with serving(folder, without=without, items=str(items), pages=False) as server:
         ended = subprocess.run(

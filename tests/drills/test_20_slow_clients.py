@@ -1,4 +1,4 @@
-"""Drill 20: clients that never finish, never read or never end; the service lets go of them, others do not notice."""
+"""Drill 20: clients that send or read too slowly, or endlessly, are disconnected; other clients are not affected."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def memory(server: Server) -> int:
 
 
 def closed(client: socket.socket, seconds: float) -> bool:
-    """Whether the service let go of it, answer or not."""
+    """Whether the service closes the connection within so many seconds, with or without an answer."""
     client.settimeout(seconds)
     try:
         while client.recv(65536):
@@ -52,7 +52,7 @@ def closed(client: socket.socket, seconds: float) -> bool:
 
 
 class Normal:
-    """Somebody who behaves, all the while."""
+    """A well-behaved client that sends requests the whole time."""
 
     def __init__(self, server: Server) -> None:
         self.times: list[float] = []
@@ -109,7 +109,7 @@ def drill(folder: Path, *, without: tuple[str, ...] = (), each: int = EACH, pati
 
 
 def too_large(server: Server) -> None:
-    """100 MB announced, and chunks without end: refused without being read."""
+    """Announce 100 MB, and send endless chunks: both are refused without being read."""
     with connect(server, HEADER + b"content-length: 100000000\r\n\r\n") as client:
         assert b" 413 " in client.recv(65536).partition(b"\r\n")[0], "100 MB were not refused"
     with connect(server, HEADER + b"transfer-encoding: chunked\r\n\r\n") as client:

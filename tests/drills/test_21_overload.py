@@ -1,4 +1,4 @@
-"""Drill 21: more than the service can do.  What is too much is refused at once, the rest is done as fast as ever."""
+"""Drill 21: there are more requests than can be answered: the excess is refused quickly, the rest is answered."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ N = 200
 
 
 class Slow:
-    """A store that takes its time."""
+    """A store whose writes are slow."""
 
     def __init__(self, store: Any) -> None:
         self._store = store
@@ -44,7 +44,9 @@ class Slow:
 
 
 def drill(folder: Path) -> None:
-    """Ten times as many at once as may wait: some are served, the others told so, and nobody waits in a longer row."""
+    """Send ten times as many requests as may wait: some are served, the others get 503, and the queue never exceeds
+    its limit.
+    """
     settings = Settings(store=str(folder / "lcb.db"), limits=Limits(max_waiting=MOST))
     offered = arms(np.random.default_rng(0), 5)
 
@@ -95,7 +97,7 @@ def test_a_queue_without_an_end_fails(tmp_path: Path, monkeypatch) -> None:
 
 
 def limited(folder: Path) -> None:
-    """A key that asks too often is slowed down, others and probes are not."""
+    """Exceed the rate limit of one key: it gets 429, other keys and probes do not."""
     settings = Settings(store=str(folder / "lcb.db"), limits=Limits(rate=5))
 
     async def ask() -> list[int]:
@@ -121,7 +123,7 @@ def test_without_rates_nobody_is(tmp_path: Path, monkeypatch) -> None:
         limited(tmp_path)
 
 
-# The long form: a service of its own, wrk beside it
+# The long form: a service in its own process, under load by wrk
 
 SECONDS = 60
 SCRIPT = """
@@ -135,7 +137,7 @@ end
 
 
 def wrk(server: Server, folder: Path, connections: int, seconds: int) -> tuple[float, int]:
-    """Answers of 200 a second, and how many were others, over a closed loop of connections."""
+    """Return answers of status 200 per second, and the number of other answers, in a closed loop of connections."""
     script = folder / "ask.lua"
     script.write_text(SCRIPT % json.dumps(arms(np.random.default_rng(0))))
     before = counted(server)
@@ -161,7 +163,7 @@ def memory(server: Server) -> int:
 
 
 class Asker(asyncio.Protocol):
-    """One connection that asks when told to; `found` gets the seconds until each answer, by status."""
+    """One connection that sends a request when asked to; `found` collects seconds until the answer by status."""
 
     def __init__(self, request: bytes, idle: list[Asker], found: dict[str, list[float]]) -> None:
         self.request, self.idle, self.found = request, idle, found
@@ -196,7 +198,7 @@ class Asker(asyncio.Protocol):
 
 
 async def open_loop(address: str, rate: float, seconds: float, request: bytes, most: int) -> dict[str, list[float]]:
-    """Requests at fixed times, whether those before are answered or not, over at most so many connections."""
+    """Send requests at fixed times, even if earlier ones have no answer yet, over at most `most` connections."""
     host, port = address.removeprefix("http://").split(":")
     idle, found, opening = [], {}, set()
     loop, asked, start = asyncio.get_running_loop(), 0, time.perf_counter()
@@ -231,7 +233,7 @@ async def open_loop(address: str, rate: float, seconds: float, request: bytes, m
 
 
 class Probe:
-    """Somebody who knocks twenty times a second, from a thread of their own: seconds until an answer, by status."""
+    """Sends twenty requests a second from its own thread; collects the seconds until the answer by status."""
 
     def __init__(self, address: str, request: bytes) -> None:
         host, port = address.removeprefix("http://").split(":")
@@ -279,7 +281,7 @@ if LONG:
             sys.stdout.write(f"peak {peak:.0f}/s, 320 connections {crowded:.0f}/s; open loop of {2 * peak:.0f}/s: ")
             sys.stdout.write(f"{good:.0f}/s good, {told}; memory +{(memory(server) - before) / 1e6:.0f} MB\n")
             assert set(found) <= {"200", "503", "unsent", "dropped"}, told
-            assert told.get("dropped", 0) < 0.01 * sum(told.values()), told  # closed before they heard why
+            assert told.get("dropped", 0) < 0.01 * sum(told.values()), told  # connections closed without an answer
             assert good >= 0.8 * peak, f"{good:.0f}/s of twice what it can"
             waits = {status: np.quantile(times, [0.5, 0.99]).round(3).tolist() for status, times in probe.found.items()}
             sys.stdout.write(f"seconds until an answer, median and p99, for one who knocks: {waits}\n")

@@ -1,4 +1,4 @@
-"""Drill 22: every route with every kind of key is what the table in docs/http.md says; a wrong key learns nothing."""
+"""Drill 22: every route answers every kind of key as the table in docs/http.md says; a wrong key reveals nothing."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ KEYS = [
 
 
 async def through(ask: Ask) -> Reply:
-    """In place of the functions of the API: whoever comes this far was let in."""
+    """Replaces the handlers of the API: a request that gets here was admitted."""
     return Reply(b"{}")
 
 
 def matrix(folder: Path) -> dict[tuple[str, str], dict[str, int]]:
-    """What every route answers to everybody."""
+    """Return the status of every route for every kind of key."""
 
     async def ask() -> dict[tuple[str, str], dict[str, int]]:
         found: dict[tuple[str, str], dict[str, int]] = {}
@@ -71,7 +71,7 @@ class Anything(dict):
 
 
 def table(calls: Iterable[tuple[str, str]], found: dict[tuple[str, str], dict[str, int]]) -> str:
-    """The table as docs/http.md shows it."""
+    """Format the table as docs/http.md shows it."""
     lines = ["| call | none, wrong, revoked | reader | writer | admin |", "|---|---|---|---|---|"]
     for method, path in calls:
         of = found[method, path]
@@ -97,7 +97,7 @@ def everything(self: Keyring, authorization: bytes | None, needed: str) -> str |
 
 
 def any_known_key(self: Keyring, authorization: bytes | None, needed: str) -> str | None:
-    """Who it is, not what they may."""
+    """A broken check that accepts any known key, whatever its scope."""
     if not needed:
         return None
     digest = sha256((authorization or b"").decode().removeprefix("Bearer "))
@@ -126,7 +126,7 @@ def test_what_is_not_quite_a_key_is_none(authorization: bytes) -> None:
 
 
 def test_the_work_is_the_same_whichever_key_comes(monkeypatch) -> None:
-    """Neither the place of a key nor how much of it is right changes it: one digest, one comparison."""
+    """Neither a key's position nor the length of its correct prefix matters: there is one digest and one lookup."""
     compared = []
     digest = hmac.compare_digest
     monkeypatch.setattr(of_keys.hmac, "compare_digest", lambda a, b: compared.append(len(a)) or digest(a, b))
@@ -148,7 +148,7 @@ def seconds(check, secret: str) -> int:
 
 
 def timing(check, real: str, tries: int) -> None:
-    """Keys that are right up to the last letter against keys that are wrong from the first, in turn."""
+    """Time keys that are wrong in the last letter and keys that are wrong in the first, alternating."""
     chance, near, far = random.Random(0), [], []
     other = "".join("x" if letter != "x" else "y" for letter in real)
     for _ in range(tries // 2):
@@ -156,7 +156,7 @@ def timing(check, real: str, tries: int) -> None:
         chance.shuffle(pair)
         for times, secret in pair:
             times.append(seconds(check, secret))
-    # medians over blocks, so that what the machine does meanwhile counts as noise
+    # medians over blocks, so that other load on the machine counts as noise
     size = max(tries // 200, 1)
     medians = [[statistics.median(t[i : i + size]) for i in range(0, len(t), size)] for t in (near, far)]
     differences = [a - b for a, b in zip(*medians, strict=True)]
@@ -192,7 +192,7 @@ def test_the_service_stays_on_this_machine_until_there_is_a_key(host: str) -> No
     with pytest.raises(InputError, match="there is no key"):
         check_address(host, Keyring())
     check_address(host, Keyring(KEYS[:1]))
-    check_address(host, Keyring(KEYS[3:]))  # a revoked key leaves nothing open
+    check_address(host, Keyring(KEYS[3:]))  # with a revoked key only, the service still needs a key
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.0.0.9"])

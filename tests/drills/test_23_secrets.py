@@ -1,4 +1,4 @@
-"""Drill 23: everything at level debug, every route with every key, faults of all kinds; no secret in any output."""
+"""Drill 23: at log level debug, with every route, every key and faults of all kinds, no secret is in any output."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def logging_as_before():
 
 
 def searched(outputs: dict[str, str], secrets: list[str]) -> None:
-    """Nothing that was written anywhere has any of these in it."""
+    """Check that no output contains any of the secrets."""
     for place, text in outputs.items():
         for secret in secrets:
             assert secret not in text, f"a secret is in {place}: ...{text[max(0, text.index(secret) - 60) :][:120]}"
 
 
 def from_a_process(folder: Path, url: str | None = None) -> None:
-    """A service of its own, asked by everybody for everything."""
+    """Return the output of a service in its own process that got requests to all routes with all keys."""
     url = url or str(folder / "lcb.db")
     store = open_store(url)
     secrets = {scope: create(store, scope, scope, 0.0) for scope in SCOPES}
@@ -76,7 +76,7 @@ def from_a_process(folder: Path, url: str | None = None) -> None:
 
 
 def from_inside(folder: Path) -> None:
-    """Faults that carry secrets: exceptions, troubles of the store, what libraries log."""
+    """Return the output after faults that contain secrets: exceptions, errors of the store, messages of libraries."""
     written, answers = io.StringIO(), io.StringIO()
     logs.configure("debug", "json", written)
 
@@ -105,7 +105,7 @@ def from_inside(folder: Path) -> None:
 
 
 def from_commands(folder: Path) -> None:
-    """What the command line prints, right or wrong, with secrets in its settings."""
+    """Return what commands print, successful or not, with secrets in their settings."""
     url = f"postgresql://lcb:{PASSWORD}@127.0.0.1:1/lcb?connect_timeout=2"
     (folder / "lcb.toml").write_text(f"store = {json.dumps(url)}\n")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("LCB_")}

@@ -1,4 +1,4 @@
-"""Drill 24: the clock jumps by a day, backwards in the middle of a commit, over a leap; the order is the log's."""
+"""Drill 24: the clock jumps by a day, backwards during a commit, over a leap second; events stay in the log's order."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DAY = 86_400.0
 
 
 class Clock:
-    """A clock on the wall that somebody keeps setting."""
+    """A clock that jumps forwards and backwards at random."""
 
     def __init__(self, seed: int) -> None:
         self.at, self.chance = 1_483_228_799.0, random.Random(seed)  # the second before the leap of 2016
@@ -40,7 +40,7 @@ class Clock:
 
 
 class Jumping:
-    """A store under which the clock goes back a day while it writes."""
+    """A store; while it writes, the clock goes back by a day."""
 
     def __init__(self, store: Any, clock: Clock) -> None:
         self._store, self._clock = store, clock
@@ -120,7 +120,7 @@ def test_a_rate_is_counted_by_a_clock_that_only_goes_forward() -> None:
 
 
 def test_ids_that_are_made_while_the_clock_goes_back_are_all_different() -> None:
-    from lcb.serve.service import time_ordered_ids
+    from lcb.serve.service import make_time_ordered_ids
 
-    new_id = time_ordered_ids(Clock(1))
+    new_id = make_time_ordered_ids(Clock(1))
     assert len({new_id() for _ in range(10_000)}) == 10_000

@@ -1,4 +1,4 @@
-"""Drill 25: SIGTERM under load: it says that it is going, answers until nobody comes, loses nothing, ends in time."""
+"""Drill 25: after SIGTERM under load the service reports 503 on /readyz, answers all requests and ends in time."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from support.harness import LONG, Server, arms, models_folder, serving, start
 
 CLIENTS = 16
 ROUNDS = 20 if LONG else 1
-LIMITS = {"drain": 3.0}  # thirty times the interval at which the balancer asks; the machine may be busy
+LIMITS = {"drain": 3.0}  # seconds; thirty times the balancer's interval, because the machine may be busy
 
 
 class Seen:
-    """What the clients saw; `away` is set when the balancer no longer sends anybody."""
+    """What the clients saw; `away` is set when the balancer sends no more requests."""
 
     def __init__(self) -> None:
         self.decisions: set[str] = set()
@@ -51,7 +51,7 @@ def client(server: Server, seed: int, seen: Seen) -> None:
 
 
 def balancer(server: Server, seen: Seen) -> None:
-    """Asks every tenth of a second whether the service is ready, as something in front of it would."""
+    """Ask every tenth of a second whether the service is ready, as a load balancer does."""
     with server.client() as http:
         while not seen.away.is_set():
             try:
@@ -75,7 +75,7 @@ def drill(folder: Path, without: tuple[str, ...] = (), signals: int = 1) -> None
         began = time.monotonic()
         for _ in range(signals):
             server.process.send_signal(signal.SIGTERM)
-            time.sleep(0.05)  # two that come at one moment are one
+            time.sleep(0.05)  # two signals at the same time would count as one
         code = server.process.wait(30)
         took = time.monotonic() - began
         seen.away.set()
@@ -114,7 +114,7 @@ def test_a_service_that_ends_at_the_signal_drops_requests(tmp_path: Path) -> Non
         drill(tmp_path, without=("drain",))
 
 
-# What a service that ends leaves, and what it finds
+# What a service leaves at its end, and finds at its start
 
 
 def test_the_next_start_finds_a_snapshot_of_everything(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_the_file_is_free_again_when_its_service_was_killed(tmp_path: Path) -> N
 
 
 def test_a_store_that_does_not_answer_does_not_keep_the_service_from_ending(tmp_path: Path) -> None:
-    """Somebody holds the file; those who wait are told, and the process ends all the same."""
+    """Another process holds the lock of the file: waiting requests get an answer, and the service ends."""
     limits = {"drain": 0.0, "patience": 60.0 if LONG else 1.0}
     with serving(tmp_path, limits=limits) as server:
         holder = sqlite3.connect(tmp_path / "lcb.db", isolation_level=None)
@@ -186,7 +186,7 @@ def ask(server: Server) -> object:
 
 @pytest.mark.parametrize("asked", [True, False])
 def test_a_signal_after_the_end_changes_nothing(asked: bool) -> None:
-    """Between the last line written and the end of the process a second SIGTERM does not kill."""
+    """A second SIGTERM between the last log line and the end of the process does not change the exit code."""
     import uvicorn
 
     from lcb.serve.server import _Server

@@ -1,5 +1,5 @@
-"""Drill 26: stores of earlier releases open and are brought up to date, or stay as they were; copies are copies; people
-who are erased are gone from every byte."""
+"""Drill 26: stores of earlier releases are migrated or stay unchanged; backups equal the log; nothing of an erased user
+stays in the file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ LATER = (
 
 @pytest.fixture
 def later(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """Code that knows one more schema than this; called, it is known."""
+    """Return a function that adds a migration, so that the code knows one schema more."""
     number = KNOWN[-1][0] + 1
 
     def known(store: str) -> list[tuple[int, str]]:
@@ -95,7 +95,7 @@ def contents(path: Path) -> list[tuple[Any, ...]]:
 
 
 def verify_all(store: SQLite) -> bool:
-    """The events read as before; what is appended is another matter, of the code that knows the later schema."""
+    """Whether the log verifies."""
     return verify(store).differences == []
 
 
@@ -109,7 +109,7 @@ def test_a_migration_without_a_transaction_leaves_neither(tmp_path: Path, later:
 
 
 def test_a_store_of_the_first_release_opens(tmp_path: Path) -> None:
-    """Made by the statements of schema 1 alone."""
+    """The store is created by the statements of schema 1 alone."""
     connection = sqlite3.connect(tmp_path / "old.db")
     connection.executescript(KNOWN[0][1])
     connection.execute("pragma user_version = 1")
@@ -126,7 +126,7 @@ def test_a_store_of_the_first_release_opens(tmp_path: Path) -> None:
 
 
 def drill_backup(folder: Path, copy: Any) -> None:
-    """Taken while a service writes, it is the log up to some moment, and folds to what the log folded to then."""
+    """Back up while a service writes; the copy must be the log up to some event, with the state as of that event."""
     with run_session(folder / "lcb.db", n=60, erase=False) as inside:
         stop, written = threading.Event(), 0
         copying = threading.Thread(target=lambda: (copy(inside, folder / "copy.db"), stop.set()))
@@ -162,11 +162,11 @@ def test_a_copy_of_the_file_alone_is_none(tmp_path: Path) -> None:
         drill_backup(tmp_path, lambda inside, path: path.write_bytes(Path(inside.store.url).read_bytes()))
 
 
-# People
+# Erased users
 
 
 class Careless(SQLite):
-    """What is deleted stays in the file until something else is written there."""
+    """A store that does not overwrite deleted rows."""
 
     def _migrate(self) -> None:
         super()._migrate()

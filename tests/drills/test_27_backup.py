@@ -1,4 +1,4 @@
-"""Drill 27: a backup taken while the service writes ends, is one moment of the log, and verifies."""
+"""Drill 27: a backup taken while the service writes finishes, contains the log up to one event, and verifies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAL = 200_000_000
 
 
 def fill(path: Path, given: dict) -> None:
-    """A log of `SIZE` bytes, whose decisions can be recomputed."""
+    """Create a log of `N_LARGE` large decisions that can be recomputed."""
     rng = np.random.default_rng(0)
     many = arms(rng, 2000)
     with Inside(lambda: Unsynced(path), settings(given)) as inside:
@@ -56,7 +56,7 @@ def drill(folder: Path) -> None:
 
     def progress(what: str, done: int, total: int | None) -> None:
         n = len(acknowledged)
-        while len(acknowledged) == n and not LONG and time.monotonic() < until:  # so that others write between steps
+        while len(acknowledged) == n and not LONG and time.monotonic() < until:  # others write between steps
             time.sleep(0.001)
         assert time.monotonic() < until, f"no copy after {SECONDS} s"
         wal.append(Path(f"{path}-wal").stat().st_size)

@@ -1,4 +1,4 @@
-"""Drill 28: a lock held elsewhere costs refusals; afterwards all replicas serve, and none calls its store damaged."""
+"""Drill 28: while another session holds a lock, requests are refused; then replicas serve and report no damage."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def drill(url: str, folder: Path, lock: str, without: tuple[str, ...] = ()) -> N
         ]
         try:
             with one.client() as http, other.client() as there:
-                for _ in range(3):  # each finds that others write; few statements are prepared yet
+                for _ in range(3):  # each replica sees the others' writes while few statements are prepared
                     for at in (http, there):
                         body = {"user": "ann", "arms": arms(np.random.default_rng(0), 5)}
                         assert at.post("/v1/decisions", json=body).status_code == 200
@@ -113,7 +113,7 @@ def test_a_replica_that_keeps_its_connection_after_an_error_in_a_pipeline_does_n
         drill(postgres_database, tmp_path, LOCKS[0], ("new connections",))
 
 
-# What is called damage
+# What is reported as damage
 
 
 def row(id: str) -> NewRow:
@@ -151,7 +151,7 @@ def test_tables_that_fail_a_check_are_called_damaged(postgres_database: str, dam
 
 
 class Pooled:
-    """A connection as PgBouncer gives it: with a process id of its own, and any of the sessions it shares."""
+    """A connection as PgBouncer provides it: the pooler's own process id, and any of the shared sessions."""
 
     def __init__(self, session: Any) -> None:
         self.session = session

@@ -21,7 +21,7 @@ from support.harness import LONG, Server, arms, models_folder, serving
 
 N = 400 if LONG else 40
 NOTICED = 1.0  # seconds
-SLACK = 2.0  # of a machine that does other things
+SLACK = 2.0  # seconds, for a busy machine
 
 
 def remove(path: Path) -> None:
@@ -29,7 +29,7 @@ def remove(path: Path) -> None:
 
 
 def replace(path: Path) -> None:
-    """What a restore does that forgets to stop the service first."""
+    """Replace the file as a restore from backup does, without stopping the service first."""
     shutil.copyfile(path, path.with_name("other.db"))
     os.replace(path.with_name("other.db"), path)
 
@@ -126,7 +126,7 @@ def modes(folder: Path) -> dict[str, int]:
 
 
 def drill_modes(folder: Path, without: tuple[str, ...] = ()) -> str:
-    """Made under any umask, or found open to others: afterwards only the owner may read them.  Returns the output."""
+    """Check that only the owner may read the files, for any umask and any mode before; return the output."""
     before = os.umask(0)
     try:
         if (folder / "lcb.db").exists():

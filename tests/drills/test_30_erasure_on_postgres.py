@@ -1,4 +1,4 @@
-"""Drill 30: who is erased from a PostgreSQL store is soon in no data file of the database, while it serves."""
+"""Drill 30: soon after a user is erased from a PostgreSQL store, no data file of the database contains them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WITHIN = 30.0 if LONG else 12.0  # seconds; about 2 on a machine that does nothi
 
 
 def send(server: Server, rounds: int) -> None:
-    """Decisions of the person and of others; ids and items name the person too."""
+    """Send decisions of the person to be erased and of others; ids and items contain the person's name too."""
     rng = np.random.default_rng(0)
     with server.client() as http:
         for i in range(rounds):
@@ -34,7 +34,7 @@ def send(server: Server, rounds: int) -> None:
 
 
 def hits(url: str, text: str) -> dict[str, int]:
-    """How often the data files of the database contain the text, after all is written to them."""
+    """Count how often the data files contain the text, after a checkpoint."""
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute("checkpoint")
         (data,) = connection.execute("show data_directory").fetchone()
@@ -61,7 +61,7 @@ def load(server: Server, stop: threading.Event, refused: list[str]) -> None:
 
 def drill(url: str, folder: Path, without: tuple[str, ...] = (), within: float = WITHIN) -> None:
     given = {"store": url, "models": models_folder(folder), "without": without}
-    given["limits"] = {"cached_users": 2}  # the others are in snapshots
+    given["limits"] = {"cached_users": 2}  # so that other users are in snapshots
     stop, refused = threading.Event(), []
     with serving(folder, **given) as server, server.client() as http:
         send(server, ROUNDS)

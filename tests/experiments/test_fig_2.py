@@ -20,32 +20,32 @@ def small(monkeypatch):
 @pytest.mark.parametrize("names", [["random"], ["linucb-individual", "lcb-gt"]])
 def test_figures_are_drawn_and_told_of_the_algorithms_named(names):
     one = fig_2a.run(n_runs=1, algorithms=names)
-    told = fig_2a.summary(one)
+    told = fig_2a.summarise(one)
     assert [line.split()[0] for line in told] == names
     assert [row["algorithm"] for row in fig_2a.to_json(one)["results"]] == names
     fig_2a.draw(one).to_dict()
     several = fig_2b.run(n_runs=1, algorithms=names)
-    assert [line.split()[0] for line in fig_2b.summary(several)] == ["T_u", *names]
+    assert [line.split()[0] for line in fig_2b.summarise(several)] == ["T_u", *names]
     fig_2b.draw(several).to_dict()
 
 
 def test_what_the_paper_says_is_told_when_its_algorithms_were_run():
     one = fig_2a.run(n_runs=2)
-    told = fig_2a.summary(one)
+    told = fig_2a.summarise(one)
     assert [line.split()[0] for line in told[: len(PAPERS)]] == list(PAPERS)
-    assert [claim.what for claim in fig_2a.claims(one)] == [
+    assert [claim.what for claim in fig_2a.check_claims(one)] == [
         "regret of lcb below Population LinUCB", "regret of lcb below CLUB",
         "last quarter of the users, lcb over lcb-gt",
     ]  # fmt: skip
     assert "(the paper: about 50 %)" in told[len(PAPERS)]
     pair = ["lcb", "linucb-population"]
-    assert "the paper: about 50 %" in fig_2a.summary(fig_2a.run(n_runs=1, algorithms=pair))[-1]
+    assert "the paper: about 50 %" in fig_2a.summarise(fig_2a.run(n_runs=1, algorithms=pair))[-1]
 
 
 def test_a_share_below_is_taken_run_by_run():
     regret = {"lcb": [[1.0, 1.0], [2.0, 2.0]], "linucb-population": [[4.0, 4.0], [4.0, 4.0]]}
     results = [AlgorithmRegret(name, {}, np.array(rows), 0.0) for name, rows in regret.items()]
-    (claim,) = fig_2a.claims(Simulation({}, results))
+    (claim,) = fig_2a.check_claims(Simulation({}, results))
     assert claim.ours == "62 % ± 24.5 %"  # 75 and 50: a standard error of 12.5
     assert claim.holds
 
@@ -56,8 +56,8 @@ def test_where_individual_overtakes_population_is_found():
         results = [AlgorithmRegret(name, {}, np.array([[value]]), 0.0) for name, value in rows.items()]
         return Simulation({"steps": steps}, results)
 
-    overtaken, least = fig_2b.claims([at(20, 3.0, 2.0, 0.5), at(40, 3.9, 4.0, 1.0)])
+    overtaken, least = fig_2b.check_claims([at(20, 3.0, 2.0, 0.5), at(40, 3.9, 4.0, 1.0)])
     assert (overtaken.ours, overtaken.holds) == ("from T_u = 40", True)
     assert (least.ours, least.holds) == ("at most 26 % of the best other", True)
-    never, most = fig_2b.claims([at(20, 3.0, 2.0, 2.5)])
+    never, most = fig_2b.check_claims([at(20, 3.0, 2.0, 2.5)])
     assert (never.ours, never.holds, most.holds) == ("never", False, False)

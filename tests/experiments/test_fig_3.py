@@ -56,7 +56,7 @@ def test_a_figure_leaves_its_picture_numbers_and_claims(module, data, tmp_path):
     outcome = reproduce(name, module, tmp_path / "figures", f"lcb reproduce {name}", data=data, n_runs=2)
     section = Section.read(tmp_path / "figures", name)
     assert section.svg.startswith("<svg")
-    assert section.claims == tuple(module.claims(outcome))
+    assert section.claims == tuple(module.check_claims(outcome))
     assert section.about.startswith(("Algorithms train on", "The paper", "There are no past users"))
     assert "log" not in str(section.settings.get("data"))
     assert all(line for line in section.summary)

@@ -38,7 +38,7 @@ def test_the_numbers_are_json_and_infinity_is_null():
 
 
 def test_the_text_has_every_row_with_its_formula_and_every_note():
-    text = "\n".join(table_1.summary(table_1.run()))
+    text = "\n".join(table_1.summarise(table_1.run()))
     for bound in TABLE_1:
         (line,) = [line for line in text.splitlines() if line.startswith(bound.algorithm + " ")]
         assert line.endswith(bound.formula)
@@ -49,7 +49,7 @@ def test_the_text_has_every_row_with_its_formula_and_every_note():
 
 
 def test_marks_point_at_the_notes_of_their_row():
-    lines = table_1.summary(table_1.run())
+    lines = table_1.summarise(table_1.run())
     notes = {line.split("]")[0] + "]": line.split("] ")[1] for line in lines if line.startswith("[")}
     for bound in TABLE_1:
         (line,) = [line for line in lines if line.startswith(bound.algorithm + " ")]

@@ -60,10 +60,10 @@ def test_what_the_experiment_leaves_is_a_section_of_the_report(small, tmp_path):
     assert {name: rates.shape for name, rates in outcome.many.items()} == dict.fromkeys(user_study.GRIDS, (2, 60))
     section = Section.read(tmp_path, "table-2")
     assert "The user study, with simulated visitors" in render_page([section], [])
-    text = "\n".join(table_2.summary(outcome))
+    text = "\n".join(table_2.summarise(outcome))
     assert "0.196 ± 0.096" in text
     assert "0.380 ± 0.076" in text
-    assert section.claims == tuple(table_2.claims(outcome))
+    assert section.claims == tuple(table_2.check_claims(outcome))
 
 
 def test_the_same_seed_gives_the_same_study(small):
@@ -78,7 +78,7 @@ def test_lcb_is_ahead_of_one_linucb_for_all(small, monkeypatch):
     monkeypatch.setattr(user_study, "N_PAST", 2000)
     result = table_2.run(n_runs=1, n_workers=1)
     assert table_2.summarize_repeats(result).ahead > 0.8
-    assert table_2._interval(table_2._by_seed(result)[0])["low"] > 0
+    assert table_2._compare(table_2._group_by_seed(result)[0])["low"] > 0
 
 
 def test_no_visitor_meets_two_recommenders_and_each_has_its_share():
@@ -99,11 +99,11 @@ def test_rates_are_the_clicks_of_what_was_chosen():
             self.met.append(contexts)
             return np.tile(np.arange(rewards.shape[1]) % 2, (len(rewards), 1))
 
-    in_order = user_study.click_rates("linucb-population", First(), users, rng)
+    in_order = user_study.measure_click_rates("linucb-population", First(), users, rng)
     steps = np.arange(user_study.N_STEPS)
     np.testing.assert_allclose(in_order, users.rewards[:, steps, steps % 2].mean(axis=1))
     at_once = First()
-    rates = user_study.click_rates("linucb-at-once", at_once, users, rng)
+    rates = user_study.measure_click_rates("linucb-at-once", at_once, users, rng)
     np.testing.assert_array_equal(at_once.met[0], users.contexts.swapaxes(0, 1))  # the first step of all, then ...
     np.testing.assert_allclose(rates, [users.rewards[i, :, i % 2].mean() for i in range(4)])
 
@@ -124,13 +124,13 @@ def test_tuned_settings_are_those_of_most_clicks(small, monkeypatch):
 
 
 def test_both_recommenders_have_as_many_settings_to_try():
-    sizes = {name: len(user_study.combinations(name)) for name in user_study.GRIDS}
+    sizes = {name: len(user_study.list_combinations(name)) for name in user_study.GRIDS}
     assert sizes["lcb"] == sizes["linucb-population"] == sizes["linucb-at-once"] == 21
 
 
 def test_population_linucb_goes_on_learning_and_lcb_keeps_its_classes(small):
     world, trained, rng = user_study.prepare((0, 0))
-    made = {name: trained(name, user_study.combinations(name)[0]) for name in user_study.GRIDS}
+    made = {name: trained(name, user_study.list_combinations(name)[0]) for name in user_study.GRIDS}
     before = made["linucb-population"].state.copy()
     user_study.run_study(world, made, 5, rng)
     assert not np.array_equal(made["linucb-population"].state, before)
@@ -163,17 +163,17 @@ def test_repeated_studies_are_counted():
 def test_a_claim_holds_by_direction_with_every_seed_and_by_size_on_average():
     few = [[[0.5, 0.6]], [[0.5, 0.6]]]
     far = of([[0.6, 0.5, 0.6], [0.6, 0.5, 0.4]], [[0.1, 0.2, 0.1], [0.1, 0.1, 0.2]], few, [[[0.1, 0.2]]] * 2)
-    above, share, share_of_few, ahead = table_2.claims(far)
+    above, share, share_of_few, ahead = table_2.check_claims(far)
     assert all(claim.holds for claim in (above, share, share_of_few, ahead))
     assert above.ours.endswith("with 2 of 2 seeds")
     assert share.ours == "+300 % ± 49 %"  # 17/4 and 15/4: a standard error of 25 %
     assert share.paper == "+94 %"
     near = of([[0.6, 0.5, 0.6], [0.6, 0.5, 0.1]], [[0.4, 0.3, 0.4], [0.3, 0.4, 0.4]], few, [[[0.8, 0.9]]] * 2)
-    assert [claim.holds for claim in table_2.claims(near)] == [False, False, False, False]
-    assert table_2.claims(near)[0].ours.endswith("with 1 of 2 seeds")
+    assert [claim.holds for claim in table_2.check_claims(near)] == [False, False, False, False]
+    assert table_2.check_claims(near)[0].ours.endswith("with 1 of 2 seeds")
 
 
 def test_the_papers_study_of_five_excludes_no_difference():
-    low = table_2._interval(table_2.PAPER)["low"]
+    low = table_2._compare(table_2.PAPER)["low"]
     assert low == pytest.approx(0.057, abs=5e-4)
     assert table_2.PAPER["lcb"] == Group(5, 0.380, 0.076)

@@ -55,7 +55,7 @@ def test_results_come_back_to_the_size_they_are_of(outcome, monkeypatch):
     for i in range(3):
         np.testing.assert_array_equal(by_users[i].regret, 1000 * i + np.array([[18, 36, 72], [118, 136, 172]]))
         np.testing.assert_array_equal(by_steps[i].regret, 1000 * i + np.array([[12, 48], [112, 148]]))
-    lines = theory.summary(faked)
+    lines = theory.summarise(faked)
     (regret,) = [line for line in lines[:6] if line.startswith("exp4p ")]
     assert regret.split()[-3:] == ["34.0", "21.5", "15.2"]  # (18 + 118) / 2 / 2 users, ...
     (times,) = [line for line in lines[:9] if line.startswith("exp4p: regret / bound")]
@@ -121,11 +121,11 @@ def test_a_single_run_is_told_without_intervals(monkeypatch):
     outcome = theory.run(n_runs=1, n_workers=1)
     assert theory.to_json(outcome)["sweeps"][0]["growth"][0]["slope"]["half"] is None
     json.dumps(theory.draw(outcome).to_dict(), allow_nan=False)
-    assert "±" not in "\n".join(theory.summary(outcome))
+    assert "±" not in "\n".join(theory.summarise(outcome))
 
 
 def test_the_text_tells_slopes_sizes_and_which_phase_1_applied(outcome):
-    lines = theory.summary(outcome)
+    lines = theory.summarise(outcome)
     assert "against users U, at T_u = 9; a small world" in lines
     assert "against steps per user T_u, at U = 3; a small world" in lines
     (exp4p,) = [line for line in lines if line.startswith("exp4p ")][:1]

@@ -1,4 +1,4 @@
-"""Curves to draw, and what the pictures say, read back from their Vega-Lite specification."""
+"""Curves to draw, and functions that read a chart's rows and styles from its Vega-Lite specification."""
 
 from __future__ import annotations
 

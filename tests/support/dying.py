@@ -29,14 +29,14 @@ class Died(BaseException):
 
 
 class Life:
-    """Ends before the n-th statement that writes; everything after that is in vain."""
+    """Simulates a process that ends before its n-th writing statement; later statements raise `Died`."""
 
     def __init__(self, n: int | None = None) -> None:
         self.left, self.n_written = n, 0
         self.opened: list[Any] = []
 
     def bury(self) -> None:
-        """What the operating system does: every file is closed, nothing is finished."""
+        """Close every connection without committing, as the operating system does."""
         for connection in self.opened:
             connection.close()
         self.opened.clear()
@@ -54,7 +54,7 @@ class Life:
 
 
 class Mortal:
-    """A connection of somebody who may die."""
+    """A connection that checks `life` before each statement."""
 
     def __init__(self, connection: Any, life: Life) -> None:
         self._connection, self._life = connection, life
@@ -72,7 +72,7 @@ class Mortal:
 
 
 class MortalStore(Unsynced):
-    """`life` is shared by all that was opened with it."""
+    """A store whose connections share one `life`."""
 
     def __init__(self, path: Path, life: Life) -> None:
         self.life = life
@@ -85,7 +85,7 @@ class MortalStore(Unsynced):
 
 
 class WithoutTransactions(MortalStore):
-    """Every statement for itself."""
+    """A broken store: every statement is its own transaction."""
 
     def _connect(self) -> Any:
         connection = super()._connect()
@@ -105,7 +105,7 @@ Opened = Callable[[Path, Life], Any]
 
 
 class Session:
-    """One who does everything once, and everything again that was not answered; `chosen` is what was decided."""
+    """A client that sends one request of each kind, and repeats those without an answer; `chosen` are the decisions."""
 
     def __init__(self, path: Path, opened: Opened = MortalStore, *, die_at: int | None = None) -> None:
         self.path, self.opened = path, opened
@@ -164,7 +164,7 @@ class Session:
         return works
 
     def decide(self, inside: Inside, ids: list[str], i: int) -> None:
-        """A few at once: one commit."""
+        """Make a few decisions in one commit."""
         more: list[dict[str, Any]] = [{"arms": ARMS}, {}, {"arms": ARMS, "k": 2}]
         asked = [inside.begin_decide(f"u{(i + j) % 5}", decision_id=id, **more[j]) for j, id in enumerate(ids)]
         inside.write()
@@ -183,18 +183,18 @@ class Session:
     def add(self, inside: Inside, i: int) -> None:
         manifest, tensors = pack_models(classes(i, 3, 3))
         if any(version.body.tensors == tensors for version in inside.service.world.state.versions.values()):
-            return  # it was written, and the answer got lost
+            return  # it was written, but the answer was lost
         inside.done(inside.service.add_model(manifest, tensors, active=True, reason="a test", n_users=1))
 
     def erase(self, inside: Inside) -> None:
-        if inside.store.events_of("u0"):  # else it was written, and the answer got lost
+        if inside.store.events_of("u0"):  # else it was written, but the answer was lost
             inside.erase("u0")
 
     def keep(self, inside: Inside) -> None:
         inside.store.append([], inside.service.world.seq, inside.service.build_snapshots())
 
     def check(self, inside: Inside) -> None:
-        """What is in memory is the fold of the log, and the log is whole."""
+        """Check that the log is complete and that the state in memory equals the state replayed from it."""
         assert compare_worlds(inside.service.world, fold_log(inside.store)) == []
         report = verify(inside.store)
         assert not report.differences, "\n".join(map(str, report.differences))

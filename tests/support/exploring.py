@@ -1,4 +1,4 @@
-"""What the tests of the explorers share."""
+"""Shared by the tests of Epoch-Greedy and ILOVETOCONBANDITS."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TWO = ClassPolicies(LatentModels(pi=[0.5, 0.5], beta=[[1.0, 0.0], [0.0, 1.0]], s
 
 @dataclass(frozen=True)
 class Cyclic:
-    """A set that is no class's: policy h takes the arm (first feature of the first arm + h) mod K."""
+    """A set of policies without classes: policy h takes the arm (first feature of the first arm + h) mod K."""
 
     n_policies: int
 

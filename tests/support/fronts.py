@@ -1,4 +1,4 @@
-"""The news front in this process: settings, and visitors who read."""
+"""The news front in this process: its settings, and a visitor who answers headlines."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def front(folder: Path, store: str = "", **more: Any) -> Settings:
 async def read(
     client: httpx.AsyncClient, liked: Collection[str] = (), n: int = 20, *, study: bool = False, again: bool = True
 ) -> dict[str, Any]:
-    """A visitor who answers so many; what the page was last told."""
+    """Answer `n` headlines as one visitor; return the last state that the page got."""
     seen = (await client.post("/page/visit", json={"study": study, "again": again})).json()
     while seen["step"] < n:
         opened = bool(set(seen["offer"]["categories"]) & set(liked))

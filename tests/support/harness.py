@@ -36,7 +36,7 @@ class Server:
         self.process.wait()
 
     def stop(self, seconds: float = 15) -> int:
-        """Ask it to end, as an operator would; its exit code."""
+        """Send SIGTERM, wait, and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
 
@@ -46,7 +46,7 @@ class Server:
 
 @contextmanager
 def serving(folder: Path, *, without: tuple[str, ...] = (), **settings: Any) -> Iterator[Server]:
-    """A service whose store is in `folder`, killed at the end if it still runs."""
+    """Run a service whose store is in `folder`; kill it at the end if it still runs."""
     server = start(folder, without=without, **settings)
     try:
         yield server
@@ -58,7 +58,7 @@ def serving(folder: Path, *, without: tuple[str, ...] = (), **settings: Any) -> 
 def start(
     folder: Path, *, without: tuple[str, ...] = (), seconds: float = 30, within: tuple[str, ...] = (), **settings: Any
 ) -> Server:
-    """Start it, by the command `within` if there is one, and wait until it says that it is ready."""
+    """Start a service, with the command `within` in front if it is given, and wait until it is ready."""
     given = {"store": str(folder / "lcb.db"), "port": 0, **settings}
     output = folder / f"output-{time.monotonic_ns()}.txt"
     process = start_process([json.dumps(given), *without], output, within)
@@ -81,7 +81,7 @@ def classes(seed: int = 0, n_classes: int = 5, n_features: int = 6) -> LatentMod
 
 
 def models_folder(folder: Path, seed: int = 0) -> str:
-    """A folder of models, made if need be."""
+    """Return a folder of models, created if it is missing."""
     place = folder / f"models-{seed}"
     if not place.exists():
         save_models(classes(seed), place)

@@ -1,4 +1,4 @@
-"""A service inside the test's own process, asked over ASGI: clock, store and keys are the test's."""
+"""A service inside the test's own process, called over ASGI; the test provides clock, store and keys."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def inside(
     settings: Settings, *, keys: Sequence[Key] = (), now: Callable[[], float] = time.time,
     around: Callable[[Store], Any] = lambda store: store,
 ) -> AsyncIterator[tuple[App, httpx.AsyncClient]]:  # fmt: skip
-    """The application and somebody who asks it; `around` may put something between it and its store."""
+    """Yield the application and a client; `around` may wrap the store."""
     items = FirstItems(HEADLINES, read_headlines(), CATEGORIES) if settings.items == HEADLINES else None
     service = Service(settings, around(open_store(settings.store)), items=items, now=now)
     app = build_app(service, Keyring(keys), SimulatedReaders())

@@ -1,5 +1,5 @@
-"""A service inside this process without threads or sockets, and with a clock of its own: the order of everything
-follows from a seed.  The journal writes when the test says so.
+"""A service inside this process without threads or sockets, with a simulated clock, so that everything is determined by
+a seed.  The journal writes when the test calls `write`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ MONDAY = 1_750_000_000.0
 
 
 class Loop(asyncio.SelectorEventLoop):
-    """An event loop whose time moves when it is moved."""
+    """An event loop whose time the test sets."""
 
     moment = 0.0
 
@@ -36,7 +36,7 @@ class Loop(asyncio.SelectorEventLoop):
 
 
 class Unsynced(SQLite):
-    """A store without fsync, for drills that end nothing but what is in this process."""
+    """A store without fsync, for drills in which only this process crashes."""
 
     def _connect(self) -> Any:
         connection = super()._connect()

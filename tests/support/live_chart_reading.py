@@ -1,4 +1,4 @@
-"""What a live chart draws, worked out by Vega itself and read from the marks."""
+"""Reads what a live chart draws from the marks that Vega computes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import vl_convert
 
 
 def marks(chart: Any, kind: str) -> list[dict[str, Any]]:
-    """The marks of this kind that stand for rows, with what they say of themselves as `says`."""
+    """Return the marks of this kind that belong to rows, with their parsed ARIA description as `says`."""
     graph = vl_convert.vegalite_to_scenegraph(chart.to_dict())
     items = [item for group in _groups(graph, kind) for item in group["items"] if "description" in item]
     return [item | {"says": _parts(item["description"])} for item in items]

@@ -76,7 +76,7 @@ class Local:
         return httpx.ASGITransport(self.app, raise_app_exceptions=True)  # type: ignore[arg-type]
 
     def ask(self, method: str, path: str, body: bytes = b"", headers: tuple[tuple[bytes, bytes], ...] = ()) -> Answered:
-        """One request as a server would hand it on: the path percent-decoded, the body as it came."""
+        """Send one request as a server passes it on: the path percent-decoded, the body unchanged."""
         return self.run(asyncio.wait_for(self._ask(method, path, body, headers), 60))
 
     def send(self, method: str, path: str, value: Any) -> Answered:
@@ -115,7 +115,7 @@ class Local:
         return LogAndState(rows, users, world.snapshot().body, list(world.state.catalogue.items.values()))
 
     def verify(self) -> None:
-        """Every decision made again and every state folded again from the log is what is here."""
+        """Check that all decisions and states recomputed from the log equal those of the service."""
         report = verify(self.service.store, live=self.read_log_and_state().users)
         assert not report.differences, report.differences
         again = World(self.service.store)

@@ -10,7 +10,7 @@ from lcb.storage.logs.log import Log
 
 
 def make_log(user, item, categories_of, n_categories, **columns):
-    """Events in the order given; `categories_of[i]` are the categories of item i."""
+    """Return a log of events in the order given; `categories_of[i]` are the categories of item i."""
     user, item = np.asarray(user, np.int32), np.asarray(item, np.int32)
     order = np.argsort(user, kind="stable")
     matrix = np.zeros((len(categories_of), n_categories), bool)

@@ -1,4 +1,4 @@
-"""The news page of the documentation on a socket, and a look into the log of the service behind it."""
+"""Serves the news page of the documentation on a socket, and reads the log of the service behind it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ NEWS = loaded()
 
 @contextmanager
 def published(url: str, patience: float) -> Iterator[str]:
-    """The page on a socket; its address."""
+    """Serve the page on a socket and yield its address."""
     listening = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(NEWS.news_page(url, patience=patience), log_config=None, access_log=False)
     server = uvicorn.Server(config)
@@ -51,7 +51,7 @@ def published(url: str, patience: float) -> Iterator[str]:
 
 
 def events(server: Server, until: int, kinds: tuple[str, ...] = ("decision", "reward")) -> list[Any]:
-    """The log, as soon as so many of these kinds are in it."""
+    """Wait until the log has `until` events of these kinds, and return them."""
     for _ in range(400):
         with sqlite3.connect(server.output.parent / "lcb.db") as connection:
             rows = connection.execute("select kind, id, user from event order by seq").fetchall()

@@ -1,4 +1,4 @@
-"""What the page tests share: readers who play one kind, by mouse or by keyboard, and what a page must never do."""
+"""Shared by the tests of the pages: readers of one kind who answer by mouse or keyboard, and checks of every page."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def likes(kind: str) -> set[str]:
 
 
 def ready(page: Page) -> None:
-    """Until a headline is there."""
+    """Wait until a headline is shown."""
     page.wait_for_function("() => document.querySelector('#deck .headline')?.textContent")
 
 
@@ -39,7 +39,7 @@ def n_answered(page: Page) -> int:
 
 
 def answer(page: Page, opened: bool, by: str = "mouse") -> None:
-    """Open or pass, and wait for what comes of it."""
+    """Open or pass, and wait until the page has updated."""
     before = n_answered(page)
     if by == "mouse":
         page.click("#deck .answer.open" if opened else "#deck .answer.pass")
@@ -52,7 +52,7 @@ def play(
     page: Page, liked: Collection[str], n: int = N_STEPS, by: str = "mouse",
     each: Callable[[int], None] = lambda i: None,
 ) -> list[bool]:  # fmt: skip
-    """`n` answers of somebody who opens what has one of these categories; whether each was opened."""
+    """Answer `n` headlines, opening those with one of these categories; return whether each was opened."""
     opened = []
     for i in range(n):
         each(i)
@@ -62,7 +62,7 @@ def play(
 
 
 def hurry(page: Page, liked: Collection[str], upto: int = N_STEPS) -> None:
-    """The same without looking, until so many are answered; then the page again."""
+    """Do the same by requests instead of clicks until `upto` are answered, then reload the page."""
     home, study = page.evaluate("[location.origin, location.pathname === '/study']")
     ask = page.context.request
     seen = ask.post(f"{home}/page/visit", data={"study": study}).json()
@@ -74,18 +74,18 @@ def hurry(page: Page, liked: Collection[str], upto: int = N_STEPS) -> None:
 
 
 def bars(page: Page) -> dict[str, float]:
-    """What it believes, as the panel shows it: the words of a kind -> its share."""
+    """Return what the panel shows: the words of each kind and its share."""
     read = "bars => bars.map(b => [b.querySelector('.bar-words').textContent, Number(b.dataset.share)])"
     return dict(page.locator("#beliefs .bar").evaluate_all(read))
 
 
 def believed(page: Page, kind: str) -> float:
-    """The share of the kind whose words these are."""
+    """Return the share of the kind with these words."""
     return next(share for words, share in bars(page).items() if set(words.split(", ")) <= likes(kind))
 
 
 def check_accessible(page: Page) -> None:
-    """In the light and in the dark: no violation that axe knows of, and nothing wider than the screen."""
+    """Check, in light and dark colours, that axe finds no violation and nothing is wider than the screen."""
     for scheme in ("dark", "light"):
         page.emulate_media(color_scheme=scheme)
         page.evaluate("""async () => {
@@ -104,7 +104,7 @@ def check_width(page: Page) -> None:
 
 
 def picture(page: Page, name: str, **options: Any) -> None:
-    """A screenshot for the docs, where they are asked for."""
+    """Save a screenshot for the docs, if screenshots were requested."""
     if WRITE_PICTURES:
-        page.wait_for_timeout(600)  # what moves has come to rest
+        page.wait_for_timeout(600)  # until animations have ended
         page.screenshot(path=PICTURES / f"{name}.png", animations="disabled", **options)

@@ -39,14 +39,14 @@ class Running:
         return dict((await self.http.get("/v1/models")).json())
 
     async def learned(self, seconds: float = 60) -> dict[str, Any]:
-        """Wait until no learning is under way."""
+        """Wait until no learning runs."""
         async with asyncio.timeout(seconds):
             while self.app.retraining.running:
                 await asyncio.sleep(0.02)
         return await self.models()
 
     async def visit(self, name: str, users: SimulatedUsers, i: int, n_steps: int | None = None) -> list[int]:
-        """One user of a generated world, step after step; the arms that were shown."""
+        """Serve one user of a generated world, step by step; return the arms that were shown."""
         shown = []
         for t, (context, rewards) in enumerate(
             zip(users.contexts[i][:n_steps], users.rewards[i][:n_steps], strict=True)
@@ -58,7 +58,7 @@ class Running:
         return shown
 
     async def visits(self, prefix: str, users: SimulatedUsers, at_once: int = 16, **more: Any) -> np.ndarray:
-        """All of them, some at a time; the arms that were shown, (B, T)."""
+        """Serve all users, `at_once` at a time; return the arms that were shown, (B, T)."""
         room = asyncio.Semaphore(at_once)
 
         async def one(i: int) -> list[int]:
@@ -76,7 +76,7 @@ def arms_of(context: np.ndarray) -> list[dict[str, Any]]:
 async def running(
     folder: Path | str, *, keyring: Keyring | None = None, seed: bytes = b"0123456789abcdef", **settings: Any
 ) -> AsyncIterator[Running]:
-    """A service on the store of a folder, or at an address; down again at the end.  `seed` is of a new log."""
+    """Run a service with a store in a folder or at an address, and stop it at the end; `seed` is that of a new log."""
     url = str(folder / "lcb.db") if isinstance(folder, Path) else folder
     made = Settings(store=url, **settings)
     store = open_store(url, serve=True)

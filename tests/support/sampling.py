@@ -1,4 +1,4 @@
-"""Tools to hold a sampler to the truth: partitions one can enumerate, and Geweke's joint-distribution test."""
+"""Tests of samplers against the exact posterior, by enumerating partitions, and by Geweke's joint-distribution test."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def one_by_one(work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
 def planted(
     seed: int, n_users: int = 60, n_rows: int = 10, n_classes: int = 3, noise: float = 0.1
 ) -> tuple[UserStats, np.ndarray]:
-    """Users of clearly different classes, and who is of which."""
+    """Return users of clearly different classes, and the class of each."""
     rng = np.random.default_rng(seed)
     label = rng.permutation(np.arange(n_users) % n_classes)
     beta = 2.0 * np.eye(max(n_classes, 3))[:n_classes]
@@ -39,7 +39,7 @@ def same_partition(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def odd(name: str) -> UserStats:
-    """Data that a careless learner turns into nan."""
+    """Return data on which a careless learner computes NaN."""
     rng, n = np.random.default_rng(0), 40
     x, reward, user = rng.normal(size=(n * 6, 3)), rng.normal(size=n * 6), np.repeat(np.arange(n), 6)
     if name == "constant features":
@@ -80,7 +80,7 @@ ODD = [
 
 
 def stats_of(x: np.ndarray, reward: np.ndarray) -> UserStats:
-    """As `UserStats.from_rows`, without its checks."""
+    """Do the same as `UserStats.from_rows`, without its checks."""
     rows, columns = upper(x.shape[2])
     gram = np.einsum("uti,utj->uij", x, x)[:, rows, columns]
     moment = np.einsum("utd,ut->ud", x, reward)

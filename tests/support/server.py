@@ -143,7 +143,7 @@ def without_closing() -> None:
 
 
 def without_guard() -> None:
-    """uvicorn's own protocol: no deadlines, no limits."""
+    """Use uvicorn's own protocol, without deadlines and limits."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
     from lcb.serve import server
@@ -152,7 +152,7 @@ def without_guard() -> None:
 
 
 def without_bound() -> None:
-    """No limit on the queue."""
+    """Remove the limit on the queue."""
     import math
 
     from lcb.serve.log.journal import Journal
@@ -168,7 +168,7 @@ def without_words() -> None:
 
 
 def with_learning(fault: str) -> None:
-    """A fault of the learning process, as in faulty_learning.py, while it reads the log."""
+    """Let the learning process fail while it reads the log, as in faulty_learning.py."""
     from pathlib import Path
 
     from lcb.serve.learn.supervisor import Retraining

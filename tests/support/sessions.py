@@ -27,7 +27,9 @@ def vectors(chance: random.Random, n_arms: int = 4, n_features: int = 3) -> list
 
 
 def run_session(path: Path, *, seed: int = 0, n: int = 120, erase: bool = True, **more: Any) -> Inside:
-    """Newcomers before and after there are models, lists, items, user features, late and changed rewards, erasures."""
+    """Run a session: new users before and after there are models, lists, items, user features, late and changed
+    rewards, erasures.
+    """
     given = {"recommenders": RECOMMENDERS, "rewards": "once", "reward_range": (0.0, 1.0), **more}
     inside = Inside(sqlite(path), Settings(pages=False, **given))
     chance = random.Random(seed)

@@ -58,7 +58,7 @@ class Crash(BaseException):
 
 
 class Trouble(Unsynced):
-    """A file that does what fate says."""
+    """A store whose commits fail, hang or crash at random, as `fate` decides."""
 
     fate: Callable[[], str] = staticmethod(lambda: "")
     slow: Callable[[float], None] = staticmethod(lambda seconds: None)
@@ -157,7 +157,7 @@ class Simulation:
         self.wall += seconds
 
     def fate(self) -> str:
-        """Of one commit."""
+        """Draw what happens to one commit."""
         self.n["commits"] += 1
         x, rare = self.chance.random(), 1e-3 * self.often
         for name, p in (("busy", 0.01), ("full", 0.005), ("slow", 0.01), ("before", rare), ("within", rare),
@@ -168,7 +168,7 @@ class Simulation:
         return ""
 
     async def down(self) -> None:
-        """Nothing of the process is left."""
+        """Drop the whole process."""
         for one in self.flying:
             one.task.cancel()
         await turns(3)
@@ -189,7 +189,7 @@ class Simulation:
         self.check()
 
     async def restart(self) -> None:
-        """As an operator does it: all is written, with snapshots."""
+        """Stop and start as an operator does: all events and snapshots are written."""
         self.n["restarts"] += 1
         self.store.fate = lambda: ""  # type: ignore[method-assign]
         await self.write(10**9)
@@ -200,7 +200,7 @@ class Simulation:
         self.check()
 
     async def write(self, most: int) -> None:
-        """Let requests come as far as they can, and the journal write."""
+        """Let requests proceed as far as they can, then let the journal write."""
         await turns(2)
         try:
             while self.service.journal.step(most=most, wait=False) and most > 100:
@@ -219,7 +219,7 @@ class Simulation:
         self.flying.append(Sent(kind, user, id, value, self.age.get(user, 0), task))
 
     def act(self) -> None:
-        """One step of somebody."""
+        """Let a random client take one step."""
         chance, x = self.chance, self.chance.random()
         self.pass_time(chance.expovariate(1.0))
         if x < 0.45 or not self.slots:
@@ -237,8 +237,8 @@ class Simulation:
         elif x < 0.938:
             self.wall += chance.choice((-DAY, DAY))
         elif x < 0.9395:
-            self.pass_time(11)  # longer than anybody waits
-        # else: nobody
+            self.pass_time(11)  # longer than any request waits
+        # else: do nothing
 
     def someone(self) -> str:
         return f"u{int(self.n_users * self.chance.random() ** 2)}"
@@ -273,7 +273,7 @@ class Simulation:
             self.send("decision", user, request.decision_id or "", 0, self.service.decide(request))
 
     def again(self) -> None:
-        """A decision that was asked for before: the same, or another under its id; or a reward, the same or another."""
+        """Send an earlier decision or reward again: the same one, or a different one under the same id."""
         if self.pool and self.chance.random() < 0.6:
             request, user = self.chance.choice(self.pool)
             body = int(self.chance.random() < 0.3)
@@ -315,7 +315,7 @@ class Simulation:
         self.send("erase", user, "", 0, self.service.erase(user))
 
     def forget(self, user: str) -> None:
-        """What was acknowledged to somebody who is erased need not be there any more."""
+        """Drop what was acknowledged to an erased user, which need not be in the log any more."""
         for id in self.of_user.pop(user, []):
             self.answers.pop(id, None)
             self.rewards.pop(id, None)

@@ -41,7 +41,7 @@ def heat_map(models: LatentModels, title: str | None = None) -> alt.LayerChart:
     printed = models.n_features <= 25
     step = 8 + max(36, 7 * len(format_number(-largest, largest))) if printed else 15
     data = inline_data(
-        name=np.repeat(_class_labels(models), models.n_features),
+        name=np.repeat(_format_class_labels(models), models.n_features),
         feature=models.features * models.n_classes,
         weight=models.beta.ravel(),
         text=[format_number(weight, largest) for weight in models.beta.ravel().tolist()],
@@ -71,7 +71,7 @@ def posterior_path(
     with the highest probability at any step have a band each; the others share a grey one.
     """
     alt = load_altair()
-    paths, names = _bands(np.asarray(posterior, dtype=np.float64), labels)
+    paths, names = _select_bands(np.asarray(posterior, dtype=np.float64), labels)
     width, height, steps = 460, max(260, LINE * len(names)), max(len(paths) - 1, 1)
     stride = int(ladder(max(steps / 12, 1), 10 * steps)[0])  # ticks only at whole rewards
     ticks = list(range(0, len(paths), stride))
@@ -104,7 +104,7 @@ def posterior_path(
     return apply_theme(alt.layer(area, *texts_layer), title, width=width, height=height)
 
 
-def _class_labels(models: LatentModels) -> list[str]:
+def _format_class_labels(models: LatentModels) -> list[str]:
     noise = np.sqrt(models.sigma2)
     rows = zip(models.pi, noise, strict=True)
     texts = (f"{format_percent(share)} · noise {format_number(sd, noise.max())}" for share, sd in rows)
@@ -119,7 +119,7 @@ def _choose_ink(places: Floats, colours: Sequence[str]) -> list[str]:
     return [CELL_INK[0] if 1.05 / (value + 0.05) > 3.5 else CELL_INK[1] for value in luminance]
 
 
-def _bands(posterior: Floats, labels: Sequence[str] | None) -> tuple[Floats, list[str]]:
+def _select_bands(posterior: Floats, labels: Sequence[str] | None) -> tuple[Floats, list[str]]:
     """Return the probabilities of the classes that get a band, (steps + 1, at most 9), and their names."""
     if posterior.ndim != 2 or not posterior.size:
         raise InputError(f"the posterior has shape {posterior.shape}; give (steps + 1, N), a row per step")

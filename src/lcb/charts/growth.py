@@ -55,14 +55,14 @@ def growth(panels: Sequence[GrowthPanel], y_title: str, title: str | None = None
     alt = load_altair()
     if not panels:
         raise InputError("there are no panels to draw; give at least one")
-    drawn = [_panel(alt, panel, y_title) for panel in panels]
+    drawn = [_draw_panel(alt, panel, y_title) for panel in panels]
     bars = any(np.nan_to_num(curve.se).any() for panel in panels for curve in panel.curves)
     dashed = ["dashed: growth of the bound, from the first point"] * any(panel.theory for panel in panels)
     note = "; ".join([*dashed, *["bars of ± 2 standard errors"] * bars])
     return apply_theme(alt.vconcat(*drawn, spacing=24), title, note)
 
 
-def _panel(alt: Any, panel: GrowthPanel, y_title: str) -> Any:
+def _draw_panel(alt: Any, panel: GrowthPanel, y_title: str) -> Any:
     names = [curve.algorithm for curve in panel.curves]
     series = ([curve.at, curve.mean, curve.se] for curve in panel.curves)
     at, mean, se = np.concatenate([np.asarray(column, dtype=np.float64) for column in series], axis=1)
@@ -72,7 +72,7 @@ def _panel(alt: Any, panel: GrowthPanel, y_title: str) -> Any:
     low = np.maximum(mean - half, ends[0])  # a log axis has no room for a bar that reaches 0
     owner = np.repeat(names, [len(curve.at) for curve in panel.curves])
     colour = alt.Color("name:N", legend=None).scale(domain=names, range=line_styles(names)[0])
-    x = alt.X("at:Q", title=panel.x_title, **_size_axis(alt, at))
+    x = alt.X("at:Q", title=panel.x_title, **_build_size_axis(alt, at))
     y = {"title": y_title, **axis_and_scale(ends, log=True)}
     base = alt.Chart(inline_data(name=owner, at=at, mean=mean, low=low, high=mean + half)).encode(x=x, color=colour)
     layers = []
@@ -96,7 +96,7 @@ def _panel(alt: Any, panel: GrowthPanel, y_title: str) -> Any:
     return alt.layer(*layers).properties(width=_WIDTH, height=_HEIGHT, title=title)
 
 
-def _size_axis(alt: Any, at: Any) -> dict[str, Any]:
+def _build_size_axis(alt: Any, at: Any) -> dict[str, Any]:
     """Return a log axis with a tick at every size, or at powers of ten if there are more than `_MOST_TICKS`."""
     sizes = np.unique(at).tolist()
     ticks = sizes if len(sizes) <= _MOST_TICKS else [n for n in ladder(sizes[0], sizes[-1]) if f"{n:e}".startswith("1")]

@@ -26,20 +26,20 @@ _MANY = 8  # lines; with more, those that are not in the paper are thin
 
 def regret_by_users(curves: Sequence[Curve], title: str | None = None) -> alt.LayerChart:
     """Draw averaged per-user regret against the number of users (Figure 2a of the paper)."""
-    return _lines(curves, "number of users", _REGRET, title, points=False)
+    return _draw_lines(curves, "number of users", _REGRET, title, points=False)
 
 
 def regret_by_steps(curves: Sequence[Curve], title: str | None = None) -> alt.LayerChart:
     """Draw averaged per-user regret against the interactions per user, T_u (Figure 2b of the paper)."""
-    return _lines(curves, "interactions per user", _REGRET, title, points=True)
+    return _draw_lines(curves, "interactions per user", _REGRET, title, points=True)
 
 
 def relative_ctr(curves: Sequence[Curve], x_title: str, title: str | None = None) -> alt.LayerChart:
     """Draw CTR divided by the CTR in the log (Figures 3a to 3c of the paper); the axis need not start at 0."""
-    return _lines(curves, x_title, "relative CTR", title, points=True, from_zero=False)
+    return _draw_lines(curves, x_title, "relative CTR", title, points=True, from_zero=False)
 
 
-def _lines(
+def _draw_lines(
     curves: Sequence[Curve], x_title: str, y_title: str, title: str | None, points: bool, from_zero: bool = True
 ) -> Any:
     """Draw a line, band and label per curve; with `from_zero`, on a log axis if means differ by more than 5 times."""

@@ -27,14 +27,14 @@ def traces(fit: GibbsFit, title: str | None = None) -> alt.VConcatChart:
     if fit.n_classes.size == 0:
         raise InputError("the fit has no draws to show; give the fit of a Gibbs sampler")
     panels = [
-        _panel(alt, fit.n_classes, fit.n_burn, "number of classes", last=False),
-        _panel(alt, fit.log_joint, fit.n_burn, "log joint", last=True),
+        _draw_panel(alt, fit.n_classes, fit.n_burn, "number of classes", last=False),
+        _draw_panel(alt, fit.log_joint, fit.n_burn, "log joint", last=True),
     ]
     chart = alt.vconcat(*panels, spacing=14).resolve_scale(color="shared")
     return apply_theme(chart, title)
 
 
-def _panel(alt: Any, values: NDArray[Any], n_burn: int, y_title: str, last: bool) -> Any:
+def _draw_panel(alt: Any, values: NDArray[Any], n_burn: int, y_title: str, last: bool) -> Any:
     n_chains, n_sweeps = values.shape
     shown = np.unique(np.linspace(0, n_sweeps - 1, min(n_sweeps, _MOST_POINTS)).astype(int))
     names = [f"chain {chain + 1}" for chain in range(n_chains)]

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 def save(chart: alt.TopLevelMixin, path: str | os.PathLike[str]) -> None:
     """Write the chart in the format of the suffix; if this fails, the old file stays."""
-    write_whole(path, _content(chart, Path(path)))
+    write_whole(path, _render(chart, Path(path)))
 
 
 def require() -> None:
@@ -26,7 +26,7 @@ def require() -> None:
     _load_renderer()
 
 
-def _content(chart: Any, path: Path) -> bytes:
+def _render(chart: Any, path: Path) -> bytes:
     form = path.suffix.lower().removeprefix(".")
     if form not in ("png", "svg", "html", "json"):
         raise InputError(f"{path} ends in {path.suffix or 'no suffix'}; name it .png, .svg, .html or .json")

@@ -44,11 +44,11 @@ def studies(panels: Sequence[StudyPanel], x_title: str, title: str | None = None
     ends = 0.0, _ROOM * longest or 1.0
     names = list(dict.fromkeys(name for panel in panels for name, _, _ in panel.rows))
     colour = alt.Color("name:N", legend=None).scale(domain=names, range=line_styles(names)[0])
-    drawn = [_panel(alt, panel, x_title if panel is panels[-1] else None, ends, colour) for panel in panels]
+    drawn = [_draw_panel(alt, panel, x_title if panel is panels[-1] else None, ends, colour) for panel in panels]
     return apply_theme(alt.vconcat(*drawn, spacing=14), title, "whiskers: ± one standard deviation over visitors")
 
 
-def _panel(alt: Any, panel: StudyPanel, x_title: str | None, ends: tuple[float, float], colour: Any) -> Any:
+def _draw_panel(alt: Any, panel: StudyPanel, x_title: str | None, ends: tuple[float, float], colour: Any) -> Any:
     names = [name for name, _, _ in panel.rows]
     mean = np.array([mean for _, mean, _ in panel.rows], dtype=np.float64)
     spread = np.array([deviation or 0.0 for _, _, deviation in panel.rows], dtype=np.float64)

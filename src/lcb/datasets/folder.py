@@ -12,7 +12,7 @@ from lcb.storage.logs.files import LogFiles
 from lcb.storage.logs.items import read_items
 
 
-def _source(folder: Path, part: str) -> Source:
+def _open_source(folder: Path, part: str) -> Source:
     files = LogFiles.at(folder)
     source = table_source(files.events)
     read = tuple(path for path in (files.events, files.items, files.categories) if path.is_file())
@@ -29,5 +29,5 @@ DATASET = Dataset(
     files="events.parquet, and where known items.parquet and categories.json",
     reading="columns user, item, order, rating, reward, propensity of events.parquet; categories from items.parquet",
     is_in=lambda folder: (folder / "events.parquet").is_file(),
-    source=_source,
+    source=_open_source,
 )

@@ -62,7 +62,7 @@ GENRES = {
 }
 
 
-def _source(folder: Path, part: str) -> Source:
+def _open_source(folder: Path, part: str) -> Source:
     ratings, books, book_tags, tags = (open_csv(str(folder / name)) for name in _FILES)
     files = tuple(folder / name for name in _FILES)
     columns = Columns(user="user_id", item="book_id", rating="rating")
@@ -74,17 +74,19 @@ def _read_books(books: Table, book_tags: Table, tags: Table) -> Items:
     is_first = "goodreads_book_id" not in books.names
     own, goodreads = ("id", "book_id") if is_first else ("book_id", "goodreads_book_id")
     rows = books.read_all([own, goodreads, "title"])
-    names = _whole(rows[own], books, own)
+    names = _to_integers(rows[own], books, own)
     shelved = book_tags.read_all(["goodreads_book_id", "tag_id", "count"])
     named = tags.read_all(["tag_id", "tag_name"])
-    book = _whole(shelved["goodreads_book_id"], book_tags, "goodreads_book_id")
-    place = pc.index_in(book, value_set=_whole(rows[goodreads], books, goodreads))
-    tag = pc.index_in(_whole(shelved["tag_id"], book_tags, "tag_id"), value_set=_whole(named["tag_id"], tags, "tag_id"))
+    book = _to_integers(shelved["goodreads_book_id"], book_tags, "goodreads_book_id")
+    place = pc.index_in(book, value_set=_to_integers(rows[goodreads], books, goodreads))
+    tag = pc.index_in(
+        _to_integers(shelved["tag_id"], book_tags, "tag_id"), value_set=_to_integers(named["tag_id"], tags, "tag_id")
+    )
     known = pc.and_(place.is_valid(), tag.is_valid())
     weight = _sum_weights(
         place.filter(known).to_numpy(),
         tag.filter(known).to_numpy(),
-        np.maximum(_whole(shelved["count"], book_tags, "count").filter(known).to_numpy(), 0),
+        np.maximum(_to_integers(shelved["count"], book_tags, "count").filter(known).to_numpy(), 0),
         _match_genres(named["tag_name"].to_pylist()),
         len(names),
     )
@@ -114,7 +116,7 @@ def _pick_heaviest(weight: NDArray[np.float64]) -> list[str]:
     return [names[j] for j in order if weight[j] > 0 and weight[j] >= LEAST_SHARE * weight.max()]
 
 
-def _whole(column: Any, table: Table, name: str) -> Any:
+def _to_integers(column: Any, table: Table, name: str) -> Any:
     problems = Problems()
     made = to_whole_numbers(column, name, Check(table.path, np.arange(1, len(column) + 1), problems))
     if problems.n_rows:
@@ -130,5 +132,5 @@ DATASET = Dataset(
     files="ratings.csv, books.csv, book_tags.csv and tags.csv",
     reading=f"an event is a rating of 1 to 5 stars; categories are {len(GENRES)} genres, by the names of its shelves",
     is_in=lambda folder: all((folder / name).is_file() for name in _FILES),
-    source=_source,
+    source=_open_source,
 )

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from lcb.datasets.dataset import Dataset
 from lcb.storage.importing.bad_rows import Problems
-from lcb.storage.importing.items import item_table
+from lcb.storage.importing.items import read_item_table
 from lcb.storage.importing.source import Chunk, Source
 from lcb.storage.tables.delimited import open_csv
 from lcb.storage.tables.table import Kind
@@ -30,7 +30,7 @@ _COLUMNS = {"user": "user_id", "item": "video_id", "order": "time_ms", "reward":
 _KINDS: dict[str, Kind] = {"user_id": "id", "video_id": "id", "time_ms": "text", "is_click": "number"}
 
 
-def _source(folder: Path, part: str) -> Source:
+def _open_source(folder: Path, part: str) -> Source:
     logs = [path for pattern in _PATTERNS[part] for path in _find_files(folder, pattern)]
     videos = _find_files(folder, _VIDEOS)[0]
     tables = [open_csv(str(path)) for path in logs]
@@ -43,7 +43,7 @@ def _source(folder: Path, part: str) -> Source:
                     columns["propensity"] = pa.array([1 / N_POOL]).take(pa.nulls(len(rows), pa.int32()).fill_null(0))
                 yield Chunk(table.path, columns, rows)
 
-    items = item_table(open_csv(str(videos)), "video_id", "tag", None, ",", whole=True)
+    items = read_item_table(open_csv(str(videos)), "video_id", "tag", None, ",", whole=True)
     name = f"KuaiRand ({part})"
     return Source(name, chunks, (*logs, videos), _COLUMNS, items=items, only_met=True, whole=("user", "item"))
 
@@ -62,6 +62,6 @@ DATASET = Dataset(
     reading="an event is a video shown, its reward is_click; categories are the tags; the random log has the "
     "propensity 1/7583, with --part standard or all there is none",
     is_in=lambda folder: all(_find_files(folder, pattern) for pattern in (_RANDOM, _STANDARD, _VIDEOS)),
-    source=_source,
+    source=_open_source,
     parts=("random", "standard", "all"),
 )

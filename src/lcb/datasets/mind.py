@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from lcb.datasets.dataset import Dataset
 from lcb.storage.importing.bad_rows import Problems, show_cell
-from lcb.storage.importing.items import build_items, item_table
+from lcb.storage.importing.items import build_items, read_item_table
 from lcb.storage.importing.source import Chunk, Source
 from lcb.storage.tables.arrow import plain
 from lcb.storage.tables.delimited import open_csv
@@ -30,10 +30,10 @@ _NEWS = ("item", "category", "subcategory", "title", "abstract", "url", "title_e
 _TIME = "%m/%d/%Y %I:%M:%S %p"
 
 
-def _source(folder: Path, part: str) -> Source:
+def _open_source(folder: Path, part: str) -> Source:
     news = open_csv(str(folder / "news.tsv"), "\t", _NEWS, quoted=False)
     table = open_csv(str(folder / "behaviors.tsv"), "\t", _BEHAVIORS, quoted=False)
-    known = item_table(news, "item", None, "title", "|")
+    known = read_item_table(news, "item", None, "title", "|")
     columns = news.read_all(["category", "subcategory"])
     cells = columns["category"]
     if part == "subcategory":
@@ -82,6 +82,6 @@ DATASET = Dataset(
     reading="an event is an item shown, its reward the click; categories are the news' category, "
     "or with --part subcategory category/subcategory",
     is_in=lambda folder: (folder / "behaviors.tsv").is_file() and (folder / "news.tsv").is_file(),
-    source=_source,
+    source=_open_source,
     parts=("category", "subcategory"),
 )

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from lcb.datasets.dataset import Dataset
 from lcb.errors import InputError
-from lcb.storage.importing.items import build_items, item_table
+from lcb.storage.importing.items import build_items, read_item_table
 from lcb.storage.importing.source import Source
 from lcb.storage.importing.table_source import Columns, source_from_table
 from lcb.storage.logs.items import Items
@@ -29,7 +29,7 @@ _GENRES = (
 _FORMS = (("ratings.csv", "movies.csv"), ("ratings.dat", "movies.dat"), ("u.data", "u.item"))
 
 
-def _source(folder: Path, part: str) -> Source:
+def _open_source(folder: Path, part: str) -> Source:
     ratings, movies = next(form for form in _FORMS if _has_files(folder, form))
     table, items = {"ratings.csv": _open_csv_form, "ratings.dat": _open_dat_form, "u.data": _open_tab_form}[ratings](
         folder / ratings, folder / movies
@@ -41,7 +41,7 @@ def _source(folder: Path, part: str) -> Source:
 def _open_csv_form(ratings: Path, movies: Path) -> tuple[Table, Items]:
     table = open_csv(str(movies))
     cells = table.read_all(["genres"])["genres"]
-    plain = item_table(table, "movieId", None, "title", "|", whole=True)
+    plain = read_item_table(table, "movieId", None, "title", "|", whole=True)
     return open_csv(str(ratings)), build_items(str(movies), plain.names, cells, plain.titles, none=_NO_GENRE)
 
 
@@ -102,5 +102,5 @@ DATASET = Dataset(
     files="ratings.csv and movies.csv (or ratings.dat and movies.dat, or u.data and u.item)",
     reading="an event is a rating of 0.5 to 5 stars; categories are the genres",
     is_in=lambda folder: any(_has_files(folder, form) for form in _FORMS),
-    source=_source,
+    source=_open_source,
 )

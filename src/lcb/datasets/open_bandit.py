@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from lcb.datasets.dataset import Dataset
 from lcb.storage.importing.bad_rows import Problems
-from lcb.storage.importing.items import build_items, item_table
+from lcb.storage.importing.items import build_items, read_item_table
 from lcb.storage.importing.source import Chunk, Source
 from lcb.storage.tables.arrow import plain
 from lcb.storage.tables.delimited import open_csv
@@ -35,10 +35,10 @@ _ITEM = tuple(f"item_feature_{j}" for j in range(1, 4))  # the first is a number
 _LETTERS = 8  # of a hash of 32: enough to tell a few hundred values apart
 
 
-def _source(folder: Path, part: str) -> Source:
+def _open_source(folder: Path, part: str) -> Source:
     log = next(folder / name for name in _CAMPAIGNS if (folder / name).is_file())
     table, context = open_csv(str(log)), open_csv(str(folder / "item_context.csv"))
-    items = item_table(context, "item_id", None, None, "|", whole=True)
+    items = read_item_table(context, "item_id", None, None, "|", whole=True)
     if part == "categories":
         columns = context.read_all(_ITEM)
         hashes = {name: pc.utf8_slice_codeunits(columns[name], 0, _LETTERS) for name in _ITEM}
@@ -70,6 +70,6 @@ DATASET = Dataset(
     is_in=lambda folder: (
         (folder / "item_context.csv").is_file() and any((folder / name).is_file() for name in _CAMPAIGNS)
     ),
-    source=_source,
+    source=_open_source,
     parts=("items", "categories"),
 )

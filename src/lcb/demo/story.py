@@ -59,10 +59,10 @@ def fit_classes(log: EventLog, rng: np.random.Generator, progress: Progress = si
 def serve_reader(world: NewsFront, models: LatentModels, rng: np.random.Generator) -> tuple[int, Iterator[ReaderStep]]:
     """Return the kind of one new reader, and an iterator that serves the reader step by step."""
     users = world.draw(1, N_STEPS, rng)
-    return int(users.label[0]), _steps(users, models, rng)
+    return int(users.label[0]), _iterate_steps(users, models, rng)
 
 
-def _steps(users: SimulatedUsers, models: LatentModels, rng: np.random.Generator) -> Iterator[ReaderStep]:
+def _iterate_steps(users: SimulatedUsers, models: LatentModels, rng: np.random.Generator) -> Iterator[ReaderStep]:
     bandit = GeneralizedThompson(models)
     state = bandit.start()
     for context, rewards in zip(users.contexts[0], users.rewards[0], strict=True):

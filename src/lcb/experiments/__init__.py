@@ -5,8 +5,8 @@ To add an experiment, write NAME.py with the five functions below and add its li
     run(n_runs, seed, progress, ...)    run the experiment and return a result, the argument of the other functions
     draw(result)                        return the chart
     to_json(result)                     return the numbers
-    claims(result)                      return statements of the paper, and whether they hold here
-    summary(result)                     return lines of text for the terminal and the report
+    check_claims(result)                return the claims of the paper, and whether they hold here
+    summarise(result)                   return lines of text for the terminal and the report
 
 The report prints the docstring of the file, without its first paragraph.
 """

@@ -19,5 +19,5 @@ class Claim:
     def to_json(self) -> dict[str, Any]:
         return {**asdict(self), "holds": bool(self.holds)}
 
-    def line(self) -> str:
+    def format_line(self) -> str:
         return f"{self.what}: {self.ours} (the paper: {self.paper}){'' if self.holds else ' - does not hold'}"

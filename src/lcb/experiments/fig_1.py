@@ -27,10 +27,10 @@ def to_json(models: LatentModels) -> dict[str, Any]:
     return {"pi": models.pi.tolist(), "beta": models.beta.tolist(), "sigma2": models.sigma2.tolist()}
 
 
-def claims(models: LatentModels) -> list[Claim]:
+def check_claims(models: LatentModels) -> list[Claim]:
     """Return no claims: nothing is measured."""
     return []
 
 
-def summary(models: LatentModels) -> list[str]:
+def summarise(models: LatentModels) -> list[str]:
     return [f"{models.n_classes} classes of {models.n_features} weights, each of norm 1"]

@@ -13,7 +13,7 @@ import numpy as np
 
 from lcb import charts
 from lcb.evaluate.algorithms import PAPERS
-from lcb.evaluate.simulation.simulate import AlgorithmRegret, Simulation, curve_points, simulate
+from lcb.evaluate.simulation.simulate import AlgorithmRegret, Simulation, list_curve_points, simulate
 from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
 from lcb.experiments.claims import Claim
 from lcb.progress import Progress, silent
@@ -27,7 +27,7 @@ def run(n_runs: int = 10, seed: int = 0, progress: Progress = silent, algorithms
 
 
 def draw(simulation: Simulation) -> Any:
-    at = [u for u in curve_points(simulation.settings["users"]) if u % 10 == 0]
+    at = [u for u in list_curve_points(simulation.settings["users"]) if u % 10 == 0]
     curves = [charts.Curve(result.algorithm, at, *result.curve(at)) for result in simulation.results]
     runs = simulation.settings["runs"]
     return charts.regret_by_users(curves, title=f"Averaged per-user regret by number of users ({runs} runs)")
@@ -37,13 +37,13 @@ def to_json(simulation: Simulation) -> dict[str, Any]:
     return simulation.to_json()
 
 
-def claims(simulation: Simulation) -> list[Claim]:
+def check_claims(simulation: Simulation) -> list[Claim]:
     """Return the claims about the algorithms that were run."""
     results = {result.algorithm: result for result in simulation.results}
     found = []
     for other, words, paper in (("linucb-population", "Population LinUCB", 0.50), ("club", "CLUB", 0.35)):
         if {"lcb", other} <= results.keys():
-            below, error = _reduction(results["lcb"], results[other])
+            below, error = _compute_reduction(results["lcb"], results[other])
             found.append(
                 Claim(
                     what=f"regret of lcb below {words}",
@@ -60,16 +60,16 @@ def claims(simulation: Simulation) -> list[Claim]:
     return found
 
 
-def _reduction(one: AlgorithmRegret, other: AlgorithmRegret) -> tuple[float, float]:
+def _compute_reduction(one: AlgorithmRegret, other: AlgorithmRegret) -> tuple[float, float]:
     """Return the share by which one regret is below another, and its standard error, paired by run."""
     shares = 1 - one.regret.mean(axis=1) / other.regret.mean(axis=1)
     return float(shares.mean()), float(shares.std(ddof=1) / np.sqrt(len(shares))) if len(shares) > 1 else float("nan")
 
 
-def summary(simulation: Simulation) -> list[str]:
+def summarise(simulation: Simulation) -> list[str]:
     """Return our numbers, then the claims of the paper."""
     regret = {result.algorithm: result for result in simulation.results}
     wide = max(map(len, regret))
     lines = [f"{name:{wide}} {result.regret_per_user:7.3f} ± {result.se:.3f}" for name, result in regret.items()]
     notes = [f"{name}: {result.note}" for name, result in regret.items() if result.note]
-    return lines + notes + [claim.line() for claim in claims(simulation)]
+    return lines + notes + [claim.format_line() for claim in check_claims(simulation)]

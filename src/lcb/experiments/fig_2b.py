@@ -45,7 +45,7 @@ def to_json(simulations: list[Simulation]) -> dict[str, Any]:
     return {"steps": [simulation.to_json() for simulation in simulations]}
 
 
-def claims(simulations: list[Simulation]) -> list[Claim]:
+def check_claims(simulations: list[Simulation]) -> list[Claim]:
     """Return the claims about the algorithms that were run."""
     steps = [simulation.settings["steps"] for simulation in simulations]
     regret = [{result.algorithm: result.regret_per_user for result in one.results} for one in simulations]
@@ -70,11 +70,11 @@ def claims(simulations: list[Simulation]) -> list[Claim]:
     return found
 
 
-def summary(simulations: list[Simulation]) -> list[str]:
+def summarise(simulations: list[Simulation]) -> list[str]:
     """Return a row per algorithm, then the claims of the paper."""
     steps = [simulation.settings["steps"] for simulation in simulations]
     wide = max(len(result.algorithm) for result in simulations[0].results)
     lines = [f"{'T_u':{wide}}" + "".join(f"{n:8}" for n in steps)]
     for results in zip(*(simulation.results for simulation in simulations), strict=True):
         lines.append(f"{results[0].algorithm:{wide}}" + "".join(f"{result.regret_per_user:8.2f}" for result in results))
-    return lines + [claim.line() for claim in claims(simulations)]
+    return lines + [claim.format_line() for claim in check_claims(simulations)]

@@ -43,17 +43,17 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
 
 def draw(result: Figure3a) -> Any:
     title = f"Relative CTR of {result.n_test:,} new users by number of training users"
-    curves = real_data.ctr_curves(list(result.outcomes), result.outcomes.values())
+    curves = real_data.build_ctr_curves(list(result.outcomes), result.outcomes.values())
     return charts.relative_ctr(curves, "training users", title)
 
 
 def to_json(result: Figure3a) -> dict[str, Any]:
     about = {**result.data.to_json(), "test_users": result.n_test, "seeds": result.n_runs, "classes": N_CLASSES}
-    parts = [{"train_users": n, "results": real_data.result_rows(outcomes)} for n, outcomes in result.outcomes.items()]
+    parts = [{"train_users": n, "results": real_data.list_results(outcomes)} for n, outcomes in result.outcomes.items()]
     return {"settings": about, "tuned": result.tuned, "train_users": parts}
 
 
-def claims(result: Figure3a) -> list[Claim]:
+def check_claims(result: Figure3a) -> list[Claim]:
     largest = result.outcomes[max(result.outcomes)]
     found = []
     why = "The gain depends on the data, the features and what the rows of training users are."
@@ -70,6 +70,6 @@ def claims(result: Figure3a) -> list[Claim]:
     return [*found, club]
 
 
-def summary(result: Figure3a) -> list[str]:
+def summarise(result: Figure3a) -> list[str]:
     lines = real_data.format_table("training users", list(result.outcomes), result.outcomes.values())
-    return lines + [claim.line() for claim in claims(result)]
+    return lines + [claim.format_line() for claim in check_claims(result)]

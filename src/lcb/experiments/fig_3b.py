@@ -47,17 +47,17 @@ def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent)
 
 def draw(result: Figure3b) -> Any:
     title = f"Relative CTR of {result.n_test:,} new users by number of latent models"
-    curves = real_data.ctr_curves(list(result.outcomes), result.outcomes.values())
+    curves = real_data.build_ctr_curves(list(result.outcomes), result.outcomes.values())
     return charts.relative_ctr(curves, "latent models", title)
 
 
 def to_json(result: Figure3b) -> dict[str, Any]:
     sizes = {"train_users": result.n_train, "test_users": result.n_test, "seeds": result.n_runs}
-    parts = [{"classes": n, "results": real_data.result_rows(outcomes)} for n, outcomes in result.outcomes.items()]
+    parts = [{"classes": n, "results": real_data.list_results(outcomes)} for n, outcomes in result.outcomes.items()]
     return {"settings": {**result.data.to_json(), **sizes}, "tuned": result.tuned, "classes": parts}
 
 
-def claims(result: Figure3b) -> list[Claim]:
+def check_claims(result: Figure3b) -> list[Claim]:
     found, other, why = [], "linucb-population", "The gain depends on the data and the features."
     for n, paper in ((10, "begins to lead"), (15, "by about 5 %"), (30, "by about 10 %")):
         for ours in OURS:
@@ -66,6 +66,6 @@ def claims(result: Figure3b) -> list[Claim]:
     return found
 
 
-def summary(result: Figure3b) -> list[str]:
+def summarise(result: Figure3b) -> list[str]:
     lines = real_data.format_table("latent models", list(result.outcomes), result.outcomes.values())
-    return lines + [claim.line() for claim in claims(result)]
+    return lines + [claim.format_line() for claim in check_claims(result)]

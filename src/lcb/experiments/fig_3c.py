@@ -103,7 +103,7 @@ def _play(run: _Run) -> Floats:
 
 
 def draw(result: Figure3c) -> Any:
-    found = real_data.ctr_curves(*_by_block(result))
+    found = real_data.build_ctr_curves(*_split_by_block(result))
     return charts.relative_ctr(found, "users so far", f"Relative CTR of every {result.block:,} users, as they come")
 
 
@@ -111,11 +111,11 @@ def to_json(result: Figure3c) -> dict[str, Any]:
     block = result.block
     sizes = {"users": block * N_BLOCKS, "warmup_users": block, "retrain_every": block, "uniform_steps": N_UNIFORM}
     about = {**result.data.to_json(), **sizes, "seeds": result.n_runs, "classes": N_CLASSES}
-    return {"settings": about, "tuned": result.tuned, "after_warmup": real_data.result_rows(_after_warmup(result))}
+    return {"settings": about, "tuned": result.tuned, "after_warmup": real_data.list_results(_skip_warmup(result))}
 
 
-def claims(result: Figure3c) -> list[Claim]:
-    late, found = _after_warmup(result), []
+def check_claims(result: Figure3c) -> list[Claim]:
+    late, found = _skip_warmup(result), []
     why = "A quarter of LCB's steps are uniform by design, and its classes are learned from these alone."
     for ours in ("lcb-gibbs", "lcb", "lcb-mean"):
         for other, words in (("club", "CLUB"), ("linucb-population", "Population LinUCB")):
@@ -124,15 +124,17 @@ def claims(result: Figure3c) -> list[Claim]:
     return found
 
 
-def summary(result: Figure3c) -> list[str]:
-    return real_data.format_table("users so far", *_by_block(result)) + [claim.line() for claim in claims(result)]
+def summarise(result: Figure3c) -> list[str]:
+    return real_data.format_table("users so far", *_split_by_block(result)) + [
+        claim.format_line() for claim in check_claims(result)
+    ]
 
 
-def _by_block(result: Figure3c) -> tuple[list[int], list[list[AlgorithmRewards]]]:
+def _split_by_block(result: Figure3c) -> tuple[list[int], list[list[AlgorithmRewards]]]:
     """Return, for each block, the number of users up to its end, and the rewards in it."""
     blocks = range(N_BLOCKS)
     return [result.block * (i + 1) for i in blocks], [result.outcomes(slice(i, i + 1)) for i in blocks]
 
 
-def _after_warmup(result: Figure3c) -> Sequence[AlgorithmRewards]:
+def _skip_warmup(result: Figure3c) -> Sequence[AlgorithmRewards]:
     return result.outcomes(slice(1, N_BLOCKS))

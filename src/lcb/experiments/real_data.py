@@ -102,13 +102,13 @@ def claim_gain(outcomes: Sequence[AlgorithmRewards], name: str, other: str, what
     return Claim(what, paper, format_gain(percent, error), holds=percent - 1.96 * error > 0, why=why)
 
 
-def result_rows(outcomes: Sequence[AlgorithmRewards]) -> list[dict[str, Any]]:
+def list_results(outcomes: Sequence[AlgorithmRewards]) -> list[dict[str, Any]]:
     """Return the results as rows for JSON."""
     population = next(outcome for outcome in outcomes if outcome.algorithm == POPULATION)
     return [outcome.to_json(population) for outcome in outcomes]
 
 
-def ctr_curves(at: Sequence[float], outcomes: Iterable[Sequence[AlgorithmRewards]]) -> list[charts.Curve]:
+def build_ctr_curves(at: Sequence[float], outcomes: Iterable[Sequence[AlgorithmRewards]]) -> list[charts.Curve]:
     """Return one curve per algorithm; `outcomes` has the rewards of all algorithms at each x of `at`."""
     return [
         charts.Curve(several[0].algorithm, at, [one.relative_ctr for one in several], [one.se for one in several])

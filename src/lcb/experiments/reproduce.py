@@ -36,14 +36,14 @@ def _describe(experiment: ModuleType, outcome: Any, command: str) -> dict[str, A
     return {
         "about": about,
         "command": command,
-        "settings": _plain_settings(result),
-        "claims": [claim.to_json() for claim in experiment.claims(outcome)],
-        "summary": experiment.summary(outcome),
+        "settings": _select_plain_settings(result),
+        "claims": [claim.to_json() for claim in experiment.check_claims(outcome)],
+        "summary": experiment.summarise(outcome),
         "result": result,
     }
 
 
-def _plain_settings(result: dict[str, Any]) -> dict[str, Any]:
+def _select_plain_settings(result: dict[str, Any]) -> dict[str, Any]:
     """Return the settings that are single values."""
     first = result["steps"][0] if result.get("steps") else result
     found = first.get("settings") or first.get("sizes") or {}

@@ -76,7 +76,7 @@ def to_json(table: Table1) -> dict[str, Any]:
     for bound, value in table.rows:
         words = {"formula": bound.formula, "against": bound.against, "type": bound.type, "notes": list(bound.notes)}
         rows.append({"algorithm": bound.algorithm, "growth": None if math.isinf(value) else value, **words})
-    for theorem, plan, phases, margin in _theorems(sizes):
+    for theorem, plan, phases, margin in _list_theorems(sizes):
         found = {"theorem": theorem, "bandit": plan.bandit, "phase_1": phases.phase_1, "phase_2": phases.phase_2}
         finite = None if margin is None or math.isinf(margin) else margin
         theorems.append({**found, "margin": finite, "schedule": {**plan.settings(), "applied": plan.applied}})
@@ -84,12 +84,12 @@ def to_json(table: Table1) -> dict[str, Any]:
     return {"sizes": about, "rows": rows, "theorems": theorems}
 
 
-def claims(table: Table1) -> list[Claim]:
+def check_claims(table: Table1) -> list[Claim]:
     """Return no claims: nothing is measured."""
     return []
 
 
-def summary(table: Table1) -> list[str]:
+def summarise(table: Table1) -> list[str]:
     sizes = table.sizes
     contexts, gap = ("infinite" if math.isinf(x) else f"{x:,.4g}" for x in (sizes.n_contexts, sizes.gap))
     lines = [
@@ -111,7 +111,7 @@ def summary(table: Table1) -> list[str]:
     return [*lines, "", *(f"[{i}] {note}" for i, note in enumerate(notes, start=1)), "", *_format_theorems(sizes)]
 
 
-def _theorems(sizes: Sizes) -> Sequence[tuple[int, TheoremSchedule, Phases, float | None]]:
+def _list_theorems(sizes: Sizes) -> Sequence[tuple[int, TheoremSchedule, Phases, float | None]]:
     """Return, for each theorem and bandit, its schedule, its phases, and the margin of its condition."""
     steps, needed = sizes.longest, sizes.n_classes
     return (
@@ -126,7 +126,7 @@ def _format_theorems(sizes: Sizes) -> list[str]:
         f"phases with J = {sizes.n_warmup_users:,} and S = {sizes.n_warmup_steps:,}, not with a theorem's own schedule",
         f"{'theorem':28} {'phase 1':>12} {'phase 2':>12}  its schedule",
     ]
-    for theorem, plan, phases, margin in _theorems(sizes):
+    for theorem, plan, phases, margin in _list_theorems(sizes):
         name = f"Theorem {theorem}, {plan.bandit}"
         sets = f"tau = {plan.n_uniform_steps}, {plan.applied}"
         lines.append(f"{name:28} {phases.phase_1:12,.0f} {phases.phase_2:12,.0f}  {sets}")

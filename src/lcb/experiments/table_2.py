@@ -36,7 +36,7 @@ class Table2:
     few: dict[str, Floats]  # small studies: click rates by recommender, (seeds, studies, 5)
     many: dict[str, Floats]  # the large study: click rates by recommender, (seeds, 1000)
 
-    def first_studies(self) -> list[tuple[str, dict[str, Group]]]:
+    def list_first_studies(self) -> list[tuple[str, dict[str, Group]]]:
         """Return the paper's study, then the first small and the large study of the first seed, with titles."""
         few = {name: Group.of_rates(rates[0, 0]) for name, rates in self.few.items()}
         many = {name: Group.of_rates(rates[0]) for name, rates in self.many.items()}
@@ -104,30 +104,30 @@ def run(n_runs: int = 10, seed: int = 0, progress: Progress = silent, n_workers:
 def draw(result: Table2) -> Any:
     panels = [
         charts.StudyPanel(title, [(name, _require(one.mean), one.deviation) for name, one in groups.items()])
-        for title, groups in result.first_studies()
+        for title, groups in result.list_first_studies()
     ]
     return charts.studies(panels, "click-through rate", "CTR of the user study, mean and deviation over visitors")
 
 
 def to_json(result: Table2) -> dict[str, Any]:
     def describe(groups: Mapping[str, Group]) -> dict[str, Any]:
-        return {"recommenders": {name: vars(one) for name, one in groups.items()}, "difference": _interval(groups)}
+        return {"recommenders": {name: vars(one) for name, one in groups.items()}, "difference": _compare(groups)}
 
     return {
         "settings": result.about,
         "tuned": result.tuned,
-        "studies": [{"study": title, **describe(groups)} for title, groups in result.first_studies()],
-        "many": [describe(groups) for groups in _by_seed(result)],
+        "studies": [{"study": title, **describe(groups)} for title, groups in result.list_first_studies()],
+        "many": [describe(groups) for groups in _group_by_seed(result)],
         "repeated": vars(summarize_repeats(result)),
     }
 
 
-def claims(result: Table2) -> list[Claim]:
-    intervals = [_interval(groups) for groups in _by_seed(result)]
+def check_claims(result: Table2) -> list[Claim]:
+    intervals = [_compare(groups) for groups in _group_by_seed(result)]
     n_above = sum(interval["low"] > 0 for interval in intervals)
     mean, shown = np.mean([one["mean"] for one in intervals]), summarize_repeats(result)
     few, many = result.gains(result.few), result.gains(result.many)
-    paper, share = _interval(PAPER), f"{100 * _ratio(PAPER):+.0f} %"
+    paper, share = _compare(PAPER), f"{100 * _compute_ratio(PAPER):+.0f} %"
     n_few, n_many = user_study.N_FEW, user_study.N_MANY
     return [
         Claim(
@@ -141,7 +141,7 @@ def claims(result: Table2) -> list[Claim]:
             what=f"the same as a share of Population LinUCB's, {n_many:,} visitors each",
             paper=share,
             ours=_format_share(many),
-            holds=many.mean() >= _ratio(PAPER),
+            holds=many.mean() >= _compute_ratio(PAPER),
             why="Over many visitors Population LinUCB, tuned to a wide bonus, repeats what was just clicked, and so "
             "adapts to the present visitor while visitors come one after another. When they come at the same time, "
             f"lcb is {_format_share(result.gains(result.many, AT_ONCE))} above it.",
@@ -150,7 +150,7 @@ def claims(result: Table2) -> list[Claim]:
             what=f"the same, {n_few} visitors each, mean of {shown.n_studies:,} studies",
             paper=share,
             ours=_format_share(few),
-            holds=few.mean() >= _ratio(PAPER),
+            holds=few.mean() >= _compute_ratio(PAPER),
             why="The kinds of readers are generated; the gain depends on how far they differ.",
         ),
         Claim(
@@ -164,18 +164,18 @@ def claims(result: Table2) -> list[Claim]:
     ]
 
 
-def summary(result: Table2) -> list[str]:
+def summarise(result: Table2) -> list[str]:
     """Return our numbers beside the paper's, what small studies show, and the claims."""
-    studies = result.first_studies()
+    studies = result.list_first_studies()
     lines = [f"{'visitors each':19}" + "".join(f"{groups[OURS].n:>20,}" for _, groups in studies)]
     lines[0] += "   (the first the paper's)"
     for name in result.many:
         cells = [_format_group(groups[name]) if name in groups else "-" for _, groups in studies]
         lines.append(f"{name:19}" + "".join(f"{cell:>20}" for cell in cells))
-    found = [_interval(groups) for _, groups in studies]
+    found = [_compare(groups) for _, groups in studies]
     lines.append(f"{'lcb above':19}" + "".join(f"{one['mean']:>+20.3f}" for one in found))
     lines.append(f"{'  95 %, Welch':19}" + "".join(f"{_format_interval(one['low'], one['high']):>20}" for one in found))
-    lines.append(f"{'  as a share':19}" + "".join(f"{100 * _ratio(groups):>+18.0f} %" for _, groups in studies))
+    lines.append(f"{'  as a share':19}" + "".join(f"{100 * _compute_ratio(groups):>+18.0f} %" for _, groups in studies))
     shown = summarize_repeats(result)
     lines += [
         f"{shown.n_studies:,} studies of {user_study.N_FEW} visitors each: lcb ahead in {100 * shown.ahead:.1f} %, "
@@ -186,23 +186,23 @@ def summary(result: Table2) -> list[str]:
     for n, tuned in result.tuned.items():
         words = [f"{name} {' '.join(f'{key} {value:g}' for key, value in s.items())}" for name, s in tuned.items() if s]
         lines.append(f"tuned for {n:,} visitors each: {', '.join(words)}")
-    return lines + [claim.line() for claim in claims(result)]
+    return lines + [claim.format_line() for claim in check_claims(result)]
 
 
-def _by_seed(result: Table2) -> list[dict[str, Group]]:
+def _group_by_seed(result: Table2) -> list[dict[str, Group]]:
     """Return the groups of the large study of each seed."""
     n_seeds = len(result.many[OURS])
     return [{name: Group.of_rates(rates[i]) for name, rates in result.many.items()} for i in range(n_seeds)]
 
 
-def _interval(groups: Mapping[str, Group]) -> dict[str, float]:
+def _compare(groups: Mapping[str, Group]) -> dict[str, float]:
     """Return the CTR of lcb minus that of Population LinUCB, with Welch's 95 % interval."""
     found = groups[OURS].difference_to(groups[OTHER])
     assert found is not None
     return dict(zip(("mean", "low", "high"), found, strict=True))
 
 
-def _ratio(groups: Mapping[str, Group]) -> float:
+def _compute_ratio(groups: Mapping[str, Group]) -> float:
     return _require(groups[OURS].mean) / _require(groups[OTHER].mean) - 1
 
 

@@ -122,7 +122,7 @@ def run(
 def draw(outcome: TheoryResult) -> Any:
     panels = []
     for sweep, growths in outcome.sweeps:
-        curves = [_curve(growth) for growth in growths]
+        curves = [_build_curve(growth) for growth in growths]
         bounds = [growth.bound.tolist() for growth in growths]
         texts = [f"slope {growth.slope}" for growth in growths]
         x_title = "users of phase 2, U" if sweep.size == "users" else "interactions per user, T_u"
@@ -138,12 +138,12 @@ def to_json(outcome: TheoryResult) -> dict[str, Any]:
         world, models = sweep.world, sweep.world.models
         sizes = {"where": sweep.where, "against": sweep.size, "at": list(sweep.at), "fixed": sweep.fixed}
         classes = {"arms": world.n_arms, "classes": models.n_classes, "features": models.n_features}
-        grown = {"gap": theory.smallest_gap(models), "growth": [_growth_json(growth) for growth in growths]}
+        grown = {"gap": theory.smallest_gap(models), "growth": [_describe_growth(growth) for growth in growths]}
         sweeps.append({**sizes, **classes, **grown})
     return {"settings": outcome.settings, "sweeps": sweeps}
 
 
-def claims(outcome: TheoryResult) -> list[Claim]:
+def check_claims(outcome: TheoryResult) -> list[Claim]:
     """Check the claim that regret grows no faster than the bound between the two largest sizes."""
     found = []
     for sweep, growths in outcome.sweeps:
@@ -162,7 +162,7 @@ def claims(outcome: TheoryResult) -> list[Claim]:
     return found
 
 
-def summary(outcome: TheoryResult) -> list[str]:
+def summarise(outcome: TheoryResult) -> list[str]:
     """Return, per sweep and bandit, slopes and regret per user; per schedule, the parts of regret, tau and J."""
     about = outcome.settings
     lines = [f"regret of phase 2 against each user's true policy; {about['runs']} runs, learned by {about['learner']}"]
@@ -204,19 +204,19 @@ def _build_growth(sweep: Sweep, bandit: BanditName, measured: Floats) -> Growth:
     return Growth(bandit, sweep.at, regret, models_error, phase_1, np.array(bounds), tuple(plans))
 
 
-def _curve(growth: Growth) -> charts.Curve:
+def _build_curve(growth: Growth) -> charts.Curve:
     runs = len(growth.regret)
     error = growth.regret.std(axis=0, ddof=1) / np.sqrt(runs) if runs > 1 else np.full(len(growth.at), np.nan)
     return charts.Curve(growth.bandit, growth.at, growth.regret.mean(axis=0), error)
 
 
-def _growth_json(growth: Growth) -> dict[str, Any]:
+def _describe_growth(growth: Growth) -> dict[str, Any]:
     measured = {"regret": growth.regret, "models_error": growth.models_error, "phase_1": growth.phase_1}
     return {
         "bandit": growth.bandit,
         **{name: values.tolist() for name, values in measured.items()},
-        "slope": _slope_json(growth.slope),
-        "last_slope": _slope_json(growth.last_slope),
+        "slope": _describe_slope(growth.slope),
+        "last_slope": _describe_slope(growth.last_slope),
         "bound": growth.bound.tolist(),
         "bound_slope": growth.bound_slope,
         "last_bound_slope": growth.last_bound_slope,
@@ -224,7 +224,7 @@ def _growth_json(growth: Growth) -> dict[str, Any]:
     }
 
 
-def _slope_json(slope: Slope) -> dict[str, float | None]:
+def _describe_slope(slope: Slope) -> dict[str, float | None]:
     return {"mean": slope.mean, "half": None if np.isnan(slope.half) else slope.half}
 
 

@@ -59,7 +59,7 @@ def tune_recommenders(seed: int, progress: Progress = silent, n_workers: int | N
         (n, name): int(np.argmax(np.sum([totals[n, name] for totals in done], axis=0)))
         for n, name in product((N_FEW, N_MANY), GRIDS)
     }
-    return {n: {name: combinations(name)[best[n, name]] for name in GRIDS} for n in (N_FEW, N_MANY)}
+    return {n: {name: list_combinations(name)[best[n, name]] for name in GRIDS} for n in (N_FEW, N_MANY)}
 
 
 def _count_clicks(seed: tuple[int, ...]) -> dict[tuple[int, str], Floats]:
@@ -69,16 +69,16 @@ def _count_clicks(seed: tuple[int, ...]) -> dict[tuple[int, str], Floats]:
     """
     world, build, rng = prepare(seed)
     totals: dict[tuple[int, str], Floats] = {
-        (n, name): np.zeros(len(combinations(name))) for n, name in product((N_FEW, N_MANY), GRIDS)
+        (n, name): np.zeros(len(list_combinations(name))) for n, name in product((N_FEW, N_MANY), GRIDS)
     }
-    kept = {(name, i): build(name, s) for name in GRIDS for i, s in enumerate(combinations(name))}
+    kept = {(name, i): build(name, s) for name in GRIDS for i, s in enumerate(list_combinations(name))}
     for _ in range(0, N_TUNING, _BLOCK):
         users = world.draw(_BLOCK, N_STEPS, rng)
         studies = [_take(users, np.arange(i, i + N_FEW)) for i in range(0, _BLOCK, N_FEW)]
         for name in GRIDS:
-            for i, settings in enumerate(combinations(name)):
-                totals[N_MANY, name][i] += click_rates(name, kept[name, i], users, rng).sum()
-                few = [click_rates(name, build(name, settings), part, rng).sum() for part in studies]
+            for i, settings in enumerate(list_combinations(name)):
+                totals[N_MANY, name][i] += measure_click_rates(name, kept[name, i], users, rng).sum()
+                few = [measure_click_rates(name, build(name, settings), part, rng).sum() for part in studies]
                 totals[N_FEW, name][i] += sum(few)
     return totals
 
@@ -109,11 +109,11 @@ def run_study(
         for i, (name, recommender) in enumerate(recommenders.items()):
             mine = np.flatnonzero(block == i)
             if len(mine):
-                rates[start + mine] = click_rates(name, recommender, _take(users, mine), rng)
+                rates[start + mine] = measure_click_rates(name, recommender, _take(users, mine), rng)
     return {name: rates[assigned == i] for i, name in enumerate(recommenders)}
 
 
-def click_rates(name: str, recommender: Recommender, users: SimulatedUsers, rng: np.random.Generator) -> Floats:
+def measure_click_rates(name: str, recommender: Recommender, users: SimulatedUsers, rng: np.random.Generator) -> Floats:
     """Serve new visitors and return the click-through rate of each, (B,)."""
     contexts, rewards = users.contexts, users.rewards
     if (
@@ -162,7 +162,7 @@ def _build_recommender(
     return Latent(models.n_features, make, rng=rng, models=models, retrain_every=None)
 
 
-def combinations(name: str) -> list[dict[str, Value]]:
+def list_combinations(name: str) -> list[dict[str, Value]]:
     grid = GRIDS[name]
     return [dict(zip(grid, values, strict=True)) for values in product(*grid.values())]
 

@@ -24,7 +24,7 @@ from lcb.bandits.linear.coarse_fine import CoarseFineUCB
 from lcb.decision import Decision
 from lcb.errors import InputError
 from lcb.recommenders.recommender import Users
-from lcb.recommenders.relearning import Schedule, build_warmup, rows_of_taken_arms, serve_between_trainings
+from lcb.recommenders.relearning import Schedule, build_warmup, select_taken_rows, serve_between_trainings
 from lcb.stats import StatsBuilder, UserStats
 
 _WARMUP = -1
@@ -117,7 +117,7 @@ class CofineUCB:
             states, arms = serve(self._bandits[-1], states, contexts, rewards, rng)
             self._states.update(zip(users, states, strict=True))
         self._users.update((user, len(self._bandits) - 1) for user in users)
-        self._data.add(*rows_of_taken_arms(users, contexts, rewards, arms))
+        self._data.add(*select_taken_rows(users, contexts, rewards, arms))
         return arms
 
     def _get_version(self, user: Hashable) -> int:

@@ -27,7 +27,7 @@ from lcb.errors import InputError
 from lcb.event_log import EventLog, LogBuilder
 from lcb.models import LatentModels
 from lcb.recommenders.recommender import Users
-from lcb.recommenders.relearning import Schedule, build_warmup, rows_of_taken_arms, serve_between_trainings
+from lcb.recommenders.relearning import Schedule, build_warmup, select_taken_rows, serve_between_trainings
 from lcb.stats import UserStats
 
 Learn = Callable[[UserStats, np.random.Generator, LatentModels | None], LatentModels | None]
@@ -163,7 +163,7 @@ class Latent:
         if self.learn is None:
             return arms
         n_kept = n_steps if self.train_on == "all" else min(self.n_uniform_steps, n_steps)
-        self._data.add(*rows_of_taken_arms(users, contexts, rewards, arms[:, :n_kept]))
+        self._data.add(*select_taken_rows(users, contexts, rewards, arms[:, :n_kept]))
         return arms
 
     def _get_user(self, user: Hashable) -> _User:

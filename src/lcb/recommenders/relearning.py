@@ -92,7 +92,7 @@ def serve_between_trainings(
     return arms
 
 
-def rows_of_taken_arms(
+def select_taken_rows(
     users: Users, contexts: Floats, rewards: Floats, arms: Arms
 ) -> tuple[list[Hashable], Floats, Floats]:
     """Return users, x (rows, d) and rewards (rows,) of `arms` (B, T), the arms taken in the first T steps."""

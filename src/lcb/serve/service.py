@@ -58,7 +58,7 @@ class Service:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.settings, self.store, self.now = settings, store, now
-        self.new_id = new_id or time_ordered_ids(now)
+        self.new_id = new_id or make_time_ordered_ids(now)
         self.watchers: list[Watcher] = []  # called with every event after it is applied
         self._sizing = asyncio.Lock()
         self._arriving: dict[str, asyncio.Event] = {}  # users whose first decision is being stored
@@ -279,7 +279,7 @@ class Service:
         return self.store.inline or self.world.cache.knows(name)
 
 
-def time_ordered_ids(now: Callable[[], float]) -> Callable[[], str]:
+def make_time_ordered_ids(now: Callable[[], float]) -> Callable[[], str]:
     """Return a function that makes ids of 26 hexadecimal digits; they sort by time, so an index grows at its end."""
     chance = random.Random(os.urandom(16))
     return lambda: f"{int(now() * 1000):012x}{chance.getrandbits(56):014x}"

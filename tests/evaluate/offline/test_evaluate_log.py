@@ -8,7 +8,7 @@ from lcb.evaluate.offline.evaluate_log import evaluate_log, prepare_training
 from lcb.evaluate.offline.log_sources import open_source
 from lcb.evaluate.offline.outcomes import AlgorithmRewards, larger_error
 from lcb.evaluate.offline.split import Plan, split_users
-from lcb.evaluate.tuning.tune_log import inner_split, tune_on_training_users
+from lcb.evaluate.tuning.tune_log import split_training_users, tune_on_training_users
 from support.logs import make_log
 
 LIKES = np.array([[0.8, 0.2, 0.2, 0.4], [0.1, 0.7, 0.2, 0.4], [0.1, 0.1, 0.8, 0.4]])  # of three kinds of users
@@ -143,7 +143,7 @@ def test_tuning_looks_at_training_users_alone():
     log = clicks()
     source = open_source(log, "queue", "labels")
     split = split_users(source, PLAN, seed=0)
-    inner = inner_split(source, split, PLAN, seed=0)
+    inner = split_training_users(source, split, PLAN, seed=0)
     assert set(inner.train) | set(inner.test) == set(split.train)
     assert not set(inner.train) & set(inner.test)
     assert (source.n_events[inner.test] >= PLAN.n_steps).all()

@@ -64,7 +64,7 @@ def test_algorithm_1_is_set_up_as_the_schedule_says():
     rng = np.random.default_rng(0)
     for bandit in BANDITS:
         plan = SMALL.schedule(bandit)
-        recommender = schedules._phase_2(SMALL, bandit, plan, WORLD.models, lambda *_: WORLD.models, rng)
+        recommender = schedules._build_phase_2(SMALL, bandit, plan, WORLD.models, lambda *_: WORLD.models, rng)
         kept = (recommender.n_uniform_steps, recommender.train_on, recommender.schedule.retrain_every)
         assert kept == (plan.n_uniform_steps, "uniform", SMALL.retrain_every)
         made = recommender.make_bandit(WORLD.models)
@@ -130,7 +130,7 @@ def test_the_models_error_is_the_best_learned_policys_regret():
             taken = [int(np.argmax(context @ beta)) for context in users.contexts[u]]
             lost.append(sum(users.means[u, t].max() - users.means[u, t, arm] for t, arm in enumerate(taken)))
         by_hand.append(min(lost))
-    np.testing.assert_allclose(schedules._models_error(recommender, range(3), users), by_hand)
+    np.testing.assert_allclose(schedules._compute_models_error(recommender, range(3), users), by_hand)
 
 
 def test_more_of_phase_1_makes_better_models():

@@ -148,13 +148,13 @@ RUNS = integers(0, 2**32 - 1) | integers(0, 5)
 @given(SEEDS, RUNS, SEEDS, RUNS)
 @settings(max_examples=300)
 def test_no_seed_of_tuning_is_a_seed_of_an_experiment(seed, run, other, other_run):
-    assert not streams(seed, run) & streams(tune.tuning_seed(other), other_run)
+    assert not streams(seed, run) & streams(tune.build_tuning_seed(other), other_run)
 
 
 @given(SEEDS)
 def test_seeds_of_tuning_differ_from_those_of_experiments_in_the_fifth_word(seed):
     """Words of 32 bits, as `SeedSequence` takes them: an experiment fills four at most, and has 0 or 1 in a child's."""
-    number, parts = tune.tuning_seed(seed), []
+    number, parts = tune.build_tuning_seed(seed), []
     while number:
         parts.append(number & 0xFFFFFFFF)
         number >>= 32
@@ -165,7 +165,7 @@ def test_seeds_of_tuning_differ_from_those_of_experiments_in_the_fifth_word(seed
 
 
 def test_different_seeds_of_tuning_are_different():
-    assert not streams(tune.tuning_seed(0), 1) & streams(tune.tuning_seed(1), 0)
+    assert not streams(tune.build_tuning_seed(0), 1) & streams(tune.build_tuning_seed(1), 0)
 
 
 def test_tuning_runs_on_its_own_seeds(monkeypatch):
@@ -173,12 +173,12 @@ def test_tuning_runs_on_its_own_seeds(monkeypatch):
     real = tune.play_run
     monkeypatch.setattr(tune, "play_run", lambda run: (seen.append((run.seed, run.run)), real(run))[1])
     tune.tune(WORLD, ["random"], seed=3, **SMALL)
-    assert seen == [(tune.tuning_seed(3), 0), (tune.tuning_seed(3), 1)]
+    assert seen == [(tune.build_tuning_seed(3), 0), (tune.build_tuning_seed(3), 1)]
 
 
 def test_an_experiment_refuses_the_seeds_of_tuning():
     with pytest.raises(InputError, match="below 2"):
-        simulate.simulate(WORLD, ["random"], seed=tune.tuning_seed(0), n_users=1, n_runs=1)
+        simulate.simulate(WORLD, ["random"], seed=tune.build_tuning_seed(0), n_users=1, n_runs=1)
 
 
 # The numbers
@@ -196,7 +196,7 @@ def test_a_combination_does_as_it_does_alone_and_all_meet_the_same_users():
     found = tune.tune(WORLD, ["linucb-individual", "random"], n_workers=1, **sizes)
     for name in found.trials:
         for trial in found.trials[name][:8:7]:
-            run = simulate.SimulationRun(WORLD, ((name, trial.settings),), 60, 4, tune.tuning_seed(0), 1)
+            run = simulate.SimulationRun(WORLD, ((name, trial.settings),), 60, 4, tune.build_tuning_seed(0), 1)
             assert trial.regret[1] == simulate.play_run(run)[0].mean()
 
 

@@ -9,7 +9,7 @@ from conftest import stats_of
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.errors import InputError
 from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
-from lcb.recommenders.clustering._graph import sparse_graph
+from lcb.recommenders.clustering._graph import build_sparse_graph
 from lcb.recommenders.clustering.club import MOST_COMPLETE, Club
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.pooled import Pooled
@@ -221,11 +221,11 @@ def test_every_pair_of_a_sparse_start_graph_is_as_likely():  # 4.5 sd; 6 pairs o
     rng, n_drawn, p = np.random.default_rng(0), 3000, 0.4
     joined = np.zeros((4, 4))
     for _ in range(n_drawn):
-        joined += matrix_of(sparse_graph(4, 3 * p, rng))
+        joined += matrix_of(build_sparse_graph(4, 3 * p, rng))
     frequency = joined[np.triu_indices(4, 1)] / n_drawn
     assert np.abs(frequency - p).max() < 4.5 * np.sqrt(p * (1 - p) / n_drawn)
     n, degree = 5000, 25.0
-    graph = sparse_graph(n, degree, rng)
+    graph = build_sparse_graph(n, degree, rng)
     expected = n * (n - 1) / 2 * degree / (n - 1)
     assert abs(graph.live.sum() / 2 - expected) < 4.5 * np.sqrt(expected)
     assert graph.live.std() == pytest.approx(np.sqrt(degree), rel=0.05)
@@ -244,9 +244,9 @@ def matrix_of(graph):
 
 def test_a_sparse_graph_may_be_empty_or_full():
     rng = np.random.default_rng(0)
-    assert matrix_of(sparse_graph(7, 0.0, rng)).sum() == 0
-    assert matrix_of(sparse_graph(7, 6.0, rng)).sum() == 42
-    assert matrix_of(sparse_graph(1, 0.0, rng)).sum() == 0
+    assert matrix_of(build_sparse_graph(7, 0.0, rng)).sum() == 0
+    assert matrix_of(build_sparse_graph(7, 6.0, rng)).sum() == 42
+    assert matrix_of(build_sparse_graph(1, 0.0, rng)).sum() == 0
 
 
 def test_a_sparse_start_graph_has_three_ln_n_neighbours_unless_asked():
@@ -267,7 +267,7 @@ def test_past_users_are_in_the_graph_with_the_edges_among_them_tested(past, grap
     club = Club(D, n_new, width=0.3, ridge=0.7, history=past, **settings, **GRAPHS[graph](3))
     for u in range(9, n):
         club.start(u)
-    before = all_pairs(n) if graph == "complete" else pairs_of(sparse_graph(n, 3.0, np.random.default_rng(3)))
+    before = all_pairs(n) if graph == "complete" else pairs_of(build_sparse_graph(n, 3.0, np.random.default_rng(3)))
     w = np.linalg.solve(0.7 * np.eye(D) + past.gram, past.moment[..., None])[..., 0]
     kept = {(i, u) for i, u in before if max(i, u) >= 9 or not too_far(w, past.count, 0.3, i, u)}
     assert edges_of(club, n) == kept != before

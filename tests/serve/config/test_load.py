@@ -7,7 +7,7 @@ from dataclasses import fields, is_dataclass
 import pytest
 
 from lcb.errors import InputError
-from lcb.serve.config.load import load, setting_types, variable_name
+from lcb.serve.config.load import list_setting_types, load, variable_name
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 
@@ -39,9 +39,9 @@ def test_a_flag_is_stronger_than_the_environment_than_the_file_than_the_default(
 
 def test_every_field_of_the_settings_has_a_name_in_the_file_and_in_the_environment():
     plain = [field.name for field in fields(Settings) if not is_dataclass(getattr(Settings(), field.name))]
-    assert set(plain) == {name for name in setting_types() if "." not in name}
+    assert set(plain) == {name for name in list_setting_types() if "." not in name}
     assert variable_name("limits.max_waiting") == "LCB_LIMITS__MAX_WAITING"
-    assert {name.split(".")[0] for name in setting_types() if "." in name} == {"learning", "limits"}
+    assert {name.split(".")[0] for name in list_setting_types() if "." in name} == {"learning", "limits"}
 
 
 def test_the_file_is_the_one_named_else_of_the_environment_else_lcb_toml(tmp_path):
@@ -180,4 +180,4 @@ def test_the_example_of_the_docs_has_every_setting_at_its_default():
     table = tomllib.loads(place.read_text())
     groups = {name: value for name, value in table.items() if isinstance(value, dict) and name != "shares"}
     named = {f"{group}.{name}" for group, inner in groups.items() for name in inner} | set(table) - set(groups)
-    assert named == set(setting_types())
+    assert named == set(list_setting_types())

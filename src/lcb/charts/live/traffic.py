@@ -47,7 +47,7 @@ def ctr_over_time(rows: Rows, title: str | None = None) -> alt.LayerChart:
         half=f"sqrt({root}) / (1 + {z2} / {n})",
         name="datum.recommender + ' v' + datum.model",
     )
-    base = base.transform_calculate(family=_family_expression("datum.recommender"))
+    base = base.transform_calculate(family=_build_family_expression("datum.recommender"))
     base = base.transform_calculate(low="max(0, datum.middle - datum.half)", high="min(1, datum.middle + datum.half)")
     families = {name: colour for name, (colour, _) in ALGORITHMS.items()}
     families |= {f"stranger {number}": colour for number, colour in enumerate(OTHER_COLOURS)}
@@ -69,7 +69,7 @@ def ctr_over_time(rows: Rows, title: str | None = None) -> alt.LayerChart:
     return apply_theme(parts.layer_charts(layers, data), title, "bands of 95 %", **_SIZE)
 
 
-def _family_expression(name: str) -> str:
+def _build_family_expression(name: str) -> str:
     """Return a Vega expression for a recommender's colour: by its name, its first word, or a hash of its letters."""
     known, first = list(ALGORITHMS), f"split({name}, '-')[0]"
     letters = f"parseInt('1' + slice(replace(lower({name}), regexp('[^0-9a-z]', 'g'), ''), -6), 36)"

@@ -22,13 +22,13 @@ def algorithms(
       lcb algorithms --bandits
     """
     check_output("--json", json)
-    rows = _bandit_rows() if bandits else _rows()
+    rows = _list_bandits() if bandits else _list_algorithms()
     write_json(json, rows)
     if json != "-":
         _print_bandits(rows) if bandits else _print(rows)
 
 
-def _rows() -> list[dict[str, Any]]:
+def _list_algorithms() -> list[dict[str, Any]]:
     from lcb.evaluate.algorithms import ALGORITHMS, tuned_settings
 
     tuned = tuned_settings()
@@ -47,7 +47,7 @@ def _rows() -> list[dict[str, Any]]:
     ]
 
 
-def _bandit_rows() -> list[dict[str, Any]]:
+def _list_bandits() -> list[dict[str, Any]]:
     from lcb.bandits.registry import describe_bandits
 
     return list(describe_bandits())

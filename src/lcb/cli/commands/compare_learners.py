@@ -56,14 +56,16 @@ def compare_learners(
         rows = [(f"{name} (± {error:.3f})", gap) for name, (gap, error) in gaps.items()]
         title = "Held-out log likelihood per user, behind the best (less is better)"
         charts.save(charts.bars(rows, "log likelihood per user behind the best", title=title), png)
-    write_json(json, {"users": log.n_users, "events": log.stats.n_events, "results": [_row(o, gaps) for o in outcomes]})
+    write_json(
+        json, {"users": log.n_users, "events": log.stats.n_events, "results": [_to_row(o, gaps) for o in outcomes]}
+    )
     if json != "-":
         _print(outcomes, gaps)
         if png is not None:
             typer.echo(f"figure in {png}")
 
 
-def _row(outcome: Any, gaps: dict[str, tuple[float, float]]) -> dict[str, Any]:
+def _to_row(outcome: Any, gaps: dict[str, tuple[float, float]]) -> dict[str, Any]:
     if outcome.name not in gaps:
         return {"learner": outcome.name, "note": outcome.note}
     behind, error = gaps[outcome.name]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lcb.cli.commands.show import class_table
+from lcb.cli.commands.show import build_class_table
 from lcb.cli.output import build_table, get_console
 from lcb.cli.settings import require_serve_extra, run_service
 from lcb.storage.files import check_writable, create_folder
@@ -83,7 +83,7 @@ def _run_demo(out: Path, readers: int, seed: int) -> None:
     terminal.print(f"{models.n_classes} classes learned from {n_events:,} clicks and passes of {n_users:,} readers")
     for line in found.why:
         terminal.print(line, soft_wrap=True)
-    terminal.print(class_table(models, terminal.width))
+    terminal.print(build_class_table(models, terminal.width))
     for _ in range(_READERS_SHOWN):
         posterior = _print_reader(world, models, rng, terminal)
     charts.save(charts.posterior_path(posterior, title="Posterior of one new reader"), new_reader)

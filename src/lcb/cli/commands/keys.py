@@ -68,7 +68,7 @@ def list_keys(store: StoreOption = None, config: ConfigFile = None, json: JSONOp
     with open_configured_store(store, config) as place:
         found = place.list_keys()
     rows = [
-        {"name": key.name, "scope": key.scope, "created": _date(key.created), "revoked": _date(key.revoked)}
+        {"name": key.name, "scope": key.scope, "created": _to_date(key.created), "revoked": _to_date(key.revoked)}
         for key in found
     ]
     write_json(json, rows)
@@ -84,5 +84,5 @@ def list_keys(store: StoreOption = None, config: ConfigFile = None, json: JSONOp
     get_console().print(table)
 
 
-def _date(seconds: float | None) -> str | None:
+def _to_date(seconds: float | None) -> str | None:
     return None if seconds is None else time.strftime("%Y-%m-%d %H:%M:%S", time.gmtime(seconds))

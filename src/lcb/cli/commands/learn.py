@@ -130,7 +130,7 @@ def learn(
         from lcb import charts
 
         if "n_chains" not in get_learner(learner).settings:
-            raise _wrong_option("traces", "n_chains", learner)
+            raise _build_option_error("traces", "n_chains", learner)
         charts.require()
     settings = _check_settings(
         learner,
@@ -219,13 +219,13 @@ def _check_settings(learner: str, likelihood: str | None, **given: Any) -> dict[
     own = get_learner(learner).settings
     for name in settings:
         if name not in own:
-            raise _wrong_option(_OPTION.get(name, name), name, learner)
+            raise _build_option_error(_OPTION.get(name, name), name, learner)
     if "variance" in settings and likelihood == "bernoulli":
         raise InputError("--variance is for Gaussian rewards; leave it out, or give --likelihood gaussian")
     return settings
 
 
-def _wrong_option(option: str, setting: str, learner: str) -> InputError:
+def _build_option_error(option: str, setting: str, learner: str) -> InputError:
     *most, last = [name for name in LEARNERS if setting in get_learner(name).settings]
     others = f"{', '.join(most)} and {last}" if most else last
     return InputError(f"--{option} is an option of {others}, not of {learner}; leave it out")

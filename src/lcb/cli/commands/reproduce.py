@@ -48,7 +48,7 @@ class TheoryLearner(StrEnum):
     spectral = "spectral"
 
 
-def _size(letter: str, what: str, default: str, least: int = 1) -> Any:
+def _build_size_option(letter: str, what: str, default: str, least: int = 1) -> Any:
     return typer.Option(min=least, help=f"table-1: {what}, {letter} in the paper; without it {default}.")
 
 
@@ -73,18 +73,18 @@ def reproduce(
     learner: Annotated[
         TheoryLearner | None, typer.Option(help="theory: learner of the classes; without it em.")
     ] = None,
-    users: Annotated[int | None, _size("J + U", "users of both phases", "1000", 2)] = None,
-    warmup_users: Annotated[int | None, _size("J", "users of phase 1", "50")] = None,
-    steps: Annotated[int | None, _size("T_u", "steps per user", "20")] = None,
-    arms: Annotated[int | None, _size("K", "arms per step", "20")] = None,
-    classes: Annotated[int | None, _size("N", "latent classes", "5")] = None,
+    users: Annotated[int | None, _build_size_option("J + U", "users of both phases", "1000", 2)] = None,
+    warmup_users: Annotated[int | None, _build_size_option("J", "users of phase 1", "50")] = None,
+    steps: Annotated[int | None, _build_size_option("T_u", "steps per user", "20")] = None,
+    arms: Annotated[int | None, _build_size_option("K", "arms per step", "20")] = None,
+    classes: Annotated[int | None, _build_size_option("N", "latent classes", "5")] = None,
     features: Annotated[
         str | None,
         typer.Option(
             help="table-1: number of features, d in the paper; fig-3a to fig-3c: one-hot or pca:K, either with +1."
         ),
     ] = None,
-    contexts: Annotated[int | None, _size("C", "different contexts", "infinite")] = None,
+    contexts: Annotated[int | None, _build_size_option("C", "different contexts", "infinite")] = None,
     gap: Annotated[
         float | None,
         typer.Option(help="table-1: smallest distance between two classes; without it that of fig-1, 0.777."),
@@ -150,7 +150,7 @@ def reproduce(
         outcome = run(figure.value, experiment, out, command, progress, **more)
     write_json(json, experiment.to_json(outcome))
     if json != "-":
-        for line in experiment.summary(outcome):
+        for line in experiment.summarise(outcome):
             typer.echo(line)
         typer.echo(f"figure in {out / figure.value}.png")
 

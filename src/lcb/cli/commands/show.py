@@ -42,7 +42,7 @@ def show(
     write_json(json, to_json(models))
     if json != "-":
         terminal = get_console()
-        terminal.print(class_table(models, terminal.width))
+        terminal.print(build_class_table(models, terminal.width))
         if png is not None:
             typer.echo(f"heat map in {png}")
 
@@ -59,7 +59,7 @@ def to_json(models: LatentModels) -> dict[str, Any]:
     }
 
 
-def class_table(models: LatentModels, width: int) -> Table:
+def build_class_table(models: LatentModels, width: int) -> Table:
     """Return a table of one row per class: features as shaded columns if they fit, else the largest weights."""
     import numpy as np
     from rich import box
@@ -78,7 +78,7 @@ def class_table(models: LatentModels, width: int) -> Table:
     for h in range(models.n_classes):
         beta = models.beta[h]
         if wide:
-            cells: list[Text | str] = [_shaded(value, value / top) for value in beta]
+            cells: list[Text | str] = [_shade(value, value / top) for value in beta]
         else:
             largest = np.argsort(-np.abs(beta))[:6]
             cells = [", ".join(f"{names[j]} {beta[j]:.3g}" for j in largest)]
@@ -87,7 +87,7 @@ def class_table(models: LatentModels, width: int) -> Table:
     return table
 
 
-def _shaded(value: float, strength: float) -> Text:
+def _shade(value: float, strength: float) -> Text:
     """Return a number on a background that is blue above 0 and orange below, darker for larger weights."""
     from rich.text import Text
 

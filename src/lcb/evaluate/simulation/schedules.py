@@ -91,9 +91,9 @@ def play_schedules(task: ScheduleRun) -> Floats:
         plan = task.schedule(bandit)
         alike = replace(plan, bandit="exp4p")  # bandits with the same schedule share phase 1
         if alike not in started:
-            started[alike] = _phase_1(task, plan, rng)
+            started[alike] = _run_phase_1(task, plan, rng)
         models, learn, regret = started[alike]
-        recommenders.append(_phase_2(task, bandit, plan, models, learn, rng))
+        recommenders.append(_build_phase_2(task, bandit, plan, models, learn, rng))
         warmup.append(regret)
     lost = np.empty((len(BANDITS), 2, most))
     for names, users in _draw_blocks(task.world, most, task.n_steps, world_rng):
@@ -101,13 +101,13 @@ def play_schedules(task: ScheduleRun) -> Floats:
         for i, recommender in enumerate(recommenders):
             arms = recommender.serve(names, users.contexts, rewards, rngs[len(BANDITS) + i])
             lost[i, 0, names.start : names.stop] = users.regret(arms)
-            lost[i, 1, names.start : names.stop] = _models_error(recommender, names, users)
+            lost[i, 1, names.start : names.stop] = _compute_models_error(recommender, names, users)
     sums = lost.cumsum(axis=2)[:, :, np.array(task.users) - 1]
     phase_1 = np.broadcast_to(np.array(warmup)[:, None, None], (len(BANDITS), 1, len(task.users)))
     return np.concatenate([sums, phase_1], axis=1)
 
 
-def _phase_1(
+def _run_phase_1(
     task: ScheduleRun, plan: TheoremSchedule, rng: np.random.Generator
 ) -> tuple[LatentModels, Learn | None, float]:
     """Return models learned from the J users' uniform steps, a learner for phase 2, and the regret of the J users."""
@@ -120,7 +120,7 @@ def _phase_1(
         owner = np.repeat(np.array(names), plan.n_uniform_steps)
         rows.append((owner, x.reshape(len(owner), -1), reward.ravel()))
     owner, x, reward = (np.concatenate(column) for column in zip(*rows, strict=True))
-    regret = n_warmup * _linucb_regret(task, plan, rng)
+    regret = n_warmup * _estimate_linucb_regret(task, plan, rng)
     if task.learner == "spectral":
         with _ignore_unconverged():
             return spectral.fit(Moments.from_rows(owner, x, reward), n_classes, rng=rng).models, None, regret
@@ -134,7 +134,7 @@ def _phase_1(
     return learn(None, rng, None), learn, regret
 
 
-def _linucb_regret(task: ScheduleRun, plan: TheoremSchedule, rng: np.random.Generator) -> float:
+def _estimate_linucb_regret(task: ScheduleRun, plan: TheoremSchedule, rng: np.random.Generator) -> float:
     """Return the mean regret of a user of phase 1, estimated from a sample."""
     n_users = min(plan.n_warmup_users, max(4, _SAMPLED // task.n_steps))
     linucb, lost = Individual(LinUCB(task.world.models.n_features, task.warmup_width)), 0.0
@@ -144,7 +144,7 @@ def _linucb_regret(task: ScheduleRun, plan: TheoremSchedule, rng: np.random.Gene
     return lost / n_users
 
 
-def _phase_2(
+def _build_phase_2(
     task: ScheduleRun,
     bandit: str,
     plan: TheoremSchedule,
@@ -171,7 +171,7 @@ def _phase_2(
     )
 
 
-def _models_error(recommender: Latent, names: Sequence[int], users: SimulatedUsers) -> Floats:
+def _compute_models_error(recommender: Latent, names: Sequence[int], users: SimulatedUsers) -> Floats:
     """Return the regret that the best policy of the models serving each user would have, (B,)."""
     lost = np.empty(len(names))
     for i, name in enumerate(names):

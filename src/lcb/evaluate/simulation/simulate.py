@@ -48,7 +48,7 @@ class AlgorithmRegret:
     @property
     def se(self) -> float:
         """Standard error of `regret_per_user` over runs; nan for a single run."""
-        return _error_over_runs(self.regret)
+        return _compute_error(self.regret)
 
     @property
     def last_quarter(self) -> Floats:
@@ -72,7 +72,7 @@ class Simulation:
 
     def to_json(self) -> dict[str, Any]:
         """Return the document that the command line writes; `curve[i]` is the mean over `curve_users[i]` users."""
-        at = curve_points(self.settings["users"])
+        at = list_curve_points(self.settings["users"])
         return {
             "settings": {**self.settings, "curve_users": at},
             "results": [
@@ -83,7 +83,7 @@ class Simulation:
                     "regret_per_user": result.regret_per_user,
                     "se": _finite_or_none(result.se),
                     "regret_last_quarter": float(result.last_quarter.mean()),
-                    "se_last_quarter": _finite_or_none(_error_over_runs(result.last_quarter)),
+                    "se_last_quarter": _finite_or_none(_compute_error(result.last_quarter)),
                     "cpu_seconds": result.cpu_seconds,
                     "curve": result.curve(at)[0].tolist(),
                 }
@@ -131,7 +131,7 @@ def simulate(
     return Simulation(about, results)
 
 
-def curve_points(n_users: int) -> list[int]:
+def list_curve_points(n_users: int) -> list[int]:
     """Return the numbers of users at which a curve is given: all from 1 to `n_users`, or 1000 of them."""
     return sorted({round(u) for u in np.linspace(1, n_users, min(n_users, _MOST_POINTS))})
 
@@ -234,7 +234,7 @@ def _warm_up(run: SimulationRun) -> None:
             recommender.serve(range(few.n_users), users.contexts, rewards, np.random.default_rng(0))
 
 
-def _error_over_runs(regret: Floats) -> float:
+def _compute_error(regret: Floats) -> float:
     runs = len(regret)
     return float(regret.mean(axis=1).std(ddof=1) / np.sqrt(runs)) if runs > 1 else float("nan")
 

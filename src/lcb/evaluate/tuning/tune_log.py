@@ -37,7 +37,7 @@ def tune_on_training_users(
 ) -> dict[str, Settings]:
     """Return, by algorithm, the settings with the highest mean reward on held-out training users of `seed`."""
     find_algorithms(algorithms)
-    inner = inner_split(source, split_users(source, plan, seed), plan, seed)
+    inner = split_training_users(source, split_users(source, plan, seed), plan, seed)
     inner_plan = replace(plan, n_train_users=len(inner.train), n_test_users=len(inner.test))
     loss: dict[str, dict[Values, float]] = {name: {} for name in algorithms}
     while wanted := [
@@ -60,7 +60,7 @@ def tune_seeds(
     return {seed: tune_on_training_users(source, algorithms, plan, seed=seed, progress=progress) for seed in seeds}
 
 
-def inner_split(source: LogSource, split: Split, plan: Plan, seed: int) -> Split:
+def split_training_users(source: LogSource, split: Split, plan: Plan, seed: int) -> Split:
     """Split the training users: test on some of those with enough events, train on the others."""
     rng = np.random.default_rng((seed, _INNER))
     able = rng.permutation(split.train[source.n_events[split.train] >= plan.n_steps])

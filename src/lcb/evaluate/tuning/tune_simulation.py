@@ -54,9 +54,9 @@ class Trial:
         return {
             "settings": dict(self.settings),
             "regret_per_user": self.mean,
-            "se": _error(self.regret),
+            "se": _compute_error(self.regret),
             "behind": float(behind.mean()),
-            "se_behind": _error(behind),
+            "se_behind": _compute_error(behind),
         }
 
 
@@ -118,7 +118,7 @@ def tune(
     if most < 1:
         raise InputError(f"most={most}; try at least 1 combination")
     tried: dict[str, dict[Values, Trial]] = {name: {} for name in algorithms}
-    first, number = SimulationRun(world, (), n_users, n_steps, tuning_seed(seed), 0), 0
+    first, number = SimulationRun(world, (), n_users, n_steps, build_tuning_seed(seed), 0), 0
     while parts := _plan_trials(tried, most):
         number += 1
         tasks = [
@@ -141,7 +141,7 @@ def tune(
     return tuning
 
 
-def tuning_seed(seed: int) -> int:
+def build_tuning_seed(seed: int) -> int:
     """Return `seed` with TUNING in the fifth word of 32 bits."""
     return seed + (TUNING << 128)
 
@@ -176,6 +176,6 @@ def _build_trial(settings: Settings, outcomes: Sequence[float | str]) -> Trial:
     return Trial(settings, np.array(outcomes, float))
 
 
-def _error(values: Floats) -> float | None:
+def _compute_error(values: Floats) -> float | None:
     """Return the standard error of the mean; None for a single run."""
     return float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None

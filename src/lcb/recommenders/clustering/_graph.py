@@ -21,26 +21,26 @@ class Graph(NamedTuple):
     others: NDArray[np.int32]
 
 
-def complete_graph(n: int) -> Graph:
+def build_complete_graph(n: int) -> Graph:
     """Build the graph with all edges."""
     matrix = np.ones((n, n), np.uint8)
     np.fill_diagonal(matrix, 0)
     return Graph(matrix, np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int32))
 
 
-def sparse_graph(n: int, degree: float, rng: np.random.Generator) -> Graph:
+def build_sparse_graph(n: int, degree: float, rng: np.random.Generator) -> Graph:
     """Build a graph that has each of the n (n - 1) / 2 edges with probability degree / (n - 1) (Erdos & Renyi).
 
     The gaps between edges, counted row by row, are geometric, so the cost is proportional to the number of edges.
     """
-    row, column = _random_pairs(n, min(1.0, degree / max(1, n - 1)), rng)
+    row, column = _draw_pairs(n, min(1.0, degree / max(1, n - 1)), rng)
     ends = np.concatenate([row, column])
     others = np.concatenate([column, row])[np.argsort(ends, kind="stable")]
     live = np.bincount(ends, minlength=n)
     return Graph(np.empty((0, 0), np.uint8), np.cumsum(live) - live, live, others.astype(np.int32))
 
 
-def _random_pairs(n: int, probability: float, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _draw_pairs(n: int, probability: float, rng: np.random.Generator) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Draw the rows and columns, row < column, of the edges."""
     n_pairs = n * (n - 1) // 2
     expected = n_pairs * probability

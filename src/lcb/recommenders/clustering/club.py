@@ -31,7 +31,7 @@ from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms
 from lcb.decision import Decision, check_reward
 from lcb.errors import InputError
-from lcb.recommenders.clustering._graph import complete_graph, sparse_graph
+from lcb.recommenders.clustering._graph import build_complete_graph, build_sparse_graph
 from lcb.recommenders.clustering._places import Places
 from lcb.recommenders.recommender import Users
 from lcb.stats import UserStats
@@ -90,10 +90,10 @@ class Club:
         self.one_hop, self.log_bonus = one_hop, log_bonus
         n, d = len(self._places), n_features
         if graph == "complete":
-            self._graph = complete_graph(n)
+            self._graph = build_complete_graph(n)
         else:
             assert rng is not None
-            self._graph = sparse_graph(n, 3 * np.log(n) if degree is None else degree, rng)
+            self._graph = build_sparse_graph(n, 3 * np.log(n) if degree is None else degree, rng)
         stats, count = self._places.start_stats()
         self._users = _Users(stats, count, np.zeros((n, d)), np.full(n, float(threshold)))
         self._components = _Components(

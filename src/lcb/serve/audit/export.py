@@ -98,7 +98,7 @@ def export(
     context = _Context(store, upto, only_known)
     done = Exported(upto=upto)
     with create_folder(files.events.parent):
-        beside = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in _paths(files)}
+        beside = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in _list_paths(files)}
         try:
             for path in beside.values():  # left by an export that was killed
                 path.unlink(missing_ok=True)
@@ -110,7 +110,7 @@ def export(
             _write_items(context, beside, files, shown)
             done.n_items = len({*context.catalogue.items, *shown})
             done.n_some = sum(n for n_arms, n in context.offered.items() if n_arms < done.n_items)
-            for path in _paths(files):
+            for path in _list_paths(files):
                 if beside[path].exists():
                     os.replace(beside[path], path)
                     done.files.append(str(path))
@@ -125,7 +125,7 @@ def export(
     return done
 
 
-def _paths(files: LogFiles) -> tuple[Path, Path, Path]:
+def _list_paths(files: LogFiles) -> tuple[Path, Path, Path]:
     return files.items, files.categories, files.events
 
 

@@ -57,10 +57,10 @@ class Config:
         }
 
 
-def setting_types(cls: type = Settings, before: str = "") -> dict[str, Any]:
+def list_setting_types(cls: type = Settings, before: str = "") -> dict[str, Any]:
     """Return the type of every setting by dotted name.
 
-    >>> setting_types()["learning.retrain_every"]
+    >>> list_setting_types()["learning.retrain_every"]
     int | None
     """
     hints = get_type_hints(cls)
@@ -68,7 +68,7 @@ def setting_types(cls: type = Settings, before: str = "") -> dict[str, Any]:
     for field in fields(cls):
         kind = hints[field.name]
         if is_dataclass(kind):
-            found |= setting_types(kind, f"{before}{field.name}.")  # type: ignore[arg-type]
+            found |= list_setting_types(kind, f"{before}{field.name}.")  # type: ignore[arg-type]
         else:
             found[f"{before}{field.name}"] = kind
     return found
@@ -100,7 +100,7 @@ def load(
     Traceback (most recent call last):
     lcb.errors.InputError: LCB_PROT is not a setting; did you mean LCB_PORT?
     """
-    known, environment = setting_types(), os.environ if environment is None else environment
+    known, environment = list_setting_types(), os.environ if environment is None else environment
     values = {name: Value(value, "default") for name, value in _flatten(Settings()).items()}
     path = _find_file(file, environment, Path(folder))
     if path is not None:
@@ -181,7 +181,7 @@ def _read_variables(environment: Mapping[str, str], known: Mapping[str, Any]) ->
         if key in settings:
             names[key] = settings[key]
             continue
-        meant = _closest(key.removeprefix(PREFIX).lower().replace("__", "."), known)
+        meant = _find_closest(key.removeprefix(PREFIX).lower().replace("__", "."), known)
         if meant is not None:
             raise InputError(f"{key} is not a setting; did you mean {variable_name(meant)}?")
         if "__" in key:
@@ -190,7 +190,7 @@ def _read_variables(environment: Mapping[str, str], known: Mapping[str, Any]) ->
     return names, tuple(unknown)
 
 
-def _closest(name: str, known: Mapping[str, Any]) -> str | None:
+def _find_closest(name: str, known: Mapping[str, Any]) -> str | None:
     """Return the most similar setting, comparing with full names and with their last parts."""
     last = {full.rsplit(".", 1)[-1]: full for full in known}
     found = get_close_matches(name, [*known, *last], n=1, cutoff=0.75)
@@ -198,7 +198,7 @@ def _closest(name: str, known: Mapping[str, Any]) -> str | None:
 
 
 def _suggest(name: str, known: Mapping[str, Any]) -> str:
-    meant = _closest(name, known)
+    meant = _find_closest(name, known)
     groups = {full.split(".")[0] for full in known if "." in full}
     if meant is None and (found := get_close_matches(name, groups, n=1, cutoff=0.75)):
         return f"; did you mean [{found[0]}]?"

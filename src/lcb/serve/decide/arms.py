@@ -35,7 +35,7 @@ def read_arms(state: ServiceState, request: messages.DecisionRequest) -> tuple[l
         check_size(user_x[None], "x")
         size *= 1 + len(request.x)
     if state.n_features is not None and size != state.n_features:
-        raise _wrong_size(size, state.n_features, request)
+        raise _build_size_error(size, state.n_features, request)
     if size > messages.MOST_FEATURES:
         words = f"the arms crossed with x have {size} features; send fewer, at most {messages.MOST_FEATURES} in all"
         raise Problem(422, words, field="x")
@@ -69,7 +69,7 @@ def _stack_vectors(arms: list[messages.Arm]) -> Floats:
     return context
 
 
-def _wrong_size(came: int, wanted: int, request: messages.DecisionRequest) -> Problem:
+def _build_size_error(came: int, wanted: int, request: messages.DecisionRequest) -> Problem:
     crossed = "" if request.x is None else f" (crossed with the {len(request.x)} of x)"
     where = "x" if request.x is not None or request.arms is None else "arms[0].x"
     detail = f"the arms have {came} features{crossed}, but this service has {wanted}; send {wanted}"

@@ -41,7 +41,7 @@ async def run_job(
     """Run a job in a child process, which has ended when this returns or raises."""
     pipe = asyncio.subprocess.PIPE
     process = await asyncio.create_subprocess_exec(
-        *command, stdin=pipe, stdout=pipe, stderr=pipe, env=_environment(), start_new_session=True
+        *command, stdin=pipe, stdout=pipe, stderr=pipe, env=_build_environment(), start_new_session=True
     )
     on_start(process)
     assert process.stdin is not None
@@ -83,7 +83,7 @@ async def _read_frames(answers: asyncio.StreamReader, on_step: Callable[[JobStep
             return msgspec.msgpack.decode(payload, type=JobResult)
 
 
-def _environment() -> dict[str, str]:
+def _build_environment() -> dict[str, str]:
     """Return an environment with one thread for linear algebra and the same lcb package as this process."""
     threads = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
     source = str(Path(__file__).parents[3])

@@ -58,8 +58,8 @@ def redact_value(value: Any) -> Any:
             for name, inner in value.items()
         }
     if isinstance(value, list | tuple):
-        if len(value) == 2 and isinstance(value[0], str | bytes) and is_secret(_text(value[0])):
-            return (_text(value[0]), HIDDEN)
+        if len(value) == 2 and isinstance(value[0], str | bytes) and is_secret(_to_text(value[0])):
+            return (_to_text(value[0]), HIDDEN)
         inner = [redact_value(one) for one in value]
         return inner if isinstance(value, list) else tuple(inner)
     if value is None or isinstance(value, bool | int | float):
@@ -67,5 +67,5 @@ def redact_value(value: Any) -> Any:
     return redact(str(value))
 
 
-def _text(name: str | bytes) -> str:
+def _to_text(name: str | bytes) -> str:
     return name if isinstance(name, str) else name.decode("latin-1")

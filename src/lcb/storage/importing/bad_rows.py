@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lcb.storage.tables.row_errors import one_line
+from lcb.storage.tables.row_errors import to_one_line
 
 N_LISTED = 20
 
@@ -36,7 +36,7 @@ class Problems:
     def add(self, path: str, rows: Sequence[int], reason: str, said: Iterable[str]) -> None:
         """Add rows of a file; `said` are messages of the rows, in order, of at least the first, which are listed."""
         self.counts[reason] += len(rows)
-        self.listed += [(path, row, one_line(text)) for row, text in zip(rows, said, strict=False)]
+        self.listed += [(path, row, to_one_line(text)) for row, text in zip(rows, said, strict=False)]
         self.listed = sorted(self.listed)[:N_LISTED]
 
     def add_unread(self, path: str, row: int, reason: str, said: str) -> None:

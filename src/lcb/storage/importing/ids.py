@@ -173,7 +173,7 @@ class _Strings:
         if self.n > before:
             self._keep(codes, before, offsets, data)
         for i in np.flatnonzero(find_differing(self.starts, self.letters, offsets, data, codes)).tolist():
-            codes[i] = self._clash(data[offsets[i] : offsets[i + 1]], int(codes[i]), values[i])
+            codes[i] = self._resolve_clash(data[offsets[i] : offsets[i + 1]], int(codes[i]), values[i])
         return codes
 
     def _grow(self) -> None:
@@ -193,7 +193,7 @@ class _Strings:
         places = np.repeat(offsets[rows[first]] - (ends - lengths), lengths) + np.arange(self.starts[before], ends[-1])
         self.letters[self.starts[before] : ends[-1]] = data[places]
 
-    def _clash(self, text: NDArray[np.uint8], code: int, value: np.uint64) -> int:
+    def _resolve_clash(self, text: NDArray[np.uint8], code: int, value: np.uint64) -> int:
         """Return the code of a text that has the same hash as the text of `code`."""
         other = self.letters[self.starts[code] : self.starts[code + 1]].tobytes()
         self.clashes.setdefault(other, code)

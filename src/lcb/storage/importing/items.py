@@ -14,14 +14,14 @@ from scipy.sparse import csr_array
 from lcb.errors import InputError
 from lcb.storage.importing.bad_rows import Check, Problems
 from lcb.storage.importing.ids import Ids
-from lcb.storage.logs.items import Items, category_codes, flat_lists
+from lcb.storage.logs.items import Items, code_categories, flatten_lists
 from lcb.storage.tables.arrow import is_list, is_string, plain
 from lcb.storage.tables.table import Table
 
 _JOINT = "\x1f"  # separator of categories, where a list is stored as text
 
 
-def item_table(
+def read_item_table(
     table: Table, item: str, categories: str | None, title: str | None, separator: str, *, whole: bool = False
 ) -> Items:
     """Return the items of a table with one row per item."""
@@ -45,22 +45,22 @@ def build_items(
     """Build items with the categories of `cells`: lists, or text with a separator; words in `none` mean no category."""
     if cells is None:
         return Items(path, names, (), np.zeros(len(names) + 1, np.int64), titles=titles)
-    start, values = category_lists(cells, separator, none)
-    found, codes = category_codes(values, None, f"{path} column of categories", path)
+    start, values = split_categories(cells, separator, none)
+    found, codes = code_categories(values, None, f"{path} column of categories", path)
     return Items(path, names, found, start, codes, titles)
 
 
-def category_lists(cells: Any, separator: str, none: Sequence[str] = ()) -> tuple[NDArray[np.int64], Any]:
+def split_categories(cells: Any, separator: str, none: Sequence[str] = ()) -> tuple[NDArray[np.int64], Any]:
     """Split cells into starts (n + 1,) and values, stripped of blanks, without empty values.
 
-    >>> start, values = category_lists(pa.array(["Comedy|Drama", None, "War| "]), "|")
+    >>> start, values = split_categories(pa.array(["Comedy|Drama", None, "War| "]), "|")
     >>> start.tolist(), values.to_pylist()
     ([0, 2, 2, 3], ['Comedy', 'Drama', 'War'])
     """
     cells = plain(cells)
     if is_string(cells.type):
         cells = pc.split_pattern(cells.cast(pa.string()), separator)
-    start, values = flat_lists(cells)
+    start, values = flatten_lists(cells)
     if not is_string(values.type):
         return start, values
     values = pc.utf8_trim_whitespace(values.cast(pa.string()))
@@ -92,8 +92,8 @@ class Gathered:
         ordered = names.take(pa.array(order))
         if not len(self.cells):
             return build_items(path, ordered, None), 0
-        start, values = category_lists(self.cells.names(), self.separator)
-        found, codes = category_codes(values, None, f"{path} column of categories", path)
+        start, values = split_categories(self.cells.names(), self.separator)
+        found, codes = code_categories(values, None, f"{path} column of categories", path)
         item, cell = self.pairs >> 32, self.pairs & 0xFFFFFFFF
         lengths = np.diff(start)[cell]
         ends = np.cumsum(lengths)

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from lcb.errors import InputError
 from lcb.storage.importing.bad_rows import Problems
 from lcb.storage.importing.cells import convert_cells
-from lcb.storage.importing.items import item_table
+from lcb.storage.importing.items import read_item_table
 from lcb.storage.importing.source import ROLES, Chunk, Source
 from lcb.storage.logs.items import Items
 from lcb.storage.tables.arrow import is_list, is_string, plain, value_type
@@ -134,7 +134,7 @@ def _read_items(
     ids = usual[0] if usual else item
     categories = columns.categories or next((name for name in ("categories", "category") if name in table.names), None)
     titles = title or ("title" if "title" in table.names else None)
-    return item_table(table, ids, categories, titles, separator)
+    return read_item_table(table, ids, categories, titles, separator)
 
 
 def _spread_lists(columns: dict[str, Any], features: Sequence[str], path: str) -> dict[str, Any]:

@@ -54,7 +54,7 @@ class LogWriter:
 
     def add(self, arrays: Arrays) -> None:
         """Write rows sorted by user and order, with names in place of codes."""
-        table = pa.table({name: self._column(name, values) for name, values in arrays.items()})
+        table = pa.table({name: self._build_column(name, values) for name, values in arrays.items()})
         if self._writer is None:
             self.columns = tuple(table.column_names)
             metadata = {STAMP: self.stamp, FEATURES: json.dumps(self.features).encode()}
@@ -86,7 +86,7 @@ class LogWriter:
         for beside in self._beside.values():
             beside.unlink(missing_ok=True)
 
-    def _column(self, name: str, values: Any) -> Any:
+    def _build_column(self, name: str, values: Any) -> Any:
         if name == "user":
             return self.users.take(pa.array(values))
         if name == "item":

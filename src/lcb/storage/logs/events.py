@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from lcb.errors import InputError
 from lcb.progress import Progress
 from lcb.storage.logs.files import FEATURES, STAMP, LogFiles
-from lcb.storage.logs.items import Items, check_present, id_column, list_first
+from lcb.storage.logs.items import Items, check_present, list_first, to_id_column
 from lcb.storage.tables.arrow import plain
-from lcb.storage.tables.row_errors import naming, one_line
+from lcb.storage.tables.row_errors import name_file_in_errors, to_one_line
 
 NUMBERS = ("rating", "reward", "propensity")
 
@@ -39,14 +39,14 @@ class Events:
 
 def read_events(files: LogFiles, items: Items, progress: Progress) -> Events:
     path = str(files.events)
-    with naming(path):
+    with name_file_in_errors(path):
         file = pq.ParquetFile(path, memory_map=True, pre_buffer=False, page_checksum_verification=True)
         names = file.schema_arrow.names
         metadata = file.schema_arrow.metadata or {}
     for wanted in ("user", "item"):
         if wanted not in names:
             raise InputError(
-                one_line(
+                to_one_line(
                     f"{path} has no column {wanted}; it has {list_first(names)}: "
                     f"name yours with: lcb import {path} --{wanted} NAME --out log"
                 )
@@ -60,7 +60,7 @@ def read_events(files: LogFiles, items: Items, progress: Progress) -> Events:
 
     def column(name: str) -> Any:
         progress(f"opening {files.events.name}", columns.index(name), len(columns))
-        with naming(path):
+        with name_file_in_errors(path):
             return file.read([name]).column(0)
 
     users, user = _code_ids(column("user"), f"{path} column user")
@@ -88,7 +88,7 @@ def read_events(files: LogFiles, items: Items, progress: Progress) -> Events:
 
 def _code_ids(column: Any, what: str) -> tuple[Any, NDArray[np.int32]]:
     """Return the names, sorted, and the code of each row."""
-    coded = id_column(column, what).dictionary_encode().unify_dictionaries()
+    coded = to_id_column(column, what).dictionary_encode().unify_dictionaries()
     names = coded.chunk(0).dictionary
     order = pc.sort_indices(names)
     rank = np.empty(len(names), np.int32)
@@ -97,7 +97,7 @@ def _code_ids(column: Any, what: str) -> tuple[Any, NDArray[np.int32]]:
 
 
 def _code_known_items(column: Any, items: Items, path: str) -> NDArray[np.int32]:
-    ids = id_column(column, f"{path} column item")
+    ids = to_id_column(column, f"{path} column item")
     if ids.type != items.names.type:
         words = f"{path} column item holds {ids.type}, {items.path} column item holds {items.names.type}"
         raise InputError(f"{words}; convert one")

@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 from lcb.errors import InputError
 from lcb.storage.logs.files import STAMP, LogFiles
 from lcb.storage.tables.arrow import is_list, is_string, plain, value_type
-from lcb.storage.tables.row_errors import naming, one_line
+from lcb.storage.tables.row_errors import name_file_in_errors, to_one_line
 
 
 @dataclass(frozen=True)
@@ -72,11 +72,11 @@ def read_items(files: LogFiles) -> Items:
     path = str(files.items)
     if not files.items.is_file():
         return Items(path)
-    with naming(path):
+    with name_file_in_errors(path):
         table = pq.read_table(files.items)
     if "item" not in table.column_names:
-        raise InputError(one_line(f"{path} has no column item; it has {list_first(table.column_names)}: rename one"))
-    names = id_column(table["item"], f"{path} column item").combine_chunks()
+        raise InputError(to_one_line(f"{path} has no column item; it has {list_first(table.column_names)}: rename one"))
+    names = to_id_column(table["item"], f"{path} column item").combine_chunks()
     n_repeated = len(names) - len(pc.unique(names))
     if n_repeated:
         raise InputError(f"{path} has {n_repeated:,} items more than once; give every item one row")
@@ -85,13 +85,13 @@ def read_items(files: LogFiles) -> Items:
     column = next((table[name] for name in ("categories", "category") if name in table.column_names), None)
     if column is None:
         return Items(path, names, (), np.zeros(len(names) + 1, np.int64), titles=titles, stamp=stamp)
-    known = _category_names(files)
-    start, values = flat_lists(column)
-    categories, codes = category_codes(values, known, f"{path} column categories", str(files.categories))
+    known = _read_category_names(files)
+    start, values = flatten_lists(column)
+    categories, codes = code_categories(values, known, f"{path} column categories", str(files.categories))
     return Items(path, names, categories, start, codes, titles, stamp)
 
 
-def flat_lists(column: Any) -> tuple[NDArray[np.int64], Any]:
+def flatten_lists(column: Any) -> tuple[NDArray[np.int64], Any]:
     """Return lists as starts (n + 1,) and values; a scalar counts as a list of one, null as an empty list."""
     column = plain(column)
     if not is_list(column.type):
@@ -101,10 +101,10 @@ def flat_lists(column: Any) -> tuple[NDArray[np.int64], Any]:
     return np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64), plain(column.flatten())
 
 
-def _category_names(files: LogFiles) -> tuple[str, ...] | None:
+def _read_category_names(files: LogFiles) -> tuple[str, ...] | None:
     if not files.categories.is_file():
         return None
-    with naming(files.categories):
+    with name_file_in_errors(files.categories):
         text = files.categories.read_text(encoding="utf-8-sig")
     try:
         names = json.loads(text)
@@ -118,7 +118,7 @@ def _category_names(files: LogFiles) -> tuple[str, ...] | None:
     return texts
 
 
-def category_codes(
+def code_categories(
     values: Any, known: tuple[str, ...] | None, what: str, names_path: str
 ) -> tuple[tuple[str, ...], NDArray[np.int32]]:
     """Return the names of all categories, and the codes of `values`, which are indices or names."""
@@ -150,7 +150,7 @@ def category_codes(
     return known, found.to_numpy().astype(np.int32)
 
 
-def id_column(column: Any, what: str) -> Any:
+def to_id_column(column: Any, what: str) -> Any:
     """Return users or items as int64 or strings, in chunks."""
     check_present(column, what)
     kind = value_type(column.type)

@@ -112,11 +112,11 @@ def load_models(folder: str | os.PathLike[str]) -> LatentModels:
     place = Path(folder)
     manifest = _read_manifest(place)
     try:
-        data = (place / _tensors_name(manifest["sha256"])).read_bytes()
+        data = (place / _name_tensors_file(manifest["sha256"])).read_bytes()
     except FileNotFoundError:
         if _read_manifest(place) != manifest:  # replaced meanwhile
             return load_models(folder)
-        raise ModelError(f"{folder} has lost its {_tensors_name(manifest['sha256'])}; {_AGAIN}") from None
+        raise ModelError(f"{folder} has lost its {_name_tensors_file(manifest['sha256'])}; {_AGAIN}") from None
     except OSError as error:
         raise ModelError(f"{folder} could not be read ({error.strerror}); check its permissions") from None
     return _build_models(manifest, data, str(folder))
@@ -153,12 +153,12 @@ def _build_manifest(models: LatentModels, tensors: bytes, feature_map: FeatureMa
         "likelihood": models.likelihood,
         "levels": models.levels and list(models.levels),
         "provenance": provenance,
-        "sha256": _sha256(tensors),
+        "sha256": _compute_sha256(tensors),
         "lcb": __version__,
         **({"feature_map": feature_map.to_json()} if feature_map else {}),
         **({"personal": True} if models.personal else {}),
     }
-    return json.dumps(manifest | {"manifest_sha256": _seal(manifest)}, indent=2).encode()
+    return json.dumps(manifest | {"manifest_sha256": _compute_seal(manifest)}, indent=2).encode()
 
 
 @contextmanager
@@ -198,7 +198,7 @@ def _check_replaceable(place: Path, overwrite: bool) -> None:
 
 
 def _replace(place: Path, tensors: bytes, manifest: bytes) -> None:
-    name = _tensors_name(_sha256(tensors))
+    name = _name_tensors_file(_compute_sha256(tensors))
     before = {path.name for path in place.iterdir()}
     try:
         _write(place / "tensors.tmp", tensors)
@@ -262,13 +262,13 @@ def _parse_manifest(data: bytes, path: str) -> dict[str, Any]:
     for key, kind in _KEYS.items():
         if not isinstance(manifest.get(key), kind):
             raise ModelError(f"{path} has no {key} of type {kind.__name__}; {_AGAIN}")
-    if seal != _seal(manifest):
+    if seal != _compute_seal(manifest):
         raise ModelError(f"{path} was changed after it was written; {_AGAIN}")
     return manifest
 
 
 def _build_models(manifest: dict[str, Any], data: bytes, folder: str) -> LatentModels:
-    if _sha256(data) != manifest["sha256"]:
+    if _compute_sha256(data) != manifest["sha256"]:
         raise ModelError(f"{folder} is damaged: its tensors have another sha256 than its manifest says; {_AGAIN}")
     tensors = _parse_tensors(data, manifest, folder)
     try:
@@ -323,13 +323,13 @@ def _parse_tensors(data: bytes, manifest: dict[str, Any], folder: str) -> dict[s
     return tensors
 
 
-def _tensors_name(sha256: str) -> str:
+def _name_tensors_file(sha256: str) -> str:
     return f"models-{sha256[:12]}.safetensors"
 
 
-def _seal(manifest: dict[str, Any]) -> str:
-    return _sha256(json.dumps(manifest, sort_keys=True).encode())
+def _compute_seal(manifest: dict[str, Any]) -> str:
+    return _compute_sha256(json.dumps(manifest, sort_keys=True).encode())
 
 
-def _sha256(data: bytes) -> str:
+def _compute_sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()

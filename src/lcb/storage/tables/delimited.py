@@ -21,7 +21,7 @@ CSV_BYTES = 1 << 20  # at a time
 
 def open_csv(path: str, delimiter: str = ",", names: Sequence[str] = (), quoted: bool = True) -> Table:
     """Open a table of text cells; `names` are given if the file has no header."""
-    header, first = (tuple(names), ()) if names else _first_rows(path, delimiter)
+    header, first = (tuple(names), ()) if names else _read_first_rows(path, delimiter)
 
     def read(columns: Mapping[str, Kind], on_bad_row: OnBadRow) -> Batches:
         bad: list[tuple[int, int]] = []  # row, number of cells
@@ -55,21 +55,21 @@ def open_csv(path: str, delimiter: str = ",", names: Sequence[str] = (), quoted:
         try:
             for batch in pa.csv.open_csv(path, **options):
                 n_reported = report()
-                yield batch, _row_numbers(n_seen, batch.num_rows, [row for row, _ in bad])
+                yield batch, _number_rows(n_seen, batch.num_rows, [row for row, _ in bad])
                 n_seen += batch.num_rows
         except pa.ArrowInvalid:
             if quoted:
                 _check_cells(path, delimiter, len(header))
             raise
         n_reported = report()
-        if quoted and _n_quotes(path) % 2:  # an unclosed quote in the last column swallows the rows after it, unnoticed
+        if quoted and _count_quotes(path) % 2:  # an unclosed quote hides the rows after it
             _check_cells(path, delimiter, len(header))
 
     numeric = tuple(name for name, cell in zip(header, first, strict=False) if _is_number(cell))
     return Table(path, header, read, numeric=numeric)
 
 
-def _first_rows(path: str, delimiter: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _read_first_rows(path: str, delimiter: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the header and the first row of data."""
     with _open_text(path) as text:
         rows = (tuple(row) for row in csv.reader(text, delimiter=delimiter) if row)
@@ -87,10 +87,10 @@ def _open_text(path: str) -> io.TextIOWrapper:
     return io.TextIOWrapper(pa.input_stream(path), encoding="utf-8-sig", errors="surrogateescape", newline="")
 
 
-def _row_numbers(n_seen: int, n_rows: int, skipped: Sequence[int]) -> Rows:
+def _number_rows(n_seen: int, n_rows: int, skipped: Sequence[int]) -> Rows:
     """Return the row numbers of the next `n_rows` rows that were not skipped.
 
-    >>> _row_numbers(1, 3, skipped=[2, 4]).tolist()
+    >>> _number_rows(1, 3, skipped=[2, 4]).tolist()
     [3, 5, 6]
     """
     rows = np.arange(n_seen + 1, n_seen + n_rows + 1)
@@ -111,7 +111,7 @@ def _check_cells(path: str, delimiter: str, n_cells: int) -> None:
         refuse_row(path, row + 1, "", f"a quote is not closed, or is inside a text ({error})")
 
 
-def _n_quotes(path: str) -> int:
+def _count_quotes(path: str) -> int:
     with pa.input_stream(path) as stream:
         return sum(block.count(b'"') for block in iter(lambda: stream.read(CSV_BYTES), b""))
 

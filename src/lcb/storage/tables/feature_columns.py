@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from lcb.errors import InputError
 from lcb.storage.tables.arrow import is_list, is_number, is_string, value_type
-from lcb.storage.tables.row_errors import one_line
+from lcb.storage.tables.row_errors import to_one_line
 from lcb.storage.tables.table import Table
 
 
@@ -44,9 +44,9 @@ def _check_named(table: Table, option: str, columns: Sequence[str]) -> None:
 def _propose_columns(table: Table) -> str:
     names = [name for name in table.numeric if name not in ("user", "reward")][:20]
     if not names:
-        return one_line(f"{table.path} has no list column x and no numeric column to name; add features to it")
+        return to_one_line(f"{table.path} has no list column x and no numeric column to name; add features to it")
     example = f"name the feature columns, for example --columns {','.join(names)}"
-    return one_line(f"{table.path} has no list column x; {example}")
+    return to_one_line(f"{table.path} has no list column x; {example}")
 
 
 def _check_types(table: Table, features: Sequence[str]) -> None:

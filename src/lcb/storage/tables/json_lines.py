@@ -26,17 +26,17 @@ _NUMBERS = ("number", "number or text")
 
 def open_json_lines(path: str) -> Table:
     """Open a table of one JSON object per line; its columns are those of the first rows."""
-    block = next(_blocks(path), b"")
+    block = next(_iterate_blocks(path), b"")
     if not block:
         raise InputError(f"{path} has no rows; give a table with at least one row")
-    first = _first_values(path, block.split(b"\n", _N_FIRST_ROWS)[:_N_FIRST_ROWS])
+    first = _find_first_values(path, block.split(b"\n", _N_FIRST_ROWS)[:_N_FIRST_ROWS])
     values = {name: value for name, (_, value) in first.items()}
 
     def read(columns: Mapping[str, Kind], on_bad_row: OnBadRow) -> Batches:
-        types = {name: _type_of(path, name, kind, *first.get(name, (1, None))) for name, kind in columns.items()}
+        types = {name: _infer_type(path, name, kind, *first.get(name, (1, None))) for name, kind in columns.items()}
         options = pa.json.ParseOptions(explicit_schema=pa.schema(types), unexpected_field_behavior="ignore")
         row = 1
-        for block in _blocks(path):
+        for block in _iterate_blocks(path):
             n_lines = block.count(b"\n") + 1
             try:
                 table = pa.json.read_json(pa.BufferReader(block), parse_options=options).combine_chunks()
@@ -45,7 +45,7 @@ def open_json_lines(path: str) -> Table:
             if table is not None and table.num_rows == n_lines:
                 yield table.to_batches()[0], np.arange(row, row + n_lines)
             else:
-                cells = {name: _cell_reader(kind, types[name]) for name, kind in columns.items()}
+                cells = {name: _build_cell_reader(kind, types[name]) for name, kind in columns.items()}
                 yield _read_lines(path, block.split(b"\n"), cells, row, on_bad_row)
             row += n_lines
 
@@ -59,7 +59,7 @@ def open_json_lines(path: str) -> Table:
     )
 
 
-def _blocks(path: str) -> Iterator[bytes]:
+def _iterate_blocks(path: str) -> Iterator[bytes]:
     """Yield complete, non-blank lines, megabytes at a time; a line too long to be a row is cut."""
     rest = b""
     with pa.input_stream(path) as stream:
@@ -74,7 +74,7 @@ def _blocks(path: str) -> Iterator[bytes]:
         yield _BLANK_LINES.sub(b"\n", rest.strip())
 
 
-def _first_values(path: str, lines: Sequence[bytes]) -> dict[str, tuple[int, Any]]:
+def _find_first_values(path: str, lines: Sequence[bytes]) -> dict[str, tuple[int, Any]]:
     """Return the names in the first rows, each with its first value that is not null and the row of that value."""
     found: dict[str, tuple[int, Any]] = {}
     wrong = None
@@ -115,7 +115,7 @@ def _refuse_repeated_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return record
 
 
-def _type_of(path: str, name: str, kind: Kind, row: int, value: Any) -> Any:
+def _infer_type(path: str, name: str, kind: Kind, row: int, value: Any) -> Any:
     """Return the type of a column, from its first value."""
     if kind == "absent":
         return pa.null()
@@ -124,11 +124,11 @@ def _type_of(path: str, name: str, kind: Kind, row: int, value: Any) -> Any:
             refuse_row(path, row, "", f"{name} is {short(value)}; an integer or a string is wanted")
         return pa.int64() if isinstance(value, int) else pa.string()
     if isinstance(value, list):
-        return pa.list_(_scalar_type(kind, value[0] if value else None))
-    return _scalar_type(kind, value)
+        return pa.list_(_infer_scalar_type(kind, value[0] if value else None))
+    return _infer_scalar_type(kind, value)
 
 
-def _scalar_type(kind: Kind, value: Any) -> Any:
+def _infer_scalar_type(kind: Kind, value: Any) -> Any:
     if isinstance(value, bool):
         return pa.bool_()
     if isinstance(value, int) and kind not in _NUMBERS:
@@ -167,24 +167,24 @@ def _read_lines(
     return made, np.asarray(rows, np.int64)
 
 
-def _cell_reader(kind: Kind, expected: Any) -> tuple[Any, Callable[[Any], Any]]:
+def _build_cell_reader(kind: Kind, expected: Any) -> tuple[Any, Callable[[Any], Any]]:
     """Return the type of a column that is read line by line, and the function that converts its values."""
     if kind == "absent":
         return expected, _refuse_any
     if kind == "id":
-        return expected, _integer if pa.types.is_integer(expected) else _string
-    scalar, read = (pa.float64(), _number) if kind == "number" else (pa.string(), _text)
+        return expected, _read_integer if pa.types.is_integer(expected) else _read_string
+    scalar, read = (pa.float64(), _read_number) if kind == "number" else (pa.string(), _read_text)
     if not pa.types.is_list(expected):
         return scalar, read
     wanted = "a list of numbers is wanted" if kind in _NUMBERS else "a list is wanted"
-    return pa.list_(scalar), lambda value: _list(value, read, wanted)
+    return pa.list_(scalar), lambda value: _read_list(value, read, wanted)
 
 
 def _refuse_any(value: Any) -> None:
     raise _BadLine("the rows before have none, give it in every row or in none")
 
 
-def _integer(value: Any) -> int:
+def _read_integer(value: Any) -> int:
     if isinstance(value, bool) or not isinstance(value, int):
         raise _BadLine("the rows before have integers")
     if not -(2**63) <= value < 2**63:
@@ -192,7 +192,7 @@ def _integer(value: Any) -> int:
     return value
 
 
-def _string(value: Any) -> str:
+def _read_string(value: Any) -> str:
     if not isinstance(value, str):
         raise _BadLine("the rows before have text")
     if _has_lone_surrogate(value):
@@ -200,7 +200,7 @@ def _string(value: Any) -> str:
     return value
 
 
-def _number(value: Any) -> float:
+def _read_number(value: Any) -> float:
     if not isinstance(value, int | float):
         raise _BadLine("a number is wanted")
     try:
@@ -209,12 +209,12 @@ def _number(value: Any) -> float:
         return math.inf
 
 
-def _text(value: Any) -> str:
+def _read_text(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return text.encode(errors="replace").decode() if _has_lone_surrogate(text) else text
 
 
-def _list(value: Any, read: Callable[[Any], Any], wanted: str) -> list[Any]:
+def _read_list(value: Any, read: Callable[[Any], Any], wanted: str) -> list[Any]:
     if not isinstance(value, list):
         raise _BadLine(wanted)
     return [None if element is None else read(element) for element in value]

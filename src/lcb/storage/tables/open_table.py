@@ -9,7 +9,7 @@ from lcb.errors import InputError
 from lcb.storage.tables.delimited import open_csv
 from lcb.storage.tables.json_lines import open_json_lines
 from lcb.storage.tables.parquet import open_parquet
-from lcb.storage.tables.row_errors import naming
+from lcb.storage.tables.row_errors import name_file_in_errors
 from lcb.storage.tables.table import Table
 
 _OPENERS: dict[tuple[str, ...], Callable[[str], Table]] = {
@@ -33,5 +33,5 @@ def open_table(path: str | os.PathLike[str]) -> Table:
         raise InputError(f"{name} is of no known kind; give a file that ends in {known}")
     if os.path.getsize(name) == 0:
         raise InputError(f"{name} is empty; give a table with at least one row")
-    with naming(name):
+    with name_file_in_errors(name):
         return opener(name)

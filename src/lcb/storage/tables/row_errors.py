@@ -29,7 +29,7 @@ class Place:
     first_row: int = 1
 
     def error(self, index: int, what: str) -> EventError:
-        return EventError(one_line(f"{self.path} row {self.first_row + index}: {what}"))
+        return EventError(to_one_line(f"{self.path} row {self.first_row + index}: {what}"))
 
 
 def refuse_row(path: str, row: int, reason: str, message: str) -> NoReturn:
@@ -37,29 +37,29 @@ def refuse_row(path: str, row: int, reason: str, message: str) -> NoReturn:
     raise Place(path, row).error(0, f"{message}{', ' if '; ' in message else '; '}{MEND}")
 
 
-def one_line(text: object) -> str:
+def to_one_line(text: object) -> str:
     """Return a message without line breaks.
 
-    >>> one_line("no such\\ncolumn")
+    >>> to_one_line("no such\\ncolumn")
     'no such column'
     """
     return " ".join(str(text).splitlines())
 
 
 @contextmanager
-def naming(path: str | os.PathLike[str]) -> Iterator[None]:
+def name_file_in_errors(path: str | os.PathLike[str]) -> Iterator[None]:
     """Turn errors of the reading library into an InputError in one line that names the file."""
     try:
         yield
     except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
         remedy = "write or download it again, or check its permissions"
-        raise InputError(one_line(f"{path} could not be read ({error}); {remedy}")) from None
+        raise InputError(to_one_line(f"{path} could not be read ({error}); {remedy}")) from None
 
 
-def first_failing(values: Any, works: Callable[[Any], bool]) -> int:
+def find_first_failing(values: Any, works: Callable[[Any], bool]) -> int:
     """Return the index of the first value for which a whole-array operation fails, in log2(n) tries.
 
-    >>> first_failing([4, 9, -1, 2], lambda part: min(part) >= 0)
+    >>> find_first_failing([4, 9, -1, 2], lambda part: min(part) >= 0)
     2
     """
     return bisect_left(range(len(values)), True, key=lambda i: not works(values[: i + 1]))

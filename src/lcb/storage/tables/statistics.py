@@ -33,7 +33,7 @@ from lcb.stats import UserStats, check_rows
 from lcb.storage.tables.arrow import parse_numbers, plain
 from lcb.storage.tables.feature_columns import choose_features
 from lcb.storage.tables.open_table import open_table
-from lcb.storage.tables.row_errors import MEND, Place, first_failing
+from lcb.storage.tables.row_errors import MEND, Place, find_first_failing
 from lcb.storage.tables.table import Kind
 
 
@@ -123,11 +123,11 @@ class _Sums:
         if batch.num_rows == 0:
             return
         place = Place(self.path, self.n_rows + 1)
-        codes, names = _users(batch.column("user"), place)
-        reward = _numbers(batch.column("reward"), "reward", place)
+        codes, names = _code_users(batch.column("user"), place)
+        reward = _read_numbers(batch.column("reward"), "reward", place)
         builder = self.builder or self._start(batch, place)
-        x = _matrix(batch, self.arm_columns, self.arm, place)
-        user_x = _matrix(batch, self.user_columns, self.user, place)
+        x = _read_matrix(batch, self.arm_columns, self.arm, place)
+        user_x = _read_matrix(batch, self.user_columns, self.user, place)
         self._check(x, self.arm, reward, place)
         if self.user:
             self._check(user_x, self.user, reward, place)
@@ -140,14 +140,14 @@ class _Sums:
         )
 
     def _start(self, batch: Any, place: Place) -> LogBuilder:
-        self.arm = _feature_names(batch, self.arm_columns, place)
-        self.user = _feature_names(batch, self.user_columns, place)
+        self.arm = _read_feature_names(batch, self.arm_columns, place)
+        self.user = _read_feature_names(batch, self.user_columns, place)
         features = cross_names(self.arm, self.user) if self.user else self.arm
         self.builder = LogBuilder(len(features), features, **self.keep)
         return self.builder
 
 
-def _users(column: Any, place: Place) -> tuple[Index, list[int | str]]:
+def _code_users(column: Any, place: Place) -> tuple[Index, list[int | str]]:
     """Return the codes (n,) of a batch's users, and their names."""
     column = plain(column)
     _check_present(column, "user", place)
@@ -156,7 +156,7 @@ def _users(column: Any, place: Place) -> tuple[Index, list[int | str]]:
     try:
         users = coded.dictionary.to_pylist()
     except UnicodeDecodeError:
-        row = int(np.argmax(codes == first_failing(coded.dictionary, _decodes)))
+        row = int(np.argmax(codes == find_first_failing(coded.dictionary, _can_decode)))
         raise place.error(row, "user is not UTF-8 text; save the file as UTF-8") from None
     if "" in users:
         row = int(np.argmax(codes == users.index("")))
@@ -164,7 +164,7 @@ def _users(column: Any, place: Place) -> tuple[Index, list[int | str]]:
     return codes, users
 
 
-def _feature_names(batch: Any, columns: Sequence[str], place: Place) -> tuple[str, ...]:
+def _read_feature_names(batch: Any, columns: Sequence[str], place: Place) -> tuple[str, ...]:
     """Return the columns' own names, or x0, x1, ... for a list column x."""
     if not columns or not _is_list(batch.column(columns[0])):
         return tuple(columns)
@@ -176,17 +176,17 @@ def _feature_names(batch: Any, columns: Sequence[str], place: Place) -> tuple[st
     return tuple(f"{name}{j}" for j in range(n_features))
 
 
-def _matrix(batch: Any, columns: Sequence[str], features: Sequence[str], place: Place) -> Floats:
+def _read_matrix(batch: Any, columns: Sequence[str], features: Sequence[str], place: Place) -> Floats:
     """Return the values of `features` (n, d), from one list column or a column each."""
     if columns and _is_list(batch.column(columns[0])):
-        return _list_matrix(batch.column(columns[0]), columns[0], features, place)
+        return _read_list_matrix(batch.column(columns[0]), columns[0], features, place)
     x = np.empty((batch.num_rows, len(columns)))
     for j, name in enumerate(columns):
-        x[:, j] = _numbers(batch.column(name), f"feature {name}", place)
+        x[:, j] = _read_numbers(batch.column(name), f"feature {name}", place)
     return x
 
 
-def _list_matrix(column: Any, name: str, features: Sequence[str], place: Place) -> Floats:
+def _read_list_matrix(column: Any, name: str, features: Sequence[str], place: Place) -> Floats:
     column = plain(column)
     _check_present(column, name, place)
     lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
@@ -197,25 +197,25 @@ def _list_matrix(column: Any, name: str, features: Sequence[str], place: Place) 
     if values.null_count:
         row, j = divmod(pc.index(values.is_null(), True).as_py(), len(features))
         raise place.error(row, f"feature {features[j]} is missing; every row needs one, {MEND}")
-    return np.asarray(_as_floats(values).reshape(-1, len(features)))
+    return np.asarray(_to_floats(values).reshape(-1, len(features)))
 
 
-def _numbers(column: Any, name: str, place: Place) -> Floats:
+def _read_numbers(column: Any, name: str, place: Place) -> Floats:
     """Return a column of numbers, truth values or, in a CSV, text as floats."""
     column = plain(column)
     _check_present(column, name, place)
     if not pa.types.is_string(column.type):
-        return _as_floats(column)
+        return _to_floats(column)
     try:
-        return _as_floats(parse_numbers(column))
+        return _to_floats(parse_numbers(column))
     except pa.ArrowInvalid:
-        row = first_failing(column, _parses)
+        row = find_first_failing(column, _can_parse)
         cell = column[row].as_buffer().to_pybytes().decode(errors="replace").strip()
         came = short(cell) if cell else "empty"
         raise place.error(row, f"{name} is {came}; a number is wanted, {MEND}") from None
 
 
-def _parses(text: Any) -> bool:
+def _can_parse(text: Any) -> bool:
     try:
         parse_numbers(text)
     except pa.ArrowInvalid:
@@ -223,7 +223,7 @@ def _parses(text: Any) -> bool:
     return True
 
 
-def _decodes(names: Any) -> bool:
+def _can_decode(names: Any) -> bool:
     try:
         names.to_pylist()
     except UnicodeDecodeError:
@@ -241,5 +241,5 @@ def _is_list(column: Any) -> bool:
     return bool(pa.types.is_nested(column.type))
 
 
-def _as_floats(column: Any) -> Floats:
+def _to_floats(column: Any) -> Floats:
     return np.asarray(column.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False))

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from lcb.errors import InputError
 from lcb.storage.tables.arrow import plain
-from lcb.storage.tables.row_errors import OnBadRow, naming, one_line, refuse_row
+from lcb.storage.tables.row_errors import OnBadRow, name_file_in_errors, refuse_row, to_one_line
 
 Rows = NDArray[np.int64]
 Batches = Iterator[tuple[Any, Rows]]
@@ -49,7 +49,7 @@ class Table:
     def batches(self, columns: Mapping[str, Kind], on_bad_row: OnBadRow = refuse_row) -> Batches:
         """Yield batches of these columns with their row numbers."""
         self.require(name for name, kind in columns.items() if kind != "absent")
-        with naming(self.path):
+        with name_file_in_errors(self.path):
             yield from self.read(columns, on_bad_row)
 
     def require(self, names: Iterable[str]) -> None:
@@ -58,7 +58,7 @@ class Table:
             if name not in self.names:
                 there = ", ".join(self.names[:20]) + (", ..." if len(self.names) > 20 else "")
                 words = f"{self.path} has no column {name}; it has {there}: rename one, or name another"
-                raise InputError(one_line(words))
+                raise InputError(to_one_line(words))
             if self.names.count(name) > 1:
                 raise InputError(f"{self.path} has more than one column {name}; rename all but one")
 
