@@ -79,7 +79,7 @@ def list_settings(name: str) -> list[str]:
 
 
 def is_revisable(name: str) -> bool:
-    """Whether the bandit can replace one reward in a state."""
+    """Whether the bandit can change a reward that its state already includes."""
     return issubclass(BANDITS[name], Revisable)
 
 

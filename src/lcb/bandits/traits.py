@@ -47,7 +47,7 @@ class PosteriorBandit(DescribedBandit, Protocol):
 
 @runtime_checkable
 class Revisable(Protocol):
-    """A bandit that can replace one reward in a state that has since had others."""
+    """A bandit that can change a reward that its state already includes, even if others came after it."""
 
     def revise(self, state: Floats, decision: Decision, before: float, after: float) -> Floats: ...
 

@@ -24,7 +24,7 @@ from lcb.errors import InputError, LCBError, ServiceError, Unreachable
 
 @dataclass(frozen=True)
 class Policy:
-    """Seconds for one attempt, number of further attempts, and seconds for all of them together."""
+    """Limits of a call: seconds per attempt (`timeout`), number of retries, seconds for all attempts (`deadline`)."""
 
     timeout: float = 2.0
     retries: int = 4

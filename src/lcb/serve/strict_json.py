@@ -117,7 +117,7 @@ class _Twice(NamedTuple):
 
 
 def _parse_exactly(raw: bytes, *, nul: bool = False) -> None:
-    """Parse `raw` keeping all pairs; refuse the first repeated key, and with `nul` the first U+0000."""
+    """Parse `raw` with Python's parser, which sees every pair; refuse a repeated key, and with `nul` a U+0000."""
     faults = nul
 
     def check_pairs(pairs: list[tuple[str, Any]]) -> Any:

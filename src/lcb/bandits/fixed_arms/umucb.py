@@ -81,13 +81,13 @@ class UMUCB(CountingBandit):
 
     @cached_property
     def _radius(self) -> Floats:
-        """r after one reward, (N, 1)."""
+        """r_ha after one reward of arm a, the same for all arms, (N, 1)."""
         delta = 1 / self.n_steps if self.delta is None else self.delta
         rate = np.sqrt(2 * np.log(self.models.n_classes * self.n_steps**2 / delta))
         return np.asarray(self.width * rate * self.models.noise[:, None])
 
     def _bounds(self, state: Floats) -> tuple[NDArray[np.bool_], Floats]:
-        """Return `allowed` (N,) and mean_a + r_ha (N, K)."""
+        """Return which classes are allowed, (N,), and the upper bounds mean_a + r_ha, (N, K)."""
         _, count, mean = estimate_means(state)
         with np.errstate(divide="ignore"):
             radius = np.where(count > 0, self._radius / np.sqrt(count), np.inf)

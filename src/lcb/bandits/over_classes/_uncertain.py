@@ -1,4 +1,4 @@
-"""What mmTS and personal classes share: classes with uncertain weights, and the user's statistics as the state."""
+"""Shared by mmTS and personal classes: classes with uncertain weights, and the user's statistics as the state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Terms = tuple[Floats, Floats, Floats, Floats, Floats]
 
 
 class UncertainClasses:
-    """The posterior of a user whose weights are N(models.beta_h, models.covariance_h) if they belong to class h."""
+    """Base class: a user of class h has weights drawn from N(models.beta_h, models.covariance_h)."""
 
     models: LatentModels
 
@@ -22,11 +22,11 @@ class UncertainClasses:
         return np.zeros(n_packed(self.models.n_features))
 
     def weights(self, state: Floats) -> Floats:
-        """The probability of each class, (N,)."""
+        """Return the posterior probability of each class, (N,)."""
         return self._posterior(state)[0]
 
     def means(self, state: Floats) -> Floats:
-        """The expected weights of each class, (N, d)."""
+        """Return the expected weights of the user in each class, (N, d)."""
         _, roots, scaled = self._posterior(state)
         return np.asarray(self.models.beta + np.linalg.solve(np.tril(roots).swapaxes(1, 2), scaled[..., None])[..., 0])
 
@@ -42,7 +42,7 @@ class UncertainClasses:
         return precision, models.beta, 1 / models.sigma2, constant, -models.gaussian[0]
 
     def _posterior(self, state: Floats) -> tuple[Floats, Floats, Floats]:
-        """`weights` (N,), the Cholesky roots L of the precisions (N, d, d), and L' (means - beta) (N, d)."""
+        """Return `weights` (N,), the Cholesky roots L of the precisions (N, d, d), and L' (means - beta) (N, d)."""
         from lcb.bandits.over_classes._mmts_numba import posterior
 
         n, d = self.models.beta.shape

@@ -146,7 +146,7 @@ def _begin(log: EventLog, rewards: Rewards) -> tuple[Parameters, SpreadPrior]:
 
 
 def _scale_prior(one: Parameters, rewards: Rewards, weight: float) -> SpreadPrior:
-    """The prior of several classes: their means lie as people lie under one class."""
+    """Return the prior for several classes: class means vary as much as users do in a single class."""
     sigma = one.sigma[0]
     return SpreadPrior(one.mu[0], np.linalg.inv(sigma), sigma, weight, _mean_noise(one, rewards))
 

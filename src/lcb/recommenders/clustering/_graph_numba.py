@@ -81,7 +81,10 @@ def find_components(graph, label):  # type: ignore[no-untyped-def]
 
 @njit(**COMPILED)
 def _expand(graph, side, queue, head, tail, marks, other_side, stop, found):  # type: ignore[no-untyped-def]
-    """Visit the neighbours of one user (with `stop`, until the other side is met); return (met, new tail)."""
+    """Add the unvisited neighbours of the user at `head` to this side's queue, and mark them.
+
+    Return whether the other side was met, and the new end of the queue; with `stop`, end as soon as it is met.
+    """
     met = False
     for k in range(neighbours(graph, queue[head], found)):
         other = found[k]

@@ -25,7 +25,7 @@ _PLAIN = re.compile(r"x\d+")  # a default feature name, which says only the posi
 
 
 class FirstItems(NamedTuple):
-    """Items for an empty catalogue, as a JSON body of PUT /v1/items; `name` stands for them in error messages.
+    """Items for an empty catalogue, as a JSON body of PUT /v1/items; error messages call them `name`.
 
     A new log gets `categories` if its settings have neither models nor categories.
     """

@@ -16,12 +16,13 @@ _HALF = np.uint64(32)
 Codes = NDArray[np.int32]
 Integers = NDArray[np.int64]
 Hashes = NDArray[np.uint64]
+Ids = NDArray[np.int64] | NDArray[np.uint64]  # whole numbers, or hashes of texts
 Bytes = NDArray[np.uint8]
 
 
 @njit(cache=True, nogil=True)
-def enter_integers(slots: Codes, ids: Integers, n: int, values: Integers, out: Codes, first: int) -> tuple[int, int]:
-    """Write the codes of `values` from index `first` on; returns the number of ids and the index where it stopped.
+def enter(slots: Codes, ids: Ids, n: int, values: Ids, out: Codes, first: int) -> tuple[int, int]:
+    """Write the codes of `values` from index `first` on; return the number of ids and the index where it stopped.
 
     It stops early if the table is half full.  `ids` holds the id of each code, with space for half of the slots.
     """
@@ -36,25 +37,6 @@ def enter_integers(slots: Codes, ids: Integers, n: int, values: Integers, out: C
                 return n, i
             slots[slot] = n
             ids[n] = value
-            n += 1
-        out[i] = slots[slot]
-    return n, len(values)
-
-
-@njit(cache=True, nogil=True)
-def enter_hashes(slots: Codes, hashes: Hashes, n: int, values: Hashes, out: Codes, first: int) -> tuple[int, int]:
-    """Do the same as `enter_integers` for hashes of texts."""
-    mask = np.uint64(len(slots) - 1)
-    for i in range(first, len(values)):
-        value = values[i]
-        slot = value & mask
-        while slots[slot] >= 0 and hashes[slots[slot]] != value:
-            slot = (slot + np.uint64(1)) & mask
-        if slots[slot] < 0:
-            if 2 * (n + 1) > len(slots):
-                return n, i
-            slots[slot] = n
-            hashes[n] = value
             n += 1
         out[i] = slots[slot]
     return n, len(values)
@@ -90,29 +72,18 @@ def hash_texts(offsets: Integers, data: Bytes) -> Hashes:
 
 
 @njit(cache=True, nogil=True)
-def settle_integers(slots: Codes, ids: Integers, n: int) -> None:
+def settle(slots: Codes, ids: Ids, n: int) -> None:
     """Enter the first `n` ids into empty slots."""
     mask = np.uint64(len(slots) - 1)
     for code in range(n):
-        _settle(slots, _mix(ids[code]) & mask, mask, code)
+        slot = _mix(ids[code]) & mask
+        while slots[slot] >= 0:
+            slot = (slot + np.uint64(1)) & mask
+        slots[slot] = code
 
 
 @njit(cache=True, nogil=True)
-def settle_hashes(slots: Codes, hashes: Hashes, n: int) -> None:
-    mask = np.uint64(len(slots) - 1)
-    for code in range(n):
-        _settle(slots, hashes[code] & mask, mask, code)
-
-
-@njit(cache=True, nogil=True)
-def _settle(slots: Codes, slot: np.uint64, mask: np.uint64, code: int) -> None:
-    while slots[slot] >= 0:
-        slot = (slot + np.uint64(1)) & mask
-    slots[slot] = code
-
-
-@njit(cache=True, nogil=True)
-def _mix(value: np.int64) -> np.uint64:
+def _mix(value: np.int64 | np.uint64) -> np.uint64:
     """Spread consecutive ids over the table."""
     mixed = np.uint64(value) * _MIX
     return np.uint64(mixed ^ (mixed >> _HALF))

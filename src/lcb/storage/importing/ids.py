@@ -10,14 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lcb.errors import InputError
-from lcb.storage.importing._codes_numba import (
-    enter_hashes,
-    enter_integers,
-    find_differing,
-    hash_texts,
-    settle_hashes,
-    settle_integers,
-)
+from lcb.storage.importing._codes_numba import enter, find_differing, hash_texts, settle
 from lcb.storage.importing.bad_rows import Check, show_cell
 from lcb.storage.importing.cells import convert_cells, to_whole_numbers
 from lcb.storage.tables.arrow import is_string, plain, value_type
@@ -109,11 +102,11 @@ class _Integers:
         out = np.empty(len(numbers), np.int32)
         done = 0
         while done < len(numbers):
-            self.n, done = enter_integers(self.slots, self.ids, self.n, numbers, out, done)
+            self.n, done = enter(self.slots, self.ids, self.n, numbers, out, done)
             if done < len(numbers):
                 self.slots = np.full(2 * len(self.slots), -1, np.int32)
                 self.ids = _double(self.ids)
-                settle_integers(self.slots, self.ids, self.n)
+                settle(self.slots, self.ids, self.n)
         return out
 
 
@@ -167,7 +160,7 @@ class _Strings:
         codes = np.empty(len(values), np.int32)
         done, before = 0, self.n
         while done < len(values):
-            self.n, done = enter_hashes(self.slots, self.hashes, self.n, values, codes, done)
+            self.n, done = enter(self.slots, self.hashes, self.n, values, codes, done)
             if done < len(values):
                 self._grow()
         if self.n > before:
@@ -179,7 +172,7 @@ class _Strings:
     def _grow(self) -> None:
         self.slots = np.full(2 * len(self.slots), -1, np.int32)
         self.hashes, self.starts = _double(self.hashes), _double(self.starts)
-        settle_hashes(self.slots, self.hashes, self.n)
+        settle(self.slots, self.hashes, self.n)
 
     def _keep(self, codes: Codes, before: int, offsets: NDArray[np.int64], data: NDArray[np.uint8]) -> None:
         """Store the bytes of each new text, from the first row that has it."""
