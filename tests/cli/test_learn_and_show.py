@@ -27,11 +27,15 @@ def test_a_log_becomes_classes_that_can_be_shown(lcb, events, tmp_path):
 
 
 def test_without_a_number_of_classes_one_is_chosen_and_said(lcb, events):
-    learned = lcb("learn", events, "--out", "models", "--json", "-")
+    learned = lcb("learn", events, "--learner", "em", "--out", "models", "--json", "-")
     summary = json.loads(learned.out)
     assert summary["classes"] == 5
     assert summary["held_out"]["5"]["mean"] > summary["held_out"]["1"]["mean"]
-    assert "5 classes: the fewest" in lcb("learn", events, "--out", "models").out
+    chosen, scores, classes, _ = lcb("learn", events, "--out", "models").out.splitlines()
+    assert chosen.startswith("chosen: 5 point classes (Gaussian) with bonus 0.5:")
+    assert scores.startswith("log density of held-out users' later rewards:")
+    assert classes.startswith("5 classes from 4,000 events")
+    assert library.load_models("models").provenance["bonus"] == 0.5
 
 
 def test_learning_into_a_folder_of_models_replaces_them(lcb, events):
@@ -235,9 +239,8 @@ def test_two_valued_rewards_are_learned_as_clicks_and_the_output_says_so(lcb, ta
     learned = lcb("learn", tastes, "--columns", "a,b,c", "--out", "models")
     assert learned.code == 0
     first, second, *_ = learned.out.splitlines()
-    assert "two values" in first
-    assert "Bernoulli" in first
-    assert second.startswith("2 classes:")
+    assert first.startswith("chosen: 2 point classes (Bernoulli) with bonus")
+    assert second.startswith("reward per step of held-out users:")
     models = library.load_models("models")
     assert (models.likelihood, models.levels, models.n_classes) == ("bernoulli", (0.0, 1.0), 2)
 

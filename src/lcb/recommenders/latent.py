@@ -58,6 +58,8 @@ class Latent:
     `make_bandit(models)` builds a bandit over class policies.
     """
 
+    why: tuple[str, ...] = ()  # how the models were chosen, if they were
+
     def __init__(
         self,
         n_features: int,

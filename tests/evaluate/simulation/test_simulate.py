@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from lcb.errors import InputError
-from lcb.evaluate.algorithms import ALGORITHMS
+from lcb.evaluate.algorithms import ALGORITHMS, PAPERS
 from lcb.evaluate.simulation.simulate import simulate
 from lcb.evaluate.worlds.paper import SimulatedWorld, equal_classes, paper_classes
 
@@ -35,7 +35,7 @@ def test_regret_is_the_expected_reward_lost():
 
 
 def test_the_numbers_do_not_depend_on_the_number_of_workers():
-    settings = {"n_users": 70, "n_steps": 5, "n_runs": 3, "seed": 4}
+    settings = {"algorithms": PAPERS, "n_users": 70, "n_steps": 5, "n_runs": 3, "seed": 4}
     one, two = (simulate(SimulatedWorld(paper_classes()), n_workers=n, **settings) for n in (1, 2))
     for a, b in zip(one.results, two.results, strict=True):
         np.testing.assert_array_equal(a.regret, b.regret)
@@ -49,7 +49,7 @@ def test_an_algorithm_does_not_depend_on_its_company():
 
 
 def regrets(world, **settings):
-    simulation = simulate(world, n_workers=1, **{"n_users": 300, "n_runs": 3, **settings})
+    simulation = simulate(world, PAPERS, n_workers=1, **{"n_users": 300, "n_runs": 3, **settings})
     return {result.algorithm: result for result in simulation.results}
 
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from lcb.evaluate.offline.labels import Reading
     from lcb.evaluate.offline.outcomes import Evaluation
 
-_DEFAULT = "lcb,lcb-mean,linucb-population,linucb-individual,random"
+_DEFAULT = "lcb-auto,lcb,lcb-mean,linucb-population,linucb-individual,random"
 
 
 class MethodName(StrEnum):
@@ -112,6 +112,8 @@ def evaluate(
         for outcome in evaluation.outcomes:
             if outcome.support is not None:
                 typer.echo(outcome.support.describe(outcome.algorithm))
+            for line in outcome.why:
+                typer.echo(f"{outcome.algorithm}, seed {seed}: {line}")
         typer.echo(_conclude(evaluation))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,8 +59,12 @@ def learn(
         str | None, typer.Option(help="Refuse rewards outside this range.", metavar="LOW,HIGH")
     ] = None,
     learner: Annotated[
-        str, typer.Option(help="Algorithm that learns the classes.", metavar=f"<{'|'.join(LEARNERS)}>")
-    ] = "em",
+        str | None,
+        typer.Option(
+            help="Algorithm that learns the classes; without it kind and number are chosen by serving held-out users.",
+            metavar=f"<{'|'.join(LEARNERS)}>",
+        ),
+    ] = None,
     likelihood: Annotated[
         LikelihoodName | None,
         typer.Option(help="Distribution of rewards; without it bernoulli if they take two values (em), else gaussian."),
@@ -105,7 +110,9 @@ def learn(
     Events are streamed, so memory grows with users and not with events (but spectral keeps all rows, and so do clicks
     with more than a few distinct feature vectors).
 
-    Without --likelihood and --classes both are chosen, and the reason is printed.
+    Without --learner, point classes (em) and classes of people who differ (personal) are tried with several bonuses on
+    at most 5,000 users: classes learned from one half serve the other half in simulation.  The simplest within one
+    standard error of the best is kept, and the reason is printed.  --classes and --likelihood fix what they name.
 
     \b
     Example:
@@ -115,6 +122,8 @@ def learn(
     """
     import numpy as np
 
+    from lcb.evaluate.choice.choose import choose, draw_names, learn_chosen
+    from lcb.evaluate.choice.serving import can_serve
     from lcb.evaluate.offline.history import read_history
     from lcb.learners import fit
     from lcb.progress import bar
@@ -129,11 +138,11 @@ def learn(
     if traces is not None:
         from lcb import charts
 
-        if "n_chains" not in get_learner(learner).settings:
-            raise _build_option_error("traces", "n_chains", learner)
+        if "n_chains" not in get_learner(learner or "em").settings:
+            raise _build_option_error("traces", "n_chains", learner or "em")
         charts.require()
     settings = _check_settings(
-        learner,
+        learner or "em",
         likelihood and likelihood.value,
         variance=variance and variance.value,
         n_starts=starts,
@@ -145,6 +154,9 @@ def learn(
         polish=polish or None,
         n_threads=threads,
     )
+    chooses = learner is None and not settings.keys() - {"n_threads"}
+    learner = learner or "em"
+    rng = np.random.default_rng(seed)
     began = time.monotonic()
     with bar() as progress, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
@@ -156,24 +168,25 @@ def learn(
             )
         else:
             _refuse("log", reading=reading, like=like)
-            log = read_log(
+            read = partial(
+                read_log,
                 events,
                 columns=parse_names(columns),
                 user_columns=parse_names(user_columns),
                 reward_range=parse_range(reward_range),
                 dtype=np.float32 if float32 else np.float64,
-                keep_rows=get_learner(learner).needs_rows,
                 progress=progress,
             )
-        result = fit(
-            log,
-            classes,
-            rng=np.random.default_rng(seed),
-            learner=learner,
-            likelihood=likelihood.value if likelihood else None,
-            progress=progress,
-            **settings,
-        )
+            log = read(keep_rows=get_learner(learner).needs_rows)
+        wanted: dict[str, Any] = {"likelihood": likelihood.value if likelihood else None, "progress": progress}
+        if chooses:
+            few = log
+            if feature_map is None and not can_serve(log):
+                few = read(keep_rows=True, users=draw_names(log, rng))
+            choice = choose(few, n_classes=classes, rng=rng, **wanted)
+            result = learn_chosen(log, choice, rng=rng, n_threads=threads, progress=progress)
+        else:
+            result = fit(log, classes, rng=rng, learner=learner, **wanted, **settings)
     provenance = {**result.models.provenance, "events": events.name, "seed": seed}
     save_models(result.models.with_provenance(provenance), out, overwrite=True, feature_map=feature_map)
     if traces is not None:
@@ -239,6 +252,7 @@ def _summarise(result: Fit, log: EventLog, seconds: float) -> dict[str, Any]:
         "events": log.stats.n_events,
         "features": list(models.features),
         "learner": models.provenance["learner"],
+        **({"bonus": models.provenance["bonus"]} if "bonus" in models.provenance else {}),
         "likelihood": models.likelihood,
         "why": list(result.why),
         "steps": result.n_steps,

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 def simulate(
     models: ClassesOption = None,
     algorithms: Annotated[
-        str | None, typer.Option(help="Algorithms, as a,b,c, or all; without it those of the paper.", metavar="A,B,...")
+        str | None,
+        typer.Option(
+            help="Algorithms, as a,b,c, or all; without it lcb-auto and those of the paper.", metavar="A,B,..."
+        ),
     ] = None,
     users: Annotated[int, typer.Option(min=1, help="Users, one after another.")] = 1000,
     steps: StepsOption = 20,
@@ -42,7 +45,7 @@ def simulate(
     Example:
       lcb simulate --algorithms lcb,lcb-gt,linucb-population --runs 4
     """
-    from lcb.evaluate.algorithms import PAPERS, parse_settings
+    from lcb.evaluate.algorithms import DEFAULTS, parse_settings
     from lcb.evaluate.simulation.simulate import simulate as run
     from lcb.progress import bar
     from lcb.storage.files import read_json
@@ -54,7 +57,7 @@ def simulate(
     with bar() as progress:
         simulation = run(
             world,
-            parse_algorithms(algorithms, PAPERS),
+            parse_algorithms(algorithms, DEFAULTS),
             settings=tuned,
             n_users=users,
             n_steps=steps,

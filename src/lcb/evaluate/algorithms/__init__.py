@@ -16,13 +16,24 @@ from typing import Any
 from lcb.errors import InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Settings, Task, Value
 
-__all__ = ["ALGORITHMS", "PAPERS", "Algorithm", "Settings", "Task", "find_algorithms", "tuned_settings"]
+__all__ = ["ALGORITHMS", "DEFAULTS", "PAPERS", "Algorithm", "Settings", "Task", "find_algorithms", "tuned_settings"]
 
-_FAMILIES = ("latent", "personal", "policy_sets", "explorers", "revisited", "clustering", "linear", "fixed_arms")
+_FAMILIES = (
+    "auto",
+    "latent",
+    "personal",
+    "policy_sets",
+    "explorers",
+    "revisited",
+    "clustering",
+    "linear",
+    "fixed_arms",
+)
 ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm for family in _FAMILIES for algorithm in import_module(f"{__name__}.{family}").ALGORITHMS
 }
 PAPERS = ("lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "club", "linucb-population", "linucb-individual", "random")
+DEFAULTS = ("lcb-auto", *PAPERS)  # of `lcb simulate`
 
 _LARGEST = 1e300  # absolute value of a setting
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lcb.arrays import Floats
 from lcb.errors import InputError
@@ -34,6 +35,7 @@ class Task:
     n_uniform_steps: int = 0  # uniform first steps of every user; if above 0, classes are learned from these alone
     two_valued: bool = False  # rewards take two values, as clicks do
     history: EventLog | None = field(default=None, repr=False)  # past users to train on
+    able: NDArray[np.bool_] | None = field(default=None, repr=False)  # past users like those to be served
     truth: LatentModels | None = field(default=None, repr=False)  # the true classes, in a generated world
     contexts: Sequence[Floats] | None = field(default=None, repr=False)  # all possible contexts, if they can be listed
     fixed_arms: bool = False  # every step offers the same arms, without features: the rows of the identity

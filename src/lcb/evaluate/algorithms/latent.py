@@ -24,7 +24,7 @@ from lcb.models import LatentModels
 from lcb.recommenders.latent import FromRows, Latent, Learn
 from lcb.recommenders.recommender import Recommender
 
-_WARMUP_WIDTH = 0.25  # of phase 1's LinUCB; anything between .1 and .5 gives nearly the same regret
+WARMUP_WIDTH = 0.25  # of phase 1's LinUCB; anything between .1 and .5 gives nearly the same regret
 PAPER, OURS = "Zhou & Brunskill 2016", "ours"
 MakeBandit = Callable[..., Bandit]  # (models, task, **settings)
 
@@ -55,7 +55,7 @@ def build_learned(
             rng=rng,
             n_warmup_users=task.n_warmup_users,
             retrain_every=task.retrain_every,
-            warmup_bandit=LinUCB(task.n_features, width=_WARMUP_WIDTH),
+            warmup_bandit=LinUCB(task.n_features, width=WARMUP_WIDTH),
             n_uniform_steps=task.n_uniform_steps,
             train_on="uniform" if task.n_uniform_steps else "all",
         )

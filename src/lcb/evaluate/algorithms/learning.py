@@ -26,7 +26,7 @@ def learn_by_em(task: Task) -> FromStats:
 
 def learn_from_stats(task: Task, name: str, **settings: Any) -> FromStats:
     """Return the learner `name` with `settings`, in one thread."""
-    return lambda stats, rng, last: _learn(EventLog(stats), rng, last, task, name, settings)
+    return lambda stats, rng, last: learn_from_last(EventLog(stats), rng, last, task.n_classes, name, settings)
 
 
 def learn_from_rows(task: Task, name: str, **settings: Any) -> FromRows:
@@ -34,17 +34,23 @@ def learn_from_rows(task: Task, name: str, **settings: Any) -> FromRows:
 
     def learn(log: EventLog, rng: np.random.Generator, last: LatentModels | None) -> LatentModels | None:
         try:
-            return _learn(log, rng, last, task, name, settings)
+            return learn_from_last(log, rng, last, task.n_classes, name, settings)
         except TooFewRows:
             return None
 
     return FromRows(learn)
 
 
-def _learn(
-    log: EventLog, rng: np.random.Generator, last: LatentModels | None, task: Task, name: str, settings: dict[str, Any]
+def learn_from_last(
+    log: EventLog,
+    rng: np.random.Generator,
+    last: LatentModels | None,
+    n_classes: int,
+    name: str,
+    settings: dict[str, Any],
 ) -> LatentModels:
-    learner, n_classes = get_learner(name), min(task.n_classes, log.n_users)
+    """Learn with the learner `name`, from the last classes if it can start from them and there are as many."""
+    learner, n_classes = get_learner(name), min(n_classes, log.n_users)
     if last is not None and last.n_classes == n_classes and learner.start:
         start = last if learner.start == "models" else last.posterior(log.stats).argmax(axis=1)
         settings = {**settings, "start": start}

@@ -78,6 +78,7 @@ def evaluate_log(
                 megabytes=max(result.megabytes for result in own),
                 n_users=n_different,
                 support=combine_support([result.support for result in own if result.support is not None]),
+                why=own[0].why,
             )
         )
     about = {
@@ -119,6 +120,7 @@ def prepare_training(source: LogSource, plan: Plan, split: Split, seed: int) -> 
         reward_range=source.reward_range,
         history=history,
         two_valued=history.two_valued,
+        able=source.n_events[split.train] >= plan.n_steps,
     )
     return TrainingData(features, x, history, task)
 
@@ -144,6 +146,7 @@ class RunResult:
     serving_seconds: float
     megabytes: float
     support: Support | None = None
+    why: tuple[str, ...] = ()
 
 
 def run_on_split(run: EvaluationRun) -> RunResult:
@@ -158,4 +161,5 @@ def run_on_split(run: EvaluationRun) -> RunResult:
     test = ServingSetup(prepared.x, run.plan.n_steps, prepared.history, run.seed, serving)
     rate, support = run.source.rates(recommender, run.split.test, test)
     served = time.process_time()
-    return RunResult(rate, trained - began, served - trained, peak_megabytes() - before, support)
+    why = getattr(recommender, "why", ())  # of lcb-auto
+    return RunResult(rate, trained - began, served - trained, peak_megabytes() - before, support, why)

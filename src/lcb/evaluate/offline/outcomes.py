@@ -28,6 +28,7 @@ class AlgorithmRewards:
     megabytes: float  # peak over seeds
     n_users: int = 0  # different test users over all seeds; 0 if no user is in two seeds
     support: Support | None = None  # how much of its choices the log supports; None: the method needs no support
+    why: tuple[str, ...] = ()  # what the algorithm chose on the first seed, and why
 
     @property
     def has_interval(self) -> bool:
@@ -69,6 +70,7 @@ class AlgorithmRewards:
             "training_seconds": self.training_seconds,
             "serving_seconds": self.serving_seconds,
             "support": None if self.support is None else self.support.to_json(),
+            **({"why": list(self.why)} if self.why else {}),
         }
 
 

@@ -20,7 +20,15 @@ import numpy as np
 from lcb import parallel
 from lcb.arrays import Floats
 from lcb.errors import InputError
-from lcb.evaluate.algorithms import ALGORITHMS, PAPERS, Settings, Task, check_settings, find_algorithms, tuned_settings
+from lcb.evaluate.algorithms import (
+    ALGORITHMS,
+    DEFAULTS,
+    Settings,
+    Task,
+    check_settings,
+    find_algorithms,
+    tuned_settings,
+)
 from lcb.evaluate.worlds.fixed_arms import FixedArms
 from lcb.evaluate.worlds.paper import SimulatedWorld
 from lcb.progress import Progress, count_up, silent
@@ -94,7 +102,7 @@ class Simulation:
 
 def simulate(
     world: SimulatedWorld | FixedArms,
-    algorithms: Sequence[str] = PAPERS,
+    algorithms: Sequence[str] = DEFAULTS,
     *,
     settings: Mapping[str, Settings] | None = None,
     n_users: int = 1000,

@@ -15,7 +15,7 @@ Parquet or a few megabytes of text: memory grows with users, never with events.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Sequence
 from reprlib import repr as short
 from typing import Any
 
@@ -68,10 +68,14 @@ def read_log(
     reward_range: tuple[float, float] | None = None,
     dtype: DTypeLike = np.float64,
     keep_rows: bool = False,
+    users: Collection[Hashable] | None = None,
     progress: Progress | None = None,
 ) -> EventLog:
-    """Do the same as `read_stats`, with counts of clicks if rewards are two-valued, and with rows if `keep_rows`."""
-    return _read(path, columns, user_columns, reward_range, progress, True, keep_rows).build(dtype)
+    """Do the same as `read_stats`, with counts of clicks if rewards are two-valued, and with rows if `keep_rows`.
+
+    With `users`, the log has only the rows of these users.
+    """
+    return _read(path, columns, user_columns, reward_range, progress, True, keep_rows, users).build(dtype)
 
 
 def _read(
@@ -82,6 +86,7 @@ def _read(
     progress: Progress | None,
     count: bool,
     keep_rows: bool,
+    users: Collection[Hashable] | None = None,
 ) -> LogBuilder:
     name = os.fspath(path)
     table = open_table(name)
@@ -89,7 +94,7 @@ def _read(
     kinds: dict[str, Kind] = {"user": "id", "reward": "number", **dict.fromkeys(arm + user, "number")}
     if table.may_have_more and not user:
         kinds["user_x"] = "absent"
-    sums = _Sums(name, arm, user, reward_range, {"count": count, "keep_rows": keep_rows})
+    sums = _Sums(name, arm, user, reward_range, {"count": count, "keep_rows": keep_rows}, users)
     report = progress or silent
     for batch, _ in table.batches(kinds):
         sums.add(batch)
@@ -109,11 +114,12 @@ class _Sums:
         user_columns: Sequence[str],
         reward_range: tuple[float, float] | None,
         keep: dict[str, bool],
+        users: Collection[Hashable] | None,
     ) -> None:
         self.path = path
         self.arm_columns, self.user_columns = arm_columns, user_columns
         self.reward_range = reward_range
-        self.keep = keep
+        self.keep, self.users = keep, users
         self.n_rows = 0
         self.arm: tuple[str, ...] = ()
         self.user: tuple[str, ...] = ()
@@ -131,7 +137,12 @@ class _Sums:
         self._check(x, self.arm, reward, place)
         if self.user:
             self._check(user_x, self.user, reward, place)
-        builder.add_coded(codes, names, cross(x, user_x) if self.user else x, reward)
+        rows = cross(x, user_x) if self.user else x
+        if self.users is None:
+            builder.add_coded(codes, names, rows, reward)
+        else:
+            wanted = np.array([name in self.users for name in names])[codes]
+            builder.add([names[code] for code in codes[wanted].tolist()], rows[wanted], reward[wanted])
         self.n_rows += batch.num_rows
 
     def _check(self, x: Floats, features: Sequence[str], reward: Floats, place: Place) -> None:

@@ -1,0 +1,66 @@
+"""`lcb-auto`: kind and number of classes and the bonus are chosen on the data (`lcb.evaluate.choice`)."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lcb.bandits.bandit import Bandit
+from lcb.bandits.linear.linucb import LinUCB
+from lcb.evaluate.algorithms.algorithm import Algorithm, Task
+from lcb.evaluate.algorithms.latent import OURS, WARMUP_WIDTH
+from lcb.evaluate.algorithms.learning import learn_from_last
+from lcb.evaluate.choice.candidates import DEFAULT_BONUS, build_bandit
+from lcb.evaluate.choice.choose import Choice, choose, learn_chosen
+from lcb.event_log import EventLog
+from lcb.models import LatentModels
+from lcb.recommenders.latent import FromRows, Latent
+from lcb.recommenders.recommender import Recommender
+
+
+class _Relearn:
+    """Learns as users come; the choice is made again when the users have doubled."""
+
+    def __init__(self, task: Task) -> None:
+        self.task = task
+        self.choice: Choice | None = None
+        self.n_users = 0  # at the last choice
+
+    def __call__(self, log: EventLog, rng: np.random.Generator, last: LatentModels | None) -> LatentModels:
+        if self.choice is None or log.n_users >= 2 * self.n_users:
+            self.choice, self.n_users = choose(log, rng=rng, n_steps=self.task.n_steps), log.n_users
+            return learn_chosen(log, self.choice, rng=rng, n_threads=1).models
+        classes = self.choice.classes
+        models = learn_from_last(log, rng, last, classes.n_classes, classes.learner, {})
+        return models.with_provenance({**models.provenance, "bonus": self.choice.bonus})
+
+
+def _bandit(models: LatentModels) -> Bandit:
+    return build_bandit(models, models.provenance.get("bonus", DEFAULT_BONUS))
+
+
+def _build(task: Task, rng: np.random.Generator) -> Recommender:
+    if task.history is None:
+        return Latent(
+            task.n_features,
+            _bandit,
+            FromRows(_Relearn(task)),
+            rng=rng,
+            n_warmup_users=task.n_warmup_users,
+            retrain_every=task.retrain_every,
+            warmup_bandit=LinUCB(task.n_features, width=WARMUP_WIDTH),
+            n_uniform_steps=task.n_uniform_steps,
+            train_on="uniform" if task.n_uniform_steps else "all",
+        )
+    choice = choose(task.history, rng=rng, n_steps=task.n_steps, able=task.able)
+    models = learn_chosen(task.history, choice, rng=rng, n_threads=1).models
+    recommender = Latent(task.n_features, _bandit, rng=rng, models=models, retrain_every=None)
+    recommender.why = choice.why
+    return recommender
+
+
+ALGORITHMS = (
+    Algorithm(
+        "lcb-auto", "kind and number of classes and the bonus chosen by serving held-out training users", OURS,
+        build=_build, cost="N (d^3 + K d^2) at most",
+    ),
+)  # fmt: skip

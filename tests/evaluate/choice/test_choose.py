@@ -1,0 +1,121 @@
+"""The choice of classes in worlds whose right answer is known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from lcb.evaluate.algorithms import ALGORITHMS, Task
+from lcb.evaluate.choice.candidates import Classes
+from lcb.evaluate.choice.choose import choose, draw_names, learn_chosen, pick_simplest
+from lcb.evaluate.simulation.simulate import simulate
+from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
+from lcb.event_log import EventLog
+
+N_ARMS = 8
+
+
+def clicks(rates, n_labels, rng):
+    """A log of users who clicked each arm at these rates, (users, arms), with `n_labels` labels per arm."""
+    shown = np.full(rates.shape, n_labels)
+    clicked = rng.binomial(shown, rates)
+    return EventLog.from_counts(np.eye(rates.shape[1]), clicked, shown - clicked)
+
+
+def planted(n_classes, n_users, rng):
+    classes = np.clip(rng.permuted(np.tile(np.linspace(0.05, 0.9, N_ARMS), (n_classes, 1)), axis=1), 0, 1)
+    return classes[rng.integers(0, n_classes, n_users)]
+
+
+@pytest.mark.parametrize("n_classes", [1, 4])
+def test_planted_point_classes_come_out_as_so_many_point_classes(n_classes):
+    rng = np.random.default_rng(5)
+    choice = choose(clicks(planted(n_classes, 300, rng), 6, rng), rng=rng)
+    assert (choice.classes.personal, choice.classes.n_classes) == (False, n_classes)
+    assert len(choice.why) == 2
+    assert choice.why[0].startswith(f"chosen: {choice.classes} with bonus")
+
+
+def test_where_everybody_differs_a_personal_class_is_chosen_and_serves_better():
+    rng = np.random.default_rng(6)
+    log = clicks(rng.beta(0.7, 0.7, (160, 8)), 8, rng)
+    choice = choose(log, rng=rng)
+    assert choice.classes == Classes(True, 1)
+    point = [score for name, score in choice.scores.items() if "point" in name]
+    assert max(choice.scores.values()) > 1.01 * max(point)
+
+
+def test_what_is_given_is_not_searched():
+    rng = np.random.default_rng(7)
+    log = clicks(planted(3, 200, rng), 4, rng)
+    choice = choose(log, rng=rng, n_classes=2, likelihood="gaussian")
+    assert choice.classes == Classes(False, 2, "gaussian")
+    assert {name.split(",")[0] for name in choice.scores} == {"2 point classes (Gaussian)"}
+    assert all(name.startswith("2 ") for name in choose(log, rng=rng, n_classes=2).scores)
+
+
+def test_numbers_with_features_of_their_own_are_chosen_by_later_rewards():
+    rng = np.random.default_rng(8)
+    user, x = np.repeat(np.arange(200), 12), rng.normal(size=(2400, 3))
+    beta = np.array([[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])[rng.integers(0, 3, 200)]
+    same = EventLog.from_rows(user, x, (beta[user] * x).sum(axis=1) + 0.3 * rng.normal(size=2400))
+    chosen = choose(same, rng=rng)
+    assert chosen.classes == Classes(False, 3)
+    assert chosen.bonus == 0.5
+    own = beta + 0.5 * rng.normal(size=beta.shape)
+    differ = EventLog.from_rows(user, x, (own[user] * x).sum(axis=1) + 0.3 * rng.normal(size=2400))
+    assert choose(differ, rng=rng).classes.personal
+
+
+def test_the_models_keep_the_bonus_and_few_users_are_said_to_be_few():
+    rng = np.random.default_rng(9)
+    log = clicks(planted(2, 200, rng), 4, rng)
+    choice = choose(log, rng=rng, n_classes=2)
+    found = learn_chosen(log, choice, rng=rng)
+    assert found.models.provenance["bonus"] == choice.bonus
+    assert found.why == choice.why
+    few = choose(log.take(np.arange(12)), rng=rng, n_classes=1)
+    assert "12 users are too few to try candidates on" in few.why[0]
+
+
+def test_the_simplest_within_one_standard_error_wins():
+    noise, other_noise = np.random.default_rng(0).normal(size=400), np.tile([1.0, -1.0], 200)
+    simple, other, best = Classes(False, 5), Classes(False, 9), Classes(True, 1)
+    scores = {
+        (best, 0.5): noise,
+        (best, 1.0): noise + 1e-9,
+        (other, 0.5): noise - 0.04 + other_noise,  # one standard error is 0.05
+        (simple, 0.0): noise - 0.3 + other_noise,
+    }
+    chosen, top = pick_simplest(scores)
+    assert (chosen, top) == ((other, 0.5), (best, 1.0))
+    del scores[other, 0.5]
+    assert pick_simplest(scores)[0] == (best, 1.0)
+
+
+def test_at_most_so_many_users_are_tried_able_ones_first():
+    rng = np.random.default_rng(1)
+    log = clicks(planted(2, 600, rng), 4, rng)
+    able = np.arange(600) < 250
+    choice = choose(log, rng=rng, n_classes=2, likelihood="bernoulli", able=able)
+    assert "on 250 users" in choice.why[1]
+    rows = EventLog.from_rows(np.arange(6000), np.ones((6000, 1)), rng.random(6000))
+    assert len(draw_names(rows, rng)) == 5000
+
+
+def test_lcb_auto_learns_the_choice_from_past_users_and_says_why():
+    rng = np.random.default_rng(2)
+    history = clicks(planted(3, 200, rng), 5, rng)
+    task = Task(N_ARMS, N_ARMS, 10, 50, 30, (0.0, 1.0), history=history, two_valued=True)
+    recommender = ALGORITHMS["lcb-auto"].build_for(task, rng, {})
+    (models,) = recommender.versions
+    assert models.n_classes == 3
+    assert recommender.make_bandit(models).bonus == models.provenance["bonus"]
+    assert recommender.why[0].startswith("chosen: 3 point classes")
+
+
+def test_in_a_simulation_lcb_auto_finds_the_classes_as_users_come():
+    names = ["lcb-auto", "lcb-mean", "linucb-population"]
+    found = simulate(SimulatedWorld(paper_classes()), names, n_users=150, n_runs=1, n_workers=1)
+    late = {result.algorithm: result.last_quarter.mean() for result in found.results}
+    assert late["lcb-auto"] < 1.3 * late["lcb-mean"] < late["linucb-population"]
