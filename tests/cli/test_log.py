@@ -111,6 +111,29 @@ def test_the_log_is_shown_in_words(lcb, store):
     assert lcb("log", "show", store, "--user", "nobody").code == 2
 
 
+def test_the_audit_says_who_did_what(lcb, store, tmp_path):
+    new = tmp_path / "keys.db"
+    assert "no entries" in lcb("log", "audit", _empty(tmp_path)).out
+    lcb("keys", "create", "ops", "--scope", "admin", "--store", new)
+    lcb("keys", "revoke", "ops", "--store", new)
+    lcb("keys", "revoke", "ops", "--store", new)
+    found = json.loads(lcb("log", "audit", new, "--json", "-").out)
+    assert [one["action"] for one in found] == ["created key ops (admin)", "revoked key ops"]
+    assert all(one["address"].startswith("command line of ") for one in found)
+    shown = lcb("log", "audit", new, "--last", "1").out
+    assert "revoked key ops" in shown
+    assert "created key" not in shown
+    assert "ops (admin)" in lcb("log", "show", new).out
+    older = json.loads(lcb("log", "audit", store, "--json", "-").out)  # not recorded by whom
+    assert {one["action"].split()[0] for one in older} == {"activated", "erased"}
+    assert {(one["key"], one["address"]) for one in older} == {(None, None)}
+
+
+def _empty(folder):
+    SQLite(folder / "empty.db").close()
+    return folder / "empty.db"
+
+
 def test_a_backup_is_a_store_with_the_same_fold(lcb, store, tmp_path):
     assert lcb("log", "backup", store, tmp_path / "copy.db").code == 0
     one, other = SQLite(store), SQLite(tmp_path / "copy.db")

@@ -62,7 +62,7 @@ def matrix(folder: Path) -> dict[tuple[str, str], dict[str, int]]:
     return asyncio.run(ask())
 
 
-async def nothing() -> None: ...
+async def nothing(by: object) -> None: ...
 
 
 class Anything(dict):

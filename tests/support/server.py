@@ -202,7 +202,7 @@ def without_logging_activations() -> None:
     """Activate a version without logging it."""
     from lcb.serve.service import Service
 
-    async def activate(self: Service, version: int, reason: str) -> None:
+    async def activate(self: Service, version: int, reason: str, by: Any = None) -> None:
         self.world.state.activations.append(version)
 
     Service.activate = activate  # type: ignore[method-assign]

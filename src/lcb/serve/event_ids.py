@@ -5,7 +5,7 @@ slot          <decision>, or <decision>/<i>   the decision, or place i of its li
 reward        r/<slot>, r/<slot>#2, ...       #n is the n-th reward event of a slot; it changes the earlier reward
 model         model/<version>
 recommender   recommender/<name>
-items, activate, erase, audit   <kind>/<generated id>
+items, activate, erase, audit, refused   <kind>/<generated id>
 erased event  erased/<seq>
 
 snapshots     user/<name>, and "world" for everything else

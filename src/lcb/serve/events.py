@@ -113,10 +113,18 @@ class ModelBody(Struct, array_like=True):
     seen: int | None = None  # it was learned from the log up to this seq
 
 
+class Actor(Struct, array_like=True):
+    """Who did something: the name of the key (None: no key was needed) and the address of the request."""
+
+    key: str | None
+    address: str
+
+
 class ActivateBody(Struct, array_like=True):
     at: float
     version: int
     reason: str
+    by: Actor | None = None
 
 
 class ServiceBody(Struct, array_like=True):
@@ -143,6 +151,7 @@ class EraseBody(Struct, array_like=True):
     model: int
     history: list[tuple[int, int, int, float, int]]  # seq; n_decisions, n_rewards, reward_sum, settled after it
     n_features: int | None = None  # of the log, in case the erased events alone had fixed it
+    by: Actor | None = None
 
 
 class ErasedDecision(Struct, array_like=True):
@@ -166,13 +175,6 @@ class ErasedReward(Struct, array_like=True):
     before: float | None
 
 
-class Actor(Struct, array_like=True):
-    """Who did something: the name of the key (None: no key was needed) and the address of the request."""
-
-    key: str | None
-    address: str
-
-
 class AuditBody(Struct, array_like=True):
     """Something that a person did which changes no state: `action` and its `detail` are texts to read.
 
@@ -188,6 +190,17 @@ class AuditBody(Struct, array_like=True):
     until: float | None = None
 
 
+class RefusedBody(Struct, array_like=True):
+    """`n` requests of one address that were refused within a minute, and what the first of them asked for."""
+
+    at: float
+    address: str
+    n: int
+    status: int
+    route: str
+    key: str | None = None  # its name, if the scope of a known key was too low
+
+
 KINDS: dict[str, type[Struct]] = {
     "decision": DecisionBody,
     "reward": RewardBody,
@@ -200,6 +213,7 @@ KINDS: dict[str, type[Struct]] = {
     "erased decision": ErasedDecision,
     "erased reward": ErasedReward,
     "audit": AuditBody,
+    "refused": RefusedBody,
 }
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODERS: dict[str, msgspec.msgpack.Decoder[Any]] = {

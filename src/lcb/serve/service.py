@@ -186,7 +186,7 @@ class Service:
             if await self._append(entry):
                 return entry.answer
 
-    async def erase(self, user: str) -> int:
+    async def erase(self, user: str, by: events.Actor | None = None) -> int:
         """Remove everything personal from a user's events; returns the number of these events."""
         world, found = self.world, 0
 
@@ -197,7 +197,7 @@ class Service:
                 raise Problem(404, f"no user {user!r}; check the id", field="user")
             if not self.store.inline and rows[-1].seq > world.seq:
                 raise WorldBehindLog
-            return build_erasure(world, rows, self.now(), self.new_id)
+            return build_erasure(world, rows, self.now(), self.new_id, by)
 
         world.cache.begin_erasing(user)
         try:
@@ -221,7 +221,7 @@ class Service:
             if await self._append(Entry(row, body, b"", key="model")):
                 return version
 
-    async def activate(self, version: int, reason: str) -> None:
+    async def activate(self, version: int, reason: str, by: events.Actor | None = None) -> None:
         """Give new users this model version from now on; 0 is the warm-up, which has no classes."""
         known = self.world.state.versions.get(version)
         if known is None and version != WARMUP:
@@ -232,14 +232,18 @@ class Service:
                 known.models()
         except LCBError as error:
             raise Problem(409, str(error), field="version") from None
-        body = events.ActivateBody(self.now(), version, reason)
-        row = NewRow(event_id("activate", self.new_id()), "activate", None, None, events.encode(body))
-        await self.journal.append(Entry(row, body, b"", row.id))
+        await self._append_new("activate", events.ActivateBody(self.now(), version, reason, by))
 
     async def record(self, action: str, by: events.Actor, detail: str = "", **more: Any) -> None:
         """Append an audit event; `more` are the optional fields of `events.AuditBody`."""
-        body = events.AuditBody(self.now(), action, by, detail, **more)
-        row = NewRow(event_id("audit", self.new_id()), "audit", None, None, events.encode(body))
+        await self._append_new("audit", events.AuditBody(self.now(), action, by, detail, **more))
+
+    async def record_refusal(self, address: str, n: int, status: int, route: str, key: str | None) -> None:
+        """Append an event for `n` refused requests of one address."""
+        await self._append_new("refused", events.RefusedBody(self.now(), address, n, status, route, key))
+
+    async def _append_new(self, kind: str, body: Any) -> None:
+        row = NewRow(event_id(kind, self.new_id()), kind, None, None, events.encode(body))
         await self.journal.append(Entry(row, body, b"", row.id))
 
     # Waiting

@@ -34,7 +34,7 @@ def create_key(
     with open_configured_store(store, config, create=True) as place:
         from lcb.serve.web.keys import create
 
-        typer.echo(create(place, name, scope, time.time()))
+        typer.echo(create(place, name, scope, time.time(), _describe_caller()))
 
 
 @keys.command("revoke")
@@ -52,7 +52,7 @@ def revoke_key(
     with open_configured_store(store, config) as place:
         from lcb.serve.web.keys import revoke
 
-        revoke(place, name, time.time())
+        revoke(place, name, time.time(), _describe_caller())
     typer.echo(f"key {name} is revoked")
 
 
@@ -82,6 +82,17 @@ def list_keys(store: StoreOption = None, config: ConfigFile = None, json: JSONOp
     for row in rows:
         table.add_row(*(value or "" for value in row.values()))
     get_console().print(table)
+
+
+def _describe_caller() -> str:
+    """Return who gives the command, for the audit."""
+    import os
+    import pwd
+
+    try:
+        return f"command line of {pwd.getpwuid(os.getuid()).pw_name}"
+    except KeyError:  # a user id without a name, as in a container
+        return f"command line of user {os.getuid()}"
 
 
 def _to_date(seconds: float | None) -> str | None:

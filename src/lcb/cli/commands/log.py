@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lcb.cli.options import JSONOption
-from lcb.cli.output import check_output, write_json
+from lcb.cli.output import build_table, check_output, get_console, write_json
 from lcb.cli.settings import open_existing_store
 from lcb.errors import InputError, need_extra
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lcb.storage.store.base import Row, Store
 
 log = typer.Typer(
-    help="Verify, export, back up and show the log of a decision service, also while it runs.\n\n"
+    help="Verify, export, back up, show and audit the log of a decision service, also while it runs.\n\n"
     "\b\nExample:\n  lcb log verify lcb.db",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -197,6 +197,39 @@ def show(
         for event in events:
             who = "" if event["user"] is None else f"{event['user']}: "
             typer.echo(f"{event['seq']:>9,}  {event['time'] or '-':19}  {event['kind']:15}  {who}{event['words']}")
+
+
+@log.command()
+def audit(
+    store: StoreArgument,
+    last: Annotated[int, typer.Option(min=1, help="Number of entries, counted from the end.")] = 100,
+    json: JSONOption = None,
+) -> None:
+    """Show who signed in, changed models, erased users, created keys, or was refused.
+
+    Refusals are counted per address and minute.  The key is empty where no key was needed or known.
+
+    \b
+    Example:
+      lcb log audit lcb.db --last 20
+    """
+    with need_extra("serve"):
+        from lcb.serve.audit.trail import read_trail
+
+    check_output("--json", json, files=[Path(store)])
+    with open_existing_store(store) as opened:
+        entries = read_trail(opened, last)
+    write_json(json, entries)
+    if json == "-":
+        return
+    if not entries:
+        typer.echo("no entries: nobody has signed in, changed anything or been refused")
+        return
+    titles = ("time", "key", "address", "action", "times")
+    table = build_table(*titles, left=titles[:4], wrapped=("key", "address", "action"))
+    for one in entries:
+        table.add_row(one["time"], one["key"] or "", one["address"] or "", one["action"], f"{one['n']:,}")
+    get_console().print(table)
 
 
 def _read_events(store: Store, user: str) -> list[Row]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
+from lcb.serve.audit.trail import describe_words
 from lcb.serve.events import decode
 from lcb.storage.store.base import Row
 
@@ -46,4 +47,8 @@ def _describe(row: Row, body: Any) -> str:
         return str(body.spec.decode())
     if row.kind == "erase":
         return f"a user with {len(body.history)} events"
+    if row.kind == "audit":
+        return f"{body.by.key or 'no key'} at {body.by.address} {describe_words(row, body)}"
+    if row.kind == "refused":
+        return f"{body.address} {describe_words(row, body)}, {body.n} times"
     return f"of an erased user, {body.recommender}"

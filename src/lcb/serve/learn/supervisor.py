@@ -20,6 +20,7 @@ from lcb import messages
 from lcb.errors import InputError, LCBError, ModelError
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import event_id
+from lcb.serve.events import Actor
 from lcb.serve.learn.job import Job, JobResult, JobStep
 from lcb.serve.learn.process import Failed, NotYet, run_job, worker_command
 from lcb.serve.learn.schedule import next_training_at, retry_at
@@ -86,8 +87,11 @@ class Retraining:
             next_at=self.next_at,
         )
 
-    async def ask(self) -> None:
-        """Start a job now; Problem 409 if one is running here or on another replica, or if there are no rewards yet."""
+    async def ask(self, by: Actor) -> None:
+        """Start a job now, and record who asked for it.
+
+        Problem 409 if one is running here or on another replica, or if there are no rewards yet.
+        """
         if self.running:
             raise Problem(409, "learning is already running; wait for it (GET /v1/models), then ask again")
         if self.service.world.n_rewarded == 0:
@@ -96,6 +100,7 @@ class Retraining:
         self._begin(begun)
         if not await begun:
             raise Problem(409, "another replica is learning; wait for it (GET /v1/models), then ask again")
+        await self.service.record("asked for learning", by)
 
     def _watch(self, row: Row, body: Any) -> None:
         if self._task is None and row.kind in ("decision", "reward"):

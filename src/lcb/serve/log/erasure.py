@@ -13,7 +13,9 @@ from lcb.serve.state.world import World
 from lcb.storage.store.base import NewRow, Rewrite, Row
 
 
-def build_erasure(world: World, rows: list[Row], at: float, new_id: Callable[[], str]) -> tuple[list[Rewrite], NewRow]:
+def build_erasure(
+    world: World, rows: list[Row], at: float, new_id: Callable[[], str], by: events.Actor | None = None
+) -> tuple[list[Rewrite], NewRow]:
     """Return the replacement of each event of an erased user, and the `erase` event.
 
     Ids, items and context are dropped.  If the bandit's state is shared by all users, features and reward stay without
@@ -34,5 +36,5 @@ def build_erasure(world: World, rows: list[Row], at: float, new_id: Callable[[],
             left = events.ErasedReward(body.recommender, shared, *(kept if shared else nothing))
         history.append((row.seq, user.n_decisions, user.n_rewards, user.reward_sum, user.settled))
         rewrites.append(Rewrite(row.seq, event_id("erased", row.seq), f"erased {row.kind}", events.encode(left)))
-    body = events.EraseBody(at, recommender, model, history, world.state.n_features)
+    body = events.EraseBody(at, recommender, model, history, world.state.n_features, by)
     return rewrites, NewRow(event_id("erase", new_id()), "erase", None, None, events.encode(body))

@@ -12,7 +12,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Any
 
-from lcb.serve.audit import trials
+from lcb.serve.audit import trail, trials
 from lcb.serve.learn import versions
 from lcb.serve.observe.metrics import BOUNDS, is_work
 from lcb.serve.pages.specs import classes_spec
@@ -25,6 +25,7 @@ _BUCKET = 30.0  # seconds per point of the click rate
 _MOST_BUCKETS = 2000
 _MOST_STEPS = 20
 _MOST_OPEN = 20_000
+_MOST_AUDIT = 20  # entries shown
 _SIZE_EVERY = 10.0  # seconds between two measurements of the log's size
 
 
@@ -38,10 +39,14 @@ class Live:
         self._buckets: OrderedDict[int, tuple[float, str, int]] = OrderedDict()  # seq of a decision -> its point
         self._size = (float("-inf"), 0)
         self._classes: tuple[int, dict[str, Any]] | None = None
+        entries = trail.read_trail(self.service.store, _MOST_AUDIT)
+        self._audit: deque[dict[str, Any]] = deque(reversed(entries), maxlen=_MOST_AUDIT)  # newest first
         self.service.watchers.append(self.watch)
 
     def watch(self, row: Row, body: Any) -> None:
         if row.kind not in ("decision", "reward"):
+            if row.kind in trail.KINDS:
+                self._audit.appendleft(trail.describe_action(row, body))
             return
         now = self.clock()
         second = self._get_second(now)
@@ -121,6 +126,7 @@ class Live:
                 for one in trials.compare_all(self.service).recommenders
             ],
             "requests": self._summarise_requests(),
+            "audit": list(self._audit),
         }
 
     def _describe_classes(self) -> dict[str, Any] | None:

@@ -26,7 +26,7 @@ from lcb.serve.pages.visitors import Visitors
 from lcb.serve.state.service_state import policy_name
 from lcb.serve.strict_json import decode
 from lcb.serve.web.app import App
-from lcb.serve.web.endpoint import Ask, Reply, Scope, json_reply
+from lcb.serve.web.endpoint import Ask, Reply, Scope, address_of, json_reply
 from lcb.serve.web.keys import Keyring, check_scope, sha256
 from lcb.storage.store.base import Key
 
@@ -74,13 +74,13 @@ class Operator:
             return Reply(b"", 204)
         key = self.keyring.find(sha256(secret.strip()))
         assert key is not None
-        session = await self.sessions.begin(key, Actor(name, ask.address))
+        session = await self.sessions.begin(key, Actor(name, address_of(ask.scope)))
         return Reply(b"", 204, headers=[set_cookie(_COOKIE, session, max_age=DAY, secure=ask.by_tls)])
 
     async def logout(self, ask: Ask) -> Reply:
         key, session = self._find_key(ask.scope), _read_session(ask.scope)
         if session is not None:
-            await self.sessions.end(session, Actor(None if key is None else key.name, ask.address))
+            await self.sessions.end(session, Actor(None if key is None else key.name, address_of(ask.scope)))
         return Reply(b"", 204, headers=[set_cookie(_COOKIE, "", max_age=0, secure=ask.by_tls)])
 
     def check_session(self, scope: Scope, needed: str) -> str | None:
@@ -183,12 +183,12 @@ class Operator:
     # Actions
 
     async def retrain(self, ask: Ask) -> Reply:
-        await self.app.retraining.ask()
+        await self.app.retraining.ask(ask.actor)
         return json_reply({}, 202)
 
     async def activate(self, ask: Ask) -> Reply:
         version = decode(_ACTIVATE, ask.body).version
-        await self.service.activate(version, "by the operator's page")
+        await self.service.activate(version, "by the operator's page", ask.actor)
         return json_reply({"active": version})
 
 

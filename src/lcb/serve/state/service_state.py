@@ -66,7 +66,7 @@ class ServiceState:
             self._activate(body.version)
             if body.version in self.versions:
                 self.versions[body.version].reason = f"activated by hand: {body.reason}"
-        elif kind != "audit":
+        elif kind not in ("audit", "refused"):
             raise StoreError(f"unknown event kind {kind!r}; install the version of lcb that wrote this log")
 
     def _activate(self, version: int) -> None:

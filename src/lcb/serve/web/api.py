@@ -91,7 +91,7 @@ class Api:
 
     async def delete_user(self, ask: Ask) -> Reply:
         """Erase all events of a user."""
-        return json_reply(messages.EraseAnswer(await self.service.erase(_read_user(ask))))
+        return json_reply(messages.EraseAnswer(await self.service.erase(_read_user(ask), ask.actor)))
 
     async def get_models(self, ask: Ask) -> Reply:
         """List the model versions, and the progress of learning."""
@@ -99,7 +99,7 @@ class Api:
 
     async def retrain(self, ask: Ask) -> Reply:
         """Learn a new model version from the log, in the background."""
-        await self.retraining.ask()
+        await self.retraining.ask(ask.actor)
         return json_reply(self.retraining.answer(), 202)
 
     async def activate(self, ask: Ask) -> Reply:
@@ -108,7 +108,7 @@ class Api:
         version = ask.path["version"]
         if not (version.isascii() and version.isdigit() and len(version) < 10):
             raise Problem(404, f"no model version {version[:100]!r}; versions are numbers", field="version")
-        await self.service.activate(int(version), request.reason)
+        await self.service.activate(int(version), request.reason, ask.actor)
         return json_reply(messages.ActivateAnswer(self.service.world.state.active))
 
     async def get_trials(self, ask: Ask) -> Reply:

@@ -30,6 +30,7 @@ from lcb.serve.web.endpoint import (
     Reply,
     Scope,
     Send,
+    address_of,
     json_reply,
     problem_reply,
     refuse_other_sites,
@@ -40,6 +41,7 @@ from lcb.serve.web.hosts import Hosts
 from lcb.serve.web.keys import Keyring
 from lcb.serve.web.openapi import PROBES, build_document
 from lcb.serve.web.rate_limits import RateLimits
+from lcb.serve.web.refusals import REFUSED, Refusals
 
 
 class Extension(Protocol):
@@ -69,6 +71,7 @@ class App:
         self.max_body = service.settings.limits.max_body
         self.rates = RateLimits(service.settings.limits.rate)
         self.hosts = Hosts(service.settings)
+        self.refusals = Refusals(service)
         self.draining = False  # after SIGTERM: requests are still answered, /readyz says 503
         self.log = structlog.get_logger("lcb.serve")
         self.debug = service.settings.log_level == "debug"
@@ -95,12 +98,14 @@ class App:
             if not version.readable:
                 self.log.error("a model version cannot be read", version=number, error=version.damaged)
         self.retraining.start()
+        self.refusals.start()
         if self.pages is not None:
             self.pages.start()
 
     async def stop(self) -> None:
         """End background work, then write what is queued."""
         await self.retraining.stop()
+        await self.refusals.stop()
         if self.pages is not None:
             await self.pages.stop()
         await self.service.stop()
@@ -147,13 +152,17 @@ class App:
         elif needed:
             refuse_other_sites(scope)
         if not probe:
-            self.rates.take(who or (scope.get("client") or ("",))[0])
+            self.rates.take(who or address_of(scope))
         return who
 
     def observe(self, route: str, status: int, seconds: float, request: str | None = None) -> None:
         self.metrics.observe(route, status, seconds)
         if self.debug:
             self.log.debug("answered", route=route, status=status, ms=round(seconds * 1000, 3), request=request)
+
+    def note_refusal(self, route: str, scope: Scope, problem: Problem) -> None:
+        if problem.status in REFUSED:
+            self.refusals.note(address_of(scope), problem.status, route, problem.key)
 
     def unforeseen(self, route: str, error: Exception, request: str) -> None:
         self.metrics.n_unforeseen += 1

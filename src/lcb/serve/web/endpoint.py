@@ -17,6 +17,7 @@ import msgspec
 
 from lcb.errors import StoreError, StoreUnavailable
 from lcb.serve.errors import Problem
+from lcb.serve.events import Actor
 from lcb.serve.observe.logging import read_request_id
 
 Scope = MutableMapping[str, Any]
@@ -36,8 +37,8 @@ class Ask(msgspec.Struct):
     who: str | None = None  # name of the caller's key
 
     @property
-    def address(self) -> str:
-        return str((self.scope.get("client") or ("",))[0])
+    def actor(self) -> Actor:
+        return Actor(self.who, address_of(self.scope))
 
     @property
     def by_tls(self) -> bool:
@@ -45,6 +46,10 @@ class Ask(msgspec.Struct):
 
     def header(self, name: bytes) -> bytes | None:
         return next((value for key, value in self.scope["headers"] if key == name), None)
+
+
+def address_of(scope: Scope) -> str:
+    return str((scope.get("client") or ("",))[0])
 
 
 class Reply(msgspec.Struct):
@@ -90,6 +95,8 @@ class Around(Protocol):
 
     def observe(self, route: str, status: int, seconds: float, request: str | None = None) -> None: ...
 
+    def note_refusal(self, route: str, scope: Scope, problem: Problem) -> None: ...
+
     def unforeseen(self, route: str, error: Exception, request: str) -> None: ...
 
 
@@ -107,6 +114,7 @@ class Endpoint:
             body = await _read_body(receive, self.around.max_body)
             reply = await self.handler(Ask(body, scope, scope.get("path_params", {}), who))
         except Problem as problem:
+            self.around.note_refusal(self.route, scope, problem)
             reply = problem_reply(problem)
         except StoreUnavailable as error:
             reply = problem_reply(Problem(503, str(error), retry_after=1))

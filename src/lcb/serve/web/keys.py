@@ -12,16 +12,19 @@ import secrets
 from collections.abc import Sequence
 
 from lcb.errors import InputError
+from lcb.serve import events
 from lcb.serve.config.settings import is_loopback
 from lcb.serve.errors import Problem
-from lcb.storage.store.base import Key, Store
+from lcb.serve.event_ids import event_id
+from lcb.serve.service import make_time_ordered_ids
+from lcb.storage.store.base import Key, NewRow, Store
 
 SCOPES = ("reader", "writer", "admin")
 _NO_DIGEST = bytes(32)
 _RANK = {scope: rank for rank, scope in enumerate(SCOPES)}
 
 
-def create(store: Store, name: str, scope: str, now: float) -> str:
+def create(store: Store, name: str, scope: str, now: float, address: str = "command line") -> str:
     """Create a key and return it; it is not stored and cannot be shown again."""
     if scope not in SCOPES:
         raise InputError(f"scope is {scope!r}; it must be one of {', '.join(SCOPES)}")
@@ -30,17 +33,27 @@ def create(store: Store, name: str, scope: str, now: float) -> str:
     if any(key.name == name and key.revoked is None for key in store.list_keys()):
         raise InputError(f"there is already a key named {name!r}; revoke it first, or choose another name")
     secret = f"lcb_{secrets.token_urlsafe(32)}"
+    _record(store, f"created key {name} ({scope})", now, address)
     store.save_key(Key(name, scope, sha256(secret), now, None))
     return secret
 
 
-def revoke(store: Store, name: str, now: float) -> None:
+def revoke(store: Store, name: str, now: float, address: str = "command line") -> None:
     """Revoke a key; it stays in the list."""
     found = next((key for key in store.list_keys() if key.name == name), None)
     if found is None:
         names = ", ".join(key.name for key in store.list_keys()) or "none"
         raise InputError(f"no key named {name!r}; the keys are: {names}")
-    store.save_key(found._replace(revoked=found.revoked or now))
+    if found.revoked is None:
+        _record(store, f"revoked key {name}", now, address)
+        store.save_key(found._replace(revoked=now))
+
+
+def _record(store: Store, action: str, now: float, address: str) -> None:
+    """Append an audit event; `address` says where the command was given."""
+    body = events.AuditBody(now, action, events.Actor(None, address))
+    id = event_id("audit", make_time_ordered_ids(lambda: now)())
+    store.append([NewRow(id, "audit", None, None, events.encode(body))], store.head())
 
 
 def sha256(secret: str) -> bytes:
@@ -90,7 +103,7 @@ class Keyring:
 
 def check_scope(key: Key, needed: str) -> str:
     if _RANK[key.scope] < _RANK[needed]:
-        raise Problem(403, f"key {key.name} has scope {key.scope}; this route needs {needed}")
+        raise Problem(403, f"key {key.name} has scope {key.scope}; this route needs {needed}", key=key.name)
     return key.name
 
 

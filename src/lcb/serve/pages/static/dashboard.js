@@ -195,6 +195,13 @@ const SHOW = {
     fill("trial", rows, 5, "There is no trial: all users have the same recommender.");
   },
 
+  audit: (entries) => {
+    const rows = entries.map(({ time: at, key, address, action, n }) =>
+      row([at], [key ?? ""], [address ?? ""], [action], [number(n), "n"]),
+    );
+    fill("audit", rows, 5, "Nothing yet.");
+  },
+
   store: ({ kind, events, bytes: size, healthy, queue, last_commit_ms, detail }) => {
     $("tile-log").textContent = bytes(size);
     $("tile-store").textContent = healthy ? "healthy" : "failing";

@@ -1,0 +1,41 @@
+"""Who did what to the service, and who was refused: `lcb log audit`, and the table of the dashboard."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from lcb.serve import events
+from lcb.storage.store.base import Row, Store
+
+KINDS = ("audit", "refused", "erase", "activate")
+
+
+def read_trail(store: Store, limit: int = 10_000) -> list[dict[str, Any]]:
+    """Return the newest `limit` entries, the oldest of them first."""
+    newest = store.newest_of_service(KINDS, limit=limit)
+    return [describe_action(row, events.decode(row.kind, row.body)) for row in reversed(newest)]
+
+
+def describe_action(row: Row, body: Any) -> dict[str, Any]:
+    """Return an entry as JSON values; `key` and `address` are None where an earlier version did not record them."""
+    by = events.Actor(body.key, body.address) if row.kind == "refused" else body.by
+    return {
+        "seq": row.seq,
+        "time": datetime.fromtimestamp(body.at, UTC).strftime("%Y-%m-%d %H:%M:%S"),
+        "key": None if by is None else by.key,
+        "address": None if by is None else by.address,
+        "action": describe_words(row, body),
+        "n": body.n if row.kind == "refused" else 1,
+    }
+
+
+def describe_words(row: Row, body: Any) -> str:
+    """Return what was done, in words."""
+    if row.kind == "refused":
+        return f"was refused {body.route.replace(':path', '')} ({body.status})"
+    if row.kind == "erase":
+        return f"erased a user with {len(body.history)} events"
+    if row.kind == "activate":
+        return f"activated version {body.version}"
+    return f"{body.action}: {body.detail}" if body.detail else str(body.action)

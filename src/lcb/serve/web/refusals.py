@@ -1,0 +1,70 @@
+"""Refused requests as events of the log: one per address and minute, with a count.
+
+They are counted in memory, so that an attacker cannot fill the log: at most `MOST` addresses a minute get an event of
+their own, and one event has the rest.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+import structlog
+from msgspec import Struct
+
+from lcb.errors import LCBError
+from lcb.serve.service import Service
+
+EVERY = 60.0  # seconds
+MOST = 10
+REFUSED = frozenset({401, 403, 421})
+_REST = "other addresses"
+
+
+class _Count(Struct):
+    status: int
+    route: str
+    key: str | None
+    n: int = 0
+
+
+class Refusals:
+    """Counts of refused requests by address, written once a minute; `start` is called inside the event loop."""
+
+    def __init__(self, service: Service) -> None:
+        self.service = service
+        self._counts: dict[str, _Count] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def note(self, address: str, status: int, route: str, key: str | None) -> None:
+        """Count a refused request; `key` is the name of its key, if that is known."""
+        counts = self._counts
+        if address not in counts and len(counts) >= MOST:
+            address = _REST
+        found = counts.get(address)
+        if found is None:
+            found = counts[address] = _Count(status, route, key)
+        found.n += 1
+
+    def start(self) -> None:
+        self._task = asyncio.create_task(self._run())
+
+    async def stop(self) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.wait([self._task])
+        await self.flush()
+
+    async def _run(self) -> None:
+        while True:
+            await asyncio.sleep(EVERY)
+            await self.flush()
+
+    async def flush(self) -> None:
+        """Write the counts; if the store does not take them, the operational log gets them."""
+        counts, self._counts = self._counts, {}
+        for address, one in counts.items():
+            try:
+                await self.service.record_refusal(address, one.n, one.status, one.route, one.key)
+            except LCBError as error:
+                log = structlog.get_logger("lcb.serve")
+                log.warning("refusals not stored", address=address, n=one.n, route=one.route, error=str(error))
