@@ -1,4 +1,4 @@
-"""Both clients send the same requests, read the same answers and are held to the same rules."""
+"""Both clients send the same requests, read the same answers and follow the same rules."""
 
 from __future__ import annotations
 

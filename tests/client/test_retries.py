@@ -1,4 +1,4 @@
-"""The rules when to retry, without a connection: outcomes are handed in, steps come out."""
+"""The retry rules without a connection: the test sets outcomes and checks the steps."""
 
 from __future__ import annotations
 

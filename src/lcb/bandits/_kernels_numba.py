@@ -99,3 +99,25 @@ def log_density(kind, expected, reward, constant, slope, low, high, edge):  # ty
         p = 1 - edge**2 / (z - 1 + 2 * edge)
     click = (reward - low) / (high - low)
     return click * np.log(p) + (1 - click) * np.log(1 - p)
+
+
+@njit(**COMPILED)
+def solve_lower(lower, y):  # type: ignore[no-untyped-def]
+    """y = C^-1 y, where C is the lower triangle of `lower` (d, d)"""
+    for i in range(len(y)):
+        total = y[i]
+        for k in range(i):
+            total -= lower[i, k] * y[k]
+        y[i] = total / lower[i, i]
+
+
+@njit(**COMPILED)
+def add_packed(packed, x, reward):  # type: ignore[no-untyped-def]
+    """Add one reward to the first numbers of `packed`: the upper triangle of sum x x', then sum r x."""
+    d, place = len(x), 0
+    for i in range(d):
+        for j in range(i, d):
+            packed[place] += x[i] * x[j]
+            place += 1
+    for i in range(d):
+        packed[place + i] += reward * x[i]

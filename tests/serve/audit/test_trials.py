@@ -1,4 +1,4 @@
-"""Recommenders side by side, a shadow beside a caller's own choice, a uniform slice."""
+"""Comparison of recommenders, shadow mode, and a share of users with uniform decisions."""
 
 from __future__ import annotations
 

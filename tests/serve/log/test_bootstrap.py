@@ -1,4 +1,4 @@
-"""What a log is about is held by name: features, categories, the file itself."""
+"""Settings must agree with the names in the log: features, categories, the path of the store."""
 
 from __future__ import annotations
 

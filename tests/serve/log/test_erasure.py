@@ -1,4 +1,4 @@
-"""Erasing a person leaves the log as if they had never come, whoever looks at it, and from where."""
+"""After an erasure the log and every state rebuilt from it are as if the user had never existed."""
 
 from __future__ import annotations
 

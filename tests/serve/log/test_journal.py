@@ -1,4 +1,4 @@
-"""What waits together does not fall together."""
+"""A request that fails or is cancelled does not fail the others of its batch."""
 
 from __future__ import annotations
 

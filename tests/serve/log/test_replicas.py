@@ -1,4 +1,4 @@
-"""Several replicas on one PostgreSQL, and what one process owes its log when people are erased meanwhile."""
+"""Several replicas on one PostgreSQL, and erasures while events are being applied."""
 
 from __future__ import annotations
 

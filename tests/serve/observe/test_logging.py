@@ -1,4 +1,4 @@
-"""What the log of a service looks like, and what is never in it."""
+"""The format of the operational log, and what it never contains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cookies of visitors: unguessable, and not to be learned from the names in the log."""
+"""Cookies of visitors cannot be guessed, nor computed from the names in the log."""
 
 from __future__ import annotations
 

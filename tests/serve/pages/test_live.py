@@ -1,4 +1,4 @@
-"""What the operator's page is told of a running service."""
+"""The live numbers that the dashboard gets from a running service."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who may look at the operator's page, what they see and what they may do."""
+"""Which keys may see the operator's pages and use their actions."""
 
 from __future__ import annotations
 

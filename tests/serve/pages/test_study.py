@@ -1,4 +1,4 @@
-"""The study: who counts, and what is told of them."""
+"""The study: which visitors count, and the results."""
 
 from __future__ import annotations
 

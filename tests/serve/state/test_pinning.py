@@ -1,4 +1,4 @@
-"""A user is pinned to one recommender and one model version, whatever is on its way at once."""
+"""A user is pinned to one recommender and one model version, even by concurrent first requests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cache of users: who stays, who goes, and what is left of them."""
+"""The cache of users: who stays, who is evicted, and which snapshots are written."""
 
 from __future__ import annotations
 

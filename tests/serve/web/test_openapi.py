@@ -1,4 +1,4 @@
-"""/openapi.json is made of the table of routes, and says what the service does."""
+"""/openapi.json is built from the routes, and describes what the service does."""
 
 from __future__ import annotations
 

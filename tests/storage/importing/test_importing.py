@@ -1,4 +1,4 @@
-"""Importing a log: the same events from every format, in memory and spilled, and one clear word for every bad row."""
+"""Importing a log: the same events from every format, in memory and on disk, and a clear message for every bad row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening a log: what a folder holds, and one clear line for every folder that does not fit together."""
+"""Opening a log: what a folder contains, and a clear message for every inconsistent folder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A folder of models: bit for bit what was saved, whole at every instant, and refused when damaged."""
+"""A folder of models: loads bit for bit what was saved, is complete at every instant, and is refused when damaged."""
 
 from __future__ import annotations
 

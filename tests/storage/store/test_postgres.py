@@ -1,4 +1,4 @@
-"""The PostgreSQL that tests are given: theirs alone, on this machine alone, gone afterwards."""
+"""scripts/postgres: a PostgreSQL server for the tests alone, on this machine only, removed afterwards."""
 
 from __future__ import annotations
 

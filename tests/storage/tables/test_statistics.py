@@ -1,4 +1,4 @@
-"""Event tables: the same statistics from every format, and one clear line for every bad file."""
+"""Event tables: the same statistics from every format, and a clear message for every bad file."""
 
 from __future__ import annotations
 

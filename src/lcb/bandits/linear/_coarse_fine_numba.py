@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lcb._compiled import njit
-from lcb.bandits._kernels_numba import COMPILED, dot, pick_best
-from lcb.bandits.linear._ridge_numba import add_reward, factor, solve_lower, solve_upper
+from lcb.bandits._kernels_numba import COMPILED, dot, pick_best, solve_lower
+from lcb.bandits.linear._ridge_numba import add_reward, factor, solve_upper
 
 
 @njit(**COMPILED)

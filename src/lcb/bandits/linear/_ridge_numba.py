@@ -29,16 +29,6 @@ def factor(gram, lower):  # type: ignore[no-untyped-def]
 
 
 @njit(**COMPILED)
-def solve_lower(lower, y):  # type: ignore[no-untyped-def]
-    """y = C^-1 y"""
-    for i in range(len(y)):
-        total = y[i]
-        for k in range(i):
-            total -= lower[i, k] * y[k]
-        y[i] = total / lower[i, i]
-
-
-@njit(**COMPILED)
 def solve_upper(lower, y):  # type: ignore[no-untyped-def]
     """y = C'^-1 y"""
     for i in range(len(y) - 1, -1, -1):

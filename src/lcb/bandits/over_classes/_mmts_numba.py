@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from lcb._compiled import njit
-from lcb.bandits._kernels_numba import COMPILED, dot, normalise, pick, pick_best
+from lcb.bandits._kernels_numba import COMPILED, add_packed, dot, normalise, pick, pick_best, solve_lower
 
 _LEAST = 1e-15  # a class with less weight is left out
 
@@ -39,7 +39,7 @@ def posterior(state, terms, weights, roots, scaled):  # type: ignore[no-untyped-
         _cholesky(root)
         for i in range(d):
             y[i] *= inverse[h]
-        forward(root, y)
+        solve_lower(root, y)
         log_w[h] = constant[h] - state[-1] * log_noise[h] - 0.5 * square * inverse[h] + 0.5 * dot(y, y)
         for i in range(d):
             log_w[h] -= np.log(root[i, i])
@@ -67,25 +67,9 @@ def _cholesky(root):  # type: ignore[no-untyped-def]
 
 
 @njit(**COMPILED)
-def forward(root, y):  # type: ignore[no-untyped-def]
-    """y <- L^-1 y"""
-    for i in range(len(y)):
-        total = y[i]
-        for k in range(i):
-            total -= root[i, k] * y[k]
-        y[i] = total / root[i, i]
-
-
-@njit(**COMPILED)
 def add_reward(state, x, reward):  # type: ignore[no-untyped-def]
     """Add one reward to statistics as `UserStats` packs them."""
-    d, place = len(x), 0
-    for i in range(d):
-        for j in range(i, d):
-            state[place] += x[i] * x[j]
-            place += 1
-    for i in range(d):
-        state[place + i] += reward * x[i]
+    add_packed(state, x, reward)
     state[-2] += reward * reward
     state[-1] += 1
 
@@ -114,7 +98,7 @@ def choose_mmts(state, context, uniform, terms, points, distribution):  # type: 
             continue
         for k in range(n_arms):
             v[:] = context[k]
-            forward(roots[h], v)
+            solve_lower(roots[h], v)
             scores[k, :] = dot(terms[1][h], context[k]) + dot(v, scaled[h])
             for i in range(d):
                 for j in range(n_points):
@@ -155,7 +139,7 @@ def serve_mmts(states, contexts, rewards, uniforms, arms, terms, points):  # typ
                 best = -np.inf
                 for k in range(n_arms):
                     v[:] = context[k]
-                    forward(roots[h], v)
+                    solve_lower(roots[h], v)
                     scores[k] = dot(terms[1][h], context[k]) + dot(v, drawn)
                     best = max(best, scores[k])
                 arm = arms[u, t] = pick_best(scores, best, rest)

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from lcb._compiled import njit
-from lcb.bandits._kernels_numba import COMPILED, dot, pick_best
-from lcb.bandits.over_classes._mmts_numba import add_reward, forward, posterior
+from lcb.bandits._kernels_numba import COMPILED, dot, pick_best, solve_lower
+from lcb.bandits.over_classes._mmts_numba import add_reward, posterior
 
 
 @njit(**COMPILED)
@@ -25,7 +25,7 @@ def score_arms(context, terms, bonus, weights, roots, scaled, scores):  # type: 
             if weights[h] == 0.0:
                 continue
             v[:] = context[k]
-            forward(roots[h], v)
+            solve_lower(roots[h], v)
             mean[h], variance[h] = dot(beta[h], context[k]) + dot(v, scaled[h]), dot(v, v)
             centre += weights[h] * mean[h]
         for h in range(len(beta)):

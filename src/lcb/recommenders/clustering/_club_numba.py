@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from lcb._compiled import njit
-from lcb.bandits._kernels_numba import COMPILED, pick_best
+from lcb.bandits._kernels_numba import COMPILED, add_packed, pick_best
 from lcb.recommenders.clustering._graph_numba import cut, neighbours, split
-from lcb.recommenders.clustering._ridge_numba import add_reward, ucb_scores, weights
+from lcb.recommenders.clustering._ridge_numba import ucb_scores, weights
 
 
 @njit(**COMPILED)
@@ -86,12 +86,12 @@ def estimate(i, users, ridge, threshold):  # type: ignore[no-untyped-def]
 @njit(**COMPILED)
 def learn(i, users, components, one_hop, ridge, threshold, x, reward):  # type: ignore[no-untyped-def]
     """Add a reward to the sums of the user and of its component, or of its neighbourhood."""
-    add_reward(users.stats[i], x, reward)
+    add_packed(users.stats[i], x, reward)
     users.n_rewards[i] += 1
     if not one_hop:
-        add_reward(components.sums[components.label[i]], x, reward)
+        add_packed(components.sums[components.label[i]], x, reward)
     elif components.n[0] == i:
-        add_reward(components.sums[0], x, reward)
+        add_packed(components.sums[0], x, reward)
     else:
         components.n[0] = -1
     estimate(i, users, ridge, threshold)

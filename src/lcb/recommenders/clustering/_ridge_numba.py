@@ -13,18 +13,6 @@ from lcb.bandits._kernels_numba import COMPILED
 
 
 @njit(**COMPILED)
-def add_reward(packed, x, reward):  # type: ignore[no-untyped-def]
-    """packed += [upper triangle of x x', r x]."""
-    d, k = len(x), 0
-    for a in range(d):
-        for b in range(a, d):
-            packed[k] += x[a] * x[b]
-            k += 1
-    for a in range(d):
-        packed[k + a] += reward * x[a]
-
-
-@njit(**COMPILED)
 def factorise(packed, ridge, lower, y):  # type: ignore[no-untyped-def]
     """Set L = `lower` (d, d), lower triangle only, and y with L L' = ridge I + sum x x' and L y = sum r x."""
     d, k = len(y), 0

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lcb._compiled import njit
-from lcb.bandits._kernels_numba import COMPILED, pick_best
-from lcb.recommenders.clustering._ridge_numba import add_reward, ucb_scores, weights
+from lcb.bandits._kernels_numba import COMPILED, add_packed, pick_best
+from lcb.recommenders.clustering._ridge_numba import ucb_scores, weights
 
 
 @njit(**COMPILED)
@@ -35,8 +35,8 @@ def estimate(these, i, ridge):  # type: ignore[no-untyped-def]
 def learn(i, users, clusters, ridge, x, reward):  # type: ignore[no-untyped-def]
     """Add a reward to the user and its cluster."""
     j = users.label[i]
-    add_reward(users.sums[i], x, reward)
-    add_reward(clusters.sums[j], x, reward)
+    add_packed(users.sums[i], x, reward)
+    add_packed(clusters.sums[j], x, reward)
     users.n_rewards[i] += 1
     clusters.n_rewards[j] += 1
     estimate(users, i, ridge)

@@ -7,11 +7,16 @@ interval (`lcb.evaluate.two_groups`).
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from lcb import messages
 from lcb.serve.config.settings import READER
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
 from lcb.serve.state.users import Tally
+
+if TYPE_CHECKING:
+    from lcb.evaluate.two_groups import Group
 
 
 def compare_all(service: Service) -> messages.TrialAnswer:
@@ -36,32 +41,32 @@ def _list_names(service: Service) -> list[str]:
     return now + [name for name in service.world.state.recommenders if name not in now and name != READER]
 
 
+def _get_tally(service: Service, name: str) -> Tally:
+    return service.world.tallies.get(name) or Tally()
+
+
+def _build_group(service: Service, name: str) -> Group:
+    from lcb.evaluate.two_groups import Group  # imports SciPy, which decisions do not need
+
+    tally = _get_tally(service, name)
+    return Group.of_sums(tally.n_users, tally.rate_sum, tally.rate_square_sum)
+
+
 def _summarise(service: Service, name: str) -> messages.TrialRecommender:
-    tally, shares = service.world.tallies.get(name, Tally()), service.assignment.shares
-    spec = service.world.state.recommenders[name]
+    tally, group, shares = _get_tally(service, name), _build_group(service, name), service.assignment.shares
     return messages.TrialRecommender(
         name=name,
-        bandit=spec.bandit,
+        bandit=service.world.state.recommenders[name].bandit,
         share=shares.get(name, 0.0) / sum(shares.values()),
         n_users=tally.n_users,
         n_decisions=tally.n_decisions,
         n_rewards=tally.n_rewards,
         reward_sum=tally.reward_sum,
-        mean=tally.mean,
-        deviation=tally.deviation,
+        mean=group.mean,
+        deviation=group.deviation,
     )
 
 
 def _compare(service: Service, pairs: list[tuple[str, str]]) -> tuple[messages.RecommenderDifference, ...]:
-    from lcb.evaluate.two_groups import Group  # imports SciPy, which decisions do not need
-
-    def group(name: str) -> Group:
-        tally = service.world.tallies.get(name, Tally())
-        return Group(tally.n_users, tally.mean, tally.deviation)
-
-    found = []
-    for of, to in pairs:
-        between = group(of).difference_to(group(to))
-        if between is not None:
-            found.append(messages.RecommenderDifference(of, to, *between))
-    return tuple(found)
+    between = ((of, to, _build_group(service, of).difference_to(_build_group(service, to))) for of, to in pairs)
+    return tuple(messages.RecommenderDifference(of, to, *found) for of, to, found in between if found is not None)

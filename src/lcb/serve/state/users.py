@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import msgspec
@@ -74,17 +73,6 @@ class Tally(Struct):
     reward_sum: float = 0.0
     rate_sum: float = 0.0
     rate_square_sum: float = 0.0
-
-    @property
-    def mean(self) -> float | None:
-        return self.rate_sum / self.n_users if self.n_users else None
-
-    @property
-    def deviation(self) -> float | None:
-        if self.n_users < 2:
-            return None
-        n = self.n_users
-        return math.sqrt(max(self.rate_square_sum - self.rate_sum**2 / n, 0.0) / (n - 1))
 
     def change_rate(self, before: float, after: float) -> None:
         self.rate_sum += after - before
