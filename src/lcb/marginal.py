@@ -31,7 +31,7 @@ class SharedNoise:
         self.count: Floats = np.array([stats.count.sum(dtype=np.float64)])  # (A,) rewards with each noise
 
     def take(self, users: Index) -> SharedNoise:
-        """The users at these positions."""
+        """Return the users at these positions."""
         return SharedNoise(self.stats.take(users))
 
     def divide(self, sigma2: Floats, users: slice) -> tuple[Floats, Floats, Floats]:
@@ -62,7 +62,7 @@ class NoisePerArm:
         self._products = self.arms[:, rows] * self.arms[:, columns]
 
     def take(self, users: Index) -> NoisePerArm:
-        """The users at these positions, with all arms."""
+        """Return the users at these positions, with all arms."""
         return NoisePerArm(replace(self.clicks, clicked=self.clicks.clicked[users], passed=self.clicks.passed[users]))
 
     def divide(self, sigma2: Floats, users: slice) -> tuple[Floats, Floats, Floats]:
@@ -86,7 +86,7 @@ Rewards = SharedNoise | NoisePerArm
 
 
 def count_twice(n_features: int) -> Floats:
-    """2 for the entries of an upper triangle that stand for two of the matrix, 1 for the diagonal."""
+    """Return how often each entry of a packed upper triangle is in the whole matrix: 1 on the diagonal, else 2."""
     rows, columns = upper(n_features)
     return np.where(rows == columns, 1.0, 2.0)
 

@@ -170,7 +170,7 @@ class LatentModels:
         return constant - miss
 
     def click_probability(self, expected: Floats) -> Floats:
-        """Return P(high), given the expected reward."""
+        """Return the probability of the high level, given the expected reward."""
         assert self.levels is not None
         low, high = self.levels
         z = expected - low
@@ -299,7 +299,7 @@ def _check_covariance(covariance: Floats, beta: Floats) -> Floats:
 
 
 def _check_personal(models: LatentModels, beta: Floats) -> tuple[Floats | None, Floats | None]:
-    """The arms of known noise, with their noise."""
+    """Check the noise per arm of personal models; return the arms and their noise."""
     if models.personal and (models.covariance is None or models.levels is not None):
         raise ModelError("personal models without a covariance, or not Gaussian; the learner 'personal' makes them")
     if models.arms is None and models.arm_sigma2 is None:

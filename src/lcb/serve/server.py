@@ -52,7 +52,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 def build_app(service: Service, keyring: Keyring, simulation: Simulation | None = None) -> App:
-    """The API and, unless the settings say otherwise, the web pages."""
+    """Build the application: the API and, unless the settings switch them off, the web pages."""
     pages = partial(Pages, simulation=simulation) if service.settings.pages else None
     return App(service, keyring, pages)
 
@@ -154,7 +154,7 @@ class _Server(uvicorn.Server):
                 signal.signal(sig, signal.SIG_IGN if self.asked else handler)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal handler: it only sets flags and schedules work in the event loop."""
+        """Handle a signal: only set flags and schedule work in the event loop."""
         loop = self.app.loop
         if loop is None or self.app.app is None:  # nothing has been acknowledged yet
             signal.signal(sig, signal.SIG_DFL)

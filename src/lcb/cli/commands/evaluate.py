@@ -138,7 +138,7 @@ def _conclude(evaluation: Evaluation) -> str:
 
 
 def _build_table(evaluation: Evaluation, reading: str) -> Table:
-    """One row per algorithm."""
+    """Return a table of one row per algorithm."""
     about = evaluation.settings
     titles = ("algorithm", "relative CTR", "± se", "vs population", "± se", "train s", "serve s", "MB")
     caption = (

@@ -76,7 +76,7 @@ def simulate(
 
 
 def _build_regret_table(simulation: Simulation) -> Table:
-    """One row per algorithm."""
+    """Return a table of one row per algorithm."""
     about = simulation.settings
     caption = f"regret per user over {about['steps']} steps: {about['users']:,} users, {about['runs']} runs"
     table = build_table(

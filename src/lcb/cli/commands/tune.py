@@ -93,7 +93,7 @@ def tune(
 
 
 def _list_regrets(tuning: Tuning) -> list[tuple[str, list[float], str]]:
-    """Return each algorithm with the regrets of its settings and the chosen settings in words."""
+    """Return each algorithm with the regrets of its settings and the chosen settings as text."""
     return [
         (name, [trial.mean for trial in tuning.trials[name]], format_settings(best.settings) if best.settings else "")
         for name, best in tuning.best.items()
@@ -101,7 +101,7 @@ def _list_regrets(tuning: Tuning) -> list[tuple[str, list[float], str]]:
 
 
 def _build_settings_table(tuning: Tuning) -> Table:
-    """One row per algorithm."""
+    """Return a table of one row per algorithm."""
     about = tuning.settings
     caption = f"regret per user over {about['steps']} steps: {about['users']:,} users, {about['runs']} runs"
     titles = ("algorithm", "tried", "as good", "defaults", "chosen", "± se", "settings")

@@ -152,7 +152,7 @@ class _Problem:
         return np.exp(log_joint, out=log_joint), float(evidence.sum()) + self._log_prior(models)
 
     def climb(self, models: LatentModels, resp: Floats, value: float) -> tuple[LatentModels, Floats, float]:
-        """The next models, their responsibilities and log posterior, which is at least `value`."""
+        """Return the next models, their responsibilities and their log posterior, which is at least `value`."""
         beta, sigma2 = self._maximise(models.beta, resp)
         mass = resp.sum(axis=0)
         pi = (mass + self.concentration / len(mass)) / (mass.sum() + self.concentration)

@@ -94,14 +94,14 @@ def has_settled(trace: Sequence[float], tol: float, n_users: int) -> bool:
 
 
 def sum_expected(rewards: Rewards, at: Parameters, map_spans: Map) -> Expected:
-    """The E-step: all users, span by span."""
+    """Run the E-step over all users, span by span."""
     spans = [slice(i, min(i + _SPAN, rewards.n_users)) for i in range(0, rewards.n_users, _SPAN)]
     parts = map_spans(lambda span: _expect_span(rewards, at, span)[0], spans)
     return Expected(*(sum(part[i] for part in parts) for i in range(6)))
 
 
 def user_means(rewards: Rewards, at: Parameters, map_spans: Map) -> Floats:
-    """The expected weights of each user, (users, d)."""
+    """Return the expected weights of each user, (users, d)."""
     spans = [slice(i, min(i + _SPAN, rewards.n_users)) for i in range(0, rewards.n_users, _SPAN)]
     return np.concatenate(map_spans(lambda span: _expect_span(rewards, at, span)[1], spans))
 
@@ -123,7 +123,7 @@ def _expect_span(rewards: Rewards, at: Parameters, span: slice) -> tuple[tuple[A
 
 
 def maximise(rewards: Rewards, at: Parameters, expected: Expected, prior: SpreadPrior) -> Parameters:
-    """The M-step: mu given Sigma, then Sigma given the new mu; the noise and pi on their own."""
+    """Run the M-step: mu given Sigma, then Sigma given the new mu; the noise and pi separately."""
     mass, first = expected.mass, expected.first
     n, d = at.mu.shape
     own = np.linalg.inv(at.sigma)

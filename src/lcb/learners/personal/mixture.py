@@ -135,7 +135,7 @@ def _check(
 
 
 def _begin(log: EventLog, rewards: Rewards) -> tuple[Parameters, SpreadPrior]:
-    """One class on the scale of the data, and the weak prior of the first fit."""
+    """Return one class on the scale of the data, and the weak prior of the first fit."""
     d = log.stats.n_features
     scaled = Prior.scaled(log.stats)
     mean, precision = scaled.arrays(d)
@@ -164,7 +164,10 @@ def _starts(
     rng: np.random.Generator,
     map_spans: Map,
 ) -> Iterator[Parameters]:
-    """k-means on the users' means, compared in units of the spread of all people; half the spread is within a class."""
+    """Yield starts by k-means on the users' mean weights, in units in which the spread of all users is 1.
+
+    A start gives half of that spread to the differences within a class.  `start` comes last, if given.
+    """
     means = user_means(rewards, one, map_spans)
     points = np.linalg.solve(np.linalg.cholesky(one.sigma[0]), (means - one.mu).T).T
     for labels in cluster(np.asarray(points, np.float64), n_classes, n_starts, rng):

@@ -45,11 +45,11 @@ class Problems:
         self.add(path, [row], reason, [said])
 
     def lines(self) -> tuple[str, ...]:
-        """The first bad rows, one line each."""
+        """Return the first bad rows, one line each."""
         return tuple(f"{path} row {row}: {said}" for path, row, said in self.listed)
 
     def summary(self) -> str:
-        """The counts in one line, the most frequent first."""
+        """Return the counts in one line, the most frequent reason first."""
         return ", ".join(f"{reason} ({n:,})" for reason, n in self.counts.most_common())
 
 

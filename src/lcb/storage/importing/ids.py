@@ -38,7 +38,7 @@ class Ids:
         return len(self._coder) if self._coder else 0
 
     def names(self) -> Any:
-        """The id of each code: int64 or strings."""
+        """Return the id of each code: int64 or strings."""
         return self._coder.names() if self._coder else pa.array([], pa.int64())
 
     def codes(self, column: Any, check: Check) -> Codes:

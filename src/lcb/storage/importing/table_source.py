@@ -41,7 +41,7 @@ class Columns:
     features: tuple[str, ...] = ()
 
     def find(self, table: Table) -> dict[str, str]:
-        """The column of each role."""
+        """Return the column of each role."""
         named = {role: getattr(self, role) for role in ROLES if getattr(self, role) is not None}
         roles = {role: named.get(role, role) for role in ROLES if role in named or role in table.names}
         if "order" not in roles and "time" in table.names:

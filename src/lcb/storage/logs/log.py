@@ -79,7 +79,7 @@ class Log:
         return np.diff(self.start)
 
     def labels(self, like: float | None = None) -> Numbers:
-        """(n_events,): 1 where the rating is at least `like`, else 0; without `like` the rewards of the log."""
+        """Return 1 for each event whose rating is at least `like`, else 0; without `like`, the rewards of the log."""
         if like is None:
             if self.reward is None:
                 remedy = "read it as choices" if self.rating is None else "say from which rating on an item is liked"

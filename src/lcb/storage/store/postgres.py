@@ -329,7 +329,7 @@ class Postgres(SharedReads):
         )
 
     def lead(self, name: str) -> Callable[[], None] | None:
-        """The first replica to ask leads, until it releases the lock or its connection is lost."""
+        """Take the lock `name` if no replica has it; it is held until released, or until the connection is lost."""
         connection = self._connect()
         try:
             (ours,) = _one(connection, "select pg_try_advisory_lock(%s)", (_lock_number(f"lead/{name}"),))

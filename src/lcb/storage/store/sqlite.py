@@ -327,7 +327,7 @@ class SQLite(base.SharedReads):
             source.close()
 
     def lead(self, name: str) -> Callable[[], None] | None:
-        """The process that serves the file always leads."""
+        """Always succeed: only one process serves the file."""
         return lambda: None
 
     def close(self) -> None:
