@@ -40,7 +40,7 @@ def test_an_evaluation_says_who_would_have_done_better(lcb, log):
 
 def test_the_json_has_the_promised_form(lcb, log):
     written = json.loads(lcb("evaluate", log, "--like", 5, *WORDS, "--json", "-").out)
-    assert {"settings", "results"} == set(written)
+    assert {"answer", "settings", "results"} == set(written)
     assert written["settings"]["reading"] == "labels"
     assert written["settings"]["test_users"] == 40
     assert [row["algorithm"] for row in written["results"]] == ["lcb-mean", "linucb-individual", "linucb-population"]

@@ -8,7 +8,8 @@ With one class every user has rates of their own; with a high concentration all 
 classes; the concentration is the value on a grid with the highest likelihood.  The number of classes is the one that
 predicts the labels of other users best: users are cut in two halves, each half is scored by the model of the other.
 
-`draw_rates` draws every user's rates from their posterior, given the user's own labels and the model of the other half.
+`draw_rates` draws every user's rates from their posterior, given the user's own labels and a model of other users: the
+users are cut in four parts, and the model of a part is fitted on the three others.
 If the model is true, drawn rates are distributed as the true ones, however few labels a user has; the more labels, the
 less the model matters.
 """
@@ -24,7 +25,8 @@ from lcb.arrays import Floats, Index
 
 _NUMBERS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)  # of classes, tried in this order until two in a row do not improve
 _CONCENTRATIONS = 2.0 ** np.arange(1, 11.5, 0.5)
-_MOST_USERS = 2_000  # of one half, to fit the model
+_FOLDS = 4
+_MOST_USERS = 3_000  # to fit one model
 _STARTS, _SHORT, _LONG, _FINAL = 6, 15, 150, 5  # random starts; EM steps of each, of the best start, with concentration
 _PSEUDO = 2.0  # labels with the rates of the population, added to every class and arm
 
@@ -35,7 +37,7 @@ class DrawnRates:
 
     rate: Floats = field(repr=False)  # (U, A) in (0, 1)
     n_classes: int
-    concentration: float  # the smaller of the two halves
+    concentration: float  # the smallest of the models
 
 
 def draw_rates(clicked: Floats, passed: Floats, rng: np.random.Generator) -> DrawnRates:
@@ -46,28 +48,40 @@ def draw_rates(clicked: Floats, passed: Floats, rng: np.random.Generator) -> Dra
     >>> drawn.rate[::2].mean(axis=0).round(1), drawn.n_classes
     (array([1., 0.]), 2)
     """
-    halves = np.array_split(rng.permutation(len(clicked)), min(2, len(clicked)))
-    parts = [_Counts.build(clicked[half], passed[half]) for half in halves]
-    fitted, best, misses = [], -np.inf, 0
+    n_users = len(clicked)
+    order = rng.permutation(n_users)
+    n_classes = _choose_n_classes(
+        [Counts.build(clicked[half], passed[half]) for half in (order[::2], order[1::2])], rng
+    )
+    rate, concentration = np.empty(clicked.shape), np.inf
+    for i in range(min(_FOLDS, n_users)):
+        own, others = order[i::_FOLDS], order[np.arange(n_users) % _FOLDS != i]
+        others = others[:_MOST_USERS] if len(others) else own
+        model = fit_rates(Counts.build(clicked[others], passed[others]), n_classes, rng)
+        rate[own] = model.draw(Counts.build(clicked[own], passed[own]), rng)
+        concentration = min(concentration, model.concentration)
+    return DrawnRates(rate, n_classes, concentration)
+
+
+def _choose_n_classes(halves: list[Counts], rng: np.random.Generator) -> int:
+    """Return the number of classes with which each half predicts the labels of the other best."""
+    best, top, misses = 1, -np.inf, 0
     for n_classes in _NUMBERS:
-        if n_classes > 1 and n_classes > min(map(len, halves)) // 4:
+        if n_classes > 1 and n_classes > min(len(half.clicked) for half in halves) // 4:
             break
-        models = [fit_rates(part.take(_MOST_USERS), n_classes, rng) for part in parts]
-        score = sum(float(models[-1 - i].log_evidence(part).sum()) for i, part in enumerate(parts))
-        if score > best:
-            fitted, best, misses = models, score, 0
+        models = [fit_rates(half.take(_MOST_USERS), n_classes, rng) for half in halves]
+        score = sum(float(model.log_evidence(other).sum()) for model, other in zip(models, halves[::-1], strict=True))
+        if score > top:
+            best, top, misses = n_classes, score, 0
         else:
             misses += 1
         if misses == 2:
             break
-    rate = np.empty(clicked.shape)
-    for i, (half, part) in enumerate(zip(halves, parts, strict=True)):
-        rate[half] = fitted[-1 - i].draw(part, rng)
-    return DrawnRates(rate, len(fitted[0].share), min(model.concentration for model in fitted))
+    return best
 
 
 @dataclass(frozen=True, eq=False)
-class _Counts:
+class Counts:
     """Clicks and passes as tables, and the positions of the pairs (user, arm) that have labels."""
 
     clicked: Floats  # (U, A)
@@ -76,11 +90,11 @@ class _Counts:
     arm: Index
 
     @classmethod
-    def build(cls, clicked: Floats, passed: Floats) -> _Counts:
+    def build(cls, clicked: Floats, passed: Floats) -> Counts:
         clicked, passed = np.asarray(clicked, np.float64), np.asarray(passed, np.float64)
         return cls(clicked, passed, *np.nonzero(clicked + passed))
 
-    def take(self, n_users: int) -> _Counts:
+    def take(self, n_users: int) -> Counts:
         """Return the first users."""
         return self if len(self.clicked) <= n_users else self.build(self.clicked[:n_users], self.passed[:n_users])
 
@@ -91,7 +105,7 @@ class RateModel:
     mean: Floats  # (N, A) rates
     concentration: float
 
-    def log_evidence_by_class(self, counts: _Counts) -> Floats:
+    def log_evidence_by_class(self, counts: Counts) -> Floats:
         """Return log share + log probability of each user's labels under each class, (U, N)."""
         user, arm = counts.user, counts.arm
         clicked, passed = counts.clicked[user, arm], counts.passed[user, arm]
@@ -104,11 +118,11 @@ class RateModel:
             result[:, h] = np.bincount(user, terms, len(result))
         return result + np.log(self.share)
 
-    def log_evidence(self, counts: _Counts) -> Floats:
+    def log_evidence(self, counts: Counts) -> Floats:
         """Return the log probability of each user's labels, (U,)."""
         return _normalise(self.log_evidence_by_class(counts))[1]
 
-    def draw(self, counts: _Counts, rng: np.random.Generator) -> Floats:
+    def draw(self, counts: Counts, rng: np.random.Generator) -> Floats:
         """Draw each user's class, then the rates, from the posterior; (U, A)."""
         posterior, _ = _normalise(self.log_evidence_by_class(counts))
         passed_over = rng.random((len(posterior), 1)) > np.cumsum(posterior, axis=1)
@@ -116,7 +130,7 @@ class RateModel:
         return rng.beta(self.concentration * mean + counts.clicked, self.concentration * (1 - mean) + counts.passed)
 
 
-def fit_rates(counts: _Counts, n_classes: int, rng: np.random.Generator) -> RateModel:
+def fit_rates(counts: Counts, n_classes: int, rng: np.random.Generator) -> RateModel:
     """Fit `n_classes` classes by EM: first of users who are alike, then with the best concentration."""
     posterior: Floats = np.ones((len(counts.clicked), 1))
     if n_classes > 1:
@@ -133,7 +147,7 @@ def fit_rates(counts: _Counts, n_classes: int, rng: np.random.Generator) -> Rate
     return model
 
 
-def _start(counts: _Counts, n_classes: int, rng: np.random.Generator) -> Floats:
+def _start(counts: Counts, n_classes: int, rng: np.random.Generator) -> Floats:
     """Return a first posterior (U, N) of classes around users drawn at random."""
     chosen = rng.choice(len(counts.clicked), n_classes, replace=False)
     clicked, passed = counts.clicked[chosen], counts.passed[chosen]
@@ -141,7 +155,7 @@ def _start(counts: _Counts, n_classes: int, rng: np.random.Generator) -> Floats:
     return _normalise(counts.clicked @ np.log(mean).T + counts.passed @ np.log1p(-mean).T)[0]
 
 
-def _fit_alike(counts: _Counts, posterior: Floats, n_steps: int) -> tuple[Floats, float]:
+def _fit_alike(counts: Counts, posterior: Floats, n_steps: int) -> tuple[Floats, float]:
     """Run EM for classes of users who are alike; return the posterior (U, N) and the log likelihood."""
     last = -np.inf
     for _ in range(n_steps):
@@ -155,7 +169,7 @@ def _fit_alike(counts: _Counts, posterior: Floats, n_steps: int) -> tuple[Floats
     return posterior, now
 
 
-def _update(counts: _Counts, posterior: Floats) -> tuple[Floats, Floats]:
+def _update(counts: Counts, posterior: Floats) -> tuple[Floats, Floats]:
     """Return the shares (N,) and the rates (N, A) of the classes."""
     n_users, n_classes = posterior.shape
     share = (posterior.sum(axis=0) + 1) / (n_users + n_classes)
@@ -163,7 +177,7 @@ def _update(counts: _Counts, posterior: Floats) -> tuple[Floats, Floats]:
     return share, (clicked + _PSEUDO * _population(counts)) / (clicked + passed + _PSEUDO)
 
 
-def _population(counts: _Counts) -> Floats:
+def _population(counts: Counts) -> Floats:
     """Return the rate of each arm over all users, (A,), never 0 or 1."""
     clicked, passed = counts.clicked.sum(axis=0), counts.passed.sum(axis=0)
     overall = (clicked.sum() + 1) / (clicked.sum() + passed.sum() + 2)

@@ -73,7 +73,7 @@ def test_features_are_fitted_on_training_users_alone():
     np.testing.assert_array_equal(prepare_training(other, plan, split, 0).x, wanted)
 
 
-@pytest.mark.parametrize("method", ["queue", "replay", "ips", "snips", "dr"])
+@pytest.mark.parametrize("method", ["filled", "queue", "replay", "ips", "snips", "dr"])
 def test_latent_classes_do_better_than_one_model_for_all_by_every_method(method):
     source = open_source(clicks(n_users=900, n_events=40), method, "labels")
     plan = Plan(n_train_users=500, n_test_users=300, n_steps=10, n_classes=3)
@@ -115,9 +115,9 @@ def test_the_standard_error_is_the_larger_of_users_and_seeds():
 def test_gains_are_paired_where_every_user_speaks():
     rng = np.random.default_rng(0)
     level = rng.random((1, 500))
-    one, other = (AlgorithmRewards("a", {}, level + shift, np.array([1.0]), 0, 0, 0) for shift in (0.1, 0.0))
+    one, other = (AlgorithmRewards("a", {}, factor * level, np.array([1.0]), 0, 0, 0) for factor in (1.1, 1.0))
     gain, error = one.gain_over(other)
-    assert gain == pytest.approx(100 * 0.1 / level.mean())
+    assert gain == pytest.approx(10)
     assert error < 1e-9
     silent = AlgorithmRewards("a", {}, np.where(level < 0.1, np.nan, level + 0.1), np.array([1.0]), 0, 0, 0)
     assert silent.gain_over(other)[1] > 1
@@ -125,7 +125,7 @@ def test_gains_are_paired_where_every_user_speaks():
 
 @pytest.mark.parametrize(
     ("method", "reading", "message"),
-    [("magic", "labels", "method 'magic'"), ("replay", "choices", "for choices, use method queue")],
+    [("magic", "labels", "method 'magic'"), ("replay", "choices", "for choices, use method filled or queue")],
 )
 def test_methods_that_cannot_answer_are_refused(method, reading, message):
     with pytest.raises(InputError, match=message):

@@ -63,7 +63,7 @@ def test_the_estimate_is_unbiased_for_learning_recommenders(name):  # 4.5 sd: on
     labels, estimate, truth = read_labels(log, "labels"), [], []
     for g in range(n_groups):
         users = np.arange(10 * g, 10 * g + 10)
-        rewards = evaluate_queue(RECOMMENDERS[name](), labels, users, X, N_STEPS, seed=3, rng=rng)
+        rewards = evaluate_queue(RECOMMENDERS[name](), labels, users, X, N_STEPS, seed=3, rng=rng).rewards
         estimate.append(rewards.mean(axis=0))
         truth.append(live(RECOMMENDERS[name](), rng.integers(0, 2, 10), rng).mean(axis=0))
     difference = np.subtract(estimate, truth)  # (groups, steps): every step by itself
@@ -87,7 +87,7 @@ def test_the_naive_estimate_is_biased():
             pass
 
     labels = read_labels(log, "labels")
-    queue = evaluate_queue(Always(), labels, np.arange(n), X, N_STEPS, seed=0, rng=rng)
+    queue = evaluate_queue(Always(), labels, np.arange(n), X, N_STEPS, seed=0, rng=rng).rewards
     assert abs(queue.mean() - truth) < 4.5 * queue.mean(axis=1).std() / np.sqrt(n)
 
 
@@ -110,7 +110,9 @@ def test_every_label_is_used_once_and_all_algorithms_meet_the_same_queues():
             seen.append((int(decision.x.argmax()), reward))
 
     for order in ([0, 1, 2], [2, 1, 0]):
-        rewards = evaluate_queue(Spy(order), labels, np.array([0]), X, 7, seed=5, rng=np.random.default_rng(0))
+        found = evaluate_queue(Spy(order), labels, np.array([0]), X, 7, seed=5, rng=np.random.default_rng(0))
+        rewards, n_full = found.rewards, labels.count[0, order[0]]
+        np.testing.assert_array_equal(found.is_short[0], np.arange(7) >= n_full)  # the first arm is taken first
         assert np.isnan(rewards[0, 6])
         assert np.nansum(rewards) == 3
     first, second = seen[:6], seen[6:]
@@ -133,7 +135,7 @@ def test_a_user_may_end_at_an_empty_queue_instead():
 
     rewards = evaluate_queue(
         First(), labels, np.array([0]), np.eye(2), 4, seed=0, rng=np.random.default_rng(0), when_empty="end"
-    )
+    ).rewards
     np.testing.assert_array_equal(rewards, [[1, np.nan, np.nan, np.nan]])
     with pytest.raises(InputError, match="when_empty='never'"):
         evaluate_queue(
@@ -145,5 +147,5 @@ def test_rewards_of_many_values_come_from_the_queues_too():
     rng, n = np.random.default_rng(1), 300
     _, log = logged(n, rng, values=lambda rng, size: rng.uniform(1, 3, size))
     labels = read_labels(log, "labels")
-    estimate = evaluate_queue(Individual(LinUCB(3)), labels, np.arange(n), X, N_STEPS, seed=0, rng=rng)
+    estimate = evaluate_queue(Individual(LinUCB(3)), labels, np.arange(n), X, N_STEPS, seed=0, rng=rng).rewards
     assert set(estimate.ravel()) <= set(log.reward.astype(float))

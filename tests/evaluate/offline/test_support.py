@@ -74,7 +74,7 @@ def test_few_effective_events_give_no_interval():
 
 @pytest.mark.parametrize(("q", "missing"), [(GOOD, 0.0), (BAD, 2 / 6)])
 def test_replay_misses_the_arms_that_no_event_shows(q, missing):
-    log = make_log(q, n_users=40)
+    log = make_log(q, n_users=40, n_events=1000)
     found = evaluate_replay(
         Pooled(Uniform()), log, np.arange(40), np.eye(6), n_steps=3, rng=np.random.default_rng(0)
     ).support

@@ -21,6 +21,7 @@ _DEFAULT = "lcb-auto,lcb,lcb-mean,linucb-population,linucb-individual,random"
 
 
 class MethodName(StrEnum):
+    filled = "filled"
     queue = "queue"
     replay = "replay"
     ips = "ips"
@@ -48,14 +49,19 @@ def evaluate(
         ),
     ] = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps per test user.")] = 20,
-    classes: Annotated[int, typer.Option(min=1, help="Latent classes to learn.")] = 30,
+    classes: Annotated[
+        int | None, typer.Option(min=1, help="Latent classes to learn; without it chosen on held-out training users.")
+    ] = None,
     features: Annotated[
         str, typer.Option(help="one-hot or pca:K, either with +1 for a constant.", metavar="SPEC")
     ] = "one-hot",
     method: Annotated[
         MethodName,
-        typer.Option(help="How rewards come from the log: queues by user and arm, replay of events, or propensities."),
-    ] = MethodName.queue,
+        typer.Option(
+            help="How rewards come from the log: queues of labels by user and arm, filled where labels run out or not; "
+            "replay of events; or propensities."
+        ),
+    ] = MethodName.filled,
     train_on: Annotated[
         str, typer.Option(help="all (whole histories) or uniform:N (N random rows per training user).", metavar="ROWS")
     ] = "all",
@@ -71,7 +77,8 @@ def evaluate(
 ) -> None:
     """Estimate from a log how algorithms would serve new users.
 
-    Relative CTR is the mean reward of the algorithm divided by the mean reward of the same users in the log.
+    Relative CTR is the mean reward of the algorithm divided by the mean reward of the same users in the log. The last
+    line is the gain of the best algorithm over one LinUCB for all users, or why this log cannot tell.
 
     \b
     Example:
@@ -110,49 +117,32 @@ def evaluate(
             typer.echo(note)
         get_console().print(_build_table(evaluation, chosen))
         for outcome in evaluation.outcomes:
-            if outcome.support is not None:
-                typer.echo(outcome.support.describe(outcome.algorithm))
+            if outcome.diagnostics is not None and (outcome is evaluation.best or outcome.shortfall):
+                typer.echo(outcome.diagnostics.describe(outcome.algorithm))
             for line in outcome.why:
                 typer.echo(f"{outcome.algorithm}, seed {seed}: {line}")
-        typer.echo(_conclude(evaluation))
-
-
-def _conclude(evaluation: Evaluation) -> str:
-    """Compare the first algorithm with one LinUCB for all users, in a sentence."""
-    from lcb.evaluate.offline.outcomes import POPULATION
-
-    rows = [row for row in evaluation.to_json()["results"] if row["algorithm"] != POPULATION]
-    if not rows:
-        return "only linucb-population was evaluated; name another algorithm to compare it with"
-    best = rows[0]
-    gain = best["vs_population_percent"]
-    more = "more" if gain >= 0 else "fewer"
-    if best["vs_se"] is None:
-        return f"no conclusion about {best['algorithm']}: the log does not support the comparison with {POPULATION}"
-    half = 1.96 * best["vs_se"]
-    low, high = sorted((abs(gain) - half, abs(gain) + half))
-    return (
-        f"{best['algorithm']} would have had {abs(gain):.1f} % (95 %: {low:.1f} to {high:.1f}) {more} clicks than one "
-        "model for all users"
-    )
+        answer = evaluation.answer
+        typer.echo(f"no answer: {evaluation.why_no_answer}" if answer is None else answer.describe())
 
 
 def _build_table(evaluation: Evaluation, reading: str) -> Table:
     """Return a table of one row per algorithm."""
     about = evaluation.settings
-    titles = ("algorithm", "relative CTR", "± se", "vs population", "± se", "train s", "serve s", "MB")
+    titles = ("algorithm", "relative CTR", "± se", "vs population", "± se", "no label", "train s", "serve s", "MB")
     caption = (
         f"{about['test_users']:,} new users, {about['steps']} steps, {about['seeds']} seeds; trained on "
-        f"{about['train_users']:,} users ({about['train_on']}), read as {reading}, {about['features']}"
+        f"{about['train_users']:,} users ({about['train_on']}), read as {reading}, {about['features']}; "
+        f"{about['method']}, {'/'.join(str(n) for n in dict.fromkeys(about['classes_by_seed']))} classes"
     )
     table = build_table(*titles, left=["algorithm"], caption=caption)
     for row in evaluation.to_json()["results"]:
         table.add_row(
             row["algorithm"],
             f"{row['relative_ctr']:.3f}",
-            "-" if row["se"] is None else f"{row['se']:.3f}",
+            f"{row['se']:.3f}",
             f"{row['vs_population_percent']:+.1f} %",
-            "-" if row["vs_se"] is None else f"{row['vs_se']:.1f}",
+            f"{row['vs_se']:.1f}",
+            "-" if row["diagnostics"] is None else f"{100 * row['diagnostics']['withheld']:.0f} %",
             f"{row['training_seconds']:.1f}",
             f"{row['serving_seconds']:.1f}",
             f"{row['megabytes']:.0f}",

@@ -64,12 +64,16 @@ class Algorithm:
     build: Callable[..., Recommender] = field(repr=False)
     grid: Mapping[str, tuple[Value, ...]] = field(default_factory=dict)
     note: Callable[..., str | None] = field(default=_nothing_to_note, repr=False)
-    cost: str = "N K d"  # of one decision
+    cost: str = "N K d"  # of one decision, with N classes
     needs: str = ""  # a requirement that not every task meets; `build` raises InputError if it does not
 
     @property
     def defaults(self) -> dict[str, Value]:
         return {name: values[0] for name, values in self.grid.items()}
+
+    @property
+    def uses_classes(self) -> bool:
+        return "N" in self.cost.split()
 
     def build_for(self, task: Task, rng: np.random.Generator, settings: Settings) -> Recommender:
         if self.needs == NO_FEATURES and not task.fixed_arms:

@@ -8,27 +8,31 @@ Gains are differences to Population LinUCB (one model for all users) on the same
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from zlib import crc32
 
 import numpy as np
 
 from lcb import parallel
 from lcb.arrays import Floats
-from lcb.errors import InputError
+from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate._memory import peak_megabytes, reset_peak
 from lcb.evaluate.algorithms import ALGORITHMS, Settings, Task, check_settings, find_algorithms
-from lcb.evaluate.offline.log_sources import LogSource, ServingSetup
+from lcb.evaluate.offline.label_use import LabelUse, combine_use
+from lcb.evaluate.offline.log_sources import Diagnostics, LogSource, ServingSetup
 from lcb.evaluate.offline.outcomes import POPULATION, AlgorithmRewards, Evaluation
 from lcb.evaluate.offline.split import Plan, Split, split_users
 from lcb.evaluate.offline.support import Support, combine_support
 from lcb.event_log import EventLog
 from lcb.features import FeatureMap
+from lcb.learners import fit
 from lcb.progress import Progress, count_up, silent
 from lcb.recommenders.recommender import Recommender
 
 _TRAINING = 0x7A  # part of the seed of training rows, so that no other random numbers are the same
+_CLASSES = 0x7B  # the same for the number of classes
 
 
 def evaluate_log(
@@ -52,8 +56,10 @@ def evaluate_log(
     if n_seeds < 1 or seed < 0:
         raise InputError(f"n_seeds={n_seeds}, seed={seed}; n_seeds must be at least 1, seed at least 0")
     splits = [split_users(source, plan, seed + i) for i in range(n_seeds)]
+    plans = [with_classes(source, plan, names, splits[i], seed + i, progress) for i in range(n_seeds)]
+    ready = [source.prepare(splits[i].test, plan.n_steps, seed + i) for i in range(n_seeds)]
     runs = [
-        EvaluationRun(source, plan, splits[i], seed + i, name, chosen.get(seed + i, {}).get(name, {}))
+        EvaluationRun(ready[i], plans[i], splits[i], seed + i, name, chosen.get(seed + i, {}).get(name, {}))
         for i in range(n_seeds)
         for name in names
     ]
@@ -77,7 +83,7 @@ def evaluate_log(
                 serving_seconds=float(np.mean([result.serving_seconds for result in own])),
                 megabytes=max(result.megabytes for result in own),
                 n_users=n_different,
-                support=combine_support([result.support for result in own if result.support is not None]),
+                diagnostics=_combine([result.diagnostics for result in own if result.diagnostics is not None]),
                 why=own[0].why,
             )
         )
@@ -85,7 +91,8 @@ def evaluate_log(
         "train_users": len(splits[0].train),
         "test_users": len(splits[0].test),
         "steps": plan.n_steps,
-        "classes": plan.n_classes,
+        "classes": plans[0].n_classes,
+        "classes_by_seed": [own.n_classes for own in plans],
         "features": plan.features,
         "train_on": plan.train_on,
         "seeds": n_seeds,
@@ -94,6 +101,7 @@ def evaluate_log(
         "method": source.method,
         "arms": source.n_arms,
         "logged_rate": float(logged.mean()),
+        "reward_range": list(source.reward_range),
     }
     return Evaluation(about, outcomes)
 
@@ -108,7 +116,29 @@ class TrainingData:
     task: Task
 
 
+def with_classes(
+    source: LogSource, plan: Plan, algorithms: Sequence[str], split: Split, seed: int, progress: Progress = silent
+) -> Plan:
+    """Return the plan with a number of classes: the one given, or the one that `lcb learn` finds for training users."""
+    if plan.n_classes is not None:
+        return plan
+    if not any(algorithm.uses_classes for algorithm in find_algorithms(algorithms)):
+        return replace(plan, n_classes=1)
+    history = prepare_training(source, replace(plan, n_classes=1), split, seed).history
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        found = fit(history, rng=np.random.default_rng((seed, _CLASSES)), progress=progress)
+    return replace(plan, n_classes=found.models.n_classes)
+
+
+def _combine(seeds: Sequence[Diagnostics]) -> Diagnostics | None:
+    """Combine the diagnostics of one algorithm over seeds."""
+    uses = [one for one in seeds if isinstance(one, LabelUse)]
+    return combine_use(uses) if uses else combine_support([one for one in seeds if isinstance(one, Support)])
+
+
 def prepare_training(source: LogSource, plan: Plan, split: Split, seed: int) -> TrainingData:
+    assert plan.n_classes is not None
     features, x = source.features(plan.features, split.train)
     history = source.history(split.train, x, features.names, plan.n_pulls, np.random.default_rng((seed, _TRAINING)))
     task = Task(
@@ -145,7 +175,7 @@ class RunResult:
     training_seconds: float
     serving_seconds: float
     megabytes: float
-    support: Support | None = None
+    diagnostics: Diagnostics | None = None
     why: tuple[str, ...] = ()
 
 
@@ -159,7 +189,7 @@ def run_on_split(run: EvaluationRun) -> RunResult:
     recommender: Recommender = ALGORITHMS[run.algorithm].build_for(prepared.task, own, run.settings)
     trained = time.process_time()
     test = ServingSetup(prepared.x, run.plan.n_steps, prepared.history, run.seed, serving)
-    rate, support = run.source.rates(recommender, run.split.test, test)
+    rate, diagnostics = run.source.rates(recommender, run.split.test, test)
     served = time.process_time()
     why = getattr(recommender, "why", ())  # of lcb-auto
-    return RunResult(rate, trained - began, served - trained, peak_megabytes() - before, support, why)
+    return RunResult(rate, trained - began, served - trained, peak_megabytes() - before, diagnostics, why)

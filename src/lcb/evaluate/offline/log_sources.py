@@ -1,13 +1,13 @@
 """A log prepared for one method of evaluation: its arms, training rows and the rewards of test users.
 
-queue                 arms are categories (or items) with queues of labels          `QueueSource`
+filled, queue         arms are categories (or items) with queues of labels          `QueueSource`
 replay                arms are items; events count if they show the arm chosen      `EventSource`
 ips, snips, dr        arms are items; events are weighted by propensities           `EventSource`
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, Protocol
 
 import numpy as np
@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 from lcb.arrays import Floats, Index
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.errors import InputError
+from lcb.evaluate.offline.filled import Filling, evaluate_filled, prepare_filling
+from lcb.evaluate.offline.label_use import LabelUse, measure_use
 from lcb.evaluate.offline.labels import QueueLabels, Reading, read_labels
 from lcb.evaluate.offline.logged_events import LoggedEvents, read_events
 from lcb.evaluate.offline.off_policy import weigh_events
@@ -27,8 +29,9 @@ from lcb.features import FeatureMap, fit_features
 from lcb.recommenders.recommender import Recommender
 from lcb.storage.logs.log import Log
 
-Method = Literal["queue", "replay", "ips", "snips", "dr"]
-METHODS = ("queue", "replay", "ips", "snips", "dr")
+Method = Literal["filled", "queue", "replay", "ips", "snips", "dr"]
+METHODS = ("filled", "queue", "replay", "ips", "snips", "dr")
+Diagnostics = Support | LabelUse
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +70,13 @@ class LogSource(Protocol):
     ) -> EventLog:
         """Return the training rows of these users: all, or `n_pulls` arms of each, drawn uniformly."""
 
-    def rates(self, recommender: Recommender, users: Index, test: ServingSetup) -> tuple[Floats, Support | None]:
+    def prepare(self, users: Index, n_steps: int, seed: int) -> LogSource:
+        """Return a source that is ready to serve these users, so that this work is done once for all algorithms."""
+
+    def rates(self, recommender: Recommender, users: Index, test: ServingSetup) -> tuple[Floats, Diagnostics | None]:
         """Return the mean reward from each of these users, (users,); nan for a user without a matching event.
 
-        Also return how much of the recommender's choices the log supports; None for queues, which offer only arms
-        that they have labels of.
+        Also return what the log has for the recommender's choices; None without events.
         """
 
 
@@ -80,6 +85,7 @@ class QueueSource:
     labels: QueueLabels
     when_empty: WhenEmpty = "withhold"
     method: Method = "queue"
+    filling: Filling | None = field(default=None, repr=False)  # for the users it was prepared for
 
     @property
     def n_arms(self) -> int:
@@ -107,18 +113,23 @@ class QueueSource:
             return self.labels.history(users, x, names)
         return draw_uniform_history(self.labels, users, x, names, n_pulls, rng)
 
-    def rates(self, recommender: Recommender, users: Index, test: ServingSetup) -> tuple[Floats, Support | None]:
-        rewards = evaluate_queue(
-            recommender,
-            self.labels,
-            users,
-            test.x,
-            test.n_steps,
-            seed=test.seed,
-            rng=test.rng,
-            when_empty=self.when_empty,
-        )
-        return _mean_rewards(rewards), None
+    def prepare(self, users: Index, n_steps: int, seed: int) -> QueueSource:
+        if self.method == "queue":
+            return self
+        return replace(self, filling=prepare_filling(self.labels, users, n_steps, seed))
+
+    def rates(self, recommender: Recommender, users: Index, test: ServingSetup) -> tuple[Floats, Diagnostics | None]:
+        labels, n_steps = self.labels, test.n_steps
+        if self.method == "queue":
+            found = evaluate_queue(
+                recommender, labels, users, test.x, n_steps, seed=test.seed, rng=test.rng, when_empty=self.when_empty
+            )
+            rewards, withheld = found.rewards, found.is_short.mean()
+        else:
+            filling = self.filling or prepare_filling(labels, users, n_steps, test.seed)
+            filled = evaluate_filled(recommender, labels, filling, test.x, n_steps, rng=test.rng)
+            rewards, withheld = filled.rewards, filled.is_drawn.mean()
+        return _mean_rewards(rewards), measure_use(self.method, labels, users, float(withheld), n_steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +172,10 @@ class EventSource:
             raise InputError(f"method {self.method} trains on all rows; set train_on=all, or use queue")
         return self.logged.of_users(users).history(x, names)
 
-    def rates(self, recommender: Recommender, users: Index, test: ServingSetup) -> tuple[Floats, Support | None]:
+    def prepare(self, users: Index, n_steps: int, seed: int) -> EventSource:
+        return self
+
+    def rates(self, recommender: Recommender, users: Index, test: ServingSetup) -> tuple[Floats, Diagnostics | None]:
         if self.method == "replay":
             found = evaluate_replay(recommender, self.logged, users, test.x, test.n_steps, rng=test.rng)
             return _mean_rewards(found.rewards), found.support
@@ -178,10 +192,10 @@ def open_source(
     """Prepare a log for a method."""
     if method not in METHODS:
         raise InputError(f"unknown method {method!r}; choose from {', '.join(METHODS)}")
-    if method == "queue":
-        return QueueSource(read_labels(log, reading, like), when_empty)
+    if method in ("filled", "queue"):
+        return QueueSource(read_labels(log, reading, like), when_empty, method)
     if reading != "labels":
-        raise InputError(f"method {method} needs a reward for every event; for choices, use method queue")
+        raise InputError(f"method {method} needs a reward for every event; for choices, use method filled or queue")
     return EventSource(read_events(log, like), method)
 
 

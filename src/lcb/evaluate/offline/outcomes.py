@@ -1,8 +1,13 @@
-"""Mean rewards of algorithms on the test users of a log, their standard errors and their gains over each other."""
+"""Mean rewards of algorithms on the test users of a log, their standard errors, their gains, and the answer.
+
+The standard error is the one over users (a user in the tests of two seeds counts once) or the one over seeds, whichever
+is larger.  Rewards that the filled queue drew are no observations: where only a share of the rewards compared are
+labels, the error is divided by the square root of that share.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,9 +15,12 @@ import numpy as np
 from lcb.arrays import Floats
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import Settings
+from lcb.evaluate.offline.label_use import LabelUse
 from lcb.evaluate.offline.support import Support
 
 POPULATION = "linucb-population"
+_Z = 1.96  # standard errors to either side, for 95 %
+_LEAST_SHARE = 0.01  # of labels among the rewards, so that an error stays finite
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,12 +35,19 @@ class AlgorithmRewards:
     serving_seconds: float
     megabytes: float  # peak over seeds
     n_users: int = 0  # different test users over all seeds; 0 if no user is in two seeds
-    support: Support | None = None  # how much of its choices the log supports; None: the method needs no support
+    diagnostics: Support | LabelUse | None = None  # what the log has for its choices
     why: tuple[str, ...] = ()  # what the algorithm chose on the first seed, and why
 
     @property
-    def has_interval(self) -> bool:
-        return self.support is None or self.support.is_sufficient
+    def shortfall(self) -> str | None:
+        """Why the log has too little for its choices; None if it has enough."""
+        return None if self.diagnostics is None else self.diagnostics.shortfall
+
+    @property
+    def label_share(self) -> float:
+        """The share of its rewards that come from the log; the others were drawn by the filled queue."""
+        used = self.diagnostics
+        return 1 - used.withheld if isinstance(used, LabelUse) and used.method == "filled" else 1.0
 
     @property
     def relative_ctr(self) -> float:
@@ -40,8 +55,9 @@ class AlgorithmRewards:
 
     @property
     def se(self) -> float:
-        """The standard error of `relative_ctr`: over users or over seeds, whichever is larger."""
-        return larger_error(self.rate / self.logged_rate[:, None], self.n_users)
+        """The standard error of `relative_ctr`."""
+        error = larger_error(self.rate / self.logged_rate[:, None], self.n_users)
+        return float(error / np.sqrt(max(self.label_share, _LEAST_SHARE)))
 
     def gain_over(self, other: AlgorithmRewards) -> tuple[float, float]:
         """Return the gain over `other` in percent and its standard error, paired by user if all users have a rate."""
@@ -51,25 +67,28 @@ class AlgorithmRewards:
                 f"{other.algorithm} had a mean reward of {base:g}, but a gain in percent needs one "
                 "above 0; test more users or steps, or scale the rewards so that none is negative"
             )
-        gain = 100 * (float(np.nanmean(self.rate)) / base - 1)
+        ratio = float(np.nanmean(self.rate)) / base
+        gain, share = 100 * (ratio - 1), max((self.label_share + other.label_share) / 2, _LEAST_SHARE)
         if np.isfinite(self.rate).all() and np.isfinite(other.rate).all():
-            return gain, larger_error(100 * (self.rate - other.rate) / base, self.n_users)
-        own, others = (larger_error(100 * outcome.rate / base, self.n_users) for outcome in (self, other))
-        return gain, float(np.hypot(own, others))
+            error = larger_error(100 * (self.rate - ratio * other.rate) / base, self.n_users)
+        else:
+            own, others = (larger_error(100 * outcome.rate / base, self.n_users) for outcome in (self, other))
+            error = float(np.hypot(own, ratio * others))
+        return gain, float(error / np.sqrt(share))
 
     def to_json(self, population: AlgorithmRewards) -> dict[str, Any]:
         gain, gain_se = self.gain_over(population)
-        compared = self.has_interval and population.has_interval
+        found = self.diagnostics
         return {
             "algorithm": self.algorithm,
             "settings": dict(self.settings),
             "relative_ctr": self.relative_ctr,
-            "se": self.se if self.has_interval else None,
+            "se": self.se,
             "vs_population_percent": gain,
-            "vs_se": gain_se if compared else None,
+            "vs_se": gain_se,
             "training_seconds": self.training_seconds,
             "serving_seconds": self.serving_seconds,
-            "support": None if self.support is None else self.support.to_json(),
+            "diagnostics": found and {**found.to_json(), "sentence": found.describe(self.algorithm)},
             **({"why": list(self.why)} if self.why else {}),
         }
 
@@ -86,6 +105,24 @@ def larger_error(values: Floats, n_different: int = 0) -> float:
     return float(max(over_users, over_seeds))
 
 
+@dataclass(frozen=True)
+class Answer:
+    """The gain in percent of the best algorithm over Population LinUCB, with its 95 % interval."""
+
+    algorithm: str
+    percent: float
+    low: float
+    high: float
+
+    def describe(self) -> str:
+        """Return the answer as a sentence."""
+        more, ends = ("more", (self.low, self.high)) if self.percent >= 0 else ("fewer", (-self.high, -self.low))
+        return (
+            f"{self.algorithm} would have had {abs(self.percent):.1f} % (95 %: {ends[0]:.1f} to {ends[1]:.1f}) {more} "
+            "clicks than one model for all users"
+        )
+
+
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """The settings of an evaluation and the rewards of every algorithm."""
@@ -93,10 +130,46 @@ class Evaluation:
     settings: dict[str, Any]
     outcomes: list[AlgorithmRewards]
 
+    @property
+    def population(self) -> AlgorithmRewards:
+        return next(outcome for outcome in self.outcomes if outcome.algorithm == POPULATION)
+
+    @property
+    def best(self) -> AlgorithmRewards | None:
+        """The algorithm with the highest gain; None if there is only Population LinUCB."""
+        others = [outcome for outcome in self.outcomes if outcome.algorithm != POPULATION]
+        return max(others, key=lambda one: one.gain_over(self.population)[0], default=None)
+
+    @property
+    def answer(self) -> Answer | None:
+        """The gain of the best algorithm; None if the log cannot tell."""
+        best = self.best
+        if best is None or best.shortfall or self.population.shortfall:
+            return None
+        percent, error = best.gain_over(self.population)
+        half = max(_Z * error, self._least_half_width())
+        return Answer(best.algorithm, percent, percent - half, percent + half)
+
+    @property
+    def why_no_answer(self) -> str | None:
+        best = self.best
+        if best is None:
+            return f"only {POPULATION} was evaluated; name another algorithm to compare it with"
+        short = next((one for one in (best, self.population) if one.shortfall), None)
+        return None if short is None else f"{short.algorithm}: {short.shortfall}"
+
+    def _least_half_width(self) -> float:
+        """Return the half width in percent where two algorithms never differed: by the rule of three, no more than 3 of
+        all steps would differ."""
+        low, high = self.settings["reward_range"]
+        n_steps = self.population.rate.shape[1] * self.settings["steps"]
+        return float(100 * 3 / n_steps * (high - low) / np.nanmean(self.population.rate))
+
     def to_json(self) -> dict[str, Any]:
-        population = next(outcome for outcome in self.outcomes if outcome.algorithm == POPULATION)
         rows = [
-            {**one.to_json(population), "megabytes": one.megabytes, "silent_users": int(np.isnan(one.rate).sum())}
+            {**one.to_json(self.population), "megabytes": one.megabytes, "silent_users": int(np.isnan(one.rate).sum())}
             for one in self.outcomes
         ]
-        return {"settings": self.settings, "results": rows}
+        answer = self.answer
+        found = {"answer": asdict(answer)} if answer else {"answer": None, "why": self.why_no_answer}
+        return {**found, "settings": self.settings, "results": rows}

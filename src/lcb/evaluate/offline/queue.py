@@ -2,7 +2,8 @@
 
 Every user has one queue of labels per arm, in random order.  A recommender chooses among the arms whose queues are not
 empty, and gets the next label of that queue as its reward: each label is used once.  A user's labels for an arm are
-exchangeable, so the rewards have the same distribution as in live use.
+exchangeable, so the rewards have the same distribution as in live use, as long as no queue is empty.  With few labels
+the best arms run out first: then every recommender has to take the rest, and they all come to look alike.
 
 Every recommender serves the same users in the same order, with the same queues: a user's j-th label for an arm is the
 same for all of them.
@@ -10,9 +11,11 @@ same for all of them.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lcb.arrays import Floats, Index
 from lcb.errors import InputError
@@ -53,6 +56,14 @@ class Queue:
         return float(self._parts[arm][j])
 
 
+@dataclass(frozen=True, eq=False)
+class QueueRewards:
+    """The rewards of a recommender, (users, n_steps), and the steps at which some arm had no label left."""
+
+    rewards: Floats = field(repr=False)
+    is_short: NDArray[np.bool_] = field(repr=False)
+
+
 def evaluate_queue(
     recommender: Recommender,
     labels: QueueLabels,
@@ -64,8 +75,8 @@ def evaluate_queue(
     rng: np.random.Generator,
     when_empty: WhenEmpty = "withhold",
     progress: Progress = silent,
-) -> Floats:
-    """Return the rewards (users, n_steps) of a recommender that serves `users` in turn; arms have features x (A, d).
+) -> QueueRewards:
+    """Serve `users` in turn with a recommender; arms have features x (A, d).
 
     An arm with an empty queue is not offered.  With `when_empty="end"` it is, and choosing it ends the user: the
     remaining rewards are nan.
@@ -73,17 +84,20 @@ def evaluate_queue(
     if when_empty not in ("withhold", "end"):
         raise InputError(f"when_empty={when_empty!r}; give 'withhold' (do not offer the arm) or 'end' (end the user)")
     rewards = np.full((len(users), n_steps), np.nan)
+    is_short = np.zeros(rewards.shape, bool)
     everything = np.arange(len(x))
     for i, user in enumerate(users.tolist()):
         if i % 64 == 0:
             progress("test users", i, len(users))
         queue = Queue(labels, user, n_steps, seed)
         for t in range(n_steps):
-            if when_empty == "end" or queue.left.all():
+            is_short[i, t] = not queue.left.all()
+            if when_empty == "end" or not is_short[i, t]:
                 offered, context = everything, x
             else:
                 offered = queue.left.nonzero()[0]
                 if not len(offered):
+                    is_short[i, t:] = True
                     break
                 context = x[offered]
             decision = recommender.choose(user, context, rng)
@@ -93,7 +107,7 @@ def evaluate_queue(
             rewards[i, t] = queue.take(arm)
             recommender.update(user, decision, rewards[i, t])
     progress("test users", len(users), len(users))
-    return rewards
+    return QueueRewards(rewards, is_short)
 
 
 def draw_uniform_history(

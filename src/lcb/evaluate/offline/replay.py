@@ -61,4 +61,6 @@ def evaluate_replay(
             recommender.update(user, decision, rewards[i, t])
     progress("test users", len(users), len(users))
     n_matching = int(np.isfinite(rewards).sum())
-    return Replayed(rewards, Support(n_matching, missing / max(n_decisions, 1), None, None, float(n_matching)))
+    unanswered = 1 - n_matching / max(rewards.size, 1)
+    support = Support(n_matching, missing / max(n_decisions, 1), None, None, float(n_matching), unanswered)
+    return Replayed(rewards, support)

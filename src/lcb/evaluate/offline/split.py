@@ -22,13 +22,13 @@ class Plan:
     n_train_users: int
     n_test_users: int
     n_steps: int = 20
-    n_classes: int = 30
+    n_classes: int | None = 30  # None: chosen on the training users
     features: str = "one-hot"
     train_on: str = "all"  # all rows of the training users, or uniform:n for n arms of each, drawn uniformly
 
     def __post_init__(self) -> None:
         for name in ("n_train_users", "n_test_users", "n_steps", "n_classes"):
-            if getattr(self, name) < 1:
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise InputError(f"{name}={getattr(self, name)}; it must be at least 1")
         _ = self.n_pulls
 

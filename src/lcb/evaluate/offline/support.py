@@ -21,6 +21,7 @@ import numpy as np
 from lcb.arrays import Floats, Index
 
 MOST_MISSING = 0.001  # share of the policy's choices that may be without support
+MOST_UNANSWERED = 0.05  # share of the steps of a replay that may find no event
 LEAST_EFFECTIVE = 10.0  # events; a normal interval from fewer is meaningless
 _ERRORS = 3.0  # standard errors that the mean weight may be away from 1
 _ROUNDING = 1e-6
@@ -35,6 +36,7 @@ class Support:
     mean_weight: float | None  # None: the method uses no weights (replay)
     mean_weight_se: float | None  # clustered by user; None with fewer than two users
     effective_size: float
+    unanswered: float = 0.0  # replay: share of the steps for which the log ended before it showed the arm
 
     @property
     def missing_share(self) -> float:
@@ -48,6 +50,8 @@ class Support:
         """Why the log does not support an interval; None if it does."""
         if self.missing is not None and self.missing > MOST_MISSING:
             return f"the log never shows {100 * self.missing:.1f} % of what it would choose"
+        if self.unanswered > MOST_UNANSWERED:
+            return f"in {100 * self.unanswered:.0f} % of steps the log ended before it showed the arm chosen"
         weight = self.mean_weight
         if weight is not None:
             error = 0.0 if self.mean_weight_se is None else self.mean_weight_se
@@ -78,7 +82,13 @@ class Support:
         )
 
     def to_json(self) -> dict[str, Any]:
-        return {**asdict(self), "missing_share": self.missing_share, "shortfall": self.shortfall}
+        return {
+            **asdict(self),
+            "missing_share": self.missing_share,
+            "withheld": max(self.missing_share, self.unanswered),
+            "support": 1 - self.missing_share,
+            "shortfall": self.shortfall,
+        }
 
 
 def find_missing(target: Floats, logged: Floats) -> Floats:
@@ -159,4 +169,5 @@ def combine_support(seeds: Sequence[Support]) -> Support | None:
         mean_weight=float(np.mean(weights)) if weights else None,
         mean_weight_se=max(errors, default=None),
         effective_size=min(one.effective_size for one in seeds),
+        unanswered=float(np.mean([one.unanswered for one in seeds])),
     )

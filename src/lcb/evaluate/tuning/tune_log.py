@@ -14,7 +14,7 @@ import numpy as np
 from lcb import parallel
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS, Settings, find_algorithms
-from lcb.evaluate.offline.evaluate_log import EvaluationRun, run_on_split
+from lcb.evaluate.offline.evaluate_log import EvaluationRun, run_on_split, with_classes
 from lcb.evaluate.offline.log_sources import LogSource
 from lcb.evaluate.offline.split import Plan, Split, split_users
 from lcb.evaluate.tuning.grid_search import Values, choose_trials, name_values
@@ -39,12 +39,14 @@ def tune_on_training_users(
     find_algorithms(algorithms)
     inner = split_training_users(source, split_users(source, plan, seed), plan, seed)
     inner_plan = replace(plan, n_train_users=len(inner.train), n_test_users=len(inner.test))
+    inner_plan = with_classes(source, inner_plan, algorithms, inner, seed + _INNER, progress)
+    ready = source.prepare(inner.test, plan.n_steps, seed + _INNER)
     loss: dict[str, dict[Values, float]] = {name: {} for name in algorithms}
     while wanted := [
         (name, values) for name in algorithms for values in choose_trials(ALGORITHMS[name].grid, loss[name], most)
     ]:
         runs = [
-            EvaluationRun(source, inner_plan, inner, seed + _INNER, name, name_values(name, values))
+            EvaluationRun(ready, inner_plan, inner, seed + _INNER, name, name_values(name, values))
             for name, values in wanted
         ]
         done = parallel.processes(run_on_split, runs, n_workers, count_up(progress, "settings tried", len(runs)))
