@@ -47,7 +47,7 @@ def fill(folder: Path, n_users: int) -> None:
     arms = [messages.Arm(f"article-{i:05d}", rng.normal(size=6).round(6).tolist()) for i in range(20)]
     made = service.decisions.decide(messages.DecisionRequest("u-1", arms))
     taken = made.body.taken[0]
-    world = World(store, most_users=20_000)
+    world = World(store, most_bytes=20_000_000)
     world.load()
     began = time.monotonic()
     for start in range(1, n_users + 1, BLOCK):

@@ -8,7 +8,7 @@ ROOT = Path(__file__).parents[2]
 COMMANDS = (
     "import", "learn", "compare-learners", "show", "simulate", "algorithms", "tune", "evaluate", "reproduce",
     "report", "demo", "serve", "keys create", "keys revoke", "keys list", "config show",
-    "log verify", "log export", "log backup", "log show",
+    "log verify", "log head", "log export", "log backup", "log rebuild", "log show",
     "models list", "models retrain", "models activate", "trials", "study",
 )  # fmt: skip
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sqlite3
 from pathlib import Path
 
@@ -10,11 +11,13 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from compatibility.facts import DATA
 from lcb.demo.readers import CATEGORIES
 from lcb.serve import events
 from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
+from lcb.storage.store.base import NewRow
 from lcb.storage.store.open_store import open_store
 from lcb.storage.store.sqlite import SQLite
 from support.inside import Inside, fold_log, sqlite
@@ -72,9 +75,56 @@ def test_a_changed_log_is_told_and_the_exit_code_is_1(lcb, store):
     assert found.code == 1
     told = json.loads(found.out)
     assert told["n_differences"] >= 1
-    assert told["differences"][0]["what"] == "recommender and model"
+    assert [one["what"] for one in told["differences"][:2]] == ["link", "recommender and model"]
     found = lcb("log", "verify", store)
     assert "recommender and model: stored" in found.out
+    assert f"the first wrong event is {told['first']}" in found.out
+
+
+def test_the_head_is_printed_and_a_log_that_lost_its_end_does_not_have_it(lcb, store):
+    head = lcb("log", "head", store).out.strip()
+    n = int(head.split(":")[0])
+    assert json.loads(lcb("log", "head", store, "--json", "-").out) == {"seq": n, "link": head.split(":")[1]}
+    Path("heads.txt").write_text(f"\n{head}\n")
+    for given in (head, "heads.txt"):
+        assert lcb("log", "verify", store, "--head", given).code == 0
+    with sqlite3.connect(store) as connection:
+        connection.execute("delete from event where seq > ?", (n - 2,))
+    connection.close()
+    found = lcb("log", "verify", store, "--head", "heads.txt")
+    assert found.code == 1
+    assert f"event {n - 2}: the last event: stored {n - 2}, recomputed at least {n}" in found.out
+
+
+@pytest.mark.parametrize("given", ["nowhere.txt", "12", "12:ab", "bad.txt"])
+def test_a_head_that_is_none_is_refused(lcb, store, given):
+    Path("bad.txt").write_text("12:zz\n")
+    found = lcb("log", "verify", store, "--head", given)
+    assert found.code == 2
+    assert "SEQ:LINK" in found.err
+
+
+def test_a_log_of_an_earlier_version_has_no_head_and_verify_says_where_the_chain_begins(lcb, tmp_path):
+    old = shutil.copy(DATA / "once.db", tmp_path)
+    found = lcb("log", "head", old)
+    assert (found.code, "no chain yet" in found.err) == (2, True)
+    assert "no chain: all events were written by an earlier version of lcb" in lcb("log", "verify", old).out
+    store = open_store(old)
+    store.append([NewRow("activate/1", "activate", None, None, events.encode(events.ActivateBody(1.0, 1, "")))], 405)
+    store.close()
+    assert "the chain begins at event 406;" in lcb("log", "verify", old).out
+
+
+def test_rebuild_forgets_the_snapshots_of_a_stopped_store_and_is_refused_on_a_running_one(lcb, store):
+    running = open_store(str(store), serve=True)
+    found = lcb("log", "rebuild", store)
+    assert (found.code, "is being served by another process; stop that one" in found.err) == (2, True)
+    n, head = len(list(running.all_snapshots())), running.head()
+    assert n > 0
+    running.close()
+    found = lcb("log", "rebuild", store)
+    assert (found.code, found.out) == (0, f"forgot {n} snapshots; the next start reads all {head} events\n")
+    assert "0 snapshots" in lcb("log", "verify", store).out
 
 
 def test_one_user_is_verified_alone(lcb, store):

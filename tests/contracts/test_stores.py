@@ -23,6 +23,8 @@ from lcb.storage.store import migrate
 from lcb.storage.store.base import Appended, Key, NewRow, Rewrite, Row, Snapshot, Store
 from lcb.storage.store.open_store import open_store
 
+NEWEST = migrate.migrations("sqlite")[-1][0]
+
 
 class Place:
     """Where a store is: opened as often as need be, and looked into by other means."""
@@ -417,7 +419,7 @@ def test_a_newer_schema_is_refused(place: Place) -> None:
 
 def later(monkeypatch: pytest.MonkeyPatch, *texts: str) -> None:
     known = migrate.migrations
-    more = list(enumerate(texts, start=2))
+    more = list(enumerate(texts, start=NEWEST + 1))
     monkeypatch.setattr(migrate, "migrations", lambda store: [*known(store), *more])
 
 
@@ -426,7 +428,7 @@ def test_a_migration_adds_to_an_older_store(place: Place, monkeypatch: pytest.Mo
     later(monkeypatch, "create table more(x integer); insert into more values(1)", "insert into more values(2)")
     assert [one.id for one in place.open().events(0)] == ["a"]
     assert place.run("select x from more order by x") == [(1,), (2,)]
-    assert version(place) == 3
+    assert version(place) == NEWEST + 2
 
 
 def test_a_migration_that_fails_leaves_the_old_schema(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -435,7 +437,7 @@ def test_a_migration_that_fails_leaves_the_old_schema(place: Place, monkeypatch:
         later(patch, "create table more(x integer)", "insert into nowhere values(1)")
         with pytest.raises(StoreError):
             place.open()
-    assert version(place) == 1
+    assert version(place) == NEWEST
     assert [one.id for one in place.open().events(0)] == ["a"]
 
 
@@ -448,7 +450,7 @@ class Killer(list):
         os._exit(9)
 for module in ("lcb.storage.store.sqlite", "lcb.storage.store.postgres"):
     __import__(module)
-    sys.modules[module].missing_migrations = lambda *a: Killer([(2, "create table more(x integer)"), (3, "select 1")])
+    sys.modules[module].missing_migrations = lambda *a: Killer([(97, "create table more(x integer)"), (98, "select 1")])
 open_store(sys.argv[1])
 """
 
@@ -460,7 +462,7 @@ def test_a_migration_killed_midway_leaves_the_old_schema(place: Place) -> None:
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )  # fmt: skip
     assert done.returncode == 9, done.stderr
-    assert version(place) == 1
+    assert version(place) == NEWEST
     assert [one.id for one in place.open().events(0)] == ["a"]
     place.run("create table more(x integer)")  # it is not there
 
@@ -482,7 +484,7 @@ def test_stores_opened_at_once_on_nothing_make_one(place: Place) -> None:
     for thread in threads:
         thread.join()
     assert errors == []
-    assert version(place) == 1
+    assert version(place) == NEWEST
 
 
 def test_no_address_or_error_tells_the_password(postgres_url: str, postgres_database: str) -> None:

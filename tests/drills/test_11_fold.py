@@ -30,7 +30,7 @@ RECOMMENDERS = (
 def drill(folder: Path, broken: Callable[[Service], None] | None = None) -> None:
     given = Settings(
         recommenders=RECOMMENDERS, models=models_folder(folder), reward_range=(0.0, 1.0), pages=False,
-        limits=Limits(cached_users=USERS // 2, max_waiting=10**6),
+        limits=Limits(cached_bytes=500 * USERS // 2, max_waiting=10**6),
     )  # fmt: skip
     rng = np.random.default_rng(0)
     with Inside(sqlite(folder / "lcb.db"), given, broken=broken) as inside:

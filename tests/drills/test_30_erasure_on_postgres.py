@@ -61,7 +61,7 @@ def load(server: Server, stop: threading.Event, refused: list[str]) -> None:
 
 def drill(url: str, folder: Path, without: tuple[str, ...] = (), within: float = WITHIN) -> None:
     given = {"store": url, "models": models_folder(folder), "without": without}
-    given["limits"] = {"cached_users": 2}  # so that other users are in snapshots
+    given["limits"] = {"cached_bytes": 1200}  # the others are in snapshots
     stop, refused = threading.Event(), []
     with serving(folder, **given) as server, server.client() as http:
         send(server, ROUNDS)
@@ -97,6 +97,6 @@ def test_who_is_erased_is_soon_in_no_data_file(postgres_database: str, tmp_path:
 def test_without_a_rewrite_of_the_tables_the_person_is_left_in_free_space(
     postgres_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protection: str
 ) -> None:
-    monkeypatch.setitem(globals(), "ROUNDS", 10)
+    monkeypatch.setitem(globals(), "ROUNDS", 30)  # more than what is written meanwhile overwrites
     with pytest.raises(AssertionError, match="hits are left"):
         drill(postgres_database, tmp_path, (protection,), within=2.5)

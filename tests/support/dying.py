@@ -21,7 +21,10 @@ RECOMMENDERS = (
     RecommenderSpec("population", "linucb", scope="everyone"),
 )
 ARMS = [{"id": f"a{i}", "x": [1.0, i / 5, (i * 7 % 5) / 5]} for i in range(5)]
-_WRITES = ("begin", "insert", "update", "delete", "commit", "create", "pragma user_version", "pragma application_id")
+_WRITES = (
+    "begin", "insert", "update", "delete", "commit", "create", "alter", "drop", "pragma user_version",
+    "pragma application_id",
+)  # fmt: skip
 
 
 class Died(BaseException):

@@ -63,7 +63,7 @@ def without_head() -> None:
     """Append without locking the head of the log."""
     from lcb.storage.store import postgres
 
-    replace(postgres, "_LOCK", "select seq from head")
+    replace(postgres, "_LOCK", "select seq, link from head")
 
 
 def without_reconnecting() -> None:

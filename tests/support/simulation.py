@@ -121,7 +121,7 @@ class Simulation:
         self.wall = MONDAY
         self.settings = Settings(
             recommenders=REVISABLE if rule in ("sum", "last") else RECOMMENDERS, pages=False, rewards=rule,  # type: ignore[arg-type]
-            reward_range=(0.0, 1000.0), limits=Limits(cached_users=max(20, n_users // 4)),
+            reward_range=(0.0, 1000.0), limits=Limits(cached_bytes=500 * max(20, n_users // 4)),
         )  # fmt: skip
         self._ids = itertools.count()
         self.n = {"steps": 0, "crashes": 0, "restarts": 0, "given up": 0, "commits": 0, "erased": 0, "refused": 0}
@@ -405,7 +405,7 @@ class Simulation:
     def check(self) -> None:
         """The world in memory is the fold of the log, and what was acknowledged lately is there."""
         if self.mirror is None:
-            self.mirror = World(WithoutSnapshots(self.store), most_users=10**9)  # type: ignore[arg-type]
+            self.mirror = World(WithoutSnapshots(self.store), most_bytes=None)  # type: ignore[arg-type]
         self.mirror.store = self.mirror.loader.store = WithoutSnapshots(self.store)  # type: ignore[assignment]
         for row in self.store.events(self.mirror.seq):
             self.mirror.apply(row)

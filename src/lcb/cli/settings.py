@@ -37,11 +37,11 @@ def open_configured_store(url: str | None, file: Path | None, *, create: bool = 
 
 
 @contextmanager
-def open_existing_store(url: str, *, create: bool = False) -> Iterator[Store]:
-    """Open a store and close it; refuse one that does not exist unless `create`."""
+def open_existing_store(url: str, *, create: bool = False, serve: bool = False) -> Iterator[Store]:
+    """Open a store and close it; refuse one that does not exist unless `create`, and one that runs if `serve`."""
     from lcb.storage.store.open_store import open_store
 
-    store = open_store(url, create=create)
+    store = open_store(url, create=create, serve=serve)
     try:
         yield store
     finally:

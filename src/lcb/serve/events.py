@@ -152,6 +152,7 @@ class EraseBody(Struct, array_like=True):
     history: list[tuple[int, int, int, float, int]]  # seq; n_decisions, n_rewards, reward_sum, settled after it
     n_features: int | None = None  # of the log, in case the erased events alone had fixed it
     by: Actor | None = None
+    left: list[bytes] | None = None  # digests of what is left of the events, in the order of `history`
 
 
 class ErasedDecision(Struct, array_like=True):

@@ -3,10 +3,10 @@
     loading      the log is read; /healthz answers 200, everything else 503
     serving
     draining     after SIGTERM: /readyz answers 503, other requests are answered for `limits.drain` seconds more
-    ending       the socket is closed; requests in flight are answered, queued events and a snapshot are written
+    ending       the socket is closed; requests in flight are answered, queued events and then snapshots are written
 
 The process ends at most `limits.drain` plus 9 s after the signal, even if the store hangs; acknowledged events are on
-disk already.  A second signal skips the drain.
+disk already, and snapshots that are not written in their 2 s are no failure.  A second signal skips the drain.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import partial
 from types import FrameType
+from typing import Any, NoReturn
 
 import structlog
 import uvicorn
@@ -46,7 +47,9 @@ from lcb.storage.store.open_store import open_store
 
 _RELOAD_KEYS = 1.0  # seconds
 _IN_FLIGHT = 5  # seconds for requests in flight after the socket is closed
-_LAST_WRITES = 3.0  # seconds for queued events and the snapshot after that
+_LAST_WRITES = 2.0  # seconds for queued events after that
+_SNAPSHOTS = 1.5  # seconds for snapshots after that
+_LAST_SNAPSHOT = 0.5  # seconds more for the commit that is under way then
 _COLLECT = (20_000, 50, 20)  # thresholds of Python's cycle collector; requests create almost no cycles
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -126,6 +129,19 @@ def _freeze_collector() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(*_COLLECT)
+
+
+async def _has_ended(work: Coroutine[Any, Any, None], seconds: float) -> bool:
+    done, _ = await asyncio.wait([task := asyncio.ensure_future(work)], timeout=seconds)
+    if done:
+        task.result()
+    return bool(done)
+
+
+def _end_process(code: int) -> NoReturn:
+    """End although a thread is waiting for the store: threads cannot be cancelled."""
+    sys.stderr.flush()
+    os._exit(code)
 
 
 class _Server(uvicorn.Server):
@@ -224,19 +240,20 @@ class _ServiceApp:
         await send({"type": "lifespan.shutdown.complete"})
 
     async def stop(self, app: App) -> None:
-        service, stopping = app.service, asyncio.ensure_future(app.stop())
-        done, _ = await asyncio.wait([stopping], timeout=_LAST_WRITES)
-        if not done:  # threads cannot be cancelled, so end the process
+        service = app.service
+
+        async def write_events() -> None:
+            await app.end_work()
+            await service.journal.stop()
+
+        if not await _has_ended(write_events(), _LAST_WRITES):
             self.log.error("the store does not answer; ended without waiting for it", seq=service.world.seq)
-            sys.stderr.flush()
-            os._exit(1)
-        error = stopping.exception()
-        if error is None:
-            self.log.info("stopped", seq=service.world.seq)
-        elif isinstance(error, LCBError):  # nothing is lost, but the next start is slower
-            self.log.warning("stopped without a snapshot", seq=service.world.seq, error=str(error))
-        else:
-            raise error
+            _end_process(1)
+        if not await _has_ended(service.save_snapshots(_SNAPSHOTS), _SNAPSHOTS + _LAST_SNAPSHOT):
+            self.log.info("no time for all snapshots; the next start reads more of the log", seq=service.world.seq)
+            _end_process(0)
+        service.close()
+        self.log.info("stopped", seq=service.world.seq)
 
     async def start(self) -> asyncio.Task[None] | None:
         """Read the log, then let requests through; returns the task that reloads keys."""

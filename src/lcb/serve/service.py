@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 import random
 import time
@@ -13,7 +14,7 @@ import msgspec
 import structlog
 
 from lcb import messages
-from lcb.errors import InputError, LCBError, StoreUnavailable
+from lcb.errors import InputError, LCBError
 from lcb.serve import events
 from lcb.serve.config.settings import Settings
 from lcb.serve.decide.assignment import Assignment
@@ -34,7 +35,7 @@ from lcb.serve.state.world import World
 from lcb.serve.strict_json import decode
 from lcb.storage.store.base import NewRow, Row, Snapshot, Store
 
-_SNAPSHOTS_PER_COMMIT = 2000
+_SNAPSHOTS_PER_COMMIT, _BYTES_PER_COMMIT = 2000, 4_000_000
 _ITEMS = msgspec.json.Decoder(messages.ItemsRequest)
 Watcher = Callable[[Row, Any], None]
 
@@ -62,7 +63,7 @@ class Service:
         self.watchers: list[Watcher] = []  # called with every event after it is applied
         self._sizing = asyncio.Lock()
         self._arriving: dict[str, asyncio.Event] = {}  # users whose first decision is being stored
-        self.world = World(store, most_users=settings.limits.cached_users)
+        self.world = World(store, most_bytes=settings.limits.cached_bytes)
         prepare_log(settings, store, self.world, now, seed, items)
         self.assignment = Assignment(self.world.state, settings.share)
         self.slots = RewardSlots(self.world)
@@ -105,15 +106,30 @@ class Service:
     async def stop(self) -> None:
         """Write the queued events, then all snapshots that the store does not have yet, and close the store."""
         await self.journal.stop()
+        await self.save_snapshots()
+        self.close()
+
+    async def save_snapshots(self, seconds: float = math.inf) -> None:
+        """Write the snapshots that the store does not have yet, as many as these seconds allow.
+
+        Nothing is lost if some are not written: the next start reads more of the log.
+        """
+        log, until = structlog.get_logger("lcb.serve"), time.monotonic() + seconds
+        left = self.build_snapshots()
         try:
-            snapshots, size = self.build_snapshots(), _SNAPSHOTS_PER_COMMIT
-            for start in range(0, len(snapshots), size):
-                await asyncio.to_thread(self.store.append, [], self.world.seq, snapshots[start : start + size])
-        except StoreUnavailable as error:  # nothing is lost, but the next start is slower
-            structlog.get_logger("lcb.serve").warning("no snapshot was written", error=str(error))
-        finally:
-            self._reads.end()
-            self.store.close()
+            while left and time.monotonic() < until:
+                n = _count_for_commit(left)
+                await asyncio.to_thread(self.store.append, [], self.world.seq, left[:n])
+                del left[:n]
+        except LCBError as error:
+            log.warning("snapshots could not be written; the next start reads more of the log", error=str(error))
+        else:
+            if left:
+                log.info("no time for all snapshots; the next start reads more of the log", n_left=len(left))
+
+    def close(self) -> None:
+        self._reads.end()
+        self.store.close()
 
     def build_snapshots(self) -> list[Snapshot]:
         """Return the snapshots that the store does not have yet."""
@@ -281,6 +297,16 @@ class Service:
     def _has_user(self, name: str) -> bool:
         """Whether `World.user` can return this user without blocking the event loop."""
         return self.store.inline or self.world.cache.knows(name)
+
+
+def _count_for_commit(snapshots: list[Snapshot]) -> int:
+    """Return how many of these snapshots one commit takes: at least one."""
+    n_bytes = 0
+    for n, one in enumerate(snapshots[:_SNAPSHOTS_PER_COMMIT], start=1):
+        n_bytes += len(one.body)
+        if n_bytes >= _BYTES_PER_COMMIT:
+            return n
+    return min(len(snapshots), _SNAPSHOTS_PER_COMMIT)
 
 
 def make_time_ordered_ids(now: Callable[[], float]) -> Callable[[], str]:

@@ -18,8 +18,9 @@ from lcb.serve.audit.report import Report
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.decide.drawing import draw_number
-from lcb.storage.store.base import NewRow
+from lcb.storage.store.base import NewRow, Snapshot
 from lcb.storage.store.open_store import open_store
+from lcb.storage.store.snapshots import add_checksums
 from support.inside import Inside, pack_cached_users
 from support.sessions import run_session
 
@@ -185,24 +186,36 @@ def test_a_model_with_one_flipped_bit_is_found(inside: Inside) -> None:
     assert any("sha256" in str(one) or "damaged" in str(one) for one in report.differences)
 
 
+def write_snapshot(inside: Inside, snapshot: Snapshot) -> None:
+    """With a right checksum, as a bug in the service would."""
+    written(inside, "insert or replace into snapshot values(?, ?, ?, ?)", *add_checksums([snapshot]))
+
+
 def test_a_snapshot_of_a_user_that_is_not_the_fold_is_found(inside: Inside) -> None:
-    one = inside.store.all_snapshots("user/")[0]
+    one = next(inside.store.all_snapshots("user/"))
     body = bytearray(one.body)
     body[-1] ^= 1
-    written(inside, "update snapshot set body = ? where name = ?", (bytes(body), one.name))
+    write_snapshot(inside, one._replace(body=bytes(body)))
     says(verify(inside.store), None, one.name)
 
 
+def test_a_damaged_snapshot_is_counted_and_is_no_difference_because_nobody_uses_it(inside: Inside) -> None:
+    n = verify(inside.store).n_snapshots
+    one = next(inside.store.all_snapshots("user/"))
+    written(inside, "update snapshot set body = ? where name in (?, 'world')", (one.body[:-1], one.name))
+    report = verify(inside.store)
+    assert (report.n_damaged, report.n_snapshots, report.differences) == (2, n - 2, [])
+
+
 def test_a_snapshot_of_nobody_is_found(inside: Inside) -> None:
-    one = inside.store.all_snapshots("user/")[0]
-    written(inside, "insert into snapshot values('user/ghost', ?, ?)", (one.seq, one.body))
+    write_snapshot(inside, next(inside.store.all_snapshots("user/"))._replace(name="user/ghost"))
     says(verify(inside.store), None, "ghost")
 
 
 def test_a_snapshot_of_everything_that_is_not_the_fold_is_found(inside: Inside) -> None:
     world = inside.service.world
     world.tally("lcb").reward_sum += 1
-    written(inside, "update snapshot set seq = ?, body = ? where name = 'world'", tuple(world.snapshot())[1:])
+    write_snapshot(inside, world.snapshot())
     says(verify(inside.store), None, "the tally of lcb")
 
 

@@ -212,7 +212,7 @@ def test_the_event_loop_never_reads_from_a_far_store(postgres_database: str, tmp
             await here.get_user(user)
 
     async def work() -> None:
-        more = {"limits": Limits(cached_users=3), "rewards": rewards}
+        more = {"limits": Limits(cached_bytes=1500), "rewards": rewards}
         async with (
             replica(postgres_database, tmp_path, **more) as one,
             replica(postgres_database, tmp_path, **more) as other,

@@ -11,7 +11,8 @@ def user(seq: int) -> User:
 
 
 def full_cache(*names: str, most: int) -> UserCache:
-    cache = UserCache(most)
+    """A cache with room for `most` users whose names have 3 letters."""
+    cache = UserCache(most * (user(1).n_bytes + 3))
     for seq, name in enumerate(names, 1):
         cache.admit(name, user(seq))
     return cache

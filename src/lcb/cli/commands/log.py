@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -16,10 +17,11 @@ from lcb.errors import InputError, need_extra
 if TYPE_CHECKING:
     from lcb.serve.audit.export import Exported
     from lcb.serve.audit.report import Report
-    from lcb.storage.store.base import Row, Store
+    from lcb.storage.store.base import Head, Row, Store
 
+_HEAD = re.compile(r"\d{1,18}:[0-9a-f]{64}")
 log = typer.Typer(
-    help="Verify, export, back up, show and audit the log of a decision service, also while it runs.\n\n"
+    help="Verify, export, back up, show and audit the log of a decision service, most of it while it runs.\n\n"
     "\b\nExample:\n  lcb log verify lcb.db",
     no_args_is_help=True,
     rich_markup_mode=None,
@@ -30,17 +32,26 @@ StoreArgument = Annotated[str, typer.Argument(help="A file, or postgresql://user
 @log.command()
 def verify(
     store: StoreArgument,
-    user: Annotated[str | None, typer.Option(help="Verify only the decisions of this user.")] = None,
+    user: Annotated[str | None, typer.Option(help="Of the decisions, recompute only those of this user.")] = None,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            help="Heads that the log had, as lcb log head prints them: SEQ:LINK, or a file with one per line.",
+            metavar="HEAD",
+        ),
+    ] = None,
     json: JSONOption = None,
 ) -> None:
     """Recompute every decision of a log and compare it bit for bit.
 
-    The log is replayed from its first event.  Arms, propensities, distributions, rewards, snapshots and models must
-    equal what is stored.  Differences are listed, and the exit code is then 1.
+    The chain of the events must be unbroken.  The log is replayed from its first event: arms, propensities,
+    distributions, rewards, snapshots and models must equal what is stored.  Differences are listed, and the exit code
+    is then 1.  A log whose end was cut off is found with --head.
 
     \b
     Example:
-      lcb log verify lcb.db
+      lcb log head lcb.db >> heads.txt      # every day, on another machine
+      lcb log verify lcb.db --head heads.txt
     """
     from lcb.progress import bar
 
@@ -48,17 +59,36 @@ def verify(
         from lcb.serve.audit.verify import verify as run
 
     check_output("--json", json, files=[Path(store)])
+    heads = [] if head is None else _parse_heads(head)
     with open_existing_store(store) as opened:
         if user is not None:
             _read_events(opened, user)
         with bar() as progress:
-            report = run(opened, progress, user=user)
+            report = run(opened, progress, user=user, heads=heads)
     write_json(json, report.to_json())
     if json != "-":
         for line in _describe_report(report):
             typer.echo(line)
     if report.n_differences:
         raise typer.Exit(1)
+
+
+def _parse_heads(given: str) -> list[Head]:
+    """Return heads from SEQ:LINK, or from the lines of a file."""
+    from lcb.storage.store.base import Head
+
+    lines = [given]
+    if _HEAD.fullmatch(given) is None:
+        try:
+            lines = [line.strip() for line in Path(given).read_text().splitlines() if line.strip()]
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(
+                f"--head {given} is neither SEQ:LINK, as lcb log head prints it, nor a file that can be read ({error})"
+            ) from None
+    for line in lines:
+        if _HEAD.fullmatch(line) is None:
+            raise InputError(f"--head {given}: {line[:80]!r} is not SEQ:LINK; give lines that lcb log head has printed")
+    return [Head(int(line.split(":")[0]), bytes.fromhex(line.split(":")[1])) for line in lines]
 
 
 def _describe_report(report: Report) -> Iterator[str]:
@@ -69,11 +99,55 @@ def _describe_report(report: Report) -> Iterator[str]:
     )
     if report.n_erased:
         yield f"{report.n_erased:,} decisions are erased and cannot be recomputed"
+    if report.chain_start is None:
+        yield "no chain: all events were written by an earlier version of lcb"
+    elif report.chain_start > 1:
+        yield f"the chain begins at event {report.chain_start:,}; an earlier version of lcb wrote those before it"
+    if report.n_damaged:
+        yield f"{report.n_damaged:,} snapshots are damaged; the service does not use them and makes them again"
     yield from map(str, report.differences)
     n_more = report.n_differences - len(report.differences)
     if n_more:
         yield f"and {n_more:,} more"
+    if report.first is not None:
+        yield f"the first wrong event is {report.first:,}"
     yield f"{report.n_differences:,} differences" if report.n_differences else "no differences"
+
+
+@log.command()
+def head(store: StoreArgument, json: JSONOption = None) -> None:
+    """Print the head of a log, as SEQ:LINK: the number of its last event, and the link of that event in the chain.
+
+    Keep it where those who can write to the store cannot: the link depends on every event up to that one, so a log
+    that was changed or cut later does not have this head (lcb log verify --head).
+
+    \b
+    Example:
+      lcb log head lcb.db >> heads.txt
+    """
+    check_output("--json", json, files=[Path(store)])
+    with open_existing_store(store) as opened:
+        found = opened.chain_head()
+    if found.link is None:
+        raise InputError(f"{store} has no chain yet: it begins with the next event that this version of lcb writes")
+    write_json(json, {"seq": found.seq, "link": found.link.hex()})
+    if json != "-":
+        typer.echo(found)
+
+
+@log.command()
+def rebuild(store: StoreArgument) -> None:
+    """Forget all snapshots, so that the next start computes every state from the events of the log.
+
+    Snapshots only make starts faster; nothing is lost.  Stop the service before: what it has in memory stays.
+
+    \b
+    Example:
+      lcb log rebuild lcb.db
+    """
+    with open_existing_store(store, serve=True) as opened:
+        n_forgotten, n_events = opened.forget_snapshots(), opened.head()
+    typer.echo(f"forgot {n_forgotten:,} snapshots; the next start reads all {n_events:,} events")
 
 
 @log.command()

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 import numpy as np
 
@@ -22,12 +20,14 @@ _COUNTS = ("seq", "n_started", "n_rewarded", "n_events", "started_at_training", 
 
 
 def check_snapshots(
-    world: World, store: Store, upto: int, kept: Snapshot | None, most_users: int, report: Report, progress: Progress
+    world: World, store: Store, upto: int, kept: Snapshot | None, report: Report, progress: Progress
 ) -> None:
     """Compare the service-wide snapshot `kept` and every user's snapshot with `world`, replayed from the log."""
-    if kept is not None:
+    if kept is not None and kept.seq > upto:
+        report.add(None, "the service-wide snapshot", f"of event {kept.seq}", f"the log ends at event {upto}")
+    elif kept is not None:
         report.n_snapshots += 1
-        other = World(WithoutSnapshots(store, kept), most_users=most_users)
+        other = World(WithoutSnapshots(store, kept), most_bytes=None)
         try:
             other.load(upto)
         except Exception as error:  # noqa: BLE001 (whatever a damaged snapshot raises is reported)
@@ -35,7 +35,9 @@ def check_snapshots(
         else:
             for what, stored, again in compare_worlds(other, world):
                 report.add(None, f"the service-wide snapshot, {what}", stored, again)
-    for one in _list_user_snapshots(store):
+    for one in store.all_snapshots(USER_SNAPSHOTS):
+        if not one.name.startswith(USER_SNAPSHOTS):
+            break
         report.n_snapshots += 1
         name = user_of_snapshot(one.name)
         user = world.user(name)
@@ -46,13 +48,7 @@ def check_snapshots(
             report.add(None, f"snapshot {one.name!r}", describe_user(one.body), describe_user(packed))
         if report.n_snapshots % _REPORT_EVERY == 0:
             progress("snapshots", report.n_snapshots, None)
-
-
-def _list_user_snapshots(store: Store) -> Iterator[Snapshot]:
-    after = USER_SNAPSHOTS
-    while found := store.all_snapshots(after):
-        yield from (one for one in found if one.name.startswith(USER_SNAPSHOTS))
-        after = found[-1].name
+    report.n_damaged = len(store.damaged)
 
 
 def compare_worlds(one: World, other: World) -> list[tuple[str, object, object]]:

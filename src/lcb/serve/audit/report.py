@@ -33,14 +33,20 @@ class Report:
     n_rewards: int = 0
     n_users: int = 0
     n_snapshots: int = 0
+    n_damaged: int = 0  # snapshots with a wrong checksum; they are not used
     n_models: int = 0
+    chain_start: int | None = None  # seq of the first event with a link; None: no event has one
+    head: str = ""  # seq and link of the last event
     n_differences: int = 0
+    first: int | None = None  # seq of the first event with a mismatch
     seconds: float = 0.0
     differences: list[Mismatch] = field(default_factory=list)
 
     def add(self, seq: int | None, what: str, stored: object, recomputed: object) -> None:
         """Count a mismatch, and keep it if it is one of the first."""
         self.n_differences += 1
+        if seq is not None and (self.first is None or seq < self.first):
+            self.first = seq
         if len(self.differences) < _KEPT:
             self.differences.append(Mismatch(seq, what, shorten(stored), shorten(recomputed)))
 

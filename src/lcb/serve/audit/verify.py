@@ -1,6 +1,7 @@
 """Verifies a log: replays it from the start, recomputes every decision and compares bit for bit.
 
-The state of the service is replayed event by event without snapshots.  When the replay has reached the seq that a
+First the order of the events and their chain are checked (`check_order`).  Then the state of the service is replayed
+event by event without snapshots.  When the replay has reached the seq that a
 decision was made from (`seen`, slightly before its own), the code that made the decision makes it again: the same user
 state, catalogue, models, seed and id must give the same arm, propensity, distribution and advice.  Then every reward is
 compared with its decision and the log's rule (`check_users`), and every snapshot with the replayed state
@@ -13,18 +14,16 @@ start; if a user is erased meanwhile, verification starts again.  Memory grows w
 from __future__ import annotations
 
 import time
-from array import array
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-import numpy as np
-from msgspec import Struct
 
 from lcb.errors import ModelError
 from lcb.progress import Progress, silent
 from lcb.serve import events
+from lcb.serve.audit.check_order import check_order
 from lcb.serve.audit.check_snapshots import check_snapshots
 from lcb.serve.audit.check_users import check_users
 from lcb.serve.audit.recompute import check_decision
@@ -32,48 +31,46 @@ from lcb.serve.audit.report import Report
 from lcb.serve.audit.without_snapshots import WithoutSnapshots
 from lcb.serve.event_ids import WORLD_SNAPSHOT
 from lcb.serve.state.world import World
-from lcb.storage.store.base import Row, Store
+from lcb.storage.store.base import Head, Row, Store
 
-_FARTHEST = 200_000  # most events between a decision and the seq it was made from
-_MOST_USERS = 1_000_000
 _REPORT_EVERY = 500
 
 
 def verify(
-    store: Store, progress: Progress = silent, *, user: str | None = None, live: Mapping[str, bytes] | None = None
+    store: Store,
+    progress: Progress = silent,
+    *,
+    user: str | None = None,
+    heads: Sequence[Head] = (),
+    live: Mapping[str, bytes] | None = None,
 ) -> Report:
-    """Verify a log, or only the decisions of one `user`; `live` are packed users of a service at the log's head."""
+    """Verify a log, or of its decisions only those of one `user`.
+
+    `heads` are heads that the log had earlier; `live` are packed users of a service at the log's head.
+    """
     began = time.monotonic()
     while True:
         kept, upto = store.snapshot(WORLD_SNAPSHOT), store.head()
         report = Report(upto)
-        world = _replay(store, upto, user, report, progress)
+        world = _replay(store, upto, user, heads, report, progress)
         if world is not None:
             check_users(world, store, upto, user, live or {}, report, progress)
             if user is None:
-                check_snapshots(world, store, upto, kept, _MOST_USERS, report, progress)
+                check_snapshots(world, store, upto, kept, report, progress)
         report.seconds = time.monotonic() - began
         if not any(row.kind == "erase" for row in store.events(upto)):
             return report
 
 
-class _Seen(Struct, array_like=True, gc=False):
-    """The first fields of a decision's body."""
-
-    at: float
-    seen: int
-
-
-_SEEN = msgspec.msgpack.Decoder(_Seen)
-
-
-def _replay(store: Store, upto: int, user: str | None, report: Report, progress: Progress) -> World | None:
+def _replay(
+    store: Store, upto: int, user: str | None, heads: Sequence[Head], report: Report, progress: Progress
+) -> World | None:
     """Replay the log and recompute every decision on the way; None if the log cannot be replayed."""
-    farthest = _check_order(store, upto, report, progress)
+    farthest = check_order(store, upto, heads, report, progress)
     if farthest is None:
         return None
     log = WithoutSnapshots(store)
-    world = World(log, most_users=_MOST_USERS)
+    world = World(log, most_bytes=None)
     log.world = world
     ahead: deque[tuple[Row, Any]] = deque()
     waiting: dict[int, list[tuple[Row, Any]]] = defaultdict(list)
@@ -98,48 +95,6 @@ def _replay(store: Store, upto: int, user: str | None, report: Report, progress:
         report.add(seq, "an erased event that no erasure lists", "erased", "listed by a later erasure")
     progress("recomputing decisions", upto, upto)
     return world
-
-
-def _check_order(store: Store, upto: int, report: Report, progress: Progress) -> int | None:
-    """Check that seq has no gaps and ids are unique.
-
-    Returns the largest distance between a decision and the seq it was made from; None if the log has a gap.
-    """
-    ids, last, farthest = array("q"), 0, 1
-    for row in store.events(0, upto):
-        if row.seq != last + 1:
-            report.add(row.seq, "seq", row.seq, last + 1)
-            return None
-        last = row.seq
-        ids.append(hash(row.id))
-        if row.kind == "decision":
-            try:
-                seen = _SEEN.decode(row.body).seen
-            except msgspec.DecodeError:
-                seen = row.seq - 1
-            if 0 <= seen < row.seq and row.seq - seen <= _FARTHEST:
-                farthest = max(farthest, row.seq - seen)
-        if last % _REPORT_EVERY == 0:
-            progress("checking the order", last, upto)
-    report.n_events = last
-    if last != upto:
-        report.add(last, "the last event", last, upto)
-        return None
-    _check_unique(store, upto, np.frombuffer(ids, np.int64), report)
-    return farthest
-
-
-def _check_unique(store: Store, upto: int, hashes: Any, report: Report) -> None:
-    ordered = np.sort(hashes)
-    repeated = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
-    if not repeated:
-        return
-    known: dict[str, int] = {}
-    for row in store.events(0, upto):
-        if hash(row.id) in repeated:
-            if row.id in known:
-                report.add(row.seq, f"the id {row.id!r}", f"also the id of event {known[row.id]}", "a unique id")
-            known[row.id] = row.seq
 
 
 def _decode(row: Row, report: Report) -> Any:

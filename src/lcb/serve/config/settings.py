@@ -67,7 +67,7 @@ class Limits:
     max_waiting: int = 2000  # requests waiting for the store
     patience: float = 10.0  # seconds a request waits for the store
     drain: float = 1.0  # seconds from SIGTERM, when /readyz turns 503, until the socket is closed
-    cached_users: int = 50_000
+    cached_bytes: int = 128_000_000  # of the states of users held in memory
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class Settings:
             ("limits.max_waiting", limits.max_waiting, 1, math.inf),
             ("limits.patience", limits.patience, 0.01, 3600),
             ("limits.drain", limits.drain, 0, 60),
-            ("limits.cached_users", limits.cached_users, 1, math.inf),
+            ("limits.cached_bytes", limits.cached_bytes, 1, math.inf),
         ):
             if value is not None and not low <= value <= high:
                 allowed = f"at least {low}" if high == math.inf else f"in [{low}, {high:g}]"

@@ -11,6 +11,7 @@ from lcb.serve import events
 from lcb.serve.event_ids import event_id
 from lcb.serve.state.world import World
 from lcb.storage.store.base import NewRow, Rewrite, Row
+from lcb.storage.store.chain import digest_rewrite
 
 
 def build_erasure(
@@ -36,5 +37,6 @@ def build_erasure(
             left = events.ErasedReward(body.recommender, shared, *(kept if shared else nothing))
         history.append((row.seq, user.n_decisions, user.n_rewards, user.reward_sum, user.settled))
         rewrites.append(Rewrite(row.seq, event_id("erased", row.seq), f"erased {row.kind}", events.encode(left)))
-    body = events.EraseBody(at, recommender, model, history, world.state.n_features, by)
+    left_digests = [digest_rewrite(one) for one in rewrites]
+    body = events.EraseBody(at, recommender, model, history, world.state.n_features, by, left_digests)
     return rewrites, NewRow(event_id("erase", new_id()), "erase", None, None, events.encode(body))

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+import msgspec
+
 from lcb.serve import events
 from lcb.serve.event_ids import changes_reward, user_snapshot
 from lcb.serve.state.user_fold import UserFold
 from lcb.serve.state.users import User
-from lcb.storage.store.base import Row, Store
+from lcb.storage.store.base import Row, Snapshot, Store
 
 
 @dataclass(frozen=True)
@@ -36,11 +38,11 @@ class UserLoader:
         if newest == 0:
             return None
         snapshot = self.store.snapshot(user_snapshot(name))
-        if snapshot is not None and snapshot.seq == newest <= upto:
-            return User.unpack(snapshot.body)
         if snapshot is None or snapshot.seq > upto:
             return self.fold.fold(self.store.events_of(name, 0, upto))
-        return self._continue(User.unpack(snapshot.body), name, self.store.events_of(name, snapshot.seq, upto), upto)
+        if snapshot.seq == newest and (user := self._unpack(snapshot)) is not None:
+            return user
+        return self._resume(snapshot, name, self.store.events_of(name, snapshot.seq - 1, upto), upto)
 
     def prefetch(self, rows: Sequence[Row], names: Iterable[str]) -> Prefetched:
         """Read what is needed to apply `rows`, the next events of the log; nothing else may be applied meanwhile.
@@ -50,26 +52,39 @@ class UserLoader:
         upto = rows[0].seq - 1
         found = self.store.snapshots([user_snapshot(name) for name in names])
         snapshots = {name: found.get(user_snapshot(name)) for name in names}
-        after = {name: 0 if one is None or one.seq > upto else one.seq for name, one in snapshots.items()}
+        after = {name: 0 if one is None or one.seq > upto else one.seq - 1 for name, one in snapshots.items()}
         users = {}
         for name, later in self.store.events_of_each(after, upto).items():
             snapshot = snapshots[name]
             if snapshot is None or not after[name]:
                 users[name] = self.fold.fold(later)
             else:
-                users[name] = self._continue(User.unpack(snapshot.body), name, later, upto)
+                users[name] = self._resume(snapshot, name, later, upto)
         changed = dict.fromkeys((row.user for row in rows if row.user is not None and needs_history(row)), 0)
         histories = self.store.events_of_each(changed, upto)
         return Prefetched(list(self.store.events(upto, rows[-1].seq)), users, histories)
 
-    def _continue(self, user: User, name: str, rows: list[Row], upto: int) -> User | None:
-        """Fold events onto a snapshot, or all events anew if one of them changes an earlier reward."""
-        bodies = [(row, events.decode(row.kind, row.body)) for row in rows]
-        if any(row.kind == "reward" and body.before is not None for row, body in bodies):
+    def _resume(self, snapshot: Snapshot, name: str, rows: list[Row], upto: int) -> User | None:
+        """Fold events onto a snapshot; `rows` begin with the event it was made after.
+
+        All events are folded anew if the snapshot is not of this log, or if one of them changes an earlier reward.
+        """
+        user, bodies = self._unpack(snapshot), [(row, events.decode(row.kind, row.body)) for row in rows[1:]]
+        if user is not None and (not rows or rows[0].seq != snapshot.seq):
+            self.store.discard_snapshot(snapshot.name, f"event {snapshot.seq} is not of this user")
+            user = None
+        if user is None or any(row.kind == "reward" and body.before is not None for row, body in bodies):
             return self.fold.fold(self.store.events_of(name, 0, upto))
         for row, body in bodies:
             self.fold.step(user, row, body, getattr(body, "reward", 0.0))
         return user
+
+    def _unpack(self, snapshot: Snapshot) -> User | None:
+        try:
+            return User.unpack(snapshot.body)
+        except (msgspec.DecodeError, ValueError, TypeError) as error:
+            self.store.discard_snapshot(snapshot.name, f"it cannot be read: {error}")
+            return None
 
 
 def needs_history(row: Row) -> bool:

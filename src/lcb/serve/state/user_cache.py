@@ -1,4 +1,4 @@
-"""A bounded cache of users; the least recently used are evicted, and the next commit writes their snapshots."""
+"""A cache of users, bounded in bytes; the least recently used are evicted, the next commit writes their snapshots."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ _MOST_UNKNOWN = 10_000
 
 
 class UserCache:
-    """At most `most` users; all methods but `take_evicted` are for one thread.
+    """Users of at most `most_bytes` together (None: no limit), and at least the last one used.
 
-    >>> cache = UserCache(1)
+    All methods but `take_evicted` are for one thread.
+
+    >>> cache = UserCache(500)
     >>> cache.admit("ann", User("lcb", 0, None, seq=1))
     >>> cache.admit("ben", User("lcb", 0, None, seq=2))
     >>> list(cache), cache.can_get("ann"), [one.name for one in cache.take_evicted()], cache.can_get("ann")
     (['ben'], True, ['user/ann'], False)
     """
 
-    def __init__(self, most: int) -> None:
-        self.most = most
+    def __init__(self, most_bytes: int | None) -> None:
+        self.most_bytes = most_bytes
+        self.n_bytes = 0
         self._users: OrderedDict[str, User] = OrderedDict()
         self._evicted: dict[str, Snapshot] = {}  # by user; not written yet
         self._unknown: set[str] = set()  # names that the log has no event of
@@ -73,14 +76,25 @@ class UserCache:
                 self._unknown.clear()
             self._unknown.add(name)
             return
-        self._users[name] = user
+        self._drop(name)
+        self._put(name, user)
         self._unknown.discard(name)
         self._evicted.pop(name, None)
         if not self._held:
             self._evict()
 
     def replace(self, name: str, user: User) -> None:
+        self._drop(name)
+        self._put(name, user)
+
+    def _put(self, name: str, user: User) -> None:
+        user.held = user.n_bytes + len(name)
+        self.n_bytes += user.held
         self._users[name] = user
+
+    def _drop(self, name: str) -> None:
+        if (user := self._users.pop(name, None)) is not None:
+            self.n_bytes -= user.held
 
     def hold(self) -> None:
         """Evict no user until `release`, because events that need these users are being applied."""
@@ -91,8 +105,9 @@ class UserCache:
         self._evict()
 
     def _evict(self) -> None:
-        while len(self._users) > self.most:
+        while self.most_bytes is not None and self.n_bytes > self.most_bytes and len(self._users) > 1:
             name, user = self._users.popitem(last=False)
+            self.n_bytes -= user.held
             if user.unsaved and name not in self._erasing:
                 self._evicted[name] = user.snapshot(name)
 
@@ -108,7 +123,7 @@ class UserCache:
     def begin_erasing(self, name: str) -> None:
         """Drop a user, and make no snapshot of them until `end_erasing`."""
         self._erasing.add(name)
-        self._users.pop(name, None)
+        self._drop(name)
         self._evicted.pop(name, None)
 
     def end_erasing(self, name: str) -> None:
@@ -117,5 +132,5 @@ class UserCache:
     def forget(self, seqs: Collection[int]) -> None:
         """Drop the user whose newest event is one of these; an `erase` event names seqs, not the user."""
         for name in [name for name, user in self._users.items() if user.seq in seqs]:
-            del self._users[name]
+            self._drop(name)
         self._evicted = {name: one for name, one in self._evicted.items() if one.seq not in seqs}

@@ -15,24 +15,42 @@ from lcb.serve.events import floats
 from lcb.storage.store.base import Row, Snapshot
 
 WARMUP = 0  # the model version of users who started before there were classes
+_USER_BYTES, _ARRAY_BYTES = 340, 150  # of a user in a dict, without name and state; of an array, without its numbers
 LOST: Floats = np.empty(0)  # the state of a user whose models cannot be read; never written to a snapshot
 
 
 class User:
     """One user; `state` is the bandit's state, None if it is shared by all users of the recommender."""
 
-    __slots__ = ("model", "n_decisions", "n_rewards", "recommender", "reward_sum", "saved", "seq", "settled", "state")
+    __slots__ = (
+        "held",
+        "model",
+        "n_decisions",
+        "n_rewards",
+        "recommender",
+        "reward_sum",
+        "saved",
+        "seq",
+        "settled",
+        "state",
+    )
 
     def __init__(self, recommender: str, model: int, state: Floats | None, seq: int) -> None:
         self.recommender, self.model, self.state, self.seq = recommender, model, state, seq
         self.n_decisions = self.n_rewards = self.settled = 0
         self.reward_sum = 0.0
         self.saved = 0  # seq of the snapshot in the store
+        self.held = 0  # bytes that the cache counts for this user
 
     @property
     def unsaved(self) -> bool:
         """Whether a snapshot should be written: the store has none of this state, and the state is not lost."""
         return self.seq != self.saved and self.state is not LOST
+
+    @property
+    def n_bytes(self) -> int:
+        """The memory of this user; the two constants were measured with tracemalloc."""
+        return _USER_BYTES + (0 if self.state is None else _ARRAY_BYTES + self.state.nbytes)
 
     @property
     def rate(self) -> float:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import Struct, msgpack
+from msgspec import DecodeError, Struct, msgpack
 
 from lcb.errors import StoreError
 from lcb.serve import events
@@ -47,12 +47,12 @@ class _WorldSnapshot(Struct):
 class World:
     """Service-wide state, users and counts as of `seq`; `store` is only read."""
 
-    def __init__(self, store: Store, *, most_users: int = 50_000) -> None:
+    def __init__(self, store: Store, *, most_bytes: int | None = 128_000_000) -> None:
         self.store = store
         self.state = ServiceState()
         self.fold = UserFold(self.state)
         self.loader = UserLoader(store, self.fold)
-        self.cache = UserCache(most_users)
+        self.cache = UserCache(most_bytes)
         self.shared = SharedStates(self.state)
         self.seq = 0
         self.n_started = self.n_rewarded = self.n_events = 0  # users with a decision, users with a reward, events
@@ -65,14 +65,27 @@ class World:
         self._histories: dict[str, list[Row]] = {}
 
     def load(self, upto: int | None = None) -> None:
-        """Replay the log up to `upto`, beginning at the stored snapshot unless that is newer."""
+        """Replay the log up to `upto`, beginning at the stored snapshot unless that is newer or damaged."""
         snapshot = self.store.snapshot(WORLD_SNAPSHOT)
         if snapshot is not None and (upto is None or snapshot.seq <= upto):
-            for row in self.store.events_of_service(snapshot.seq):
-                self.state.apply(row.kind, row.seq, events.decode(row.kind, row.body))
-            self._restore(msgpack.decode(snapshot.body, type=_WorldSnapshot))
+            body = self._decode_snapshot(snapshot)
+            if body is not None:
+                for row in self.store.events_of_service(snapshot.seq):
+                    self.state.apply(row.kind, row.seq, events.decode(row.kind, row.body))
+                self._restore(body)
         for row in self.store.events(self.seq, upto):
             self.apply(row)
+
+    def _decode_snapshot(self, snapshot: Snapshot) -> _WorldSnapshot | None:
+        head = self.store.head()
+        if snapshot.seq > head:
+            self.store.discard_snapshot(snapshot.name, f"it is of event {snapshot.seq}, but the log ends at {head}")
+            return None
+        try:
+            return msgpack.decode(snapshot.body, type=_WorldSnapshot)
+        except DecodeError as error:
+            self.store.discard_snapshot(snapshot.name, f"it cannot be read: {error}")
+            return None
 
     def snapshot(self) -> Snapshot:
         body = _WorldSnapshot(

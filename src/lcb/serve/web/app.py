@@ -103,12 +103,15 @@ class App:
             self.pages.start()
 
     async def stop(self) -> None:
-        """End background work, then write what is queued."""
+        """End background work, then write what is queued, and the snapshots."""
+        await self.end_work()
+        await self.service.stop()
+
+    async def end_work(self) -> None:
         await self.retraining.stop()
         await self.refusals.stop()
         if self.pages is not None:
             await self.pages.stop()
-        await self.service.stop()
 
     def routes(self) -> Iterable[Call]:
         """The routes for operators: health, readiness, metrics, OpenAPI."""

@@ -1,7 +1,8 @@
 """What a store of the service holds, and the methods every store has.
 
     event     seq, id, kind, user, model, body      seq counts from 1 without gaps, in the order of the commits
-    snapshot  name, seq, body                       a cache of the state as of `seq`; it can be rebuilt from the events
+              salt, digest, link                    make the events a chain (chain.py)
+    snapshot  name, seq, body, checksum             a cache of the state as of `seq`; it can be rebuilt from the events
     key       name, scope, sha256, created, revoked
 
 SQLite and PostgreSQL have the same methods.  `append` is one transaction: it writes all rows or none.  It returns the
@@ -21,6 +22,7 @@ from typing import Any, NamedTuple, Protocol
 from lcb.progress import Progress, silent
 
 COLUMNS = 'seq, id, kind, "user", model, body'
+SEALED = f"{COLUMNS}, salt, digest, link"
 LAST = 2**63 - 1  # no seq is larger
 USER_SNAPSHOTS = "user/"  # the snapshot of a user is named by this and the user's name
 
@@ -44,6 +46,24 @@ class NewRow(NamedTuple):
     user: str | None
     model: int | None
     body: bytes
+
+
+class Seal(NamedTuple):
+    """What the chain stores with an event; an erased one has `digest` in place of `salt`."""
+
+    salt: bytes | None
+    digest: bytes | None
+    link: bytes | None
+
+
+class Head(NamedTuple):
+    """The last event of a log; `link` is None if it was written before there was a chain."""
+
+    seq: int
+    link: bytes | None
+
+    def __str__(self) -> str:
+        return f"{self.seq}:{'' if self.link is None else self.link.hex()}"
 
 
 class Snapshot(NamedTuple):
@@ -83,6 +103,20 @@ class SharedReads:
 
     placeholder: str
     _read: Callable[..., list[Any]]
+    _blocks: Callable[[str, int, int], Iterator[list[Any]]]
+    chain_head: Callable[[], Head]
+
+    def head(self) -> int:
+        return self.chain_head().seq
+
+    def events(self, after: int, upto: int | None = None) -> Iterator[Row]:
+        for block in self._blocks(COLUMNS, after, self.head() if upto is None else upto):
+            yield from map(Row._make, block)
+
+    def sealed_events(self, after: int, upto: int) -> Iterator[tuple[Row, Seal]]:
+        for block in self._blocks(SEALED, after, upto):
+            for found in block:
+                yield Row._make(found[:6]), Seal._make(found[6:])
 
     def events_of_service(self, upto: int | None = None) -> list[Row]:
         found = self._read(
@@ -119,14 +153,17 @@ class Store(Protocol):
     url: str  # without the password
     discarded: int  # bytes of an unfinished commit found when the store was opened to serve
     inline: bool  # reads are short and local, so the event loop may make them itself
+    damaged: set[str]  # names of snapshots that cannot be used; the next append deletes them
 
     def head(self) -> int: ...
+    def chain_head(self) -> Head: ...
     def append(
         self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = (), first: Set[str] = frozenset()
     ) -> Appended: ...
     def erase(self, user: str, rewrite: Callable[[list[Row]], tuple[list[Rewrite], NewRow]], seen: int) -> Appended: ...
     def event(self, id: str) -> Row | None: ...
     def events(self, after: int, upto: int | None = None) -> Iterator[Row]: ...
+    def sealed_events(self, after: int, upto: int) -> Iterator[tuple[Row, Seal]]: ...
     def events_of(self, user: str, after: int = 0, upto: int | None = None) -> list[Row]: ...
     def events_of_each(self, after: Mapping[str, int], upto: int) -> dict[str, list[Row]]: ...
     def newest_of(self, user: str) -> int: ...
@@ -135,8 +172,9 @@ class Store(Protocol):
     def users(self, after: str = "", limit: int = 1000) -> list[str]: ...
     def snapshot(self, name: str) -> Snapshot | None: ...
     def snapshots(self, names: Sequence[str]) -> dict[str, Snapshot]: ...
-    def all_snapshots(self, after: str = "", limit: int = 1000) -> list[Snapshot]: ...
-    def forget_snapshots(self) -> None: ...
+    def all_snapshots(self, after: str = "") -> Iterator[Snapshot]: ...
+    def discard_snapshot(self, name: str, why: str) -> None: ...
+    def forget_snapshots(self) -> int: ...
     def list_keys(self) -> list[Key]: ...
     def save_key(self, key: Key) -> None: ...
     def size(self) -> int: ...
@@ -164,3 +202,12 @@ def drop_outdated(
         late.update(row.id for row in rows if row.user is not None)
         snapshots = [one for one in snapshots if not one.name.startswith(USER_SNAPSHOTS)]
     return [row for row in rows if row.id not in late], snapshots, frozenset(late)
+
+
+def storable(text: str) -> str:
+    """The text, or "" (which no stored text equals) if it has a character that a store does not take."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return ""
+    return "" if "\0" in text else text

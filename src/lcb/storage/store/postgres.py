@@ -23,49 +23,59 @@ from lcb.progress import Progress, silent
 from lcb.storage.store.base import (
     COLUMNS,
     LAST,
+    SEALED,
     USER_SNAPSHOTS,
     Appended,
+    Head,
     Key,
     NewRow,
     Rewrite,
     Row,
+    Seal,
     SharedReads,
     Snapshot,
     drop_outdated,
     first_of_each_id,
+    storable,
 )
+from lcb.storage.store.chain import Salts, digest_erased, seal_rows
 from lcb.storage.store.migrate import missing_migrations
 from lcb.storage.store.postgres_connections import Address, Connection, ConnectionPool, Error, find_damage, is_lost
 from lcb.storage.store.postgres_scrub import Scrubber
+from lcb.storage.store.snapshots import CheckedSnapshots, add_checksums
 
-_LOCK = "select seq from head for update"
+_LOCK = "select seq, link from head for update"
 _OTHERS = f"select {COLUMNS} from event where seq > %s order by seq"
+_NEW = 'event(seq, id, kind, "user", model, body, salt, link)'
 _GIVEN = (
-    "unnest(%b::text[], %b::text[], %b::text[], %b::bigint[], %b::bytea[]) "
-    'with ordinality as given(id, kind, "user", model, body, n)'
+    "unnest(%b::text[], %b::text[], %b::text[], %b::bigint[], %b::bytea[], %b::bytea[], %b::bytea[]) "
+    'with ordinality as given(id, kind, "user", model, body, salt, link, n)'
 )
-_INSERT = f'insert into event select %s::bigint + n, id, kind, "user", model, body from {_GIVEN}'
+_INSERT = f'insert into {_NEW} select %s::bigint + n, id, kind, "user", model, body, salt, link from {_GIVEN}'
 _INSERT_AT = (
-    "with before as (update head set seq = seq + %s where seq = %s returning seq - %s as seq) "
-    f'insert into event select before.seq + n, id, kind, "user", model, body from before, {_GIVEN}'
+    "with before as (update head set seq = seq + %s, link = %b "
+    "where seq = %s and link is not distinct from %b returning seq - %s as seq) "
+    f'insert into {_NEW} select before.seq + n, id, kind, "user", model, body, salt, link from before, {_GIVEN}'
 )
 _OTHERWISE = ("23505", "25006")  # an id is there already; a transaction has to say that it writes
 _KEEP = (
-    "insert into snapshot select * from unnest(%b::text[], %b::bigint[], %b::bytea[]) "
-    "on conflict (name) do update set seq = excluded.seq, body = excluded.body where snapshot.seq < excluded.seq"
+    "insert into snapshot(name, seq, body, checksum) "
+    "select * from unnest(%b::text[], %b::bigint[], %b::bytea[], %b::bytea[]) on conflict (name) do update "
+    "set seq = excluded.seq, body = excluded.body, checksum = excluded.checksum where snapshot.seq < excluded.seq"
 )
 _REWRITE = (
-    'update event set id = given.id, kind = given.kind, "user" = null, model = null, body = given.body '
-    "from unnest(%b::bigint[], %b::text[], %b::text[], %b::bytea[]) as given(seq, id, kind, body) "
+    'update event set id = given.id, kind = given.kind, "user" = null, model = null, body = given.body, salt = null, '
+    "digest = given.digest "
+    "from unnest(%b::bigint[], %b::text[], %b::text[], %b::bytea[], %b::bytea[]) as given(seq, id, kind, body, digest) "
     "where event.seq = given.seq"
 )
-_MOVE = "update head set seq = %s"
+_MOVE = "update head set seq = %s, link = %b"
 _BLOCK = 2000
 _MIGRATION_SECONDS = 600
 Statement = tuple[str, Sequence[object]]
 
 
-class Postgres(SharedReads):
+class Postgres(SharedReads, CheckedSnapshots):
     """A store in the database at a postgresql:// address; its tables are created if missing."""
 
     inline = False
@@ -78,6 +88,9 @@ class Postgres(SharedReads):
         self._writing = threading.RLock()
         self._writer: Connection | None = None
         self._others_write = False
+        self._salts = Salts()
+        self._head = Head(-1, None)  # after the last append
+        self.damaged = set()
         self._pool = ConnectionPool(self._address)
         self._scrubber = Scrubber(self._address)
         self._leading: set[Connection] = set()
@@ -197,80 +210,93 @@ class Postgres(SharedReads):
     def append(
         self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = (), first: Set[str] = frozenset()
     ) -> Appended:
-        if rows and not snapshots and not self._others_write and self._append_at(rows, seen):
+        alone = rows and seen == self._head.seq and not self._others_write and not snapshots and not self.damaged
+        if alone and self._append_at(rows):
             return Appended([Row(seen + i, *row) for i, row in enumerate(rows, start=1)], frozenset())
         single, doubled = first_of_each_id(rows)
         ids = [row.id for row in single]
         begin = ((_LOCK, ()), (_OTHERS, (seen,)), ("select id from event where id = any(%b::text[])", (ids,)))
-        with self._transaction(*begin) as (connection, (((head,),), met, there)):
-            others = [Row(*row) for row in met]
+        with self._transaction(*begin) as (connection, ((found,), met, there)):
+            others, head = [Row(*row) for row in met], Head(*found)
+            self._head = head
             self._others_write = bool(others)
             left, snapshots, late = drop_outdated(others, single, snapshots, first)
             refused = late.union(id for (id,) in there)
             fresh = [row for row in left if row.id not in refused]
-            placed = [Row(head + i, *row) for i, row in enumerate(fresh, start=1)]
-            last: list[Statement] = []
-            if placed:
-                last += [(_INSERT, (head, *_columns(fresh))), (_MOVE, (head + len(fresh),))]
+            last, damaged = self._insert(fresh) if fresh else [], list(self.damaged)
+            if damaged:
+                last.append(("delete from snapshot where name = any(%b::text[])", (damaged,)))
             if snapshots:
-                last.append((_KEEP, _columns(list({one.name: one for one in snapshots}.values()))))
+                last.append((_KEEP, _columns(add_checksums({one.name: one for one in snapshots}.values()))))
             self._end(connection, *last)
+        self.damaged.difference_update(damaged)
+        placed = [Row(head.seq + i, *row) for i, row in enumerate(fresh, start=1)]
         return Appended(others + placed, refused | doubled)
 
-    def _append_at(self, rows: Sequence[NewRow], seen: int) -> bool:
-        """Append in one round trip; False if others wrote since `seen`, an id exists, or the outcome is unknown."""
+    def _append_at(self, rows: Sequence[NewRow]) -> bool:
+        """Append in one round trip; False if others wrote, an id exists, or the outcome is unknown."""
         with self._writing:
+            n, before = len(rows), self._head
+            columns = self._seal(rows)
             try:
-                n = len(rows)
-                done = self._get_writer().execute(_INSERT_AT, (n, seen, n, *_columns(rows)))
+                values = (n, self._head.link, before.seq, before.link, n, *columns)
+                done = self._get_writer().execute(_INSERT_AT, values)
             except Error as error:
                 if error.sqlstate in _OTHERWISE or is_lost(error):
                     return False
                 raise self._address.store_error(error) from None
         return done.rowcount == n
 
+    def _insert(self, rows: Sequence[NewRow]) -> list[Statement]:
+        """Return the statements that insert rows after the head, which is locked, and move it."""
+        seq, columns = self._head.seq, self._seal(rows)
+        return [(_INSERT, (seq, *columns)), (_MOVE, self._head)]
+
+    def _seal(self, rows: Sequence[NewRow]) -> list[list[Any]]:
+        """Return the columns to insert, and move `_head`; if they are not stored, the next append reads it anew."""
+        seals = seal_rows(rows, self._head, self._salts)
+        self._head = Head(self._head.seq + len(rows), seals[-1].link)
+        return [*_columns(rows), [one.salt for one in seals], [one.link for one in seals]]
+
     def erase(self, user: str, rewrite: Callable[[list[Row]], tuple[list[Rewrite], NewRow]], seen: int) -> Appended:
-        theirs = f'select {COLUMNS} from event where "user" = %s order by seq'
-        begin = ((_LOCK, ()), (_OTHERS, (seen,)), (theirs, (_storable(user),)))
-        with self._transaction(*begin) as (connection, (((head,),), met, found)):
-            rewrites, event = rewrite([Row(*row) for row in found])
+        theirs = f'select {SEALED} from event where "user" = %s order by seq'
+        begin = ((_LOCK, ()), (_OTHERS, (seen,)), (theirs, (storable(user),)))
+        with self._transaction(*begin) as (connection, ((start,), met, found)):
+            self._head, rows = (head := Head(*start)), [Row(*one[:6]) for one in found]
+            digests = {row.seq: digest_erased(row, Seal(*one[6:])) for row, one in zip(rows, found, strict=True)}
+            rewrites, event = rewrite(rows)
             self._end(
                 connection,
-                (_REWRITE, _columns(rewrites)),
+                (_REWRITE, _columns([(*one, digests[one.seq]) for one in rewrites])),
                 ("delete from snapshot where name = %s", (USER_SNAPSHOTS + user,)),
-                (_INSERT, (head, *_columns([event]))),
-                (_MOVE, (head + 1,)),
+                *self._insert([event]),
             )
         self._scrubber.start()
-        return Appended([*(Row(*row) for row in met), Row(head + 1, *event)], frozenset())
+        return Appended([*(Row(*row) for row in met), Row(head.seq + 1, *event)], frozenset())
 
     # Reading
 
     def _read(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
         return self._pool.read(statement, values)
 
-    def head(self) -> int:
-        return int(self._read("select seq from head")[0][0])
+    def chain_head(self) -> Head:
+        return Head(*self._read("select seq, link from head")[0])
 
     def event(self, id: str) -> Row | None:
-        found = self._read(f"select {COLUMNS} from event where id = %s", (_storable(id),))
+        found = self._read(f"select {COLUMNS} from event where id = %s", (storable(id),))
         return Row(*found[0]) if found else None
 
-    def events(self, after: int, upto: int | None = None) -> Iterator[Row]:
-        last = self.head() if upto is None else upto
-        while after < last:
-            statement = f"select {COLUMNS} from event where seq > %s and seq <= %s order by seq limit {_BLOCK}"
-            block = self._read(statement, (after, last))
-            if not block:
-                return
-            yield from (Row(*row) for row in block)
+    def _blocks(self, columns: str, after: int, last: int) -> Iterator[list[Any]]:
+        statement = f"select {columns} from event where seq > %s and seq <= %s order by seq limit {_BLOCK}"
+        while after < last and (block := self._read(statement, (after, last))):
+            yield block
             after = block[-1][0]
 
     def events_of(self, user: str, after: int = 0, upto: int | None = None) -> list[Row]:
         return self.events_of_each({user: after}, LAST if upto is None else upto)[user]
 
     def events_of_each(self, after: Mapping[str, int], upto: int) -> dict[str, list[Row]]:
-        names = {_storable(user): user for user in after}
+        names = {storable(user): user for user in after}
         found = self._read(
             f"select {', '.join(f'event.{name.strip()}' for name in COLUMNS.split(','))} "
             "from unnest(%b::text[], %b::bigint[]) as given(name, after) "
@@ -283,28 +309,18 @@ class Postgres(SharedReads):
         return events
 
     def newest_of(self, user: str) -> int:
-        found = self._read('select seq from event where "user" = %s order by seq desc limit 1', (_storable(user),))
+        found = self._read('select seq from event where "user" = %s order by seq desc limit 1', (storable(user),))
         return int(found[0][0]) if found else 0
 
     # Caches
 
-    def snapshot(self, name: str) -> Snapshot | None:
-        return self.snapshots([name]).get(name)
+    def _read_snapshots(self, statement: str, names: list[str]) -> list[Any]:
+        return self._read(f"{statement} = any(%b::text[])", (names,))
 
-    def snapshots(self, names: Sequence[str]) -> dict[str, Snapshot]:
-        kept = {_storable(name): name for name in names}
-        found = self._read("select name, seq, body from snapshot where name = any(%b::text[])", (list(kept),))
-        return {kept[row[0]]: Snapshot(*row) for row in found}
-
-    def all_snapshots(self, after: str = "", limit: int = 1000) -> list[Snapshot]:
-        statement = (
-            'select name, seq, body from snapshot where name collate "C" > %b order by name collate "C" limit %b'
-        )
-        return [Snapshot(*row) for row in self._read(statement, (after, limit))]
-
-    def forget_snapshots(self) -> None:
-        with self._transaction((_LOCK, ())) as (connection, _):
+    def forget_snapshots(self) -> int:
+        with self._transaction((_LOCK, ()), ("select count(*) from snapshot", ())) as (connection, (_, ((n,),))):
             self._end(connection, ("delete from snapshot", ()))
+        return int(n)
 
     # Keys
 
@@ -366,15 +382,6 @@ def _one(connection: Connection, statement: str, values: Sequence[object] = ()) 
 
 def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
     return [list(column) for column in zip(*rows, strict=True)]
-
-
-def _storable(text: str) -> str:
-    """The text, or "" (which no stored text equals) if it has a character that PostgreSQL does not take."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return ""
-    return "" if "\0" in text else text
 
 
 def _lock_number(name: str) -> int:

@@ -11,32 +11,41 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
-from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from lcb.errors import StoreError, StoreUnavailable
 from lcb.progress import Progress, silent
 from lcb.storage.store import base
-from lcb.storage.store.base import COLUMNS, Appended, Key, NewRow, Rewrite, Row, Snapshot
+from lcb.storage.store.base import COLUMNS, SEALED, Appended, Head, Key, NewRow, Rewrite, Row, Seal, Snapshot
+from lcb.storage.store.chain import Salts, digest_erased, seal_rows
 from lcb.storage.store.migrate import missing_migrations
+from lcb.storage.store.snapshots import CheckedSnapshots, add_checksums
 from lcb.storage.store.sqlite_backup import copy_database
 from lcb.storage.store.sqlite_errors import ErrorTranslator
 from lcb.storage.store.sqlite_file import OpenFiles, lock_server, make_private
 
 _APPLICATION = 0x6C636231  # "lcb1", in the header of the file
 _KEEP = (
-    "insert into snapshot values(?, ?, ?) on conflict (name) "
-    "do update set seq = excluded.seq, body = excluded.body where snapshot.seq < excluded.seq"
+    "insert into snapshot(name, seq, body, checksum) values(?, ?, ?, ?) on conflict (name) do update "
+    "set seq = excluded.seq, body = excluded.body, checksum = excluded.checksum where snapshot.seq < excluded.seq"
 )
+_HEAD = "select seq, link from event order by seq desc limit 1"
+_REWRITE = (
+    "update event set id = ?, kind = ?, user = null, model = null, body = ?, salt = null, digest = ? where seq = ?"
+)
+_NEW = 'event(seq, id, kind, "user", model, body, salt, link)'
 _BUSY_SECONDS = 0.2
 _BLOCK = 2000
 _MOST_AT_ONCE = 64
-_INSERTS = [f"insert into event values {', '.join(['(?, ?, ?, ?, ?, ?)'] * n)}" for n in range(_MOST_AT_ONCE + 1)]
+_INSERTS = [
+    f"insert into {_NEW} values {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?)'] * n)}" for n in range(_MOST_AT_ONCE + 1)
+]
 _WAL_BYTES = 64 << 20  # the write-ahead log is cut to this size after a long read has let it grow
 _WAL_HEADER, _FRAME_HEADER = 32, 24  # bytes
 
 
-class SQLite(base.SharedReads):
+class SQLite(base.SharedReads, CheckedSnapshots):
     """A store in a file; with `serve` it holds the lock of the serving process until `close`."""
 
     inline = True
@@ -54,6 +63,9 @@ class SQLite(base.SharedReads):
         self._files: OpenFiles | None = None
         self._gone = False  # the file or its write-ahead log was removed or replaced
         self._unscrubbed = False  # erased rows are still in the write-ahead log
+        self._salts = Salts()
+        self._head = Head(-1, None)  # after the last append
+        self.damaged = set()
         try:
             make_private(self.path)
             self._writer = self._connect()
@@ -174,15 +186,16 @@ class SQLite(base.SharedReads):
 
     # The log
 
-    def head(self) -> int:
-        return int(self._read("select coalesce(max(seq), 0) from event")[0][0])
+    def chain_head(self) -> Head:
+        found = self._read(_HEAD)
+        return Head(*found[0]) if found else Head(0, None)
 
     def append(
         self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = (), first: Set[str] = frozenset()
     ) -> Appended:
         try:
-            if 0 < len(rows) <= _MOST_AT_ONCE and not snapshots:
-                return self._append_at(rows, seen)
+            if 0 < len(rows) <= _MOST_AT_ONCE and seen == self._head.seq and not snapshots and not self.damaged:
+                return self._append_at(rows)
             return self._append(rows, seen, snapshots, first, frozenset())
         except sqlite3.IntegrityError:
             single, doubled = base.first_of_each_id(rows)
@@ -190,19 +203,19 @@ class SQLite(base.SharedReads):
             fresh = [row for row in single if row.id not in taken]
             return self._append(fresh, seen, snapshots, first, taken | doubled)
 
-    def _append_at(self, rows: Sequence[NewRow], seen: int) -> Appended:
+    def _append_at(self, rows: Sequence[NewRow]) -> Appended:
         """Append by one statement, which is one commit; raises IntegrityError if seq or id exists.
 
         One statement, because every call releases the GIL and then waits for it behind the thread of the requests.
         """
-        placed = [Row(seen + i, *row) for i, row in enumerate(rows, start=1)]
         self._check_gone()
         try:
-            _insert(self._writer, placed)
+            placed, head = self._insert(self._writer, rows, self._head)
         except sqlite3.IntegrityError:
             raise
         except sqlite3.Error as error:
             raise self._errors.translate(error) from None
+        self._head = head
         self.check()
         return Appended(placed, frozenset())
 
@@ -210,36 +223,49 @@ class SQLite(base.SharedReads):
         self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot], first: Set[str], refused: frozenset[str]
     ) -> Appended:
         with self._transaction() as connection:
-            head = connection.execute("select coalesce(max(seq), 0) from event").fetchone()[0]
-            others = self._others(connection, seen, head)
+            head, others = self._read_others(connection, seen)
             rows, snapshots, late = base.drop_outdated(others, rows, snapshots, first)
-            placed = [Row(head + i, *row) for i, row in enumerate(rows, start=1)]
-            _insert(connection, placed)
-            if snapshots:
-                connection.executemany(_KEEP, snapshots)
+            placed, head = self._insert(connection, rows, head)
+            damaged = [(name,) for name in self.damaged]
+            connection.executemany("delete from snapshot where name = ?", damaged)
+            connection.executemany(_KEEP, add_checksums(snapshots))
+        self._head = head
+        self.damaged.difference_update(name for (name,) in damaged)
         return Appended(others + placed, refused | late)
 
+    def _insert(self, connection: sqlite3.Connection, rows: Sequence[NewRow], head: Head) -> tuple[list[Row], Head]:
+        """Insert rows after `head`, up to _MOST_AT_ONCE by one statement, which is prepared; returns the new head."""
+        placed = [Row(seq, *row) for seq, row in enumerate(rows, start=head.seq + 1)]
+        seals = seal_rows(rows, head, self._salts)
+        for start in range(0, len(rows), _MOST_AT_ONCE):
+            end = min(start + _MOST_AT_ONCE, len(rows))
+            values = [value for i in range(start, end) for value in (*placed[i], seals[i].salt, seals[i].link)]
+            connection.execute(_INSERTS[end - start], values)
+        return placed, Head(placed[-1].seq, seals[-1].link) if placed else head
+
     @staticmethod
-    def _others(connection: sqlite3.Connection, seen: int, head: int) -> list[Row]:
-        if head == seen:
-            return []
-        return [Row(*row) for row in connection.execute(f"select {COLUMNS} from event where seq > ?", (seen,))]
+    def _read_others(connection: sqlite3.Connection, seen: int) -> tuple[Head, list[Row]]:
+        """Return the last event, and the rows that others have written since `seen`."""
+        head = Head(*(connection.execute(_HEAD).fetchone() or (0, None)))
+        if head.seq == seen:
+            return head, []
+        return head, [Row(*row) for row in connection.execute(f"select {COLUMNS} from event where seq > ?", (seen,))]
 
     def erase(self, user: str, rewrite: Callable[[list[Row]], tuple[list[Rewrite], NewRow]], seen: int) -> Appended:
         with self._transaction() as connection:
-            head = connection.execute("select coalesce(max(seq), 0) from event").fetchone()[0]
-            others = self._others(connection, seen, head)
-            statement = f"select {COLUMNS} from event where user = ? order by seq"
-            rewrites, event = rewrite([Row(*row) for row in connection.execute(statement, (user,))])
+            head, others = self._read_others(connection, seen)
+            found = connection.execute(f"select {SEALED} from event where user = ? order by seq", (user,)).fetchall()
+            theirs = [Row(*one[:6]) for one in found]
+            digests = {row.seq: digest_erased(row, Seal(*one[6:])) for row, one in zip(theirs, found, strict=True)}
+            rewrites, event = rewrite(theirs)
             connection.executemany(
-                "update event set id = ?, kind = ?, user = null, model = null, body = ? where seq = ?",
-                [(one.id, one.kind, one.body, one.seq) for one in rewrites],
+                _REWRITE, [(one.id, one.kind, one.body, digests[one.seq], one.seq) for one in rewrites]
             )
             connection.execute("delete from snapshot where name = ?", (base.USER_SNAPSHOTS + user,))
-            placed = Row(head + 1, *event)
-            connection.execute("insert into event values(?, ?, ?, ?, ?, ?)", placed)
+            placed, head = self._insert(connection, [event], head)
+        self._head = head
         self._scrub()
-        return Appended([*others, placed], frozenset())
+        return Appended(others + placed, frozenset())
 
     def _scrub(self, *, wait: bool = True) -> None:
         """Empty the write-ahead log, where erased rows remain; a long read or a full disk delays that."""
@@ -258,17 +284,16 @@ class SQLite(base.SharedReads):
         found = self._read(f"select {COLUMNS} from event where id = ?", (id,))
         return Row(*found[0]) if found else None
 
-    def events(self, after: int, upto: int | None = None) -> Iterator[Row]:
-        last = self.head() if upto is None else upto
+    def _blocks(self, columns: str, after: int, last: int) -> Iterator[list[Any]]:
         connection = self._connect()
         try:
             while after < last:
                 block = connection.execute(
-                    f"select {COLUMNS} from event where seq > ? and seq <= ? order by seq limit {_BLOCK}", (after, last)
+                    f"select {columns} from event where seq > ? and seq <= ? order by seq limit {_BLOCK}", (after, last)
                 ).fetchall()
                 if not block:
                     return
-                yield from (Row(*row) for row in block)
+                yield block
                 after = block[-1][0]
         except sqlite3.Error as error:
             raise self._errors.translate(error) from None
@@ -291,21 +316,12 @@ class SQLite(base.SharedReads):
 
     # Caches
 
-    def snapshot(self, name: str) -> Snapshot | None:
-        found = self._read("select name, seq, body from snapshot where name = ?", (name,))
-        return Snapshot(*found[0]) if found else None
+    def _read_snapshots(self, statement: str, names: list[str]) -> list[Any]:
+        return [row for name in names for row in self._read(f"{statement} = ?", (name,))]
 
-    def snapshots(self, names: Sequence[str]) -> dict[str, Snapshot]:
-        found = {name: self.snapshot(name) for name in names}
-        return {name: one for name, one in found.items() if one is not None}
-
-    def all_snapshots(self, after: str = "", limit: int = 1000) -> list[Snapshot]:
-        found = self._read("select name, seq, body from snapshot where name > ? order by name limit ?", (after, limit))
-        return [Snapshot(*row) for row in found]
-
-    def forget_snapshots(self) -> None:
+    def forget_snapshots(self) -> int:
         with self._transaction() as connection:
-            connection.execute("delete from snapshot")
+            return connection.execute("delete from snapshot").rowcount
 
     # Keys
 
@@ -339,10 +355,3 @@ class SQLite(base.SharedReads):
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
-
-
-def _insert(connection: sqlite3.Connection, rows: Sequence[Row]) -> None:
-    """Insert rows, up to _MOST_AT_ONCE by one statement; there is a prepared statement for every number of rows."""
-    for start in range(0, len(rows), _MOST_AT_ONCE):
-        block = rows[start : start + _MOST_AT_ONCE]
-        connection.execute(_INSERTS[len(block)], list(chain.from_iterable(block)))

@@ -1,0 +1,133 @@
+"""Checks the order of a log's events: seq without gaps, unique ids, and the chain (lcb.storage.store.chain)."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from lcb.progress import Progress
+from lcb.serve import events
+from lcb.serve.audit.report import Report
+from lcb.storage.store.base import Head, Row, Seal, Store
+from lcb.storage.store.chain import compute_digest, compute_link, digest_rewrite
+
+_FARTHEST = 200_000  # most events between a decision and the seq it was made from
+_REPORT_EVERY = 500
+
+
+class _Seen(Struct, array_like=True, gc=False):
+    """The first fields of a decision's body."""
+
+    at: float
+    seen: int
+
+
+_SEEN = msgspec.msgpack.Decoder(_Seen)
+
+
+def check_order(store: Store, upto: int, heads: Sequence[Head], report: Report, progress: Progress) -> int | None:
+    """Check that seq has no gaps, ids are unique, the links are right, and the log had these `heads`.
+
+    Returns the largest distance between a decision and the seq it was made from; None if the log has a gap.
+    """
+    ids, last, farthest = array("q"), 0, 1
+    chain = _Chain(heads, report)
+    for row, seal in store.sealed_events(0, upto):
+        if row.seq != last + 1:
+            report.add(row.seq, "seq", row.seq, last + 1)
+            return None
+        last = row.seq
+        chain.check(row, seal)
+        ids.append(hash(row.id))
+        if row.kind == "decision":
+            try:
+                seen = _SEEN.decode(row.body).seen
+            except msgspec.DecodeError:
+                seen = row.seq - 1
+            if 0 <= seen < row.seq and row.seq - seen <= _FARTHEST:
+                farthest = max(farthest, row.seq - seen)
+        if last % _REPORT_EVERY == 0:
+            progress("checking the order", last, upto)
+    report.n_events = last
+    chain.end(last)
+    if last != upto:
+        report.add(last, "the last event", last, upto)
+        return None
+    _check_unique(store, upto, np.frombuffer(ids, np.int64), report)
+    return farthest
+
+
+class _Chain:
+    """Follows the links from event to event; after a wrong link it goes on from the stored one."""
+
+    def __init__(self, heads: Sequence[Head], report: Report) -> None:
+        self.report = report
+        self.link: bytes | None = None
+        self.heads = {head.seq: head for head in heads}
+        self.agreed = 0  # seq of the last of `heads` that the log has
+        self.left: dict[int, bytes] = {}  # seq -> digest of an erased event that no erasure has listed yet
+
+    def check(self, row: Row, seal: Seal) -> None:
+        report, before, self.link = self.report, self.link, seal.link
+        if row.kind.startswith("erase"):
+            self._check_erased(row)
+        if seal.link is None:
+            if report.chain_start is not None:
+                report.add(row.seq, "link", "none", f"a link, because the chain begins at event {report.chain_start}")
+        else:
+            report.chain_start = report.chain_start or row.seq
+            if seal.salt is not None:
+                digest = compute_digest(seal.salt, row)
+            elif seal.digest is not None and row.kind.startswith("erased "):
+                digest = seal.digest
+            else:
+                report.add(row.seq, "salt", "none", "a salt, because the event is not erased")
+                return
+            if (link := compute_link(before, row.seq, digest)) != seal.link:
+                report.add(row.seq, "link", seal.link.hex(), link.hex())
+        if (head := self.heads.pop(row.seq, None)) is not None:
+            self._check_head(head, seal)
+
+    def _check_head(self, head: Head, seal: Seal) -> None:
+        if seal.link == head.link:
+            self.agreed = head.seq
+        else:
+            since = f"{head.link.hex() if head.link else 'none'}; an event after {self.agreed} is not what it was"
+            self.report.add(head.seq, "the given head", seal.link.hex() if seal.link else "none", since)
+
+    def _check_erased(self, row: Row) -> None:
+        """Compare what is left of erased events with the digests in their `erase` event."""
+        if row.kind != "erase":
+            self.left[row.seq] = digest_rewrite(row)
+            return
+        try:
+            body = events.decode(row.kind, row.body)
+        except msgspec.DecodeError:  # reported when the event is replayed
+            return
+        for (seq, *_), digest in zip(body.history, body.left or (), strict=False):
+            if (stored := self.left.pop(seq, None)) != digest:
+                stored_hex = "none" if stored is None else stored.hex()
+                self.report.add(seq, f"what erasure {row.seq} left of it", stored_hex, digest.hex())
+
+    def end(self, last: int) -> None:
+        self.report.head = str(Head(last, self.link))
+        for head in self.heads.values():
+            self.report.add(last, "the last event", last, f"at least {head.seq}, which the given head is of")
+
+
+def _check_unique(store: Store, upto: int, hashes: Any, report: Report) -> None:
+    ordered = np.sort(hashes)
+    repeated = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
+    if not repeated:
+        return
+    known: dict[str, int] = {}
+    for row in store.events(0, upto):
+        if hash(row.id) in repeated:
+            if row.id in known:
+                report.add(row.seq, f"the id {row.id!r}", f"also the id of event {known[row.id]}", "a unique id")
+            known[row.id] = row.seq

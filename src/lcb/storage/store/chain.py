@@ -1,0 +1,88 @@
+"""The chain over the events of a log: the link of an event depends on every event up to it.
+
+    content   f"{len(id)} {len(kind)} {len(user)} {model}\\n{id}{kind}{user}" in UTF-8, then the body
+              lengths count characters; "-" stands for the length of a user that is null, and for a model that is null
+    digest    BLAKE2b-256(salt + content)
+    link      BLAKE2b-256(link of the event before + seq as 8 bytes, big-endian + digest)
+
+The salt is 16 random bytes, stored with the event.  When a user is erased, the digests of their events are stored in
+place of the salts, so the links still verify, but nobody can test a guess of what an erased event was.  The `erase`
+event holds `digest_rewrite` of what is left of each, so that this cannot be changed unnoticed either.
+
+Before the first link come 32 zero bytes.  Events that were written before there was a chain have neither salt nor link.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from hashlib import blake2b
+
+from lcb.storage.store.base import Head, NewRow, Rewrite, Row, Seal
+
+START = bytes(32)  # in place of the link before the first
+SALT_BYTES, LINK_BYTES = 16, 32
+_SALTS_AT_ONCE = 4096
+_PIECE = (
+    2047  # hashlib releases the interpreter lock for more bytes than that, and the writing thread then waits for it
+)
+_MOST_PIECES = 32
+
+
+class Salts:
+    """Random salts, drawn many at once: each call of os.urandom releases the interpreter lock.
+
+    >>> len(Salts().take())
+    16
+    """
+
+    def __init__(self) -> None:
+        self._bytes, self._at = b"", 0
+
+    def take(self) -> bytes:
+        if self._at == len(self._bytes):
+            self._bytes, self._at = os.urandom(SALT_BYTES * _SALTS_AT_ONCE), 0
+        self._at += SALT_BYTES
+        return self._bytes[self._at - SALT_BYTES : self._at]
+
+
+def seal_rows(rows: Sequence[NewRow], head: Head, salts: Salts) -> list[Seal]:
+    """Return the seals of new events that follow `head`."""
+    seals, link = [], head.link
+    for seq, row in enumerate(rows, start=head.seq + 1):
+        salt = salts.take()
+        link = compute_link(link, seq, compute_digest(salt, row))
+        seals.append(Seal(salt, None, link))
+    return seals
+
+
+def compute_digest(salt: bytes, row: NewRow | Row) -> bytes:
+    """Return the salted digest of an event without its seq."""
+    id, kind, user, model, body = row[-5:]
+    of_user, name = ("-", "") if user is None else (len(user), user)
+    header = f"{len(id)} {len(kind)} {of_user} {'-' if model is None else model}\n{id}{kind}{name}".encode()
+    size = len(body)
+    if size <= _PIECE - 500 or size > _MOST_PIECES * _PIECE:
+        return blake2b(b"".join((salt, header, body)), digest_size=LINK_BYTES).digest()
+    found = blake2b(salt + header, digest_size=LINK_BYTES)
+    for start in range(0, size, _PIECE):
+        found.update(body[start : start + _PIECE])
+    return found.digest()
+
+
+def compute_link(before: bytes | None, seq: int, digest: bytes) -> bytes:
+    return blake2b((before or START) + seq.to_bytes(8, "big") + digest, digest_size=LINK_BYTES).digest()
+
+
+def digest_erased(row: Row, seal: Seal) -> bytes | None:
+    """Return the digest that is stored in place of the salt when an event is erased."""
+    return None if seal.salt is None else compute_digest(seal.salt, row)
+
+
+def digest_rewrite(left: Rewrite | Row) -> bytes:
+    """Return the digest of what is left of an erased event, for the `erase` event that lists it.
+
+    >>> digest_rewrite(Rewrite(7, "erased/7", "erased reward", b"")).hex()[:16]
+    'f67ab9d4e651fe8f'
+    """
+    return compute_digest(b"", NewRow(left.id, left.kind, None, None, left.body))
