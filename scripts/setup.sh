@@ -4,6 +4,9 @@
 #     find_postgres         prints the folder of initdb and pg_ctl
 #     find_chromium         prints the browser
 
+# Some build machines forbid Python to keep the modules it compiles: every process then compiles all that it imports.
+unset PYTHONDONTWRITEBYTECODE
+
 find_python() {
     local candidate
     for candidate in "${PYTHON:-}" python3.13 python3.12 python3.11 python3 python; do

@@ -53,7 +53,7 @@ def installed(wheel, tmp_path_factory) -> Path:
     venv.create(place / "venv", with_pip=False, symlinks=True)
     python = place / "venv" / "bin" / "python"
     pip = [sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check", "--quiet"]
-    subprocess.run([*pip, "install", "--no-deps", "--no-index", str(wheel)], check=True)
+    subprocess.run([*pip, "install", "--no-deps", "--no-index", "--no-compile", str(wheel)], check=True)
     (site_packages,) = (place / "venv" / "lib").glob("python*/site-packages")
     others = [path for path in sys.path if path.endswith("site-packages")]
     (site_packages / "others.pth").write_text("\n".join(others) + "\n")

@@ -12,28 +12,35 @@ import signal
 import subprocess
 import sys
 from functools import cache
+from multiprocessing import forkserver
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
-_IMPORTED = ["__main__", "support.server", "lcb.cli.settings", "lcb.serve.server", "lcb.demo.visitors", "psycopg"]
+import pytest
+
+_IMPORTED = ["support.server", "support.preloaded"]
 
 
 def start_process(arguments: list[str], output: Path, within: tuple[str, ...] = ()) -> Process:
     """Start `server.py` with these arguments, by the command `within` if there is one."""
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     output.touch()
     if not within:
-        return Forked(arguments, output, environment)
+        return Forked(arguments, output)
     command = [*within, sys.executable, str(Path(__file__).with_name("server.py")), *arguments]
     with output.open("w") as file:
-        return subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, text=True, env=environment)
+        return subprocess.Popen(command, stdout=file, stderr=subprocess.STDOUT, text=True, env=_environment())
+
+
+def _environment() -> dict[str, str]:
+    """The environment of this process, with the same modules."""
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 class Forked:
     """A forked service, with the methods of `subprocess.Popen` that tests use."""
 
-    def __init__(self, arguments: list[str], output: Path, environment: dict[str, str]) -> None:
-        self._process = _context().Process(target=_run, args=(arguments, str(output), environment))
+    def __init__(self, arguments: list[str], output: Path) -> None:
+        self._process = _context().Process(target=_run, args=(arguments, str(output), _environment()))
         self._process.start()
 
     @property
@@ -67,9 +74,12 @@ Process = Forked | subprocess.Popen[str]
 
 @cache
 def _context() -> ForkServerContext:
-    """The process that others are forked off starts with the first of them."""
+    """Start the process that others are forked off."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(_IMPORTED)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", _environment()["PYTHONPATH"])  # it starts without our sys.path
+        forkserver.ensure_running()
     return context
 
 
