@@ -75,7 +75,7 @@ def test_an_async_decision_whose_answer_was_lost_is_made_once(tmp_path: Path):
             async def at_once(seconds: float) -> None: ...
 
             transport = AsyncDropping(local.transport())
-            async with AsyncClient("http://service", transport=transport, sleep=at_once) as client:
+            async with AsyncClient("http://localhost", transport=transport, sleep=at_once) as client:
                 decision = await client.decide("ann", ARMS)
                 await client.reward(decision.decision_id, 1.0)
                 known = await client.user("ann")
