@@ -21,7 +21,7 @@ from lcb.serve.web.keys import create, revoke
 from lcb.storage.models.folder import save_models
 from lcb.storage.store.open_store import open_store
 from support.harness import serving
-from support.playing import PHONE, SCREENS, WRITE_PICTURES, check_accessible, check_width, picture
+from support.page_readers import PHONE, SCREENS, WRITE_PICTURES, check_accessible, check_width, picture
 from support.server import settings as settings_of
 
 CHARTS = ("rates", "ctr", "classes", "concentration", "users_per_model")

@@ -8,7 +8,7 @@ from playwright.sync_api import Page
 
 from lcb.client import Client
 from support.harness import serving
-from support.news import events, published
+from support.news_page import events, published
 
 
 def test_a_click_is_a_reward_of_1_and_leaving_one_of_0(page: Page, tmp_path: Path):

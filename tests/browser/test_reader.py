@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from support.harness import serving
-from support.playing import (
+from support.page_readers import (
     N_STEPS,
     PHONE,
     SCREENS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lcb.demo.readers import CATEGORIES
-from support.playing import N_STEPS, SCREENS, check_accessible, likes, picture
+from support.page_readers import N_STEPS, SCREENS, check_accessible, likes, picture
 
 
 def read(server, kind, n=N_STEPS, study=False):

@@ -11,7 +11,7 @@ import pytest
 from lcb.serve.web.keys import create
 from lcb.storage.store.open_store import open_store
 from support.harness import serving, start
-from support.playing import (
+from support.page_readers import (
     N_STEPS,
     SCREENS,
     WIDE,

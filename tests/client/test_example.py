@@ -17,16 +17,15 @@ import pytest
 from lcb.client import Client
 from lcb.models import LatentModels
 from lcb.storage.models.folder import save_models
-from support import news
 from support.harness import Server, serving, start
-from support.news import DOCS, NEWS, events
+from support.news_page import DOCS, NEWS, events
 
 
 @contextmanager
 def published(url: str, patience: float) -> Iterator[httpx.Client]:
     """The page as a browser without scripts sees it."""
     with (
-        news.published(url, patience) as address,
+        news_page.published(url, patience) as address,
         httpx.Client(base_url=address, timeout=30, trust_env=False) as client,
     ):
         yield client

@@ -12,7 +12,7 @@ import pytest
 
 from lcb.client import AsyncClient, Client, Item, ServiceError
 from support.harness import Server, classes, models_folder
-from support.local import Local
+from support.raw_requests import Local
 
 ARMS = {f"a{i}": x for i, x in enumerate(np.random.default_rng(0).normal(size=(5, 6)))}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from lcb.errors import LCBError
-from support.dying import MortalStore, Opened, Session, WithoutTransactions
+from support.crashing_stores import MortalStore, Opened, Session, WithoutTransactions
 from support.harness import LONG
 
 

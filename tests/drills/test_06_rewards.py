@@ -12,7 +12,7 @@ from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import RewardRule, Settings
 from lcb.serve.service import Service
-from support.dying import ARMS
+from support.crashing_stores import ARMS
 from support.inside import Inside, fold_log, sqlite
 
 RECOMMENDERS = (RecommenderSpec("own", "linucb"), RecommenderSpec("everyone", "linucb", scope="everyone"))

@@ -17,7 +17,7 @@ from lcb import messages
 from lcb.serve import strict_json
 from lcb.serve.decide import arms as arms_of_request
 from support.harness import LONG, Server, arms, models_folder, serving
-from support.local import Local
+from support.raw_requests import Local
 
 ARMS = arms(np.random.default_rng(0), 3)
 ITEMS = [{"id": f"i{n}", "x": one["x"]} for n, one in enumerate(ARMS)]

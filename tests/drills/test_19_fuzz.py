@@ -26,7 +26,7 @@ from hypothesis.stateful import (
 from lcb.serve.decide import decisions
 from lcb.storage.models.folder import pack_models, save_models
 from support.harness import LONG, classes, serving
-from support.local import Answered, Local
+from support.raw_requests import Answered, Local
 
 N_FEATURES = 3
 REWARDS = ("once", "first", "last", "sum")

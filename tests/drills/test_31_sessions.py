@@ -27,9 +27,9 @@ from lcb.serve.web.app import App
 from lcb.serve.web.keys import Keyring, create, sha256
 from lcb.storage.store.base import Key, Store
 from lcb.storage.store.open_store import open_store
-from support.fronts import front
 from support.harness import LONG, serving
 from support.http_inside import inside
+from support.news_front import front
 
 KEYS = [Key(scope, scope, sha256(f"lcb_{scope}"), 0.0, None) for scope in ("reader", "writer", "admin")]
 SECRET = "lcb_session"

@@ -25,10 +25,10 @@ from lcb.serve.web.endpoint import Ask
 from lcb.serve.web.keys import create, revoke, sha256
 from lcb.storage.store.base import Key
 from lcb.storage.store.open_store import open_store
-from support.fronts import front, read
 from support.harness import LONG, arms, serving
 from support.http_inside import inside
 from support.inside import log_sha256
+from support.news_front import front, read
 
 KEYS = [Key(scope, scope, sha256(f"lcb_{scope}"), 0.0, None) for scope in ("reader", "writer", "admin")]
 BEARER = {scope: {"authorization": f"Bearer lcb_{scope}"} for scope in ("reader", "writer", "admin", "nobody")}

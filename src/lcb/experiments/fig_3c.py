@@ -60,7 +60,7 @@ class _Run:
 
 def run(data: Data, n_runs: int = 3, seed: int = 0, progress: Progress = silent) -> Figure3c:
     if data.tuned is not None:
-        raise InputError("fig-3c tunes on users of its own, which are not those of fig-3a; leave the settings out")
+        raise InputError("fig-3c tunes on other users than fig-3a, so it cannot use these settings; leave them out")
     source = data.open(progress)
     n_tuning, n_come = real_data.split_sizes(source)
     seeds = range(seed, seed + n_runs)

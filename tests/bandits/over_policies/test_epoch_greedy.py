@@ -15,7 +15,7 @@ from lcb.decision import Decision
 from lcb.errors import InputError
 from lcb.models import LatentModels
 from lcb.policies import ClassPolicies
-from support.exploring import TWO, Cyclic, Fixed, runs
+from support.explorer_problems import TWO, Cyclic, Fixed, runs
 
 
 def published(contexts, rewards, uniforms, policies, n_exploit):

@@ -11,7 +11,7 @@ from lcb.decision import Decision
 from lcb.errors import InputError
 from lcb.models import LatentModels
 from lcb.policies import ClassPolicies, Greedy, Softmax
-from support.tiny import CONSTANT, CONTEXT, MIXED, Fixed, expected_step, regret_at, steepest_slope
+from support.tiny_problems import CONSTANT, CONTEXT, MIXED, Fixed, expected_step, regret_at, steepest_slope
 
 MODELS = LatentModels(pi=[0.2, 0.3, 0.5], beta=[[0.9, 0.1], [0.1, 0.8], [-0.6, 0.5]], sigma2=[0.1, 0.1, 0.1])
 

@@ -17,7 +17,7 @@ from lcb.decision import Decision
 from lcb.errors import InputError
 from lcb.models import LatentModels
 from lcb.policies import ClassPolicies, Greedy, Softmax
-from support.exploring import TWO, Cyclic, Fixed, runs
+from support.explorer_problems import TWO, Cyclic, Fixed, runs
 
 
 def published_descent(advice, b, n_arms, mu, start=0.0):

@@ -8,8 +8,8 @@ import pytest
 
 from lcb.demo.readers import KINDS
 from lcb.serve.pages.live import Live, _quantile
-from support.fronts import front, read
 from support.http_inside import inside
+from support.news_front import front, read
 
 SPORT = set(KINDS["sport"][1])
 

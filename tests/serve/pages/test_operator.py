@@ -12,8 +12,8 @@ from lcb.demo.readers import KINDS
 from lcb.serve.web.endpoint import Ask
 from lcb.serve.web.keys import sha256
 from lcb.storage.store.base import Key
-from support.fronts import front, read
 from support.http_inside import inside
+from support.news_front import front, read
 
 KEYS = [Key(scope, scope, sha256(f"lcb_{scope}"), 0.0, None) for scope in ("reader", "writer", "admin")]
 SPORT = set(KINDS["sport"][1])

@@ -18,8 +18,8 @@ from lcb.serve.server import build_app
 from lcb.serve.service import Service
 from lcb.serve.web.keys import Keyring
 from lcb.storage.store.open_store import open_store
-from support.fronts import front, read
 from support.http_inside import inside
+from support.news_front import front, read
 
 HOME = set(KINDS["home"][1])
 

@@ -9,8 +9,8 @@ import pytest
 from lcb.demo.readers import KINDS
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
-from support.fronts import front, read
 from support.http_inside import inside
+from support.news_front import front, read
 
 CULTURE = set(KINDS["culture"][1])
 
