@@ -17,6 +17,7 @@ import pytest
 from lcb.client import Client
 from lcb.models import LatentModels
 from lcb.storage.models.folder import save_models
+from support import news_page
 from support.harness import Server, serving, start
 from support.news_page import DOCS, NEWS, events
 
