@@ -40,11 +40,11 @@ RUN = """
 import json, sys
 from lcb.cli.settings import run_service
 from lcb.serve.config.recommenders import RecommenderSpec
-from lcb.serve.config.settings import Learning, Settings
+from lcb.serve.config.settings import Learning, Limits, Settings
 given = json.loads(sys.argv[1])
 recommenders = tuple(RecommenderSpec(**one) for one in given.pop("recommenders"))
 settings = Settings(items="headlines", recommenders=recommenders, learning=Learning(retrain_every=None),
-                    log_level="warning", port=0, **given)
+                    log_level="warning", port=0, limits=Limits(visitor_rate=0, open_visits=10**6), **given)
 run_service(settings, lambda address: print(address, flush=True))
 """
 LCB = {"name": "lcb", "bandit": "thompson"}

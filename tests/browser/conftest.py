@@ -128,7 +128,7 @@ def settings(classes: str) -> dict[str, Any]:
     """Of a service with the news front."""
     return {
         "items": "headlines", "models": classes, "recommenders": RECOMMENDERS, "log_level": "warning",
-        "learning": {"retrain_every": None, "n_classes": 5},
+        "learning": {"retrain_every": None, "n_classes": 5}, "limits": {"visitor_rate": 0},
     }  # fmt: skip
 
 

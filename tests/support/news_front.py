@@ -12,7 +12,7 @@ import httpx
 from lcb.demo.readers import CATEGORIES, reader_classes
 from lcb.features import fit_features
 from lcb.serve.config.recommenders import RecommenderSpec
-from lcb.serve.config.settings import Learning, Settings
+from lcb.serve.config.settings import Learning, Limits, Settings
 from lcb.storage.models.folder import save_models
 
 RECOMMENDERS = (RecommenderSpec("lcb"), RecommenderSpec("population", "linucb", scope="everyone"))
@@ -23,7 +23,8 @@ def front(folder: Path, store: str = "", **more: Any) -> Settings:
     if not models.exists():
         kinds = replace(reader_classes(), likelihood="bernoulli", levels=(0.0, 1.0))
         save_models(kinds, models, feature_map=fit_features("one-hot", CATEGORIES, []))
-    given = {"models": str(models), "items": "headlines", "recommenders": RECOMMENDERS, **more}
+    limits = Limits(visitor_rate=0, open_visits=10**6)
+    given = {"models": str(models), "items": "headlines", "recommenders": RECOMMENDERS, "limits": limits, **more}
     return Settings(store=store or str(folder / "lcb.db"), learning=Learning(retrain_every=None), **given)
 
 

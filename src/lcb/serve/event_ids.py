@@ -13,9 +13,12 @@ snapshots     user/<name>, and "world" for everything else
 
 from __future__ import annotations
 
+import re
+
 from lcb.storage.store.base import USER_SNAPSHOTS
 
 WORLD_SNAPSHOT = "world"
+_VISITOR = re.compile(r"(reader|study)-(simulated-)?[0-9a-f]{26,44}")
 
 
 def slot_id(decision_id: str, i: int) -> str:
@@ -63,6 +66,15 @@ def event_id(kind: str, name: str | int) -> str:
     'model/3'
     """
     return f"{kind}/{name}"
+
+
+def is_visitor(user: str) -> bool:
+    """Whether a user is a visitor of the pages, who has no key.
+
+    >>> is_visitor("study-simulated-0197c2a5b1f000000000000001"), is_visitor("reader-7")
+    (True, False)
+    """
+    return _VISITOR.fullmatch(user) is not None
 
 
 def user_snapshot(name: str) -> str:

@@ -56,7 +56,7 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 def build_app(service: Service, keyring: Keyring, simulation: Simulation | None = None) -> App:
     """Build the application: the API and, unless the settings switch them off, the web pages."""
-    pages = partial(Pages, simulation=simulation) if service.settings.pages else None
+    pages = partial(Pages, simulation=simulation) if service.settings.has_pages else None
     return App(service, keyring, pages)
 
 
@@ -274,6 +274,7 @@ class _ServiceApp:
             seq=service.world.seq,
             model=service.world.state.active,
             keys=len(self.keyring.keys),
+            pages=self.settings.has_pages,
         )
         if self.ready is not None:
             self.ready(self.address)

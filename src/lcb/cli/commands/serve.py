@@ -41,7 +41,10 @@ def serve(
     ] = None,
     pages: Annotated[
         bool | None,
-        typer.Option("--pages/--no-pages", help="Serve the reader's page, the study and the dashboard beside the API."),
+        typer.Option(
+            "--pages/--no-pages",
+            help="Serve the reader's page, the study and the dashboard.  [default: only on this machine]",
+        ),
     ] = None,
     shadow: Annotated[
         bool | None, typer.Option("--shadow", help="Shadow mode: callers choose, the service logs its own choice.")

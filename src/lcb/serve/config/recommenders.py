@@ -3,7 +3,8 @@
     needs classes    one state per user; during warm-up one LinUCB for all users (phase 1 of Algorithm 1)
     other bandits    one state per user, or one for everyone ("Population LinUCB")
 
-The log stores each recommender with its settings, which never change in that log.
+The log stores each recommender with its settings, which never change in that log; only `teach`, which changes no
+decision, may be given anew.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from lcb.errors import InputError
 from lcb.models import LatentModels
 
 Range = tuple[float, float]
+TEACH = ("auto", "everyone", "callers")
 
 _TRIAL = LatentModels(np.full(2, 0.5), np.eye(2), np.ones(2)).with_covariance(np.tile(np.eye(2), (2, 1, 1)))
 
@@ -41,6 +43,9 @@ class RecommenderSpec:
     scope: Literal["user", "everyone"] = "user"
     settings: dict[str, Any] = field(default_factory=dict)
     warmup: dict[str, Any] = field(default_factory=dict)  # settings of the LinUCB that serves during warm-up
+    # who teaches the classes: everyone, callers (users of the API, not visitors of the pages), or auto (callers where
+    # there are keys); None: as the log has it
+    teach: str | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.bandit not in BANDITS:
@@ -53,6 +58,8 @@ class RecommenderSpec:
                 f"recommender {self.name}: {self.bandit} needs classes and has one state per user; "
                 "use scope 'user', or a bandit that needs no classes"
             )
+        if self.teach not in (None, *TEACH):
+            raise InputError(f"recommender {self.name}: teach is {self.teach!r}; it must be one of {', '.join(TEACH)}")
         self.check_settings()
 
     @property
@@ -84,6 +91,7 @@ class RecommenderSpec:
 
     def to_json(self) -> bytes:
         kept = {"name": self.name, "bandit": self.bandit, "scope": self.scope, "settings": self.settings}
+        kept |= {} if self.teach is None else {"teach": self.teach}
         return msgspec.json.encode(kept | {"warmup": self.warmup}, order="sorted")
 
     @classmethod

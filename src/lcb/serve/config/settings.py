@@ -66,6 +66,8 @@ class Limits:
     max_connections: int = 2000
     max_waiting: int = 2000  # requests waiting for the store
     patience: float = 10.0  # seconds a request waits for the store
+    visitor_rate: float = 5.0  # visits and answers per second and address on the pages; 0: no limit
+    open_visits: int = 1000  # visits begun within the last hour and not finished; of one address a twentieth
     drain: float = 1.0  # seconds from SIGTERM, when /readyz turns 503, until the socket is closed
     cached_bytes: int = 128_000_000  # of the states of users held in memory
 
@@ -86,7 +88,8 @@ class Settings:
     recommenders: tuple[RecommenderSpec, ...] = (RecommenderSpec("lcb"),)
     # share of new users by recommender: 0 for those not named; if none is named, all have equal shares
     shares: dict[str, float] = field(default_factory=dict)
-    pages: bool = True  # serve the visitors' page, the study and the dashboard
+    # serve the visitors' page, the study and the dashboard; None: only if this machine alone can reach the service
+    pages: bool | None = None
     simulated_visitors: float = 0.0  # simulated visitors of the study per minute
     shadow: bool = False  # the caller chooses the arms; the service logs what it would have chosen
     rewards: RewardRule = "once"  # the rule for several rewards of one decision
@@ -156,6 +159,8 @@ class Settings:
             ("port", self.port, 0, 65535),
             ("limits.max_body", limits.max_body, 1, math.inf),
             ("limits.rate", limits.rate, 0, 1e9),
+            ("limits.visitor_rate", limits.visitor_rate, 0, 1e9),
+            ("limits.open_visits", limits.open_visits, 1, math.inf),
             ("limits.deadline", limits.deadline, 0.01, 3600),
             ("limits.max_connections", limits.max_connections, 1, math.inf),
             ("limits.max_waiting", limits.max_waiting, 1, math.inf),
@@ -175,9 +180,13 @@ class Settings:
         return self.reward_range
 
     @property
+    def has_pages(self) -> bool:
+        return is_loopback(self.host) if self.pages is None else self.pages
+
+    @property
     def all_recommenders(self) -> tuple[RecommenderSpec, ...]:
         """The recommenders and, with pages, that of the visitors' page: a copy of the first one that uses classes."""
-        if not self.pages or any(one.name == READER for one in self.recommenders):
+        if not self.has_pages or any(one.name == READER for one in self.recommenders):
             return self.recommenders
         like = next((one for one in self.recommenders if one.over_classes), self.recommenders[0])
         return (*self.recommenders, replace(like, name=READER))

@@ -27,6 +27,7 @@ class Job(Struct):
     held_out: float = 0.2
     covariance: bool = False  # keep the covariance of the weights even if it is large
     max_memory: int | None = None  # bytes
+    closed: tuple[str, ...] = ()  # recommenders whose rewards by visitors of the pages are left out
 
 
 class JobStep(Struct):

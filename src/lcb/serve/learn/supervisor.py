@@ -36,9 +36,14 @@ class Retraining:
     """Watches a service and learns when it is due; all methods are called inside the event loop."""
 
     def __init__(
-        self, service: Service, metrics: Metrics, *, command: Callable[[], list[str]] = worker_command
+        self,
+        service: Service,
+        metrics: Metrics,
+        *,
+        command: Callable[[], list[str]] = worker_command,
+        has_keys: Callable[[], bool] = lambda: False,
     ) -> None:
-        self.service, self.metrics, self.command = service, metrics, command
+        self.service, self.metrics, self.command, self.has_keys = service, metrics, command, has_keys
         self.settings = service.settings.learning
         self.step: JobStep | None = None
         self.began: float | None = None  # seconds since 1970
@@ -102,6 +107,17 @@ class Retraining:
             raise Problem(409, "another replica is learning; wait for it (GET /v1/models), then ask again")
         await self.service.record("asked for learning", by)
 
+    def list_closed(self) -> list[str]:
+        """List the recommenders whose classes visitors of the pages do not teach.
+
+        A log written before there was the setting `teach` learns from everyone.
+        """
+        given = {spec.name: spec.teach for spec in self.service.settings.all_recommenders}
+        known = self.service.world.state.recommenders
+        rules = {name: given.get(name) or spec.teach or "everyone" for name, spec in known.items()}
+        closed = ("callers", "auto") if self.has_keys() else ("callers",)
+        return [name for name, rule in rules.items() if rule in closed]
+
     def _watch(self, row: Row, body: Any) -> None:
         if self._task is None and row.kind in ("decision", "reward"):
             self._begin_if_due()
@@ -161,6 +177,7 @@ class Retraining:
             held_out=learning.held_out,
             covariance=any(one.bandit in ("mmts", "personal-classes") for one in settings.recommenders),
             max_memory=learning.max_memory,
+            closed=tuple(self.list_closed()),
         )
         n_started = world.n_started
         self.log.info("learning", seq=job.seq, users=n_started)

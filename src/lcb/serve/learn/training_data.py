@@ -5,7 +5,8 @@ Rewards of all recommenders count; of a reward that was changed, only the last v
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
+from itertools import compress
 from typing import cast
 
 import numpy as np
@@ -15,7 +16,7 @@ from lcb.event_log import EventLog, LogBuilder
 from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.decide.drawing import draw_number
-from lcb.serve.event_ids import changes_reward, slot_of_reward
+from lcb.serve.event_ids import changes_reward, is_visitor, slot_of_reward
 from lcb.storage.store.base import Row, Store
 
 _BLOCK = 5_000  # rewards added to the statistics at a time
@@ -32,17 +33,27 @@ def read_training_data(
     rule: str,
     features: tuple[str, ...],
     *,
+    closed: Collection[str] = (),
     keep_rows: bool = False,
     progress: Progress = silent,
 ) -> EventLog:
     """Return the rewards of all users up to `seq`, without those of erased users.
 
-    `rule` is the log's rule for several rewards of one decision (once, first, sum, last).
+    Rewards that visitors of the pages gave to the recommenders `closed` are left out.  `rule` is the log's rule for
+    several rewards of one decision (once, first, sum, last).
     """
     changed = _read_changed(store, seq) if rule in ("sum", "last") else {}
     builder: LogBuilder | None = None
     for rows in _read_blocks(store, seq, progress):
         bodies: list[events.RewardBody] = [events.decode(row.kind, row.body) for row in rows]
+        if closed:
+            teaches = [
+                body.recommender not in closed or not is_visitor(cast(str, row.user))
+                for row, body in zip(rows, bodies, strict=True)
+            ]
+            rows, bodies = list(compress(rows, teaches)), list(compress(bodies, teaches))
+            if not rows:
+                continue
         x = np.frombuffer(b"".join(body.x for body in bodies)).reshape(len(rows), -1)
         pairs = zip(rows, bodies, strict=True)
         reward = np.array([changed.get(slot_of_reward(row.id), body.reward) for row, body in pairs])

@@ -110,7 +110,9 @@ def learn(job: Job, store: Store, progress: Progress = silent) -> JobResult:
     active = None if served is None else _unpack_served(served)
     names = tuple(feature_map.names if feature_map else service.features or (active.features if active else ()))
     keep_rows = get_learner(job.learner).needs_rows
-    log = read_training_data(store, job.seq, service.rewards, names, keep_rows=keep_rows, progress=progress)
+    log = read_training_data(
+        store, job.seq, service.rewards, names, closed=job.closed, keep_rows=keep_rows, progress=progress
+    )
     held = np.array([is_held_out(service.seed, str(user), job.held_out) for user in log.stats.users], bool)
     learning, held_out = log.take(~held), log.take(held)
     if learning.n_users < 2 or (job.held_out > 0 and active is not None and held_out.n_users < 2):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -74,7 +75,7 @@ def prepare_log(
     for spec in settings.all_recommenders:
         known = state.recommenders.get(spec.name)
         if known is None:
-            body = events.RecommenderBody(now(), spec.to_json())
+            body = events.RecommenderBody(now(), replace(spec, teach=spec.teach or "auto").to_json())
             new.append(_build_row(event_id("recommender", spec.name), "recommender", body))
         elif known != spec:
             raise InputError(

@@ -24,10 +24,12 @@ from lcb.serve.decide.drawing import draw_number
 from lcb.serve.errors import Problem
 from lcb.serve.pages import words
 from lcb.serve.pages.cookies import name_of, new_visitor_cookie, read_cookies, set_cookie
+from lcb.serve.pages.open_visits import OpenVisits
 from lcb.serve.service import Service
 from lcb.serve.state.users import User
 from lcb.serve.strict_json import decode
-from lcb.serve.web.endpoint import Ask, Reply, json_reply
+from lcb.serve.web.endpoint import Ask, Reply, address_of, json_reply
+from lcb.serve.web.rate_limits import RateLimits
 from lcb.storage.store.base import Row
 
 N_STEPS, N_OFFERED = 20, 170
@@ -55,6 +57,9 @@ class Visitors:
     def __init__(self, service: Service) -> None:
         self.service = service
         self._words: dict[int, list[list[str]]] = {}
+        limits = service.settings.limits
+        self.rates = RateLimits(limits.visitor_rate, "limits.visitor_rate")
+        self.open_visits = OpenVisits(limits.open_visits)
 
     # Routes
 
@@ -67,20 +72,22 @@ class Visitors:
         return json_reply({**await self.build_view(name), "n_ways": n_ways})
 
     async def visit(self, ask: Ask) -> Reply:
-        request = decode(_VISIT, ask.body)
+        request, address = decode(_VISIT, ask.body), address_of(ask.scope)
+        self.rates.take(address)
         role = ROLES[request.study]
         name = None if request.again else self.read_visitor(ask, role)
         if name is not None:
-            return json_reply(await self.build_view(name))
+            return json_reply(await self.build_view(name, address))
         cookie = new_visitor_cookie(self.service.now())
         name = name_of(role, cookie)
         assert name is not None
-        reply = json_reply(await self.build_view(name))
+        reply = json_reply(await self.build_view(name, address))
         reply.headers.append(set_cookie(f"lcb_{role}", cookie, max_age=_YEAR, secure=ask.by_tls))
         return reply
 
     async def answer(self, ask: Ask) -> Reply:
         request = decode(_ANSWER, ask.body)
+        self.rates.take(address_of(ask.scope))
         name = request.decision_id.rpartition(".")[0]
         if name not in {self.read_visitor(ask, role) for role in ROLES} - {None}:
             raise Problem(404, "this headline was not offered to you; reload the page", field="decision_id")
@@ -96,10 +103,15 @@ class Visitors:
 
     # Steps
 
-    async def build_view(self, name: str) -> dict[str, Any]:
-        """Return what the page shows; decides on the next headline if no headline waits for an answer."""
+    async def build_view(self, name: str, address: str | None = None) -> dict[str, Any]:
+        """Return what the page shows; decides on the next headline if no headline waits for an answer.
+
+        A visit that begins counts against the budget of open visits if it comes from an `address`.
+        """
         steps = await self._read_steps(name)
         left = self._list_unread(steps)
+        if not steps and left and address is not None:
+            self.open_visits.begin(name, address)
         if len(steps) < N_STEPS and left and all(step.reward is not None for step in steps):
             await self.offer_next(name, len(steps), left)
             steps = await self._read_steps(name)
@@ -107,6 +119,8 @@ class Visitors:
             raise Problem(409, "there is nothing to read yet; the operator must fill the catalogue (PUT /v1/items)")
         last = steps[-1]
         is_open = last.reward is None
+        if not is_open:
+            self.open_visits.end(name)
         past = [self._describe_past(step) for step in steps if step.reward is not None]
         blind = name.startswith("study-")
         if blind:

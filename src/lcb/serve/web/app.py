@@ -67,7 +67,7 @@ class App:
     def __init__(self, service: Service, keyring: Keyring, pages: Callable[[App], Extension] | None = None) -> None:
         self.service, self.keyring = service, keyring
         self.metrics = Metrics(partial(read_gauges, service))
-        self.retraining = Retraining(service, self.metrics)
+        self.retraining = Retraining(service, self.metrics, has_keys=lambda: not keyring.open)
         self.max_body = service.settings.limits.max_body
         self.rates = RateLimits(service.settings.limits.rate)
         self.hosts = Hosts(service.settings)

@@ -22,8 +22,10 @@ class RateLimits:
     lcb.serve.errors.Problem: more than 1 requests per second; wait, or raise limits.rate
     """
 
-    def __init__(self, rate: float, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.rate, self.clock = rate, clock
+    def __init__(
+        self, rate: float, setting: str = "limits.rate", *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.rate, self.setting, self.clock = rate, setting, clock
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, who: str) -> None:
@@ -34,7 +36,7 @@ class RateLimits:
         left, then = self._left.get(who, (most, now))
         left = min(left + (now - then) * self.rate, most)
         if left < 1:
-            detail = f"more than {self.rate:g} requests per second; wait, or raise limits.rate"
+            detail = f"more than {self.rate:g} requests per second; wait, or raise {self.setting}"
             raise Problem(429, detail, retry_after=max(1, round((1 - left) / self.rate)))
         self._left[who] = (left - 1, now)
         self._left.move_to_end(who)
