@@ -20,9 +20,9 @@ from lcb.serve.web.app import App
 from lcb.serve.web.keys import sha256
 from lcb.storage.store.base import Key
 from lcb.storage.store.open_store import open_store
-from support.fronts import front, read
 from support.harness import LONG
 from support.http_inside import inside
+from support.news_front import front, read
 
 KEYS = [Key("shop", "admin", sha256("lcb_shop"), 0.0, None)]
 BEARER = {"authorization": "Bearer lcb_shop"}

@@ -62,12 +62,14 @@ class Operator:
     # Sessions
 
     async def session(self, ask: Ask) -> Reply:
+        """Say whether the caller is signed in, and with which scope."""
         key = self._find_key(ask.scope)
         role = "admin" if self.keyring.open else "reader" if key is None or key.scope == "reader" else key.scope
         needs = not self.keyring.open and key is None
         return json_reply({"needs_key": needs, "role": role, "signed_in": key is not None})
 
     async def login(self, ask: Ask) -> Reply:
+        """Exchange a key for the cookie of a session."""
         secret = decode(_LOGIN, ask.body).key
         name = self.keyring.check(f"Bearer {secret}".encode("latin-1", "replace"), "reader")
         if name is None:
@@ -78,6 +80,7 @@ class Operator:
         return Reply(b"", 204, headers=[set_cookie(_COOKIE, session, max_age=DAY, secure=ask.by_tls)])
 
     async def logout(self, ask: Ask) -> Reply:
+        """End the session."""
         key, session = self._find_key(ask.scope), _read_session(ask.scope)
         if session is not None:
             await self.sessions.end(session, Actor(None if key is None else key.name, address_of(ask.scope)))
@@ -113,6 +116,7 @@ class Operator:
         return Reply(made.script, 200, b"text/javascript", headers)
 
     async def charts(self, ask: Ask) -> Reply:
+        """Return the charts of the dashboard, without data."""
         if self._charts is None:
             self._charts = msgspec.json.encode({"charts": await asyncio.to_thread(live_specs)})
         return Reply(self._charts)
@@ -183,10 +187,12 @@ class Operator:
     # Actions
 
     async def retrain(self, ask: Ask) -> Reply:
+        """Learn a new model version from the log, in the background."""
         await self.app.retraining.ask(ask.actor)
         return json_reply({}, 202)
 
     async def activate(self, ask: Ask) -> Reply:
+        """Serve a model version to new users."""
         version = decode(_ACTIVATE, ask.body).version
         await self.service.activate(version, "by the operator's page", ask.actor)
         return json_reply({"active": version})

@@ -72,6 +72,7 @@ class Visitors:
         return json_reply({**await self.build_view(name), "n_ways": n_ways})
 
     async def visit(self, ask: Ask) -> Reply:
+        """Begin a visit, or continue the one that the cookie names."""
         request, address = decode(_VISIT, ask.body), address_of(ask.scope)
         self.rates.take(address)
         role = ROLES[request.study]
@@ -86,6 +87,7 @@ class Visitors:
         return reply
 
     async def answer(self, ask: Ask) -> Reply:
+        """Open or pass the headline that is offered."""
         request = decode(_ANSWER, ask.body)
         self.rates.take(address_of(ask.scope))
         name = request.decision_id.rpartition(".")[0]

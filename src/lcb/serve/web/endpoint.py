@@ -69,7 +69,7 @@ class Call(NamedTuple):
     `request` and `response` are types of `messages`; `response` may be a media type instead.  `failures` are statuses
     of this route alone, beside those that any route may answer.  `query` maps query parameters to types.  `links` map
     operation ids to parameters and body fields taken from this call, as OpenAPI runtime expressions.  `status` is that
-    of a successful answer.  The pages' routes have no `response` and are not part of the OpenAPI document.
+    of a successful answer.
     """
 
     method: str
@@ -83,6 +83,7 @@ class Call(NamedTuple):
     links: Mapping[str, Mapping[str, str]] = {}
     status: int = 200
     body_optional: bool = False
+    is_page: bool = False  # of the web pages
 
 
 class Around(Protocol):

@@ -40,11 +40,8 @@ class ProblemAnswer(Struct, omit_defaults=True):
 
 
 def build_document(calls: Iterable[Call], *, open: bool = False) -> dict[str, Any]:
-    """Return the document as JSON values; with `open` (there are no keys) no route asks for a key.
-
-    Calls without a response type belong to the web pages and are left out.
-    """
-    calls = [call for call in calls if call.response is not None]
+    """Return the document as JSON values; with `open` (there are no keys) no route asks for a key."""
+    calls = list(calls)
     types = {kind for call in calls for kind in (call.request, call.response, *call.query.values()) if _is_type(kind)}
     kinds = [*sorted(types, key=str), ProblemAnswer]
     schemas, components = msgspec.json.schema_components(kinds, ref_template="#/components/schemas/{name}")
@@ -96,12 +93,21 @@ def _summarise(call: Call) -> str:
     return (call.handler.__doc__ or "").partition("\n")[0]
 
 
+def _get_operation_id(call: Call) -> str:
+    """Return the handler's name for a route of the API, method and path for a route of the pages."""
+    if not call.is_page:
+        return call.handler.__name__
+    return "_".join(re.findall(r"\w+", f"{call.method.lower()} {strip_converters(call.path)}"))
+
+
 def _is_type(kind: Any) -> bool:
     return kind is not None and not isinstance(kind, str)
 
 
 def _describe_operation(call: Call, shape: Mapping[Any, Any], calls: list[Call], open: bool) -> dict[str, Any]:
-    built: dict[str, Any] = {"operationId": call.handler.__name__, "summary": _summarise(call)}
+    built: dict[str, Any] = {"operationId": _get_operation_id(call), "summary": _summarise(call)}
+    if call.is_page:
+        built["tags"] = ["pages"]
     if call.scope:
         built["security"] = [{}] if open else [{"key": []}]
         built["description"] = f"Needs a key of scope {call.scope}, if there are keys."
@@ -131,6 +137,8 @@ def _describe_failure(status: int, shape: Mapping[Any, Any]) -> dict[str, Any]:
 def _describe_response(call: Call, status: int, shape: Mapping[Any, Any], calls: list[Call]) -> dict[str, Any]:
     if status != call.status and not (status == 503 and call.path == "/readyz"):
         return {"$ref": f"#/components/responses/{status}"}
+    if status == 204:
+        return {"description": _summarise(call)}
     is_media = isinstance(call.response, str)
     content = {call.response: {}} if is_media else {"application/json": {"schema": shape[call.response]}}
     built: dict[str, Any] = {"description": _summarise(call), "content": content}
