@@ -62,7 +62,7 @@ class Decision:
         assert self.distribution is not None
         distribution = (1 - share) * self.distribution + share / len(context)
         arm = int(uniform / share * len(context)) if uniform < share else self.arm
-        return Decision(arm, distribution[arm], context[arm], distribution)
+        return Decision(arm, distribution[arm], context[arm], distribution, self.at_random)
 
 
 def rescale(uniform: float, share: float) -> float:

@@ -98,9 +98,39 @@ def test_every_setting_that_is_listed_is_taken_and_no_other(name):
         RecommenderSpec("lcb", name, settings={"magic": 1})
 
 
-def test_a_specification_is_kept_as_it_always_was():
-    kept = b'{"bandit":"exp4","name":"lcb","scope":"user","settings":{"gamma":0.25},"warmup":{"width":0.5}}'
+def test_a_specification_is_kept_as_it_is():
+    kept = b'{"bandit":"exp4","name":"lcb","scope":"user","settings":{"eta":0.5},"uniform":0.1,"warmup":{"width":0.5}}'
     assert RecommenderSpec.from_json(kept).to_json() == kept
+
+
+@pytest.mark.parametrize(
+    ("bandit", "settings", "uniform"),
+    [("thompson", {"gamma": 0.2, "eta": 0.5}, 0.2), ("posterior-mean", {"uniform": 0.3}, 0.3), ("linucb", {}, 0.0)],
+)
+def test_a_log_without_a_uniform_share_is_read_with_the_share_it_was_written_under(bandit, settings, uniform):
+    """Once it was a setting of some bandits, named gamma by Thompson, and the warm-up had none."""
+    old = {"bandit": bandit, "name": "lcb", "scope": "user", "settings": settings, "warmup": {"width": 0.5}}
+    known = RecommenderSpec.from_json(json.dumps(old).encode())
+    assert known.get_uniform(in_warmup=False) == uniform
+    assert known.get_uniform(in_warmup=True) == (0.0 if known.over_classes else uniform)
+    assert RecommenderSpec("lcb", bandit).complete(known) == known  # the same service, started again
+    assert RecommenderSpec("lcb", bandit, uniform=0.5).complete(known) != known
+
+
+@pytest.mark.parametrize("bandit", BANDITS)
+def test_a_new_recommender_writes_all_its_settings_out(bandit):
+    spec = RecommenderSpec("lcb", bandit).complete(None)
+    assert spec.uniform == 0.01
+    assert set(spec.settings) == set(list_settings(bandit)) - {"policy", "uniform", "reward_range"}
+    assert RecommenderSpec.from_json(spec.to_json()) == spec
+    assert spec.get_uniform(in_warmup=True) == 0.01
+    spec.make(MODELS, 2, (0.0, 1.0))
+
+
+def test_a_share_that_is_no_share_is_refused():
+    for wrong in ({"uniform": 1.5}, {"warmup": {"uniform": -1}}, {"settings": {"gamma": 2}}):
+        with pytest.raises(InputError, match=r"uniform is .* must lie in \[0, 1\]"):
+            RecommenderSpec("lcb", **wrong)
 
 
 def test_a_new_bandit_is_listed_by_the_command_line(first_arm, monkeypatch, capsys):

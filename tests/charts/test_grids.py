@@ -10,7 +10,7 @@ from lcb.charts import grids, save
 from lcb.errors import InputError
 from support.chart_reading import encodings, rows, style
 
-ROWS = [("lcb", [0.6, 0.5, 0.9], "eta 2, gamma 0"), ("random", [11.4], ""), ("club", [math.inf, 2.0, 3.0], "width 1")]
+ROWS = [("lcb", [0.6, 0.5, 0.9], "eta 2, uniform 0"), ("random", [11.4], ""), ("club", [math.inf, 2.0, 3.0], "width 1")]
 
 
 def test_every_regret_is_shown_the_defaults_apart_and_refused_settings_not_at_all():
@@ -24,7 +24,7 @@ def test_every_regret_is_shown_the_defaults_apart_and_refused_settings_not_at_al
 def test_the_least_regret_is_written_with_its_settings():
     data = rows(grids(ROWS), "text")
     assert [(row["name"], row["regret"], row["text"]) for row in data] == [
-        ("lcb", 0.5, "0.50 · eta 2, gamma 0"), ("random", 11.4, "11.4"), ("club", 2.0, "2.00 · width 1")
+        ("lcb", 0.5, "0.50 · eta 2, uniform 0"), ("random", 11.4, "11.4"), ("club", 2.0, "2.00 · width 1")
     ]  # fmt: skip
 
 

@@ -37,7 +37,7 @@ def store(tmp_path):
 @pytest.fixture
 def news(tmp_path):
     """Readers of two kinds and 12 items of known categories, shown uniformly; half of the users also lately."""
-    given = Settings(recommenders=(RecommenderSpec("any", "uniform"),), categories=SOME, pages=False)
+    given = Settings(recommenders=(RecommenderSpec("any", "uniform", uniform=0.0),), categories=SOME, pages=False)
     rng = np.random.default_rng(0)
     beta = np.array([[0.9] * 3 + [0.1] * 3, [0.1] * 3 + [0.9] * 3])
     path = tmp_path / "news.db"

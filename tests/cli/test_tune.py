@@ -35,7 +35,7 @@ def test_a_hand_written_file_of_settings_is_enough(lcb, tmp_path):
     (tmp_path / "mine.json").write_text('{"chosen": {"lcb-gt": {"eta": 3}}}')
     words = ["--algorithms", "lcb-gt", "--users", 5, "--steps", 2, "--runs", 1, "--workers", 1, "--json", "-"]
     used = json.loads(lcb("simulate", "--settings", "mine.json", *words).out)["results"]
-    assert used[0]["settings"] == {"eta": 3.0, "gamma": 0.0}
+    assert used[0]["settings"] == {"eta": 3.0, "uniform": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_a_hand_written_file_of_settings_is_enough(lcb, tmp_path):
         ("\xff", "mine.json is not JSON"),
         ("3", "mine.json has no settings"),
         ('{"chosen": {"magic": {}}}', "mine.json: unknown algorithm 'magic'; use one of: lcb,"),
-        ('{"chosen": {"lcb": {"width": 1}}}', "mine.json: lcb has no setting 'width'; it has eta, gamma"),
+        ('{"chosen": {"lcb": {"width": 1}}}', "mine.json: lcb has no setting 'width'; it has eta, uniform"),
         ('{"chosen": {"lcb": {"eta": "much"}}}', "mine.json: lcb has eta 'much'; give a value such as 1.0"),
     ],
 )
@@ -60,11 +60,11 @@ def test_bad_files_of_settings_are_one_line_and_exit_2(lcb, tmp_path, text, mess
 
 
 def test_a_setting_that_the_algorithm_refuses_is_said_with_its_name(lcb, tmp_path):
-    (tmp_path / "mine.json").write_text('{"chosen": {"lcb-gt": {"gamma": 7}}}')
+    (tmp_path / "mine.json").write_text('{"chosen": {"lcb-gt": {"uniform": 7}}}')
     words = ["--algorithms", "lcb-gt", "--users", 5, "--steps", 2, "--runs", 1, "--workers", 1]
     outcome = lcb("simulate", "--settings", "mine.json", *words)
     assert outcome.code == 2
-    assert outcome.err.startswith("lcb: lcb-gt: gamma=7")
+    assert outcome.err.startswith("lcb: lcb-gt: uniform=7")
 
 
 def test_all_algorithms_that_need_nothing_special_are_tuned_by_default(lcb, monkeypatch):
@@ -126,12 +126,14 @@ def test_a_tuning_cut_short_leaves_the_old_file(lcb, tmp_path, monkeypatch):
 def test_what_was_refused_and_what_lies_at_an_end_is_said(lcb, monkeypatch):
     from dataclasses import replace
 
-    monkeypatch.setitem(ALGORITHMS, "lcb-gt", replace(ALGORITHMS["lcb-gt"], grid={"eta": (1.0,), "gamma": (0.0, 7.0)}))
+    monkeypatch.setitem(
+        ALGORITHMS, "lcb-gt", replace(ALGORITHMS["lcb-gt"], grid={"eta": (1.0,), "uniform": (0.0, 7.0)})
+    )
     monkeypatch.setitem(
         ALGORITHMS,
         "linucb-individual",
         replace(ALGORITHMS["linucb-individual"], grid={"width": (9.0, 8.0), "ridge": (1.0,)}),
     )
     out = lcb("tune", *SMALL, "--algorithms", "lcb-gt,linucb-individual").out
-    assert "1 of 2 settings were refused: lcb-gt: gamma=7" in out
+    assert "1 of 2 settings were refused: lcb-gt: uniform=7" in out
     assert "linucb-individual width" in out

@@ -117,8 +117,8 @@ def test_tuned_settings_are_those_of_most_clicks(small, monkeypatch):
 
     monkeypatch.setattr(user_study, "_count_clicks", tried)
     tuned = user_study.tune_recommenders(0, n_workers=1)
-    assert tuned[5]["lcb"] == {"eta": 0.25, "gamma": 0.0}  # of equals the first
-    assert tuned[60]["lcb"] == {"eta": 1.0, "gamma": 0.01}
+    assert tuned[5]["lcb"] == {"eta": 0.25, "uniform": 0.0}  # of equals the first
+    assert tuned[60]["lcb"] == {"eta": 1.0, "uniform": 0.01}
     assert tuned[60]["linucb-population"] == {"width": 0.25, "ridge": 1.0}
     assert tuned[60]["lcb-mean"] == {}
 

@@ -31,7 +31,7 @@ def latent(make_bandit=GeneralizedThompson, seed=0, **settings):
 SETTINGS = {
     "defaults": {},
     "individual": {"warmup": "individual"},
-    "softmax": {"make_bandit": lambda models: GeneralizedThompson(models, policy=Softmax(0.1), gamma=0.1)},
+    "softmax": {"make_bandit": lambda models: GeneralizedThompson(models, policy=Softmax(0.1), uniform=0.1)},
     "mean": {"make_bandit": PosteriorMean},
     "uniform": {"n_uniform_steps": 2},
     "uniform only": {"n_uniform_steps": 3, "train_on": "uniform", "warmup": "individual"},

@@ -6,7 +6,7 @@ To add a bandit, write its file with its `traits`, and its test; add a line to `
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import fields
+from dataclasses import MISSING, fields
 from inspect import Parameter, getdoc, getmodule, signature
 from typing import Any
 
@@ -76,6 +76,21 @@ def list_settings(name: str) -> list[str]:
         return own
     parameters = list(signature(kind.from_models).parameters.values())[1:]
     return [one.name for one in parameters if one.kind is not Parameter.VAR_KEYWORD] + own
+
+
+def default_settings(name: str) -> dict[str, Any]:
+    """Return the defaults of the settings that JSON can hold, without the range of rewards, which the log has.
+
+    >>> default_settings("linucb")
+    {'width': 0.5, 'ridge': 1.0}
+    """
+    kind: Any = BANDITS[name]
+    defaults = {one.name: one.default for one in fields(kind)}
+    if hasattr(kind, "from_models"):
+        parameters = signature(kind.from_models).parameters.values()
+        defaults |= {one.name: one.default for one in parameters if one.default is not Parameter.empty}
+    known = {setting: defaults.get(setting, MISSING) for setting in list_settings(name)}
+    return {setting: value for setting, value in known.items() if isinstance(value, int | float | str | None)}
 
 
 def is_revisable(name: str) -> bool:

@@ -74,7 +74,7 @@ def format_number(value: float | None, digits: int = 4) -> str:
 
 
 def format_settings(settings: Mapping[str, Any]) -> str:
-    """Return settings as `eta 0.5, gamma 0`; a dash if there are none."""
+    """Return settings as `eta 0.5, uniform 0`; a dash if there are none."""
     words = (f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}" for name, value in settings.items())
     return ", ".join(words) or "-"
 

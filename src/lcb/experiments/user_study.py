@@ -40,7 +40,7 @@ _LINUCB = {"width": (0.25, 0.0, 1.0, 4.0, 16.0, 48.0, 128.0), "ridge": (1.0, 0.1
 GRIDS: dict[str, dict[str, tuple[float, ...]]] = {  # LinUCB and lcb have the same number of combinations
     "linucb-population": _LINUCB,
     "linucb-at-once": _LINUCB,
-    "lcb": {"eta": (1.0, 0.25, 0.5, 2.0, 4.0, 8.0, 16.0), "gamma": (0.0, 0.01, 0.05)},
+    "lcb": {"eta": (1.0, 0.25, 0.5, 2.0, 4.0, 8.0, 16.0), "uniform": (0.0, 0.01, 0.05)},
     "lcb-mean": {},
 }
 _TUNING = 0x74756E65  # "tune", the last number of a seed used for tuning
@@ -157,7 +157,7 @@ def _build_recommender(
         return Pooled(linucb, state=linucb.train(past))
 
     def make(models: LatentModels) -> Bandit:
-        return GeneralizedThompson(models, values["eta"], values["gamma"]) if name == OURS else PosteriorMean(models)
+        return GeneralizedThompson(models, values["eta"], values["uniform"]) if name == OURS else PosteriorMean(models)
 
     return Latent(models.n_features, make, rng=rng, models=models, retrain_every=None)
 

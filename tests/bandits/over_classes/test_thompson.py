@@ -63,7 +63,7 @@ def test_log_loss_refuses_a_reward_outside_the_unit_interval():
 
 
 def test_arms_get_the_weight_of_the_classes_that_like_them_best():
-    bandit = GeneralizedThompson(MODELS, gamma=0.1)
+    bandit = GeneralizedThompson(MODELS, uniform=0.1)
     p = bandit.choose(bandit.start(), np.eye(2), np.random.default_rng(0)).distribution
     np.testing.assert_allclose(p, 0.9 * np.array([0.3, 0.7]) + 0.05)
 
@@ -74,7 +74,9 @@ def test_softmax_policies_mix_by_the_weights():
     np.testing.assert_allclose(p, MODELS.pi @ softmax(MODELS.beta / 0.5, axis=1))
 
 
-@pytest.mark.parametrize("setting", [{"gamma": 1.5}, {"gamma": -0.1}, {"eta": 0.0}, {"eta": np.inf}, {"loss": "cubic"}])
+@pytest.mark.parametrize(
+    "setting", [{"uniform": 1.5}, {"uniform": -0.1}, {"eta": 0.0}, {"eta": np.inf}, {"loss": "cubic"}]
+)
 def test_settings_out_of_range_are_refused(setting):
     with pytest.raises(InputError, match=next(iter(setting))):
         GeneralizedThompson(MODELS, **setting)

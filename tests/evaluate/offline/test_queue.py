@@ -50,7 +50,11 @@ RECOMMENDERS = {
     "population": lambda: Pooled(LinUCB(3, width=0.3)),
     "random": lambda: Pooled(Uniform()),
     "latent": lambda: Latent(
-        3, lambda m: GeneralizedThompson(m, gamma=0.1), rng=np.random.default_rng(0), models=MODELS, retrain_every=None
+        3,
+        lambda m: GeneralizedThompson(m, uniform=0.1),
+        rng=np.random.default_rng(0),
+        models=MODELS,
+        retrain_every=None,
     ),
 }
 

@@ -41,7 +41,7 @@ RECOMMENDERS = {
     "individual": lambda: Individual(LinUCB(3)),
     "population": lambda: Pooled(LinUCB(3, width=0.3)),
     "random": lambda: Pooled(Uniform()),
-    "thompson": lambda: latent(lambda models: GeneralizedThompson(models, gamma=0.2)),
+    "thompson": lambda: latent(lambda models: GeneralizedThompson(models, uniform=0.2)),
     "mean": lambda: latent(PosteriorMean),
 }
 

@@ -114,7 +114,7 @@ def test_a_single_run_has_no_standard_error():
         ({"n_runs": 0}, "n_runs=0"),
         ({"seed": -1}, "seed=-1"),
         ({"seed": 2**64}, "below 2"),
-        ({"settings": {"lcb": {"width": 1.0}}}, "lcb has no setting 'width'; it has eta, gamma"),
+        ({"settings": {"lcb": {"width": 1.0}}}, "lcb has no setting 'width'; it has eta, uniform"),
         ({"algorithms": ["lcb-spectral-grouped"], "n_steps": 2, "n_workers": 1}, "lcb-spectral-grouped: no user has 3"),
     ],
 )

@@ -272,7 +272,7 @@ def test_every_grid_holds_plain_values_that_survive_a_file():
         ({"chosen": []}, "f has no settings"),
         ({"chosen": {"lcb": 3}}, "f has no settings"),
         ({"chosen": {"magic": {}}}, "f: unknown algorithm 'magic'; use one of: lcb,"),
-        ({"chosen": {"lcb": {"width": 1.0}}}, "f: lcb has no setting 'width'; it has eta, gamma"),
+        ({"chosen": {"lcb": {"width": 1.0}}}, "f: lcb has no setting 'width'; it has eta, uniform"),
         ({"chosen": {"random": {"eta": 1.0}}}, "f: random has no setting 'eta'; it has none"),
         ({"chosen": {"lcb": {"eta": "theory"}}}, "f: lcb has eta 'theory'; give a value such as 1.0, 0.25"),
         ({"chosen": {"lcb": {"eta": None}}}, "f: lcb has eta None"),
@@ -301,7 +301,7 @@ def test_values_of_settings_are_numbers_or_words_as_they_were_tried(monkeypatch)
 def test_given_settings_replace_the_packaged_ones_of_that_algorithm_alone(monkeypatch):
     monkeypatch.setattr(simulate, "tuned_settings", lambda: {"lcb": {"eta": 0.5}, "lcb-gt": {"eta": 2.0}})
     sizes = {"n_users": 5, "n_steps": 2, "n_runs": 1, "n_workers": 1}
-    found = simulate.simulate(WORLD, ["lcb", "lcb-gt"], settings={"lcb": {"gamma": 0.05}}, **sizes)
+    found = simulate.simulate(WORLD, ["lcb", "lcb-gt"], settings={"lcb": {"uniform": 0.05}}, **sizes)
     assert [dict(result.settings) for result in found.results] == [
-        {"eta": 1.0, "gamma": 0.05}, {"eta": 2.0, "gamma": 0.0}
+        {"eta": 1.0, "uniform": 0.05}, {"eta": 2.0, "uniform": 0.0}
     ]  # fmt: skip

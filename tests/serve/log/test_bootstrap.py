@@ -81,5 +81,5 @@ def test_a_recommender_has_a_name_that_fits_in_a_path() -> None:
 
 
 def test_a_setting_the_bandit_does_not_have_is_met_with_those_it_has() -> None:
-    with pytest.raises(InputError, match="its settings are eta, gamma, loss, policy"):
+    with pytest.raises(InputError, match="its settings are eta, uniform, loss, policy"):
         RecommenderSpec("lcb", "thompson", settings={"width": 1.0})

@@ -23,7 +23,7 @@ from lcb.bandits._kernels_numba import (
 
 @njit(**COMPILED)
 def serve_thompson(  # type: ignore[no-untyped-def]
-    states, contexts, rewards, uniforms, arms, beta, density, n_uniform, eta, gamma, temperature
+    states, contexts, rewards, uniforms, arms, beta, density, n_uniform, eta, uniform_share, temperature
 ):
     """Update `states` (B, N) in place and fill `arms` (B, T); temperature 0 is greedy."""
     n_users, n_steps, n_arms, _ = contexts.shape
@@ -33,7 +33,7 @@ def serve_thompson(  # type: ignore[no-untyped-def]
         log_w = states[u]
         normalise(log_w, w)
         for t in range(n_steps):
-            share = 1.0 if t < n_uniform else gamma
+            share = 1.0 if t < n_uniform else uniform_share
             if uniforms[u, t] < share:
                 arm = int(uniforms[u, t] / share * n_arms)
             else:

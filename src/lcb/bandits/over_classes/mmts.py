@@ -13,7 +13,7 @@ with the mean and the covariance of a standard normal (Sobol points and their mi
 distribution over arms is exact.  Classes with less than 1e-15 of the weight are left out.
 
 mTS, the publication's Algorithm 2, takes the weights as certain: it is `GeneralizedThompson(models)` with eta = 1 and
-gamma = 0.  A decision costs O(N (d^3 + K d^2 + n_points K d)) and an update O(d^2), for any number of rewards.
+uniform = 0.  A decision costs O(N (d^3 + K d^2 + n_points K d)) and an update O(d^2), for any number of rewards.
 """
 
 from __future__ import annotations

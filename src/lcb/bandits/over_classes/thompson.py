@@ -1,6 +1,6 @@
 """Generalized Thompson Sampling over the learned classes (Li 2013, arXiv:1310.7163).
 
-    p_a      = (1 - gamma) sum_h w_h policy_h(a) + gamma / K
+    p_a      = (1 - uniform) sum_h w_h policy_h(a) + uniform / K
     log w_h -= eta * loss(beta_h . x, r)
 
 loss:  likelihood   -log p(r | x, class h), the models' likelihood (Gaussian, or Bernoulli for clicks); with eta = 1 the
@@ -49,15 +49,15 @@ class GeneralizedThompson:
 
     models: LatentModels = field(repr=False)
     eta: float = 1.0
-    gamma: float = 0.0
+    uniform: float = 0.0  # share of decisions that are drawn uniformly
     loss: Literal["likelihood", "gaussian", "square", "log"] = "likelihood"
     policy: Policy = Greedy()  # noqa: RUF009 (frozen)
 
     def __post_init__(self) -> None:
         if self.loss not in LOSSES:
             raise InputError(f"loss={self.loss!r}; choose from {', '.join(LOSSES)}")
-        if not 0 <= self.gamma <= 1:
-            raise InputError(f"gamma={self.gamma}; the uniform share must lie in [0, 1]")
+        if not 0 <= self.uniform <= 1:
+            raise InputError(f"uniform={self.uniform}; the share of uniform decisions must lie in [0, 1]")
         if not (np.isfinite(self.eta) and self.eta > 0):
             raise InputError(f"eta={self.eta}; it must be a positive number")
 
@@ -70,16 +70,16 @@ class GeneralizedThompson:
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
         check_context(context, self.models.n_features)
-        weights, uniform = np.exp(state), rng.random()
+        weights, number = np.exp(state), rng.random()
         policies = self.policy(self.models.beta @ context.T)
-        h, rest = draw_index(weights, rescale(uniform, self.gamma) if self.gamma else uniform)
+        h, rest = draw_index(weights, rescale(number, self.uniform) if self.uniform else number)
         own = policies[h]
         arm = int(own.argmax())
         if own[arm] != 1:
             arm = draw_index(own, rest)[0]
         distribution = weights @ policies
         decision = Decision(arm, distribution[arm], context[arm], distribution)
-        return decision.with_uniform(self.gamma, context, uniform) if self.gamma else decision
+        return decision.with_uniform(self.uniform, context, number) if self.uniform else decision
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         check_reward(reward)
@@ -115,5 +115,5 @@ class GeneralizedThompson:
         arms = np.empty(uniforms.shape, np.int64)
         temperature = self.policy.temperature if isinstance(self.policy, Softmax) else 0.0
         play = states, contexts, rewards, uniforms, arms
-        serve_thompson(*play, self.models.beta, density, n_uniform, self.eta, self.gamma, temperature)
+        serve_thompson(*play, self.models.beta, density, n_uniform, self.eta, self.uniform, temperature)
         return arms

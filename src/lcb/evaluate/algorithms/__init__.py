@@ -71,6 +71,8 @@ def check_settings(settings: Mapping[str, Settings]) -> dict[str, Settings]:
     checked: dict[str, Settings] = {}
     for name, values in settings.items():
         (algorithm,) = find_algorithms([name])
+        if "gamma" in values and "uniform" in algorithm.grid:  # the former name
+            values = {"uniform" if key == "gamma" else key: value for key, value in values.items()}
         unknown = [key for key in values if key not in algorithm.grid]
         if unknown:
             raise InputError(f"{name} has no setting {unknown[0]!r}; it has {', '.join(algorithm.grid) or 'none'}")

@@ -106,8 +106,8 @@ def true_classes(task: Task) -> LatentModels:
     return task.truth
 
 
-def _thompson(models: LatentModels, task: Task, eta: float, gamma: float) -> Bandit:
-    return GeneralizedThompson(models, eta, gamma)
+def _thompson(models: LatentModels, task: Task, eta: float, uniform: float) -> Bandit:
+    return GeneralizedThompson(models, eta, uniform)
 
 
 def _mean(models: LatentModels, task: Task) -> Bandit:
@@ -124,8 +124,8 @@ def _published_spectral(task: Task, rng: np.random.Generator, penalty: float, **
     return build_learned(_thompson, learn, "spectral", **published)(task, rng, **settings)
 
 
-_THOMPSON = {"eta": (1.0, 0.25, 0.5, 2.0, 4.0, 8.0, 16.0), "gamma": (0.0, 0.01, 0.05)}
-_FEWER = {"eta": (1.0, 0.25, 2.0, 8.0), "gamma": (0.0, 0.05)}  # a spectral training takes ten times as long as EM's
+_THOMPSON = {"eta": (1.0, 0.25, 0.5, 2.0, 4.0, 8.0, 16.0), "uniform": (0.0, 0.01, 0.05)}
+_FEWER = {"eta": (1.0, 0.25, 2.0, 8.0), "uniform": (0.0, 0.05)}  # a spectral training takes ten times as long as EM's
 
 
 ALGORITHMS = (

@@ -30,7 +30,7 @@ def learn_with_covariance(task: Task) -> Learn:
 
 
 def _mts(models: LatentModels, task: Task) -> Bandit:
-    return GeneralizedThompson(models)  # at eta 1 and gamma 0 it draws the class from its posterior, as mTS does
+    return GeneralizedThompson(models)  # at eta 1 and uniform 0 it draws the class from its posterior, as mTS does
 
 
 def _mmts(models: LatentModels, task: Task, n_points: int) -> Bandit:

@@ -53,14 +53,13 @@ class Support:
         if self.unanswered > MOST_UNANSWERED:
             return f"in {100 * self.unanswered:.0f} % of steps the log ended before it showed the arm chosen"
         weight = self.mean_weight
-        if weight is not None:
-            error = 0.0 if self.mean_weight_se is None else self.mean_weight_se
-            if weight < 1 - max(_ERRORS * error, _ROUNDING):
-                return (
-                    f"the log hardly ever shows {100 * self.missing_share:.1f} % of what it would choose (mean weight "
-                    f"{weight:.3f}; it must be 1)"
-                )
-            if weight > 1 + max(_ERRORS * error, _ROUNDING):
+        if weight is not None and self.mean_weight_se is not None:
+            tolerance = max(_ERRORS * self.mean_weight_se, _ROUNDING)
+            if weight < 1 - tolerance:
+                share = "part" if self.missing is not None else f"{100 * self.missing_share:.1f} %"
+                found = f"mean weight {weight:.3f}; it must be 1"
+                return f"the log hardly ever shows {share} of what it would choose ({found})"
+            if weight > 1 + tolerance:
                 return f"the propensities of the log are too small (mean weight {weight:.3f}; it must be 1)"
         if self.effective_size < LEAST_EFFECTIVE:
             return f"its estimate rests on {self.effective_size:.1f} effective events; it needs {LEAST_EFFECTIVE:g}"

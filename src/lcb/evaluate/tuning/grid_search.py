@@ -19,11 +19,11 @@ Values = tuple[Value, ...]  # of the settings, in the order of the grid
 def choose_trials(grid: Mapping[str, Values], regret: Mapping[Values, float], most: int) -> list[Values]:
     """Return the combinations to try next, given the regret of those tried; empty at the end of the search.
 
-    >>> choose_trials({"eta": (1.0, 0.5), "gamma": (0.0, 0.1)}, {}, most=4)
+    >>> choose_trials({"eta": (1.0, 0.5), "uniform": (0.0, 0.1)}, {}, most=4)
     [(1.0, 0.0), (1.0, 0.1), (0.5, 0.0), (0.5, 0.1)]
-    >>> choose_trials({"eta": (1.0, 0.5), "gamma": (0.0, 0.1)}, {}, most=3)
+    >>> choose_trials({"eta": (1.0, 0.5), "uniform": (0.0, 0.1)}, {}, most=3)
     [(1.0, 0.0), (0.5, 0.0)]
-    >>> choose_trials({"eta": (1.0, 0.5), "gamma": (0.0, 0.1)}, {(1.0, 0.0): 7.0, (0.5, 0.0): 5.0}, most=3)
+    >>> choose_trials({"eta": (1.0, 0.5), "uniform": (0.0, 0.1)}, {(1.0, 0.0): 7.0, (0.5, 0.0): 5.0}, most=3)
     [(0.5, 0.1)]
     """
     values = list(grid.values())

@@ -3,26 +3,28 @@
     needs classes    one state per user; during warm-up one LinUCB for all users (phase 1 of Algorithm 1)
     other bandits    one state per user, or one for everyone ("Population LinUCB")
 
-The log stores each recommender with its settings, which never change in that log; only `teach`, which changes no
-decision, may be given anew.
+Every recommender draws a share `uniform` of its decisions uniformly, so that the log supports estimates of any policy;
+the stated propensities are those of the mixture.  The log stores each recommender with all its settings, which never
+change in that log; only `teach`, which changes no decision, may be given anew.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import msgspec
 import numpy as np
 
 from lcb.bandits.linear.linucb import LinUCB
-from lcb.bandits.registry import BANDITS, build_bandit, list_settings
+from lcb.bandits.registry import BANDITS, build_bandit, default_settings, list_settings
 from lcb.bandits.traits import DescribedBandit, Traits
 from lcb.errors import InputError
 from lcb.models import LatentModels
 
 Range = tuple[float, float]
 TEACH = ("auto", "everyone", "callers")
+UNIFORM = 0.01  # of a recommender that is new in a log, if its settings do not say
 
 _TRIAL = LatentModels(np.full(2, 0.5), np.eye(2), np.ones(2)).with_covariance(np.tile(np.eye(2), (2, 1, 1)))
 
@@ -42,12 +44,18 @@ class RecommenderSpec:
     bandit: str = "thompson"
     scope: Literal["user", "everyone"] = "user"
     settings: dict[str, Any] = field(default_factory=dict)
-    warmup: dict[str, Any] = field(default_factory=dict)  # settings of the LinUCB that serves during warm-up
+    warmup: dict[str, Any] = field(default_factory=dict)  # `uniform` and settings of the LinUCB that serves in warm-up
     # who teaches the classes: everyone, callers (users of the API, not visitors of the pages), or auto (callers where
     # there are keys); None: as the log has it
     teach: str | None = field(default=None, compare=False)
+    uniform: float | None = None  # share of uniform decisions; None: that of the log, or `UNIFORM` if it is new there
 
     def __post_init__(self) -> None:
+        former = ("uniform", "gamma") if self.bandit == "thompson" else ("uniform",)
+        for name in former:  # once a setting of some bandits, and named gamma by Thompson; drawn the same way
+            if name in self.settings:
+                object.__setattr__(self, "uniform", self.settings[name])
+                object.__setattr__(self, "settings", {k: v for k, v in self.settings.items() if k != name})
         if self.bandit not in BANDITS:
             known = ", ".join(BANDITS)
             raise InputError(f"recommender {self.name}: unknown bandit {self.bandit!r}; the bandits are {known}")
@@ -60,6 +68,9 @@ class RecommenderSpec:
             )
         if self.teach not in (None, *TEACH):
             raise InputError(f"recommender {self.name}: teach is {self.teach!r}; it must be one of {', '.join(TEACH)}")
+        for share in (self.uniform, self.warmup.get("uniform")):
+            if share is not None and not (isinstance(share, int | float) and 0 <= share <= 1):
+                raise InputError(f"recommender {self.name}: uniform is {share!r}; it is a share and must lie in [0, 1]")
         self.check_settings()
 
     @property
@@ -87,13 +98,33 @@ class RecommenderSpec:
 
     def make_warmup(self, n_features: int) -> DescribedBandit:
         """Build the LinUCB that serves until there are classes."""
-        return LinUCB(n_features, **self.warmup)
+        return LinUCB(n_features, **{name: value for name, value in self.warmup.items() if name != "uniform"})
+
+    def get_uniform(self, *, in_warmup: bool) -> float:
+        """Return the share of uniform decisions; a log written before there was one for warm-up has none there."""
+        return (self.warmup.get("uniform", 0.0) if in_warmup and self.over_classes else self.uniform) or 0.0
+
+    def complete(self, known: RecommenderSpec | None) -> RecommenderSpec:
+        """Return the recommender with all settings: those not given are those of `known` in the log, else defaults."""
+        if known is not None:
+            uniform = known.uniform if self.uniform is None else self.uniform
+            return replace(
+                self,
+                settings={**known.settings, **self.settings},
+                warmup={**known.warmup, **self.warmup},
+                uniform=uniform,
+            )
+        uniform = UNIFORM if self.uniform is None else self.uniform
+        warmup = {**default_settings("linucb"), "uniform": uniform, **self.warmup} if self.over_classes else self.warmup
+        defaults = {name: value for name, value in default_settings(self.bandit).items() if name != "uniform"}
+        return replace(self, settings={**defaults, **self.settings}, warmup=warmup, uniform=uniform)
 
     def to_json(self) -> bytes:
         kept = {"name": self.name, "bandit": self.bandit, "scope": self.scope, "settings": self.settings}
-        kept |= {} if self.teach is None else {"teach": self.teach}
+        kept |= {name: value for name in ("teach", "uniform") if (value := getattr(self, name)) is not None}
         return msgspec.json.encode(kept | {"warmup": self.warmup}, order="sorted")
 
     @classmethod
     def from_json(cls, kept: bytes) -> RecommenderSpec:
-        return cls(**msgspec.json.decode(kept))
+        """Read a recommender of a log; one without `uniform` was written when there was no such share."""
+        return cls(**{"uniform": 0.0, **msgspec.json.decode(kept)})

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 
 import numpy as np
 
 from lcb.arrays import Floats
-from lcb.bandits.bandit import Bandit, add_advice, count_decision
-from lcb.decision import Decision
+from lcb.bandits.bandit import add_advice, count_decision
+from lcb.bandits.traits import DescribedBandit
+from lcb.decision import Decision, rescale
 from lcb.errors import InputError
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import slot_id
 from lcb.serve.events import ChosenArm
 from lcb.serve.state.model_version import UnreadableModels
-from lcb.serve.state.users import User
+from lcb.serve.state.users import WARMUP, User
 from lcb.serve.state.world import World
 
 
@@ -30,25 +32,48 @@ def draw_arms(
     assert state is not None
     if k is not None and k > len(ids):
         raise Problem(422, f"k is {k}, but there are {len(ids)} arms; send k of at most {len(ids)}", field="k")
-    seed = world.state.seed
+    seed, spec = world.state.seed, world.state.recommenders[user.recommender]
+    share = spec.get_uniform(in_warmup=user.model == WARMUP)
     try:
         if k is None:
-            one = bandit.choose(state, context, OneNumber(draw_number(seed, decision_id)))  # type: ignore[arg-type]
+            one = choose_arm(bandit, state, context, share, draw_number(seed, decision_id))
             return [ChosenArm.from_decision(one, ids[one.arm])]
-        return _draw_list(bandit, state, ids, context, seed, decision_id, k)
+        return _draw_list(bandit, state, ids, context, share, seed, decision_id, k)
     except InputError as error:
         raise Problem(422, str(error), field="arms") from None
 
 
+def choose_arm(bandit: DescribedBandit, state: Floats, context: Floats, share: float, number: float) -> Decision:
+    """Choose with the bandit, or uniformly with probability `share`; the propensities are those of the mixture.
+
+    `number` is uniform in [0, 1) and decides both.
+    """
+    if not share:
+        return bandit.choose(state, context, OneNumber(number))  # type: ignore[arg-type]
+    own = bandit.choose(state, context, OneNumber(rescale(number, share)))  # type: ignore[arg-type]
+    mixed = own.with_uniform(share, context, number)
+    traits = bandit.traits
+    if number < share or traits.needs_propensity_of_chosen or traits.needs_propensity_of_every_arm:
+        return add_advice(bandit, mixed, context)
+    return replace(mixed, advice=own.advice)
+
+
 def _draw_list(
-    bandit: Bandit, state: Floats, ids: list[str], context: Floats, seed: bytes, decision_id: str, k: int
+    bandit: DescribedBandit,
+    state: Floats,
+    ids: list[str],
+    context: Floats,
+    share: float,
+    seed: bytes,
+    decision_id: str,
+    k: int,
 ) -> list[ChosenArm]:
     """Draw slot after slot from the remaining arms; a propensity is conditional on the slots above."""
     left = np.arange(len(ids))
     arms = []
     for i in range(k):
         number = draw_number(seed, slot_id(decision_id, i))
-        one = bandit.choose(state, context[left], OneNumber(number))  # type: ignore[arg-type]
+        one = choose_arm(bandit, state, context[left], share, number)
         state = count_decision(bandit, state, one)
         arm = ChosenArm.from_decision(one, ids[left[one.arm]])
         if one.distribution is not None and arm.distribution is not None:

@@ -74,6 +74,7 @@ def prepare_log(
         _check_same(settings, state, feature_map, models)
     for spec in settings.all_recommenders:
         known = state.recommenders.get(spec.name)
+        spec = spec.complete(known)
         if known is None:
             body = events.RecommenderBody(now(), replace(spec, teach=spec.teach or "auto").to_json())
             new.append(_build_row(event_id("recommender", spec.name), "recommender", body))
