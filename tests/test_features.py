@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lcb.errors import CategoryError, InputError
-from lcb.features import category_vectors, fit_features
+from lcb.features import FeatureMap, fit_features
 
 NAMES = [f"c{i}" for i in range(6)]
 
@@ -22,7 +22,7 @@ def test_pca_is_that_of_a_singular_value_decomposition():
     x = fit_features("pca:3", NAMES, v)(v)
     centred = v - v.mean(axis=0)
     _, _, rows = np.linalg.svd(centred, full_matrices=False)
-    theirs = centred @ rows[:3].T
+    theirs = (v / v.sum(axis=1, keepdims=True) - v.mean(axis=0)) @ rows[:3].T
     for ours, other in zip(x.T, theirs.T, strict=True):
         assert abs(np.corrcoef(ours, other)[0, 1]) == pytest.approx(1, abs=1e-9)
 
@@ -57,11 +57,11 @@ def test_features_do_not_depend_on_who_comes_later():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("pca", "give one-hot or pca:K"),
+        ("pca", "give one-hot, multi-hot or pca:K"),
         ("pca:0", "pca:1 to pca:6"),
         ("pca:7", "6 categories have pca:1 to pca:6"),
-        ("one-hot+2", "give one-hot or pca:K"),
-        ("", "give one-hot or pca:K"),
+        ("one-hot+2", "give one-hot, multi-hot or pca:K"),
+        ("", "give one-hot, multi-hot or pca:K"),
     ],
 )
 def test_a_specification_that_means_nothing_is_refused(spec, message):
@@ -79,22 +79,27 @@ def test_vectors_over_other_categories_are_refused():
         fit_features("one-hot", NAMES, some_vectors())(np.eye(5))
 
 
-@pytest.mark.parametrize("convention", ["share", "indicator"])
-@pytest.mark.parametrize("spec", ["one-hot", "one-hot+1", "pca:3+1"])
-def test_names_become_what_their_vector_becomes(spec, convention):
+@pytest.mark.parametrize("spec", ["one-hot", "one-hot+1", "multi-hot", "multi-hot+1", "pca:3+1"])
+def test_names_become_what_their_memberships_become(spec):
     features, names = fit_features(spec, NAMES, some_vectors()), ["c4", "c0", "c5"]
-    vector = np.array([1, 0, 0, 0, 1, 1]) / (3 if convention == "share" else 1)
-    np.testing.assert_array_equal(features.of_names(names, convention=convention), features(vector))
+    np.testing.assert_array_equal(features.of_names(names), features([1, 0, 0, 0, 1, 1]))
 
 
-def test_vectors_of_many_items_follow_the_convention():
+def test_an_item_of_several_categories_is_their_mean_or_their_sum():
     member = some_vectors(20)
-    np.testing.assert_array_equal(category_vectors(member, "indicator"), member)
-    shares = category_vectors(member, "share")
-    np.testing.assert_array_equal(shares > 0, member > 0)
-    np.testing.assert_allclose(shares.sum(axis=1), 1)
-    with pytest.raises(InputError, match="unknown convention 'half'; it is 'share' or 'indicator'"):
-        category_vectors(member, "half")
+    for spec in ("one-hot", "one-hot+1", "pca:3"):
+        features = fit_features(spec, NAMES, member)
+        np.testing.assert_allclose(features(member), member @ features.arms / member.sum(axis=1, keepdims=True))
+    summed = fit_features("multi-hot", NAMES, member)
+    np.testing.assert_allclose(summed(member), member @ summed.arms)
+    assert np.linalg.norm(summed(member), axis=1).max() == pytest.approx(1)
+
+
+def test_the_convention_is_kept_with_the_map():
+    for spec in ("one-hot", "multi-hot+1"):
+        features = fit_features(spec, NAMES, some_vectors())
+        again = FeatureMap.from_json(features.to_json())
+        np.testing.assert_array_equal(again.of_names(["c1", "c2"]), features.of_names(["c1", "c2"]))
 
 
 @pytest.mark.parametrize(
@@ -106,15 +111,15 @@ def test_vectors_of_many_items_follow_the_convention():
 )
 def test_unknown_and_duplicate_names_are_refused(names, place, message):
     with pytest.raises(CategoryError, match=f"^{message}$") as caught:
-        fit_features("one-hot", NAMES, []).of_names(names, convention="share")
+        fit_features("one-hot", NAMES, []).of_names(names)
     assert caught.value.place == place
 
 
 def test_an_error_names_at_most_thirty_categories():
     with pytest.raises(CategoryError, match=r"n28, n29, \.\.\.$"):
-        fit_features("one-hot", [f"n{i}" for i in range(31)], []).of_names(["x"], convention="share")
+        fit_features("one-hot", [f"n{i}" for i in range(31)], []).of_names(["x"])
 
 
 def test_an_item_without_categories_is_refused():
     with pytest.raises(InputError, match="the item has no categories; give at least one"):
-        fit_features("one-hot", NAMES, []).of_names([], convention="indicator")
+        fit_features("one-hot", NAMES, []).of_names([])

@@ -136,9 +136,13 @@ class LogBuilder:
     def n_users(self) -> int:
         return self._stats.n_users
 
+    def add_users(self, users: Sequence[Hashable]) -> Index:
+        """Return the columns of these users in the statistics, (n,); a new user gets the next column."""
+        return self._stats.positions(users)
+
     def add(self, users: Sequence[Hashable], x: Floats, reward: Floats) -> None:
         """Add rows (n, d) and rewards (n,) of `users` (n names)."""
-        self.add_at(self._stats.positions(users), x, reward)
+        self.add_at(self.add_users(users), x, reward)
 
     def add_coded(self, codes: Index, names: Sequence[Hashable], x: Floats, reward: Floats) -> None:
         """Add rows whose users are given as `codes` (n,) into a list of `names`."""

@@ -1,14 +1,15 @@
 """Features of items from their categories, and products of arm and user features.
 
-A `FeatureMap` turns vectors over categories into features.  It is fitted once, on past users, and kept with the models
-that were learned with it:
+A `FeatureMap` turns the categories of an item into features.  It is made once, from past users, and kept with the
+models that were learned with it; learning, evaluation and the service all take features from it:
 
-    x = scale * [(v - mean) @ directions, 1]          one-hot: directions = I, mean = 0;  pca:k: the k main directions
+    x = scale * [(v - mean) @ directions, 1]          one-hot, multi-hot: directions = I, mean = 0
+                                                      pca:k: the k main directions of the items' 0/1 vectors
 
-The vector v of an item with m categories follows one of two conventions:
+The vector v of an item with m categories depends on the map:
 
-    share        1 / m on each of its categories      items of the service and of the demo
-    indicator    1 on each of its categories          items of an imported log
+    one-hot, pca:k    1 / m on each of its categories      its reward is the mean of those of its categories
+    multi-hot         1 on each of its categories          its reward is their sum
 
 Features of the user alone add the same number to `beta . x` of every arm, and so never change the choice; crossed with
 the features of the arm, they do.
@@ -20,7 +21,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -28,16 +29,15 @@ from numpy.typing import ArrayLike
 from lcb.arrays import Floats
 from lcb.errors import CategoryError, InputError
 
-Convention = Literal["share", "indicator"]
 _NAMED = 30  # categories listed in an error
-_SPEC = re.compile(r"(one-hot|pca:(\d+))(\+1)?")
+_SPEC = re.compile(r"(one-hot|multi-hot|pca:(\d+))(\+1)?")
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureMap:
-    """Maps vectors over `categories`, (..., C), to features, (..., d)."""
+    """Maps memberships of `categories`, 0 or 1, (..., C), to features, (..., d)."""
 
-    spec: str  # one-hot, pca:6, either with +1 for a constant
+    spec: str  # one-hot, multi-hot, pca:6, each with or without +1 for a constant
     categories: tuple[str, ...]
     mean: Floats = field(repr=False)  # (C,)
     directions: Floats = field(repr=False)  # (C, k)
@@ -51,8 +51,8 @@ class FeatureMap:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the features."""
-        one_hot = self.spec.startswith("one-hot")
-        names = self.categories if one_hot else tuple(f"pca{i + 1}" for i in range(self.directions.shape[1]))
+        pca = self.spec.startswith("pca")
+        names = tuple(f"pca{i + 1}" for i in range(self.directions.shape[1])) if pca else self.categories
         return (*names, "constant") if self.constant else names
 
     @property
@@ -60,8 +60,8 @@ class FeatureMap:
         """The features of each category by itself, (C, d)."""
         return self(np.eye(len(self.categories)))
 
-    def __call__(self, vectors: ArrayLike) -> Floats:
-        v = np.asarray(vectors, np.float64)
+    def __call__(self, member: ArrayLike) -> Floats:
+        v = _weigh(member, self.spec)
         if v.shape[-1] != len(self.categories):
             raise InputError(
                 f"vectors over {v.shape[-1]} categories, but the map was fitted on {len(self.categories)} "
@@ -73,13 +73,12 @@ class FeatureMap:
             return x * (self.scale * np.sqrt(0.5))
         return x * self.scale
 
-    def of_names(self, names: Sequence[str], *, convention: Convention) -> Floats:
+    def of_names(self, names: Sequence[str]) -> Floats:
         """Return the features of an item with these categories, (d,).
 
-        >>> features = fit_features("one-hot", ["arts", "law", "film"], [])
-        >>> features.of_names(["film", "arts"], convention="share")
+        >>> fit_features("one-hot", ["arts", "law", "film"], []).of_names(["film", "arts"])
         array([0.5, 0. , 0.5])
-        >>> features.of_names(["film", "arts"], convention="indicator")
+        >>> fit_features("multi-hot", ["arts", "law", "film"], []).of_names(["film", "arts"])
         array([1., 0., 1.])
         """
         member = np.zeros(len(self.categories))
@@ -93,7 +92,7 @@ class FeatureMap:
             member[self._position[name]] = 1.0
         if not len(names):
             raise InputError("the item has no categories; give at least one")
-        return self(category_vectors(member, convention))
+        return self(member)
 
     @cached_property
     def _position(self) -> dict[str, int]:
@@ -133,47 +132,36 @@ class FeatureMap:
         return found
 
 
-def category_vectors(member: ArrayLike, convention: Convention) -> Floats:
-    """Return vectors over categories from 0/1 memberships, (..., C); an item without categories has zeros.
-
-    >>> category_vectors([[1, 1, 0], [0, 0, 0]], "share")
-    array([[0.5, 0.5, 0. ],
-           [0. , 0. , 0. ]])
-    """
+def _weigh(member: ArrayLike, spec: str) -> Floats:
+    """Return vectors over categories from 0/1 memberships, (..., C); an item without categories has zeros."""
     ones = np.asarray(member, np.float64)
-    if convention == "indicator":
+    if spec.startswith("multi-hot"):
         return ones
-    if convention != "share":
-        raise InputError(f"unknown convention {convention!r}; it is 'share' or 'indicator'")
     return np.asarray(ones / np.maximum(ones.sum(axis=-1, keepdims=True), 1.0))
 
 
 def fit_features(
-    spec: str,
-    categories: Sequence[str],
-    vectors: ArrayLike,
-    weights: ArrayLike | None = None,
-    ball: ArrayLike | None = None,
+    spec: str, categories: Sequence[str], member: ArrayLike, weights: ArrayLike | None = None
 ) -> FeatureMap:
-    """Fit a map on the vectors (n, C) of items that past users met, scaled so that the categories' features have length
-    at most 1.
+    """Fit a map on the memberships (n, C) of items that past users met, scaled so that features have length at most 1.
 
-    `weights` (n,) say how often each vector was met (default: once).  `ball` (m, C) are vectors to scale to length 1
-    instead of the categories.
+    `weights` (n,) say how often each item was met (default: once).
 
-    >>> vectors = [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 1]]
-    >>> fit_features("one-hot", ["arts", "law", "film"], vectors).arms
+    >>> member = [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 1]]
+    >>> fit_features("one-hot", ["arts", "law", "film"], member).arms
     array([[1., 0., 0.],
            [0., 1., 0.],
            [0., 0., 1.]])
-    >>> fit_features("pca:1+1", ["arts", "law", "film"], vectors).arms.round(2)
+    >>> fit_features("pca:1+1", ["arts", "law", "film"], member).arms.round(2)
     array([[ 0.71,  0.71],
            [-0.51,  0.71],
            [-0.29,  0.71]])
     """
     found = _SPEC.fullmatch(spec)
     if not found:
-        raise InputError(f"features {spec!r}; give one-hot or pca:K, either with +1 for a constant, as pca:6+1")
+        raise InputError(
+            f"features {spec!r}; give one-hot, multi-hot or pca:K, each with or without +1 for a constant, as pca:6+1"
+        )
     constant, n = found[3] is not None, len(categories)
     mean: Floats = np.zeros(n)
     directions: Floats = np.eye(n)
@@ -181,14 +169,16 @@ def fit_features(
         k = int(found[2])
         if not 1 <= k <= n:
             raise InputError(f"features {spec}: {n} categories have pca:1 to pca:{n}")
-        v = np.asarray(vectors, np.float64)
+        v = np.asarray(member, np.float64)
         w = np.ones(len(v)) if weights is None else np.asarray(weights, np.float64)
         if not w.sum() > 1:
             raise InputError(f"features {spec} from {w.sum():g} vectors; the main directions need at least 2")
         mean = w @ v / w.sum()
         directions = _main_directions(((v - mean) * w[:, None]).T @ (v - mean), k)
-    inside = np.eye(n) if ball is None else np.asarray(ball, np.float64)
-    longest = float(np.linalg.norm((inside - mean) @ directions, axis=1).max())
+    ball = np.eye(n)  # the mean of several categories is no longer than the longest of them; their sum can be
+    if spec.startswith("multi-hot") and np.size(member):
+        ball = np.concatenate([ball, np.asarray(member, np.float64)])
+    longest = float(np.linalg.norm((ball - mean) @ directions, axis=1).max())
     return FeatureMap(spec, tuple(categories), mean, directions, 1 / max(longest, 1e-300), constant)
 
 

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from lcb.arrays import Floats
+from lcb.arrays import Floats, Index
 from lcb.errors import InputError, ModelError
 from lcb.event_log import EventLog
 from lcb.marginal import NoisePerArm, Rewards, SharedNoise, marginal_log_likelihood
@@ -106,6 +106,12 @@ class LatentModels:
     def with_covariance(self, covariance: Floats | None) -> LatentModels:
         """Return a copy with this covariance."""
         return replace(self, covariance=covariance)
+
+    def take(self, classes: Index) -> LatentModels:
+        """Select the classes at these positions; their shares are scaled to sum to 1."""
+        covariance = None if self.covariance is None else self.covariance[classes]
+        pi = self.pi[classes] / self.pi[classes].sum()
+        return replace(self, pi=pi, beta=self.beta[classes], sigma2=self.sigma2[classes], covariance=covariance)
 
     def without_spread(self) -> LatentModels:
         """Return the classes as points: without covariance and without noise per arm."""

@@ -14,7 +14,7 @@ import numpy as np
 from lcb.arrays import Floats
 from lcb.errors import InputError
 from lcb.evaluate.worlds.paper import SimulatedUsers
-from lcb.features import category_vectors, fit_features
+from lcb.features import fit_features
 from lcb.models import LatentModels
 
 CATEGORIES = (
@@ -47,7 +47,7 @@ def draw_articles(n_articles: int, rng: np.random.Generator) -> Floats:
     member = np.zeros((n_articles, len(CATEGORIES)))
     for row in member:
         row[rng.choice(len(CATEGORIES), size=rng.integers(1, 4), replace=False)] = 1
-    return category_vectors(member, "share")
+    return FEATURES(member)
 
 
 def click_probability(kind: str, categories: Sequence[str]) -> float:
@@ -58,7 +58,7 @@ def click_probability(kind: str, categories: Sequence[str]) -> float:
     """
     if kind not in KINDS:
         raise InputError(f"unknown kind of reader {kind!r}; the kinds are {', '.join(KINDS)}")
-    x = FEATURES.of_names(categories, convention="share")
+    x = FEATURES.of_names(categories)
     return float(reader_classes().beta[list(KINDS).index(kind)] @ x)
 
 

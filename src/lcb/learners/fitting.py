@@ -15,12 +15,15 @@ from lcb.errors import ConvergenceWarning, InputError
 from lcb.event_log import EventLog
 from lcb.learners.likelihood import choose_likelihood
 from lcb.learners.registry import get_learner
-from lcb.learners.shared.n_classes import choose_n_classes
+from lcb.learners.shared.n_classes import MOST_USERS, choose_n_classes
 from lcb.models import Fit, LatentModels, Likelihood
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
 
+_LEAST_USERS = 0.5  # a class that expects fewer is left out
 _TRIAL_STEPS = 200
+_TRIAL_STARTS = 2
+_TRIAL_TOL = 1e-5  # gain per user at which a trial ends; at 1e-4 too many classes seem better, as they settle later
 
 
 def fit(
@@ -62,15 +65,28 @@ def fit(
         few = dict(own)
         if "max_steps" in chosen.settings:
             few["max_steps"] = min(_TRIAL_STEPS, settings.get("max_steps", _TRIAL_STEPS))
+        if "n_starts" in chosen.settings:
+            few["n_starts"] = min(_TRIAL_STARTS, settings.get("n_starts", _TRIAL_STARTS))
+        if "tol" in chosen.settings:
+            few["tol"] = max(_TRIAL_TOL, settings.get("tol", chosen.settings["tol"]))
+
+        tried: dict[int, LatentModels] = {}
 
         def trial(part: EventLog, n: int) -> LatentModels:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # trials are compared before they converge
-                return run(part, n, rng=rng, progress=silent, **few).models
+                tried[n] = run(part, n, rng=rng, progress=silent, **few).models
+            return tried[n]
 
         most = chosen.most_classes(log.stats) if chosen.most_classes else None
         n_classes, held_out = choose_n_classes(log, trial, rng=rng, most=most, progress=progress)
+        if log.n_users > MOST_USERS and chosen.start == "models" and "n_starts" in chosen.settings:
+            own = {"start": tried[n_classes], **own, "n_starts": 0}  # new starts on many users take most of the time
     result = run(log, n_classes, rng=rng, progress=progress, **own)
+    taken = np.flatnonzero(result.models.pi * log.n_users >= _LEAST_USERS)
+    n_empty = result.models.n_classes - len(taken)
+    if n_empty:
+        result = replace(result, models=result.models.take(taken))
     by = None if asked else "held-out users" if held_out else "the sampler"
     provenance = {
         "learner": learner,
@@ -87,7 +103,9 @@ def fit(
         },
     }
     models = result.models.with_provenance(provenance)
-    reasons = (why, *_why_so_many(models.n_classes, by, held_out))
+    reasons = (why, *_why_so_many(models.n_classes + n_empty, by, held_out))
+    if n_empty:
+        reasons = (*reasons, f"{n_empty} of {models.n_classes + n_empty} classes have no users and are left out")
     return replace(result, models=models, held_out=held_out, why=reasons)
 
 

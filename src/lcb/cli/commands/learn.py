@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from dataclasses import replace
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from lcb.learners.registry import LEARNERS, get_learner
 
 if TYPE_CHECKING:
     from lcb.event_log import EventLog
+    from lcb.features import FeatureMap
     from lcb.models import Fit
 
 
@@ -50,7 +52,9 @@ def learn(
     features: Annotated[
         str | None,
         typer.Option(
-            help="Imported log: one-hot or pca:K, either with +1 for a constant; kept with the models.", metavar="SPEC"
+            help="Imported log: one-hot, multi-hot or pca:K, each with or without +1 for a constant; without it the "
+            "first two are compared on held-out users.",
+            metavar="SPEC",
         ),
     ] = None,
     reading: Annotated[ReadingName | None, typer.Option(help="Imported log: as in lcb evaluate.")] = None,
@@ -105,7 +109,8 @@ def learn(
 
     An event table has the columns user, reward and the features of the arm that was shown: one list column x, or the
     numeric columns named by --columns.  An imported log (lcb import) has items with categories; --features says how
-    they become features, and the models keep it.
+    they become features, and the models keep it.  A log whose events have a column x, such as one from lcb log export,
+    is an event table.
 
     Events are streamed, so memory grows with users and not with events (but spectral keeps all rows, and so do clicks
     with more than a few distinct feature vectors).
@@ -127,6 +132,7 @@ def learn(
     from lcb.evaluate.offline.history import read_history
     from lcb.learners import fit
     from lcb.progress import bar
+    from lcb.storage.logs.files import find_table, read_feature_map
     from lcb.storage.models.folder import check_models_folder, save_models
     from lcb.storage.tables.statistics import read_log
 
@@ -160,17 +166,22 @@ def learn(
     began = time.monotonic()
     with bar() as progress, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
-        feature_map = None
-        if features is not None or events.is_dir():
+        feature_map: FeatureMap | None
+        why: list[str] = []
+        table = None if features is not None else find_table(events, named=columns is not None)
+        if table is None:
             _refuse("table", columns=columns, user_columns=user_columns, reward_range=reward_range, float32=float32)
-            log, feature_map = read_history(
-                events, features or "one-hot", reading=reading.value if reading else None, like=like, progress=progress
+            history = read_history(
+                events, features, reading=reading.value if reading else None, like=like, progress=progress
             )
+            log, feature_map = history.log, history.feature_map
+            why += [history.why] if history.why else []
         else:
             _refuse("log", reading=reading, like=like)
+            feature_map = None if columns or user_columns else read_feature_map(table)
             read = partial(
                 read_log,
-                events,
+                table,
                 columns=parse_names(columns),
                 user_columns=parse_names(user_columns),
                 reward_range=parse_range(reward_range),
@@ -187,6 +198,7 @@ def learn(
             result = learn_chosen(log, choice, rng=rng, n_threads=threads, progress=progress)
         else:
             result = fit(log, classes, rng=rng, learner=learner, **wanted, **settings)
+    result = replace(result, why=(*why, *result.why))
     provenance = {**result.models.provenance, "events": events.name, "seed": seed}
     save_models(result.models.with_provenance(provenance), out, overwrite=True, feature_map=feature_map)
     if traces is not None:

@@ -60,7 +60,7 @@ def to_json(models: LatentModels) -> dict[str, Any]:
 
 
 def build_class_table(models: LatentModels, width: int) -> Table:
-    """Return a table of one row per class: features as shaded columns if they fit, else the largest weights."""
+    """Return one row per class, the largest first: features as shaded columns if they fit, else the largest weights."""
     import numpy as np
     from rich import box
     from rich.table import Table
@@ -75,7 +75,7 @@ def build_class_table(models: LatentModels, width: int) -> Table:
     for title in names if wide else ("largest weights",):
         table.add_column(title, justify="right" if wide else "left", no_wrap=wide)
     top = np.abs(models.beta).max() or 1.0
-    for h in range(models.n_classes):
+    for h in np.argsort(-models.pi, kind="stable").tolist():
         beta = models.beta[h]
         if wide:
             cells: list[Text | str] = [_shade(value, value / top) for value in beta]

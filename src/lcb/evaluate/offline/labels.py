@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from lcb.arrays import Floats, Index
 from lcb.errors import InputError
 from lcb.event_log import EventLog
-from lcb.features import category_vectors
 from lcb.stats import UserStats
 from lcb.storage.logs.log import Log
 
@@ -63,7 +62,7 @@ class QueueLabels:
         chosen = np.zeros(self.n_users, bool)
         chosen[users] = True
         n = np.bincount(self.item_of_event[chosen[self.user_of_event]], minlength=self.vectors.shape[0])
-        return category_vectors(self.vectors.toarray(), "indicator"), n.astype(np.float64)
+        return self.vectors.toarray().astype(np.float64), n.astype(np.float64)
 
     def history(self, users: Index, x: Floats, features: tuple[str, ...]) -> EventLog:
         """Return all labels of these users as training rows, with the arms' features x (A, d)."""

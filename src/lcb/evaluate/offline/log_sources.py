@@ -162,7 +162,7 @@ class EventSource:
 
     def features(self, spec: str, users: Index) -> tuple[FeatureMap, Floats]:
         n = np.bincount(self.logged.of_users(users).arm, minlength=self.n_arms)
-        features = fit_features(spec, self.logged.names, self.logged.vectors, n, ball=self.logged.vectors)
+        features = fit_features(spec, self.logged.names, self.logged.vectors, n)
         return features, features(self.logged.vectors)
 
     def history(

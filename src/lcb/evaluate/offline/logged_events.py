@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from lcb.arrays import Floats, Index
 from lcb.errors import InputError
 from lcb.event_log import EventLog, LogBuilder
-from lcb.features import category_vectors
 from lcb.storage.logs.log import Log
 
 MOST_ITEMS = 10_000
@@ -70,7 +69,7 @@ def read_events(log: Log, like: float | None = None) -> LoggedEvents:
     member = log.item_categories.toarray() if log.categories else np.eye(log.n_items)
     return LoggedEvents(
         names=names,
-        vectors=category_vectors(member, "indicator"),
+        vectors=member.astype(np.float64),
         user=log.user.astype(np.intp),
         arm=log.item.astype(np.intp),
         reward=log.labels(like).astype(np.float64),

@@ -147,9 +147,12 @@ class _Problem:
         log_joint = self.clicks.clicked @ log_p
         log_joint += self.clicks.passed @ log_q
         log_joint += models.log_pi
-        evidence = np.logaddexp.reduce(log_joint, axis=1)
-        log_joint -= evidence[:, None]
-        return np.exp(log_joint, out=log_joint), float(evidence.sum()) + self._log_prior(models)
+        top = log_joint.max(axis=1)
+        log_joint -= top[:, None]
+        resp = np.exp(log_joint, out=log_joint)
+        total = resp.sum(axis=1)
+        resp /= total[:, None]
+        return resp, float(top.sum() + np.log(total).sum()) + self._log_prior(models)
 
     def climb(self, models: LatentModels, resp: Floats, value: float) -> tuple[LatentModels, Floats, float]:
         """Return the next models, their responsibilities and their log posterior, which is at least `value`."""

@@ -2,8 +2,8 @@
 
 Each number is scored by the log predictive density of held-out users' rewards, their classes unknown; differences are
 paired by user.  The smallest number within one standard error of the best is chosen.  Numbers are doubled until two in
-a row improve by less than that error; then numbers between the neighbours of the best are tried, then smaller ones
-while they are as good.
+a row improve by less than that error, or one of at least 16; then numbers between the neighbours of the best are tried,
+then smaller ones while they are as good.  Numbers that differ by less than an eighth are not told apart.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from lcb.progress import Progress, silent
 
 _HELD_OUT = 0.3  # share of the users
 _USUAL_TRIALS = 12  # numbers of classes tried, to estimate the time left
-_MOST_USERS = 50_000  # more users are not used to choose the number
+MOST_USERS = 10_000  # more users are not used to choose the number
+_APART = 8  # numbers that differ by less than n / 8 are not tried
+_MANY = 16  # classes from which on one number that is no better ends the doubling
 
 Learn = Callable[[EventLog, int], LatentModels]
 Scores = dict[int, tuple[float, float]]
@@ -34,7 +36,7 @@ def choose_n_classes(
         raise InputError(
             f"only {log.n_users} users, too few to hold some out and choose the number of classes; give n_classes"
         )
-    order = rng.permutation(log.n_users)[:_MOST_USERS]
+    order = rng.permutation(log.n_users)[:MOST_USERS]
     n_held_out = max(2, round(_HELD_OUT * len(order)))
     held_out, learning = log.take(order[:n_held_out]), log.take(order[n_held_out:])
     most = min(most or 64, learning.n_users)
@@ -55,10 +57,10 @@ def choose_n_classes(
     score(1)
     best, n, misses = 1, 2, 0
     while n <= most and misses < 2:
-        if _is_better(score(best), score(n)):
+        if is_better(score(best), score(n)):
             best, misses = n, 0
         else:
-            misses += 1
+            misses += 2 if n >= _MANY else 1
         n = min(2 * n, most) if n < most else most + 1
     tried = sorted(scores)
     low = tried[max(0, tried.index(best) - 1)]
@@ -73,7 +75,7 @@ def _narrow(score: Callable[[int], Floats], low: int, best: int, high: int) -> N
     """Try numbers between the neighbours of the best until none is left, or ten have been tried."""
     for _ in range(10):
         left, right = (low + best) // 2, (best + high + 1) // 2
-        candidates = [n for n in (left, right) if n not in (low, best, high)]
+        candidates = [n for n in (left, right) if n not in (low, best, high) and _are_apart(n, best)]
         if not candidates:
             return
         for n in candidates:
@@ -87,7 +89,7 @@ def _find_fewest(score: Callable[[int], Floats], scores: dict[int, Floats]) -> i
     """Return the smallest number within one error of the best, trying smaller ones by bisection."""
     chosen = _pick_smallest(scores)
     low = max((n for n in scores if n < chosen), default=chosen)
-    while chosen - low > 1:
+    while chosen - low > 1 and _are_apart((low + chosen) // 2, chosen):
         middle = (low + chosen) // 2
         score(middle)
         chosen = _pick_smallest(scores)
@@ -95,7 +97,11 @@ def _find_fewest(score: Callable[[int], Floats], scores: dict[int, Floats]) -> i
     return chosen
 
 
-def _is_better(before: Floats, after: Floats) -> bool:
+def _are_apart(n: int, other: int) -> bool:
+    return abs(n - other) >= max(1, other // _APART)
+
+
+def is_better(before: Floats, after: Floats) -> bool:
     """Whether the scores rose by more than the standard error of the rise, and by more than rounding."""
     if not np.isfinite(after).all():
         return False
@@ -106,7 +112,7 @@ def _is_better(before: Floats, after: Floats) -> bool:
 def _pick_smallest(scores: dict[int, Floats]) -> int:
     known = {n: values for n, values in scores.items() if np.isfinite(values).all()}
     best = max(known, key=lambda n: known[n].mean())
-    return next(n for n in sorted(known) if n == best or not _is_better(known[n], known[best]))
+    return next(n for n in sorted(known) if n == best or not is_better(known[n], known[best]))
 
 
 def _mean_and_error(values: Floats) -> tuple[float, float]:

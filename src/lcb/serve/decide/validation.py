@@ -63,7 +63,7 @@ def read_item(
         words = "this service has no map from categories to features; send x, or start it with --categories"
         raise Problem(422, f"{words} or with models learned from categories", field=f"items[{i}].categories")
     try:
-        x = features.of_names(item.categories, convention="share")
+        x = features.of_names(item.categories)
     except CategoryError as error:
         raise Problem(422, str(error), field=f"items[{i}].categories[{error.place}]") from None
     return item.id, x.tobytes(), item.categories, item.title, item.summary
