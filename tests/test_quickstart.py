@@ -35,7 +35,7 @@ def test_every_command_of_the_quick_start_prints_what_the_page_shows(tmp_path, m
         address = process.stdout.readline().split()[-1]
         code = session.replace(ADDRESS, address)
         done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
-        assert (done.stdout, done.stderr) == ("12 [1.0, 0.0]\n", "")
+        assert (done.stdout, done.stderr) == ("12 [0.0, 1.0]\n", "")
         for command, expected in commands[len(before) :]:
             check_example(command.replace(ADDRESS, address), expected, tmp_path)
     finally:

@@ -53,7 +53,7 @@ def evaluate(
         int | None, typer.Option(min=1, help="Latent classes to learn; without it chosen on held-out training users.")
     ] = None,
     features: Annotated[
-        str, typer.Option(help="one-hot or pca:K, either with +1 for a constant.", metavar="SPEC")
+        str, typer.Option(help="one-hot, multi-hot or pca:K, each with or without +1 for a constant.", metavar="SPEC")
     ] = "one-hot",
     method: Annotated[
         MethodName,

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from lcb.errors import InputError
 from lcb.features import FeatureMap
 from lcb.storage.tables.arrow import is_list
-from lcb.storage.tables.row_errors import naming
+from lcb.storage.tables.row_errors import name_file_in_errors
 
 STAMP = b"lcb.import"  # in the metadata of events and items written together
 FEATURES = b"lcb.features"  # in the metadata of events: JSON, the names of the columns that are features
@@ -66,7 +66,7 @@ def find_table(path: str | os.PathLike[str], *, named: bool = False) -> Path | N
     if not place.is_dir() and (named or place.suffix.lower() not in (".parquet", ".pq")):
         return place
     files = LogFiles.find(place)
-    with naming(files.events):
+    with name_file_in_errors(files.events):
         schema = pq.read_schema(files.events)
     is_log = place.is_dir() or files.items.is_file() or STAMP in (schema.metadata or {})
     has_x = "x" in schema.names and is_list(schema.field("x").type)
@@ -77,6 +77,6 @@ def read_feature_map(events: Path) -> FeatureMap | None:
     """Return the map that made the column x of an exported log; None if the file has none."""
     if events.suffix.lower() not in (".parquet", ".pq"):
         return None
-    with naming(events):
+    with name_file_in_errors(events):
         found = (pq.read_schema(events).metadata or {}).get(FEATURE_MAP)
     return None if found is None else FeatureMap.from_json(json.loads(found))
