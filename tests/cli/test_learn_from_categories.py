@@ -17,7 +17,7 @@ from support.categories import write_log
 )
 def test_one_event_is_one_row_and_the_true_classes_are_found(lcb, tmp_path, combine, n_classes, features):
     p, member = write_log(tmp_path / "log", combine=combine, n_classes=n_classes)
-    summary = json.loads(lcb("learn", "log", "--out", "models", "--json", "-").out)
+    summary = json.loads(lcb("learn", "log", "--out", "models", "--learner", "em", "--json", "-").out)
     assert (summary["events"], summary["users"], summary["classes"]) == (30_000, 600, n_classes)
     assert summary["why"][0].startswith(f"{features} features: the log likelihood per held-out user is one-hot -")
     models, feature_map = library.load_models("models"), load_feature_map("models")
@@ -30,15 +30,15 @@ def test_one_event_is_one_row_and_the_true_classes_are_found(lcb, tmp_path, comb
 
 def test_a_log_and_its_parquet_give_the_same_models(lcb, tmp_path):
     write_log(tmp_path / "log", combine="mean", n_classes=2, n_users=100, n_events=2000)
-    lcb("learn", "log", "--out", "one", "--classes", 2)
-    lcb("learn", "log/events.parquet", "--out", "two", "--classes", 2)
+    lcb("learn", "log", "--out", "one", "--classes", 2, "--learner", "em")
+    lcb("learn", "log/events.parquet", "--out", "two", "--classes", 2, "--learner", "em")
     np.testing.assert_array_equal(library.load_models("one").beta, library.load_models("two").beta)
     assert load_feature_map("one").to_json() == load_feature_map("two").to_json()
 
 
 def test_classes_without_users_are_left_out_and_shown_by_share(lcb, tmp_path):
     write_log(tmp_path / "log", combine="mean", n_classes=1, n_users=100, n_events=3000)
-    lcb("learn", "log", "--out", "models", "--classes", 30, "--features", "one-hot")
+    lcb("learn", "log", "--out", "models", "--classes", 30, "--features", "one-hot", "--learner", "em")
     models = library.load_models("models")
     assert (models.pi * 100 >= 0.5).all()
     shares = [line.split()[1] for line in lcb("show", "models").out.splitlines() if "%" in line]

@@ -22,8 +22,8 @@ from lcb.stats import UserStats
 
 _LEAST_USERS = 0.5  # a class that expects fewer is left out
 _TRIAL_STEPS = 200
-_TRIAL_STARTS = 2
-_TRIAL_TOL = 1e-5  # gain per user at which a trial ends; at 1e-4 too many classes seem better, as they settle later
+_TRIAL_STARTS = 2  # on clicks
+_TRIAL_TOL = 1e-5  # gain per user at which a trial on clicks ends; at 1e-4 too many classes seem better
 
 
 def fit(
@@ -65,9 +65,8 @@ def fit(
         few = dict(own)
         if "max_steps" in chosen.settings:
             few["max_steps"] = min(_TRIAL_STEPS, settings.get("max_steps", _TRIAL_STEPS))
-        if "n_starts" in chosen.settings:
+        if likelihood == "bernoulli":
             few["n_starts"] = min(_TRIAL_STARTS, settings.get("n_starts", _TRIAL_STARTS))
-        if "tol" in chosen.settings:
             few["tol"] = max(_TRIAL_TOL, settings.get("tol", chosen.settings["tol"]))
 
         tried: dict[int, LatentModels] = {}

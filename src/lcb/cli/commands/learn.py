@@ -18,6 +18,8 @@ from lcb.errors import ConvergenceWarning, InputError
 from lcb.learners.registry import LEARNERS, get_learner
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from lcb.event_log import EventLog
     from lcb.features import FeatureMap
     from lcb.models import Fit
@@ -167,6 +169,7 @@ def learn(
     with bar() as progress, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
         feature_map: FeatureMap | None
+        read: Callable[..., EventLog]
         why: list[str] = []
         table = None if features is not None else find_table(events, named=columns is not None)
         if table is None:
@@ -174,7 +177,7 @@ def learn(
             history = read_history(
                 events, features, reading=reading.value if reading else None, like=like, progress=progress
             )
-            log, feature_map = history.log, history.feature_map
+            log, feature_map, read = history.log, history.feature_map, history.read
             why += [history.why] if history.why else []
         else:
             _refuse("log", reading=reading, like=like)
@@ -192,7 +195,7 @@ def learn(
         wanted: dict[str, Any] = {"likelihood": likelihood.value if likelihood else None, "progress": progress}
         if chooses:
             few = log
-            if feature_map is None and not can_serve(log):
+            if not can_serve(log):
                 few = read(keep_rows=True, users=draw_names(log, rng))
             choice = choose(few, n_classes=classes, rng=rng, **wanted)
             result = learn_chosen(log, choice, rng=rng, n_threads=threads, progress=progress)
@@ -200,7 +203,8 @@ def learn(
             result = fit(log, classes, rng=rng, learner=learner, **wanted, **settings)
     result = replace(result, why=(*why, *result.why))
     provenance = {**result.models.provenance, "events": events.name, "seed": seed}
-    save_models(result.models.with_provenance(provenance), out, overwrite=True, feature_map=feature_map)
+    by_share = result.models.take(np.argsort(-result.models.pi, kind="stable"))
+    save_models(by_share.with_provenance(provenance), out, overwrite=True, feature_map=feature_map)
     if traces is not None:
         charts.save(charts.traces(result), traces)  # type: ignore[arg-type]
     for warning in caught:

@@ -5,6 +5,7 @@ An event read as a choice is a label for every category, 1 for those of its item
 
 from __future__ import annotations
 
+from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,6 +33,13 @@ class History:
     log: EventLog
     feature_map: FeatureMap
     why: str = ""
+    rows: LabelledRows | None = None  # None: the events are choices
+
+    def read(self, *, users: Collection[Hashable], keep_rows: bool) -> EventLog:
+        """Return the training rows of these users only; of choices, those of all users."""
+        if self.rows is None:
+            return self.log
+        return self.rows.of_users(np.array(list(users))).history(self.feature_map, keep_rows=keep_rows)
 
 
 def read_history(
@@ -55,7 +63,7 @@ def read_history(
         fitted, why = rows.fit(features), ""
     else:
         fitted, why = choose_features(rows)
-    return History(rows.history(fitted), fitted, why)
+    return History(rows.history(fitted), fitted, why, rows)
 
 
 @dataclass(frozen=True, eq=False)
@@ -88,10 +96,10 @@ class LabelledRows:
         kept = np.isin(self.user, users)
         return LabelledRows(self.names, self.member, self.user[kept], self.item[kept], self.reward[kept])
 
-    def history(self, features: FeatureMap) -> EventLog:
+    def history(self, features: FeatureMap, *, keep_rows: bool = False) -> EventLog:
         """Return one training row per event."""
         x, (names, user) = features(self.member), np.unique(self.user, return_inverse=True)
-        builder = LogBuilder(features.n_features, features.names)
+        builder = LogBuilder(features.n_features, features.names, keep_rows=keep_rows)
         positions = builder.add_users(names.tolist())[user]
         for i in range(0, len(user), _BATCH):
             part = slice(i, i + _BATCH)
