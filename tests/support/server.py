@@ -208,6 +208,29 @@ def without_logging_activations() -> None:
     Service.activate = activate  # type: ignore[method-assign]
 
 
+def without_fast_snapshots() -> None:
+    """Let a commit of snapshots alone take a minute."""
+    import time
+
+    from lcb.storage.store.sqlite import SQLite
+
+    kept = SQLite.append
+
+    def append(self: SQLite, rows: Any, seen: int, snapshots: Any = (), *more: Any) -> Any:
+        if snapshots and not rows:
+            time.sleep(60)
+        return kept(self, rows, seen, snapshots, *more)
+
+    SQLite.append = append  # type: ignore[method-assign]
+
+
+def without_time_of_snapshots() -> None:
+    """Wait for snapshots at the end as long as they take."""
+    from lcb.serve import server
+
+    replace(server, "_SNAPSHOTS", 1000.0)
+
+
 def without_refusal() -> None:
     """Answer as if a full disk had stored the events."""
     from lcb.errors import StoreUnavailable
@@ -234,6 +257,8 @@ WITHOUT = {
     "waiting": without_waiting,
     "refusal": without_refusal,
     "drain": without_drain,
+    "fast snapshots": without_fast_snapshots,
+    "time of snapshots": without_time_of_snapshots,
     "scrubbing": without_scrubbing,
     "rewriting": without_rewriting,
     "new connections": without_new_connections,

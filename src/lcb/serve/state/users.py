@@ -15,7 +15,7 @@ from lcb.serve.events import floats
 from lcb.storage.store.base import Row, Snapshot
 
 WARMUP = 0  # the model version of users who started before there were classes
-_USER_BYTES, _ARRAY_BYTES = 340, 150  # of a user in a dict, without name and state; of an array, without its numbers
+_USER_BYTES, _ARRAY_BYTES = 400, 150  # of a user in a dict, without name and state; of an array, without its numbers
 LOST: Floats = np.empty(0)  # the state of a user whose models cannot be read; never written to a snapshot
 
 
