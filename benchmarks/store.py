@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 import psycopg
 from timing import save
 
-from lcb.storage.store.base import NewRow, Store
+from lcb.storage.store.base import COLUMNS, NewRow, Store
 from lcb.storage.store.open_store import open_store
 
 N_ROWS, N_BYTES, N_USERS = 100, 700, 1000
@@ -56,7 +56,7 @@ def by_sqlite(file: Path) -> Append:
         nonlocal seen
         placed = [(seen + i, *row) for i, row in enumerate(rows, start=1)]
         connection.execute("begin immediate")
-        connection.executemany("insert into event values(?, ?, ?, ?, ?, ?)", placed)
+        connection.executemany(f"insert into event({COLUMNS}) values(?, ?, ?, ?, ?, ?)", placed)
         connection.execute("commit")
         seen += len(rows)
 
@@ -65,7 +65,7 @@ def by_sqlite(file: Path) -> Append:
 
 def by_postgres(url: str, name: str, copy: bool) -> Append:
     made = psycopg.connect(url, autocommit=True)
-    made.execute(f"create table {name} (like event including all)")
+    made.execute(f"create table {name} (like event including all excluding constraints)")
     seen = 0
 
     def append(rows: list[NewRow]) -> None:
@@ -74,12 +74,12 @@ def by_postgres(url: str, name: str, copy: bool) -> Append:
         made.execute("begin")
         with made.cursor() as cursor:
             if copy:
-                with cursor.copy(f"copy {name} from stdin (format binary)") as target:
+                with cursor.copy(f"copy {name}({COLUMNS}) from stdin (format binary)") as target:
                     target.set_types(["int8", "text", "text", "text", "int8", "bytea"])
                     for row in placed:
                         target.write_row(row)
             else:
-                cursor.executemany(f"insert into {name} values(%b, %b, %b, %b, %b, %b)", placed)
+                cursor.executemany(f"insert into {name}({COLUMNS}) values(%b, %b, %b, %b, %b, %b)", placed)
         made.execute("commit")
         seen += len(rows)
 

@@ -441,6 +441,43 @@ def test_a_migration_that_fails_leaves_the_old_schema(place: Place, monkeypatch:
     assert [one.id for one in place.open().events(0)] == ["a"]
 
 
+def make_first_schema(place: Place) -> None:
+    """A store as the first release left it, with two events and a snapshot."""
+    text = migrate.migrations("sqlite" if place.inline else "postgres")[0][1]
+    zero = "x'00'" if place.inline else r"'\x00'::bytea"
+    if place.inline:
+        place.run(*filter(str.strip, text.split(";")), "pragma user_version = 1", "pragma application_id = 1818452529")
+    else:
+        place.run(text, "insert into lcb_schema values(1)", "update head set seq = 2")
+    place.run(f"insert into event values (1, 'a', 'decision', 'u', 1, {zero}), (2, 'b', 'decision', 'v', 1, {zero})")
+    place.run(f"insert into snapshot values ('world', 2, {zero})")
+
+
+def test_a_log_of_the_first_schema_is_read_as_it_is_and_goes_on_with_a_chain(place: Place) -> None:
+    make_first_schema(place)
+    store = place.open()
+    assert [(one.seq, one.id, one.body) for one in store.events(0)] == [(1, "a", b"\0"), (2, "b", b"\0")]
+    assert store.chain_head() == (2, None)
+    assert store.snapshot("world") is None
+    store.append([row("c", "u")], 2)
+    store.append([row("d", "w")], 3)
+    store.erase("u", rewrite, 4)
+    seals = [seal for _, seal in store.sealed_events(0, 5)]
+    assert [seal.link is None for seal in seals] == [True, True, False, False, False]
+    assert [(seal.salt is None, seal.digest is None) for seal in seals] == [
+        (True, True), (True, True), (True, False), (False, True), (False, True),
+    ]  # fmt: skip
+    assert store.chain_head() == (5, seals[-1].link)
+
+
+def test_a_replica_of_the_first_release_cannot_write_events_without_a_link(postgres_database: str) -> None:
+    place = Place(postgres_database)
+    make_first_schema(place)
+    place.open().close()
+    with pytest.raises(psycopg.errors.CheckViolation):
+        place.run(r"insert into event values(3, 'c', 'decision', 'u', 1, '\x00')")
+
+
 KILLED = """
 import os, sys
 from lcb.storage.store.open_store import open_store
