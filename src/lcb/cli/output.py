@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from lcb.errors import InputError
-from lcb.storage.files import check_writable, write_whole
+from lcb.storage.files import check_writable, is_same_file, write_whole
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,7 +26,7 @@ def check_output(option: str, target: Target, *, files: Iterable[Target] = (), f
         return
     place = os.path.realpath(target)
     for file in files:
-        if _is_file(file) and (place == os.path.realpath(file) or _is_same_file(place, file)):
+        if _is_file(file) and is_same_file(target, file):
             raise InputError(f"{option} {target} is also {file}, which must not be overwritten; give another file")
     for folder in folders:
         if _is_file(folder) and Path(os.path.realpath(folder)) in (Path(place), *Path(place).parents):
@@ -107,8 +107,3 @@ class _Terminal(Console):
 
 def _is_file(target: Target) -> TypeGuard[str | Path]:
     return target is not None and str(target) != "-"
-
-
-def _is_same_file(one: str, other: str | Path) -> bool:
-    """Return whether two paths lead to one file, by links of any kind."""
-    return os.path.exists(one) and os.path.exists(other) and os.path.samefile(one, other)

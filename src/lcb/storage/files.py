@@ -88,6 +88,17 @@ def create_folder(folder: str | os.PathLike[str]) -> Iterator[None]:
         yield
 
 
+def is_same_file(one: str | os.PathLike[str], other: str | os.PathLike[str]) -> bool:
+    """Whether two paths lead to the same file, by links of any kind, or would if it existed."""
+    exist = os.path.exists(one) and os.path.exists(other)
+    return os.path.realpath(one) == os.path.realpath(other) or (exist and os.path.samefile(one, other))
+
+
+def name_temporary(path: Path) -> Path:
+    """Return the path of a temporary file of this process in the same folder."""
+    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
+
+
 def _is_stream(path: str | os.PathLike[str]) -> bool:
     """Whether `path` is a pipe or a device: it exists and is neither a file nor a folder."""
     return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
@@ -101,7 +112,7 @@ def _resolve_links(path: str | os.PathLike[str]) -> Path:
 
 
 def _replace(place: Path, data: bytes) -> None:
-    beside = place.with_name(f".{place.name}.{os.getpid()}.tmp")
+    beside = name_temporary(place)
     try:
         with open(beside, "wb") as file:
             file.write(data)

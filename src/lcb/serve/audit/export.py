@@ -36,7 +36,7 @@ from lcb.serve.event_ids import slot_of_reward
 from lcb.serve.state.catalogue import Catalogue
 from lcb.serve.state.reward_slots import open_slots
 from lcb.serve.state.service_state import policy_name
-from lcb.storage.files import create_folder, create_private
+from lcb.storage.files import create_folder, create_private, name_temporary
 from lcb.storage.importing.writing import check_place
 from lcb.storage.logs.files import STAMP, LogFiles
 from lcb.storage.store.base import Row, Store
@@ -98,7 +98,7 @@ def export(
     context = _Context(store, upto, only_known)
     done = Exported(upto=upto)
     with create_folder(files.events.parent):
-        beside = {path: path.with_name(f".{path.name}.{os.getpid()}.tmp") for path in _list_paths(files)}
+        beside = {path: name_temporary(path) for path in _list_paths(files)}
         try:
             for path in beside.values():  # left by an export that was killed
                 path.unlink(missing_ok=True)

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from lcb.errors import InputError, OutputError
-from lcb.storage.files import check_writable
+from lcb.storage.files import check_writable, is_same_file, name_temporary
 from lcb.storage.importing.sorting import Arrays
 from lcb.storage.logs.files import FEATURES, STAMP, LogFiles
 from lcb.storage.logs.items import Items
@@ -28,7 +28,7 @@ def check_place(files: LogFiles, sources: Sequence[Path]) -> None:
     targets = (files.events, files.items, files.categories)
     for target in targets:
         for source in sources:
-            if os.path.realpath(target) == os.path.realpath(source) or _is_same_file(target, source):
+            if is_same_file(target, source):
                 raise InputError(f"{target} would be overwritten while it is read; give another --out")
     there = [target for target in targets if target.exists()]
     if there and not _was_imported(files.events):
@@ -49,7 +49,7 @@ class LogWriter:
         self.stamp = _compute_stamp(items)
         self.n_events = 0
         self.columns: tuple[str, ...] = ()
-        self._beside = {path: _temporary_path(path) for path in (files.items, files.categories, files.events)}
+        self._beside = {path: name_temporary(path) for path in (files.items, files.categories, files.events)}
         self._writer: Any = None
 
     def add(self, arrays: Arrays) -> None:
@@ -131,14 +131,6 @@ def _was_imported(events: Path) -> bool:
         return STAMP in (pq.read_schema(events).metadata or {})
     except (pa.ArrowException, OSError):
         return False
-
-
-def _is_same_file(one: Path, other: Path) -> bool:
-    return one.exists() and other.exists() and os.path.samefile(one, other)
-
-
-def _temporary_path(path: Path) -> Path:
-    return path.with_name(f".{path.name}.{os.getpid()}.tmp")
 
 
 def count_within_users(user: Any) -> Any:
