@@ -252,3 +252,16 @@ def test_the_dashboard_shows_the_trail_also_after_a_restart(tmp_path: Path) -> N
 
     asking(tmp_path, work)
     asking(tmp_path, after)
+
+
+def test_a_store_that_does_not_answer_does_not_delay_the_end(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(refusals, "_LAST", 0.05)
+
+    async def work(app: App, client: httpx.AsyncClient) -> None:
+        await client.get("/v1/models")
+        with monkeypatch.context() as patch:
+            patch.setattr(app.service, "record_refusal", lambda *given: asyncio.Event().wait())
+            async with asyncio.timeout(30):
+                await app.refusals.stop()
+
+    asking(tmp_path, work)

@@ -16,6 +16,7 @@ from lcb.serve.service import Service
 
 EVERY = 60.0  # seconds
 MOST = 10
+_LAST = 1.0  # seconds to write them when the service ends
 REFUSED = frozenset({401, 403, 421})
 _REST = "other addresses"
 
@@ -52,7 +53,11 @@ class Refusals:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
-        await self.flush()
+        try:
+            async with asyncio.timeout(_LAST):
+                await self.flush()
+        except TimeoutError:  # a store that does not answer must not delay the end
+            structlog.get_logger("lcb.serve").warning("the last refusals were not stored")
 
     async def _run(self) -> None:
         while True:
