@@ -89,11 +89,12 @@ def from_inside(folder: Path) -> None:
 
             app.service.world.user = fail
             app.service.journal.trouble = told
+            answers.write(str(app.pages.operator.live.read_state(0.0)))
+            app.draining = True  # so that the dashboard's stream ends
             for call in app.calls:
-                if call.response is not None:
-                    path = strip_converters(call.path).replace("{user}", "ann").replace("{version}", "1")
-                    answer = await client.request(call.method, path, headers={"authorization": f"Bearer {WRONG}"})
-                    answers.write(f"{answer.status_code} {answer.text}\n")
+                path = strip_converters(call.path).replace("{user}", "ann").replace("{version}", "1")
+                answer = await client.request(call.method, path, headers={"authorization": f"Bearer {WRONG}"})
+                answers.write(f"{answer.status_code} {answer.text}\n")
             log = structlog.get_logger("lcb.serve")
             log.info("asked", scope={"headers": [(b"authorization", WRONG.encode()), (b"cookie", COOKIE.encode())]})
             logging.getLogger("psycopg").warning("told: %s", told)

@@ -15,6 +15,7 @@ from typing import Any
 from lcb.serve.audit import trail, trials
 from lcb.serve.learn import versions
 from lcb.serve.observe.metrics import BOUNDS, is_work
+from lcb.serve.observe.redaction import redact
 from lcb.serve.pages.specs import classes_spec
 from lcb.serve.pages.visitors import Visitors
 from lcb.serve.web.app import App
@@ -119,7 +120,7 @@ class Live:
                 "healthy": trouble is None,
                 "queue": journal.n_waiting,
                 "last_commit_ms": 1000 * journal.last_commit,
-                "detail": trouble or "",
+                "detail": redact(trouble or ""),
             },
             "trial": [
                 _pick(one, "name share mean deviation") | {"users": one.n_users}
