@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import signal
 import subprocess
 import uuid
 from collections.abc import Iterator
@@ -59,6 +60,19 @@ def one_core() -> Iterator[None]:
         patch.setattr(parallel, "n_cores", lambda: 1)
         patch.setenv("OPENBLAS_NUM_THREADS", "1")  # of processes that tests start
         yield
+
+
+@pytest.fixture(scope="session", autouse=True)
+def ctrl_c_is_not_ignored() -> Iterator[None]:
+    """Take SIGINT here and in the processes that tests start, also where a shell started pytest as a background job.
+
+    A shell without job control starts those with SIGINT ignored, and a process inherits that from its parent.
+    """
+    before = signal.getsignal(signal.SIGINT)
+    if before == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(autouse=True)
