@@ -4,6 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from lcb.experiments import EXPERIMENTS
+
 ROOT = Path(__file__).parents[2]
 COMMANDS = (
     "import", "learn", "compare-learners", "show", "simulate", "algorithms", "tune", "evaluate", "reproduce",
@@ -28,6 +30,11 @@ def test_the_page_of_commands_says_what_help_says(lcb, command, monkeypatch):
     assert f"```text\n{lcb(*command.split(), '--help').out.strip()}\n```" in page, (
         "rewrite it with: scripts/write-cli-page"
     )
+
+
+def test_every_experiment_has_its_line(lcb):
+    told = lcb("reproduce", "--help").out.splitlines()
+    assert [name for name in EXPERIMENTS if not any(line.split()[:1] == [name] for line in told)] == []
 
 
 def test_the_version_is_printed(lcb):

@@ -46,11 +46,10 @@ MODELS = LatentModels(
     sigma2=[0.04, 0.09, 0.01],
 )
 BANDITS = {
-    "ucb1": UCB1(K),
+    **bandits.from_registry(MODELS, K, fixed_arms=True),
+    # with other settings
     "ucb1-narrow": UCB1(K, width=0.2),
-    "multiple-k-ucb": MultipleKUCB(MODELS),
     "multiple-k-ucb-wide": MultipleKUCB(MODELS, width=3.0),
-    "umucb": UMUCB(MODELS, n_steps=20),
     "umucb-uncertain": UMUCB(MODELS, n_steps=20, epsilon=0.1, n_first=1, width=0.5, delta=0.2),
 }
 RECOMMENDERS = {

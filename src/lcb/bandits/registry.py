@@ -1,6 +1,6 @@
 """The bandits by name, for the service, `lcb algorithms --bandits` and docs/bandits.md.
 
-To add a bandit, write its file with its `traits`, and its test; add a line to `BANDITS`, and one to `__init__.pyi`.
+To add a bandit, write its file with its `traits`, and its test; export it in `__init__.pyi`; add its line to `BANDITS`.
 """
 
 from __future__ import annotations

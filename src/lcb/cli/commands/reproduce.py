@@ -13,6 +13,7 @@ import typer
 from lcb.cli.options import JSONOption, ReadingName, parse_algorithms
 from lcb.cli.output import check_output, write_json
 from lcb.errors import InputError
+from lcb.experiments import EXPERIMENTS
 
 if TYPE_CHECKING:
     from lcb.evaluate.offline.labels import Reading
@@ -20,25 +21,18 @@ if TYPE_CHECKING:
     from lcb.theory import Sizes
 
 
-class Figure(StrEnum):
-    fig_1 = "fig-1"
-    fig_2a = "fig-2a"
-    fig_2b = "fig-2b"
-    fig_3a = "fig-3a"
-    fig_3b = "fig-3b"
-    fig_3c = "fig-3c"
-    table_1 = "table-1"
-    table_2 = "table-2"
-    theory = "theory"
+if TYPE_CHECKING:
+    Figure = str
+else:
+    Figure = StrEnum("Figure", {name.replace("-", "_"): name for name in EXPERIMENTS})
 
-
-SIMULATED, REAL = (Figure.fig_2a, Figure.fig_2b), (Figure.fig_3a, Figure.fig_3b, Figure.fig_3c)
+SIMULATED, REAL = ("fig-2a", "fig-2b"), ("fig-3a", "fig-3b", "fig-3c")
 _TABLE = ("users", "warmup-users", "steps", "arms", "classes", "features", "contexts", "gap")
-_BELONGS: dict[str, tuple[Figure, ...]] = {
-    **dict.fromkeys(_TABLE, (Figure.table_1,)),
-    "features": (Figure.table_1, *REAL),
+_BELONGS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(_TABLE, ("table-1",)),
+    "features": ("table-1", *REAL),
     "algorithms": SIMULATED,
-    "learner": (Figure.theory,),
+    "learner": ("theory",),
     **dict.fromkeys(("data", "reading", "like", "settings"), REAL),
 }
 
@@ -132,10 +126,10 @@ def reproduce(
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:
         if figure not in _BELONGS[name]:
-            theirs = ", ".join(other.value for other in _BELONGS[name])
-            raise InputError(f"--{name} is an option of {theirs}, not of {figure.value}; leave it out")
+            theirs = ", ".join(_BELONGS[name])
+            raise InputError(f"--{name} is an option of {theirs}, not of {figure}; leave it out")
     more: dict[str, Any] = {"seed": seed, "n_runs": runs if runs is not None else 3 if figure in REAL else 10}
-    if figure is Figure.table_1:
+    if figure == "table-1":
         more["sizes"] = _build_sizes(given)
     if figure in SIMULATED and algorithms is not None:
         more["algorithms"] = parse_algorithms(algorithms, ())
@@ -143,16 +137,16 @@ def reproduce(
         more["learner"] = learner.value
     if figure in REAL:
         more["data"] = _build_data(figure, given)
-    check_output("--json", json, files=[out / f"{figure.value}.{suffix}" for suffix in ("png", "svg", "json")])
-    experiment = load_experiment(figure.value)
-    command = shlex.join(["lcb", *sys.argv[1:]]) if sys.argv[1:2] == ["reproduce"] else f"lcb reproduce {figure.value}"
+    check_output("--json", json, files=[out / f"{figure}.{suffix}" for suffix in ("png", "svg", "json")])
+    experiment = load_experiment(figure)
+    command = shlex.join(["lcb", *sys.argv[1:]]) if sys.argv[1:2] == ["reproduce"] else f"lcb reproduce {figure}"
     with bar() as progress:
-        outcome = run(figure.value, experiment, out, command, progress, **more)
+        outcome = run(figure, experiment, out, command, progress, **more)
     write_json(json, experiment.to_json(outcome))
     if json != "-":
         for line in experiment.summarise(outcome):
             typer.echo(line)
-        typer.echo(f"figure in {out / figure.value}.png")
+        typer.echo(f"figure in {out / figure}.png")
 
 
 def _build_data(figure: Figure, given: dict[str, Any]) -> Data:
@@ -160,7 +154,7 @@ def _build_data(figure: Figure, given: dict[str, Any]) -> Data:
     from lcb.storage.files import read_json
 
     if "data" not in given:
-        raise InputError(f"{figure.value} needs a log; give one with --data (lcb import makes it)")
+        raise InputError(f"{figure} needs a log; give one with --data (lcb import makes it)")
     tuned = None
     if "settings" in given:
         tuned = parse_tuned(read_json(given["settings"]), str(given["settings"]))
