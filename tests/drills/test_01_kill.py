@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from support.harness import LONG, Server, arms, models_folder, start
+from support.tampering import check_chain
 
 KILLS = 200 if LONG else 4
 CLIENTS = 16
@@ -72,6 +73,7 @@ def check(folder: Path, known: Acknowledged) -> None:
     assert known.rewards <= set(rewards), "an acknowledged reward is lost"
     assert len(set(decisions)) == len(decisions)
     assert len(set(rewards)) == len(rewards), "a reward is there twice"
+    check_chain(str(folder / "lcb.db"))
 
 
 def test_nothing_acknowledged_is_lost_when_the_service_is_killed(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from lcb.serve.state.world import World
 from lcb.storage.store.base import Row
 from lcb.storage.store.open_store import open_store
 from support.harness import LONG, Server, arms, models_folder, serving
+from support.tampering import check_chain
 
 CLIENTS = 16
 ROUNDS = 320 if LONG else 10  # per client; a round is a decision and its reward
@@ -68,6 +69,7 @@ def drill(url: str, folder: Path, without: tuple[str, ...] = (), rounds: int = R
         for thread in threads:
             thread.join()
         assert heard.refused == [], f"{len(heard.refused)} refused"
+        check_chain(url)
         store = open_store(url)
         try:
             log = list(store.events(0))
@@ -132,5 +134,5 @@ def test_two_replicas_and_one_user_make_one_log_that_explains_every_answer(
 
 
 def test_replicas_that_do_not_lock_the_log_fail(postgres_database: str, tmp_path: Path) -> None:
-    with pytest.raises(AssertionError, match=r"duplicate key|unique constraint"):
+    with pytest.raises(AssertionError, match=r"duplicate key|unique constraint|deadlock"):
         drill(postgres_database, tmp_path, without=("head",), rounds=6)

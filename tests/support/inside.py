@@ -205,7 +205,7 @@ class WithoutSnapshots:
 
 def fold_log(store: Store) -> World:
     """Return the world folded from the log without snapshots."""
-    world = World(WithoutSnapshots(store), most_bytes=None)  # type: ignore[arg-type]
+    world = World(WithoutSnapshots(store))  # type: ignore[arg-type]
     world.load()
     return world
 

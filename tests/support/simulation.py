@@ -405,7 +405,7 @@ class Simulation:
     def check(self) -> None:
         """The world in memory is the fold of the log, and what was acknowledged lately is there."""
         if self.mirror is None:
-            self.mirror = World(WithoutSnapshots(self.store), most_bytes=None)  # type: ignore[arg-type]
+            self.mirror = World(WithoutSnapshots(self.store))  # type: ignore[arg-type]
         self.mirror.store = self.mirror.loader.store = WithoutSnapshots(self.store)  # type: ignore[assignment]
         for row in self.store.events(self.mirror.seq):
             self.mirror.apply(row)

@@ -10,7 +10,10 @@ from typing import Any
 import msgspec
 import psycopg
 
+from lcb.progress import silent
 from lcb.serve import events
+from lcb.serve.audit.check_order import check_order
+from lcb.serve.audit.report import Report
 from lcb.serve.log.erasure import build_erasure
 from lcb.storage.store.base import SEALED, Head, NewRow, Row, Seal, Store
 from lcb.storage.store.chain import Salts, compute_digest, compute_link
@@ -103,3 +106,16 @@ class Tampered:
     def kept_head(self, seq: int) -> Head:
         (row, seal) = self.rows()[seq - 1]
         return Head(row.seq, seal.link)
+
+
+def check_chain(url: str) -> Report:
+    """Assert that the links of a log are unbroken up to its head."""
+    store, report = open_store(url), Report()
+    try:
+        head = store.chain_head()
+        check_order(store, head.seq, [head], report, silent)
+    finally:
+        store.close()
+    assert report.differences == [], "the chain is broken"
+    assert report.chain_start == 1
+    return report

@@ -27,7 +27,7 @@ def check_snapshots(
         report.add(None, "the service-wide snapshot", f"of event {kept.seq}", f"the log ends at event {upto}")
     elif kept is not None:
         report.n_snapshots += 1
-        other = World(WithoutSnapshots(store, kept), most_bytes=None)
+        other = World(WithoutSnapshots(store, kept))
         try:
             other.load(upto)
         except Exception as error:  # noqa: BLE001 (whatever a damaged snapshot raises is reported)

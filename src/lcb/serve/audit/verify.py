@@ -70,7 +70,7 @@ def _replay(
     if farthest is None:
         return None
     log = WithoutSnapshots(store)
-    world = World(log, most_bytes=None)
+    world = World(log)
     log.world = world
     ahead: deque[tuple[Row, Any]] = deque()
     waiting: dict[int, list[tuple[Row, Any]]] = defaultdict(list)

@@ -45,9 +45,12 @@ class _WorldSnapshot(Struct):
 
 
 class World:
-    """Service-wide state, users and counts as of `seq`; `store` is only read."""
+    """Service-wide state, users and counts as of `seq`; `store` is only read.
 
-    def __init__(self, store: Store, *, most_bytes: int | None = 128_000_000) -> None:
+    Users in memory take at most `most_bytes`; None: no limit.
+    """
+
+    def __init__(self, store: Store, *, most_bytes: int | None = None) -> None:
         self.store = store
         self.state = ServiceState()
         self.fold = UserFold(self.state)
