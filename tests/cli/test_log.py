@@ -17,6 +17,7 @@ from lcb.serve import events
 from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
+from lcb.storage import load_feature_map, load_models
 from lcb.storage.store.base import NewRow
 from lcb.storage.store.open_store import open_store
 from lcb.storage.store.sqlite import SQLite
@@ -264,6 +265,45 @@ def test_one_file_works_as_well_as_a_folder(lcb, news):
     Path("mine.parquet").write_text("mine")
     found = lcb("log", "export", news, "mine.parquet")
     assert (found.code, Path("mine.parquet").read_text()) == (2, "mine")
+
+
+def test_an_export_gives_the_same_models_as_a_folder_and_as_a_file(lcb, news):
+    for out in ("log", "clicks.parquet"):
+        assert lcb("log", "export", news, out).code == 0
+    for path, out in (("log", "one"), ("log/events.parquet", "two"), ("clicks.parquet", "three")):
+        learned = lcb("learn", path, "--classes", "2", "--learner", "em", "--out", out)
+        assert "2 classes from 1,499 events of 60 users" in learned.out, learned
+    one, two, three = (load_models(name) for name in ("one", "two", "three"))
+    np.testing.assert_array_equal(one.beta, two.beta)
+    np.testing.assert_array_equal(one.beta, three.beta)
+    assert one.features == load_feature_map("one").names == tuple(sorted(SOME))
+    expected = load_feature_map("one").of_names([SOME[0]]) @ one.beta.T
+    assert sorted(expected.round()) == [0, 1], "the models can serve the categories again"
+
+
+def test_an_export_has_the_distribution_of_every_decision_and_can_be_of_one_recommender_and_time(lcb, store):
+    assert lcb("log", "export", store, "all.parquet", "--missing", "0").code == 0
+    rows = pq.read_table("all.parquet").to_pylist()
+    own = [row for row in rows if row["distribution"] is not None]
+    assert len(own) > 20
+    for row in own:
+        assert len(row["distribution"]) == row["n_arms"]
+        assert row["offered"] is None or row["offered"][row["arm"]] == row["item"]
+        if row["propensity"] is not None and row["slot"] == 0:
+            assert row["distribution"][row["arm"]] == row["propensity"]
+            assert sum(row["distribution"]) == pytest.approx(1)
+    names = {row["recommender"] for row in rows}
+    assert len(names) > 1
+    for name in names:
+        assert lcb("log", "export", store, "one.parquet", "--missing", "0", "--recommender", name).code == 0
+        assert pq.read_table("one.parquet").to_pylist() == [row for row in rows if row["recommender"] == name]
+    unknown = lcb("log", "export", store, "none.parquet", "--recommender", "nobody")
+    assert (unknown.code, "has no recommender 'nobody'; it has" in unknown.err) == (2, True)
+    times = sorted({row["time"] for row in rows})
+    middle = times[len(times) // 2].replace(microsecond=0)
+    later = lcb("log", "export", store, "late.parquet", "--missing", "0", "--since", f"{middle:%Y-%m-%dT%H:%M:%S}")
+    assert later.code == 0, later
+    assert pq.read_table("late.parquet").to_pylist() == [row for row in rows if row["time"] >= middle]
 
 
 def test_nothing_to_export_is_said(lcb, tmp_path):

@@ -192,6 +192,8 @@ def learn(
                 progress=progress,
             )
             log = read(keep_rows=get_learner(learner).needs_rows)
+            if feature_map is not None and feature_map.n_features != log.stats.n_features:
+                feature_map = None  # x was crossed with features of the user
         wanted: dict[str, Any] = {"likelihood": likelihood.value if likelihood else None, "progress": progress}
         if chooses:
             few = log
@@ -204,6 +206,8 @@ def learn(
     result = replace(result, why=(*why, *result.why))
     provenance = {**result.models.provenance, "events": events.name, "seed": seed}
     by_share = result.models.take(np.argsort(-result.models.pi, kind="stable"))
+    if feature_map is not None:
+        by_share = replace(by_share, features=feature_map.names)
     save_models(by_share.with_provenance(provenance), out, overwrite=True, feature_map=feature_map)
     if traces is not None:
         charts.save(charts.traces(result), traces)  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -163,6 +164,11 @@ def export(
     only_known: Annotated[
         bool, typer.Option("--only-known", help="Leave out arms that callers chose without sending a propensity.")
     ] = False,
+    recommender: Annotated[str | None, typer.Option(help="Export only decisions of this recommender.")] = None,
+    since: Annotated[
+        datetime | None,
+        typer.Option(help="Export only decisions from this time on, UTC.", formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]),
+    ] = None,
     json: JSONOption = None,
 ) -> None:
     """Export the log as a table for lcb learn and lcb evaluate: one row per decision and slot.
@@ -185,7 +191,16 @@ def export(
         raise InputError(f"{out} is neither a .parquet file nor a folder; give a name in .parquet, or without a dot")
     reward = _parse_missing(missing)
     with open_existing_store(store) as opened, bar() as progress:
-        done = run(opened, out, missing=reward, only_known=only_known, progress=progress)
+        begin = None if since is None else since.replace(tzinfo=UTC).timestamp()
+        done = run(
+            opened,
+            out,
+            missing=reward,
+            only_known=only_known,
+            recommender=recommender,
+            since=begin,
+            progress=progress,
+        )
     support = None if done.uniform is None else done.uniform.to_json()
     write_json(json, {**vars(done), "uniform": support})
     if json != "-":

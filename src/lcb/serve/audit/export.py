@@ -3,11 +3,14 @@
     user, item, reward, propensity, x       the user, the item shown, its reward, probability and features
     decision_id, slot, seq, time            the decision
     arm, n_arms                             the index of the item among the arms, and the number of arms
+    offered                                 the ids of the arms; null if the whole catalogue was on offer
+    distribution                            the probability of each arm; null if the caller chose
     recommender, model, policy              what made the decision
     would                                   shadow mode: the item that the service would have shown
 
 Rows are sorted by user, then seq.  The items of the catalogue, with categories and titles, are written beside the table
-in the format of an imported log.  Users are read one after another: memory grows with items, not with events.
+in the format of an imported log; the map from categories to `x` is kept in the metadata of the table.  Users are read
+one after another: memory grows with items, not with events.
 """
 
 from __future__ import annotations
@@ -38,7 +41,7 @@ from lcb.serve.state.reward_slots import open_slots
 from lcb.serve.state.service_state import policy_name
 from lcb.storage.files import create_folder, create_private, name_temporary
 from lcb.storage.importing.writing import check_place
-from lcb.storage.logs.files import STAMP, LogFiles
+from lcb.storage.logs.files import FEATURE_MAP, STAMP, LogFiles
 from lcb.storage.store.base import Row, Store
 
 _GROUP = 65_536  # rows held at a time
@@ -55,6 +58,8 @@ _SCHEMA = pa.schema(
         ("time", pa.timestamp("us", "UTC")),
         ("arm", pa.int32()),
         ("n_arms", pa.int32()),
+        ("offered", pa.list_(pa.string())),
+        ("distribution", pa.list_(pa.float64())),
         ("recommender", pa.string()),
         ("model", pa.int32()),
         ("policy", pa.string()),
@@ -85,17 +90,23 @@ def export(
     *,
     missing: float | str | None = "leave out",
     only_known: bool = False,
+    recommender: str | None = None,
+    since: float | None = None,
     progress: Progress = silent,
 ) -> Exported:
     """Write the log up to its head; `out` is a .parquet file or a folder, as for `lcb import`.
 
     Slots without a reward are left out, or get the reward `missing` (None: null, which `lcb learn` refuses).
-    `only_known` leaves out slots whose arm the caller chose without sending a propensity.
+    `only_known` leaves out slots whose arm the caller chose without sending a propensity; `recommender` and `since`
+    (seconds since 1970) keep only decisions of that recommender and from that time on.
     """
     files = LogFiles.at(out)
     check_place(files, [Path(store.url)])
     upto = store.head()
-    context = _Context(store, upto, only_known)
+    context = _Context(store, upto, only_known, recommender, since)
+    if recommender is not None and recommender not in context.specs:
+        known = ", ".join(context.specs) or "none"
+        raise InputError(f"{store.url} has no recommender {recommender!r}; it has {known}")
     done = Exported(upto=upto)
     with create_folder(files.events.parent):
         beside = {path: name_temporary(path) for path in _list_paths(files)}
@@ -104,7 +115,8 @@ def export(
                 path.unlink(missing_ok=True)
             shown = _write_events(store, context, beside[files.events], missing, done, progress)
             if not done.n_rows:
-                reason = f"{done.n_open:,} decisions have no reward yet" if done.n_open else "it has no decisions"
+                left = "" if recommender is None and since is None else " of this recommender and time"
+                reason = f"{done.n_open:,} decisions have no reward yet" if done.n_open else f"no decisions{left}"
                 raise InputError(f"{store.url} has nothing to export: {reason}; see lcb log show {store.url}")
             done.uniform = context.uniform.support()
             _write_items(context, beside, files, shown)
@@ -132,8 +144,9 @@ def _list_paths(files: LogFiles) -> tuple[Path, Path, Path]:
 class _Context:
     """The catalogue, recommenders and categories of the log, and counts made during the export."""
 
-    def __init__(self, store: Store, upto: int, only_known: bool) -> None:
-        self.only_known = only_known
+    def __init__(self, store: Store, upto: int, only_known: bool, recommender: str | None, since: float | None) -> None:
+        self.only_known, self.recommender, self.since = only_known, recommender, since
+        self.feature_map: bytes | None = None
         self.catalogue = Catalogue()
         self.specs: dict[str, RecommenderSpec] = {}
         self.offered: Counter[int] = Counter()
@@ -149,6 +162,7 @@ class _Context:
                 self.specs[spec.name] = spec
             elif row.kind == "service":
                 seed = body.seed
+                self.feature_map = body.feature_map
                 if body.feature_map is not None:
                     self.categories = tuple(msgspec.json.decode(body.feature_map)["categories"])
         self.stamp = hashlib.sha256(seed + str(upto).encode()).hexdigest()[:32].encode()
@@ -158,7 +172,8 @@ def _write_events(
     store: Store, context: _Context, path: Path, missing: float | str | None, done: Exported, progress: Progress
 ) -> set[str]:
     shown: set[str] = set()
-    schema = _SCHEMA.with_metadata({STAMP: context.stamp})
+    kept = {} if context.feature_map is None else {FEATURE_MAP: context.feature_map}
+    schema = _SCHEMA.with_metadata({STAMP: context.stamp, **kept})
     create_private(path)
     with pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as writer:
         columns: dict[str, list[Any]] = {name: [] for name in schema.names}
@@ -205,6 +220,8 @@ def _build_rows(
             slots[slot_of_reward(row.id)].apply(body)
     exported: list[events.DecisionBody] = []
     for row, body, ids in decisions:
+        if context.recommender not in (None, body.recommender) or body.at < (context.since or body.at):
+            continue
         model = row.model or 0
         for i, id in enumerate(ids):
             slot = slots[id]
@@ -229,6 +246,8 @@ def _build_rows(
                 int(body.at * 1e6),
                 slot.arm.arm,
                 body.n_arms,
+                body.arms,
+                None if body.chosen is not None else slot.arm.full_distribution(body.n_arms),
                 body.recommender,
                 model,
                 policy_name(context.specs[body.recommender], model),
