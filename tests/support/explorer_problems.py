@@ -44,3 +44,13 @@ def runs(bandit, n_users, n_steps, gap, n_arms=2, seed=0):
     rewards = (rng.random(means.shape) < means).astype(float)
     _, arms = serve(bandit, np.tile(bandit.start(), (n_users, 1)), x, rewards, rng)
     return (0.5 + gap / 2 - np.take_along_axis(means, arms[..., None], 2)[..., 0]).cumsum(axis=1)
+
+
+def check_every_distribution(bandit, contexts, uniforms, shares, expected):
+    """Decide with these uniform numbers; fail where a distribution is not the expected one; the last state."""
+    state = bandit.start()
+    for t, context in enumerate(contexts):
+        decision = bandit.choose(state, context, Fixed(uniforms[t]))
+        np.testing.assert_allclose(decision.distribution, expected[t], atol=1e-12, err_msg=f"step {t}")
+        state = bandit.update(bandit.count_decision(state, decision), decision, 4 * shares[t, decision.arm] - 1)
+    return state

@@ -57,6 +57,16 @@ def expected_step(bandit, state, rewards, n_cells=64, at_random=False):
     return total / n_cells
 
 
+def play_random_rewards(bandit, n_steps, rng):
+    """Contexts of 4 arms and 2 features, rewards from -2 to 6 whatever is chosen, and the decisions."""
+    contexts, state, decisions = rng.standard_normal((n_steps, 4, 2)), bandit.start(), []
+    rewards = rng.uniform(-2, 6, n_steps)
+    for context, reward in zip(contexts, rewards, strict=True):
+        decisions.append(bandit.choose(state, context, rng))
+        state = bandit.update(bandit.count_decision(state, decisions[-1]), decisions[-1], reward)
+    return contexts, rewards, decisions
+
+
 MEANS = np.array([0.2, 0.8, 0.4])
 CONSTANT = Fixed(((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)))  # of three arms, each policy takes one
 

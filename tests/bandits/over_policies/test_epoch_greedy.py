@@ -15,7 +15,7 @@ from lcb.decision import Decision
 from lcb.errors import InputError
 from lcb.models import LatentModels
 from lcb.policies import ClassPolicies
-from support.explorer_problems import TWO, Cyclic, Fixed, runs
+from support.explorer_problems import TWO, Cyclic, Fixed, check_every_distribution, runs
 
 
 def published(contexts, rewards, uniforms, policies, n_exploit):
@@ -73,11 +73,7 @@ def test_its_distributions_are_those_of_the_published_pseudo_code(settings, n_ex
     shares = np.array([policies(context)[1] * 0.9 for context in contexts]) + 0.1 * rng.random((n_steps, 3))
     expected = published(contexts, shares, uniforms, policies, n_exploit)
     bandit = EpochGreedy(policies, reward_range=(-1.0, 3.0), **settings)
-    state = bandit.start()
-    for t, context in enumerate(contexts):
-        decision = bandit.choose(state, context, Fixed(uniforms[t]))
-        np.testing.assert_allclose(decision.distribution, expected[t], atol=1e-12, err_msg=f"step {t}")
-        state = bandit.update(bandit.count_decision(state, decision), decision, 4 * shares[t, decision.arm] - 1)
+    state = check_every_distribution(bandit, contexts, uniforms, shares, expected)
     assert state[1] < 0.45 * n_steps  # s has moved
 
 

@@ -11,7 +11,16 @@ from lcb.decision import Decision
 from lcb.errors import InputError
 from lcb.models import LatentModels
 from lcb.policies import ClassPolicies, Greedy, Softmax
-from support.tiny_problems import CONSTANT, CONTEXT, MIXED, Fixed, expected_step, regret_at, steepest_slope
+from support.tiny_problems import (
+    CONSTANT,
+    CONTEXT,
+    MIXED,
+    Fixed,
+    expected_step,
+    play_random_rewards,
+    regret_at,
+    steepest_slope,
+)
 
 MODELS = LatentModels(pi=[0.2, 0.3, 0.5], beta=[[0.9, 0.1], [0.1, 0.8], [-0.6, 0.5]], sigma2=[0.1, 0.1, 0.1])
 
@@ -41,11 +50,7 @@ def published(p_min, delta, horizon, advice, arms, rewards):
 def test_every_distribution_is_that_of_the_published_algorithm(p_min, delta, policy, rng):
     n_steps, policies = 400, ClassPolicies(MODELS, policy)
     bandit = EXP4P(policies, (-2.0, 6.0), horizon=n_steps, p_min=p_min, delta=delta)
-    contexts, state, decisions = rng.standard_normal((n_steps, 4, 2)), bandit.start(), []
-    rewards = rng.uniform(-2, 6, n_steps)
-    for context, reward in zip(contexts, rewards, strict=True):
-        decisions.append(bandit.choose(state, context, rng))
-        state = bandit.update(bandit.count_decision(state, decisions[-1]), decisions[-1], reward)
+    contexts, rewards, decisions = play_random_rewards(bandit, n_steps, rng)
     advice = np.array([policies(context) for context in contexts])
     by_theory = math.sqrt(math.log(3) / (4 * n_steps))
     p = published(p_min or by_theory, delta, n_steps, advice, [d.arm for d in decisions], (rewards + 2) / 8)

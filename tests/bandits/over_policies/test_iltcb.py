@@ -17,7 +17,7 @@ from lcb.decision import Decision
 from lcb.errors import InputError
 from lcb.models import LatentModels
 from lcb.policies import ClassPolicies, Greedy, Softmax
-from support.explorer_problems import TWO, Cyclic, Fixed, runs
+from support.explorer_problems import TWO, Cyclic, Fixed, check_every_distribution, runs
 
 
 def published_descent(advice, b, n_arms, mu, start=0.0):
@@ -89,11 +89,7 @@ def test_its_distributions_are_those_of_the_published_pseudo_code(settings, ends
         contexts, shares, uniforms, policies, settings.get("delta", 0.05), ends, settings.get("mu")
     )  # fmt: skip
     bandit = ILTCB(policies, n_kept=n_steps, reward_range=(-1.0, 3.0), **settings)
-    state = bandit.start()
-    for t, context in enumerate(contexts):
-        decision = bandit.choose(state, context, Fixed(uniforms[t]))
-        np.testing.assert_allclose(decision.distribution, expected[t], atol=1e-12, err_msg=f"step {t}")
-        state = bandit.update(bandit.count_decision(state, decision), decision, 4 * shares[t, decision.arm] - 1)
+    state = check_every_distribution(bandit, contexts, uniforms, shares, expected)
     assert state[3] < 1 / 4  # mu has left its cap, 1 / (2 K), and the descent has run
     assert np.count_nonzero(bandit.weights(state)) > 1
 
