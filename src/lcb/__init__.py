@@ -1,8 +1,8 @@
 """Latent Contextual Bandits: personal recommendations for people a system has never met.
 
     log      = lcb.read_log("events.parquet")                      past users, as additive statistics
-    models   = lcb.fit(log, rng=rng).models                        the latent classes
-    bandit   = lcb.GeneralizedThompson(models)                     chooses for one new user
+    models   = lcb.learn(log, rng=rng).models                      the latent classes
+    bandit   = lcb.LearnedClasses(models)                          chooses for one new user
     decision = bandit.choose(state, context, rng)                  an arm, its propensity, the distribution
 
 `__init__.pyi` lists the names.  `import lcb` loads none of them; each loads its module when it is first used.  The same

@@ -7,6 +7,7 @@ from . import recommenders as recommenders
 from . import storage as storage
 from . import theory as theory
 from .bandits.linear.linucb import LinUCB as LinUCB
+from .bandits.over_classes.learned_classes import LearnedClasses as LearnedClasses
 from .bandits.over_classes.posterior_mean import PosteriorMean as PosteriorMean
 from .bandits.over_classes.thompson import GeneralizedThompson as GeneralizedThompson
 from .client import AsyncClient as AsyncClient
@@ -26,6 +27,7 @@ from .errors import StoreError as StoreError
 from .errors import StoreUnavailable as StoreUnavailable
 from .errors import TooFewRows as TooFewRows
 from .errors import Unreachable as Unreachable
+from .evaluate.choice.choose import learn as learn
 from .evaluate.offline.evaluate_log import evaluate_log as evaluate_log
 from .evaluate.simulation.simulate import simulate as simulate
 from .event_log import EventLog as EventLog

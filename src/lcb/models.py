@@ -126,6 +126,13 @@ class LatentModels:
         return self.beta.shape[1]
 
     @cached_property
+    def spread(self) -> Floats | None:
+        """Standard deviations of the weights of the people of each class, (N, d); None for point classes."""
+        if not self.personal or self.covariance is None:
+            return None
+        return np.sqrt(np.diagonal(self.covariance, axis1=1, axis2=2))
+
+    @cached_property
     def log_pi(self) -> Floats:
         with np.errstate(divide="ignore"):
             return np.asarray(np.log(self.pi))

@@ -37,6 +37,12 @@ def upper(n_features: int) -> tuple[Index, Index]:
     return np.triu_indices(n_features)
 
 
+def add_row(packed: Floats, x: Floats, reward: float) -> Floats:
+    """Return the statistics (p,) of one user with one more reward."""
+    rows, columns = upper(len(x))
+    return packed + np.concatenate((x[rows] * x[columns], reward * x, (reward * reward, 1.0)))
+
+
 @dataclass(frozen=True, eq=False)
 class UserStats:
     """The statistics of many users, one column each.

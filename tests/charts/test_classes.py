@@ -32,6 +32,13 @@ def rgb(colour: str) -> list[float]:
 # The heat map
 
 
+def test_personal_classes_show_how_much_their_people_differ():
+    spread = np.array([[[0.04, 0.0], [0.0, 0.09]]])
+    models = LatentModels([1.0], [[0.5, 0.25]], [0.1], covariance=spread, personal=True)
+    assert [row["text"] for row in rows(heat_map(models), "text")] == ["0.50 ± 0.20", "0.25 ± 0.30"]
+    assert [row["text"] for row in rows(heat_map(models.without_spread()), "text")] == ["0.50", "0.25"]
+
+
 def test_heat_map_names_every_class_with_its_share_and_noise():
     models = LatentModels([0.24, 0.755, 0.005], np.eye(3), [0.01, 0.04, 0.0225])
     labels = list(dict.fromkeys(row["name"] for row in rows(heat_map(models), "weight")))

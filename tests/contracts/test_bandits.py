@@ -11,6 +11,7 @@ from lcb.bandits.bandit import choose_uniformly, count_decision, serve, serve_st
 from lcb.bandits.linear.coarse_fine import CoarseFineUCB
 from lcb.bandits.linear.lints import LinTS
 from lcb.bandits.linear.linucb import LinUCB
+from lcb.bandits.over_classes.learned_classes import LearnedClasses
 from lcb.bandits.over_classes.mmts import MMTS
 from lcb.bandits.over_classes.mucb import MUCB
 from lcb.bandits.over_classes.personal_classes import PersonalClasses
@@ -81,6 +82,8 @@ BANDITS = {
     "mucb-epsilon": MUCB(MODELS, n_steps=50, width=0.2, epsilon=0.05),
     "mucb-clicks": MUCB(CLICKS, n_steps=20, width=0.5),
     "personal-classes-mean": PersonalClasses(UNCERTAIN, bonus=0.0, uniform=0.2),
+    "learned-classes": LearnedClasses(MODELS, bonus=0.7),
+    "learned-classes-personal": LearnedClasses(PEOPLE, uniform=0.2),
     "personal-classes-noise": PersonalClasses(PEOPLE, bonus=1.0),
     "mmts-few-points": MMTS(UNCERTAIN, n_points=8),
 }

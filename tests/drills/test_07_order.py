@@ -14,7 +14,7 @@ from lcb.bandits.registry import BANDITS
 from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
-from lcb.serve.config.settings import Settings
+from lcb.serve.config.settings import Learning, Settings
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
 from lcb.storage.models.folder import pack_models
@@ -30,10 +30,12 @@ SETTINGS: dict[str, dict[str, Any]] = {"coarse-fine": {"n_coarse": 2}}
 def session(
     path: Path, spec: RecommenderSpec, order: int | None, broken: Callable[[Service], None] | None = None
 ) -> Any:
-    """Make the same decisions for users of three versions and of the warm-up, send the rewards in the given order, and
-    return the final states of the users.
+    """Make the same decisions for users of three versions and of the warm-up, and for one who comes back under each.
+
+    Send the rewards in the given order, and return the final states of the users.
     """
-    given = Settings(recommenders=(spec,), reward_range=(0.0, 1.0), pages=False)
+    learning = Learning(pin=spec.pin)
+    given = Settings(recommenders=(spec,), reward_range=(0.0, 1.0), pages=False, learning=learning)
     chance = random.Random(0)
     with Inside(sqlite(path), given, broken=broken) as inside:
         rewards: list[tuple[str, float]] = []
@@ -43,12 +45,12 @@ def session(
                 made = made.with_covariance(np.tile(0.01 * np.eye(3), (version + 1, 1, 1)))
                 manifest, tensors = pack_models(made)
                 inside.done(inside.service.add_model(manifest, tensors, active=True, reason="a test", n_users=1))
-            for user in range(version + 1):
+            for name in [*(f"u{n}.{version}" if n < version else f"u{n}" for n in range(version + 1)), "again"]:
                 for _ in range(6):
                     arms = [{"id": f"a{i}", "x": [chance.gauss(0, 1) for _ in range(3)]} for i in range(4)]
                     if spec.traits.fixed_arms:
                         arms = [{"id": f"a{i}", "x": np.eye(3)[i].tolist()} for i in range(3)]
-                    answer = inside.decide(f"u{user}.{version}" if user < version else f"u{user}", arms=arms)
+                    answer = inside.decide(name, arms=arms)
                     rewards.append((answer["decision_id"], float(chance.random() < 0.5)))
         if order is not None:
             random.Random(order).shuffle(rewards)
@@ -60,6 +62,7 @@ def session(
         users = {name: inside.service.world.user(name) for name in inside.store.users()}
         models = {name: user.model for name, user in users.items() if user is not None}
         assert set(models.values()) == {0, 1, 2, 3}
+        assert models["again"] == (0 if spec.pin else 3)
         states = {name: user.state for name, user in users.items() if user is not None and user.state is not None}
         return states, dict(inside.service.world.shared.states)
 
@@ -78,6 +81,11 @@ def drill(folder: Path, spec: RecommenderSpec, broken: Callable[[Service], None]
 @pytest.mark.parametrize("bandit", OVER_CLASSES if LONG else ["thompson", "posterior-mean", "exp4", "iltcb"])
 def test_the_order_of_rewards_does_not_matter(tmp_path: Path, bandit: str) -> None:
     drill(tmp_path, RecommenderSpec("lcb", bandit, settings=SETTINGS.get(bandit, {})))
+
+
+@pytest.mark.parametrize("pin", [True, False])
+def test_it_does_not_matter_whether_users_are_pinned_or_follow_the_newest_version(tmp_path: Path, pin: bool) -> None:
+    drill(tmp_path, RecommenderSpec("lcb", "learned-classes", pin=pin))
 
 
 def test_rewards_applied_under_the_version_of_the_day_give_another_user(tmp_path: Path) -> None:

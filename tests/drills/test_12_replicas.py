@@ -104,7 +104,7 @@ def check_order(world: World, log: list[Row]) -> None:
         assert row.user is not None
         user = world.user(row.user) or world.fold.start(body.recommender, row.model or 0, 0)
         context = events.floats(body.x).reshape(body.n_arms, -1)
-        assert draw_arms(world, user, body.arms, context, row.id, None) == body.taken, (
+        assert draw_arms(world, user, row.model or 0, body.arms, context, row.id, None) == body.taken, (
             f"{row.id} is not what {body.seen} says"
         )
 

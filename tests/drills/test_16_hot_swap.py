@@ -9,11 +9,14 @@ import time
 from collections import defaultdict
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from lcb.serve import events
+from lcb.serve.audit.verify import verify
+from lcb.storage.store.open_store import open_store
 from support.harness import LONG, Server, arms, models_folder, start
 
 SWAPS = 100
@@ -55,8 +58,11 @@ def client(server: Server, seed: int, seen: Seen, stop: threading.Event) -> None
                     seen.bad.append(paid.text)
 
 
-def drill(folder: Path, without: tuple[str, ...] = (), swaps: int = SWAPS) -> None:
-    still = {"pages": False, "learning": {"retrain_every": None}}
+def drill(folder: Path, without: tuple[str, ...] = (), swaps: int = SWAPS, *, newest: bool = False) -> None:
+    """Switch versions; users keep theirs, or with `newest` are served by the newest."""
+    still: dict[str, Any] = {"pages": False, "learning": {"retrain_every": None}}
+    if newest:
+        still["recommenders"] = [{"name": "lcb", "bandit": "learned-classes"}]
     first = start(folder, models=models_folder(folder, 0), **still)
     first.stop()
     server = start(folder, models=models_folder(folder, 1), without=without, **still)  # now there are two
@@ -73,8 +79,14 @@ def drill(folder: Path, without: tuple[str, ...] = (), swaps: int = SWAPS) -> No
     assert seen.bad == [], seen.bad[:3]
     assert set().union(*seen.models.values()) == {1, 2}, "newcomers did not get both versions"
     several = {user: models for user, models in seen.models.items() if len(models) > 1}
-    assert not several, f"users who were pinned have several versions: {list(several.items())[:3]}"
-    logged = in_the_log(folder / "lcb.db")
+    if newest:
+        assert several, "no user was served by both versions"
+        store = open_store(str(folder / "lcb.db"), create=False)
+        assert verify(store).differences == []
+        store.close()
+    else:
+        assert not several, f"users who were pinned have several versions: {list(several.items())[:3]}"
+    logged = in_the_log(folder / "lcb.db", pinned=not newest)
     assert all(logged[id] == model for id, model in seen.named.items())
     if LONG:
         assert p99(seen) <= 2 * p99(before), (p99(seen), p99(before))
@@ -107,8 +119,8 @@ def p99(seen: Seen) -> float:
     return float(np.quantile(seen.seconds, 0.99))
 
 
-def in_the_log(path: Path) -> dict[str, int]:
-    """Return the version of every decision in the log, and check that no user has two."""
+def in_the_log(path: Path, *, pinned: bool) -> dict[str, int]:
+    """Return the version of every decision in the log, and check that no pinned user has two."""
     connection = sqlite3.connect(path)
     rows = connection.execute("select id, user, model, body from event where kind = 'decision'").fetchall()
     connection.close()
@@ -116,12 +128,16 @@ def in_the_log(path: Path) -> dict[str, int]:
     for _, user, model, body in rows:
         of_user[user].add(model)
         assert len(events.decode("decision", body).taken) == 1
-    assert all(len(models) == 1 for models in of_user.values())
+    assert not pinned or all(len(models) == 1 for models in of_user.values())
     return {id: model for id, _, model, _ in rows}
 
 
 def test_versions_are_switched_under_load_without_a_failed_request(tmp_path: Path) -> None:
     drill(tmp_path)
+
+
+def test_users_of_statistics_are_served_by_the_newest_version_and_every_decision_recomputes(tmp_path: Path) -> None:
+    drill(tmp_path, swaps=20, newest=True)
 
 
 def test_a_service_that_does_not_pin_its_users_fails_this(tmp_path: Path) -> None:

@@ -27,10 +27,11 @@ def reward(user: str, id: str, x: list[float], value: float, before: float | Non
     return NewRow(f"r/{id}" if n == 1 else f"r/{id}#{n}", "reward", user, 0, events.encode(body))
 
 
-def rewards_of(models: LatentModels, n_users: int, n_rows: int, seed: int = 0) -> list[NewRow]:
+def rewards_of(models: LatentModels, n_users: int, n_rows: int, seed: int = 0, first: int = 0) -> list[NewRow]:
+    """Return rewards of `n_users` users, the first of whom has the number `first`."""
     user, x, value, _ = rows_of(models, n_users, n_rows, seed)
     rows = zip(user.tolist(), x.tolist(), value.tolist(), strict=True)
-    return [reward(f"u{u}", f"d{i}", row, r) for i, (u, row, r) in enumerate(rows)]
+    return [reward(f"u{first + u}", f"d{first}.{i}", row, r) for i, (u, row, r) in enumerate(rows)]
 
 
 def version(store: Store, number: int, models: LatentModels) -> None:

@@ -19,6 +19,7 @@ BANDITS: dict[str, type[DescribedBandit]] = {
     "thompson": bandits.GeneralizedThompson,
     "posterior-mean": bandits.PosteriorMean,
     "personal-classes": bandits.PersonalClasses,
+    "learned-classes": bandits.LearnedClasses,
     "exp3": bandits.EXP3,
     "exp4": bandits.EXP4,
     "exp4p": bandits.EXP4P,

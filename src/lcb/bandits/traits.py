@@ -22,7 +22,8 @@ class Traits:
     needs_reward_range: bool = False  # has a setting `reward_range`, and refuses rewards outside it
     needs_propensity_of_chosen: bool = False  # weights a reward by the propensity of its arm
     needs_propensity_of_every_arm: bool = False  # weights a reward by the propensities of all arms
-    keeps_posterior: bool = False  # the state is the log posterior over the classes
+    keeps_posterior: bool = False  # has a method `weights`, the posterior over the classes
+    keeps_statistics: bool = False  # the state is the user's statistics, whatever the classes: any version can serve it
 
     @property
     def needs_classes(self) -> bool:

@@ -33,18 +33,25 @@ if TYPE_CHECKING:
 def heat_map(models: LatentModels, title: str | None = None) -> alt.LayerChart:
     """Draw the classes as a heat map: a row per class with its share and noise, a column per feature.
 
-    Colours diverge around 0 if some weight is negative.  With up to 25 features, cells contain the weights.
+    Colours diverge around 0 if some weight is negative.  With up to 25 features, cells contain the weights and, for
+    personal classes, the standard deviation of the people of the class, after ±.
     """
     alt = load_altair()
     largest = float(np.abs(models.beta).max()) or 1.0
     low, colours = (-largest, DIVERGING) if models.beta.min() < 0 else (0.0, SEQUENTIAL)
     printed = models.n_features <= 25
-    step = 8 + max(36, 7 * len(format_number(-largest, largest))) if printed else 15
+    texts = [format_number(weight, largest) for weight in models.beta.ravel().tolist()]
+    spread = models.spread
+    if spread is not None:
+        texts = [
+            f"{text} ± {format_number(sd, largest)}" for text, sd in zip(texts, spread.ravel().tolist(), strict=True)
+        ]
+    step = 8 + max(36, 7 * max(map(len, [*texts, format_number(-largest, largest)]))) if printed else 15
     data = inline_data(
         name=np.repeat(_format_class_labels(models), models.n_features),
         feature=models.features * models.n_classes,
         weight=models.beta.ravel(),
-        text=[format_number(weight, largest) for weight in models.beta.ravel().tolist()],
+        text=texts,
         ink=_choose_ink((models.beta.ravel() - low) / (largest - low), colours),
     )
     angle = 0 if 7 * max(map(len, models.features)) <= step else -45 if printed else -90

@@ -54,7 +54,7 @@ def require_serve_extra() -> None:
         import lcb.serve.server  # noqa: F401
 
 
-def run_service(settings: Settings, ready: Callable[[str], None]) -> None:
+def run_service(settings: Settings, ready: Callable[[str], None], *, keep: bool = False) -> None:
     """Serve until a signal, with the demo's headlines (`items = "headlines"`) and simulated visitors at hand."""
     with need_extra("serve"):
         from lcb.demo.readers import CATEGORIES
@@ -62,4 +62,4 @@ def run_service(settings: Settings, ready: Callable[[str], None]) -> None:
         from lcb.serve.log.bootstrap import FirstItems
         from lcb.serve.server import run
     items = FirstItems(HEADLINES, read_headlines(), CATEGORIES) if settings.items == HEADLINES else None
-    run(settings, ready=ready, items=items, simulation=SimulatedReaders())
+    run(settings, ready=ready, items=items, simulation=SimulatedReaders(), keep=keep)

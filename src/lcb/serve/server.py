@@ -31,7 +31,7 @@ from lcb import messages
 from lcb.errors import LCBError
 from lcb.serve.config.settings import Settings
 from lcb.serve.errors import Problem
-from lcb.serve.log.bootstrap import FirstItems, read_first_items
+from lcb.serve.log.bootstrap import FirstItems, keep_recommenders, read_first_items
 from lcb.serve.observe import logging as logs
 from lcb.serve.observe.redaction import redact
 from lcb.serve.pages.routes import Pages
@@ -66,11 +66,12 @@ def run(
     ready: Callable[[str], None] | None = None,
     items: FirstItems | None = None,
     simulation: Simulation | None = None,
+    keep: bool = False,
 ) -> None:
     """Serve until SIGTERM or Ctrl-C; `ready` is called with the address once requests are answered.
 
     `items` fill an empty catalogue in place of the file that the settings name; `simulation` provides the study page
-    with simulated visitors.
+    with simulated visitors.  With `keep`, a log that has recommenders keeps them.
     """
     if items is None and settings.items is not None:
         items = read_first_items(settings.items)  # refuse a bad path before a store is created
@@ -83,6 +84,8 @@ def run(
         keyring = Keyring(store.list_keys())
         check_address(settings.host, keyring)
         undone.pop_all()
+    if keep:
+        settings = keep_recommenders(settings, store)
     if store.discarded:
         structlog.get_logger("lcb.serve").warning("unfinished commit discarded", bytes=store.discarded)
     host, port = listening.getsockname()[:2]

@@ -13,7 +13,7 @@ from lcb.learners.registry import LEARNERS
 from lcb.models import LatentModels
 from lcb.serve import events
 from lcb.serve.learn import worker
-from lcb.serve.learn.job import Job
+from lcb.serve.learn.job import Job, JobResult
 from lcb.serve.learn.training_data import is_held_out
 from lcb.serve.learn.worker import learn
 from lcb.storage.models.folder import pack_models, unpack_models
@@ -55,6 +55,38 @@ def test_every_learner_can_be_asked_for(store: Store, learner: str) -> None:
     assert models.provenance["learner"] == learner
     assert models.covariance is not None
     assert models.personal == (learner == "personal")
+
+
+def test_the_choice_is_learned_and_made_again_when_users_have_doubled(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service(store)
+    add(store, rewards_of(paper_classes(n_classes=2), 100, 20))
+    found = learn(Job(store.url, store.head(), 0, learner="auto"), store)
+    models, _ = unpack_models(found.manifest, found.tensors, "here")
+    n_users = models.provenance["n_users"]
+    assert (models.n_classes, models.personal, models.provenance["bonus"]) == (2, False, 0.5)
+    assert models.provenance["chosen_from"] == n_users
+    monkeypatch.setattr("lcb.evaluate.choice.choose.choose", lambda *_, **__: pytest.fail("chosen again"))
+    version(store, 1, models)
+    add(store, rewards_of(paper_classes(n_classes=2), 40, 20, first=100))
+    again, _ = unpack_models(*_packed(learn(Job(store.url, store.head(), 1, learner="auto"), store)), "here")
+    assert again.provenance["n_users"] > n_users
+    assert (again.n_classes, again.provenance["chosen_from"], again.provenance["bonus"]) == (2, n_users, 0.5)
+    add(store, rewards_of(paper_classes(n_classes=2), 80, 20, first=140))
+    with pytest.raises(pytest.fail.Exception, match="chosen again"):
+        learn(Job(store.url, store.head(), 1, learner="auto"), store)
+
+
+def _packed(found: JobResult) -> tuple[bytes, bytes]:
+    return found.manifest, found.tensors
+
+
+def test_too_few_users_for_a_choice_are_waited_for(store: Store) -> None:
+    service(store)
+    add(store, rewards_of(paper_classes(), 3, 10))
+    with pytest.raises(TooFewRows):
+        learn(Job(store.url, store.head(), 0, learner="auto", held_out=0.0), store)
 
 
 def test_a_large_covariance_is_kept_only_where_it_is_asked_for(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,11 +6,16 @@ import asyncio
 import json
 import time
 
+import numpy as np
 import pytest
 
-from lcb.demo.readers import KINDS
+from lcb.demo.readers import CATEGORIES, KINDS
+from lcb.features import fit_features
+from lcb.models import LatentModels
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.web.endpoint import Ask
 from lcb.serve.web.keys import sha256
+from lcb.storage.models.folder import save_models
 from lcb.storage.store.base import Key
 from support.http_inside import inside
 from support.news_front import front, read
@@ -174,6 +179,27 @@ def test_a_story_is_the_log_of_one_user(tmp_path):
         assert (await client.get("/page/users/nobody/story")).status_code == 404
 
     asking(tmp_path, drill, keys=[])
+
+
+def test_a_story_and_the_page_say_why_a_rule_with_a_bonus_took_an_article(tmp_path):
+    beta = np.full((2, len(CATEGORIES)), 0.05)
+    beta[:, 0], beta[:, 1] = 0.5, (0.02, 0.9)  # all like the first category; about the second they disagree
+    models = LatentModels([0.5, 0.5], beta, [0.1, 0.1])
+    save_models(models, tmp_path / "models", feature_map=fit_features("one-hot", CATEGORIES, []))
+
+    async def main():
+        settings = front(tmp_path, recommenders=(RecommenderSpec("lcb", "learned-classes"),))
+        async with inside(settings, keys=[]) as (_, client):
+            seen = await read(client, (), 8)
+            told = (await client.get(f"/page/users/{seen['visitor']}/story")).json()
+            assert {row["reason"] for row in told["decisions"]} == {"liked", "informative"}
+            assert all(row["model"] == 1 for row in told["decisions"])
+            last = {"liked": "expected to like this one most", "informative": "tells most about what you like"}
+            assert last[told["decisions"][-1]["reason"]] in seen["beliefs"]["why"]
+            verified = (await client.post(f"/page/users/{seen['visitor']}/verify", json={})).json()
+            assert verified["differences"] == []
+
+    asyncio.run(main())
 
 
 @pytest.mark.parametrize(("version", "status"), [(0, 200), (1, 200), (7, 404), (-1, 404)])

@@ -11,10 +11,11 @@ import msgspec
 import pytest
 
 from lcb import messages
+from lcb.errors import InputError
 from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
-from lcb.serve.config.settings import Settings
+from lcb.serve.config.settings import Learning, Settings
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
 from lcb.storage.models.folder import pack_models
@@ -123,3 +124,52 @@ def test_of_two_models_added_at_once_each_gets_a_number_of_its_own(opened: Any) 
     inside.write()
     assert sorted(one.result() for one in asked) == [1, 2]
     assert {n: version.models().n_classes for n, version in inside.service.world.state.versions.items()} == {1: 2, 2: 5}
+
+
+def serve_ann_under_two_versions(path: Path, pin: bool) -> Any:
+    """Return ann's answers: four in the warm-up, four under each of two versions, each with a reward."""
+    spec = RecommenderSpec("lcb", "learned-classes")
+    inside = Inside(sqlite(path), Settings(recommenders=(spec,), pages=False, learning=Learning(pin=pin)))
+    with inside:
+        answers = []
+        for version in range(3):
+            if version:
+                manifest, tensors = pack_models(classes(version, n_classes=version + 1, n_features=3))
+                inside.done(inside.service.add_model(manifest, tensors, active=True, reason="a test", n_users=1))
+            for i in range(4):
+                answers.append(inside.decide("ann", arms=ARMS, decision_id=f"d{version}.{i}"))
+                inside.decide(f"other{version}", arms=ARMS)
+                inside.reward(answers[-1]["decision_id"], 1.0 if i % 2 else 0.0)
+        world = inside.service.world
+        user = world.user("ann")
+        assert compare_worlds(world, fold_log(inside.store)) == []
+        assert verify(inside.store).differences == []
+        per_model = dict(world.users_per_model)
+        inside.erase("ann")
+        assert compare_worlds(inside.service.world, fold_log(inside.store)) == []
+        assert verify(inside.store).differences == []
+        return answers, user, per_model
+
+
+def test_users_of_statistics_follow_the_newest_version_with_all_their_rewards(tmp_path: Path) -> None:
+    answers, user, per_model = serve_ann_under_two_versions(tmp_path / "lcb.db", pin=False)
+    assert [answer["model"] for answer in answers] == [0] * 4 + [1] * 4 + [2] * 4
+    assert [answer["policy"] for answer in answers[::4]] == ["linucb", "learned-classes", "learned-classes"]
+    assert user.model == 2
+    assert user.state[-1] == 12  # rewards, those of the warm-up included
+    assert per_model == {0: 1, 1: 1, 2: 2}
+
+
+def test_with_pin_users_of_statistics_keep_the_version_they_met(tmp_path: Path) -> None:
+    answers, user, per_model = serve_ann_under_two_versions(tmp_path / "lcb.db", pin=True)
+    assert {answer["model"] for answer in answers} == {0}
+    assert (user.model, user.state) == (0, None)
+    assert per_model == {0: 2, 1: 1, 2: 1}
+
+
+def test_a_bandit_whose_state_belongs_to_a_version_cannot_follow_the_newest() -> None:
+    with pytest.raises(InputError, match="set pin to true"):
+        RecommenderSpec("lcb", "thompson", pin=False)
+    assert "pin" not in RecommenderSpec("lcb", "thompson").to_json().decode()  # as in logs of earlier versions
+    kept = RecommenderSpec.from_json(b'{"bandit":"learned-classes","name":"lcb","pin":false}')
+    assert kept == RecommenderSpec("lcb", "learned-classes", uniform=0.0, pin=False)

@@ -8,7 +8,7 @@ import numpy as np
 
 from lcb.arrays import Floats
 from lcb.models import LatentModels
-from lcb.stats import n_packed, upper
+from lcb.stats import n_packed
 
 Terms = tuple[Floats, Floats, Floats, Floats, Floats]
 
@@ -49,9 +49,3 @@ class UncertainClasses:
         weights, roots, scaled = np.empty(n), np.empty((n, d, d)), np.empty((n, d))
         posterior(state, self._terms, weights, roots, scaled)
         return weights, roots, scaled
-
-
-def add_reward(state: Floats, x: Floats, reward: float) -> Floats:
-    """Return the statistics with one more reward."""
-    rows, columns = upper(len(x))
-    return state + np.concatenate((x[rows] * x[columns], reward * x, (reward * reward, 1.0)))

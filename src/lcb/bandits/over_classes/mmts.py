@@ -26,11 +26,12 @@ import numpy as np
 
 from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms, draw_uniform_arms
-from lcb.bandits.over_classes._uncertain import UncertainClasses, add_reward
+from lcb.bandits.over_classes._uncertain import UncertainClasses
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_context, check_reward
 from lcb.errors import InputError
 from lcb.models import LatentModels
+from lcb.stats import add_row
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class MMTS(UncertainClasses):
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         check_reward(reward)
-        return add_reward(state, decision.x, reward)
+        return add_row(state, decision.x, reward)
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
         """Serve many users at once, compiled; `states` are updated in place."""

@@ -24,11 +24,12 @@ import numpy as np
 
 from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms
-from lcb.bandits.over_classes._uncertain import UncertainClasses, add_reward
+from lcb.bandits.over_classes._uncertain import UncertainClasses
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_context, check_reward, rescale
 from lcb.errors import InputError
 from lcb.models import LatentModels
+from lcb.stats import add_row
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class PersonalClasses(UncertainClasses):
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         check_reward(reward)
         scale = self._scale_of(decision.x)
-        return add_reward(state, scale * decision.x, scale * reward)
+        return add_row(state, scale * decision.x, scale * reward)
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
         """Serve many users at once, compiled; `states` are updated in place."""

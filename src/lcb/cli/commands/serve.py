@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -58,7 +59,10 @@ def serve(
     classes: Annotated[
         str | None, typer.Option(help="Number of classes to learn; none: chosen on held-out users.", metavar="N")
     ] = None,
-    learner: Annotated[str | None, typer.Option(help=f"Learner: {', '.join(LEARNERS)}.  [default: em]")] = None,
+    learner: Annotated[
+        str | None,
+        typer.Option(help=f"Learner: {', '.join(LEARNERS)}, or auto (default): classes and bonus are chosen."),
+    ] = None,
     warmup_users: Annotated[
         int | None, typer.Option(help="Users before the first classes are learned.  [default: 50]")
     ] = None,
@@ -74,7 +78,9 @@ def serve(
 ) -> None:
     """Run the decision service over HTTP.
 
-    A decision is answered after it is stored.  Latent classes are learned in the background as users come.
+    A decision is answered after it is stored.  Latent classes are learned in the background as users come: their kind
+    and number and the bonus are chosen on the users so far.  A log keeps the recommenders it has unless --recommender
+    names others.
 
     A setting is taken from the options, else from the environment (LCB_PORT, LCB_LEARNING__RETRAIN_EVERY), else from
     a TOML file, else it has its default; lcb config show prints all of them.  Ctrl-C or SIGTERM stops the service
@@ -110,4 +116,11 @@ def serve(
     }
     found = load_config(config, flags)
     shown = found.masked()["store"].value  # without a password
-    run_service(found.settings, lambda address: typer.echo(f"serving {shown} at {address}"))
+    settings, named = found.settings, found.values["recommenders"].source != "default"
+    if not named:
+        from lcb.serve.config.settings import AUTO, CHOSEN
+
+        settings = replace(settings, recommenders=(CHOSEN,))
+        if found.values["learning.learner"].source == "default":
+            settings = replace(settings, learning=replace(settings.learning, learner=AUTO))
+    run_service(settings, lambda address: typer.echo(f"serving {shown} at {address}"), keep=not named)

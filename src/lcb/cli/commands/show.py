@@ -53,6 +53,7 @@ def to_json(models: LatentModels) -> dict[str, Any]:
         "beta": models.beta.tolist(),
         "sigma2": models.sigma2.tolist(),
         "features": list(models.features),
+        **({} if models.spread is None else {"spread": models.spread.tolist()}),
         "likelihood": models.likelihood,
         "levels": models.levels and list(models.levels),
         "provenance": dict(models.provenance),
@@ -69,7 +70,8 @@ def build_class_table(models: LatentModels, width: int) -> Table:
 
     names = [escape_unprintable(name) for name in models.features]
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, padding=(0, 1, 0, 0))
-    for title in ("class", "share", "noise"):
+    spread = models.spread
+    for title in ("class", "share", "noise", *(() if spread is None else ("spread",))):
         table.add_column(title, justify="right", no_wrap=True)
     wide = _SIDE + sum(max(8, len(name)) + 1 for name in names) <= width
     for title in names if wide else ("largest weights",):
@@ -83,7 +85,8 @@ def build_class_table(models: LatentModels, width: int) -> Table:
             largest = np.argsort(-np.abs(beta))[:6]
             cells = [", ".join(f"{names[j]} {beta[j]:.3g}" for j in largest)]
         noise = float(np.sqrt(models.sigma2[h]))
-        table.add_row(f"{h + 1}", f"{models.pi[h]:.1%}", f"{noise:.3g}", *cells)
+        own = () if spread is None else (f"{float(np.sqrt(np.square(spread[h]).mean())):.3g}",)
+        table.add_row(f"{h + 1}", f"{models.pi[h]:.1%}", f"{noise:.3g}", *own, *cells)
     return table
 
 

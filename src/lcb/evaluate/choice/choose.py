@@ -109,6 +109,20 @@ def learn_chosen(
     return replace(found, models=models, why=choice.why)
 
 
+def learn(log: EventLog, *, rng: np.random.Generator, progress: Progress = silent) -> Fit:
+    """Choose the classes for a log and learn them; `LearnedClasses` serves them.
+
+    >>> rng = np.random.default_rng(0)
+    >>> user, x = np.repeat(np.arange(60), 10), rng.normal(size=(600, 2))
+    >>> weights = np.array([[1.0, 0.0], [0.0, 1.0]])[np.arange(60) % 2]
+    >>> reward = (weights[user] * x).sum(axis=1) + 0.1 * rng.normal(size=600)
+    >>> found = learn(EventLog.from_rows(user, x, reward), rng=rng)
+    >>> found.models.n_classes, found.models.personal
+    (2, False)
+    """
+    return learn_chosen(log, choose(log, rng=rng, progress=progress), rng=rng, progress=progress)
+
+
 def pick_simplest(
     scores: Mapping[tuple[Classes, float], Floats],
 ) -> tuple[tuple[Classes, float], tuple[Classes, float]]:

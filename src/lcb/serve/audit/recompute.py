@@ -18,18 +18,18 @@ def check_decision(world: World, row: Row, body: events.DecisionBody, report: Re
     report.n_decisions += 1
     assert row.user is not None
     try:
-        ids, context = _rebuild_context(world, body)
+        ids, context = rebuild_context(world, body)
         user = world.user(row.user)
         if user is None:
             model = world.state.model_for_newcomers(body.recommender)
             user = world.fold.start(body.recommender, model, 0, context.shape[1])
-        pinned = (user.recommender, user.model)
-        if (body.recommender, row.model) != pinned:
-            report.add(row.seq, "recommender and model", (body.recommender, row.model), pinned)
+        served = (user.recommender, world.state.model_for(user))
+        if (body.recommender, row.model) != served:
+            report.add(row.seq, "recommender and model", (body.recommender, row.model), served)
             return
-        taken = draw_arms(world, user, ids, context, row.id, len(body.taken) if body.listed else None)
+        taken = draw_arms(world, user, served[1], ids, context, row.id, len(body.taken) if body.listed else None)
         if body.chosen is not None:
-            again = record_callers_arm(world, user, ids, context, body.chosen.id, body.chosen.propensity)
+            again = record_callers_arm(world, user, served[1], ids, context, body.chosen.id, body.chosen.propensity)
             _check_taken(row.seq, body.chosen, again, report)
     except (Problem, LCBError, KeyError, ValueError, IndexError) as error:
         report.add(row.seq, "the decision", "in the log", f"cannot be recomputed ({error})")
@@ -38,7 +38,7 @@ def check_decision(world: World, row: Row, body: events.DecisionBody, report: Re
         _check_taken(row.seq, stored, again, report)
 
 
-def _rebuild_context(world: World, body: events.DecisionBody) -> tuple[list[str], Floats]:
+def rebuild_context(world: World, body: events.DecisionBody) -> tuple[list[str], Floats]:
     if body.arms is None:
         ids, context = world.state.catalogue.ids, world.state.catalogue.matrix()
     else:

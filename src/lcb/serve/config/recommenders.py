@@ -49,6 +49,7 @@ class RecommenderSpec:
     # there are keys); None: as the log has it
     teach: str | None = field(default=None, compare=False)
     uniform: float | None = None  # share of uniform decisions; None: that of the log, or `UNIFORM` if it is new there
+    pin: bool = True  # users keep the model version they first met; False: they are served by the newest
 
     def __post_init__(self) -> None:
         former = ("uniform", "gamma") if self.bandit == "thompson" else ("uniform",)
@@ -71,6 +72,11 @@ class RecommenderSpec:
         for share in (self.uniform, self.warmup.get("uniform")):
             if share is not None and not (isinstance(share, int | float) and 0 <= share <= 1):
                 raise InputError(f"recommender {self.name}: uniform is {share!r}; it is a share and must lie in [0, 1]")
+        if not self.pin and not self.traits.keeps_statistics:
+            raise InputError(
+                f"recommender {self.name}: pin is false, but the state of {self.bandit} belongs to one model version; "
+                "use learned-classes, or set pin to true"
+            )
         self.check_settings()
 
     @property
@@ -120,8 +126,9 @@ class RecommenderSpec:
         return replace(self, settings={**defaults, **self.settings}, warmup=warmup, uniform=uniform)
 
     def to_json(self) -> bytes:
-        kept = {"name": self.name, "bandit": self.bandit, "scope": self.scope, "settings": self.settings}
+        kept: dict[str, Any] = {name: getattr(self, name) for name in ("name", "bandit", "scope", "settings")}
         kept |= {name: value for name in ("teach", "uniform") if (value := getattr(self, name)) is not None}
+        kept |= {} if self.pin else {"pin": False}
         return msgspec.json.encode(kept | {"warmup": self.warmup}, order="sorted")
 
     @classmethod

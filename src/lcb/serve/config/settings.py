@@ -14,6 +14,8 @@ from lcb.learners.registry import LEARNERS
 from lcb.serve.config.recommenders import RecommenderSpec
 
 RewardRule = Literal["once", "first", "sum", "last"]
+AUTO = "auto"  # kind and number of classes and the bonus are chosen, see `lcb.evaluate.choice`
+CHOSEN = RecommenderSpec("lcb", "learned-classes")  # serves what the choice makes
 READER = "reader"  # the recommender of the visitors' page; not part of any trial
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _RULES = ("once", "first", "sum", "last")
@@ -42,10 +44,11 @@ class Learning:
     held_out: float = 0.2  # share of users kept out of learning, to compare versions by
     max_seconds: float = 3600.0
     max_memory: int | None = None  # bytes the learning process may use; None: no limit
+    pin: bool = False  # users keep their version under every recommender, also where the newest could serve them
 
     def __post_init__(self) -> None:
-        if self.learner not in LEARNERS:
-            raise InputError(f"unknown learner {self.learner!r}; the learners are {', '.join(LEARNERS)}")
+        if self.learner not in (AUTO, *LEARNERS):
+            raise InputError(f"unknown learner {self.learner!r}; the learners are {', '.join((AUTO, *LEARNERS))}")
         for name in ("n_warmup_users", "retrain_every", "n_classes", "max_memory"):
             value = getattr(self, name)
             if value is not None and value < 1:
@@ -186,10 +189,15 @@ class Settings:
     @property
     def all_recommenders(self) -> tuple[RecommenderSpec, ...]:
         """The recommenders and, with pages, that of the visitors' page: a copy of the first one that uses classes."""
-        if not self.has_pages or any(one.name == READER for one in self.recommenders):
-            return self.recommenders
-        like = next((one for one in self.recommenders if one.over_classes), self.recommenders[0])
-        return (*self.recommenders, replace(like, name=READER))
+        own = tuple(self._choose_pin(one) for one in self.recommenders)
+        if not self.has_pages or any(one.name == READER for one in own):
+            return own
+        like = next((one for one in own if one.over_classes), own[0])
+        return (*own, replace(like, name=READER))
+
+    def _choose_pin(self, spec: RecommenderSpec) -> RecommenderSpec:
+        """Let users of a recommender whose state is statistics follow the newest version, unless `learning.pin`."""
+        return replace(spec, pin=self.learning.pin or not spec.traits.keeps_statistics)
 
     @property
     def share(self) -> dict[str, float]:

@@ -66,8 +66,9 @@ class Decisions:
             recommender = recommender or self.assignment.assign(request.user)
             model = world.state.model_for_newcomers(recommender)
             user = world.fold.start(recommender, model, 0, context.shape[1])
+        model = world.state.model_for(user)
         decision_id = request.decision_id or self.new_id()
-        arms = draw_arms(world, user, ids, context, decision_id, request.k)
+        arms = draw_arms(world, user, model, ids, context, decision_id, request.k)
         body = events.DecisionBody(
             at=self.now(),
             seen=world.seq,
@@ -79,13 +80,13 @@ class Decisions:
             taken=arms,
             digest=digest,
             listed=request.k is not None,
-            chosen=None if request.chosen is None else self._record_chosen(request, user, ids, context),
+            chosen=None if request.chosen is None else self._record_chosen(request, user, model, ids, context),
             own=request.chosen is None or request.chosen_propensity is not None,
         )
         return Entry(
-            NewRow(decision_id, "decision", request.user, user.model, events.encode(body)),
+            NewRow(decision_id, "decision", request.user, model, events.encode(body)),
             body,
-            self.answer(decision_id, user.model, body),
+            self.answer(decision_id, model, body),
             key=decision_id,
             newcomer=newcomer,
             fixes_n_features=world.state.n_features is None,
@@ -102,7 +103,7 @@ class Decisions:
             raise Problem(422, words, field="chosen_propensity")
 
     def _record_chosen(
-        self, request: messages.DecisionRequest, user: User, ids: list[str], context: Floats
+        self, request: messages.DecisionRequest, user: User, model: int, ids: list[str], context: Floats
     ) -> events.ChosenArm:
         """Return the record of the arm that the caller chose; Problem 422 if the user's bandit cannot learn from it."""
         assert request.chosen is not None
@@ -112,13 +113,15 @@ class Decisions:
             words = f"chosen is {request.chosen!r}, which is not among the arms; name one of them"
             raise Problem(422, words, field="chosen")
         spec = self.world.state.recommenders[user.recommender]
-        if spec.traits.needs_propensity_of_every_arm and user.model != WARMUP:
+        if spec.traits.needs_propensity_of_every_arm and model != WARMUP:
             words = f"{spec.bandit} needs the probability of every arm and cannot learn from an arm that you chose"
             raise Problem(422, f"{words}; decide without chosen", field="chosen")
-        if spec.traits.needs_propensity_of_chosen and user.model != WARMUP and request.chosen_propensity is None:
+        if spec.traits.needs_propensity_of_chosen and model != WARMUP and request.chosen_propensity is None:
             words = f"{spec.bandit} weighs a reward by the probability of its arm"
             raise Problem(422, f"{words}; send chosen_propensity, 1 if nothing was random", field="chosen_propensity")
-        return record_callers_arm(self.world, user, ids, context, request.chosen, request.chosen_propensity or 1.0)
+        return record_callers_arm(
+            self.world, user, model, ids, context, request.chosen, request.chosen_propensity or 1.0
+        )
 
     def answer_again(self, row: Row, digest: bytes | None) -> bytes:
         """Return the answer of a logged decision, if its request was the same."""

@@ -21,11 +21,14 @@ from lcb.serve.state.world import World
 
 
 def draw_arms(
-    world: World, user: User, ids: list[str], context: Floats, decision_id: str, k: int | None
+    world: World, user: User, model: int, ids: list[str], context: Floats, decision_id: str, k: int | None
 ) -> list[ChosenArm]:
-    """Return the arms for a user, one per slot, without changing any state; `k` is None if no list was asked for."""
+    """Return the arms for a user under a model version, one per slot, without changing any state.
+
+    `k` is None if no list was asked for.
+    """
     try:
-        bandit, shared = world.state.bandit(user.recommender, user.model, context.shape[1])
+        bandit, shared = world.state.bandit(user.recommender, model, context.shape[1])
     except UnreadableModels as error:
         raise Problem(503, str(error), retry_after=60) from None
     state = user.state if shared is None else world.shared.get(shared, bandit)
@@ -33,7 +36,7 @@ def draw_arms(
     if k is not None and k > len(ids):
         raise Problem(422, f"k is {k}, but there are {len(ids)} arms; send k of at most {len(ids)}", field="k")
     seed, spec = world.state.seed, world.state.recommenders[user.recommender]
-    share = spec.get_uniform(in_warmup=user.model == WARMUP)
+    share = spec.get_uniform(in_warmup=model == WARMUP)
     try:
         if k is None:
             one = choose_arm(bandit, state, context, share, draw_number(seed, decision_id))
@@ -87,10 +90,10 @@ def _draw_list(
 
 
 def record_callers_arm(
-    world: World, user: User, ids: list[str], context: Floats, id: str, propensity: float
+    world: World, user: User, model: int, ids: list[str], context: Floats, id: str, propensity: float
 ) -> ChosenArm:
     """Return the record of an arm that the caller chose, with the advice of our bandit's experts on it."""
-    bandit, _ = world.state.bandit(user.recommender, user.model, context.shape[1])
+    bandit, _ = world.state.bandit(user.recommender, model, context.shape[1])
     arm = ids.index(id)
     return ChosenArm.from_decision(add_advice(bandit, Decision(arm, propensity, context[arm]), context), id)
 

@@ -25,6 +25,7 @@ from lcb.learners.registry import get_learner
 from lcb.models import LatentModels, weight_covariance
 from lcb.progress import Progress, silent
 from lcb.serve import events
+from lcb.serve.config.settings import AUTO
 from lcb.serve.event_ids import event_id
 from lcb.serve.learn.job import DONE, FAIL, STEP, WAIT, Job, JobResult, JobStep, pack_frame
 from lcb.serve.learn.judge import judge
@@ -109,7 +110,7 @@ def learn(job: Job, store: Store, progress: Progress = silent) -> JobResult:
     feature_map = None if kept is None else FeatureMap.from_json(msgspec.json.decode(kept))
     active = None if served is None else _unpack_served(served)
     names = tuple(feature_map.names if feature_map else service.features or (active.features if active else ()))
-    keep_rows = get_learner(job.learner).needs_rows
+    keep_rows = job.learner != AUTO and get_learner(job.learner).needs_rows
     log = read_training_data(
         store, job.seq, service.rewards, names, closed=job.closed, keep_rows=keep_rows, progress=progress
     )
@@ -161,13 +162,15 @@ def _fit_models(
 ) -> LatentModels:
     from lcb.learners import fit
 
+    seed = [*service.seed, job.seq]  # the same log gives the same models
+    if job.learner == AUTO:
+        return _fit_choice(job, log, active, np.random.default_rng(seed), progress)
     learner = get_learner(job.learner)
     likelihood = choose_for_range(log, learner, service.reward_range)
     n_classes = None if job.n_classes is None else min(job.n_classes, log.n_users)
     settings: dict[str, Any] = {"n_threads": 1} if "n_threads" in learner.settings else {}
     if likelihood == "gaussian" and learner.start == "models" and active is not None and active.n_classes == n_classes:
         settings["start"] = replace(active, likelihood="gaussian", levels=None)
-    seed = [*service.seed, job.seq]  # the same log gives the same models
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # the provenance of the models says whether they converged
         try:
@@ -177,6 +180,28 @@ def _fit_models(
             raise
         except InputError as error:
             raise TooFewRows(str(error)) from None
+
+
+def _fit_choice(
+    job: Job, log: EventLog, active: LatentModels | None, rng: np.random.Generator, progress: Progress
+) -> LatentModels:
+    """Learn the classes that the choice makes; it is made again when the users have doubled."""
+    from lcb.evaluate.choice.candidates import Classes
+    from lcb.evaluate.choice.choose import Choice, choose, learn_chosen
+
+    known = {} if active is None else active.provenance
+    if active is not None and log.n_users < 2 * known.get("chosen_from", 0):
+        choice = Choice(Classes(active.personal, active.n_classes, active.likelihood), known["bonus"])
+        n_users = known["chosen_from"]
+    else:
+        try:
+            choice, n_users = choose(log, rng=rng, n_classes=job.n_classes, progress=progress), log.n_users
+        except InputError as error:
+            raise TooFewRows(str(error)) from None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the provenance of the models says whether they converged
+        models = learn_chosen(log, choice, rng=rng, n_threads=1, progress=progress).models
+    return models.with_provenance({**models.provenance, "chosen_from": n_users})
 
 
 if __name__ == "__main__":

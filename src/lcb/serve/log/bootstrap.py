@@ -14,7 +14,8 @@ from lcb.errors import InputError
 from lcb.features import FeatureMap, fit_features
 from lcb.models import LatentModels
 from lcb.serve import events
-from lcb.serve.config.settings import Settings
+from lcb.serve.config.recommenders import RecommenderSpec
+from lcb.serve.config.settings import AUTO, CHOSEN, READER, Settings
 from lcb.serve.event_ids import event_id
 from lcb.serve.state.service_state import ServiceState
 from lcb.serve.state.users import WARMUP
@@ -42,6 +43,23 @@ def read_first_items(path: str) -> FirstItems:
     except OSError as error:
         words = f"items {path}: the file could not be read ({error.strerror})"
         raise InputError(f"{words}; give a JSON file like a body of PUT /v1/items") from None
+
+
+def keep_recommenders(settings: Settings, store: Store) -> Settings:
+    """Return the settings with the recommenders of the log, if it has any.
+
+    The learner `auto` is for recommenders that serve classes of either kind; a log without one keeps learning by EM.
+    """
+    rows = [row for row in store.events_of_service() if row.kind == "recommender"]
+    kept = {
+        spec.name: spec for row in rows for spec in [RecommenderSpec.from_json(events.decode(row.kind, row.body).spec)]
+    }
+    own = tuple(one for one in kept.values() if one.name != READER)
+    if not own:
+        return settings
+    if settings.learning.learner == AUTO and not any(one.bandit == CHOSEN.bandit for one in own):
+        settings = replace(settings, learning=replace(settings.learning, learner="em"))
+    return replace(settings, recommenders=own)
 
 
 def prepare_log(

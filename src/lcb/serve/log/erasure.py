@@ -26,7 +26,7 @@ def build_erasure(
     recommender, model = "", 0
     for row, body, user in world.fold.walk(rows):
         recommender, model = user.recommender, user.model
-        shared = user.state is None and user.is_own(row, body)
+        shared = world.fold.updates_shared(user, row, body)
         left: Any
         if row.kind == "decision":
             bare = [msgspec.structs.replace(arm, id="", distribution=None) for arm in body.shown] if shared else []

@@ -151,7 +151,7 @@ class Operator:
         if not rows:
             raise Problem(404, f"no user {name[:200]!r}; check the id", field="user")
         steps = read_story(world, rows)
-        model = rows[0].model or 0
+        model = steps[-1].model
         words = [", ".join(likes) for likes in self.visitors.describe_classes(model)] if model else []
         paths = [step.posterior for step in steps if step.posterior is not None]
         chart = None
@@ -159,9 +159,9 @@ class Operator:
             start = world.state.versions[model].models().pi
             chart = posterior_spec(np.array([start, *paths]), words)
         found = {"user": name, "recommender": steps[0].body.recommender, "model": model or None, "classes": words}
-        return json_reply(found | {"decisions": [self._describe_step(step, model) for step in steps], "chart": chart})
+        return json_reply(found | {"decisions": [self._describe_step(step) for step in steps], "chart": chart})
 
-    def _describe_step(self, step: StoryStep, model: int) -> dict[str, Any]:
+    def _describe_step(self, step: StoryStep) -> dict[str, Any]:
         world, body = self.service.world, step.body
         item = world.state.catalogue.items.get(step.taken.id)
         spec = world.state.recommenders[body.recommender]
@@ -173,7 +173,9 @@ class Operator:
             "arm": step.taken.id,
             "arm_title": item.title if item is not None else None,
             "propensity": step.taken.propensity if body.own else None,
-            "policy": policy_name(spec, model),
+            "policy": policy_name(spec, step.model),
+            "model": step.model or None,
+            "reason": step.reason,
             "reward": step.reward,
             "posterior": None if step.posterior is None else step.posterior.tolist(),
         }

@@ -18,7 +18,7 @@ from lcb.arrays import Floats
 from lcb.bandits.linear.lints import LinTS
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.serve import events
-from lcb.serve.audit.story import StoryStep, read_story
+from lcb.serve.audit.story import SCORED, StoryStep, read_story
 from lcb.serve.config.settings import READER
 from lcb.serve.decide.drawing import draw_number
 from lcb.serve.errors import Problem
@@ -193,9 +193,12 @@ class Visitors:
         models, likes = world.state.versions[user.model].models(), self.describe_classes(user.model)
         why = ""
         if last.reward is None:
-            backed = words.find_backers(posterior, models.beta, self._rebuild_context(last.body), last.taken.arm)
-            propensity, n_arms = last.taken.propensity, last.body.n_arms
-            why = words.explain_choice(posterior, likes, propensity, n_arms, n_answers=len(steps) - 1, backed=backed)
+            draw, n_answers = (last.taken.propensity, last.body.n_arms), len(steps) - 1
+            if isinstance(world.state.bandit(user.recommender, user.model)[0], SCORED):
+                why = words.explain_score(posterior, likes, last.reason, *draw, n_answers=n_answers)
+            else:
+                backed = words.find_backers(posterior, models.beta, self._rebuild_context(last.body), last.taken.arm)
+                why = words.explain_choice(posterior, likes, *draw, n_answers=n_answers, backed=backed)
         start = models.pi.tolist()
         classes = [{"share": share, "likes": like} for share, like in zip(start, likes, strict=True)]
         shown = {"recommender": user.recommender, "posterior": posterior.tolist(), "start": start}

@@ -106,9 +106,43 @@ def explain_choice(
             f"{name_taste(likes[source])}."
         )
     else:
-        seem = "are almost surely" if weights[best] >= _SURE else "seem to be" if weights[best] >= 0.5 else "may be"
-        reason = f"You {seem} one of the readers who like {name_taste(likes[best])}, and this is what they open most."
+        taste = name_taste(likes[best])
+        reason = f"You {_seem(weights[best])} one of the readers who like {taste}, and this is what they open most."
     return f"{reason} {describe_draw(propensity, n_arms)}"
+
+
+def explain_score(
+    weights: Floats,
+    likes: Sequence[Sequence[str]],
+    reason: str | None,
+    propensity: float,
+    n_arms: int,
+    *,
+    n_answers: int,
+) -> str:
+    """Explain a choice of the arm with the highest expected reward plus bonus; `reason` is that of a `StoryStep`.
+
+    >>> likes = [["football", "tennis"], ["arts", "books", "film"]]
+    >>> explain_score(np.array([0.24, 0.76]), likes, "liked", 0.99, 170, n_answers=4)
+    'You seem to be one of the readers who like arts, books, film and the like, and of all articles you are expected to
+    like this one most. It was drawn at random from 170 articles; this one had a chance of 99 %, against 0.6 % if all
+    were equally likely.'
+    """
+    if reason is None:
+        why = "This one was picked at random, to learn something new about you."
+    elif reason == "informative":
+        why = "Another article may be the safer choice, but your answer to this one tells most about what you like."
+    elif n_answers == 0:
+        why = "It knows nothing about you yet, so it starts with what readers like most on average."
+    else:
+        best = int(np.argmax(weights))
+        kind = f"one of the readers who like {name_taste(likes[best])}"
+        why = f"You {_seem(weights[best])} {kind}, and of all articles you are expected to like this one most."
+    return f"{why} {describe_draw(propensity, n_arms)}"
+
+
+def _seem(probability: float) -> str:
+    return "are almost surely" if probability >= _SURE else "seem to be" if probability >= 0.5 else "may be"
 
 
 def explain_shared(

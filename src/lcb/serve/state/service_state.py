@@ -13,7 +13,7 @@ from lcb.serve import events
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.state.catalogue import Catalogue
 from lcb.serve.state.model_version import UnreadableModels, Version
-from lcb.serve.state.users import WARMUP
+from lcb.serve.state.users import WARMUP, User
 
 
 def policy_name(spec: RecommenderSpec, model: int) -> str:
@@ -108,6 +108,14 @@ class ServiceState:
 
     def model_for_newcomers(self, recommender: str) -> int:
         return self.active if self.recommenders[recommender].over_classes else WARMUP
+
+    def is_pinned(self, recommender: str) -> bool:
+        """Whether users of a recommender keep the model version that they first met."""
+        return self.recommenders[recommender].pin
+
+    def model_for(self, user: User) -> int:
+        """Return the version that serves a user's next decision: the user's own, or the newest."""
+        return user.model if self.is_pinned(user.recommender) else self.model_for_newcomers(user.recommender)
 
     @property
     def active(self) -> int:

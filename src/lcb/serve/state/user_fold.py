@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, TypeGuard
+
+import numpy as np
 
 from lcb.arrays import Floats
 from lcb.bandits.bandit import Bandit, count_decision
-from lcb.bandits.traits import DescribedBandit, keeps_posterior
+from lcb.bandits.traits import DescribedBandit, PosteriorBandit, keeps_posterior
 from lcb.serve import events
 from lcb.serve.event_ids import slot_of_reward
 from lcb.serve.events import to_decision
 from lcb.serve.state.model_version import UnreadableModels
 from lcb.serve.state.service_state import ServiceState
 from lcb.serve.state.users import LOST, WARMUP, User
+from lcb.stats import add_row, n_packed
 from lcb.storage.store.base import Row
 
 SETTLED = 0.9  # a user is settled once the posterior of one class reaches this
@@ -29,6 +32,10 @@ class UserFold:
 
     def start(self, recommender: str, model: int, seq: int, n_features: int | None = None) -> User:
         """Return a new user of this recommender and model version."""
+        if not self.state.is_pinned(recommender):
+            size = self.state.n_features or n_features
+            assert size is not None
+            return User(recommender, model, np.zeros(n_packed(size)), seq)
         try:
             bandit, shared = self.state.bandit(recommender, model, n_features)
         except UnreadableModels:
@@ -71,16 +78,28 @@ class UserFold:
         if row.kind == "decision":
             shown = body.shown
             user.n_decisions += len(shown)
-            if (own := self._own_bandit(user, row, body)) is not None:
+            if not self.state.is_pinned(user.recommender):
+                if body.recommender == user.recommender:
+                    user.model = row.model or WARMUP
+            elif (own := self._own_bandit(user, row, body)) is not None:
                 user.state = count_decisions(*own, shown)
             return
         user.n_rewards += 1
         user.reward_sum += reward
-        if (own := self._own_bandit(user, row, body)) is not None:
+        if not self.state.is_pinned(user.recommender):
+            if user.state is not None and body.recommender == user.recommender:
+                user.state = add_row(user.state, to_decision(body).x, reward)
+        elif (own := self._own_bandit(user, row, body)) is not None:
             bandit, state = own
             user.state = bandit.update(state, to_decision(body), _clip_to_levels(bandit, reward))
-            if not user.settled and keeps_posterior(bandit) and max(user.state.tolist()) >= _LOG_SETTLED:
+            if not user.settled and _has_log_posterior(bandit) and max(user.state.tolist()) >= _LOG_SETTLED:
                 user.settled = user.n_decisions
+
+    def updates_shared(self, user: User, row: Row, body: Any) -> bool:
+        """Whether an event updates the state that all users of the recommender share."""
+        if self.state.is_pinned(user.recommender):
+            return user.state is None and user.is_own(row, body)
+        return (row.model or WARMUP) == WARMUP and body.recommender == user.recommender
 
     def _own_bandit(self, user: User, row: Row, body: Any) -> tuple[DescribedBandit, Floats] | None:
         """Return the bandit that updates the user's own state, and that state.
@@ -116,9 +135,14 @@ def count_decisions(bandit: Bandit, state: Floats, arms: list[events.ChosenArm])
     return state
 
 
+def _has_log_posterior(bandit: DescribedBandit) -> TypeGuard[PosteriorBandit]:
+    """Whether the state is the log posterior over the classes."""
+    return keeps_posterior(bandit) and not bandit.traits.keeps_statistics
+
+
 def _clip_to_levels(bandit: DescribedBandit, reward: float) -> float:
     """Clip a reward to the two levels of Bernoulli models, which cannot use values outside them."""
-    if keeps_posterior(bandit) and bandit.models.levels is not None:
+    if _has_log_posterior(bandit) and bandit.models.levels is not None:
         low, high = bandit.models.levels
         return min(max(reward, low), high)
     return reward

@@ -185,10 +185,13 @@ class World:
             self.tally(user.recommender).n_users += 1
             _add(self.users_per_model, user.model, 1)
             self.cache.admit(name, user)
-        tally, before = self.tally(user.recommender), user.rate
-        if user.state is None and user.is_own(row, body):
-            self.shared.count_decisions(user.recommender, user.model, shown)
+        tally, before, last = self.tally(user.recommender), user.rate, user.model
+        if self.fold.updates_shared(user, row, body):
+            self.shared.count_decisions(user.recommender, row.model or WARMUP, shown)
         self.fold.step(user, row, body, 0.0)
+        if user.model != last:
+            _add(self.users_per_model, last, -1)
+            _add(self.users_per_model, user.model, 1)
         self.n_events += 1
         tally.n_decisions += len(shown)
         tally.change_rate(before, user.rate)
@@ -201,8 +204,8 @@ class World:
         first = body.before is None
         if first and user.n_rewards == 0:
             self.n_rewarded += 1
-        if user.state is None and user.is_own(row, body):
-            self.shared.update(user.recommender, user.model, body)
+        if self.fold.updates_shared(user, row, body):
+            self.shared.update(user.recommender, row.model or WARMUP, body)
         settled = user.settled
         if first:
             self.fold.step(user, row, body, body.reward)

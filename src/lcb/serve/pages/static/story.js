@@ -63,10 +63,12 @@ function offered(arms, arm) {
   return details;
 }
 
+const REASONS = { liked: "liked most", informative: "its answer tells most" };
+
 function decisionRow(story, bands, decision, index) {
   const { at, arms, arm, arm_title: title, propensity, policy, reward, erased } = decision;
   const first = el("th", { scope: "row", class: "n", title: decision.decision_id }, number(index + 1));
-  if (erased) return el("tr", {}, first, el("td", {}, time(at)), el("td", { colspan: 6, class: "note" }, "erased"));
+  if (erased) return el("tr", {}, first, el("td", {}, time(at)), el("td", { colspan: 7, class: "note" }, "erased"));
   const name = title ? [title, " ", el("span", { class: "note" }, String(arm))] : [String(arm)];
   return el(
     "tr",
@@ -76,7 +78,8 @@ function decisionRow(story, bands, decision, index) {
     el("td", { class: "chosen-arm" }, ...name),
     el("td", {}, offered(arms, arm)),
     el("td", { class: "n" }, number(propensity, 3)),
-    el("td", {}, policy ?? ""),
+    el("td", {}, policy ? `${policy}${decision.model ? ` v${decision.model}` : ""}` : ""),
+    el("td", {}, REASONS[decision.reason] ?? ""),
     el("td", { class: "n" }, reward === null ? el("span", { class: "note" }, "waiting") : rounded(reward)),
     el("td", {}, posterior(story, bands, decision.posterior)),
   );
@@ -99,7 +102,7 @@ function show(story) {
   };
   $("more").addEventListener("click", more);
   more();
-  if (!shown) $("decisions").append(el("tr", {}, el("td", { colspan: 8, class: "note" }, "No decisions yet.")));
+  if (!shown) $("decisions").append(el("tr", {}, el("td", { colspan: 9, class: "note" }, "No decisions yet.")));
 }
 
 async function verify() {

@@ -1,0 +1,95 @@
+"""Learned classes of either kind, point or personal, for a user known by statistics alone.
+
+    w_h        proportional to pi_h p(rewards | class h)                 Gaussian; the user's own weights integrated out
+    p_a      = (1 - uniform) [a = argmax_b mu_b + bonus sd_b] + uniform / K           tied arms share equally
+
+mu and sd are those of `PosteriorMean` for point classes and of `PersonalClasses` for personal ones.  The state is the
+user's statistics, whatever the classes: a user can be served by new classes at once, with all that is known about them.
+Noise is one number: noise per arm would weigh the statistics by the classes.  A decision costs O(N (d^3 + K d^2)).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import ClassVar
+
+import numpy as np
+
+from lcb.arrays import Floats
+from lcb.bandits.over_classes.personal_classes import PersonalClasses
+from lcb.bandits.over_classes.posterior_mean import PosteriorMean
+from lcb.bandits.traits import Traits
+from lcb.decision import Decision, check_reward
+from lcb.models import LatentModels
+from lcb.stats import add_row, n_packed
+
+_DEFAULT_BONUS = 0.5
+
+
+@dataclass(frozen=True)
+class LearnedClasses:
+    """Settings only; the state is the user's statistics as `UserStats` packs them, (d (d + 1) / 2 + d + 2,).
+
+    Without `bonus` it is the one that was chosen with the classes, else 0.5.
+
+    >>> models = LatentModels(pi=[0.5, 0.5], beta=[[0.9, 0.1], [0.1, 0.9]], sigma2=[0.25, 0.25])
+    >>> bandit = LearnedClasses(models)
+    >>> state = bandit.update(bandit.start(), Decision(0, 1.0, np.array([1.0, 0.0])), reward=1.0)
+    >>> bandit.weights(state).round(2), bandit.scores(state, np.eye(2)).round(2)
+    (array([0.83, 0.17]), array([0.92, 0.38]))
+    """
+
+    traits: ClassVar[Traits] = Traits(
+        "models",
+        state="d (d + 1) / 2 + d + 2",
+        cost="N (d³ + K d²)",
+        keeps_posterior=True,
+        keeps_statistics=True,
+    )
+
+    models: LatentModels = field(repr=False)
+    bonus: float | None = None
+    uniform: float = 0.0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "models", replace(self.models, arms=None, arm_sigma2=None))
+        _ = self._rule
+
+    @cached_property
+    def _rule(self) -> PersonalClasses | PosteriorMean:
+        bonus = self.models.provenance.get("bonus", _DEFAULT_BONUS) if self.bonus is None else self.bonus
+        if self.models.personal:
+            return PersonalClasses(self.models, bonus, self.uniform)
+        return PosteriorMean(self.models, self.uniform, bonus)
+
+    @cached_property
+    def _log_likelihood(self) -> Floats:
+        return np.ascontiguousarray(self.models.packed().T)
+
+    def start(self) -> Floats:
+        return np.zeros(n_packed(self.models.n_features))
+
+    def weights(self, state: Floats) -> Floats:
+        """Return the probability of each class, (N,)."""
+        if isinstance(self._rule, PersonalClasses):
+            return self._rule.weights(state)
+        return np.exp(self._log_weights(state))
+
+    def scores(self, state: Floats, context: Floats) -> Floats:
+        """Return the expected reward plus the bonus of each arm, (K,)."""
+        return self._rule.scores(self._state_of_rule(state), context)
+
+    def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        return self._rule.choose(self._state_of_rule(state), context, rng)
+
+    def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
+        check_reward(reward)
+        return add_row(state, decision.x, reward)
+
+    def _state_of_rule(self, state: Floats) -> Floats:
+        return state if isinstance(self._rule, PersonalClasses) else self._log_weights(state)
+
+    def _log_weights(self, state: Floats) -> Floats:
+        log_w = self.models.log_pi + (self._log_likelihood * state).sum(axis=1)
+        return np.asarray(log_w - np.logaddexp.reduce(log_w))
