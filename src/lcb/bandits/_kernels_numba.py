@@ -34,6 +34,14 @@ def arm_scores(context, weights, scores):  # type: ignore[no-untyped-def]
 
 
 @njit(**COMPILED)
+def pick_uniform(uniform, share, n_arms):  # type: ignore[no-untyped-def]
+    """Return a uniform arm with probability `share`, else -1, and then an independent uniform number."""
+    if uniform < share:
+        return int(uniform / share * n_arms), 0.0
+    return -1, (uniform - share) / (1 - share)
+
+
+@njit(**COMPILED)
 def pick_best(scores, best, uniform):  # type: ignore[no-untyped-def]
     """Return an arm with the best score, as `Decision.best` does; ties are drawn uniformly."""
     ties = 0.0

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from lcb._compiled import njit
-from lcb.bandits._kernels_numba import COMPILED, dot, pick_best, solve_lower
+from lcb.bandits._kernels_numba import COMPILED, dot, pick_best, pick_uniform, solve_lower
 from lcb.bandits.over_classes._mmts_numba import add_reward, posterior
 
 
@@ -60,13 +60,11 @@ def serve_personal_classes(  # type: ignore[no-untyped-def]
     for u in range(n_users):
         state = states[u]
         for t in range(n_steps):
-            share = 1.0 if t < n_uniform else uniform_share
-            if uniforms[u, t] < share:
-                arm = int(uniforms[u, t] / share * n_arms)
-            else:
+            arm, rest = pick_uniform(uniforms[u, t], 1.0 if t < n_uniform else uniform_share, n_arms)
+            if arm < 0:
                 posterior(state, terms, weights, roots, scaled)
                 best = score_arms(contexts[u, t], terms, bonus, weights, roots, scaled, scores)
-                arm = pick_best(scores, best, (uniforms[u, t] - share) / (1 - share))
+                arm = pick_best(scores, best, rest)
             arms[u, t] = arm
             scale = find_scale(contexts[u, t, arm], known_arms, scales)
             for j in range(d):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from lcb._compiled import njit
-from lcb.bandits._kernels_numba import COMPILED, arm_scores, dot, log_density, normalise, pick_best
+from lcb.bandits._kernels_numba import COMPILED, arm_scores, dot, log_density, normalise, pick_best, pick_uniform
 
 
 @njit(**COMPILED)
@@ -20,19 +20,15 @@ def serve_posterior_mean(  # type: ignore[no-untyped-def]
         log_w = states[u]
         normalise(log_w, w)
         for t in range(n_steps):
-            share = 1.0 if t < n_uniform else uniform_share
-            if uniforms[u, t] < share:
-                arm = int(uniforms[u, t] / share * n_arms)
-            elif bonus > 0.0:
-                best = _scores_with_bonus(contexts[u, t], beta, w, bonus, expected, scores)
-                arm = pick_best(scores, best, (uniforms[u, t] - share) / (1 - share))
-            else:
+            arm, rest = pick_uniform(uniforms[u, t], 1.0 if t < n_uniform else uniform_share, n_arms)
+            if arm < 0 and bonus > 0.0:
+                arm = pick_best(scores, _scores_with_bonus(contexts[u, t], beta, w, bonus, expected, scores), rest)
+            elif arm < 0:
                 mean[:] = 0.0
                 for h in range(len(beta)):
                     for j in range(d):
                         mean[j] += w[h] * beta[h, j]
-                best = arm_scores(contexts[u, t], mean, scores)
-                arm = pick_best(scores, best, (uniforms[u, t] - share) / (1 - share))
+                arm = pick_best(scores, arm_scores(contexts[u, t], mean, scores), rest)
             arms[u, t] = arm
             for h in range(len(beta)):
                 value = dot(beta[h], contexts[u, t, arm])

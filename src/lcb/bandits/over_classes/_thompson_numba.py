@@ -18,6 +18,7 @@ from lcb.bandits._kernels_numba import (
     pick,
     pick_best,
     pick_softmax,
+    pick_uniform,
 )
 
 
@@ -33,11 +34,8 @@ def serve_thompson(  # type: ignore[no-untyped-def]
         log_w = states[u]
         normalise(log_w, w)
         for t in range(n_steps):
-            share = 1.0 if t < n_uniform else uniform_share
-            if uniforms[u, t] < share:
-                arm = int(uniforms[u, t] / share * n_arms)
-            else:
-                uniform = (uniforms[u, t] - share) / (1 - share)
+            arm, uniform = pick_uniform(uniforms[u, t], 1.0 if t < n_uniform else uniform_share, n_arms)
+            if arm < 0:
                 h = pick(w, uniform)
                 for g in range(h):
                     uniform -= w[g]

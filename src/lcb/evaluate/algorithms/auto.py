@@ -5,9 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from lcb.bandits.bandit import Bandit
-from lcb.bandits.linear.linucb import LinUCB
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task
-from lcb.evaluate.algorithms.latent import OURS, WARMUP_WIDTH
+from lcb.evaluate.algorithms.latent import OURS, build_relearning
 from lcb.evaluate.algorithms.learning import learn_from_last
 from lcb.evaluate.choice.candidates import DEFAULT_BONUS, build_bandit
 from lcb.evaluate.choice.choose import Choice, choose, learn_chosen
@@ -40,17 +39,7 @@ def _bandit(models: LatentModels) -> Bandit:
 
 def _build(task: Task, rng: np.random.Generator) -> Recommender:
     if task.history is None:
-        return Latent(
-            task.n_features,
-            _bandit,
-            FromRows(_Relearn(task)),
-            rng=rng,
-            n_warmup_users=task.n_warmup_users,
-            retrain_every=task.retrain_every,
-            warmup_bandit=LinUCB(task.n_features, width=WARMUP_WIDTH),
-            n_uniform_steps=task.n_uniform_steps,
-            train_on="uniform" if task.n_uniform_steps else "all",
-        )
+        return build_relearning(task, _bandit, FromRows(_Relearn(task)), rng)
     choice = choose(task.history, rng=rng, n_steps=task.n_steps, able=task.able)
     models = learn_chosen(task.history, choice, rng=rng, n_threads=1).models
     recommender = Latent(task.n_features, _bandit, rng=rng, models=models, retrain_every=None)

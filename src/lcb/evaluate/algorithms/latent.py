@@ -48,19 +48,26 @@ def build_learned(
         if task.history is not None:
             models = fit_past_classes(task, rng, learner, **before)
             return Latent(task.n_features, make, rng=rng, models=models, retrain_every=None)
-        return Latent(
-            task.n_features,
-            make,
-            make_learn(task),
-            rng=rng,
-            n_warmup_users=task.n_warmup_users,
-            retrain_every=task.retrain_every,
-            warmup_bandit=LinUCB(task.n_features, width=WARMUP_WIDTH),
-            n_uniform_steps=task.n_uniform_steps,
-            train_on="uniform" if task.n_uniform_steps else "all",
-        )
+        return build_relearning(task, make, make_learn(task), rng)
 
     return build
+
+
+def build_relearning(
+    task: Task, make_bandit: Callable[[LatentModels], Bandit], learn: Learn | FromRows, rng: np.random.Generator
+) -> Latent:
+    """Return Algorithm 1 without past users: LinUCB serves the first users, and classes are learned as users come."""
+    return Latent(
+        task.n_features,
+        make_bandit,
+        learn,
+        rng=rng,
+        n_warmup_users=task.n_warmup_users,
+        retrain_every=task.retrain_every,
+        warmup_bandit=LinUCB(task.n_features, width=WARMUP_WIDTH),
+        n_uniform_steps=task.n_uniform_steps,
+        train_on="uniform" if task.n_uniform_steps else "all",
+    )
 
 
 def fit_past_classes(task: Task, rng: np.random.Generator, learner: str = "em", **settings: Any) -> LatentModels:
