@@ -28,7 +28,12 @@ def send_and_leave(server: Server, body: dict) -> None:
     """Send a request and close the connection before the answer."""
     place = urlsplit(server.address)
     data = json.dumps(body).encode()
-    lines = ("POST /v1/decisions HTTP/1.1", "Host: x", "Content-Type: application/json", f"Content-Length: {len(data)}")
+    lines = (
+        "POST /v1/decisions HTTP/1.1",
+        "Host: localhost",
+        "Content-Type: application/json",
+        f"Content-Length: {len(data)}",
+    )
     head = "\r\n".join((*lines, "", ""))
     with socket.create_connection((place.hostname, place.port)) as connection:
         connection.sendall(head.encode() + data)

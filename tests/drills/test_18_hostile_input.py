@@ -416,19 +416,19 @@ def test_no_route_fails_whatever_it_is_sent(tmp_path: Path) -> None:
 
 
 RAW = {
-    "a header that continues": b"GET /v1/items HTTP/1.1\r\nhost: a\r\nx: a\r\n b\r\n\r\n",
-    "NUL in a header": b"GET /v1/items HTTP/1.1\r\nhost: a\r\nx: \0\r\n\r\n",
-    "a bare line feed in a header": b"GET /v1/items HTTP/1.1\r\nhost: a\r\nx: a\nset-cookie: b\r\n\r\n",
-    "two lengths": b"POST /v1/rewards HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ncontent-length: 9\r\n\r\n{}",
-    "a length and chunks": b"POST /v1/rewards HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n"
+    "a header that continues": b"GET /v1/items HTTP/1.1\r\nhost: localhost\r\nx: a\r\n b\r\n\r\n",
+    "NUL in a header": b"GET /v1/items HTTP/1.1\r\nhost: localhost\r\nx: \0\r\n\r\n",
+    "a bare line feed in a header": b"GET /v1/items HTTP/1.1\r\nhost: localhost\r\nx: a\nset-cookie: b\r\n\r\n",
+    "two lengths": b"POST /v1/rewards HTTP/1.1\r\nhost: localhost\r\ncontent-length: 1\r\ncontent-length: 9\r\n\r\n{}",
+    "a length and chunks": b"POST /v1/rewards HTTP/1.1\r\nhost: localhost\r\ncontent-length: 2\r\n"
     b"transfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-    "a length below 0": b"POST /v1/rewards HTTP/1.1\r\nhost: a\r\ncontent-length: -1\r\n\r\n",
-    "a path with a space": b"GET /v1/users/a b HTTP/1.1\r\nhost: a\r\n\r\n",
+    "a length below 0": b"POST /v1/rewards HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n",
+    "a path with a space": b"GET /v1/users/a b HTTP/1.1\r\nhost: localhost\r\n\r\n",
     "a host that is none": b"GET /v1/nothing HTTP/1.1\r\nhost: [\r\n\r\n",
     "no HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
-    "a path of 1 MB": b"GET /v1/users/" + b"a" * 1_000_000 + b" HTTP/1.1\r\nhost: a\r\n\r\n",
-    "a header of 1 MB": b"GET /v1/nothing HTTP/1.1\r\nhost: a\r\nx: " + b"a" * 1_000_000 + b"\r\n\r\n",
-    "another version": b"GET /v1/nothing HTTP/3.7\r\nhost: a\r\n\r\n",
+    "a path of 1 MB": b"GET /v1/users/" + b"a" * 1_000_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    "a header of 1 MB": b"GET /v1/nothing HTTP/1.1\r\nhost: localhost\r\nx: " + b"a" * 1_000_000 + b"\r\n\r\n",
+    "another version": b"GET /v1/nothing HTTP/3.7\r\nhost: localhost\r\n\r\n",
 }
 
 

@@ -18,7 +18,7 @@ from support.harness import LONG, Server, arms, models_folder, serving
 EACH = 500 if LONG else 40
 DEADLINE = 5.0 if LONG else 1.0
 MOST = 4_000_000
-HEADER = b"POST /v1/decisions HTTP/1.1\r\nhost: lcb\r\ncontent-type: application/json\r\n"
+HEADER = b"POST /v1/decisions HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 HALVES = {
     "half a header": HEADER,
     "half a body": HEADER + b'content-length: 1000\r\n\r\n{"user": "ann", ',

@@ -274,7 +274,7 @@ if LONG:
             crowded, _ = wrk(server, tmp_path, 320, SECONDS)
             assert crowded >= 0.8 * peak, f"{crowded:.0f}/s with 320 connections, {peak:.0f}/s with 32"
             body = json.dumps({"user": "u", "arms": arms(np.random.default_rng(0))}).encode()
-            head = b"POST /v1/decisions HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n" % len(body)
+            head = b"POST /v1/decisions HTTP/1.1\r\nhost: localhost\r\ncontent-length: %d\r\n\r\n" % len(body)
             with Probe(server.address, head + body) as probe:
                 found = uvloop.run(open_loop(server.address, 2 * peak, SECONDS, head + body, 900))
             good, told = len(found.get("200", ())) / SECONDS, {status: len(times) for status, times in found.items()}
