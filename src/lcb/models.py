@@ -248,7 +248,7 @@ class Fit:
     models: LatentModels
     trace: Floats  # log posterior after each step
     converged: bool
-    held_out: Mapping[int, tuple[float, float]] = field(default_factory=dict)  # n_classes -> mean, se per user
+    held_out: Mapping[int, tuple[float, float]] = field(default_factory=dict)  # n_classes -> mean, error of its gap
     why: tuple[str, ...] = ()  # explanations of the choices that were made
 
     @property

@@ -25,15 +25,15 @@ def test_the_json_has_the_settings_that_are_used(lcb, monkeypatch, tuned):
     monkeypatch.setattr("lcb.evaluate.algorithms.tuned_settings", lambda: tuned)
     rows = {row["algorithm"]: row for row in json.loads(lcb("algorithms", "--json", "-").out)}
     assert list(rows) == list(ALGORITHMS)
-    assert rows["lcb"]["settings"] == {**ALGORITHMS["lcb"].defaults, **tuned.get("lcb", {})}
-    assert rows["lcb"]["tuned"] == bool(tuned)
+    assert rows["lcb"]["settings"] == ALGORITHMS["lcb"].defaults  # what evaluate uses
+    assert rows["lcb"]["tuned"] == ({**ALGORITHMS["lcb"].defaults, "eta": 0.5} if tuned else None)
     assert rows["lcb"]["grid"] == {name: list(values) for name, values in ALGORITHMS["lcb"].grid.items()}
     assert not rows["random"]["settings"]
 
 
 def test_the_packaged_settings_are_said_to_be_tuned(lcb):
     rows = json.loads(lcb("algorithms", "--json", "-").out)
-    assert {row["algorithm"] for row in rows if row["tuned"]} == set(tuned_settings())
+    assert {row["algorithm"] for row in rows if row["tuned"] is not None} == set(tuned_settings())
 
 
 @pytest.mark.parametrize("width", [80, 60])

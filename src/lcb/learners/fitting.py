@@ -114,7 +114,12 @@ def _why_so_many(n_classes: int, by: str | None, held_out: dict[int, tuple[float
     if not held_out:
         return (f"{n_classes} classes, as the sampler found",)
     mean, error = held_out[n_classes]
+    best = max(held_out, key=lambda n: held_out[n][0])
+    within, gap = "", ""
+    if n_classes != best:
+        within = "the fewest within one standard error of "
+        gap = f", {held_out[best][0] - mean:.3f} ± {error:.3f} below that of {best}"
     return (
-        f"{n_classes} classes: the fewest within one standard error of the best held-out log likelihood per user "
-        f"({mean:.3f} ± {error:.3f}; tried {', '.join(map(str, held_out))})",
+        f"{n_classes} classes: {within}the best held-out log likelihood per user "
+        f"({mean:.3f}{gap}; tried {', '.join(map(str, held_out))})",
     )

@@ -6,7 +6,10 @@ import pytest
 from conftest import stats_of
 from lcb.errors import InputError
 from lcb.evaluate.worlds.paper import equal_classes, paper_classes
+from lcb.event_log import EventLog
 from lcb.learners import fit
+from lcb.learners.shared.n_classes import choose_n_classes
+from lcb.stats import UserStats
 
 
 @pytest.mark.parametrize("n_classes", [1, 2, 3, 5])
@@ -84,3 +87,26 @@ def test_fewer_classes_are_tried_downwards_until_they_do_not_do():
     chosen, tried = choose_n_classes(log, lambda part, n: Known(n), rng=np.random.default_rng(0))
     assert chosen == 5
     assert 5 in tried
+
+
+def test_the_error_that_is_reported_is_the_one_that_decides():
+    """Scores of users differ far more than the two numbers of classes do; only the paired error tells them apart."""
+    rng = np.random.default_rng(0)
+    level, rise = 50 * rng.standard_normal(400), {1: 0.0, 2: 2.0}
+
+    class Scored:
+        def __init__(self, n):
+            self.n = n
+
+        def user_scores(self, held_out):
+            return (level + rise.get(self.n, 2.0) + 0.1 * self.n * noise)[: held_out.n_users]
+
+    noise = rng.standard_normal(400)
+    stats = UserStats.from_rows(np.arange(400), np.ones((400, 1)), rng.standard_normal(400))
+    chosen, scores = choose_n_classes(EventLog(stats), lambda part, n: Scored(n), rng=rng, most=4)
+    best = max(scores, key=lambda n: scores[n][0])
+    assert chosen == 2
+    assert scores[best][1] == 0
+    assert all(error < 0.1 for _, error in scores.values())
+    assert scores[best][0] - scores[1][0] > scores[1][1]
+    assert scores[best][0] - scores[chosen][0] <= scores[chosen][1]

@@ -14,7 +14,9 @@ def algorithms(
     bandits: Annotated[bool, typer.Option("--bandits", help="List the bandits that a service can serve with.")] = False,
     json: JSONOption = None,
 ) -> None:
-    """List the algorithms that simulate, tune and reproduce know by name, or the bandits that serve knows.
+    """List the algorithms that evaluate, simulate, tune and reproduce know by name, or the bandits that serve knows.
+
+    Evaluate uses the defaults, or settings that it finds with --tune; simulate and reproduce use the tuned settings.
 
     \b
     Example:
@@ -39,8 +41,8 @@ def _list_algorithms() -> list[dict[str, Any]]:
             "reference": algorithm.reference,
             "cost": algorithm.cost,
             "needs": algorithm.needs,
-            "settings": {**algorithm.defaults, **tuned.get(name, {})},
-            "tuned": name in tuned,
+            "settings": algorithm.defaults,
+            "tuned": {**algorithm.defaults, **tuned[name]} if name in tuned else None,
             "grid": {setting: list(values) for setting, values in algorithm.grid.items()},
         }
         for name, algorithm in ALGORITHMS.items()
@@ -56,9 +58,10 @@ def _list_bandits() -> list[dict[str, Any]]:
 def _print(rows: list[dict[str, Any]]) -> None:
     lines = []
     for row in rows:
-        state = "tuned" if row["tuned"] else "defaults"
-        settings = f"{format_settings(row['settings'])} ({state})" if row["settings"] else "no settings"
+        settings = f"defaults {format_settings(row['settings'])}" if row["settings"] else "no settings"
         details = [row["reference"]] * (row["reference"] != "-") + [f"cost {row['cost']}", settings]
+        if row["tuned"] and row["tuned"] != row["settings"]:
+            details.append(f"tuned {format_settings(row['tuned'])}")
         details += [f"needs {row['needs']}"] * bool(row["needs"])
         lines.append((row["algorithm"], f"{row['line']}\n{'; '.join(details)}"))
     _print_lines(lines, "algorithms")

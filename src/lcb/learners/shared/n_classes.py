@@ -31,7 +31,10 @@ Scores = dict[int, tuple[float, float]]
 def choose_n_classes(
     log: EventLog, learn: Learn, *, rng: np.random.Generator, most: int | None = None, progress: Progress = silent
 ) -> tuple[int, Scores]:
-    """Return the number of classes, and the mean held-out score per user of each number tried, with standard error."""
+    """Return the number of classes and, of each number tried, the mean held-out score per user and its error.
+
+    The error is the standard error of the difference to the best number, paired by user: the one that decides.
+    """
     if log.n_users < 4:
         raise InputError(
             f"only {log.n_users} users, too few to hold some out and choose the number of classes; give n_classes"
@@ -66,9 +69,10 @@ def choose_n_classes(
     low = tried[max(0, tried.index(best) - 1)]
     high = tried[min(len(tried) - 1, tried.index(best) + 1)]
     _narrow(score, low, best, high)
-    return _find_fewest(score, scores), {
-        n: _mean_and_error(scores[n]) for n in sorted(scores) if np.isfinite(scores[n]).all()
-    }
+    chosen = _find_fewest(score, scores)
+    known = {n: scores[n] for n in sorted(scores) if np.isfinite(scores[n]).all()}
+    top = max(known.values(), key=lambda values: float(values.mean()))
+    return chosen, {n: (float(values.mean()), _mean_and_error(top - values)[1]) for n, values in known.items()}
 
 
 def _narrow(score: Callable[[int], Floats], low: int, best: int, high: int) -> None:
