@@ -30,7 +30,7 @@ from lcb.evaluate.offline.labels import QueueLabels
 from lcb.evaluate.offline.log_sources import LogSource, QueueSource, open_source
 from lcb.evaluate.offline.split import Plan, Split, choose_sizes, split_users
 from lcb.evaluate.user_rates import Counts, DrawnRates, fit_rates
-from lcb.evaluate.worlds.logged import LOGGING, PEOPLE, LoggedWorld
+from lcb.evaluate.worlds.logged import LOGGING, PEOPLE, LoggedWorld, serve_live
 from lcb.recommenders.recommender import Recommender
 
 N_USERS, N_STEPS, N_TRUE, N_CLASSES = 1200, 20, 3000, 5
@@ -109,14 +109,7 @@ def compute_truth(source: LogSource, plan: Plan, rates: Floats) -> float:
     means = []
     for name in PAIR:
         recommender, x, rng = build(source, plan, split_users(source, plan, 0), name)
-        total = 0.0
-        for begin in range(0, len(rates), 500):
-            own = rates[begin : begin + 500]
-            rewards = (rng.random((len(own), N_STEPS, len(x))) < own[:, None]).astype(float)
-            contexts = np.ascontiguousarray(np.broadcast_to(x, (*rewards.shape, x.shape[1])))
-            arms = recommender.serve([("live", begin + i) for i in range(len(own))], contexts, rewards, rng)
-            total += np.take_along_axis(own, arms, axis=1).sum()
-        means.append(total)
+        means.append(serve_live(recommender, x, rates, N_STEPS, rng).mean())
     return float(100 * (means[0] / means[1] - 1))
 
 

@@ -86,6 +86,7 @@ class Support:
             "missing_share": self.missing_share,
             "withheld": max(self.missing_share, self.unanswered),
             "support": 1 - self.missing_share,
+            "labels_per_user_and_arm": None,  # of queues
             "shortfall": self.shortfall,
         }
 

@@ -24,6 +24,7 @@ import pyarrow as pa
 from scipy.sparse import csr_array
 
 from lcb.arrays import Floats
+from lcb.recommenders.recommender import Recommender
 from lcb.storage.logs.log import Log
 
 People = Literal["classes", "mixed", "factors", "unique", "alike"]
@@ -117,3 +118,15 @@ class LoggedWorld:
             reward=(rng.random(len(user)) < rates[user, items]).astype(np.float32),
             propensity=chance[user, items].astype(np.float32),
         )
+
+
+def serve_live(recommender: Recommender, x: Floats, rates: Floats, n_steps: int, rng: np.random.Generator) -> Floats:
+    """Really serve new users of these rates (U, A); return the mean rate of the arms chosen for each, (U,)."""
+    result = []
+    for begin in range(0, len(rates), 500):
+        own = rates[begin : begin + 500]
+        rewards = np.less(rng.random((len(own), n_steps, len(x))), own[:, None]).astype(np.float64)
+        contexts = np.ascontiguousarray(np.broadcast_to(x, (*rewards.shape, x.shape[1])))
+        arms = recommender.serve([("live", begin + i) for i in range(len(own))], contexts, rewards, rng)
+        result.append(np.take_along_axis(own, arms, axis=1).mean(axis=1))
+    return np.concatenate(result)
