@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from lcb.serve import events
-from lcb.serve.decide.drawing import draw_arms
+from lcb.serve.decide.drawing import begin_draw, draw_arms
 from lcb.serve.state.world import World
 from lcb.storage.store.base import Row
 from lcb.storage.store.open_store import open_store
@@ -104,9 +104,8 @@ def check_order(world: World, log: list[Row]) -> None:
         assert row.user is not None
         user = world.user(row.user) or world.fold.start(body.recommender, row.model or 0, 0)
         context = events.floats(body.x).reshape(body.n_arms, -1)
-        assert draw_arms(world, user, row.model or 0, body.arms, context, row.id, None) == body.taken, (
-            f"{row.id} is not what {body.seen} says"
-        )
+        draw = begin_draw(world, user, row.model or 0, context.shape[1])
+        assert draw_arms(draw, body.arms, context, row.id, None) == body.taken, f"{row.id} is not what {body.seen} says"
 
 
 def check_state(world: World, replicas: list[Server]) -> None:

@@ -248,6 +248,76 @@ def without_refusal() -> None:
     SQLite.append = append  # type: ignore[method-assign]
 
 
+def _wait_while_held_up(store: Any) -> None:
+    """Wait while the file `lcb-slow` is beside the store, for work that an attacker would make last."""
+    import time
+    from pathlib import Path
+
+    place = Path(store.url).with_name("lcb-slow")
+    while place.exists():
+        time.sleep(0.01)
+
+
+def with_slow_stories() -> None:
+    """Hold up recomputations."""
+    from lcb.serve.pages import operator
+
+    kept = operator.verify
+
+    def verify(store: Any, *given: Any, **more: Any) -> Any:
+        _wait_while_held_up(store)
+        return kept(store, *given, **more)
+
+    replace(operator, "verify", verify)
+
+
+def with_slow_scores() -> None:
+    """Hold up decisions over more than 1,000 arms."""
+    from lcb.serve.decide.decisions import Decisions
+
+    kept = Decisions.finish
+
+    def finish(self: Decisions, begun: Any) -> Any:
+        if len(begun.ids) > 1000:
+            _wait_while_held_up(self.world.store)
+        return kept(self, begun)
+
+    replace(Decisions, "finish", finish)
+
+
+def without_own_threads() -> None:
+    """One pool of threads for everything, as asyncio has it."""
+    import asyncio
+
+    from lcb.serve.threads import Threads
+
+    async def run(self: Threads, function: Any, *given: Any, **more: Any) -> Any:
+        return await asyncio.to_thread(function, *given, **more)
+
+    replace(Threads, "run", run)
+
+
+def without_large_work_apart() -> None:
+    """Make all decisions in the event loop."""
+    from lcb.serve import service
+
+    replace(service, "is_large", lambda state, request: False)
+
+
+def without_giving_way() -> None:
+    """Keep idle connections when there is no room for others."""
+    from lcb.serve.web.wire.protocol import _Sweep
+
+    replace(_Sweep, "make_room", lambda self: False)
+
+
+def without_small_bodies() -> None:
+    """Let pages send as much as the API may."""
+    from lcb.serve.web import app
+
+    replace(app, "_PAGE_BODY", 4_000_000)
+
+
 def say(address: str) -> None:
     sys.stdout.write(f"ready {address}\n")
     sys.stdout.flush()
@@ -255,6 +325,12 @@ def say(address: str) -> None:
 
 WITHOUT = {
     "waiting": without_waiting,
+    "fast stories": with_slow_stories,
+    "fast scores": with_slow_scores,
+    "own threads": without_own_threads,
+    "large work apart": without_large_work_apart,
+    "giving way": without_giving_way,
+    "small bodies": without_small_bodies,
     "refusal": without_refusal,
     "drain": without_drain,
     "fast snapshots": without_fast_snapshots,

@@ -37,6 +37,7 @@ from lcb.serve.observe.redaction import redact
 from lcb.serve.pages.routes import Pages
 from lcb.serve.pages.study import Simulation
 from lcb.serve.service import Service
+from lcb.serve.threads import Threads
 from lcb.serve.web.app import App
 from lcb.serve.web.endpoint import Receive, Scope, Send, json_reply, problem_reply, respond
 from lcb.serve.web.keys import Keyring, check_address
@@ -189,6 +190,11 @@ class _Server(uvicorn.Server):
     def end(self) -> None:
         self.should_exit = True
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if self.app.app is not None:
+            self.app.app.heavy.end()  # those who wait for a story get 503 now
+        await super().shutdown(sockets)
+
 
 class _ServiceApp:
     """The outer ASGI application: starts the service in the event loop, answers 503 meanwhile, stops it at the end."""
@@ -209,6 +215,7 @@ class _ServiceApp:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.server: _Server | None = None
         self.log = structlog.get_logger("lcb.serve")
+        self.keys = Threads("keys")
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "lifespan":
@@ -299,6 +306,6 @@ class _ServiceApp:
         while True:
             await asyncio.sleep(_RELOAD_KEYS)
             try:
-                self.keyring.keys = await asyncio.to_thread(self.store.list_keys)
+                self.keyring.keys = await self.keys.run(self.store.list_keys)
             except LCBError as error:
                 self.log.warning("keys could not be read", error=str(error))

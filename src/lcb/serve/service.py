@@ -18,9 +18,10 @@ from lcb.errors import InputError, LCBError
 from lcb.serve import events
 from lcb.serve.config.settings import Settings
 from lcb.serve.decide.assignment import Assignment
-from lcb.serve.decide.decisions import Decisions
+from lcb.serve.decide.decisions import Begun, Decisions
 from lcb.serve.decide.entry import Entry
 from lcb.serve.decide.items import build_items_event
+from lcb.serve.decide.large import is_large, prepare
 from lcb.serve.decide.rewards import Rewards
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import decision_of_slot, event_id, reward_id
@@ -33,6 +34,7 @@ from lcb.serve.state.reward_slots import RewardSlots
 from lcb.serve.state.users import WARMUP, User
 from lcb.serve.state.world import World
 from lcb.serve.strict_json import decode
+from lcb.serve.threads import Threads
 from lcb.storage.store.base import NewRow, Row, Snapshot, Store
 
 _SNAPSHOTS_PER_COMMIT, _BYTES_PER_COMMIT = 2000, 4_000_000
@@ -62,6 +64,7 @@ class Service:
         self.new_id = new_id or make_time_ordered_ids(now)
         self.watchers: list[Watcher] = []  # called with every event after it is applied
         self._sizing = asyncio.Lock()
+        self.large = Threads("large", most_waiting=32)  # decisions over very many arms
         self._arriving: dict[str, asyncio.Event] = {}  # users whose first decision is being stored
         self.world = World(store, most_bytes=settings.limits.cached_bytes)
         prepare_log(settings, store, self.world, now, seed, items)
@@ -105,6 +108,7 @@ class Service:
 
     async def stop(self) -> None:
         """Write the queued events, then all snapshots that the store does not have yet, and close the store."""
+        self.large.end()
         await self.journal.stop()
         await self.save_snapshots()
         self.close()
@@ -145,6 +149,8 @@ class Service:
 
     async def _decide(self, request: messages.DecisionRequest, recommender: str | None) -> bytes:
         id, logged, looked_up = request.decision_id, None, self.store.inline
+        large = is_large(self.world.state, request)
+        prepared = await self.large.run(prepare, request) if large else None
         while True:
             if id is not None and self.journal.pending(id) is not None:
                 await self._wait_for(id)
@@ -156,11 +162,13 @@ class Service:
                 self.journal.check_room()  # refuse now if the queue is full
                 await first.wait()
             else:
-                entry = self.decisions.decide(request, recommender, logged)
+                begun = self.decisions.begin(request, recommender, logged, prepared) if large else None
+                entry = self.decisions.decide(request, recommender, logged) if begun is None else begun
                 if isinstance(entry, bytes):
                     return entry
-                if await (self._append_first(request.user, entry) if entry.newcomer else self._append(entry)):
-                    return entry.answer
+                stored = self._finish(entry) if isinstance(entry, Begun) else self._append(entry)
+                if (answer := await (self._hold_user(request.user, stored) if entry.newcomer else stored)) is not None:
+                    return answer
                 looked_up = self.store.inline
 
     async def reward(self, request: messages.RewardRequest) -> bytes:
@@ -179,8 +187,8 @@ class Service:
                 entry = self.rewards.reward(request)
                 if isinstance(entry, bytes):
                     return entry
-                if await self._append(entry):
-                    return entry.answer
+                if (answer := await self._append(entry)) is not None:
+                    return answer
                 self.slots.forget(id)
 
     async def get_user(self, name: str) -> User | None:
@@ -199,8 +207,8 @@ class Service:
     async def _put_items(self, request: messages.ItemsRequest) -> bytes:
         while True:
             entry = build_items_event(self.world.state, request, self.now, self.new_id)
-            if await self._append(entry):
-                return entry.answer
+            if (answer := await self._append(entry)) is not None:
+                return answer
 
     async def erase(self, user: str, by: events.Actor | None = None) -> int:
         """Remove everything personal from a user's events; returns the number of these events."""
@@ -234,7 +242,7 @@ class Service:
             version = max(self.world.state.versions, default=0) + 1
             body = events.ModelBody(self.now(), version, manifest, tensors, active, reason, n_users, **more)
             row = NewRow(event_id("model", version), "model", None, None, events.encode(body))
-            if await self._append(Entry(row, body, b"", key="model")):
+            if await self._append(Entry(row, body, b"", key="model")) is not None:
                 return version
 
     async def activate(self, version: int, reason: str, by: events.Actor | None = None) -> None:
@@ -264,13 +272,17 @@ class Service:
 
     # Waiting
 
-    async def _append_first(self, user: str, entry: Entry) -> bool:
-        """Append a new user's first decision; their next decision waits for it and gets the same models."""
+    async def _hold_user(self, user: str, first: Awaitable[bytes | None]) -> bytes | None:
+        """Store a new user's first decision; their next decision waits for it and gets the same models."""
         self._arriving[user] = asyncio.Event()
         try:
-            return await self._append(entry)
+            return await first
         finally:
             self._arriving.pop(user).set()
+
+    async def _finish(self, begun: Begun) -> bytes | None:
+        """Finish a large decision in a thread, and append it; it may be stored after events that it has not seen."""
+        return await self._append(await self.large.run(self.decisions.finish, begun))
 
     async def _run_alone(self, work: Callable[[], Awaitable[bytes]]) -> bytes:
         """Run requests one at a time until an event in the log has fixed the number of features."""
@@ -279,13 +291,13 @@ class Service:
                 return await work()
         return await work()
 
-    async def _append(self, entry: Entry) -> bool:
-        """Append an event; False if it must be built again from a newer state."""
+    async def _append(self, entry: Entry) -> bytes | None:
+        """Append an event and return its answer; None if it must be built again from a newer state."""
         try:
             await self.journal.append(entry)
         except IdTaken:
-            return False
-        return True
+            return None
+        return entry.answer
 
     async def _wait_for(self, key: str) -> None:
         """Wait until the entry with this key is stored or refused."""

@@ -96,11 +96,15 @@ def refuse_duplicates(raw: bytes, message: object = None) -> None:
     Traceback (most recent call last):
     lcb.serve.errors.Problem: arms[0].x comes twice; send it once
     """
-    if isinstance(message, NULL_DEFAULTS) and b"\\" not in raw:  # an escape could hide a colon
-        encoded = _ENCODER.encode(message)
-        if raw.count(b":") == encoded.count(b":") - encoded.count(b":null"):
-            return
-    _parse_exactly(raw)
+    counted = isinstance(message, NULL_DEFAULTS) and b"\\" not in raw  # an escape could hide a colon
+    if not counted or raw.count(b":") != count_pairs(message):
+        _parse_exactly(raw)
+
+
+def count_pairs(message: object) -> int:
+    """Count the fields of a message that have a value, and the colons in its strings."""
+    encoded = _ENCODER.encode(message)
+    return encoded.count(b":") - encoded.count(b":null")
 
 
 def refuse_nul(raw: bytes) -> None:

@@ -11,7 +11,7 @@ import pytest
 import schemathesis
 
 from lcb import messages
-from lcb.serve.config.settings import Settings
+from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.web.endpoint import Call
 from lcb.serve.web.keys import sha256
 from lcb.serve.web.openapi import list_statuses, strip_converters
@@ -105,9 +105,8 @@ def test_every_status_is_a_problem_or_the_answer(tmp_path):
 )
 def test_what_a_call_answers_is_what_the_page_says(tmp_path, method, path, body, status):
     async def ask() -> None:
-        settings = Settings(store=str(tmp_path / "lcb.db"))
-        async with inside(settings) as (app, client):
-            app.max_body = 4000
+        settings = Settings(store=str(tmp_path / "lcb.db"), limits=Limits(max_body=4000))
+        async with inside(settings) as (_, client):
             answer = await client.request(method, path, content=body)
             assert answer.status_code == status
             schema = schemathesis.openapi.from_dict(json.loads((await client.get("/openapi.json")).content))

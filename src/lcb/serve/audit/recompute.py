@@ -7,7 +7,7 @@ from lcb.errors import LCBError
 from lcb.features import cross
 from lcb.serve import events
 from lcb.serve.audit.report import Report
-from lcb.serve.decide.drawing import draw_arms, record_callers_arm
+from lcb.serve.decide.drawing import begin_draw, draw_arms, record_callers_arm
 from lcb.serve.errors import Problem
 from lcb.serve.state.world import World
 from lcb.storage.store.base import Row
@@ -27,7 +27,8 @@ def check_decision(world: World, row: Row, body: events.DecisionBody, report: Re
         if (body.recommender, row.model) != served:
             report.add(row.seq, "recommender and model", (body.recommender, row.model), served)
             return
-        taken = draw_arms(world, user, served[1], ids, context, row.id, len(body.taken) if body.listed else None)
+        draw = begin_draw(world, user, served[1], context.shape[1])
+        taken = draw_arms(draw, ids, context, row.id, len(body.taken) if body.listed else None)
         if body.chosen is not None:
             again = record_callers_arm(world, user, served[1], ids, context, body.chosen.id, body.chosen.propensity)
             _check_taken(row.seq, body.chosen, again, report)

@@ -65,6 +65,7 @@ class Limits:
 
     max_body: int = 4_000_000  # bytes
     rate: float = 0.0  # requests per second and key (address, where there are no keys); 0: no limit
+    failures: float = 100.0  # answers 401 and 404 per second and address, with bursts of 10 s; 0: no limit
     deadline: float = 10.0  # seconds for a request to arrive, and for a client to read its answer
     max_connections: int = 2000
     max_waiting: int = 2000  # requests waiting for the store
@@ -164,6 +165,7 @@ class Settings:
             ("limits.rate", limits.rate, 0, 1e9),
             ("limits.visitor_rate", limits.visitor_rate, 0, 1e9),
             ("limits.open_visits", limits.open_visits, 1, math.inf),
+            ("limits.failures", limits.failures, 0, 1e9),
             ("limits.deadline", limits.deadline, 0.01, 3600),
             ("limits.max_connections", limits.max_connections, 1, math.inf),
             ("limits.max_waiting", limits.max_waiting, 1, math.inf),

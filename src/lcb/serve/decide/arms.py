@@ -13,8 +13,13 @@ from lcb.serve.state.catalogue import Catalogue
 from lcb.serve.state.service_state import ServiceState
 
 
-def read_arms(state: ServiceState, request: messages.DecisionRequest) -> tuple[list[str], Floats, bytes | None]:
-    """Return the ids and features (K, d) of the arms, and the features as bytes if the request sent them."""
+def read_arms(
+    state: ServiceState, request: messages.DecisionRequest, stacked: Floats | None = None
+) -> tuple[list[str], Floats, Floats | None]:
+    """Return the ids and features (K, d) of the arms, and the features that the request sent, if it sent any.
+
+    `stacked` are these features if they have been put into an array already.
+    """
     arms, sent = request.arms, None
     if arms is None:
         ids, context = state.catalogue.ids, state.catalogue.matrix()
@@ -26,8 +31,7 @@ def read_arms(state: ServiceState, request: messages.DecisionRequest) -> tuple[l
         if arms[0].x is None:
             context = _look_up(state.catalogue, arms, ids)
         else:
-            context = _stack_vectors(arms)
-            sent = context.tobytes()
+            context = sent = _stack_vectors(arms) if stacked is None else stacked
     size = context.shape[1]
     user_x = None
     if request.x is not None:
@@ -60,13 +64,17 @@ def _stack_vectors(arms: list[messages.Arm]) -> Floats:
     try:
         context = np.array([arm.x for arm in arms], np.float64)
     except (ValueError, TypeError):
-        n = len(arms[0].x or ())
-        i = next(i for i, arm in enumerate(arms) if arm.x is None or len(arm.x) != n)
-        came = "none" if arms[i].x is None else f"{len(arms[i].x or ())}"
-        words = f"arms[0] has {n} features and arms[{i}] has {came}; send the same number for each"
-        raise Problem(422, words, field=f"arms[{i}].x") from None
+        raise build_ragged_error(arms) from None
     check_size(context, "arms")
     return context
+
+
+def build_ragged_error(arms: list[messages.Arm]) -> Problem:
+    n = len(arms[0].x or ())
+    i = next(i for i, arm in enumerate(arms) if arm.x is None or len(arm.x) != n)
+    came = "none" if arms[i].x is None else f"{len(arms[i].x or ())}"
+    words = f"arms[0] has {n} features and arms[{i}] has {came}; send the same number for each"
+    return Problem(422, words, field=f"arms[{i}].x")
 
 
 def _build_size_error(came: int, wanted: int, request: messages.DecisionRequest) -> Problem:

@@ -17,8 +17,9 @@ from lcb.arrays import Floats
 from lcb.serve import events
 from lcb.serve.decide.arms import read_arms
 from lcb.serve.decide.assignment import Assignment
-from lcb.serve.decide.drawing import draw_arms, record_callers_arm
+from lcb.serve.decide.drawing import Draw, begin_draw, draw_arms, record_callers_arm
 from lcb.serve.decide.entry import Entry
+from lcb.serve.decide.large import Prepared
 from lcb.serve.decide.validation import check_user
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import slot_id
@@ -28,6 +29,24 @@ from lcb.serve.state.world import World
 from lcb.storage.store.base import NewRow, Row
 
 _JSON = msgspec.json.Encoder()
+
+
+class Begun(msgspec.Struct):
+    """A decision before the draw."""
+
+    request: messages.DecisionRequest
+    decision_id: str
+    digest: bytes | None
+    at: float
+    seen: int  # seq of the state that it is made from
+    user: User
+    model: int  # the version that it is made with
+    newcomer: bool
+    fixes_n_features: bool
+    ids: list[str]
+    context: Floats  # (K, d)
+    sent: Floats | None  # the features that the request sent
+    draw: Draw
 
 
 class Decisions:
@@ -51,15 +70,26 @@ class Decisions:
 
         `logged` is the event of that id, read beforehand where the store is remote.
         """
+        begun = self.begin(request, recommender, logged)
+        return begun if isinstance(begun, bytes) else self.finish(begun)
+
+    def begin(
+        self,
+        request: messages.DecisionRequest,
+        recommender: str | None = None,
+        logged: Row | None = None,
+        prepared: Prepared | None = None,
+    ) -> Begun | bytes:
+        """Do the part of `decide` that reads the state; `prepared` is what was computed from the request before."""
         world, digest = self.world, None
         if request.decision_id is not None:
-            digest = compute_digest(request)
+            digest = compute_digest(request) if prepared is None else prepared.digest
             logged = world.store.event(request.decision_id) if world.store.inline else logged
             if logged is not None and logged.seq <= world.seq:
                 return self.answer_again(logged, digest)
         self._check_mode(request)
         check_user(request.user)
-        ids, context, x = read_arms(world.state, request)
+        ids, context, sent = read_arms(world.state, request, None if prepared is None else prepared.context)
         user = world.user(request.user)
         newcomer = user is None
         if user is None:
@@ -67,18 +97,36 @@ class Decisions:
             model = world.state.model_for_newcomers(recommender)
             user = world.fold.start(recommender, model, 0, context.shape[1])
         model = world.state.model_for(user)
-        decision_id = request.decision_id or self.new_id()
-        arms = draw_arms(world, user, model, ids, context, decision_id, request.k)
-        body = events.DecisionBody(
+        return Begun(
+            request=request,
+            decision_id=request.decision_id or self.new_id(),
+            digest=digest,
             at=self.now(),
             seen=world.seq,
+            user=user,
+            model=model,
+            newcomer=newcomer,
+            fixes_n_features=world.state.n_features is None,
+            ids=ids,
+            context=context,
+            sent=sent,
+            draw=begin_draw(world, user, model, context.shape[1]),
+        )
+
+    def finish(self, begun: Begun) -> Entry:
+        """Do the rest of `decide`; reads nothing that later events change, so it may run in another thread."""
+        request, user, ids, context = begun.request, begun.user, begun.ids, begun.context
+        decision_id, model = begun.decision_id, begun.model
+        body = events.DecisionBody(
+            at=begun.at,
+            seen=begun.seen,
             recommender=user.recommender,
             n_arms=len(ids),
             arms=None if request.arms is None else ids,
-            x=x,
+            x=None if begun.sent is None else begun.sent.tobytes(),
             user_x=None if request.x is None else np.array(request.x).tobytes(),
-            taken=arms,
-            digest=digest,
+            taken=draw_arms(begun.draw, ids, context, decision_id, request.k),
+            digest=begun.digest,
             listed=request.k is not None,
             chosen=None if request.chosen is None else self._record_chosen(request, user, model, ids, context),
             own=request.chosen is None or request.chosen_propensity is not None,
@@ -88,8 +136,9 @@ class Decisions:
             body,
             self.answer(decision_id, model, body),
             key=decision_id,
-            newcomer=newcomer,
-            fixes_n_features=world.state.n_features is None,
+            newcomer=begun.newcomer,
+            fixes_n_features=begun.fixes_n_features,
+            made_from=begun.seen,
         )
 
     def _check_mode(self, request: messages.DecisionRequest) -> None:

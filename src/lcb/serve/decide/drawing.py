@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -20,28 +21,37 @@ from lcb.serve.state.users import WARMUP, User
 from lcb.serve.state.world import World
 
 
-def draw_arms(
-    world: World, user: User, model: int, ids: list[str], context: Floats, decision_id: str, k: int | None
-) -> list[ChosenArm]:
-    """Return the arms for a user under a model version, one per slot, without changing any state.
+class Draw(NamedTuple):
+    """What a draw for one user needs of the state; it does not change when the state does."""
 
-    `k` is None if no list was asked for.
-    """
+    bandit: DescribedBandit
+    state: Floats
+    share: float  # of uniform decisions
+    seed: bytes
+
+
+def begin_draw(world: World, user: User, model: int, n_features: int) -> Draw:
+    """Return what a draw for a user under a model version needs."""
     try:
-        bandit, shared = world.state.bandit(user.recommender, model, context.shape[1])
+        bandit, shared = world.state.bandit(user.recommender, model, n_features)
     except UnreadableModels as error:
         raise Problem(503, str(error), retry_after=60) from None
     state = user.state if shared is None else world.shared.get(shared, bandit)
     assert state is not None
+    share = world.state.recommenders[user.recommender].get_uniform(in_warmup=model == WARMUP)
+    return Draw(bandit, state, share, world.state.seed)
+
+
+def draw_arms(draw: Draw, ids: list[str], context: Floats, decision_id: str, k: int | None) -> list[ChosenArm]:
+    """Return the arms for a user, one per slot, without changing any state; `k` is None if no list was asked for."""
     if k is not None and k > len(ids):
         raise Problem(422, f"k is {k}, but there are {len(ids)} arms; send k of at most {len(ids)}", field="k")
-    seed, spec = world.state.seed, world.state.recommenders[user.recommender]
-    share = spec.get_uniform(in_warmup=model == WARMUP)
     try:
         if k is None:
-            one = choose_arm(bandit, state, context, share, draw_number(seed, decision_id))
+            number = draw_number(draw.seed, decision_id)
+            one = choose_arm(draw.bandit, draw.state, context, draw.share, number)
             return [ChosenArm.from_decision(one, ids[one.arm])]
-        return _draw_list(bandit, state, ids, context, share, seed, decision_id, k)
+        return _draw_list(draw, ids, context, decision_id, k)
     except InputError as error:
         raise Problem(422, str(error), field="arms") from None
 
@@ -61,17 +71,9 @@ def choose_arm(bandit: DescribedBandit, state: Floats, context: Floats, share: f
     return replace(mixed, advice=own.advice)
 
 
-def _draw_list(
-    bandit: DescribedBandit,
-    state: Floats,
-    ids: list[str],
-    context: Floats,
-    share: float,
-    seed: bytes,
-    decision_id: str,
-    k: int,
-) -> list[ChosenArm]:
+def _draw_list(draw: Draw, ids: list[str], context: Floats, decision_id: str, k: int) -> list[ChosenArm]:
     """Draw slot after slot from the remaining arms; a propensity is conditional on the slots above."""
+    bandit, state, share, seed = draw
     left = np.arange(len(ids))
     arms = []
     for i in range(k):

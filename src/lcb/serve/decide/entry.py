@@ -21,3 +21,4 @@ class Entry(msgspec.Struct):
     key: str
     newcomer: bool = False  # the first decision of a new user, which pins recommender and model version
     fixes_n_features: bool = False  # the first event with features; void if any event is written before it
+    made_from: int | None = None  # seq of the state it was built from; None: the state when it is appended

@@ -124,7 +124,8 @@ class Journal:
         done = self._loop.create_future()
         self.n_waiting += 1
         self._pending[entry.key] = done
-        self._gathered.append(_Waiting(entry, done, self.monotonic(), self.world.seq))
+        made_from = self.world.seq if entry.made_from is None else entry.made_from
+        self._gathered.append(_Waiting(entry, done, self.monotonic(), made_from))
         if len(self._gathered) == 1:
             self._loop.call_soon(self._hand_over)
         return done

@@ -146,8 +146,13 @@ class Operator:
 
     async def story(self, ask: Ask) -> Reply:
         """All decisions of one user, with rewards and class probabilities."""
-        name, world = ask.path["user"], self.service.world
-        rows = await self.visitors.read_rows(name)
+        found = await self.app.heavy.run(self._read_story, ask.path["user"], self.service.world.seq)
+        return json_reply(found)
+
+    def _read_story(self, name: str, upto: int) -> dict[str, Any]:
+        """Read the log and describe the decisions; called in a thread."""
+        world = self.service.world
+        rows = self.service.store.events_of(name, 0, upto)
         if not rows:
             raise Problem(404, f"no user {name[:200]!r}; check the id", field="user")
         steps = read_story(world, rows)
@@ -159,7 +164,7 @@ class Operator:
             start = world.state.versions[model].models().pi
             chart = posterior_spec(np.array([start, *paths]), words)
         found = {"user": name, "recommender": steps[0].body.recommender, "model": model or None, "classes": words}
-        return json_reply(found | {"decisions": [self._describe_step(step) for step in steps], "chart": chart})
+        return found | {"decisions": [self._describe_step(step) for step in steps], "chart": chart}
 
     def _describe_step(self, step: StoryStep) -> dict[str, Any]:
         world, body = self.service.world, step.body
@@ -182,7 +187,8 @@ class Operator:
 
     async def verify(self, ask: Ask) -> Reply:
         """Recompute one user's decisions from the log."""
-        found = await asyncio.to_thread(verify, self.service.store, user=ask.path["user"])
+        heavy = self.app.heavy
+        found = await heavy.run(verify, self.service.store, heavy.check_wanted, user=ask.path["user"])
         counts = {"checked": found.n_decisions, "equal": found.n_decisions - found.n_differences}
         return json_reply(counts | {"erased": found.n_erased, "differences": list(map(str, found.differences))})
 

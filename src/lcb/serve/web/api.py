@@ -8,6 +8,7 @@ import msgspec
 
 from lcb import messages
 from lcb.serve.audit import trials
+from lcb.serve.decide.large import LARGE_BODY, decode_large
 from lcb.serve.decide.validation import check_user
 from lcb.serve.errors import Problem
 from lcb.serve.learn import versions
@@ -54,7 +55,11 @@ class Api:
 
     async def decide(self, ask: Ask) -> Reply:
         """Decide which arm to show to a user."""
-        return Reply(await self.service.decide(decode(_DECISION, ask.body)))
+        if len(ask.body) > LARGE_BODY:
+            request = await self.service.large.run(decode_large, ask.body)
+        else:
+            request = decode(_DECISION, ask.body)
+        return Reply(await self.service.decide(request))
 
     async def reward(self, ask: Ask) -> Reply:
         """Report the reward of a decision."""

@@ -21,6 +21,7 @@ from lcb.serve.learn.supervisor import Retraining
 from lcb.serve.observe.metrics import Metrics
 from lcb.serve.observe.redaction import redact
 from lcb.serve.service import Service
+from lcb.serve.threads import Threads
 from lcb.serve.web.api import Api
 from lcb.serve.web.endpoint import (
     Ask,
@@ -42,6 +43,8 @@ from lcb.serve.web.keys import Keyring
 from lcb.serve.web.openapi import PROBES, build_document
 from lcb.serve.web.rate_limits import RateLimits
 from lcb.serve.web.refusals import REFUSED, Refusals
+
+_PAGE_BODY = 16_384  # bytes; pages send a key, an id or a few numbers
 
 
 class Extension(Protocol):
@@ -70,6 +73,9 @@ class App:
         self.retraining = Retraining(service, self.metrics, has_keys=lambda: not keyring.open)
         self.max_body = service.settings.limits.max_body
         self.rates = RateLimits(service.settings.limits.rate)
+        what, setting = "requests without a valid key or for something unknown", "limits.failures"
+        self.failures = RateLimits(service.settings.limits.failures, seconds=10, what=what, setting=setting)
+        self.heavy = Threads("heavy")  # reading and recomputing the log
         self.hosts = Hosts(service.settings)
         self.refusals = Refusals(service)
         self.draining = False  # after SIGTERM: requests are still answered, /readyz says 503
@@ -83,7 +89,8 @@ class App:
         routes = []
         self._exact = {}  # method and path -> endpoint, for routes without parameters: one lookup, no patterns
         for call in calls:
-            endpoint = Endpoint(self, f"{call.method} {call.path}", call.handler, call.scope)
+            max_body = min(_PAGE_BODY, self.max_body) if call.is_page else self.max_body
+            endpoint = Endpoint(self, f"{call.method} {call.path}", call.handler, call.scope, max_body)
             routes.append(Route(call.path, endpoint, methods=[call.method]))
             if "{" not in call.path:
                 for method in routes[-1].methods or ():
@@ -108,6 +115,7 @@ class App:
         await self.service.stop()
 
     async def end_work(self) -> None:
+        self.heavy.end()
         await self.retraining.stop()
         await self.refusals.stop()
         if self.pages is not None:
@@ -158,6 +166,17 @@ class App:
             self.rates.take(who or address_of(scope))
         return who
 
+    def limit_failure(self, scope: Scope) -> Problem | None:
+        """Count an answer 401 or 404 to this address; a Problem 429 to send instead if there were too many.
+
+        Requests with a valid key are answered as before, so nobody can lock out others at the same address.
+        """
+        try:
+            self.failures.take(address_of(scope))
+        except Problem as problem:
+            return problem
+        return None
+
     def observe(self, route: str, status: int, seconds: float, request: str | None = None) -> None:
         self.metrics.observe(route, status, seconds)
         if self.debug:
@@ -202,7 +221,7 @@ class App:
         """Answer 404 for an unknown path and 405 for an unknown method, as problem+json."""
         assert isinstance(error, HTTPException)
         path, method = request.scope["path"], request.method[:20]
-        problem, headers = _no_route(path), {}
+        problem, headers = self.limit_failure(request.scope) or _no_route(path), {}
         if error.status_code != 404:
             routes = [one for one in request.app.routes if isinstance(one, Route) and one.path_regex.match(path)]
             allowed = ", ".join(sorted({name for route in routes for name in route.methods or ()}))

@@ -25,6 +25,7 @@ Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
 Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 T = TypeVar("T")
 _OTHER_SITE = "this request comes from a page of another site; create a key (lcb keys create) and send it"
+_FAILURES = (401, 404)  # answers that are counted by address
 _JSON = msgspec.json.Encoder()
 
 
@@ -89,10 +90,11 @@ class Call(NamedTuple):
 class Around(Protocol):
     """What an endpoint needs of the application."""
 
-    max_body: int
-
     def admit(self, scope: Scope, needed: str) -> str | None:
         """Return the name of a request's key after all checks; Problem 401, 403, 421 or 429."""
+
+    def limit_failure(self, scope: Scope) -> Problem | None:
+        """Count an answer 401 or 404; a Problem to send instead if this address had too many."""
 
     def observe(self, route: str, status: int, seconds: float, request: str | None = None) -> None: ...
 
@@ -104,15 +106,16 @@ class Around(Protocol):
 class Endpoint:
     """The ASGI endpoint of one route; `needed` is the scope of key it needs, "" for none."""
 
-    def __init__(self, around: Around, route: str, handler: Handler, needed: str) -> None:
+    def __init__(self, around: Around, route: str, handler: Handler, needed: str, max_body: int) -> None:
         self.around, self.route, self.handler, self.needed = around, route, handler, needed
+        self.max_body = max_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         request = read_request_id(scope["headers"])
         try:
             who = self.around.admit(scope, self.needed)
-            body = await _read_body(receive, self.around.max_body)
+            body = await _read_body(receive, scope, self.max_body)
             reply = await self.handler(Ask(body, scope, scope.get("path_params", {}), who))
         except Problem as problem:
             self.around.note_refusal(self.route, scope, problem)
@@ -126,6 +129,8 @@ class Endpoint:
             self.around.unforeseen(self.route, error, request)
             detail = f"internal error; the service has logged it under request {request}"
             reply = problem_reply(Problem(500, detail))
+        if reply.status in _FAILURES and (too_many := self.around.limit_failure(scope)) is not None:
+            reply = problem_reply(too_many)
         if request is not None:
             reply.headers = [*reply.headers, (b"x-request-id", request.encode())]
         if reply.stream is None:
@@ -135,7 +140,10 @@ class Endpoint:
             await _stream(receive, send, reply, reply.stream)
 
 
-async def _read_body(receive: Receive, most: int) -> bytes:
+async def _read_body(receive: Receive, scope: Scope, most: int) -> bytes:
+    for name, value in scope["headers"]:
+        if name == b"content-length" and int(value) > most:
+            raise _too_large(most)
     message = await receive()
     body: bytes = message.get("body", b"")
     if not message.get("more_body"):
@@ -153,7 +161,7 @@ async def _read_body(receive: Receive, most: int) -> bytes:
 
 
 def _too_large(most: int) -> Problem:
-    return Problem(413, f"the body is larger than {most:,} bytes; send fewer arms, or arms by id from the catalogue")
+    return Problem(413, f"the body is larger than the {most:,} bytes that this route takes; send less at a time")
 
 
 def refuse_other_sites(scope: Scope) -> None:

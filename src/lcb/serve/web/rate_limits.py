@@ -1,4 +1,4 @@
-"""Rate limits: a token bucket per key, or per address if there are no keys."""
+"""Rate limits: a token bucket per key or address."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MOST = 10_000  # buckets kept
 
 
 class RateLimits:
-    """`rate` requests per second, with bursts of one second's worth; 0: no limit.
+    """`rate` requests per second, with bursts of `seconds` worth; 0: no limit.  `setting` is where the rate is set.
 
     >>> rates = RateLimits(1.0, clock=lambda: 0.0)
     >>> rates.take("ann"), rates.take("bob")
@@ -23,21 +23,27 @@ class RateLimits:
     """
 
     def __init__(
-        self, rate: float, setting: str = "limits.rate", *, clock: Callable[[], float] = time.monotonic
+        self,
+        rate: float,
+        setting: str = "limits.rate",
+        *,
+        seconds: float = 1.0,
+        what: str = "requests",
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.rate, self.setting, self.clock = rate, setting, clock
+        self.rate, self.most, self.clock = rate, max(rate * seconds, 1.0), clock
+        self._words = f"more than {rate:g} {what} per second; wait, or raise {setting}"
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, who: str) -> None:
         """Count one request of `who`; Problem 429 if it exceeds the rate."""
         if not self.rate:
             return
-        now, most = self.clock(), max(self.rate, 1.0)
+        now, most = self.clock(), self.most
         left, then = self._left.get(who, (most, now))
         left = min(left + (now - then) * self.rate, most)
         if left < 1:
-            detail = f"more than {self.rate:g} requests per second; wait, or raise {self.setting}"
-            raise Problem(429, detail, retry_after=max(1, round((1 - left) / self.rate)))
+            raise Problem(429, self._words, retry_after=max(1, round((1 - left) / self.rate)))
         self._left[who] = (left - 1, now)
         self._left.move_to_end(who)
         if len(self._left) > _MOST:

@@ -400,22 +400,44 @@ def test_a_quiet_answer_is_the_services_own_business(start):
 def test_connections_beyond_the_limit_are_turned_away_until_one_ends(start):
     server = start(max_connections=3, deadline=5)
     with ExitStack() as stack:
-        clients = [stack.enter_context(server.connect(GET)) for _ in range(3)]
-        assert [answer(client)[0] for client in clients] == [200] * 3
+        clients = [stack.enter_context(server.connect(GET[:-2])) for _ in range(3)]
+        time.sleep(0.2)  # until they are read
         for _ in range(20):
             status, headers, body = server.ask()
             assert (status, headers["retry-after"]) == (503, "1")
             assert json.loads(body)["title"] == "Service Unavailable"
-        clients[0].sendall(GET)
+        clients[0].sendall(GET[-2:])
         assert answer(clients[0])[0] == 200
         clients[0].close()
         wait_until(lambda: server.ask()[0] == 200)
 
 
+@both_loops
+def test_the_connection_that_has_been_idle_longest_gives_way(start):
+    server = start(max_connections=3, deadline=5)
+    with ExitStack() as stack:
+        clients = []
+        for _ in range(3):
+            clients.append(stack.enter_context(server.connect(GET)))
+            assert answer(clients[-1])[0] == 200
+            time.sleep(0.01)  # the clock of the event loop counts milliseconds
+        clients[0].sendall(GET)  # now the second is the one that has been idle longest
+        assert answer(clients[0])[0] == 200
+        newcomer = stack.enter_context(server.connect(GET[:-2]))
+        newcomer.sendall(GET[-2:])
+        assert answer(newcomer)[0] == 200
+        assert answer(clients[1])[0] == 0
+        for client in (clients[0], clients[2], newcomer):
+            client.sendall(GET)
+            assert answer(client)[0] == 200
+
+
 def test_more_turned_away_than_admitted_are_dropped_at_once(start):
     server = start(max_connections=3, deadline=5)
     with ExitStack() as stack:
-        clients = [stack.enter_context(server.connect()) for _ in range(10)]
+        clients = [stack.enter_context(server.connect(GET[:5])) for _ in range(3)]
+        time.sleep(0.2)  # until they are read
+        clients += [stack.enter_context(server.connect()) for _ in range(7)]
         assert [answer(client)[0] for client in clients[3:]] == [503] * 3 + [0] * 4
 
 
@@ -467,11 +489,12 @@ def test_an_upgrade_that_is_not_offered_is_an_ordinary_request(start):
 def test_refusals_are_counted(start):
     seen = []
     server = start(on_refusal=seen.append, max_connections=1)
-    with server.connect() as client:
+    with server.connect(GET[:5]) as client:
+        time.sleep(0.2)  # until it is read
         assert server.ask()[0] == 503
-        assert answer(client)[0] == 0
+        assert answer(client)[0] == 408
     assert server.ask(post("/echo", MAX_BODY + 1))[0] == 413
-    assert seen == [503, 0, 413]
+    assert seen == [503, 408, 413]
 
 
 @both_loops

@@ -3,7 +3,8 @@
     no complete request within `deadline` s   408, closed      (closed without an answer if nothing arrived)
     headers above `max_header` bytes          431, closed
     a body above `max_body` bytes             413, closed      (by Content-Length at once, chunked as it grows)
-    connections above `max_connections`       503, closed      Retry-After: 1
+    connections above `max_connections`       the one that has been idle longest is closed; if none is idle
+                                              503, closed      Retry-After: 1
     an answer not read for `deadline` s       closed           (a client that reads a stream slowly is not closed)
 
 One sweep per server checks all connections every tenth of the deadline; a request costs five short calls.  A refusal is
@@ -30,6 +31,7 @@ LINGER = 1.0
 MAX_PIPELINED = 32  # requests sent ahead of their answers on one connection
 _IDLE, _HEADERS, _BODY, _REFUSED = range(4)
 _CONTINUE = b"HTTP/1.1 100 "
+_SEARCH_EVERY = 0.05  # seconds between two searches for idle connections
 
 
 def protocol(
@@ -64,6 +66,8 @@ class _Sweep:
         self.admitted: set[GuardedProtocol] = set()
         self.turned_away: set[GuardedProtocol] = set()
         self.running = False
+        self._idle: list[tuple[float, GuardedProtocol]] = []  # found idle by the last search, the longest idle last
+        self._searched = 0.0
 
     def start(self) -> None:
         if not self.running:
@@ -77,6 +81,21 @@ class _Sweep:
         self.running = False
         if self.admitted or self.turned_away:
             self.start()
+
+    def make_room(self) -> bool:
+        """Close the connection that has been idle longest; False if none is.  A search finds many, for later calls."""
+        now = self.loop.time()
+        if not self._idle and now - self._searched >= _SEARCH_EVERY:
+            self._searched = now
+            found = ((since, one) for one in self.admitted if (since := one.idle_since) is not None)
+            self._idle = sorted(found, key=lambda pair: -pair[0])
+        while self._idle:
+            since, one = self._idle.pop()
+            if one in self.admitted and one.idle_since == since:
+                self.admitted.discard(one)
+                one.transport.close()
+                return True
+        return False
 
 
 _SWEEPS: WeakKeyDictionary[ServerState, _Sweep] = WeakKeyDictionary()
@@ -164,7 +183,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.transport = self.outgoing = Outgoing(transport)  # type: ignore[assignment]
         self.since = self.loop.time()
         self.sweep.start()
-        if len(self.sweep.admitted) < self.max_connections:
+        if len(self.sweep.admitted) < self.max_connections or self.sweep.make_room():
             self.sweep.admitted.add(self)
             return
         self.connections.discard(self)
@@ -256,6 +275,15 @@ class GuardedProtocol(HttpToolsProtocol):
     def send_400_response(self, msg: str) -> None:
         if self.stage != _REFUSED:
             self._refuse(Problem(400, "this is not valid HTTP/1.1; send a well-formed request"))
+
+    @property
+    def idle_since(self) -> float | None:
+        """When the connection was opened or last answered, if nothing has arrived since; None if it is in use."""
+        if self.stage != _IDLE or self.pipeline:
+            return None
+        if self.since is None and self.cycle is not None and self.cycle.response_complete:
+            return self.answered_at
+        return self.since  # None while a request is answered
 
     def check_times(self, now: float) -> None:
         """Called by the sweep: close the connection if it has waited too long."""

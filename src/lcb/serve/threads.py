@@ -1,0 +1,87 @@
+"""Threads for work that must not hold up the event loop, in pools that do not hold up each other.
+
+    keys      reloading keys, so that a revoked key stops working whatever else goes on
+    large     decisions over very many arms
+    heavy     stories and verification, which read the log for seconds
+
+The threads are daemons: at the end of the process nobody waits for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import queue
+import threading
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from lcb.serve.errors import Problem
+
+T = TypeVar("T")
+
+
+class Abandoned(Exception):
+    """Raised inside work whose caller no longer waits."""
+
+
+class Threads:
+    """`n_threads` daemon threads with room for `most_waiting` calls that have not begun; more are refused with 503."""
+
+    def __init__(self, name: str, n_threads: int = 1, most_waiting: int = 8) -> None:
+        self.name, self.n_threads, self.most_waiting = name, n_threads, most_waiting
+        self.ended = False
+        self._queue: queue.SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        self._waiting: set[asyncio.Future[Any]] = set()
+        self._n_started = 0
+
+    async def run(self, function: Callable[..., T], *arguments: Any, **more: Any) -> T:
+        """Call the function in a thread; used inside the event loop."""
+        if self.ended:
+            raise Problem(503, "the service is shutting down; try again in a moment", retry_after=1)
+        if len(self._waiting) >= self.n_threads + self.most_waiting:
+            words = f"{len(self._waiting)} requests of this kind are already waiting; try again in a few seconds"
+            raise Problem(503, words, retry_after=5)
+        if self._n_started < min(self.n_threads, len(self._waiting) + 1):
+            self._n_started += 1
+            threading.Thread(target=self._work, name=f"lcb-{self.name}-{self._n_started}", daemon=True).start()
+        loop = asyncio.get_running_loop()
+        done: asyncio.Future[T] = loop.create_future()
+        self._waiting.add(done)
+        done.add_done_callback(self._waiting.discard)
+        self._queue.put((done, lambda: function(*arguments, **more)))
+        return await done
+
+    def end(self) -> None:
+        """Give up all calls, begun or not: those who wait get a Problem 503."""
+        self.ended = True
+        for done in list(self._waiting):
+            if not done.done():
+                done.set_exception(Problem(503, "the service is shutting down; try again in a moment", retry_after=1))
+
+    def check_wanted(self, *_: Any) -> None:
+        """Raise `Abandoned` once `end` was called; long work calls it now and then, for instance as its progress."""
+        if self.ended:
+            raise Abandoned
+
+    def _work(self) -> None:
+        while True:
+            done, call = self._queue.get()
+            if done.done() or self.ended:  # nobody waits any more
+                continue
+            try:
+                result, error = call(), None
+            except BaseException as raised:  # noqa: BLE001 (raised again where the call was made)
+                result, error = None, raised
+            try:
+                done.get_loop().call_soon_threadsafe(_settle, done, result, error)
+            except RuntimeError:  # the event loop is closed: the process is ending
+                return
+
+
+def _settle(done: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if done.done():
+        return
+    if error is None:
+        done.set_result(result)
+    else:
+        done.set_exception(error)

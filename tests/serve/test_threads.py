@@ -1,0 +1,53 @@
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from lcb.serve.errors import Problem
+from lcb.serve.threads import Abandoned, Threads
+
+
+def test_calls_beyond_the_limit_are_refused_and_the_others_done_in_order():
+    async def drive() -> None:
+        threads, go = Threads("test", 1, most_waiting=2), threading.Event()
+        first = asyncio.ensure_future(threads.run(go.wait))
+        others = [asyncio.ensure_future(threads.run(lambda i=i: i)) for i in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(Problem, match="already waiting") as refused:
+            await threads.run(int)
+        assert refused.value.status == 503
+        go.set()
+        assert await asyncio.gather(first, *others) == [True, 0, 1]
+        assert await threads.run(sorted, [2, 1], reverse=True) == [2, 1]
+        with pytest.raises(ZeroDivisionError):
+            await threads.run(lambda: 1 / 0)
+
+    asyncio.run(drive())
+
+
+def test_the_end_gives_up_what_has_begun_and_what_waits():
+    async def drive() -> None:
+        threads, stopped, begun = Threads("test", 1), threading.Event(), threading.Event()
+
+        def work() -> None:
+            begun.set()
+            try:
+                while True:
+                    threads.check_wanted("progress", 1, 2)
+            except Abandoned:
+                stopped.set()
+                raise
+
+        waiting = [asyncio.ensure_future(threads.run(work)) for _ in range(3)]
+        await asyncio.get_running_loop().run_in_executor(None, begun.wait, 10)
+        threads.end()
+        for one in waiting:
+            with pytest.raises(Problem, match="shutting down"):
+                await one
+        assert await asyncio.get_running_loop().run_in_executor(None, stopped.wait, 10)
+        with pytest.raises(Problem, match="shutting down"):
+            await threads.run(int)
+
+    asyncio.run(drive())
