@@ -19,6 +19,7 @@ from .errors import ConvergenceWarning as ConvergenceWarning
 from .errors import EventError as EventError
 from .errors import InputError as InputError
 from .errors import LCBError as LCBError
+from .errors import LikelihoodWarning as LikelihoodWarning
 from .errors import MissingExtra as MissingExtra
 from .errors import ModelError as ModelError
 from .errors import OutputError as OutputError

@@ -14,6 +14,7 @@
     ├── Unreachable         the service did not answer
     └── MissingExtra        an optional package is not installed; carries the line that installs it
     ConvergenceWarning      a learner stopped before it converged
+    LikelihoodWarning       0/1 rewards are modelled as Gaussian, because their counts are not there
 
 Every message says what came, what was wanted and what to do next.
 """
@@ -133,3 +134,7 @@ def need_extra(extra: str) -> Iterator[None]:
 
 class ConvergenceWarning(UserWarning):
     """A learner stopped before it converged."""
+
+
+class LikelihoodWarning(UserWarning):
+    """Rewards of 0 and 1 are modelled as Gaussian, because their counts are not there."""

@@ -11,7 +11,7 @@ two matrix products of an EM step read memory sequentially.  The columns of a cl
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -58,6 +58,7 @@ class UserStats:
     n_features: int
     users: tuple[Hashable, ...] = field(default=(), repr=False)  # () if they have no names
     features: tuple[str, ...] = ()
+    of_clicks: bool = False  # every reward is known to be 0 or 1; `fit` warns, because it models them as Gaussian
 
     @classmethod
     def from_rows(
@@ -90,7 +91,7 @@ class UserStats:
         check_rows(rows, rewards, features=features or None, reward_range=reward_range)
         builder = StatsBuilder(rows.shape[1], features=features)
         builder.add(names, rows, rewards)
-        return builder.build(dtype)
+        return replace(builder.build(dtype), of_clicks=is_clicks(rewards))
 
     @classmethod
     def from_sums(
@@ -186,10 +187,10 @@ class UserStats:
         packed = np.zeros((len(self.packed), len(position)), self.packed.dtype)
         packed[:, : self.n_users] = self.packed
         packed[:, [position[user] for user in other.users]] += sign * other.packed
-        return self._replace(packed, tuple(position))
+        return replace(self._replace(packed, tuple(position)), of_clicks=self.of_clicks and other.of_clicks)
 
     def _replace(self, packed: NDArray[Any], users: tuple[Hashable, ...]) -> UserStats:
-        return UserStats(packed, self.n_features, users, self.features)
+        return UserStats(packed, self.n_features, users, self.features, self.of_clicks)
 
 
 class StatsBuilder:
@@ -272,6 +273,15 @@ def check_rows(
                 f"{place} row {first_row + row}: reward {reward[row]:g} is outside the declared range "
                 f"[{low:g}, {high:g}]; mend the row, or declare the range of your rewards"
             )
+
+
+def is_clicks(reward: NDArray[Any]) -> bool:
+    """Whether every reward is 0 or 1, and both occur.
+
+    >>> is_clicks(np.array([0.0, 1.0])), is_clicks(np.array([0.0, 0.5]))
+    (True, False)
+    """
+    return bool(((reward == 0) | (reward == 1)).all() and reward.min() < reward.max())
 
 
 def _describe_limit(value: float) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lcb.errors import ConvergenceWarning, InputError
+from lcb.errors import ConvergenceWarning, InputError, LikelihoodWarning
 from lcb.event_log import EventLog
 from lcb.learners.likelihood import choose_likelihood
 from lcb.learners.registry import get_learner
@@ -20,7 +20,6 @@ from lcb.models import Fit, LatentModels, Likelihood
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
 
-_LEAST_USERS = 0.5  # a class that expects fewer is left out
 _TRIAL_STEPS = 200
 _TRIAL_STARTS = 2  # on clicks
 _TRIAL_TOL = 1e-5  # gain per user at which a trial on clicks ends; at 1e-4 too many classes seem better
@@ -40,7 +39,7 @@ def fit(
 
     `learner` is a name of `lcb.learners.registry`, `settings` are that learner's (docs/learners/index.md lists them).
     Without `likelihood` it is Bernoulli if the log has counts of two-valued rewards and the learner supports it, else
-    Gaussian.
+    Gaussian.  `UserStats` has no counts, so 0/1 rewards given as `UserStats` are Gaussian, with a warning.
 
     >>> stats = UserStats.from_rows(user=[0, 0, 1, 1], x=np.ones((4, 1)), reward=[0.9, 0.9, 0.1, 0.1])
     >>> fit(stats, 2, rng=np.random.default_rng(0)).models.n_classes
@@ -52,9 +51,17 @@ def fit(
     log = data if isinstance(data, EventLog) else EventLog(data)
     if chosen.needs_rows and log.rows is None:
         raise InputError(f"{learner} learns from rows; give EventLog.from_rows, or read_log with keep_rows=True")
+    asked_for = likelihood is not None or "variance" in settings
     likelihood, why = choose_likelihood(log, learner, chosen, likelihood, settings)
     if log is not data and likelihood == "gaussian":
         why = f"statistics do not show whether rewards are clicks: modelled as Gaussian, learned by {learner}"
+        if log.stats.of_clicks and chosen.fit_clicks and not asked_for:
+            warnings.warn(
+                "the rewards are 0 or 1, but UserStats has no counts of clicks: modelled as Gaussian, which finds too "
+                "many classes; give EventLog.from_rows, as lcb learn does, or likelihood='gaussian'",
+                LikelihoodWarning,
+                stacklevel=2,
+            )
     run = chosen.fit_clicks if likelihood == "bernoulli" and chosen.fit_clicks else chosen.fit
     own = dict(settings)
     if likelihood == "gaussian" and log.two_valued and "variance" in chosen.settings:
@@ -82,10 +89,6 @@ def fit(
         if log.n_users > MOST_USERS and chosen.start == "models" and "n_starts" in chosen.settings:
             own = {"start": tried[n_classes], **own, "n_starts": 0}  # new starts on many users take most of the time
     result = run(log, n_classes, rng=rng, progress=progress, **own)
-    taken = np.flatnonzero(result.models.pi * log.n_users >= _LEAST_USERS)
-    n_empty = result.models.n_classes - len(taken)
-    if n_empty:
-        result = replace(result, models=result.models.take(taken))
     by = None if asked else "held-out users" if held_out else "the sampler"
     provenance = {
         "learner": learner,
@@ -102,9 +105,7 @@ def fit(
         },
     }
     models = result.models.with_provenance(provenance)
-    reasons = (why, *_why_so_many(models.n_classes + n_empty, by, held_out))
-    if n_empty:
-        reasons = (*reasons, f"{n_empty} of {models.n_classes + n_empty} classes have no users and are left out")
+    reasons = (why, *_why_so_many(models.n_classes, by, held_out))
     return replace(result, models=models, held_out=held_out, why=reasons)
 
 

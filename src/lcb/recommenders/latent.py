@@ -14,8 +14,8 @@ models stay, until the next training is due.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -37,7 +37,10 @@ _WARMUP = -1
 
 @dataclass(frozen=True)
 class FromRows:
-    """A learner that needs all rows, not only statistics, such as Spectral Experts; memory grows with the rows."""
+    """A learner that needs all rows, not only statistics, such as Spectral Experts; memory grows with the rows.
+
+    Its log also has counts of clicks, so that `lcb.fit(log)` models 0/1 rewards as `lcb learn` does.
+    """
 
     learn: Callable[[EventLog, np.random.Generator, LatentModels | None], LatentModels | None]
 
@@ -85,7 +88,9 @@ class Latent:
         self.versions: list[LatentModels] = []
         self._bandits: list[Bandit] = []
         self._users: dict[Hashable, _User] = {}
-        self._data = LogBuilder(n_features, count=False, keep_rows=isinstance(learn, FromRows))
+        from_rows = isinstance(learn, FromRows)
+        self._data = LogBuilder(n_features, count=from_rows, keep_rows=from_rows)
+        self._rewards: set[float] = set()  # different rewards, at most 3
         if models is not None:
             self._add_version(models)
 
@@ -145,7 +150,7 @@ class Latent:
         else:
             known.state = self._bandits[known.version].update(known.state, decision, reward)
         if self.learn is not None and (self.train_on == "all" or decision.at_random):
-            self._data.add([user], np.array(decision.x, float)[None], np.array([reward], float))
+            self._add_rows([user], np.array(decision.x, float)[None], np.array([reward], float))
 
     def serve(self, users: Users, contexts: Floats, rewards: Floats, rng: np.random.Generator) -> Arms:
         """Serve new users one after another, each through all steps; compiled if the bandit is."""
@@ -165,8 +170,13 @@ class Latent:
         if self.learn is None:
             return arms
         n_kept = n_steps if self.train_on == "all" else min(self.n_uniform_steps, n_steps)
-        self._data.add(*select_taken_rows(users, contexts, rewards, arms[:, :n_kept]))
+        self._add_rows(*select_taken_rows(users, contexts, rewards, arms[:, :n_kept]))
         return arms
+
+    def _add_rows(self, users: Sequence[Hashable], x: Floats, rewards: Floats) -> None:
+        self._data.add(users, x, rewards)
+        if len(self._rewards) < 3:
+            self._rewards.update(np.unique(rewards)[:3].tolist())
 
     def _get_user(self, user: Hashable) -> _User:
         if user not in self._users:
@@ -187,7 +197,7 @@ class Latent:
         log = self._data.build()
         if isinstance(self.learn, FromRows):
             return self.learn.learn(log, self.rng, last)
-        return self.learn(log.stats, self.rng, last)
+        return self.learn(replace(log.stats, of_clicks=self._rewards == {0.0, 1.0}), self.rng, last)
 
     def _add_version(self, models: LatentModels) -> None:
         self.versions.append(models)

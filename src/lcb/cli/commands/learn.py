@@ -203,12 +203,17 @@ def learn(
             result = learn_chosen(log, choice, rng=rng, n_threads=threads, progress=progress)
         else:
             result = fit(log, classes, rng=rng, learner=learner, **wanted, **settings)
-    result = replace(result, why=(*why, *result.why))
     provenance = {**result.models.provenance, "events": events.name, "seed": seed}
-    by_share = result.models.take(np.argsort(-result.models.pi, kind="stable"))
+    n_users = result.models.pi * log.n_users
+    order = np.argsort(-n_users, kind="stable")
+    models = result.models.take(order[n_users[order] >= _FEWEST_USERS])
     if feature_map is not None:
-        by_share = replace(by_share, features=feature_map.names)
-    save_models(by_share.with_provenance(provenance), out, overwrite=True, feature_map=feature_map)
+        models = replace(models, features=feature_map.names)
+    if models.n_classes < len(n_users):
+        n_empty = len(n_users) - models.n_classes
+        why.append(f"{n_empty} of {len(n_users)} classes have no users and are left out")
+    result = replace(result, models=models, why=(*why, *result.why))
+    save_models(models.with_provenance(provenance), out, overwrite=True, feature_map=feature_map)
     if traces is not None:
         charts.save(charts.traces(result), traces)  # type: ignore[arg-type]
     for warning in caught:
@@ -237,6 +242,7 @@ def _refuse(kind: str, **options: object) -> None:
             )
 
 
+_FEWEST_USERS = 0.5  # a class that expects fewer is left out
 _OPTION = {
     "n_starts": "starts",
     "max_steps": "max-steps",
