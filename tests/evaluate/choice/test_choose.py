@@ -38,7 +38,7 @@ def test_planted_point_classes_come_out_as_so_many_point_classes(n_classes):
 
 def test_where_everybody_differs_a_personal_class_is_chosen_and_serves_better():
     rng = np.random.default_rng(6)
-    log = clicks(rng.beta(0.7, 0.7, (160, 8)), 8, rng)
+    log = clicks(rng.beta(0.7, 0.7, (300, 8)), 8, rng)
     choice = choose(log, rng=rng)
     assert choice.classes == Classes(True, 1)
     point = [score for name, score in choice.scores.items() if "point" in name]
