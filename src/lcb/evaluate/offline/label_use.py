@@ -51,7 +51,7 @@ class LabelUse:
         return (
             f"{algorithm}: {self._describe_withheld()}; {self.labels_per_arm:.1f} labels per user and arm, "
             f"{100 * self.support:.0f} % of the pairs have one; {self.effective_size:,.0f} of {self.n_steps:,} rewards "
-            "are labels"
+            + ("come from steps that offered every arm" if self.method == "queue" else "are labels")
         )
 
     def to_json(self) -> dict[str, Any]:
