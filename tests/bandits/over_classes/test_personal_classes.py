@@ -9,6 +9,7 @@ from hypothesis.strategies import integers
 from scipy.stats import multivariate_normal
 
 from lcb.bandits.bandit import serve, serve_step_by_step
+from lcb.bandits.over_classes._personal_classes_numba import add_to_normals, find_normals, score_normals
 from lcb.bandits.over_classes.personal_classes import PersonalClasses
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.decision import Decision
@@ -103,6 +104,56 @@ def test_serve_knows_the_noise_of_each_arm():
     np.testing.assert_array_equal(fast, slow)
     np.testing.assert_allclose(fast_states, slow_states, atol=1e-10)
     assert set(fast.ravel()) == {0, 1, 2, 3}
+
+
+def begin(bandit, state):
+    log_w, means, covariances = np.empty(2), np.empty((2, D)), np.empty((2, D, D))
+    find_normals(state, bandit._terms, log_w, means, covariances)
+    return log_w, means, covariances
+
+
+@settings(max_examples=15, deadline=None)
+@given(seed=integers(0, 2**32 - 1), n=integers(1, 100))
+def test_serving_adds_rewards_one_by_one_to_what_the_statistics_give_in_any_order(seed, n):
+    rng, bandit = np.random.default_rng(seed), PersonalClasses(PEOPLE, bonus=0.7)
+    xs, rewards, context = rng.normal(size=(n, D)), rng.normal(size=n), rng.normal(size=(5, D))
+    state, found, scores = reward_all(bandit, xs, rewards), [], np.empty(5)
+    for order in (np.arange(n), rng.permutation(n)):
+        log_w, means, covariances = begin(bandit, bandit.start())
+        for i in order:
+            assert add_to_normals(xs[i], rewards[i], 1 / PEOPLE.sigma2, log_w, means, covariances, np.empty(D))
+        weights = np.exp(log_w - np.logaddexp.reduce(log_w))
+        np.testing.assert_allclose(weights, bandit.weights(state), atol=1e-9)
+        np.testing.assert_allclose(means, bandit.means(state), atol=1e-9)
+        np.testing.assert_allclose(covariances, bandit.covariances(state), atol=1e-9)
+        score_normals(context, 0.7, weights, means, covariances, np.empty(D), np.empty((D, D)), scores)
+        np.testing.assert_allclose(scores, bandit.scores(state, context), atol=1e-9)
+        found.append(scores.copy())
+    np.testing.assert_allclose(*found, atol=1e-9)
+
+
+def test_serving_begins_at_what_is_known_of_a_user_and_stays_exact_for_long():
+    rng, bandit = np.random.default_rng(4), PersonalClasses(PEOPLE, bonus=0.5, uniform=0.1)
+    contexts, rewards = rng.normal(size=(3, 260, 4, D)), rng.normal(size=(3, 260, 4))
+    known = reward_all(bandit, rng.normal(size=(9, D)), rng.normal(size=9))
+    states = np.stack([bandit.start(), known, known])
+    fast_states, fast = serve(bandit, states, contexts, rewards, np.random.default_rng(0), 2)
+    slow_states, slow = serve_step_by_step(bandit, states, contexts, rewards, np.random.default_rng(0), 2)
+    np.testing.assert_array_equal(fast, slow)
+    np.testing.assert_allclose(fast_states, slow_states, rtol=1e-10, atol=1e-10)
+
+
+def test_serving_uses_the_statistics_where_a_reward_would_lose_digits():
+    spread = 1e10 * SPREAD  # against a noise of 1e-6: the first reward of a direction takes away nearly all of it
+    models = LatentModels([0.6, 0.4], BETA, [1e-6, 1e-6], covariance=spread, personal=True)
+    rng, bandit = np.random.default_rng(5), PersonalClasses(models, bonus=1.0)
+    weights = rng.normal(size=(20, 1, D, 1))
+    contexts = rng.normal(size=(20, 15, 6, D))
+    rewards = (contexts @ weights)[..., 0] + 1e-3 * rng.normal(size=(20, 15, 6))
+    states = np.tile(bandit.start(), (20, 1))
+    _, fast = serve(bandit, states, contexts, rewards, np.random.default_rng(0))
+    _, slow = serve_step_by_step(bandit, states, contexts, rewards, np.random.default_rng(0))
+    np.testing.assert_array_equal(fast, slow)
 
 
 def test_other_settings_and_models_are_refused():

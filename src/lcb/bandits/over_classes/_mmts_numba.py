@@ -16,12 +16,11 @@ _LEAST = 1e-15  # a class with less weight is left out
 
 
 @njit(**COMPILED)
-def posterior(state, terms, weights, roots, scaled):  # type: ignore[no-untyped-def]
-    """Set `weights` (N,), the lower triangles of `roots` (N, d, d) and `scaled` = y (N, d)."""
+def log_posterior(state, terms, log_w, roots, scaled):  # type: ignore[no-untyped-def]
+    """Set `log_w` (N,), up to a constant, the lower triangles of `roots` (N, d, d) and `scaled` = y (N, d)."""
     precision, beta, inverse, constant, log_noise = terms
     n, d = beta.shape
     at = d * (d + 1) // 2
-    log_w = np.empty(n)
     for h in range(n):
         root, y = roots[h], scaled[h]
         for i in range(d):
@@ -43,14 +42,27 @@ def posterior(state, terms, weights, roots, scaled):  # type: ignore[no-untyped-
         log_w[h] = constant[h] - state[-1] * log_noise[h] - 0.5 * square * inverse[h] + 0.5 * dot(y, y)
         for i in range(d):
             log_w[h] -= np.log(root[i, i])
+
+
+@njit(**COMPILED)
+def keep_likely(log_w, weights):  # type: ignore[no-untyped-def]
+    """Normalise `log_w` in place, and set `weights` to its exponentials; those of nearly no weight are 0."""
     normalise(log_w, weights)
     total = 0.0
-    for h in range(n):
+    for h in range(len(log_w)):
         if weights[h] < _LEAST:
             weights[h] = 0.0
         total += weights[h]
-    for h in range(n):
+    for h in range(len(log_w)):
         weights[h] /= total
+
+
+@njit(**COMPILED)
+def posterior(state, terms, weights, roots, scaled):  # type: ignore[no-untyped-def]
+    """Set `weights` (N,), the lower triangles of `roots` (N, d, d) and `scaled` = y (N, d)."""
+    log_w = np.empty(len(weights))
+    log_posterior(state, terms, log_w, roots, scaled)
+    keep_likely(log_w, weights)
 
 
 @njit(**COMPILED)
