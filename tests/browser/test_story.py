@@ -36,8 +36,8 @@ def test_every_decision_is_told_with_what_was_offered_and_learned(front, look, r
     assert facts["Most probable class"].startswith("arts, books, film")
     rows = page.locator("#decisions > tr")
     assert rows.count() == 13
-    assert rows.nth(12).locator("td").nth(5).inner_text() == "waiting"
-    rewards = [rows.nth(i).locator("td").nth(5).inner_text() for i in range(12)]
+    assert rows.nth(12).locator("td").nth(6).inner_text() == "waiting"
+    rewards = [rows.nth(i).locator("td").nth(6).inner_text() for i in range(12)]
     assert rewards.count("1") == opened
     rows.nth(0).locator("summary").click()
     rows.nth(0).locator(".arms li").first.wait_for()  # the list is made when it is opened

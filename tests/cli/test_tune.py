@@ -45,7 +45,7 @@ def test_a_hand_written_file_of_settings_is_enough(lcb, tmp_path):
         ("{", "mine.json is not JSON"),
         ("\xff", "mine.json is not JSON"),
         ("3", "mine.json has no settings"),
-        ('{"chosen": {"magic": {}}}', "mine.json: unknown algorithm 'magic'; use one of: lcb,"),
+        ('{"chosen": {"magic": {}}}', "mine.json: unknown algorithm 'magic'; use one of: lcb-auto, lcb,"),
         ('{"chosen": {"lcb": {"width": 1}}}', "mine.json: lcb has no setting 'width'; it has eta, uniform"),
         ('{"chosen": {"lcb": {"eta": "much"}}}', "mine.json: lcb has eta 'much'; give a value such as 1.0"),
     ],

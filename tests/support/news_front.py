@@ -23,7 +23,7 @@ def front(folder: Path, store: str = "", **more: Any) -> Settings:
     if not models.exists():
         kinds = replace(reader_classes(), likelihood="bernoulli", levels=(0.0, 1.0))
         save_models(kinds, models, feature_map=fit_features("one-hot", CATEGORIES, []))
-    limits = Limits(visitor_rate=0, open_visits=10**6)
+    limits = Limits(visitor_rate=0, open_visits=10**6, failures=0)
     given = {"models": str(models), "items": "headlines", "recommenders": RECOMMENDERS, "limits": limits, **more}
     return Settings(store=store or str(folder / "lcb.db"), learning=Learning(retrain_every=None), **given)
 

@@ -106,7 +106,7 @@ def test_a_single_run_has_no_standard_error():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"algorithms": ["lcb", "magic"]}, "unknown algorithm 'magic'; use one of: lcb,"),
+        ({"algorithms": ["lcb", "magic"]}, "unknown algorithm 'magic'; use one of: lcb-auto, lcb,"),
         ({"algorithms": []}, "at least one"),
         ({"algorithms": ["lcb", "lcb"]}, "each once"),
         ({"n_users": 0}, "n_users=0"),

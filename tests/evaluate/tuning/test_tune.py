@@ -271,7 +271,7 @@ def test_every_grid_holds_plain_values_that_survive_a_file():
         ({}, "f has no settings"),
         ({"chosen": []}, "f has no settings"),
         ({"chosen": {"lcb": 3}}, "f has no settings"),
-        ({"chosen": {"magic": {}}}, "f: unknown algorithm 'magic'; use one of: lcb,"),
+        ({"chosen": {"magic": {}}}, "f: unknown algorithm 'magic'; use one of: lcb-auto, lcb,"),
         ({"chosen": {"lcb": {"width": 1.0}}}, "f: lcb has no setting 'width'; it has eta, uniform"),
         ({"chosen": {"random": {"eta": 1.0}}}, "f: random has no setting 'eta'; it has none"),
         ({"chosen": {"lcb": {"eta": "theory"}}}, "f: lcb has eta 'theory'; give a value such as 1.0, 0.25"),
