@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -17,6 +19,7 @@ from lcb.models import LatentModels
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.latent import Latent
 from lcb.recommenders.pooled import Pooled
+from lcb.storage.logs.offers import Offers
 from support.logs import make_log
 
 X = np.eye(3)
@@ -139,6 +142,24 @@ def test_estimates_worked_by_hand():
     assert found.estimate("snips")[0] == pytest.approx((1 * 1 + 2 * 2) / 3)
     assert found.estimate("dr")[0] == pytest.approx(2 + (1 * (1 - 1) + 2 * (2 - 3)) / 2)
     assert found.support.effective_size == pytest.approx(9 / 5)
+
+
+def test_a_policy_is_asked_over_the_arms_on_offer_and_what_is_missing_is_exact():
+    """Of three arms, the first event offers b and c, the second all; its log never shows c."""
+    items, p = np.array([0, 1, 2, 2, 1], np.int32), np.array([0.5, 0.5, 0.75, 0.25, 0], np.float32)
+    offers = Offers(items, p, np.array([3, 0]), np.array([0, 2]), np.array([2, 3]))
+    arm, reward, propensity = np.array([1, 0]), np.array([1.0, 2.0]), np.array([0.5, 0.75])
+    log = LoggedEvents(("a", "b", "c"), X, np.array([0, 1]), arm, reward, propensity, 2, offers)
+    theta = np.array([1.0, 2.0, 4.0])
+    found = weigh_events(Pooled(Uniform()), log, X, theta=theta, rng=np.random.default_rng(0))
+    np.testing.assert_allclose(found.weight, [0.5 / 0.5, (1 / 3) / 0.75])
+    np.testing.assert_allclose(found.direct, [3, 7 / 3])
+    np.testing.assert_allclose(found.predicted, [2, 1])
+    assert found.support.missing == pytest.approx((0 + 1 / 3) / 2)
+    offers = Offers(items, p, offers.first, np.array([0, -1]), offers.size)
+    found = weigh_events(Pooled(Uniform()), replace(log, offers=offers), X, theta=theta, rng=np.random.default_rng(0))
+    np.testing.assert_allclose(found.weight, [1, (1 / 3) / 0.75])
+    assert found.support.missing is None, "not every event has its distribution"
 
 
 def test_logs_that_cannot_be_weighed_are_refused():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import stat
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,10 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from lcb.serve.audit.catalogue_history import CatalogueHistory
 from lcb.serve.audit.export import export
+from lcb.serve.events import ItemsBody
+from lcb.serve.state.catalogue import Catalogue
 from support.inside import Inside
 from support.sessions import run_session
 
@@ -33,6 +37,23 @@ def test_memory_does_not_grow_with_the_events_of_an_export(
     assert one.read().equals(many.read())
     assert one.num_row_groups == 1
     assert many.num_row_groups == -(-many.metadata.num_rows // 7)
+
+
+def test_the_history_of_a_catalogue_is_the_catalogue_at_every_moment() -> None:
+    chance, catalogue, history, then = random.Random(0), Catalogue(), CatalogueHistory(), {}
+    for seq in range(1, 200, 2):
+        some = [(f"i{j}", b"", ["c"], None, None) for j in chance.sample(range(8), chance.randrange(4))]
+        body = ItemsBody(0.0, some, [f"i{j}" for j in chance.sample(range(8), 2)], chance.random() < 0.1)
+        for one in (body, ItemsBody(0.0, some, [], replace=True)) if seq == 99 else (body,):
+            catalogue.apply(one)
+            history.apply(seq, one)
+        then[seq] = then[seq + 1] = list(catalogue.items)
+    same = ItemsBody(0.0, [(id, b"", ["c"], None, None) for id in catalogue.items], [], replace=True)
+    history.apply(201, same)
+    assert {seq: history.ids_at(seq) for seq in then} == then
+    assert history.final_ids == then[200]
+    assert history.is_final(200), "the same items once more are no change"
+    assert all(then[seq] == then[200] for seq in then if history.is_final(seq))
 
 
 def test_only_the_owner_may_read_an_export(inside: Inside, tmp_path: Path) -> None:

@@ -87,6 +87,7 @@ def evaluate(
     from lcb.evaluate.offline.evaluate_log import evaluate_log
     from lcb.evaluate.offline.labels import default_reading
     from lcb.evaluate.offline.log_sources import open_source
+    from lcb.evaluate.offline.off_policy import ESTIMATORS
     from lcb.evaluate.offline.outcomes import POPULATION
     from lcb.evaluate.offline.split import Plan, choose_sizes
     from lcb.evaluate.tuning.tune_log import tune_seeds
@@ -96,7 +97,7 @@ def evaluate(
     check_output("--json", json, files=[path] if path.is_file() else [], folders=[path] if path.is_dir() else [])
     names = parse_names(algorithms)
     with bar() as progress:
-        log = open_log(path, progress=progress)
+        log = open_log(path, progress=progress, with_offers=method.value in ESTIMATORS)
         chosen: Reading = reading.value if reading else default_reading(log, like)
         source = open_source(log, method.value, chosen, like)
         n_train, n_test = choose_sizes(source.n_events, steps, train_users, test_users)

@@ -231,8 +231,8 @@ def _describe_export(done: Exported, missing: str | None) -> Iterator[str]:
         yield f"{done.n_unknown:,} rows have no propensity: the caller chose the arm and sent none"
     if done.n_some:
         yield (
-            f"{done.n_some:,} rows offered only some of the {done.n_items:,} items; lcb evaluate assumes that all were "
-            "offered, so do not compare algorithms on this table"
+            f"{done.n_some:,} rows offered only some of the {done.n_items:,} items; evaluate this table with --method "
+            "ips, snips or dr, the other methods assume that all were offered"
         )
     if done.uniform is not None:
         yield done.uniform.describe("the uniform policy")

@@ -51,7 +51,7 @@ def read_history(
     progress: Progress = silent,
 ) -> History:
     """Read the events of all users of a log; without `features`, those that predict held-out users best."""
-    log = open_log(path, progress=progress)
+    log = open_log(path, progress=progress, with_offers=False)
     reading = reading or default_reading(log, like)
     if reading == "choices":
         labels = read_labels(log, reading, like)

@@ -1,6 +1,6 @@
 """The events of a log as arrays: user, arm, reward and propensity.
 
-An arm is an item, and every item could have been shown at every event; `x` (A, d) are the features of the items.
+An arm is an item; `x` (A, d) are the features of the items.  Without `offers`, every event could have shown every item.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from lcb.arrays import Floats, Index
 from lcb.errors import InputError
 from lcb.event_log import EventLog, LogBuilder
 from lcb.storage.logs.log import Log
+from lcb.storage.logs.offers import Offers
 
 MOST_ITEMS = 10_000
 
@@ -29,6 +30,7 @@ class LoggedEvents:
     reward: Floats = field(repr=False)  # (n,)
     propensity: Floats | None = field(repr=False)  # (n,) of the arm, under the policy that wrote the log
     n_users: int
+    offers: Offers | None = field(default=None, repr=False)
 
     @property
     def n_events(self) -> NDArray[np.int64]:
@@ -48,7 +50,9 @@ class LoggedEvents:
             first = np.concatenate([[0], np.cumsum(self.n_events)[:-1]])
             kept &= np.arange(len(self.user)) - first[self.user] < n_steps
         propensity = None if self.propensity is None else self.propensity[kept]
-        return replace(self, user=self.user[kept], arm=self.arm[kept], reward=self.reward[kept], propensity=propensity)
+        offers = None if self.offers is None else self.offers.take(kept)
+        user, arm, reward = self.user[kept], self.arm[kept], self.reward[kept]
+        return replace(self, user=user, arm=arm, reward=reward, propensity=propensity, offers=offers)
 
     def history(self, x: Floats, features: tuple[str, ...]) -> EventLog:
         """Return all events as training rows."""
@@ -75,4 +79,5 @@ def read_events(log: Log, like: float | None = None) -> LoggedEvents:
         reward=log.labels(like).astype(np.float64),
         propensity=None if log.propensity is None else log.propensity.astype(np.float64),
         n_users=log.n_users,
+        offers=log.offers,
     )

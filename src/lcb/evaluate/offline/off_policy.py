@@ -1,7 +1,7 @@
 """Off-policy estimates from logs with propensities: IPS, SNIPS and DR.
 
 At each event the recommender, which has learned from the events before, gives the probability p(a) that it would choose
-each arm; the log has the arm shown, its propensity q and the reward r:
+each arm on offer (all items, where the log does not say); the log has the arm shown, its propensity q and the reward r:
 
     w     = p(shown) / q
     ips   = mean w r                                              Horvitz & Thompson 1952
@@ -21,7 +21,7 @@ import numpy as np
 from lcb.arrays import Floats, Index
 from lcb.errors import InputError
 from lcb.evaluate.offline.logged_events import LoggedEvents
-from lcb.evaluate.offline.support import Support, measure_support
+from lcb.evaluate.offline.support import Support, find_missing, measure_support
 from lcb.progress import Progress, silent
 from lcb.recommenders.recommender import Recommender, build_logged_decision
 
@@ -37,11 +37,12 @@ class WeightedEvents:
     weight: Floats = field(repr=False)  # (n,) p(shown) / q
     direct: Floats = field(repr=False)  # (n,) sum_a p(a) f(a)
     predicted: Floats = field(repr=False)  # (n,) f(shown)
+    missing: Floats | None = field(default=None, repr=False)  # (n,) from `find_missing`; None: no whole distributions
 
     @property
     def support(self) -> Support | None:
         """How much of the recommender's choices the log supports."""
-        return measure_support(self.weight, self.user)
+        return measure_support(self.weight, self.user, self.missing)
 
     def terms(self, estimator: str) -> Floats:
         """Return one term per event, (n,), whose mean is the estimate."""
@@ -82,15 +83,30 @@ def weigh_events(
         raise InputError("the log has no propensities; import it with --propensity, or use method queue or replay")
     n = len(logged.user)
     shown, direct, fitted = np.empty(n), np.empty(n), x @ theta
+    missing, all_known = np.zeros(n), logged.offers is not None
+    everything = np.arange(len(x))
     for e in range(n):
         if e % 1024 == 0:
             progress("events", e, n)
-        user, arm = int(logged.user[e]), int(logged.arm[e])
-        distribution = recommender.choose(user, x, rng).distribution
+        offered, q = (everything, None) if logged.offers is None else logged.offers.of_event(e)
+        user, arm = int(logged.user[e]), int(np.flatnonzero(offered == logged.arm[e])[0])
+        context = x[offered]
+        distribution = recommender.choose(user, context, rng).distribution
         assert distribution is not None
-        shown[e], direct[e] = distribution[arm], distribution @ fitted
+        shown[e], direct[e] = distribution[arm], distribution @ fitted[offered]
+        if q is None:
+            all_known = False
+        else:
+            missing[e] = find_missing(distribution, q)
         if learn:
-            decision = build_logged_decision(recommender, user, arm, float(logged.propensity[e]), x)
+            decision = build_logged_decision(recommender, user, arm, float(logged.propensity[e]), context)
             recommender.update(user, decision, float(logged.reward[e]))
     progress("events", n, n)
-    return WeightedEvents(logged.user, logged.reward, shown / logged.propensity, direct, fitted[logged.arm])
+    return WeightedEvents(
+        logged.user,
+        logged.reward,
+        shown / logged.propensity,
+        direct,
+        fitted[logged.arm],
+        missing if all_known else None,
+    )

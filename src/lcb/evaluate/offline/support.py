@@ -72,7 +72,8 @@ class Support:
     def describe(self, policy: str) -> str:
         """Return one sentence about this policy, such as `random: no interval, because ...`."""
         if self.shortfall is not None:
-            return f"{policy}: no interval, because {self.shortfall}"
+            size = f"effective size {self.effective_size:,.0f} of {self.n_events:,} events"
+            return f"{policy}: no interval, because {self.shortfall}; {size}"
         weight = "" if self.mean_weight is None else f", mean weight {self.mean_weight:.3f}"
         share = 100 * (1 - self.missing_share)
         return (

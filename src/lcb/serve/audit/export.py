@@ -3,8 +3,9 @@
     user, item, reward, propensity, x       the user, the item shown, its reward, probability and features
     decision_id, slot, seq, time            the decision
     arm, n_arms                             the index of the item among the arms, and the number of arms
-    offered                                 the ids of the arms; null if the whole catalogue was on offer
-    distribution                            the probability of each arm; null if the caller chose
+    offered                                 the ids of the arms that the slot could show; null: the whole catalogue,
+                                            the same as at the end of the log
+    distribution                            the probability of each of them; null if the caller chose
     recommender, model, policy              what made the decision
     would                                   shadow mode: the item that the service would have shown
 
@@ -33,6 +34,7 @@ from lcb.errors import InputError, OutputError
 from lcb.evaluate.offline.support import Support, SupportSums
 from lcb.progress import Progress, silent
 from lcb.serve import events
+from lcb.serve.audit.catalogue_history import CatalogueHistory
 from lcb.serve.audit.check_users import list_users
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.event_ids import slot_of_reward
@@ -66,6 +68,7 @@ _SCHEMA = pa.schema(
         ("would", pa.string()),
     ]
 )
+_OFFERED = _SCHEMA.get_field_index("offered")
 
 
 @dataclass
@@ -113,14 +116,14 @@ def export(
         try:
             for path in beside.values():  # left by an export that was killed
                 path.unlink(missing_ok=True)
-            shown = _write_events(store, context, beside[files.events], missing, done, progress)
+            named = _write_events(store, context, beside[files.events], missing, done, progress)
             if not done.n_rows:
                 left = "" if recommender is None and since is None else " of this recommender and time"
                 reason = f"{done.n_open:,} decisions have no reward yet" if done.n_open else f"no decisions{left}"
                 raise InputError(f"{store.url} has nothing to export: {reason}; see lcb log show {store.url}")
             done.uniform = context.uniform.support()
-            _write_items(context, beside, files, shown)
-            done.n_items = len({*context.catalogue.items, *shown})
+            _write_items(context, beside, files, named)
+            done.n_items = len({*context.catalogue.items, *named})
             done.n_some = sum(n for n_arms, n in context.offered.items() if n_arms < done.n_items)
             for path in _list_paths(files):
                 if beside[path].exists():
@@ -148,6 +151,7 @@ class _Context:
         self.only_known, self.recommender, self.since = only_known, recommender, since
         self.feature_map: bytes | None = None
         self.catalogue = Catalogue()
+        self.history = CatalogueHistory()
         self.specs: dict[str, RecommenderSpec] = {}
         self.offered: Counter[int] = Counter()
         self.uniform = SupportSums()
@@ -157,6 +161,7 @@ class _Context:
             body = events.decode(row.kind, row.body)
             if row.kind == "items":
                 self.catalogue.apply(body)
+                self.history.apply(row.seq, body)
             elif row.kind == "recommender":
                 spec = RecommenderSpec.from_json(body.spec)
                 self.specs[spec.name] = spec
@@ -171,7 +176,7 @@ class _Context:
 def _write_events(
     store: Store, context: _Context, path: Path, missing: float | str | None, done: Exported, progress: Progress
 ) -> set[str]:
-    shown: set[str] = set()
+    named: set[str] = set()  # shown or on offer
     kept = {} if context.feature_map is None else {FEATURE_MAP: context.feature_map}
     schema = _SCHEMA.with_metadata({STAMP: context.stamp, **kept})
     create_private(path)
@@ -182,7 +187,7 @@ def _write_events(
             for values in _build_rows(store.events_of(name, 0, done.upto), context, missing, done):
                 for column, value in zip(columns.values(), values, strict=True):
                     column.append(value)
-                shown.add(values[1])
+                named.update((values[1], *(values[_OFFERED] or ())))
                 done.n_rows += 1
                 if len(columns["user"]) == _GROUP:
                     _flush(writer, schema, columns)
@@ -190,7 +195,7 @@ def _write_events(
             if done.n_users % 256 == 0:
                 progress("users exported", done.n_users, None)
         _flush(writer, schema, columns)
-    return shown
+    return named
 
 
 def _flush(writer: Any, schema: Any, columns: dict[str, list[Any]]) -> None:
@@ -246,14 +251,26 @@ def _build_rows(
                 int(body.at * 1e6),
                 slot.arm.arm,
                 body.n_arms,
-                body.arms,
-                None if body.chosen is not None else slot.arm.full_distribution(body.n_arms),
+                *_find_offer(context.history, body, i),
                 body.recommender,
                 model,
                 policy_name(context.specs[body.recommender], model),
                 None if body.chosen is None else body.taken[0].id,
             )
     _add_support(context.uniform, exported)
+
+
+def _find_offer(history: CatalogueHistory, body: events.DecisionBody, slot: int) -> tuple[list[str] | None, Any]:
+    """Return the ids of the arms that a slot could show, and their probabilities."""
+    arms = body.arms if body.arms is not None or history.is_final(body.seen) else history.ids_at(body.seen)
+    p = None if body.chosen is not None else body.taken[slot].full_distribution(body.n_arms)
+    if not slot:
+        return arms, p
+    assert p is not None  # a caller's own choice has one slot
+    above = [one.arm for one in body.taken[:slot]]
+    left = np.delete(np.arange(body.n_arms), above)
+    ids = history.final_ids if arms is None else arms
+    return [ids[i] for i in left], p[left]
 
 
 def _add_support(uniform: SupportSums, decisions: list[events.DecisionBody]) -> None:
@@ -264,12 +281,10 @@ def _add_support(uniform: SupportSums, decisions: list[events.DecisionBody]) -> 
     uniform.add_user(weight, missing)
 
 
-def _write_items(context: _Context, beside: dict[Path, Path], files: LogFiles, shown: set[str]) -> None:
-    """Write the items of the catalogue and those shown that are no longer in it; nothing if it is empty."""
+def _write_items(context: _Context, beside: dict[Path, Path], files: LogFiles, named: set[str]) -> None:
+    """Write the items of the catalogue, then those that were shown or on offer and are not in it."""
     known = context.catalogue.items
-    if not known:
-        return
-    names = [*known, *sorted(shown - known.keys())]
+    names = [*known, *sorted(named - known.keys())]
     used = {name for item in known.values() for name in item.categories or ()}
     categories = list(context.categories) if used <= set(context.categories) else sorted(used)
     columns: dict[str, Any] = {"item": pa.array(names, pa.string())}

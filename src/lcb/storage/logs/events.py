@@ -16,6 +16,7 @@ from lcb.errors import InputError
 from lcb.progress import Progress
 from lcb.storage.logs.files import FEATURES, STAMP, LogFiles
 from lcb.storage.logs.items import Items, check_present, list_first, to_id_column
+from lcb.storage.logs.offers import Offers, read_offers
 from lcb.storage.tables.arrow import plain
 from lcb.storage.tables.row_errors import name_file_in_errors, to_one_line
 
@@ -35,9 +36,10 @@ class Events:
     x: NDArray[np.float32] | None
     features: tuple[str, ...]
     notes: tuple[str, ...]
+    offers: Offers | None = None
 
 
-def read_events(files: LogFiles, items: Items, progress: Progress) -> Events:
+def read_events(files: LogFiles, items: Items, progress: Progress, with_offers: bool = True) -> Events:
     path = str(files.events)
     with name_file_in_errors(path):
         file = pq.ParquetFile(path, memory_map=True, pre_buffer=False, page_checksum_verification=True)
@@ -77,13 +79,17 @@ def read_events(files: LogFiles, items: Items, progress: Progress) -> Events:
     }
     _check_propensity(numbers, path)
     x = np.column_stack([_to_floats(column(name), f"{path} column {name}") for name in features]) if features else None
+    offers = read_offers(file, item_names, path) if with_offers else None
+    if offers is not None:
+        offers.check(item, numbers.get("propensity"), path)
     rows = _sort_rows(user, order)
     if rows is not None:
         user, item, order = user[rows], item[rows], order[rows]
         numbers = {name: values[rows] for name, values in numbers.items()}
         x = None if x is None else x[rows]
+        offers = None if offers is None else offers.take(rows)
     notes = _note_repeated(user, order, item)
-    return Events(users, item_names, user, item, order, numbers, x, features, notes)
+    return Events(users, item_names, user, item, order, numbers, x, features, notes, offers)
 
 
 def _code_ids(column: Any, what: str) -> tuple[Any, NDArray[np.int32]]:

@@ -2,7 +2,7 @@
 
 A log on disk is a folder, written by `lcb import` or by hand:
 
-    events.parquet     user, item, and where known: order, rating, reward, propensity, features
+    events.parquet     user, item, and where known: order, rating, reward, propensity, features, offered, distribution
     items.parquet      item, and where known: categories (indices into categories.json, or names), title
     categories.json    ["sport", "arts", ...]
 
@@ -26,6 +26,7 @@ from lcb.progress import Progress, silent
 from lcb.storage.logs.events import read_events
 from lcb.storage.logs.files import LogFiles
 from lcb.storage.logs.items import read_items
+from lcb.storage.logs.offers import Offers
 
 Codes = NDArray[np.int32]
 Numbers = NDArray[np.float32]
@@ -37,7 +38,8 @@ class Log:
 
     Items are coded in the order of items.parquet, or of their names if there is no such table.
 
-    An event costs 8 bytes, and 4 to 8 for each of `order`, `rating`, `reward`, `propensity` and each feature.
+    An event costs 8 bytes, and 4 to 8 for each of `order`, `rating`, `reward`, `propensity`, each feature and each item
+    on offer.
     Names are pyarrow arrays of int64 or strings: `log.users[3].as_py()`.
     """
 
@@ -54,6 +56,7 @@ class Log:
     x: Numbers | None = None  # (n_events, n_features) features kept with the events
     features: tuple[str, ...] = ()  # names of the columns of x
     titles: Any = None  # (n_items,) strings, or None
+    offers: Offers | None = None  # the items on offer at each event; None: not known
     notes: tuple[str, ...] = ()  # peculiarities of this log, one sentence each
 
     @property
@@ -110,16 +113,18 @@ class Log:
         rows = np.repeat(self.start[chosen] - ends + counts, counts) + np.arange(counts.sum())
         parts = {name: getattr(self, name) for name in ("item", "order", "rating", "reward", "propensity", "x")}
         taken: dict[str, Any] = {name: None if values is None else values[rows] for name, values in parts.items()}
+        taken["offers"] = None if self.offers is None else self.offers.take(rows)
         user = np.repeat(np.arange(len(chosen), dtype=np.int32), counts)
         return replace(self, users=self.users.take(chosen), user=user, **taken)
 
 
-def open_log(path: str | os.PathLike[str], *, progress: Progress | None = None) -> Log:
+def open_log(path: str | os.PathLike[str], *, progress: Progress | None = None, with_offers: bool = True) -> Log:
     """Open a log that `lcb import` wrote, or files of the same form.
 
     Raises InputError, with counts, for missing columns or values, values of the wrong type, items that are not in
     items.parquet, categories that are not in categories.json, propensities outside (0, 1] and damaged files.  `notes`
-    mentions repeated events, categories without events and items without categories.
+    mentions repeated events, categories without events and items without categories.  `with_offers=False` saves the
+    memory of `offers`, which only off-policy estimates use.
 
     >>> import json, pyarrow as pa, pyarrow.parquet as pq
     >>> from pathlib import Path
@@ -139,7 +144,7 @@ def open_log(path: str | os.PathLike[str], *, progress: Progress | None = None) 
     files = LogFiles.find(path)
     report = progress or silent
     items = read_items(files)
-    events = read_events(files, items, report)
+    events = read_events(files, items, report, with_offers)
     return Log(
         users=events.users,
         items=events.items,
@@ -154,5 +159,6 @@ def open_log(path: str | os.PathLike[str], *, progress: Progress | None = None) 
         x=events.x,
         features=events.features,
         titles=items.titles,
+        offers=events.offers,
         notes=(*events.notes, *items.notes(np.bincount(events.item, minlength=len(events.items)))),
     )
