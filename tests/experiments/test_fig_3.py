@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from lcb.errors import InputError
+from lcb.evaluate.algorithms.latent import build_relearning
 from lcb.evaluate.tuning import tune_log as tune_log
 from lcb.experiments import fig_1, fig_3a, fig_3b, fig_3c, real_data
 from lcb.experiments.report import Section, render_page
@@ -75,9 +76,30 @@ def test_more_classes_than_one_help(data, monkeypatch):
 
 def test_users_who_come_one_after_another_meet_learned_classes_after_the_first_block(data):
     result = fig_3c.run(data, n_runs=2)
-    assert {name: rate.shape for name, rate in result.rates.items()} == dict.fromkeys(NAMES, (2, 150))
-    by_name = {outcome.algorithm: outcome for outcome in result.outcomes(slice(1, 3))}
-    assert set(by_name) == set(NAMES)
+    lines = (fig_3c.ALL_STEPS, *NAMES)
+    assert {name: rate.shape for name, rate in result.rates.items()} == dict.fromkeys(lines, (2, 150))
+    late = result.outcomes(slice(1, 3))
+    assert [outcome.algorithm for outcome in late] == list(lines)
+    ours, papers = (
+        real_data.compute_gain(late, name, "linucb-population")[0] for name in (fig_3c.ALL_STEPS, "lcb-mean")
+    )
+    assert ours > papers + 5  # a third of the paper's steps are uniform here
+
+
+def test_our_setting_has_no_uniform_steps_and_learns_clicks_from_all_of_them(data, monkeypatch):
+    made = []
+
+    def watched(task, *rest):
+        made.append((task, build_relearning(task, *rest)))
+        return made[-1][1]
+
+    monkeypatch.setattr(fig_3c, "build_relearning", watched)
+    source = data.open()
+    fig_3c._play(fig_3c._Run(source, "one-hot", fig_3c.ALL_STEPS, {}, np.arange(60), 20, 0))
+    task, latent = made[0]
+    assert task.n_uniform_steps == 0
+    assert [models.likelihood for models in latent.versions] == ["bernoulli", "bernoulli"]
+    assert latent.stats.count.sum() == 60 * 6
 
 
 def test_a_log_of_few_users_is_refused():

@@ -11,6 +11,7 @@ import numpy as np
 from lcb.errors import ConvergenceWarning, TooFewRows
 from lcb.evaluate.algorithms.algorithm import Task
 from lcb.event_log import EventLog
+from lcb.learners import fit
 from lcb.learners.registry import get_learner
 from lcb.models import LatentModels
 from lcb.recommenders.latent import FromRows
@@ -37,6 +38,17 @@ def learn_from_rows(task: Task, name: str, **settings: Any) -> FromRows:
             return learn_from_last(log, rng, last, task.n_classes, name, settings)
         except TooFewRows:
             return None
+
+    return FromRows(learn)
+
+
+def learn_counted(task: Task) -> FromRows:
+    """Return the learner of `lcb.fit`, which models rewards of two values as clicks (Bernoulli); in one thread."""
+
+    def learn(log: EventLog, rng: np.random.Generator, last: LatentModels | None) -> LatentModels:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            return fit(log, min(task.n_classes, log.n_users), rng=rng, n_threads=1).models
 
     return FromRows(learn)
 
