@@ -98,7 +98,7 @@ class RewardRequest(Struct, forbid_unknown_fields=True, gc=False):
 
 
 class RewardAnswer(Struct, frozen=True, gc=False):
-    """`reward` is the reward that the decision now has."""
+    """`reward` is the stored reward: with `sum` or `first`, not always the one that was sent."""
 
     decision_id: str
     reward: float

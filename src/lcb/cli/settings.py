@@ -55,7 +55,7 @@ def require_serve_extra() -> None:
 
 
 def run_service(settings: Settings, ready: Callable[[str], None], *, keep: bool = False) -> None:
-    """Serve until a signal, with the demo's headlines (`items = "headlines"`) and simulated visitors at hand."""
+    """Serve until a signal; settings may ask for the demo's headlines and simulated visitors."""
     with need_extra("serve"):
         from lcb.demo.readers import CATEGORIES
         from lcb.demo.visitors import HEADLINES, SimulatedReaders, read_headlines

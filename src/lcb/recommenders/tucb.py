@@ -87,7 +87,7 @@ class TUCB:
         self._sets[user] = np.zeros((2, _SETS, self.n_arms))
 
     def choose(self, user: Hashable, context: Floats, rng: np.random.Generator) -> Decision:
-        """Choose an arm; the decision's advice is the number of the set for its reward."""
+        """Choose an arm; `advice` of the decision says which of the user's three sets its reward joins."""
         self.start(user)
         version, state = self._users[user]
         bandit = self._bandits[version]

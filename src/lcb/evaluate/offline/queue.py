@@ -30,7 +30,7 @@ _QUEUES = 0x51  # part of the seed, so that queues share no random numbers with 
 
 
 class Queue:
-    """One user's queues; labels of two values are drawn from the counts when they are taken."""
+    """One user's labels, one queue per arm; for 0/1 labels it keeps counts and draws each label without replacement."""
 
     def __init__(self, labels: QueueLabels, user: int, n_steps: int, seed: int) -> None:
         rng = np.random.default_rng((seed, _QUEUES, user))

@@ -77,7 +77,7 @@ def unpack(packed: Floats, n_features: int, degree: int) -> Floats:
 
 
 def lifted_map(matrix: Floats, degree: int) -> Floats:
-    """Return L (q, q') such that lifted(matrix' x) = L' lifted(x), for a `matrix` (d, d')."""
+    """Return the matrix L with lifted(matrix.T @ x) = L.T @ lifted(x) for every x; lifted(x) are its monomials."""
     d, new = matrix.shape
     whole = np.ones((1, 1))
     index = entries(new, degree)
