@@ -10,6 +10,7 @@ import statistics
 import time
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -187,17 +188,30 @@ def test_the_time_of_an_answer_does_not_tell_how_much_of_a_key_is_right() -> Non
 # Listening, and keys that change while the service runs
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])
-def test_the_service_stays_on_this_machine_until_there_is_a_key(host: str) -> None:
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"host": "0.0.0.0"},
+        {"host": "::"},
+        {"host": "192.168.1.5"},
+        {"host": "example.org"},
+        {"hosts": ("localhost", "shop.example")},
+        {"proxies": ("127.0.0.1",)},
+    ],
+    ids=str,
+)
+def test_the_service_stays_on_this_machine_until_there_is_a_key(given: dict[str, Any]) -> None:
+    settings = Settings(**given)
     with pytest.raises(InputError, match="there is no key"):
-        check_address(host, Keyring())
-    check_address(host, Keyring(KEYS[:1]))
-    check_address(host, Keyring(KEYS[3:]))  # with a revoked key only, the service still needs a key
+        check_address(settings, Keyring())
+    check_address(settings, Keyring(KEYS[:1]))
+    check_address(settings, Keyring(KEYS[3:]))  # with a revoked key only, the service still needs a key
+    assert not settings.has_pages
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "::1", "localhost", "127.0.0.9"])
 def test_on_this_machine_no_key_is_needed(host: str) -> None:
-    check_address(host, Keyring())
+    check_address(Settings(host=host, hosts=("localhost",)), Keyring())
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "postgres"])

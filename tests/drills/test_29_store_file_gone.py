@@ -15,6 +15,7 @@ import httpx
 import numpy as np
 import pytest
 
+from lcb.errors import StoreError
 from lcb.serve.audit.verify import verify
 from lcb.storage.store.sqlite import SQLite
 from support.harness import LONG, Server, arms, models_folder, serving
@@ -151,3 +152,12 @@ def test_only_the_owner_may_read_the_files_of_a_store(tmp_path: Path) -> None:
 def test_a_store_that_leaves_the_modes_to_the_umask_is_open_to_others(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="others may read"):
         drill_modes(tmp_path, ("private files",))
+
+
+def test_a_file_that_is_no_store_keeps_its_mode(tmp_path: Path) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("user,item,reward\nann,a,1\n")
+    os.chmod(file, 0o664)
+    with pytest.raises(StoreError, match="not a store"):
+        SQLite(str(file), create=False)
+    assert stat.S_IMODE(file.stat().st_mode) == 0o664

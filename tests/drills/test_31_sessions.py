@@ -261,7 +261,7 @@ def test_a_proxy_is_believed_that_a_setting_names(tmp_path: Path, proxies: list[
     store = open_store(str(tmp_path / "lcb.db"))
     key = create(store, "ops", "admin", 0.0)
     store.close()
-    with serving(tmp_path, proxies=proxies) as server, server.client() as http:
+    with serving(tmp_path, proxies=proxies, pages=True) as server, server.client() as http:
         forwarded = {"x-forwarded-proto": "https", "x-forwarded-for": "203.0.113.9"}
         answered = http.post("/page/login", json={"key": key}, headers=forwarded)
         assert ("; Secure" in answered.headers["set-cookie"]) == secure

@@ -63,6 +63,7 @@ async def a_day(app: App, client: httpx.AsyncClient) -> None:
         for _ in range(7):
             assert (await other.get("/v1/models", headers=BEARER["nobody"])).status_code == 401
     async with from_address(app, "10.0.0.3") as other:
+        assert (await other.delete("/v1/users/ann", headers=BEARER["nobody"])).status_code == 401  # hides nobody's key
         assert (await other.delete("/v1/users/ann", headers=BEARER["reader"])).status_code == 403
     await app.refusals.flush()
 
@@ -75,6 +76,7 @@ WANTED = [
     ("activated version 1", "admin", "10.0.0.2", 1),
     ("erased a user with 7 events", "admin", "10.0.0.2", 1),
     ("was refused GET /v1/models (401)", None, "203.0.113.9", 7),
+    ("was refused DELETE /v1/users/{user} (401)", None, "10.0.0.3", 1),
     ("was refused DELETE /v1/users/{user} (403)", "reader", "10.0.0.3", 1),
 ]
 

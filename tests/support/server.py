@@ -132,6 +132,7 @@ def without_private_files() -> None:
     """Leave the modes of the files to the umask."""
     from lcb.storage.store import sqlite
 
+    replace(sqlite, "create_file", lambda path: None)
     replace(sqlite, "make_private", lambda path: None)
 
 

@@ -83,7 +83,7 @@ def run(
         store = open_store(settings.store, serve=True)
         undone.callback(store.close)
         keyring = Keyring(store.list_keys())
-        check_address(settings.host, keyring)
+        check_address(settings, keyring)
         undone.pop_all()
     if keep:
         settings = keep_recommenders(settings, store)

@@ -185,8 +185,13 @@ class Settings:
         return self.reward_range
 
     @property
+    def is_reachable(self) -> bool:
+        """Whether other machines can reach the service: by its address, by another host name or through a proxy."""
+        return bool(self.proxies) or not all(is_loopback(host) for host in (self.host, *(self.hosts or ())))
+
+    @property
     def has_pages(self) -> bool:
-        return is_loopback(self.host) if self.pages is None else self.pages
+        return not self.is_reachable if self.pages is None else self.pages
 
     @property
     def all_recommenders(self) -> tuple[RecommenderSpec, ...]:

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from lcb.errors import InputError
 from lcb.serve import events
-from lcb.serve.config.settings import is_loopback
+from lcb.serve.config.settings import Settings
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import event_id
 from lcb.serve.service import make_time_ordered_ids
@@ -107,10 +107,12 @@ def check_scope(key: Key, needed: str) -> str:
     return key.name
 
 
-def check_address(host: str, keyring: Keyring) -> None:
-    """Refuse to listen on an address that other machines can reach while there is no key."""
-    if keyring.open and not is_loopback(host):
+def check_address(settings: Settings, keyring: Keyring) -> None:
+    """Refuse to serve other machines while there is no key."""
+    if keyring.open and settings.is_reachable:
+        given = {"host": settings.host, "hosts": settings.hosts, "proxies": settings.proxies}
+        shown = ", ".join(f"{name} is {value!r}" for name, value in given.items() if value)
         raise InputError(
-            f"host is {host}, which other machines can reach, and there is no key; create one first "
-            "(lcb keys create NAME --scope admin), or listen on 127.0.0.1"
+            f"{shown}: other machines can reach the service, and there is no key; create one first "
+            "(lcb keys create NAME --scope admin), or listen on 127.0.0.1 without hosts and proxies"
         )

@@ -1,7 +1,7 @@
-"""Refused requests as events of the log: one per address and minute, with a count.
+"""Refused requests as events of the log: one per address, key and minute, with a count.
 
-They are counted in memory, so that an attacker cannot fill the log: at most `MOST` addresses a minute get an event of
-their own, and one event has the rest.
+They are counted in memory, so that an attacker cannot fill the log: at most `MOST` pairs of address and key get an
+event of their own each minute, and one event has the rest.
 """
 
 from __future__ import annotations
@@ -24,26 +24,25 @@ _REST = "other addresses"
 class _Count(Struct):
     status: int
     route: str
-    key: str | None
     n: int = 0
 
 
 class Refusals:
-    """Counts of refused requests by address, written once a minute; `start` is called inside the event loop."""
+    """Counts of refused requests by address and key, written once a minute; `start` is called inside the event loop."""
 
     def __init__(self, service: Service) -> None:
         self.service = service
-        self._counts: dict[str, _Count] = {}
+        self._counts: dict[tuple[str, str | None], _Count] = {}
         self._task: asyncio.Task[None] | None = None
 
     def note(self, address: str, status: int, route: str, key: str | None) -> None:
         """Count a refused request; `key` is the name of its key, if that is known."""
-        counts = self._counts
-        if address not in counts and len(counts) >= MOST:
-            address = _REST
-        found = counts.get(address)
+        counts, who = self._counts, (address, key)
+        if who not in counts and len(counts) >= MOST:
+            who = (_REST, None)
+        found = counts.get(who)
         if found is None:
-            found = counts[address] = _Count(status, route, key)
+            found = counts[who] = _Count(status, route)
         found.n += 1
 
     def start(self) -> None:
@@ -67,9 +66,9 @@ class Refusals:
     async def flush(self) -> None:
         """Write the counts; if the store does not take them, the operational log gets them."""
         counts, self._counts = self._counts, {}
-        for address, one in counts.items():
+        for (address, key), one in counts.items():
             try:
-                await self.service.record_refusal(address, one.n, one.status, one.route, one.key)
+                await self.service.record_refusal(address, one.n, one.status, one.route, key)
             except LCBError as error:
                 log = structlog.get_logger("lcb.serve")
                 log.warning("refusals not stored", address=address, n=one.n, route=one.route, error=str(error))

@@ -23,7 +23,7 @@ from lcb.storage.store.migrate import missing_migrations
 from lcb.storage.store.snapshots import CheckedSnapshots, add_checksums
 from lcb.storage.store.sqlite_backup import copy_database
 from lcb.storage.store.sqlite_errors import ErrorTranslator
-from lcb.storage.store.sqlite_file import OpenFiles, lock_server, make_private
+from lcb.storage.store.sqlite_file import OpenFiles, create_file, lock_server, make_private
 
 _APPLICATION = 0x6C636231  # "lcb1", in the header of the file
 _KEEP = (
@@ -67,9 +67,10 @@ class SQLite(base.SharedReads, CheckedSnapshots):
         self._head = Head(-1, None)  # after the last append
         self.damaged = set()
         try:
-            make_private(self.path)
+            create_file(self.path)
             self._writer = self._connect()
             self._migrate()
+            make_private(self.path)  # not before it is known to be a store
             self.discarded = self._count_unfinished() if serve else 0
             self._reader = self._connect()
             self.head()  # opens the write-ahead log

@@ -14,18 +14,22 @@ from lcb.storage.files import create_private
 _BESIDE = ("", "-wal", "-shm", ".lock")
 
 
-def make_private(path: Path) -> None:
-    """Create the file if it is missing, and let only its owner read it and the files beside it.
+def create_file(path: Path) -> None:
+    """Create the file if it is missing, for its owner alone.
 
     SQLite gives the write-ahead log and its index the mode of the database.
     """
-    log = logging.getLogger("lcb.storage")
     try:
         create_private(path)
     except FileExistsError:
         pass
     except OSError as error:
         raise StoreError(f"{path} could not be created ({error.strerror}); check the folder's permissions") from None
+
+
+def make_private(path: Path) -> None:
+    """Let only the owner read a store and the files beside it."""
+    log = logging.getLogger("lcb.storage")
     for place in (f"{path}{ending}" for ending in _BESIDE):
         try:
             mode = stat.S_IMODE(os.stat(place).st_mode)
