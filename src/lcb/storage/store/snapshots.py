@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Any
@@ -23,7 +24,7 @@ def _checksum(name: str, seq: int, body: bytes) -> bytes:
     return blake2b(f"{seq} {name}\n".encode() + body, digest_size=16).digest()
 
 
-class CheckedSnapshots:
+class CheckedSnapshots(ABC):
     """Reading snapshots, the same in every store; `damaged` are the names of those to delete with the next append."""
 
     placeholder: str
@@ -62,5 +63,6 @@ class CheckedSnapshots:
             else:
                 self.discard_snapshot(name, "its checksum is wrong")
 
+    @abstractmethod
     def _read_snapshots(self, statement: str, names: list[str]) -> list[Any]:
-        raise NotImplementedError
+        """Run a statement that ends in `where name`, completed by a test for these names."""
