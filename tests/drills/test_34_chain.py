@@ -27,12 +27,6 @@ from support.tampering import Tampered, check_chain
 ERASED = "u1"
 
 
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
-    with run_session(tmp_path_factory.mktemp("session") / "lcb.db", n=40, erase=False) as inside:
-        return list(inside.store.events(0))
-
-
 @pytest.fixture(params=["sqlite", "postgres"])
 def log(request: pytest.FixtureRequest, rows: list[Row], tmp_path: Path) -> Tampered:
     sqlite = request.param == "sqlite"

@@ -34,17 +34,10 @@ from lcb.storage.store.base import Row, Snapshot, Store
 from lcb.storage.store.snapshots import add_checksums
 from support.harness import LONG, serving
 from support.inside import Unsynced, fold_log
-from support.sessions import run_session
 from support.tampering import Tampered
 
 USER = "u3"
 LINE = "is dropped"
-
-
-@pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> list[Row]:
-    with run_session(tmp_path_factory.mktemp("session") / "lcb.db", n=40, erase=False) as inside:
-        return list(inside.store.events(0))
 
 
 @pytest.fixture(params=["sqlite", "postgres"])
