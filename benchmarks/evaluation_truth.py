@@ -33,7 +33,7 @@ from lcb.evaluate.user_rates import Counts, DrawnRates, fit_rates
 from lcb.evaluate.worlds.logged import LOGGING, PEOPLE, LoggedWorld, serve_live
 from lcb.recommenders.recommender import Recommender
 
-N_USERS, N_STEPS, N_TRUE, N_CLASSES = 1200, 20, 3000, 5
+N_STEPS, N_TRUE, N_CLASSES = 20, 3000, 5
 LABELS = (1, 2, 4, 8, 15, 30)  # per user, times the steps
 PAIR = ("lcb-mean", "linucb-population")
 QUEUES = ("queue", "filled")  # methods of `lcb evaluate` with categories as arms
@@ -65,10 +65,10 @@ def list_worlds(n: int, first: int) -> Iterator[tuple[LoggedWorld, int]]:
         yield LoggedWorld(PEOPLE[i % len(PEOPLE)], logging, most, seed=i), labels
 
 
-def measure(task: tuple[LoggedWorld, int, bool]) -> dict[str, Any]:
+def measure(task: tuple[LoggedWorld, int, int, bool]) -> dict[str, Any]:
     """Return the truth of one world, and [percent, standard error or half width, answered] of every method."""
-    world, n_labels, quick = task
-    log = world.write_log(N_USERS, n_labels)
+    world, n_users, n_labels, quick = task
+    log = world.write_log(n_users, n_labels)
     source = open_source(log, "queue", "labels")
     assert isinstance(source, QueueSource)
     plan = Plan(*choose_sizes(source.n_events, N_STEPS), N_STEPS, N_CLASSES)
@@ -93,7 +93,8 @@ def ask(source: LogSource, plan: Plan) -> list[float]:
     answer = evaluation.answer
     if answer is None:
         row = evaluation.to_json()["results"][0]
-        return [row["vs_population_percent"], 1.96 * row["vs_se"], 0]
+        gain, error = (np.nan if row[key] is None else row[key] for key in ("vs_population_percent", "vs_se"))
+        return [gain, 1.96 * error, 0]
     return [answer.percent, (answer.high - answer.low) / 2, 1]
 
 
@@ -205,14 +206,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--worlds", type=int, default=100)
     parser.add_argument("--first", type=int, default=0, help="number of the first world")
+    parser.add_argument("--users", type=int, default=1200, help="users of a log; a quarter is tested")
     parser.add_argument("--quick", action="store_true", help="only queue and filled queue")
     parser.add_argument("--workers", type=int)
     parser.add_argument("--json", type=Path)
     words = parser.parse_args()
     began = time.monotonic()
-    tasks = [(world, n_labels, words.quick) for world, n_labels in list_worlds(words.worlds, words.first)]
+    tasks = [(world, words.users, n_labels, words.quick) for world, n_labels in list_worlds(words.worlds, words.first)]
     found = parallel.processes(measure, tasks, words.workers, lambda n: print(f"\r{n} worlds", end="", flush=True))
-    print(f"\r{len(found)} worlds, {N_USERS} users, {N_STEPS} steps, {time.monotonic() - began:.0f} s")
+    print(f"\r{len(found)} worlds, {words.users} users, {N_STEPS} steps, {time.monotonic() - began:.0f} s")
     if words.json:
         words.json.write_text(json.dumps(found))
     print_table(found)

@@ -37,9 +37,12 @@ HERE = Path(__file__).parent
 RUN = """
 import sys
 from lcb.serve.server import run
+from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning, Settings
-learning = Learning(retrain_every=int(sys.argv[4]) or None)
-run(Settings(store=sys.argv[1], models=sys.argv[2], port=int(sys.argv[3]), learning=learning, log_level="warning"))
+learning = Learning(retrain_every=int(sys.argv[4]) or None, learner="em")
+thompson = (RecommenderSpec("lcb", "thompson"),)
+store, models, port = sys.argv[1:4]
+run(Settings(store, port=int(port), models=models, recommenders=thompson, learning=learning, log_level="warning"))
 """
 
 

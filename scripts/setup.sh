@@ -1,8 +1,9 @@
 # Sourced by the other scripts: a Python of at least 3.11 and the project's own .venv with what the caller needs.
 #     prepare EXTRA         installs lcb[EXTRA] into .venv, pinned by constraints.txt; what is imported is compiled then
-#     system_packages       PostgreSQL and Chromium for the tests: installed where that is allowed, else the line to run
+#     system_packages       PostgreSQL, Chromium, Node.js, TypeScript and promtool for the tests: installed where that is allowed, else the line to run
 #     find_postgres         prints the folder of initdb and pg_ctl
 #     find_chromium         prints the browser
+#     find_tool NAME        prints where a program is
 
 # Some build machines forbid Python to keep the modules it compiles: every process then compiles all that it imports.
 unset PYTHONDONTWRITEBYTECODE
@@ -52,11 +53,18 @@ find_chromium() {
     command -v chromium || command -v chromium-browser || command -v google-chrome
 }
 
-# Debian's postgresql also makes its own default cluster, as it does for everyone; the tests never touch it.
+find_tool() {
+    command -v "$1"
+}
+
+# Debian's postgresql and prometheus also start services of their own, as they do for everyone; the tests never touch them.
 system_packages() {
     local missing=() as_root=()
     find_postgres >/dev/null || missing+=(postgresql)
     find_chromium >/dev/null || missing+=(chromium fonts-dejavu-core)
+    find_tool node >/dev/null || missing+=(nodejs)
+    find_tool tsc >/dev/null || missing+=(node-typescript)
+    find_tool promtool >/dev/null || missing+=(prometheus)
     [ ${#missing[@]} -gt 0 ] || return 0
     if [ "$(id -u)" -ne 0 ]; then as_root=(sudo -n); fi
     if command -v apt-get >/dev/null && { [ "$(id -u)" -eq 0 ] || sudo -n true 2>/dev/null; }; then

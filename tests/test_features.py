@@ -57,11 +57,11 @@ def test_features_do_not_depend_on_who_comes_later():
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ("pca", "give one-hot, multi-hot or pca:K"),
+        ("pca", "give one-hot, multi-hot, raw or pca:K"),
         ("pca:0", "pca:1 to pca:6"),
         ("pca:7", "6 categories have pca:1 to pca:6"),
-        ("one-hot+2", "give one-hot, multi-hot or pca:K"),
-        ("", "give one-hot, multi-hot or pca:K"),
+        ("one-hot+2", "give one-hot, multi-hot, raw or pca:K"),
+        ("", "give one-hot, multi-hot, raw or pca:K"),
     ],
 )
 def test_a_specification_that_means_nothing_is_refused(spec, message):

@@ -15,10 +15,19 @@ MODEL = messages.ModelAnswer(1, True, "active", 5, 6, 9, "now", 0.5, None, "give
 TRIAL = messages.TrialRecommender("lcb", "thompson", 0.5, 3, 4, 5, 2.5, 0.5, None)
 BETWEEN = messages.RecommenderDifference("a", "b", 0.1, -0.1, 0.3)
 ITEM = messages.Item("a", (1.0, 2.0), ("b",), "title", "summary")
+DECISION = messages.DecisionAnswer("d", "a", 0.5, (0.5, 0.5), 1, "thompson", "lcb", (SLOT,), "b")
+REWARD = messages.RewardAnswer("d", 1.0)
+DECIDED = messages.DecisionOutcome(200, DECISION)
+REWARDED = messages.RewardOutcome(503, None, "the store is full", None, 60)
 EXAMPLES = [
     SLOT,
-    messages.DecisionAnswer("d", "a", 0.5, (0.5, 0.5), 1, "thompson", "lcb", (SLOT,), "b"),
-    messages.RewardAnswer("d", 1.0),
+    DECISION,
+    REWARD,
+    messages.Refusal(422, "k is 0; ask for more", "k"),
+    DECIDED,
+    REWARDED,
+    messages.DecisionsAnswer((DECIDED,)),
+    messages.RewardsAnswer((REWARDED,)),
     ITEM,
     messages.ItemsAnswer(3, None),
     messages.ItemsList((ITEM,), 1),

@@ -75,5 +75,6 @@ def _is_public(value: type, module: ModuleType) -> bool:
 
 
 def test_nothing_that_is_saved_or_received_is_a_pickle():
-    sources = [path for path in (ROOT / "src").rglob("*.py") if "pickle" in path.read_text()]
+    texts = {path: path.read_text().replace("allow_pickle=False", "") for path in (ROOT / "src").rglob("*.py")}
+    sources = [path for path, text in texts.items() if "pickle" in text]
     assert sources == []

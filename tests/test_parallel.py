@@ -28,6 +28,22 @@ def test_workers_do_not_hear_ctrl_c():
     assert (done.stdout, done.stderr) == ("[True, True]\n", "")
 
 
+def count_blas_threads(task: int) -> int:
+    import numpy as np
+    from threadpoolctl import threadpool_info
+
+    np.eye(2) @ np.eye(2)
+    return max(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
+
+
+def test_workers_use_one_thread_of_blas_each_and_the_environment_stays(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+    before = dict(os.environ)
+    assert parallel.processes(count_blas_threads, [1, 2], 2) == [1, 1]
+    assert dict(os.environ) == before
+
+
 def test_this_process_still_hears_ctrl_c_when_workers_have_started():
     handler = signal.getsignal(signal.SIGINT)
     assert parallel.processes(abs, [-1, -2], 2) == [1, 2]

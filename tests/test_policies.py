@@ -22,6 +22,18 @@ def test_class_policies_are_as_many_as_the_classes():
     np.testing.assert_allclose(policies(np.eye(2)), np.array([[np.e**2, 1], [1, np.e**2]]) / (1 + np.e**2))
 
 
+@pytest.mark.parametrize("row", [[1.0, 1.0, 0.0], [1.0, 0.0, 0.0], [np.inf, -np.inf, 0.0]])
+def test_a_score_that_is_nan_is_refused_beside_any_other_class(row):
+    # the row of two tied arms has one best arm too many, that of NaN one too few
+    with pytest.raises(InputError, match="NaN"):
+        Greedy()(np.array([[0.5, np.nan, 0.25], row]))
+
+
+def test_infinite_scores_have_a_best_arm():
+    scores = np.array([[-np.inf, 2.0], [-np.inf, -np.inf], [1.0, np.inf]])
+    np.testing.assert_array_equal(Greedy()(scores), [[0, 1], [0.5, 0.5], [0, 1]])
+
+
 def test_the_enumerated_policies_are_all_maps_from_contexts_to_arms_each_once():
     listed = contexts(3, 2) + contexts(1, 4, seed=1)
     policies = EnumeratedPolicies(listed)

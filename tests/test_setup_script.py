@@ -8,12 +8,15 @@ from pathlib import Path
 SETUP = Path(__file__).parents[1] / "scripts" / "setup.sh"
 
 
-def system_packages(*, postgres: bool, chromium: bool, root: bool, sudo: bool = False, apt: bool = True):
+def system_packages(
+    *, postgres: bool, chromium: bool, root: bool, sudo: bool = False, apt: bool = True, tools: bool = True
+):
     played = f"""
         set -euo pipefail
         . {SETUP}
         find_postgres() {{ {str(postgres).lower()}; }}
         find_chromium() {{ {str(chromium).lower()}; }}
+        find_tool() {{ {str(tools).lower()}; }}
         id() {{ printf {0 if root else 1000}; }}
         env() {{ printf 'env %s\\n' "$*" >&3; }}
         apt-get() {{ printf 'apt-get %s\\n' "$*" >&3; {str(apt).lower()}; }}
@@ -39,6 +42,12 @@ def test_a_user_who_may_become_root_without_a_password_installs_too():
     done = system_packages(postgres=False, chromium=False, root=False, sudo=True)
     assert done.returncode == 0, done.stderr
     assert "--no-install-recommends postgresql chromium fonts-dejavu-core\n" in done.stdout
+
+
+def test_the_tools_of_the_other_tests_are_installed_with_it():
+    done = system_packages(postgres=True, chromium=True, root=True, tools=False)
+    assert done.returncode == 0, done.stderr
+    assert "--no-install-recommends nodejs node-typescript prometheus\n" in done.stdout
 
 
 def test_anyone_else_is_told_the_line_to_run():

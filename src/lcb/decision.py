@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from lcb.arrays import LARGEST, Floats
 from lcb.errors import InputError
@@ -30,6 +31,10 @@ class Decision:
     distribution: Floats | None = None  # (K,) probability of every arm
     at_random: bool = False  # an exploration step: drawn uniformly from all arms
     advice: Floats | None = None  # of the policies, flat, as the bandit's `update` needs it
+    effect: float = 0.0  # of the arm's item (`lcb.item_effects`): the part of the reward that `update` leaves out
+    mean: float = 0.0  # expected reward of the arm's features, where the bandit was given item effects
+    effects: Floats | None = None  # (K,) the effect of every arm
+    means: Floats | None = None  # (K,) the mean of every arm
 
     @classmethod
     def best(cls, scores: Floats, context: Floats, uniform: float) -> Decision:
@@ -58,11 +63,24 @@ class Decision:
         return cls(arm, 1 / n_arms, context[arm], np.full(n_arms, 1 / n_arms), at_random=True)
 
     def with_uniform(self, share: float, context: Floats, uniform: float) -> Decision:
-        """Mix with the uniform distribution: redraw the arm uniformly if `uniform` is below `share`."""
+        """Mix with the uniform distribution: if `uniform` is below `share`, draw the arm uniformly, without advice."""
         assert self.distribution is not None
-        distribution = (1 - share) * self.distribution + share / len(context)
-        arm = int(uniform / share * len(context)) if uniform < share else self.arm
-        return Decision(arm, distribution[arm], context[arm], distribution, self.at_random)
+        arm, advice = self.arm, self.advice
+        if uniform < share:
+            arm, advice = int(uniform / share * len(context)), None
+        distribution = (1 - share) * self.distribution
+        distribution += share / len(context)
+        mixed = arm, distribution[arm], context[arm], distribution, self.at_random, advice
+        effects, means = self.effects, self.means
+        if effects is None or means is None:
+            return Decision(*mixed)
+        return Decision(*mixed, float(effects[arm]), float(means[arm]), effects, means)
+
+    def with_effects(self, effects: Floats, means: Floats) -> Decision:
+        """Return a copy with the item effects and the expected rewards of the features of all arms, (K,) each."""
+        arm = self.arm
+        own = arm, self.propensity, self.x, self.distribution, self.at_random, self.advice
+        return Decision(*own, float(effects[arm]), float(means[arm]), effects, means)
 
 
 def rescale(uniform: float, share: float) -> float:
@@ -76,8 +94,25 @@ def check_reward(reward: float) -> None:
         raise InputError(f"reward is {reward}; it must be a finite number of absolute value at most {LARGEST:g}")
 
 
-def check_context(context: Floats, n_features: int) -> None:
-    """Raise InputError unless the context is arms by features, (K, d), with at least one arm."""
+def check_context(context: ArrayLike, n_features: int) -> Floats:
+    """Return the context as an array; raise InputError unless it is arms by features, (K, d), with at least one arm.
+
+    >>> check_context([[1, 0], [0, 1]], 2)
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    context = to_context(context)
     if context.ndim != 2 or not len(context) or context.shape[1] != n_features:
         came = f"{len(context)} arms of {context.shape[1]} features" if context.ndim == 2 else f"shape {context.shape}"
         raise InputError(f"the context has {came}; give at least 1 arm, each of {n_features} features")
+    return context
+
+
+def to_context(context: ArrayLike) -> Floats:
+    """Return a context given as lists as an array; an array stays as it is."""
+    if isinstance(context, np.ndarray):
+        return context
+    try:
+        return np.asarray(context, np.float64)
+    except (ValueError, TypeError):
+        raise InputError("the context is ragged or not numbers; give one list of features per arm") from None

@@ -7,6 +7,7 @@ features of its own, it is as large as the rows.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -15,13 +16,15 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lcb.arrays import Floats, Index
+from lcb.errors import InputError
 from lcb.stats import StatsBuilder, UserStats
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-MOST_PAIRS = 5_000_000  # with more different (user, arm) pairs, clicks are not counted
+MOST_PAIRS = 20_000_000  # with more different (user, arm) pairs, clicks are not counted; about 2 GB while counting
 _FREE = 100_000  # with more different feature vectors, equal ones are no longer looked for
+_BATCH = 1 << 16  # rows of a table added at a time
 _PENDING = 2_000_000  # rows buffered before they are merged into counts
 Integers = NDArray[np.int64]
 
@@ -59,6 +62,7 @@ class EventLog:
     clicks: Clicks | None = None
     two_valued: bool = False  # if true and `clicks` is None, there were too many pairs to count
     rows: tuple[Index, Floats, Floats] | None = field(default=None, repr=False)  # user (n,), x (n, d), reward (n,)
+    constant: float | None = None  # the reward, if all rows have the same
 
     @classmethod
     def from_rows(cls, user: ArrayLike, x: ArrayLike, reward: ArrayLike, *, features: Sequence[str] = ()) -> EventLog:
@@ -68,6 +72,36 @@ class EventLog:
         builder = LogBuilder(rows.shape[1], features, keep_rows=True)
         names: Sequence[Hashable] = user if isinstance(user, list | tuple) else np.asarray(user).tolist()
         builder.add(names, rows, np.asarray(reward, dtype=np.float64))
+        return builder.build()
+
+    @classmethod
+    def from_table(
+        cls,
+        frame: Any,
+        *,
+        user: str = "user",
+        item: str | None = None,
+        reward: str = "reward",
+        features: Sequence[str] = (),
+    ) -> EventLog:
+        """Build a log from a DataFrame (pandas, polars, pyarrow, DuckDB) or a dictionary of columns, a row per event.
+
+        `user` and `reward` name their columns, `features` the columns that describe what was shown (numbers, or lists
+        of numbers); their names become the names of the features.  Without `features`, each `item` is a feature.
+
+        >>> visits = {"visitor": ["ann", "ann", "bob"], "clicked": [1, 0, 1], "sport": [1.0, 0.0, 1.0]}
+        >>> log = EventLog.from_table(visits, user="visitor", reward="clicked", features=["sport"])
+        >>> log.stats.n_events, log.stats.users, log.stats.features
+        (3, ('ann', 'bob'), ('sport',))
+        """
+        from lcb.frames import read_rows
+
+        rows = read_rows(frame, user=user, item=item, reward=reward, features=features)
+        builder = LogBuilder(rows.x.shape[1], rows.features, keep_rows=True)
+        place = builder.add_users(rows.users)[rows.code]
+        for i in range(0, len(place), _BATCH):
+            part = slice(i, i + _BATCH)
+            builder.add_at(place[part], rows.x[part], rows.reward[part])
         return builder.build()
 
     @classmethod
@@ -103,7 +137,8 @@ class EventLog:
         if positions.dtype == bool:
             positions = np.flatnonzero(positions)
         clicks = self.clicks.take(positions) if self.clicks else None
-        return EventLog(self.stats.take(positions), clicks, self.two_valued, self._take_rows(positions))
+        rows = self._take_rows(positions)
+        return EventLog(self.stats.take(positions), clicks, self.two_valued, rows, self.constant)
 
     def _take_rows(self, positions: Index) -> tuple[Index, Floats, Floats] | None:
         if self.rows is None:
@@ -116,13 +151,43 @@ class EventLog:
         return np.repeat(np.arange(len(parts)), [len(part) for part in parts]), x[kept], reward[kept]
 
 
+@dataclass(frozen=True)
+class TableColumns:
+    """The columns of a table of events, as `EventLog.from_table` takes them."""
+
+    user: str = "user"
+    item: str | None = None
+    reward: str = "reward"
+    features: Sequence[str] = ()
+
+    def read(self, data: Any) -> EventLog | UserStats:
+        """Return a log or statistics as they are; read a DataFrame or a dictionary of columns."""
+        if isinstance(data, EventLog | UserStats):
+            if self != TableColumns():
+                raise InputError(
+                    f"columns are named, but the data is {type(data).__name__}; name them for a table only"
+                )
+            return data
+        if isinstance(data, str | os.PathLike):
+            raise InputError(f"{os.fspath(data)!r} is a path; read the file first: lcb.read_log(path)")
+        return EventLog.from_table(
+            data, user=self.user, item=self.item, reward=self.reward, features=tuple(self.features)
+        )
+
+
 class LogBuilder:
     """Adds rows to statistics and counts as they arrive; counting stops at a third different reward."""
 
     def __init__(
-        self, n_features: int, features: Sequence[str] = (), *, count: bool = True, keep_rows: bool = False
+        self,
+        n_features: int,
+        features: Sequence[str] = (),
+        *,
+        count: bool = True,
+        keep_rows: bool = False,
+        folder: str | os.PathLike[str] | None = None,
     ) -> None:
-        self._stats = StatsBuilder(n_features, features)
+        self._stats = StatsBuilder(n_features, features, folder)
         self._watching = self._counting = count  # look for a third reward; count pairs
         self._kept: list[tuple[Index, Floats, Floats]] | None = [] if keep_rows else None
         self._values: list[float] = []  # the different rewards, in order of arrival
@@ -131,6 +196,7 @@ class LogBuilder:
         self._n_arms = self._n_rows = 0
         self._pairs: list[tuple[Integers, Integers, Integers]] = []  # (user, arm), rows, of these the second reward
         self._n_pending = 0
+        self._merged = False  # the first of `_pairs` is the result of a merge
 
     @property
     def n_users(self) -> int:
@@ -143,10 +209,6 @@ class LogBuilder:
     def add(self, users: Sequence[Hashable], x: Floats, reward: Floats) -> None:
         """Add rows (n, d) and rewards (n,) of `users` (n names)."""
         self.add_at(self.add_users(users), x, reward)
-
-    def add_coded(self, codes: Index, names: Sequence[Hashable], x: Floats, reward: Floats) -> None:
-        """Add rows whose users are given as `codes` (n,) into a list of `names`."""
-        self.add_at(self._stats.positions(names)[codes], x, reward)
 
     def add_at(self, positions: Index, x: Floats, reward: Floats) -> None:
         """Add rows whose users are given as columns (n,) of the statistics."""
@@ -161,15 +223,16 @@ class LogBuilder:
         if self._counting:
             self._count(positions, x, reward)
 
-    def build(self, dtype: Any = np.float64) -> EventLog:
-        """Return the log of all rows added so far."""
-        stats, two_valued = self._stats.build(dtype), len(self._values) == 2
+    def build(self, dtype: Any = np.float64, users: tuple[Hashable, ...] | None = None) -> EventLog:
+        """Return the log of all rows added so far; `users` are the names, if the caller has coded them."""
+        stats, two_valued = self._stats.build(dtype, users), len(self._values) == 2
         rows = None
         if self._kept is not None:
             none = np.empty(0, np.intp), np.empty((0, stats.n_features)), np.empty(0)
             owner, x, reward = (np.concatenate(part) for part in zip(none, *self._kept, strict=True))
             rows = owner, x, reward
-        return EventLog(stats, self._build_clicks() if two_valued and self._counting else None, two_valued, rows)
+        clicks = self._build_clicks() if two_valued and self._counting else None
+        return EventLog(stats, clicks, two_valued, rows, self._values[0] if len(self._values) == 1 else None)
 
     def _stop_counting(self) -> None:
         self._counting = False
@@ -180,7 +243,8 @@ class LogBuilder:
         second = reward != self._values[0]
         self._pairs.append((keys, np.ones(len(keys), np.int64), second.astype(np.int64)))
         self._n_pending += len(keys)
-        if self._n_pending > _PENDING:
+        n_merged = len(self._pairs[0][0]) if self._merged else 0
+        if self._n_pending > max(_PENDING, n_merged):  # so that every pair is merged a few times, not once per batch
             self._merge()
             if len(self._pairs[0][0]) > MOST_PAIRS:
                 self._stop_counting()
@@ -190,7 +254,7 @@ class LogBuilder:
         self._n_rows += len(x)
         if self._arm_of is None:
             return self._add_arms(x)
-        first, inverse = _find_different_rows(x)
+        first, inverse = find_different_rows(x)
         names = [x[place].tobytes() for place in first.tolist()]
         known = np.array([self._arm_of.get(name, -1) for name in names], np.int64)
         new = known < 0
@@ -212,7 +276,7 @@ class LogBuilder:
         different, inverse = np.unique(keys, return_inverse=True)
         n_rows, n_second = (np.bincount(inverse, part).astype(np.int64) for part in (n_rows, n_second))
         self._pairs = [(different, n_rows, n_second)]
-        self._n_pending = 0
+        self._n_pending, self._merged = 0, True
 
     def _build_clicks(self) -> Clicks:
         from scipy.sparse import csr_array
@@ -229,7 +293,7 @@ class LogBuilder:
         return Clicks(np.concatenate(self._arms), clicked, passed, low, high)
 
 
-def _find_different_rows(x: Floats) -> tuple[Index, Index]:
+def find_different_rows(x: Floats) -> tuple[Index, Index]:
     """Return the first position of each different row, and for each row the number of the one it equals.
 
     Rows are compared by a random projection (sorting numbers is faster than sorting rows), verified at the end.

@@ -11,6 +11,12 @@ The vector v of an item with m categories depends on the map:
     one-hot, pca:k    1 / m on each of its categories      its reward is the mean of those of its categories
     multi-hot         1 on each of its categories          its reward is their sum
 
+Items may have numbers of their own, such as an embedding (`inputs`).  They follow the categories in v, and
+
+    raw               are features as they are
+    pca:k             give their k main directions, beside the categories, one-hot
+    one-hot, ...      are not used
+
 Features of the user alone add the same number to `beta . x` of every arm, and so never change the choice; crossed with
 the features of the arm, they do.
 """
@@ -19,30 +25,32 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
 
 from lcb.arrays import Floats
 from lcb.errors import CategoryError, InputError
 
 _NAMED = 30  # categories listed in an error
-_SPEC = re.compile(r"(one-hot|multi-hot|pca:(\d+))(\+1)?")
+_SPEC = re.compile(r"(one-hot|multi-hot|raw|pca:(\d+))(\+1)?")
+_ROWS = 1 << 14  # items mapped at a time
 
 
 @dataclass(frozen=True, eq=False)
 class FeatureMap:
     """Maps memberships of `categories`, 0 or 1, (..., C), to features, (..., d)."""
 
-    spec: str  # one-hot, multi-hot, pca:6, each with or without +1 for a constant
+    spec: str  # one-hot, multi-hot, raw, pca:6, each with or without +1 for a constant
     categories: tuple[str, ...]
-    mean: Floats = field(repr=False)  # (C,)
-    directions: Floats = field(repr=False)  # (C, k)
+    mean: Floats = field(repr=False)  # (C + m,)
+    directions: Floats = field(repr=False)  # (C + m, k)
     scale: float
     constant: bool
+    inputs: tuple[str, ...] = ()  # (m,) names of the items' own numbers, which follow the categories
 
     @property
     def n_features(self) -> int:
@@ -51,8 +59,11 @@ class FeatureMap:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the features."""
-        pca = self.spec.startswith("pca")
-        names = tuple(f"pca{i + 1}" for i in range(self.directions.shape[1])) if pca else self.categories
+        if self.spec.startswith("pca"):
+            kept = self.categories if self.inputs else ()
+            names = (*kept, *(f"pca{i + 1}" for i in range(self.directions.shape[1] - len(kept))))
+        else:
+            names = (*self.categories, *self.inputs)
         return (*names, "constant") if self.constant else names
 
     @property
@@ -61,12 +72,18 @@ class FeatureMap:
         return self(np.eye(len(self.categories)))
 
     def __call__(self, member: ArrayLike) -> Floats:
-        v = _weigh(member, self.spec)
-        if v.shape[-1] != len(self.categories):
+        given, n_categories = np.asarray(member), len(self.categories)
+        if given.shape[-1] != len(self.mean):
+            names = (*self.categories, *self.inputs)
             raise InputError(
-                f"vectors over {v.shape[-1]} categories, but the map was fitted on {len(self.categories)} "
-                f"({', '.join(self.categories[:3])}, ...); give those"
+                f"vectors over {given.shape[-1]} categories, but the map was fitted on {len(self.mean)} "
+                f"({', '.join(names[:3])}, ...); give those"
             )
+        if given.ndim == 2 and len(given) > _ROWS:
+            return np.concatenate([self(given[i : i + _ROWS]) for i in range(0, len(given), _ROWS)])
+        v = _weigh(given[..., :n_categories], self.spec)
+        if self.inputs:
+            v = np.concatenate([v, given[..., n_categories:]], axis=-1)
         x = (v - self.mean) @ self.directions
         if self.constant:
             x = np.concatenate([x, np.full((*x.shape[:-1], 1), 1 / self.scale)], axis=-1)
@@ -81,6 +98,22 @@ class FeatureMap:
         >>> fit_features("multi-hot", ["arts", "law", "film"], []).of_names(["film", "arts"])
         array([1., 0., 1.])
         """
+        if self.inputs:
+            raise InputError(
+                f"the models know items by {len(self.inputs)} numbers of their own "
+                f"({', '.join(self.inputs[:3])}, ...), not by categories alone; give x"
+            )
+        return self(self._find_member(names))
+
+    def of_vector(self, numbers: ArrayLike, names: Sequence[str] = ()) -> Floats:
+        """Return the features of an item with these numbers of its own, (m,), and these categories, (d,)."""
+        own = np.asarray(numbers, np.float64)
+        if own.shape != (len(self.inputs),):
+            raise InputError(f"{own.size} numbers of an item, the models know {len(self.inputs)}; give those")
+        return self(np.concatenate([self._find_member(names) if names else np.zeros(len(self.categories)), own]))
+
+    def _find_member(self, names: Sequence[str]) -> Floats:
+        """Return the memberships of an item with these categories, (C,)."""
         member = np.zeros(len(self.categories))
         for place, name in enumerate(names):
             if name not in self._position:
@@ -92,7 +125,7 @@ class FeatureMap:
             member[self._position[name]] = 1.0
         if not len(names):
             raise InputError("the item has no categories; give at least one")
-        return self(member)
+        return member
 
     @cached_property
     def _position(self) -> dict[str, int]:
@@ -107,6 +140,7 @@ class FeatureMap:
             "directions": self.directions.tolist(),
             "scale": self.scale,
             "constant": self.constant,
+            **({"inputs": list(self.inputs)} if self.inputs else {}),
         }
 
     @classmethod
@@ -120,16 +154,22 @@ class FeatureMap:
         try:
             categories, mean = tuple(map(str, kept["categories"])), np.array(kept["mean"], np.float64)
             directions = np.array(kept["directions"], np.float64)
-            found = cls(str(kept["spec"]), categories, mean, directions, float(kept["scale"]), bool(kept["constant"]))
+            scale, constant, inputs = float(kept["scale"]), bool(kept["constant"]), tuple(kept.get("inputs", ()))
+            found = cls(str(kept["spec"]), categories, mean, directions, scale, constant, inputs)
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(f"the feature map cannot be read ({error}); fit and save it again") from None
-        n = len(categories)
+        n = len(categories) + len(inputs)
         if mean.shape != (n,) or directions.ndim != 2 or len(directions) != n or not np.isfinite(directions).all():
             raise InputError(
                 f"the feature map has {n} categories, a mean of shape {mean.shape} and directions of shape "
                 f"{directions.shape}, which do not fit; fit and save it again"
             )
         return found
+
+
+def uses_inputs(spec: str) -> bool:
+    """Whether features of this kind use the numbers of the items' own, where there are any."""
+    return spec.startswith(("raw", "pca"))
 
 
 def _weigh(member: ArrayLike, spec: str) -> Floats:
@@ -141,11 +181,16 @@ def _weigh(member: ArrayLike, spec: str) -> Floats:
 
 
 def fit_features(
-    spec: str, categories: Sequence[str], member: ArrayLike, weights: ArrayLike | None = None
+    spec: str,
+    categories: Sequence[str],
+    member: ArrayLike,
+    weights: ArrayLike | None = None,
+    inputs: Sequence[str] = (),
 ) -> FeatureMap:
     """Fit a map on the memberships (n, C) of items that past users met, scaled so that features have length at most 1.
 
-    `weights` (n,) say how often each item was met (default: once).
+    `weights` (n,) say how often each item was met (default: once).  With `inputs`, `member` is (n, C + m): the names of
+    the items' own numbers, which follow the memberships.
 
     >>> member = [[1, 0, 0], [1, 0, 0], [0, 1, 0], [0, 1, 1]]
     >>> fit_features("one-hot", ["arts", "law", "film"], member).arms
@@ -160,8 +205,13 @@ def fit_features(
     found = _SPEC.fullmatch(spec)
     if not found:
         raise InputError(
-            f"features {spec!r}; give one-hot, multi-hot or pca:K, each with or without +1 for a constant, as pca:6+1"
+            f"features {spec!r}; give one-hot, multi-hot, raw or pca:K, each with or without +1 for a constant, as "
+            "pca:6+1"
         )
+    if inputs and found[1] != "one-hot" and found[1] != "multi-hot":
+        return _fit_inputs(spec, tuple(categories), np.asarray(member), weights, tuple(inputs), found)
+    if found[1] == "raw":
+        raise InputError("features raw, but the items have no numbers of their own; import them with --item-features")
     constant, n = found[3] is not None, len(categories)
     mean: Floats = np.zeros(n)
     directions: Floats = np.eye(n)
@@ -180,6 +230,39 @@ def fit_features(
         ball = np.concatenate([ball, np.asarray(member, np.float64)])
     longest = float(np.linalg.norm((ball - mean) @ directions, axis=1).max())
     return FeatureMap(spec, tuple(categories), mean, directions, 1 / max(longest, 1e-300), constant)
+
+
+def _fit_inputs(
+    spec: str,
+    categories: tuple[str, ...],
+    member: NDArray[Any],
+    weights: ArrayLike | None,
+    inputs: tuple[str, ...],
+    parsed: re.Match[str],
+) -> FeatureMap:
+    """Fit a map on items with numbers of their own: as they are, or their main directions, beside the categories."""
+    n, m = len(categories), len(inputs)
+    mean, directions = np.zeros(n + m), np.eye(n + m)
+    if parsed[2]:
+        k = int(parsed[2])
+        if not 1 <= k <= m:
+            raise InputError(f"features {spec}: items with {m} numbers of their own have pca:1 to pca:{m}")
+        w = np.ones(len(member)) if weights is None else np.asarray(weights, np.float64)
+        if not np.count_nonzero(w) > 1:
+            raise InputError(f"features {spec} from {np.count_nonzero(w)} items; the main directions need at least 2")
+        total, square = np.zeros(m), np.zeros((m, m))
+        for i in range(0, len(member), _ROWS):
+            own = np.asarray(member[i : i + _ROWS, n:], np.float64)
+            part = own * w[i : i + _ROWS, None]
+            total += part.sum(axis=0)
+            square += part.T @ own
+        mean[n:] = total / w.sum()
+        found = _main_directions(square - np.outer(mean[n:], mean[n:]) * w.sum(), k)
+        directions = np.zeros((n + m, n + k))
+        directions[:n, :n], directions[n:, n:] = np.eye(n), found
+    plain = FeatureMap(spec, categories, mean, directions, 1.0, False, inputs)
+    longest = float(np.linalg.norm(plain(member), axis=1).max())
+    return replace(plain, scale=1 / max(longest, 1e-300), constant=parsed[3] is not None)
 
 
 def _main_directions(covariance: Floats, k: int) -> Floats:

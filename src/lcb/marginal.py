@@ -20,6 +20,7 @@ from lcb.stats import UserStats, upper
 
 _LOG_2PI = float(np.log(2 * np.pi))
 _BLOCK = 1024  # users at a time
+_LEAST = 1e-12  # of the mean squared reward: less noise than this is lost in rounding
 
 
 class SharedNoise:
@@ -29,6 +30,9 @@ class SharedNoise:
         self.stats, self.n_users = stats, stats.n_users
         self.arms: Floats | None = None
         self.count: Floats = np.array([stats.count.sum(dtype=np.float64)])  # (A,) rewards with each noise
+        self.least: Floats = (
+            _LEAST * stats.packed[-2].sum(dtype=np.float64) / self.count
+        )  # (A,) noise that is computable
 
     def take(self, users: Index) -> SharedNoise:
         """Return the users at these positions."""
@@ -58,6 +62,9 @@ class NoisePerArm:
         self.arms, self.n_users = clicks.arms, clicks.clicked.shape[0]
         self.clicks = clicks
         self.count: Floats = np.asarray((clicks.clicked + clicks.passed).sum(axis=0), np.float64)
+        n_clicked, n_passed = (np.asarray(part.sum(axis=0), np.float64) for part in (clicks.clicked, clicks.passed))
+        square = clicks.high**2 * n_clicked.sum() + clicks.low**2 * n_passed.sum()
+        self.least: Floats = np.full(len(self.count), _LEAST * square / self.count.sum())
         rows, columns = upper(self.arms.shape[1])
         self._products = self.arms[:, rows] * self.arms[:, columns]
 

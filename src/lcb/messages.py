@@ -16,6 +16,7 @@ MOST_FEATURES = 1_000
 MOST_SLOTS = 100
 MOST_ITEMS = 10_000  # in the catalogue, whose items are the arms of a request that sends none
 MOST_TEXT = 256  # characters of an id
+MOST_IN_BATCH = 100  # decisions or rewards of one request
 LARGEST = 1e9  # absolute value of a feature or a reward
 
 Id = Annotated[
@@ -104,6 +105,59 @@ class RewardAnswer(Struct, frozen=True, gc=False):
     reward: float
 
 
+class DecisionsRequest(Struct, forbid_unknown_fields=True):
+    """Decisions to make together; each is answered as if it had been sent alone at the same moment."""
+
+    decisions: Annotated[list[DecisionRequest], Meta(min_length=1, max_length=MOST_IN_BATCH)]
+
+
+class RewardsRequest(Struct, forbid_unknown_fields=True):
+    """Rewards to report together."""
+
+    rewards: Annotated[list[RewardRequest], Meta(min_length=1, max_length=MOST_IN_BATCH)]
+
+
+class Refusal(Struct, frozen=True, omit_defaults=True):
+    """Why one element of a batch was refused, with the status that it would have got alone."""
+
+    status: int
+    detail: str
+    field: str | None = None
+    retry_after: int | None = None
+
+
+class DecisionOutcome(Struct, frozen=True, omit_defaults=True):
+    """The answer of one decision of a batch (`status` 200), or why it was refused."""
+
+    status: int
+    answer: DecisionAnswer | None = None
+    detail: str | None = None
+    field: str | None = None
+    retry_after: int | None = None
+
+
+class RewardOutcome(Struct, frozen=True, omit_defaults=True):
+    """The answer of one reward of a batch (`status` 200), or why it was refused."""
+
+    status: int
+    answer: RewardAnswer | None = None
+    detail: str | None = None
+    field: str | None = None
+    retry_after: int | None = None
+
+
+class DecisionsAnswer(Struct, frozen=True):
+    """The outcomes of a batch of decisions, in the order of the request."""
+
+    outcomes: tuple[DecisionOutcome, ...]
+
+
+class RewardsAnswer(Struct, frozen=True):
+    """The outcomes of a batch of rewards, in the order of the request."""
+
+    outcomes: tuple[RewardOutcome, ...]
+
+
 class ItemRequest(Struct, forbid_unknown_fields=True):
     """One item of the catalogue: features, or categories that the service turns into features."""
 
@@ -181,8 +235,8 @@ class ModelAnswer(Struct, frozen=True):
 class RetrainingAnswer(Struct, frozen=True):
     """Progress of learning in the background.
 
-    `error` is from the last run that failed, `note` says why the last run could not start.  `next_at` is the number of
-    users at which the next run starts by itself, null if none will.
+    `error` is from the last run that failed, `note` says why the last run could not start.  `n_started` are the users
+    to learn from, `next_at` is their number at which the next run starts by itself, null if none will.
     """
 
     running: bool

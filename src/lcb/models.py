@@ -27,10 +27,13 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from lcb.arrays import Floats, Index
+from lcb.displays import Displayed, DisplayTable
 from lcb.errors import InputError, ModelError
 from lcb.event_log import EventLog
+from lcb.item_effects import ItemEffects
 from lcb.marginal import NoisePerArm, Rewards, SharedNoise, marginal_log_likelihood
-from lcb.stats import UserStats, upper
+from lcb.stats import UserStats, n_packed, upper
+from lcb.words import format_count
 
 if TYPE_CHECKING:
     from lcb.prior import Prior
@@ -41,7 +44,7 @@ Likelihood = Literal["gaussian", "bernoulli"]
 
 
 @dataclass(frozen=True, eq=False)
-class LatentModels:
+class LatentModels(Displayed):
     """The parameters of all classes; checked on construction.
 
     >>> models = LatentModels(pi=[0.5, 0.5], beta=[[1.0, 0.0], [0.0, 1.0]], sigma2=[0.01, 0.01])
@@ -62,6 +65,9 @@ class LatentModels:
     personal: bool = False  # `covariance` is of the people of a class: a user's weights are N(beta_h, covariance_h)
     arms: Floats | None = field(default=None, repr=False)  # (A, d) arms whose noise is known, of personal models
     arm_sigma2: Floats | None = field(default=None, repr=False)  # (A,) their noise; `sigma2` for any other arm
+    sums: Floats | None = field(default=None, repr=False)  # (N, p) packed statistics of each class of a mixture: 0 for
+    # the class of which nobody has been seen, the new class
+    item_effects: ItemEffects | None = None  # what items are liked beyond their features; classes are then of r - a_i
 
     def __post_init__(self) -> None:
         pi, beta, sigma2 = (np.array(getattr(self, name), dtype=np.float64) for name in ("pi", "beta", "sigma2"))
@@ -77,6 +83,8 @@ class LatentModels:
         if (sigma2 <= 0).any():
             raise ModelError(f"sigma2 has {sigma2.min():g}; every variance must be above 0")
         _check_likelihood(self.likelihood, self.levels)
+        if self.item_effects is not None and self.likelihood != "gaussian":
+            raise ModelError("rewards less item effects are not two-valued; item effects need a Gaussian likelihood")
         features = tuple(self.features) or tuple(f"x{j}" for j in range(beta.shape[1]))
         if len(features) != beta.shape[1] or len(set(features)) != len(features):
             raise ModelError(f"{len(set(features))} different feature names for {beta.shape[1]} weights per class")
@@ -84,6 +92,7 @@ class LatentModels:
             pi /= pi.sum()
         covariance = None if self.covariance is None else _check_covariance(self.covariance, beta)
         arms, arm_sigma2 = _check_personal(self, beta)
+        sums = None if self.sums is None else _check_sums(self.sums, beta)
         for values in (pi, beta, sigma2):
             values.setflags(write=False)
         object.__setattr__(self, "pi", pi)
@@ -92,6 +101,7 @@ class LatentModels:
         object.__setattr__(self, "covariance", covariance)
         object.__setattr__(self, "arms", arms)
         object.__setattr__(self, "arm_sigma2", arm_sigma2)
+        object.__setattr__(self, "sums", sums)
         object.__setattr__(self, "features", features)
         object.__setattr__(self, "provenance", MappingProxyType(dict(self.provenance)))
 
@@ -107,15 +117,29 @@ class LatentModels:
         """Return a copy with this covariance."""
         return replace(self, covariance=covariance)
 
+    def chart(self, title: str | None = None) -> Any:
+        """Draw the classes as a heat map (extra `plots`)."""
+        import lcb
+
+        return lcb.charts.heat_map(self, title)
+
+    def _table(self) -> DisplayTable:
+        columns = {"share": self.pi.tolist(), "noise": np.sqrt(self.sigma2).tolist()}
+        weights = dict(zip(self.features, self.beta.T.tolist(), strict=True))
+        names = ["new" if h == self.new_class else h + 1 for h in range(self.n_classes)]
+        caption = f"{format_count(self.n_classes, 'class')}: share of users, noise of rewards, weight of each feature"
+        return DisplayTable(caption, "class", names, {**columns, **weights})
+
     def take(self, classes: Index) -> LatentModels:
         """Select the classes at these positions; their shares are scaled to sum to 1."""
         covariance = None if self.covariance is None else self.covariance[classes]
-        pi = self.pi[classes] / self.pi[classes].sum()
-        return replace(self, pi=pi, beta=self.beta[classes], sigma2=self.sigma2[classes], covariance=covariance)
+        sums = None if self.sums is None else self.sums[classes]
+        pi, beta = self.pi[classes] / self.pi[classes].sum(), self.beta[classes]
+        return replace(self, pi=pi, beta=beta, sigma2=self.sigma2[classes], covariance=covariance, sums=sums)
 
     def without_spread(self) -> LatentModels:
         """Return the classes as points: without covariance and without noise per arm."""
-        return replace(self, covariance=None, personal=False, arms=None, arm_sigma2=None)
+        return replace(self, covariance=None, personal=False, arms=None, arm_sigma2=None, sums=None)
 
     @property
     def n_classes(self) -> int:
@@ -124,6 +148,13 @@ class LatentModels:
     @property
     def n_features(self) -> int:
         return self.beta.shape[1]
+
+    @property
+    def new_class(self) -> int | None:
+        """The position of the class of which nobody has been seen, in a mixture; None if there is none."""
+        if self.sums is None or self.sums[:, -1].all():
+            return None
+        return int(self.sums[:, -1].argmin())
 
     @cached_property
     def spread(self) -> Floats | None:
@@ -242,7 +273,7 @@ class LatentModels:
 
 
 @dataclass(frozen=True, eq=False)
-class Fit:
+class Fit(Displayed):
     """The result of a learner."""
 
     models: LatentModels
@@ -254,6 +285,14 @@ class Fit:
     @property
     def n_steps(self) -> int:
         return len(self.trace)
+
+    def chart(self, title: str | None = None) -> Any:
+        """Draw the classes as a heat map (extra `plots`)."""
+        return self.models.chart(title)
+
+    def _table(self) -> DisplayTable:
+        table = self.models._table()
+        return replace(table, caption=". ".join([table.caption, *self.why]))
 
 
 def weight_covariance(models: LatentModels, data: UserStats | EventLog, prior: Prior | None = None) -> Floats:
@@ -307,6 +346,17 @@ def _check_covariance(covariance: Floats, beta: Floats) -> Floats:
     root = np.sqrt(size)
     if np.linalg.eigvalsh(values / (root[:, :, None] * root[:, None, :])).min() <= 0:
         raise ModelError("covariance is not positive definite; weight_covariance makes one that is")
+    values.setflags(write=False)
+    return values
+
+
+def _check_sums(sums: Floats, beta: Floats) -> Floats:
+    values = np.array(sums, dtype=np.float64)
+    if values.shape != (len(beta), n_packed(beta.shape[1])) or not np.isfinite(values).all():
+        raise ModelError(
+            f"sums of shape {values.shape} for weights of shape {beta.shape}, or not finite; the learner 'mixture' "
+            "makes them"
+        )
     values.setflags(write=False)
     return values
 

@@ -38,7 +38,11 @@ class Greedy:
     """
 
     def __call__(self, scores: Floats) -> Floats:
-        best = np.equal(scores, np.maximum.reduce(scores, -1, keepdims=True)).astype(np.float64)
+        top = np.maximum.reduce(scores, -1, keepdims=True)
+        is_best = np.equal(scores, top)
+        best = is_best.astype(np.float64)
+        if np.count_nonzero(is_best) == top.size and np.vdot(top, top) >= 0:  # no ties, and no NaN
+            return best
         ties = np.add.reduce(best, -1, keepdims=True)
         if np.minimum.reduce(ties, None, initial=1) < 1:
             raise InputError("a score is NaN; give finite features")

@@ -10,6 +10,7 @@ two matrix products of an EM step read memory sequentially.  The columns of a cl
 
 from __future__ import annotations
 
+import os
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
@@ -20,6 +21,9 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from lcb.arrays import LARGEST, Floats, Index
 from lcb.errors import EventError, InputError
+from lcb.on_disk import allocate
+
+_BLOCK = 1 << 14  # users whose statistics are turned at a time
 
 
 def n_packed(n_features: int) -> int:
@@ -158,7 +162,7 @@ class UserStats:
         if positions.dtype == bool:
             positions = np.flatnonzero(positions)
         users = tuple(self.users[i] for i in positions.tolist()) if self.users else ()
-        return self._replace(self.packed[:, positions], users)
+        return self._replace(np.take(self.packed, positions, axis=1), users)  # in C order, as `packed[:, i]` is not
 
     def astype(self, dtype: DTypeLike) -> UserStats:
         return self._replace(self.packed.astype(dtype, copy=False), self.users)
@@ -194,17 +198,24 @@ class UserStats:
 
 
 class StatsBuilder:
-    """Adds rows to statistics as they arrive; memory grows with users, not with rows."""
+    """Adds rows to statistics as they arrive; memory grows with users, not with rows.
 
-    def __init__(self, n_features: int, features: Sequence[str] = ()) -> None:
+    With `folder`, the statistics are in files there, which may be larger than memory.
+    """
+
+    def __init__(
+        self, n_features: int, features: Sequence[str] = (), folder: str | os.PathLike[str] | None = None
+    ) -> None:
+        self.folder = folder
         self.n_features = n_features
         self.features = tuple(features)
         self.position: dict[Hashable, int] = {}
         self._rows = np.zeros((0, n_packed(n_features)))
+        self._n_added = 0  # columns given to `add_at`
 
     @property
     def n_users(self) -> int:
-        return len(self.position)
+        return max(len(self.position), self._n_added)
 
     def positions(self, users: Sequence[Hashable]) -> Index:
         """Return the column of each of these users, (n,); a new user gets the next column."""
@@ -216,20 +227,27 @@ class StatsBuilder:
         self.add_at(self.positions(users), x, reward)
 
     def add_at(self, positions: Index, x: Floats, reward: Floats) -> None:
-        """Add rows whose users are given as columns (n,), from `positions`."""
+        """Add rows whose users are given as columns (n,), from `positions` or from codes 0, 1, ... of the caller."""
         from lcb._stats_numba import accumulate
 
+        if not len(positions):
+            return
+        self._n_added = max(self._n_added, int(positions.max()) + 1)
         self._grow()
         accumulate(self._rows, positions, np.ascontiguousarray(x, np.float64), np.ascontiguousarray(reward, np.float64))
 
-    def build(self, dtype: DTypeLike = np.float64) -> UserStats:
-        """Return the statistics of all rows added so far."""
-        packed = self._rows[: self.n_users].T.astype(dtype, order="C", copy=True)
-        return UserStats(packed, self.n_features, tuple(self.position), self.features)
+    def build(self, dtype: DTypeLike = np.float64, users: tuple[Hashable, ...] | None = None) -> UserStats:
+        """Return the statistics of all rows added so far; `users` are the names, if the caller has coded them."""
+        packed = allocate((self._rows.shape[1], self.n_users), dtype, self.folder)
+        for i in range(0, self.n_users, _BLOCK):
+            block = slice(i, min(i + _BLOCK, self.n_users))
+            packed[:, block] = self._rows[block].T
+        return UserStats(packed, self.n_features, tuple(self.position) if users is None else users, self.features)
 
     def _grow(self) -> None:
         if self.n_users > len(self._rows):
-            rows = np.zeros((max(self.n_users, 2 * len(self._rows), 1024), self._rows.shape[1]))
+            n_rows = max(self.n_users, 2 * len(self._rows), 1024)
+            rows = allocate((n_rows, self._rows.shape[1]), np.float64, self.folder)
             rows[: len(self._rows)] = self._rows
             self._rows = rows
 

@@ -150,7 +150,7 @@ def test_a_new_bandit_serves(first_arm, tmp_path, scope):
     arms = [{"id": "a", "x": [1.0, 0.0]}, {"id": "b", "x": [0.0, 1.0]}]
 
     async def drive() -> None:
-        spec = RecommenderSpec("one", "first-arm", scope, {"patience": 2.0})
+        spec = RecommenderSpec("one", "first-arm", scope, {"patience": 2.0}, uniform=0.0)
         async with running(tmp_path, recommenders=(spec,)) as service:
             for _ in range(3):
                 made = await service.decide("ann", arms)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lcb.charts import bars
+from lcb.charts.style.theme import ALGORITHMS, BAR
 from lcb.errors import InputError
 from support.chart_reading import encodings, rows
 
@@ -40,3 +41,9 @@ def test_a_bar_without_a_place_on_the_axis_is_refused():
         bars([("a", 1.0), ("b", 0.0)], "seconds", log=True)
     with pytest.raises(InputError, match="is inf; it must be finite"):
         bars([("a", float("inf"))], "seconds")
+
+
+def test_a_bar_has_the_colour_of_the_algorithm_before_the_colon():
+    chart = bars([("lcb-mean: ratings", 2.0), ("linucb-individual", 1.0), ("other: ratings", 1.0)], "percent")
+    colours = encodings(chart, "color")[0]["scale"]["range"]
+    assert colours == [ALGORITHMS["lcb-mean"][0], ALGORITHMS["linucb-individual"][0], BAR]

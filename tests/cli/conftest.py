@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ import numpy as np
 import pytest
 
 from conftest import rows_of
+from lcb import progress
 from lcb.cli.main import main
 from lcb.evaluate.worlds.paper import paper_classes
 
@@ -29,8 +31,9 @@ def no_settings_in_the_environment(monkeypatch):
 
 @pytest.fixture
 def lcb(monkeypatch, capsys, tmp_path):
-    """Run a command line in an empty folder."""
+    """Run a command line in an empty folder; on a slow machine, too, no progress is printed."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(progress, "_PLAIN_EVERY", math.inf)
 
     def run(*words: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["lcb", *map(str, words)])

@@ -38,6 +38,22 @@ def test_an_evaluation_says_who_would_have_done_better(lcb, log):
     assert "more clicks than one model for all users" in outcome.out.replace("\n", " ")
 
 
+def test_the_first_line_and_the_json_say_what_an_arm_was(lcb, log):
+    words = ["--like", 5, "--steps", 6, "--seeds", 1, "--workers", 1, "--algorithms", "random"]
+    assert "(3 arms, each a category)" in " ".join(lcb("evaluate", log, *words).out.split())
+    assert json.loads(lcb("evaluate", log, *words, "--json", "-").out)["settings"]["arm_kind"] == "category"
+    assert "each an item" in " ".join(lcb("evaluate", log, *words, "--method", "replay").out.split())
+    (log / "items.parquet").unlink()
+    (log / "categories.json").unlink()
+    settings = json.loads(lcb("evaluate", log, *words, "--json", "-").out)["settings"]
+    assert (settings["arms"], settings["arm_kind"]) == (3, "item")
+
+
+def test_learning_prints_the_order_of_the_features(lcb, log):
+    told = lcb("learn", log, "--like", 5, "--learner", "em", "--classes", 2, "--features", "one-hot", "--out", "models")
+    assert "features (one-hot), in their order: crime, travel, poetry" in told.out
+
+
 def test_the_json_has_the_promised_form(lcb, log):
     written = json.loads(lcb("evaluate", log, "--like", 5, *WORDS, "--json", "-").out)
     assert {"answer", "settings", "results"} == set(written)
@@ -47,6 +63,26 @@ def test_the_json_has_the_promised_form(lcb, log):
     for row in written["results"]:
         assert {"relative_ctr", "se", "vs_population_percent", "vs_se"} <= set(row)
     assert written["results"][0]["vs_population_percent"] > 5
+
+
+def test_a_number_of_classes_that_is_asked_for_binds_lcb_auto(lcb, log):
+    words = ["--like", 5, "--steps", 6, "--seeds", 1, "--workers", 1, "--algorithms", "lcb-auto"]
+    for n_classes in (2, 3):
+        outcome = lcb("evaluate", log, "--classes", n_classes, *words)
+        assert f"lcb-auto, seed 0: chosen: {n_classes} p" in outcome.out
+
+
+def test_learning_from_choices_is_judged_on_users_with_as_many_events_as_steps(lcb, tmp_path):
+    rng = np.random.default_rng(0)
+    n = np.where(np.arange(300) < 220, 20, 5)
+    user = np.repeat(np.arange(300), n)
+    (tmp_path / "taken").mkdir()
+    events = {"user": user, "order": np.arange(len(user)), "item": rng.integers(0, 3, len(user))}
+    pq.write_table(pa.table(events), tmp_path / "taken" / "events.parquet")
+    pq.write_table(pa.table({"item": [0, 1, 2], "categories": [[0], [1], [2]]}), tmp_path / "taken" / "items.parquet")
+    (tmp_path / "taken" / "categories.json").write_text(json.dumps(["crime", "travel", "poetry"]))
+    outcome = lcb("learn", "taken", "--reading", "choices", "--classes", 1, "--out", "models")
+    assert "candidates tried on 220 users" in outcome.out
 
 
 def test_choices_and_uniform_rows_and_pca_and_tuning_run(lcb, log):
@@ -71,7 +107,7 @@ def test_choices_and_uniform_rows_and_pca_and_tuning_run(lcb, log):
         ([], "the log has ratings; give --like R"),
         (["--like", 9], "every label is 0"),
         (["--like", 5, "--test-users", 500], "500 test users asked for, but only 160 of 160"),
-        (["--like", 5, "--steps", 30], "0 of 160 users have the 30 labelled events"),
+        (["--like", 5, "--steps", 30], "no user has the 30 labelled events"),
         (["--like", 5, "--features", "pca:9"], "3 categories have pca:1 to pca:3"),
         (["--like", 5, "--method", "ips"], "ips needs the propensity of every event"),
         (["--like", 5, "--algorithms", "magic"], "unknown algorithm 'magic'"),

@@ -4,15 +4,16 @@ from pathlib import Path
 
 import pytest
 
+from lcb.cli.app import list_commands
 from lcb.experiments import EXPERIMENTS
 
 ROOT = Path(__file__).parents[2]
-COMMANDS = (
-    "import", "learn", "compare-learners", "show", "simulate", "algorithms", "tune", "evaluate", "reproduce",
-    "report", "demo", "serve", "keys create", "keys revoke", "keys list", "config show",
-    "log verify", "log head", "log export", "log backup", "log rebuild", "log show",
-    "models list", "models retrain", "models activate", "trials", "study",
-)  # fmt: skip
+COMMANDS = list_commands()
+
+
+def test_the_page_of_commands_has_every_command_of_the_app_and_no_other():
+    page = (ROOT / "docs" / "cli.md").read_text()
+    assert [line.removeprefix("## lcb ") for line in page.splitlines() if line.startswith("## lcb ")] == COMMANDS
 
 
 @pytest.mark.parametrize("command", [*COMMANDS, "keys", "config", "log", "models"])

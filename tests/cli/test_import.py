@@ -55,7 +55,7 @@ def test_a_refused_log_leaves_no_file_and_exit_code_2(lcb, clicks, tmp_path):
     assert outcome.code == 2
     assert outcome.out == ""
     assert outcome.err.splitlines()[0] == f"{clicks} row 3: clicked is 'no idea'; a number is wanted"
-    assert outcome.err.splitlines()[-1].startswith("lcb: clicks.csv has 1 bad rows of 6")
+    assert outcome.err.splitlines()[-1].startswith("lcb: clicks.csv has 1 bad row of 6")
     assert [path.name for path in tmp_path.iterdir()] == ["clicks.csv"]
 
 
@@ -68,7 +68,7 @@ def test_a_known_folder_is_told_with_its_licence(lcb, tmp_path):
     assert outcome.code == 0
     assert "holds MovieLens: an event is a rating of 0.5 to 5 stars; categories are the genres" in outcome.out
     assert "licence: GroupLens' own" in outcome.out
-    assert "1 events of 1 users on 1 items in 2 categories, from 2 rows" in outcome.out
+    assert "1 event of 1 user on 1 item in 2 categories, from 2 rows" in outcome.out
     assert lcb("import", folder, "--dataset", "movielens", "--out", "log").code == 0
 
 
@@ -79,7 +79,7 @@ def test_a_table_of_items_and_kept_duplicates(lcb, tmp_path):
         "import", "log.jsonl", "--rating", "stars", "--like", 4, "--features", "x", "--items", "films.csv",
         "--item-id", "id", "--item-categories", "genre", "--separator", ";", "--out", "log",
     )  # fmt: skip
-    assert "duplicates: 1 rows, kept; drop them with --duplicates drop" in outcome.out
+    assert "duplicates: 1 row, kept; drop them with --duplicates drop" in outcome.out
     assert "note: 1 of 3 categories have no event: Comedy" in outcome.out
     log = open_log(tmp_path / "log")
     assert (log.features, log.reward.tolist()) == (("x0", "x1"), [1.0, 1.0])

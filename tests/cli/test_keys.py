@@ -60,3 +60,16 @@ def test_a_mistake_with_keys_is_one_line(lcb, words, said):
 def test_without_keys_the_list_says_what_that_means(lcb, tmp_path):
     open_store(str(tmp_path / "lcb.db")).close()
     assert lcb("keys", "list").out.startswith("no keys: every program on this machine has full access")
+
+
+def test_a_service_that_had_keys_is_opened_by_a_command(lcb):
+    lcb("keys", "create", "ops", "--scope", "admin")
+    refused = lcb("keys", "open")
+    assert refused.code == 2
+    assert "there are valid keys: ops; revoke them first" in refused.err
+    lcb("keys", "revoke", "ops")
+    assert lcb("keys", "open").out == "the service needs no key from its next start on\n"
+    actions = [one["action"] for one in json.loads(lcb("log", "audit", "lcb.db", "--json", "-").out)]
+    assert actions == ["created key ops (admin)", "revoked key ops", "let the service need no key"]
+    shown = lcb("log", "show", "lcb.db").out
+    assert "let the service need no key" in shown

@@ -72,7 +72,7 @@ BAD = {
     "user,reward,b\nx,1,1\n": "column",
     "user,reward,a\n": "clicks.csv",
     "": "clicks.csv",
-    "user,reward,a\nx,1,0.5\n": "n_classes=2, but only 1 users to learn from",
+    "user,reward,a\nx,1,0.5\n": "n_classes=2, but only 1 user to learn from",
     "user,reward,a\nx,7,0.5\ny,1,0.5\n": r"outside the declared range",
 }
 
@@ -258,7 +258,7 @@ def test_every_learner_finds_the_classes_of_the_log(lcb, events, learner):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--learner", "em", "--sweeps", "50"], "--sweeps is an option of gibbs and blocked, not of em"),
+        (["--learner", "em", "--sweeps", "50"], "--sweeps is an option of gibbs, blocked and mixture, not of em"),
         (["--learner", "gibbs", "--polish"], "--polish is an option of spectral"),
         (["--learner", "spectral", "--threads", "1"], "--threads"),
         (["--learner", "gibbs", "--likelihood", "bernoulli"], "use em"),
@@ -276,7 +276,7 @@ def test_options_a_learner_does_not_have_are_refused(lcb, tastes, tmp_path, word
 
 
 def test_learners_are_compared_in_a_table_and_a_picture(lcb, tastes, tmp_path, monkeypatch):
-    monkeypatch.setattr("lcb.evaluate.compare_learners.ProcessPoolExecutor", InProcess)
+    monkeypatch.setattr("lcb.evaluate.compare_learners.get_context", InProcess)
     words = ["--columns", "a,b,c", "--classes", 2, "--png", "learners.png", "--json", "learners.json"]
     outcome = lcb("compare-learners", tastes, *words)
     assert outcome.code == 0, outcome.err
@@ -296,3 +296,14 @@ def test_a_sampler_draws_its_traces(lcb, events, tmp_path):
     refused = lcb("learn", events, "--out", "other", "--traces", "traces.png")
     assert refused.code == 2
     assert "--traces is an option of gibbs and blocked" in refused.err
+
+
+def test_show_tells_classes_apart_where_rewards_have_an_offset(lcb, tmp_path):
+    beta = 1000 + np.array([[0.1, 0.5, 0.2], [0.3, 0.1, 0.4]])
+    library.save_models(library.LatentModels([0.3, 0.7], beta, [0.1, 0.1], ("a", "b", "c")), tmp_path / "models")
+    lines = lcb("show", "models").out.splitlines()
+    shown = [line.split() for line in lines if "%" in line]
+    assert [row[1] for row in shown] == ["70.0%", "30.0%"]
+    np.testing.assert_allclose([[float(cell) for cell in row[3:]] for row in shown], beta[::-1], atol=0.001)
+    assert len({tuple(row[3:]) for row in shown}) == 2
+    assert "differ little" in lines[-1] + lines[-2]

@@ -14,6 +14,7 @@ import pytest
 from compatibility.facts import DATA
 from lcb.demo.readers import CATEGORIES
 from lcb.serve import events
+from lcb.serve.audit import export as export_module
 from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
@@ -76,10 +77,30 @@ def test_a_changed_log_is_told_and_the_exit_code_is_1(lcb, store):
     assert found.code == 1
     told = json.loads(found.out)
     assert told["n_differences"] >= 1
-    assert [one["what"] for one in told["differences"][:2]] == ["link", "recommender and model"]
+    assert "is not what was written at this place" in told["differences"][0]["what"]
+    assert told["differences"][1]["what"] == "recommender and model"
     found = lcb("log", "verify", store)
     assert "recommender and model: stored" in found.out
     assert f"the first wrong event is {told['first']}" in found.out
+
+
+def test_a_part_of_a_log_is_verified_against_the_head_before_it(lcb, store):
+    head = json.loads(lcb("log", "head", store, "--json", "-").out)
+    with sqlite3.connect(store) as connection:
+        (link,) = connection.execute("select link from event where seq = 12").fetchone()
+        connection.execute("delete from event where seq <= 12")
+    connection.close()
+    assert "give the head before it (lcb log verify --after)" in lcb("log", "verify", store).out
+    found = lcb("log", "verify", store, "--after", f"12:{link.hex()}", "--head", f"{head['seq']}:{head['link']}")
+    assert found.code == 0, found
+    assert f"{head['seq'] - 12:,} events after 12: order and chain checked" in found.out
+    assert found.out.endswith("no differences\n")
+    wrong = lcb("log", "verify", store, "--after", f"12:{bytes(32).hex()}")
+    assert wrong.code == 1
+    assert "the first wrong event is 13" in wrong.out
+    assert lcb("log", "verify", store, "--after", f"11:{link.hex()}").code == 1
+    assert "is not SEQ:LINK" in lcb("log", "verify", store, "--after", "12").err
+    assert "leave out --user" in lcb("log", "verify", store, "--after", f"12:{link.hex()}", "--user", "ann").err
 
 
 def test_the_head_is_printed_and_a_log_that_lost_its_end_does_not_have_it(lcb, store):
@@ -310,7 +331,7 @@ def test_nothing_to_export_is_said(lcb, tmp_path):
     with Inside(sqlite(tmp_path / "new.db"), Settings(pages=False)) as inside:
         inside.decide("ann", arms=[{"id": "a", "x": [1.0]}])
     found = lcb("log", "export", tmp_path / "new.db", "out.parquet")
-    assert (found.code, "1 decisions have no reward yet" in found.err) == (2, True)
+    assert (found.code, "1 decision has no reward yet" in found.err) == (2, True)
     assert not list(tmp_path.glob("*.parquet*"))
 
 
@@ -318,3 +339,16 @@ def test_events_that_had_only_some_items_on_offer_are_pointed_out(lcb, store):
     told = lcb("log", "export", store, "log").out
     assert "only some of the" in told
     assert "with --method ips, snips or dr" in " ".join(told.split())
+    assert lcb("log", "export", store, "log", "--only-known").code == 0
+    refused = lcb("evaluate", "log", "--method", "replay", "--steps", "2", "--seeds", "1")
+    assert refused.code == 2
+    assert "but replay assumes that all were on offer; use method ips, snips or dr" in refused.err
+
+
+def test_rows_of_an_export_are_held_by_their_bytes(lcb, news, monkeypatch):
+    assert lcb("log", "export", news, "one.parquet").code == 0
+    monkeypatch.setattr(export_module, "_GROUP_BYTES", 100_000)
+    assert lcb("log", "export", news, "many.parquet").code == 0
+    one, many = (pq.ParquetFile(name) for name in ("one.parquet", "many.parquet"))
+    assert (one.num_row_groups, many.num_row_groups > 3) == (1, True)
+    assert one.read().equals(many.read())

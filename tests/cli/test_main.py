@@ -23,7 +23,8 @@ MAIN = "print('up', flush=True); from lcb.cli.main import main; main()"
         (["learn", "e.csv", "--out", "m", "--threads", "0"], "'--threads'"),
         (["learn", "e.csv", "--out", "m", "--threads", "-1"], "'--threads'"),
         (["learn", "e.csv", "--out", "m", "--seed", "-1"], "'--seed'"),
-        (["learn"], "'EVENTS'"),
+        (["learn"], "'--out'"),
+        (["learn", "--out", "m"], "EVENTS"),
         (["reproduce", "fig-9"], "'fig-9' is not one of 'fig-1', 'fig-2a', 'fig-2b'"),
         (["reproduce"], "fig-1, fig-2a, fig-2b"),
         (["reproduce", "fig-1", "--runs", "-5"], "'--runs'"),
@@ -130,7 +131,7 @@ def interrupted(words, seconds, folder):
 
 
 def group_is_gone(group):
-    for _ in range(100):
+    for _ in range(600):
         try:
             os.killpg(group, 0)
         except ProcessLookupError:

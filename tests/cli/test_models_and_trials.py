@@ -49,7 +49,10 @@ def test_versions_are_learned_listed_and_activated(asked):
     assert "users so far: 30; the next version is learned" in listed
     answer = json.loads(asked("models", "list", "--json", "-").out)
     assert [(one["version"], one["n_classes"]) for one in answer["versions"]] == [(1, 2)]
-    assert asked("models", "activate", 0, "--reason", "a look back").out == "new users get version 0\n"
+    assert (
+        asked("models", "activate", 0, "--reason", "a look back").out
+        == "version 0 is active: new users get it, and all users who are not pinned to a version\n"
+    )
     assert json.loads(asked("models", "activate", 1, "--json", "-").out) == {"active": 1}
     assert "learning" in asked("models", "retrain").out
 

@@ -13,7 +13,7 @@ def test_the_command_runs_the_study(lcb, tmp_path, monkeypatch):
         return real(**settings, n_workers=1)
 
     real = table_2.run
-    small = {"N_PAST": 300, "N_OFFERED": 20, "N_ARTICLES": 40, "N_MANY": 40, "N_STUDIES": 10, "N_TUNING_SEEDS": 1}
+    small = {"N_PAST": 100, "N_OFFERED": 20, "N_ARTICLES": 40, "N_MANY": 40, "N_STUDIES": 10, "N_TUNING_SEEDS": 1}
     for name, value in {**small, "N_TUNING": 60}.items():
         monkeypatch.setattr(user_study, name, value)
     monkeypatch.setattr(table_2, "run", run)

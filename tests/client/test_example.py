@@ -18,7 +18,7 @@ from lcb.client import Client
 from lcb.models import LatentModels
 from lcb.storage.models.folder import save_models
 from support import news_page
-from support.harness import Server, serving, start
+from support.harness import Server, find_port, serving, start
 from support.news_page import DOCS, NEWS, events
 
 
@@ -63,7 +63,8 @@ def classes(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture
 def service(tmp_path: Path, classes: str) -> Iterator[Server]:
-    with serving(tmp_path, models=classes) as server:
+    lcb = {"name": "lcb", "uniform": 0.0}  # nothing is shown by chance
+    with serving(tmp_path, models=classes, recommenders=[lcb]) as server:
         yield server
 
 
@@ -104,7 +105,8 @@ def test_a_beacon_that_comes_again_or_with_another_word_changes_nothing(service:
 
 def test_without_the_service_the_editor_decides_and_it_is_told_later(tmp_path: Path, classes: str, caplog):
     caplog.set_level(logging.WARNING, "news_page")
-    server = start(tmp_path, models=classes)
+    port = find_port()
+    server = start(tmp_path, models=classes, port=port)
     try:
         with published(server.address, 10) as page:
             events(server, 1, ("items",))
@@ -114,7 +116,7 @@ def test_without_the_service_the_editor_decides_and_it_is_told_later(tmp_path: P
                 reader.visit()
             assert [reader.seen[0][0] for reader in readers] == ["world", "world"]
             assert "the editor decides: POST /v1/decisions got no answer in 1 attempt" in caplog.text
-            server = start(tmp_path, models=classes, port=int(server.address.rsplit(":", 1)[1]))
+            server = start(tmp_path, models=classes, port=port)
             told = events(server, 4)
         assert [kind for kind, *_ in told] == ["decision", "reward"] * 2
         assert [id for kind, id, _ in told if kind == "decision"] == [reader.seen[0][1] for reader in readers]

@@ -83,6 +83,17 @@ def test_what_does_not_fit_into_the_deadline_is_not_waited_for():
     assert (played.waits, played.error.status) == ([], 503)
 
 
+def test_a_service_that_restarts_is_waited_for_until_the_deadline():
+    refused = [Lost("refused", False)] * 1000
+    played = Played(CALL, Policy(deadline=10.0), refused)
+    assert isinstance(played.error, Unreachable)
+    assert 9.8 < played.now - 100 <= 10.0
+    assert len(played.tries) < 40
+    slow = Played(CALL, Policy(timeout=2.0, deadline=10.0), refused, each=2.0)
+    assert 9.8 < slow.now - 100 <= 10.01
+    assert Played(CALL, Policy(deadline=10.0), [*refused[:12], FINE]).answer == RewardAnswer("d", 1.0)
+
+
 def test_who_does_not_answer_is_named_with_the_tries_and_the_time():
     played = Played(CALL, Policy(timeout=1, retries=2, pause=0.2), [Lost("refused", False)] * 3, each=0.5)
     assert isinstance(played.error, Unreachable)

@@ -67,9 +67,7 @@ def store_facts(path: str | Path) -> dict[str, Any]:
             "users": users_facts(store, from_log),
             "users_from_snapshots": users_facts(store, from_snapshots) == users_facts(store, from_log),
             "shared": {name: state.tobytes().hex() for name, state in sorted(from_log.shared.states.items())},
-            "items": [
-                [item.id, item.x, item.categories, item.title] for item in from_log.state.catalogue.items.values()
-            ],
+            "items": [[item.id, item.x, item.categories, item.title] for item in from_log.state.catalogue.list_items()],
             "versions": [sorted(from_log.state.versions), from_log.state.activations],
             "keys": [[key.name, key.scope, key.sha256.hex(), key.revoked is None] for key in store.list_keys()],
             "export": exported,

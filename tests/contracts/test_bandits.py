@@ -223,6 +223,17 @@ def test_one_arm_is_always_played(bandit, rng):
     assert decision.propensity == pytest.approx(1)
 
 
+@pytest.mark.parametrize("name", BANDITS)
+def test_a_context_may_be_lists(name):
+    bandit, context = BANDITS[name], np.random.default_rng(1).random((5, D))
+    decisions = [
+        bandit.choose(bandit.start(), given, np.random.default_rng(2)) for given in (context, context.tolist())
+    ]
+    assert decisions[0].arm == decisions[1].arm
+    states = [bandit.update(bandit.start(), decision, 0.5) for decision in decisions]
+    np.testing.assert_array_equal(*states)
+
+
 @pytest.mark.parametrize("n_uniform", [0, 2])
 def test_serve_plays_as_the_three_verbs_do(bandit, n_uniform):
     rng = np.random.default_rng(7)

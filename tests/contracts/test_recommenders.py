@@ -24,6 +24,7 @@ from lcb.recommenders.clustering.sclub import Sclub
 from lcb.recommenders.cofine import CofineUCB
 from lcb.recommenders.individual import Individual
 from lcb.recommenders.latent import FromRows, Latent
+from lcb.recommenders.mixture import Mixture
 from lcb.recommenders.pooled import Pooled
 from lcb.recommenders.recommender import serve_step_by_step
 from lcb.stats import UserStats
@@ -112,6 +113,9 @@ RECOMMENDERS = {
     ),
     "club-one-hop": lambda: Club(D, 11, one_hop=True, threshold=0.3, log_bonus=False),
     "sclub": lambda: Sclub(D, 11),
+    "mixture": lambda: Mixture(
+        D, rng=np.random.default_rng(0), bonus=0.3, n_samples=2, n_sweeps=6, memory=50.0, share_memory=20.0
+    ),
     "sclub-split": lambda: Sclub(D, 13, threshold=0.3, frequency=0.4, width=0.7, ridge=0.5),
 }
 

@@ -305,7 +305,10 @@ def test_an_erased_person_is_nowhere_in_the_store(place: Place) -> None:
         assert all(b"Ann" not in file.read_bytes() for file in Path(place.url).parent.glob("lcb.db*"))
 
 
-def test_an_erased_person_leaves_the_write_ahead_log_when_a_long_read_ends(tmp_path: Path) -> None:
+def test_an_erased_person_leaves_the_write_ahead_log_when_a_long_read_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lcb.storage.store.sqlite._BUSY_SECONDS", 1.0)  # that a write waits for a reader, if it does
     path = tmp_path / "lcb.db"
     store = open_store(str(path))
     store.append([row("a", "Ann")], 0)
@@ -317,9 +320,9 @@ def test_an_erased_person_leaves_the_write_ahead_log_when_a_long_read_ends(tmp_p
     began = time.monotonic()
     for i in range(20):  # they do not wait for the reader
         store.append([row(f"b{i}")], 2 + i)
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 10
     reader.close()
-    until = time.monotonic() + 5
+    until = time.monotonic() + 30
     while any(b"Ann" in file.read_bytes() for file in tmp_path.glob("lcb.db*")):
         assert time.monotonic() < until
         store.check()
@@ -585,16 +588,16 @@ def test_a_server_that_is_not_there_is_told_as_unavailable(postgres_url: str) ->
     began = time.monotonic()
     with pytest.raises(StoreUnavailable, match="check the server"):
         open_store(url)
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 20
 
 
 def test_a_server_that_does_not_answer_is_given_up(postgres_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
     from lcb.storage.store import postgres_connections as _postgres
 
-    monkeypatch.setattr(_postgres.Connection, "limit", 0.5)
     store = open_store(postgres_database)
     store.append([row("a")], 0)
     store.head()
+    monkeypatch.setattr(_postgres.Connection, "limit", 0.5)
     stopped: list[int] = []
 
     def stop(pid: int) -> None:
@@ -607,10 +610,11 @@ def test_a_server_that_does_not_answer_is_given_up(postgres_database: str, monke
             began = time.monotonic()
             with pytest.raises(StoreUnavailable, match="no answer"):
                 work()
-            assert time.monotonic() - began < 3
+            assert time.monotonic() - began < 5  # by default the limit is 6 s
     finally:
         for pid in stopped:
             os.kill(pid, signal.SIGCONT)
+        monkeypatch.undo()
     assert store.append([row("c")], 1).rows[-1].id == "c"
     store.close()
 
@@ -642,7 +646,7 @@ def test_a_commit_whose_answer_was_lost_is_not_doubled(postgres_database: str, s
     with psycopg.connect(postgres_database, autocommit=True) as server:
         server.execute(
             "create function nap() returns trigger language plpgsql as "
-            "$$ begin perform pg_sleep(0.5); return null; end $$"
+            "$$ begin perform pg_sleep(1); return null; end $$"
         )
         server.execute("create constraint trigger nap after insert on event deferrable initially deferred "
                        "for each row execute function nap()")  # fmt: skip
@@ -656,7 +660,11 @@ def test_a_commit_whose_answer_was_lost_is_not_doubled(postgres_database: str, s
 
     thread = threading.Thread(target=write)
     thread.start()
-    time.sleep(0.25)
+    with psycopg.connect(postgres_database, autocommit=True) as server:
+        sleeping = "select from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()"
+        deadline = time.monotonic() + 30
+        while server.execute(sleeping).fetchone() is None:
+            assert time.monotonic() < deadline
     _shut(store._writer.fileno())  # type: ignore[attr-defined]
     thread.join()
     if snapshots:
@@ -664,7 +672,7 @@ def test_a_commit_whose_answer_was_lost_is_not_doubled(postgres_database: str, s
     else:
         assert isinstance(outcome[0], Appended)
         assert [(one.seq, one.id) for one in outcome[0].rows] == [(2, "b")]
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + 30
     while store.head() < 2:  # the server finishes what it had begun
         assert time.monotonic() < deadline
         time.sleep(0.05)
@@ -691,7 +699,7 @@ def test_one_leads_until_it_lets_go_or_is_gone(postgres_database: str) -> None:
     release()
     assert other.lead("training") is not None
     other.close()
-    deadline = time.monotonic() + 5
+    deadline = time.monotonic() + 30
     while (again := one.lead("training")) is None:
         assert time.monotonic() < deadline
     cut(postgres_database)

@@ -109,7 +109,7 @@ def test_movielens_gives_ratings_in_time_and_genres(tmp_path, form):
     assert log.reward.tolist() == [1.0, 1.0, 0.0]
     assert log.titles.to_pylist() == [title for title, _ in MOVIES.values()]
     assert categories_of(log) == {i: genres for i, (_, genres) in MOVIES.items()}
-    assert found.notes == ("1 items, with 1 of 3 events, have no category",)
+    assert found.notes == ("1 item without a category, with 1 of 3 events",)
     assert found.n_back == 1
 
 
@@ -227,7 +227,7 @@ def test_kuairand_gives_the_random_log_with_its_propensity(tmp_path, inside):
     assert categories_of(log) == {10: {"12", "65"}, 12: set()}
     assert found.notes == (
         "1 of 3 categories have no event: 8",
-        "1 items, with 1 of 2 events, have no category",
+        "1 item without a category, with 1 of 2 events",
     )
 
 
@@ -394,7 +394,7 @@ def test_the_generic_folder_may_have_events_alone(tmp_path):
 def test_unknown_items_of_the_generic_folder_can_be_left_out(tmp_path):
     folder = generic(tmp_path / "log")
     pq.write_table(pa.table({"item": [5], "categories": [[0]]}), folder / "items.parquet")
-    with pytest.raises(InputError, match=r"1 of 3 events in .* are of 1 items that are not in .*, such as 6"):
+    with pytest.raises(InputError, match=r"1 of 3 events in .* are of 1 item missing in .*, such as 6"):
         open_log(folder)
     _, found, log = loaded(folder, tmp_path / "out", on_error="skip")
     assert found.bad_rows == {f"item which is not in {folder / 'items.parquet'}": 1}

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from lcb.serve.config.settings import Learning
-from lcb.serve.learn.process import worker_command
 from lcb.serve.learn.supervisor import Retraining
 from support.faulty_learning import OF_FRAMES, OF_MODELS, OF_PHASES, PHASES
 from support.harness import LONG, arms, models_folder, serving
+from support.learning import build_command
 from support.running import Running, arms_of, running
 
 ALL = [
@@ -38,14 +38,14 @@ async def drill(folder: Path, faults: list[tuple[str, str]]) -> None:
     temporary = folder / "tmp"
     temporary.mkdir()
     os.environ["TMPDIR"] = str(temporary)
-    learning = Learning(retrain_every=None, n_classes=2, max_seconds=60)
+    learning = Learning(retrain_every=None, n_classes=2, max_seconds=600)
     async with running(folder, models=models_folder(folder), learning=learning, pages=False) as service:
         await some_rewards(service)
         files = sorted(path.name for path in folder.iterdir())
         for n, (fault, phase) in enumerate(faults, start=1):
             service.app.retraining.command = lambda fault=fault, phase=phase: faulty(fault, phase)
             service.app.retraining.settings = Learning(
-                retrain_every=None, n_classes=2, max_seconds=1.0 if fault == "hang" else 60
+                retrain_every=None, n_classes=2, max_seconds=1.0 if fault == "hang" else 600
             )
             assert (await service.http.post("/v1/models/retrain")).status_code == 202
             pid = await serves_on(service, f"{fault} {phase}")
@@ -60,7 +60,7 @@ async def drill(folder: Path, faults: list[tuple[str, str]]) -> None:
             assert list(temporary.iterdir()) == [], "a file is left behind"
         metrics = (await service.http.get("/metrics")).text
         assert f"lcb_failed_trainings_total {len(faults)}.0" in metrics
-        service.app.retraining.command = worker_command
+        service.app.retraining.command = build_command
         service.app.retraining.settings = learning
         assert (await service.http.post("/v1/models/retrain")).status_code == 202
         answer = await service.learned()
@@ -148,13 +148,13 @@ def orphan_drill(folder: Path, fault: str) -> None:
             for i in range(3):
                 made = http.post("/v1/decisions", json={"user": f"u{i}", "arms": arms(np.random.default_rng(i))}).json()
                 http.post("/v1/rewards", json={"decision_id": made["decision_id"], "reward": 1.0})
-            until = time.monotonic() + 20
+            until = time.monotonic() + 60
             while not http.get("/v1/models").json()["retraining"]["phase"] and time.monotonic() < until:
                 time.sleep(0.02)
         children = Path(f"/proc/{server.process.pid}/task").glob("*/children")
         (child,) = {int(word) for path in children for word in path.read_text().split()}
         server.kill()
-        until = time.monotonic() + 10 if fault == "hang" else time.monotonic() + 1
+        until = time.monotonic() + (60 if fault == "hang" else 1)
         while alive(child) and time.monotonic() < until:
             time.sleep(0.02)
     try:

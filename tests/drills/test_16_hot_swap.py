@@ -17,7 +17,7 @@ import pytest
 from lcb.serve import events
 from lcb.serve.audit.verify import verify
 from lcb.storage.store.open_store import open_store
-from support.harness import LONG, Server, arms, models_folder, start
+from support.harness import LONG, Server, arms, models_folder, start, wait_until
 
 SWAPS = 100
 CLIENTS = 8 if LONG else 4
@@ -40,8 +40,8 @@ def client(server: Server, seed: int, seen: Seen, stop: threading.Event) -> None
     chance, offers = random.Random(seed), [arms(np.random.default_rng(i)) for i in range(10)]
     with server.client() as http:
         while not stop.is_set():
-            newest = int(time.monotonic() * 20)  # the same number for all clients at the same time
-            user = f"u{newest - (0 if chance.random() < 0.5 else chance.randrange(200))}"
+            newest = len(seen.named) // 8  # the same number for all clients at the same time
+            user = f"u{newest - (0 if chance.random() < 0.5 else chance.randrange(20))}"
             began = time.monotonic()
             answer = http.post("/v1/decisions", json={"user": user, "arms": chance.choice(offers)})
             took = time.monotonic() - began
@@ -60,9 +60,7 @@ def client(server: Server, seed: int, seen: Seen, stop: threading.Event) -> None
 
 def drill(folder: Path, without: tuple[str, ...] = (), swaps: int = SWAPS, *, newest: bool = False) -> None:
     """Switch versions; users keep theirs, or with `newest` are served by the newest."""
-    still: dict[str, Any] = {"pages": False, "learning": {"retrain_every": None}}
-    if newest:
-        still["recommenders"] = [{"name": "lcb", "bandit": "learned-classes"}]
+    still: dict[str, Any] = {"pages": False, "learning": {"retrain_every": None, "pin": not newest}}
     first = start(folder, models=models_folder(folder, 0), **still)
     first.stop()
     server = start(folder, models=models_folder(folder, 1), without=without, **still)  # now there are two
@@ -81,11 +79,11 @@ def drill(folder: Path, without: tuple[str, ...] = (), swaps: int = SWAPS, *, ne
     several = {user: models for user, models in seen.models.items() if len(models) > 1}
     if newest:
         assert several, "no user was served by both versions"
-        store = open_store(str(folder / "lcb.db"), create=False)
-        assert verify(store).differences == []
-        store.close()
     else:
         assert not several, f"users who were pinned have several versions: {list(several.items())[:3]}"
+    store = open_store(str(folder / "lcb.db"), create=False)
+    assert verify(store).differences == []
+    store.close()
     logged = in_the_log(folder / "lcb.db", pinned=not newest)
     assert all(logged[id] == model for id, model in seen.named.items())
     if LONG:
@@ -112,7 +110,8 @@ def swap(server: Server, seen: Seen, swaps: int) -> None:
             answer = http.post(f"/v1/models/{1 + i % 2}/activate", json={"reason": f"swap {i}"})
             if answer.status_code != 200:
                 seen.bad.append(answer.text)
-            time.sleep(0.02)
+            told = len(seen.named)  # each version serves somebody
+            wait_until(lambda told=told: len(seen.named) >= told + CLIENTS or seen.bad, "nobody is served")
 
 
 def p99(seen: Seen) -> float:

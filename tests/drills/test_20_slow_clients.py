@@ -83,8 +83,13 @@ class Normal:
         return statistics.quantiles(self.times, n=100)[98]
 
 
-def drill(folder: Path, *, without: tuple[str, ...] = (), each: int = EACH, patience: float = 20.0) -> None:
-    limits = {"deadline": DEADLINE, "max_body": MOST, "max_connections": 3 * each + 50}
+def drill(folder: Path, *, without: tuple[str, ...] = (), each: int = EACH, patience: float = 60.0) -> None:
+    limits = {
+        "deadline": DEADLINE,
+        "max_body": MOST,
+        "max_connections": 3 * each + 50,
+        "max_per_address": 4 * each + 50,
+    }
     with serving(folder, without=without, models=models_folder(folder), limits=limits) as server, ExitStack() as stack:
         with Normal(server) as alone:
             time.sleep(5 if LONG else 0.5)

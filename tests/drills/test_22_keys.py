@@ -163,7 +163,7 @@ def timing(check, real: str, tries: int) -> None:
     differences = [a - b for a, b in zip(*medians, strict=True)]
     spread = statistics.stdev(differences) / len(differences) ** 0.5
     mean = statistics.fmean(differences)
-    assert abs(mean) < 4 * spread + 20, f"a right beginning takes {mean:.0f} ns longer, noise is {spread:.0f} ns"
+    assert abs(mean) < 6 * spread + 20, f"a right beginning takes {mean:.0f} ns longer, noise is {spread:.0f} ns"
 
 
 def letter_by_letter(real: str):
@@ -238,7 +238,7 @@ def test_a_key_made_or_revoked_while_the_service_runs_counts_from_then_on(tmp_pa
         store.close()
 
 
-def eventually(holds, seconds: float = 15) -> bool:
+def eventually(holds, seconds: float = 60) -> bool:
     until = time.monotonic() + seconds
     while time.monotonic() < until:
         if holds():

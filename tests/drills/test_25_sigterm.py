@@ -13,11 +13,11 @@ import httpx
 import numpy as np
 import pytest
 
-from support.harness import LONG, Server, arms, models_folder, serving, start
+from support.harness import LONG, Server, arms, models_folder, serving, start, wait_until
 
 CLIENTS = 16
 ROUNDS = 20 if LONG else 1
-LIMITS = {"drain": 3.0}  # seconds; thirty times the balancer's interval, because the machine may be busy
+LIMITS = {"drain": 3.0 if LONG else 5.0}  # seconds; many times the balancer's interval: the machine may be busy
 
 
 class Seen:
@@ -71,12 +71,12 @@ def drill(folder: Path, without: tuple[str, ...] = (), signals: int = 1) -> None
         threads.append(threading.Thread(target=balancer, args=(server, seen)))
         for thread in threads:
             thread.start()
-        time.sleep(0.7)
+        wait_until(lambda seen=seen: len(seen.rewards) > CLIENTS and seen.notices, "nobody is served")
         began = time.monotonic()
         for _ in range(signals):
             server.process.send_signal(signal.SIGTERM)
             time.sleep(0.05)  # two signals at the same time would count as one
-        code = server.process.wait(30)
+        code = server.process.wait(60)
         took = time.monotonic() - began
         seen.away.set()
         for thread in threads:
@@ -133,7 +133,7 @@ def second_start(folder: Path, without: tuple[str, ...] = ()) -> None:
     with serving(folder, without=without):
         told = ""
         try:
-            with serving(folder, without=without, seconds=10):
+            with serving(folder, without=without):
                 pass
         except RuntimeError as error:
             told = str(error)

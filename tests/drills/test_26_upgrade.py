@@ -3,6 +3,7 @@ stays in the file."""
 
 from __future__ import annotations
 
+import logging
 import sqlite3
 import threading
 from pathlib import Path
@@ -108,7 +109,7 @@ def test_a_migration_without_a_transaction_leaves_neither(tmp_path: Path, later:
         drill_migration(tmp_path, later, WithoutTransactions)
 
 
-def test_a_store_of_the_first_release_opens(tmp_path: Path) -> None:
+def test_a_store_of_the_first_release_opens_and_the_log_says_what_the_upgrade_drops(tmp_path, caplog) -> None:
     """The store is created by the statements of schema 1 alone."""
     connection = sqlite3.connect(tmp_path / "old.db")
     connection.executescript(KNOWN[0][1])
@@ -116,10 +117,21 @@ def test_a_store_of_the_first_release_opens(tmp_path: Path) -> None:
     connection.execute(f"pragma application_id = {0x6C636231}")
     connection.commit()
     connection.close()
+    with caplog.at_level(logging.INFO, "lcb.storage"):
+        store = SQLite(tmp_path / "old.db")
+    (line,) = [one.getMessage() for one in caplog.records if "upgraded" in one.getMessage()]
+    assert line.startswith(f"{tmp_path / 'old.db'} was upgraded from schema 1 to ")
+    assert "the snapshots of earlier versions are dropped, so the next start reads the whole log" in line
+    store.close()
     with Inside(sqlite(tmp_path / "old.db"), Settings(pages=False)) as inside:
         inside.reward(inside.decide("ann", arms=[{"id": "a", "x": [1.0]}])["decision_id"], 1.0)
         assert verify(inside.store).differences == []
     assert schema(tmp_path / "old.db")[0] == KNOWN[-1][0]
+    caplog.clear()
+    with caplog.at_level(logging.INFO, "lcb.storage"):
+        SQLite(tmp_path / "old.db").close()
+        SQLite(tmp_path / "new.db").close()
+    assert caplog.records == [], "neither a second start nor a new store is an upgrade"
 
 
 # Copies

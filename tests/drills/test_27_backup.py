@@ -21,7 +21,7 @@ from support.server import settings
 N_LARGE = 13_000 if LONG else 260  # decisions of 2,000 arms, about 100 kB each in the store
 SIZE = 1_000_000_000 if LONG else 20_000_000
 PAUSE = 0.1 if LONG else 0.004  # seconds between two decisions while the copy is made
-SECONDS = 90 if LONG else 6
+SECONDS = 90 if LONG else 60
 WAL = 200_000_000
 
 

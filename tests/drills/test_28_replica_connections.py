@@ -19,11 +19,11 @@ from lcb.serve.audit.verify import verify
 from lcb.storage.store import postgres_connections
 from lcb.storage.store.base import NewRow
 from lcb.storage.store.open_store import open_store
-from support.harness import LONG, Server, arms, models_folder, serving
+from support.harness import LONG, Server, arms, models_folder, serving, wait_until
 
 HELD = 31.0 if LONG else 1.5  # seconds
 SHORT_LOCKS = () if LONG else ("long locks",)  # a lock is waited for 0.1 s in place of 3 s
-RESUMES = 15.0 if LONG else 5.0
+RESUMES = 15.0 if LONG else 60.0
 LOCKS = ["select seq from head for update", "lock table event in exclusive mode"]
 
 
@@ -67,6 +67,7 @@ def drill(url: str, folder: Path, lock: str, without: tuple[str, ...] = ()) -> N
                 for thread in threads:
                     thread.start()
                 time.sleep(HELD)
+                wait_until(lambda: refused, "the lock cost nothing")
             began = time.monotonic()
             for server in (one, other):
                 resume(server, began + RESUMES)
@@ -74,7 +75,6 @@ def drill(url: str, folder: Path, lock: str, without: tuple[str, ...] = ()) -> N
             stop.set()
             for thread in threads:
                 thread.join()
-    assert refused, "the lock cost nothing"
     for answer in refused:
         assert answer.status_code == 503, answer.text
         assert "damaged" not in answer.text, answer.text

@@ -18,11 +18,12 @@ import pytest
 from lcb.errors import StoreError
 from lcb.serve.audit.verify import verify
 from lcb.storage.store.sqlite import SQLite
-from support.harness import LONG, Server, arms, models_folder, serving
+from lcb.storage.store.sqlite_file import ServerLock
+from support.harness import LONG, Server, arms, models_folder, serving, start
 
 N = 400 if LONG else 40
 NOTICED = 1.0  # seconds
-SLACK = 2.0  # seconds, for a busy machine
+SLACK = 2.0 if LONG else 59.0  # seconds, for a busy machine
 
 
 def remove(path: Path) -> None:
@@ -88,7 +89,7 @@ def wait_until_noticed(http: httpx.Client) -> None:
 
 def check_operational_log(server: Server) -> None:
     lines = [json.loads(line) for line in server.output.read_text().splitlines() if line.startswith("{")]
-    told = [line for line in lines if "was removed or replaced" in line.get("error", "")]
+    told = [line for line in lines if line["event"] == "store" and "was removed or replaced" in line["error"]]
     assert [line["level"] for line in told] == ["error"], "the operational log has one line about it"
 
 
@@ -114,9 +115,77 @@ def test_a_file_that_is_moved_away_is_noticed_without_requests_and_resumed_when_
     drill(tmp_path, move_away, idle=True)
 
 
+def test_the_file_alone_is_moved_away_and_back_and_its_write_ahead_log_survives_a_crash(tmp_path: Path) -> None:
+    """A connection opened meanwhile must not create the file: SQLite would delete the write-ahead log beside it."""
+    path, away = tmp_path / "lcb.db", tmp_path / "away"
+    with serving(tmp_path, models=models_folder(tmp_path)) as server, server.client() as http:
+        assert all(decide(http, i).status_code == 200 for i in range(5))
+        os.rename(path, away)
+        wait_until_noticed(http)
+        time.sleep(2.5)  # keys are read every second
+        assert not path.exists()
+        os.rename(away, path)
+        resume(http)
+        server.kill()
+    check_log(path)
+    with closing(SQLite(path)) as store:
+        assert sum(row.kind == "decision" for row in store.events(0)) == 6
+
+
 def test_a_service_that_does_not_look_at_its_file_loses_decisions(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match=f"{N} of {N} decisions are acknowledged and lost"):
         drill(tmp_path, remove, without=("file check",))
+
+
+# The lock
+
+
+def drill_lock(folder: Path, without: tuple[str, ...] = ()) -> None:
+    """Remove the file of the lock: a second service is refused, and the first goes on."""
+    models = models_folder(folder)
+    with serving(folder, without=without, models=models) as server, server.client() as http:
+        assert decide(http, 0).status_code == 200
+        (folder / "lcb.db.lock").unlink()
+        assert decide(http, 1).status_code == 200
+        words = start_second(folder, models)
+        assert "is being served by another process" in words, "two services write one file"
+        assert decide(http, 2).status_code == 200
+        assert "is locked anew" in server.output.read_text()
+
+
+def start_second(folder: Path, models: str) -> str:
+    """Start another service on the same file; return in words why it did not start."""
+    try:
+        start(folder, models=models).kill()
+    except RuntimeError as refused:
+        return str(refused)
+    return ""
+
+
+def test_the_file_of_the_lock_is_removed_and_no_second_service_starts(tmp_path: Path) -> None:
+    drill_lock(tmp_path)
+
+
+def test_a_service_that_does_not_keep_its_lock_has_a_second_beside_it(tmp_path: Path) -> None:
+    with pytest.raises(AssertionError, match="two services write one file"):
+        drill_lock(tmp_path, ("kept lock",))
+
+
+def test_a_service_whose_lock_another_one_took_stores_nothing_until_that_one_ends(tmp_path: Path) -> None:
+    models = models_folder(tmp_path)
+    with serving(tmp_path, models=models) as server, server.client() as http:
+        assert decide(http, 0).status_code == 200
+        with closing(SQLite(tmp_path / "lcb.db")) as store:
+            wal = Path(f"{store.path}-wal").stat().st_ino
+            (tmp_path / "lcb.db.lock").unlink()
+            other = ServerLock(store.path)
+            wait_until_noticed(http)
+            assert "served by another process" in decide(http, 1).json()["detail"]
+            other.release()
+            resume(http)
+            assert Path(f"{store.path}-wal").stat().st_ino == wal
+        assert server.stop() == 0
+    check_log(tmp_path / "lcb.db")
 
 
 # Who may read the files

@@ -25,7 +25,7 @@ from lcb.serve.web.endpoint import Ask
 from lcb.serve.web.keys import create, revoke, sha256
 from lcb.storage.store.base import Key
 from lcb.storage.store.open_store import open_store
-from support.harness import LONG, arms, serving
+from support.harness import LONG, arms, serving, wait_until
 from support.http_inside import inside
 from support.inside import log_sha256
 from support.news_front import front, read
@@ -65,6 +65,7 @@ async def a_day(app: App, client: httpx.AsyncClient) -> None:
     async with from_address(app, "10.0.0.3") as other:
         assert (await other.delete("/v1/users/ann", headers=BEARER["nobody"])).status_code == 401  # hides nobody's key
         assert (await other.delete("/v1/users/ann", headers=BEARER["reader"])).status_code == 403
+        assert (await other.post("/v1/models/1/activate", json={}, headers=BEARER["reader"])).status_code == 403
     await app.refusals.flush()
 
 
@@ -77,7 +78,7 @@ WANTED = [
     ("erased a user with 7 events", "admin", "10.0.0.2", 1),
     ("was refused GET /v1/models (401)", None, "203.0.113.9", 7),
     ("was refused DELETE /v1/users/{user} (401)", None, "10.0.0.3", 1),
-    ("was refused DELETE /v1/users/{user} (403)", "reader", "10.0.0.3", 1),
+    ("was refused DELETE /v1/users/{user} (403), POST /v1/models/{version}/activate (403)", "reader", "10.0.0.3", 2),
 ]
 
 
@@ -150,7 +151,7 @@ def test_refusals_are_written_every_minute_and_at_the_end(tmp_path: Path, monkey
 
     async def work(app: App, client: httpx.AsyncClient) -> None:
         await client.get("/v1/models")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not read_trail(app.service.store):
                 await asyncio.sleep(0.01)
         monkeypatch.setattr(refusals, "EVERY", 60.0)
@@ -221,6 +222,7 @@ def test_a_key_made_while_a_service_writes_leaves_the_log_whole(tmp_path: Path) 
 
         writer = threading.Thread(target=decide)
         writer.start()
+        wait_until(lambda: statuses, "nothing is decided")
         other = open_store(url)
         try:
             for i in range(50 if LONG else 5):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,22 @@ import httpx
 import pytest
 
 from lcb.serve import events
+from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning, Limits, Settings
 from lcb.serve.errors import Problem
-from lcb.serve.learn import supervisor, worker
+from lcb.serve.learn import supervisor
 from lcb.serve.pages.open_visits import OpenVisits
+from lcb.serve.service import Service
+from lcb.serve.state.user_fold import UserFold
+from lcb.serve.state.world import World
 from lcb.serve.web.app import App
 from lcb.serve.web.keys import sha256
 from lcb.storage.store.base import Key
-from lcb.storage.store.open_store import open_store
 from support.harness import LONG
 from support.http_inside import inside
+from support.learning import learn_here
 from support.news_front import front, read
 
 KEYS = [Key("shop", "admin", sha256("lcb_shop"), 0.0, None)]
@@ -29,19 +35,6 @@ BEARER = {"authorization": "Bearer lcb_shop"}
 TOPICS = ("tennis", "music", "law", "food")
 N_CALLERS, N_VISITORS = (120, 250) if LONG else (24, 24)
 UNLIMITED = Limits(visitor_rate=0, open_visits=10**6)
-
-
-async def learn_here(job: Any, *_: Any) -> Any:
-    """Learn in this process, without the seconds that a new one needs to start."""
-
-    def run() -> Any:
-        store = open_store(job.store, create=False)
-        try:
-            return worker.learn(job, store)
-        finally:
-            store.close()
-
-    return await asyncio.to_thread(run)
 
 
 @pytest.fixture(autouse=True)
@@ -88,9 +81,13 @@ def drill(folder: Path, *, keys: Sequence[Key] = KEYS, **more: Any) -> float:
             assert before < 0.05, "the callers' users do not like law"
             for _ in range(N_VISITORS):
                 await read(client, {"law"}, 20 if LONG else 5)
+            began = app.retraining.running or len(app.service.world.state.versions) > 1
+            if not began:
+                assert (await client.post("/v1/models/retrain", headers=BEARER)).status_code == 202
             await learned(app, 2)
             after = await share_of_law(client, "new-2")
             assert after < 0.05, f"visitors moved the share of law from {before:.2f} to {after:.2f}"
+            assert not began, "visitors made learning begin"
             return after
 
     return asyncio.run(main())
@@ -103,6 +100,110 @@ def test_visitors_do_not_move_what_callers_get(tmp_path: Path) -> None:
 def test_visitors_who_teach_would(tmp_path: Path) -> None:
     with pytest.raises(AssertionError, match="visitors moved the share of law"):
         drill(tmp_path, teach="everyone")
+
+
+def test_visitors_who_count_would_make_learning_begin(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(UserFold, "is_teaching", lambda self, row, body: True)
+    with pytest.raises(AssertionError, match="visitors made learning begin"):
+        drill(tmp_path)
+
+
+# What visitors of the study share with callers before there are classes, and in a recommender for everyone
+
+
+POOLED = {"warm-up": RecommenderSpec("lcb"), "everyone": RecommenderSpec("all", "linucb", scope="everyone")}
+
+
+def drill_pooled(folder: Path, spec: RecommenderSpec) -> None:
+    settings = Settings(
+        store=str(folder / "lcb.db"), categories=TOPICS, recommenders=(spec,), limits=UNLIMITED,
+        learning=Learning(n_warmup_users=4),
+    )  # fmt: skip
+
+    async def main() -> None:
+        async with inside(settings, keys=KEYS) as (app, client):
+            items = [{"id": f"{topic}{i}", "categories": [topic]} for i in range(8) for topic in TOPICS]
+            assert (await client.put("/v1/items", json={"items": items}, headers=BEARER)).status_code == 200
+            before = await share_of_law(client, "new-1")
+            for _ in range(12 if LONG else 6):
+                await read(client, {"law"}, 20 if LONG else 10, study=True)
+            after = await share_of_law(client, "new-2")
+            assert after == before, f"visitors moved the share of law from {before:.2f} to {after:.2f}"
+            assert not app.retraining.running
+            assert not app.service.world.state.versions, "visitors ended the warm-up"
+            assert verify(app.service.store).differences == []
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("spec", POOLED.values(), ids=POOLED)
+def test_visitors_of_the_study_do_not_move_a_state_that_callers_share(tmp_path: Path, spec: RecommenderSpec) -> None:
+    drill_pooled(tmp_path, spec)
+
+
+@pytest.mark.parametrize("spec", POOLED.values(), ids=POOLED)
+def test_those_who_teach_would_move_it(tmp_path: Path, spec: RecommenderSpec) -> None:
+    with pytest.raises(AssertionError, match="visitors moved the share of law"):
+        drill_pooled(tmp_path, replace(spec, teach="everyone"))
+
+
+def test_the_log_says_from_where_on_visitors_do_not_count(tmp_path: Path, monkeypatch) -> None:
+    """A log of an earlier version, then this one, then without keys, and erasures of users of all three."""
+    settings = Settings(
+        store=str(tmp_path / "lcb.db"), items="headlines", recommenders=tuple(POOLED.values()), limits=UNLIMITED,
+        learning=Learning(n_warmup_users=1000),
+    )  # fmt: skip
+    visitors: list[str] = []
+    counts: list[tuple[int, int, int]] = []
+
+    async def serve(keys: Sequence[Key]) -> None:
+        async with inside(settings, keys=keys) as (app, client):
+            visitors.append((await read(client, (), 2))["visitor"])
+            visitors.append((await read(client, (), 2, study=True))["visitor"])
+            told = (await client.post("/v1/decisions", json={"user": f"u{len(counts)}"}, headers=BEARER)).json()
+            body = {"decision_id": told["decision_id"], "reward": 1.0}
+            assert (await client.post("/v1/rewards", json=body, headers=BEARER)).status_code == 200
+            check(app)
+
+    def check(app: App) -> None:
+        world = app.service.world
+        counts.append((world.n_users, world.n_started, world.n_rewarded))
+        again = World(app.service.store)
+        again.load()
+        assert compare_worlds(world, again) == []
+        assert verify(app.service.store).differences == []
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Service, "declare_teachers", lambda self, closed: None)
+        asyncio.run(serve(KEYS))
+    asyncio.run(serve(KEYS))
+    asyncio.run(serve(()))
+    assert counts == [(3, 3, 3), (6, 4, 4), (9, 7, 7)]
+
+    async def erase() -> None:
+        async with inside(settings) as (app, client):
+            for name in (*visitors, "u1"):
+                assert (await client.delete(f"/v1/users/{name}")).status_code == 200
+                check(app)
+
+    asyncio.run(erase())
+    assert counts[3:] == [(8, 6, 6), (7, 5, 5), (6, 5, 5), (5, 5, 5), (4, 4, 4), (3, 3, 3), (2, 2, 2)]
+
+
+def test_the_first_key_of_a_running_service_ends_the_teaching_of_visitors(tmp_path: Path) -> None:
+    async def work() -> None:
+        settings = Settings(store=str(tmp_path / "lcb.db"), categories=TOPICS)
+        async with inside(settings) as (app, _):
+            assert app.service.world.state.closed == frozenset()
+            await app.note_keys()
+            app.keyring.keys = KEYS
+            await app.note_keys()
+            assert app.service.world.state.closed == {"lcb", "reader"}
+            before = app.service.world.seq
+            await app.note_keys()
+            assert app.service.world.seq == before
+
+    asyncio.run(work())
 
 
 def closed_to_visitors(settings: Settings, keys: Sequence[Key], change: Callable[[Any], None] | None = None) -> set:

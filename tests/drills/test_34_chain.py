@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from lcb.errors import StoreError
 from lcb.serve.audit import check_order
 from lcb.serve.audit.report import Report
 from lcb.serve.audit.verify import verify
-from lcb.storage.store import postgres
+from lcb.storage.store import postgres, sqlite
 from lcb.storage.store.base import Head, NewRow, Row, Seal
 from lcb.storage.store.chain import compute_digest, compute_link
 from lcb.storage.store.open_store import open_store
@@ -187,6 +188,12 @@ def test_without_the_chain_nobody_notices(
         drill(log, case)
 
 
+def test_another_link_in_the_table_of_the_head_is_found(log: Tampered) -> None:
+    if not log.inline:  # SQLite has no such table
+        log.run("update head set link = ?", (bytes(32),))
+        assert "the head of the log has another link" in str(find(log).differences[0])
+
+
 # What only a head that was kept elsewhere finds
 
 
@@ -237,6 +244,111 @@ def test_an_earlier_copy_has_its_head_and_the_log_that_went_on_has_it_too(log: T
         assert str(store.chain_head()) == verify(store).head == str(log.head)
     finally:
         store.close()
+
+
+# A part of a log, such as an archive whose first events are elsewhere
+
+
+def drill_part(log: Tampered, change: Callable[[Tampered], Any] = lambda log: None) -> Report:
+    """Between the erased user's events and their erasure: the part erases events that it does not have."""
+    before = log.kept_head(next(row.seq for row, _ in log.rows() if row.kind == "erased decision") + 1)
+    change(log)
+    log.run("delete from event where seq <= ?", (before.seq,))
+    store = log.open()
+    try:
+        report = verify(store, after=before, heads=[log.head])
+    finally:
+        store.close()
+    assert report.n_differences == 0, [str(one) for one in report.differences]
+    assert report.n_events == log.n - before.seq
+    return report
+
+
+def test_a_part_of_a_log_verifies_against_the_head_before_it(log: Tampered) -> None:
+    drill_part(log)
+
+
+def test_a_part_that_was_changed_is_found(log: Tampered) -> None:
+    with pytest.raises(AssertionError, match=f"event {log.n}: this erase is not what was written"):
+        drill_part(log, change_time_of_last_event)
+
+
+def test_a_part_that_was_computed_anew_is_found_by_the_head_before_it(log: Tampered) -> None:
+    """Its links agree with each other, but the first does not follow from the kept head."""
+    with pytest.raises(AssertionError, match="is not what was written at this place"):
+        drill_part(log, lambda log: log.forge(change_time(log)))
+
+
+def test_events_before_a_part_are_not_passed_over_in_silence(log: Tampered) -> None:
+    before, forged = log.kept_head(20), Head(20, bytes(32))
+    store = log.open()
+    try:
+        report = verify(store, after=before)
+        assert (report.n_differences, report.unchecked_from, report.n_events) == (0, 1, log.n - 20)
+        report = verify(store, after=forged)
+        assert report.first == 20
+        assert "the head given by --after" in str(report.differences[0])
+    finally:
+        store.close()
+
+
+# The schema
+
+
+def add_trigger(log: Tampered) -> str:
+    """It could rewrite or drop what the service has acknowledged."""
+    if log.inline:
+        log.run("create trigger quiet after insert on event when new.kind = 'x' begin delete from event; end")
+    else:
+        log.run("create rule quiet as on insert to snapshot do also delete from key")
+    return "quiet was added on"
+
+
+def drill_schema(log: Tampered, change: Callable[[Tampered], str]) -> None:
+    assert find(log, log.head).differences == []
+    open_store(log.url, serve=True).close()
+    words = change(log)
+    report = find(log)
+    assert report.n_differences, "nobody has noticed"
+    assert words in str(report.differences[0])
+    with pytest.raises(StoreError, match=words):
+        open_store(log.url, serve=True)
+
+
+def test_a_trigger_or_rule_that_lcb_did_not_make_is_found_and_not_served(log: Tampered) -> None:
+    drill_schema(log, add_trigger)
+
+
+def test_without_the_check_of_the_schema_nobody_notices(log: Tampered, monkeypatch: pytest.MonkeyPatch) -> None:
+    for one in (sqlite.SQLite, postgres.Postgres):
+        monkeypatch.setattr(one, "find_changes_of_schema", lambda self: [])
+    with pytest.raises(AssertionError, match="nobody has noticed"):
+        drill_schema(log, add_trigger)
+
+
+@pytest.mark.parametrize(
+    ("statement", "words"),
+    [
+        ("create view v as select 1", "view v was added on"),
+        ("create unique index i on event(kind, user) where kind = 'x'", "index i was added on event"),
+        ("drop index event_of_user", "index event_of_user is missing"),
+        ("alter table event add column more text", "table event was changed"),
+    ],
+)
+def test_other_changes_of_the_schema_of_a_file(tmp_path: Path, rows: list[Row], statement: str, words: str) -> None:
+    def change(log: Tampered) -> str:
+        log.run(statement)
+        return words
+
+    drill_schema(Tampered(str(tmp_path / "lcb.db"), rows, ERASED), change)
+
+
+def test_tables_of_other_programs_may_be_in_the_file(tmp_path: Path, rows: list[Row]) -> None:
+    log = Tampered(str(tmp_path / "lcb.db"), rows, ERASED)
+    log.run("create table _backup_position(id integer primary key, seq integer)")
+    log.run("analyze")
+    open_store(log.url, serve=True).close()
+    assert find(log).differences == []
 
 
 # Erasure

@@ -28,7 +28,7 @@ from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.service import Service
 from lcb.serve.state.user_cache import UserCache
 from lcb.serve.state.users import User
-from lcb.serve.state.world import World
+from lcb.serve.state.world import World, _WorldSnapshot
 from lcb.storage.store import snapshots
 from lcb.storage.store.base import Row, Snapshot, Store
 from lcb.storage.store.snapshots import add_checksums
@@ -139,6 +139,25 @@ def test_without_checksums_a_damaged_snapshot_is_believed(
         drill(log, flip, caplog)
 
 
+def read_unchecked(self: World, snapshot: Snapshot) -> Any:
+    """Without a look at the end of the log, or at what the body is."""
+    return msgspec.msgpack.decode(snapshot.body, type=_WorldSnapshot)
+
+
+def test_without_a_look_at_the_body_one_of_another_program_is_fatal(log: Tampered, caplog: Any, monkeypatch) -> None:
+    monkeypatch.setattr(World, "_decode_snapshot", read_unchecked)
+    with pytest.raises(msgspec.DecodeError):
+        drill(log, of_another_program, caplog)
+
+
+def test_without_a_look_at_the_end_of_the_log_one_of_a_later_event_is_believed(
+    log: Tampered, caplog, monkeypatch
+) -> None:
+    monkeypatch.setattr(World, "_decode_snapshot", read_unchecked)
+    with pytest.raises(AssertionError):
+        drill(log, of_another_log, caplog)
+
+
 # A service that starts on damaged snapshots, and one that has no time to write them
 
 
@@ -158,7 +177,7 @@ def test_a_service_starts_on_damaged_snapshots_and_says_so(tmp_path: Path) -> No
         assert LINE in server.output.read_text()
 
 
-def stop_without_time(folder: Path, without: tuple[str, ...], within: float = 10) -> None:
+def stop_without_time(folder: Path, without: tuple[str, ...], within: float = 40) -> None:
     with serving(folder, limits={"drain": 0.0}, without=without) as server, server.client() as http:
         body = {"user": "ann", "arms": [{"id": "a", "x": [1.0]}]}
         assert http.post("/v1/decisions", json=body).status_code == 200

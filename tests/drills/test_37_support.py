@@ -17,6 +17,9 @@ from lcb.bandits.registry import BANDITS
 from lcb.bandits.uniform import Uniform
 from lcb.evaluate.offline.logged_events import read_events
 from lcb.evaluate.offline.off_policy import WeightedEvents, weigh_events
+from lcb.event_log import EventLog
+from lcb.learners import fit
+from lcb.models import LatentModels
 from lcb.recommenders.pooled import Pooled
 from lcb.serve.audit.export import Exported, export
 from lcb.serve.audit.verify import verify
@@ -86,10 +89,19 @@ def test_control_without_a_uniform_share_the_estimate_is_wrong_and_refused(tmp_p
     assert "never shows" in exported.uniform.shortfall
 
 
+def learn_mixture() -> LatentModels:
+    """Models of 4 features, which the bandit `mixture` can go on from."""
+    rng = np.random.default_rng(0)
+    user, x = np.repeat(np.arange(20), 5), rng.normal(size=(100, 4))
+    return fit(EventLog.from_rows(user, x, x[:, 0] * (-1.0) ** user), rng=rng, learner="mixture").models
+
+
 @pytest.mark.parametrize("bandit", BANDITS)
 def test_with_any_bandit_every_arm_keeps_the_uniform_share_of_its_chance(tmp_path: Path, bandit: str) -> None:
     """Also during warm-up, and for the slots of a list; the log recomputes bit for bit."""
     models = classes(7, 3, 4).with_covariance(np.tile(np.eye(4), (3, 1, 1)))
+    if bandit == "mixture":
+        models = learn_mixture()
     fixed = BANDITS[bandit].traits.fixed_arms
     save_models(models, tmp_path / "models")
     for n, folder in enumerate([tmp_path / "models", None]):

@@ -16,7 +16,7 @@ from support.in_process import InProcess, report_process
 
 @pytest.fixture
 def in_process(monkeypatch):
-    monkeypatch.setattr(module, "ProcessPoolExecutor", InProcess)
+    monkeypatch.setattr(module, "get_context", InProcess)
 
 
 def test_every_learner_has_a_process_of_its_own(monkeypatch):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from lcb.evaluate.algorithms import PAPERS
+from lcb.evaluate.algorithms import NEWER, PAPERS
 from lcb.evaluate.simulation.simulate import AlgorithmRegret, Simulation
 from lcb.experiments import fig_2a, fig_2b
 
@@ -32,12 +32,12 @@ def test_figures_are_drawn_and_told_of_the_algorithms_named(names):
 def test_what_the_paper_says_is_told_when_its_algorithms_were_run():
     one = fig_2a.run(n_runs=2)
     told = fig_2a.summarise(one)
-    assert [line.split()[0] for line in told[: len(PAPERS)]] == list(PAPERS)
+    assert [line.split()[0] for line in told[: len(PAPERS + NEWER)]] == [*PAPERS, *NEWER]
     assert [claim.what for claim in fig_2a.check_claims(one)] == [
         "regret of lcb below Population LinUCB", "regret of lcb below CLUB",
         "last quarter of the users, lcb over lcb-gt",
     ]  # fmt: skip
-    assert "(the paper: about 50 %)" in told[len(PAPERS)]
+    assert "(the paper: about 50 %)" in told[len(PAPERS + NEWER)]
     pair = ["lcb", "linucb-population"]
     assert "the paper: about 50 %" in fig_2a.summarise(fig_2a.run(n_runs=1, algorithms=pair))[-1]
 
@@ -59,5 +59,9 @@ def test_where_individual_overtakes_population_is_found():
     overtaken, least = fig_2b.check_claims([at(20, 3.0, 2.0, 0.5), at(40, 3.9, 4.0, 1.0)])
     assert (overtaken.ours, overtaken.holds) == ("from T_u = 40", True)
     assert (least.ours, least.holds) == ("at most 26 % of the best other", True)
+    newer = AlgorithmRegret("mixed-model", {}, np.array([[0.1]]), 0.0)  # is none of those that the paper compares
+    several = [at(20, 3.0, 2.0, 0.5), at(40, 3.9, 4.0, 1.0)]
+    beside = [Simulation(one.settings, [*one.results, newer]) for one in several]
+    assert fig_2b.check_claims(beside) == fig_2b.check_claims(several)
     never, most = fig_2b.check_claims([at(20, 3.0, 2.0, 2.5)])
     assert (never.ours, never.holds, most.holds) == ("never", False, False)

@@ -18,6 +18,7 @@ from lcb.experiments.reproduce import reproduce
 
 LIKES = np.array([[0.9, 0.2, 0.2, 0.3], [0.1, 0.8, 0.2, 0.3]])
 NAMES = ("lcb-mean", "lcb", "lcb-gibbs", "club", "linucb-population")
+NEWER = ("lcb-auto", "lcb-personal")
 
 
 @pytest.fixture
@@ -38,13 +39,12 @@ def data(tmp_path, monkeypatch):
     })  # fmt: skip
     for module in (real_data, fig_3a, fig_3b, fig_3c):
         monkeypatch.setattr(module, "N_STEPS", 6)
-        for name, value in (("ALGORITHMS", NAMES), ("N_CLASSES", 2)):
+        for name, value in (("ALGORITHMS", NAMES), ("WITH_NEWER", (*NEWER, *NAMES)), ("N_CLASSES", 2)):
             if hasattr(module, name):
                 monkeypatch.setattr(module, name, value)
     monkeypatch.setattr(fig_3a, "FRACTIONS", (0.3, 1))
     monkeypatch.setattr(fig_3b, "CLASSES", (1, 2, 10, 15, 30))
-    monkeypatch.setattr(fig_3b, "ALGORITHMS", tuple(name for name in NAMES if name != "lcb-gibbs"))  # in 3a and 3c
-    monkeypatch.setattr(fig_3b, "OURS", NAMES[:2])
+    monkeypatch.setattr(fig_3b, "OURS", ("lcb-personal", *NAMES[:2]))  # lcb-gibbs is in 3a and 3c
     monkeypatch.setattr(fig_3b, "OTHERS", NAMES[3:])
     monkeypatch.setattr(fig_3c, "N_BLOCKS", 3)
     monkeypatch.setattr(fig_3c, "N_UNIFORM", 2)
@@ -64,12 +64,14 @@ def test_a_figure_leaves_its_picture_numbers_and_claims(module, data, tmp_path):
 
 
 def test_more_classes_than_one_help(data, monkeypatch):
-    monkeypatch.setattr(fig_3b, "ALGORITHMS", ("lcb-mean", "club", "linucb-population"))
-    monkeypatch.setattr(fig_3b, "OURS", ("lcb-mean",))
+    monkeypatch.setattr(fig_3b, "OURS", ("lcb-mean", "lcb-personal"))
     monkeypatch.setattr(fig_3b, "CLASSES", (1, 2))
     result = fig_3b.run(data, n_runs=1)
     one, two = (real_data.compute_gain(result.outcomes[n], "lcb-mean", "linucb-population")[0] for n in (1, 2))
     assert two > one + 10
+    one, two = (real_data.compute_gain(result.outcomes[n], "lcb-personal", "linucb-population")[0] for n in (1, 2))
+    assert one != two
+    assert [result.outcomes[n][1].settings["most_classes"] for n in (1, 2)] == [1, 2]
     same = [[o.relative_ctr for o in result.outcomes[n] if o.algorithm == "club"] for n in (1, 2)]
     assert same[0] == same[1]
 

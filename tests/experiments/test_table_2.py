@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 
 import numpy as np
 import pytest
@@ -19,13 +20,14 @@ SMALL = {
     "N_PAST": 300, "N_OFFERED": 20, "N_ARTICLES": 40, "N_FEW": 5, "N_MANY": 60, "N_STUDIES": 30, "N_TUNING_SEEDS": 1,
     "N_TUNING": 60,
 }  # fmt: skip
+PAPERS = ("linucb-population", "linucb-at-once", "lcb", "lcb-mean")  # the newer ones have a test of their own
 
 
 @pytest.fixture
 def small(monkeypatch):
     for name, value in SMALL.items():
         monkeypatch.setattr(user_study, name, value)
-    grids = {name: {key: values[:2] for key, values in grid.items()} for name, grid in user_study.GRIDS.items()}
+    grids = {name: {key: values[:2] for key, values in user_study.GRIDS[name].items()} for name in PAPERS}
     monkeypatch.setattr(user_study, "GRIDS", grids)
 
 
@@ -147,6 +149,26 @@ def test_population_linucb_has_learned_from_the_log_that_taught_the_classes(smal
     for name in ("linucb-population", "linucb-at-once"):
         recommender = trained(name, {"width": 0.5, "ridge": 10.0})
         np.testing.assert_allclose(recommender.bandit.theta(recommender.state), theta)
+
+
+def test_every_recommender_serves_classes_of_its_own_kind():
+    rng = np.random.default_rng(0)
+    world = NewsFront(draw_articles(20, rng), 10)
+    log = user_study.draw_past_log(world, 60, rng)
+    models = user_study.learn_classes(log, rng)
+    assert set(user_study.GRIDS) - set(models) == {"linucb-population", "linucb-at-once"}
+    assert {name for name, own in models.items() if own.personal} >= {"lcb-personal", "mixed-model"}
+    assert (models["lcb-personal"].n_classes, models["mixed-model"].n_classes) == (10, 1)
+    assert models["lcb-bonus"] is models["lcb"]
+    build = partial(user_study._build_recommender, models, log.stats.total, rng)
+    made = {name: build(name, user_study.list_combinations(name)[-1]) for name in user_study.GRIDS}
+    rates = user_study.run_study(world, made, 2, rng)
+    assert {name: rate.shape for name, rate in rates.items()} == dict.fromkeys(user_study.GRIDS, (2,))
+    bonus = {name: made[name].make_bandit(models[name]).bonus for name in models if name != "lcb"}
+    assert bonus == {
+        "lcb-mean": 0.0, "lcb-auto": models["lcb-auto"].provenance["bonus"], "lcb-bonus": 1.0, "lcb-personal": 1.0,
+        "mixed-model": 1.0,
+    }  # fmt: skip
 
 
 def test_repeated_studies_are_counted():

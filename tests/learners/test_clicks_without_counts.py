@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 
 import lcb
+from lcb import event_log
 from lcb.bandits import GeneralizedThompson
 from lcb.event_log import EventLog
 from lcb.learners import fit
+from lcb.learners.likelihood import choose_likelihood
+from lcb.learners.registry import get_learner
 from lcb.recommenders import FromRows, Latent
 from lcb.stats import UserStats
 
@@ -52,3 +55,18 @@ def test_a_latent_recommender_keeps_counts_for_learners_of_rows_and_warns_others
     assert counted.likelihood == "bernoulli"
     with pytest.warns(lcb.LikelihoodWarning):
         serve_clicks(lambda stats, rng, last: fit(stats, 2, rng=rng).models)
+
+
+def test_clicks_too_many_to_count_are_refused_unless_gaussian_is_asked_for(monkeypatch):
+    monkeypatch.setattr(event_log, "_PENDING", 10)
+    monkeypatch.setattr(event_log, "MOST_PAIRS", 50)
+    user, x, reward = rows()
+    log = EventLog.from_rows(user, x, reward)
+    assert log.two_valued
+    assert log.clicks is None
+    with pytest.raises(lcb.InputError, match=r"pairs are more than .*, too many to count; learn from fewer users"):
+        fit(log, 2, rng=0)
+    with pytest.raises(lcb.InputError, match="too many to count"):
+        lcb.learn(log, rng=0)
+    assert fit(log, 2, rng=0, likelihood="gaussian").models.likelihood == "gaussian"
+    assert choose_likelihood(log, "blocked", get_learner("blocked"), None, {})[0] == "gaussian"  # it has no other

@@ -54,8 +54,8 @@ def test_a_registered_learner_is_in_the_help():
         "from lcb.cli.app import run; run(['learn', '--help']); run(['serve', '--help'])"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert "<em|gibbs|blocked|spectral|personal|toy>" in shown
-    assert "em, gibbs, blocked, spectral, personal, toy" in " ".join(shown.split())
+    assert "<em|gibbs|blocked|spectral|personal|mixture|toy>" in shown
+    assert "em, gibbs, blocked, spectral, personal, mixture, toy" in " ".join(shown.split())
 
 
 @pytest.mark.usefixtures("toy")
@@ -105,7 +105,7 @@ def test_what_a_learner_says_of_itself_is_true(name):
 
 
 def test_a_learner_that_is_not_there_is_refused_with_those_that_are():
-    message = "unknown learner 'magic'; the learners are {}em, gibbs, blocked, spectral, personal"
+    message = "unknown learner 'magic'; the learners are {}em, gibbs, blocked, spectral, personal, mixture"
     with pytest.raises(InputError, match=message.format("")):
         lcb.fit(LOG, rng=np.random.default_rng(0), learner="magic")
     with pytest.raises(InputError, match=message.format("auto, ")):

@@ -13,14 +13,15 @@ import pyarrow.parquet as pq
 def write_log(out: Path, *, combine: str, n_classes: int, n_users: int = 600, n_events: int = 30_000, seed: int = 0):
     """Write a log of 40 items with 1 to 3 of 8 categories, shown at random, and return its click rates (N, items).
 
-    A person clicks with the mean of the rates of the item's categories, or with their sum.
+    A person clicks with the mean of the rates of the item's categories, or with their sum; `saturate` has larger rates,
+    whose sum is cut at 0.98.
     """
     rng = np.random.default_rng(seed)
-    rates = rng.uniform(0.05, 0.95 if combine == "mean" else 0.3, (n_classes, 8))
+    rates = rng.uniform(0.05, 0.3 if combine == "sum" else 0.95, (n_classes, 8))
     member = np.zeros((40, 8))
     for row in member:
         row[rng.choice(8, size=rng.choice([1, 2, 3], p=[0.5, 0.35, 0.15]), replace=False)] = 1
-    p = rates @ member.T / (member.sum(axis=1) if combine == "mean" else 1)
+    p = np.minimum(rates @ member.T / (member.sum(axis=1) if combine == "mean" else 1), 0.98)
     user, item = np.sort(rng.integers(n_users, size=n_events)), rng.integers(40, size=n_events)
     reward = (rng.random(n_events) < p[user % n_classes, item]).astype(float)
     out.mkdir()

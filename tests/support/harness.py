@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import signal
+import socket
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,13 +37,13 @@ class Server:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
-    def stop(self, seconds: float = 15) -> int:
+    def stop(self, seconds: float = 60) -> int:
         """Send SIGTERM, wait, and return the exit code."""
         self.process.send_signal(signal.SIGTERM)
         return self.process.wait(seconds)
 
     def client(self, **more: Any) -> httpx.Client:
-        return httpx.Client(base_url=self.address, timeout=30, trust_env=False, **more)
+        return httpx.Client(base_url=self.address, timeout=60, trust_env=False, **more)
 
 
 @contextmanager
@@ -56,10 +58,11 @@ def serving(folder: Path, *, without: tuple[str, ...] = (), **settings: Any) -> 
 
 
 def start(
-    folder: Path, *, without: tuple[str, ...] = (), seconds: float = 30, within: tuple[str, ...] = (), **settings: Any
+    folder: Path, *, without: tuple[str, ...] = (), seconds: float = 120, within: tuple[str, ...] = (), **settings: Any
 ) -> Server:
     """Start a service, with the command `within` in front if it is given, and wait until it is ready."""
-    given = {"store": str(folder / "lcb.db"), "port": 0, **settings}
+    limits = {"drain": 0.0, **settings.pop("limits", {})}  # nobody is sent elsewhere meanwhile
+    given = {"store": str(folder / "lcb.db"), "port": 0, "limits": limits, **settings}
     output = folder / f"output-{time.monotonic_ns()}.txt"
     process = start_process([json.dumps(given), *without], output, within)
     until = time.monotonic() + seconds
@@ -72,6 +75,24 @@ def start(
         time.sleep(0.01)
     process.kill()
     raise RuntimeError(f"the service was not ready in {seconds} s:\n{output.read_text()}")
+
+
+def wait_until(happens: Callable[[], Any], words: str, seconds: float = 60) -> None:
+    """Wait for what must happen, on a busy machine too; AssertionError with these words if it does not."""
+    until = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < until, words
+        time.sleep(0.01)
+
+
+def find_port() -> int:
+    """Find a free port that stays free while a service is down: below those that the system gives to others."""
+    chance = random.Random()
+    while True:
+        port = chance.randrange(10_000, 20_000)
+        with socket.socket() as tried, suppress(OSError):
+            tried.bind(("127.0.0.1", port))
+            return port
 
 
 def classes(seed: int = 0, n_classes: int = 5, n_features: int = 6) -> LatentModels:

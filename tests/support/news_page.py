@@ -52,7 +52,7 @@ def published(url: str, patience: float) -> Iterator[str]:
 
 def events(server: Server, until: int, kinds: tuple[str, ...] = ("decision", "reward")) -> list[Any]:
     """Wait until the log has `until` events of these kinds, and return them."""
-    for _ in range(400):
+    for _ in range(1200):
         with sqlite3.connect(server.output.parent / "lcb.db") as connection:
             rows = connection.execute("select kind, id, user from event order by seq").fetchall()
         connection.close()
@@ -60,4 +60,4 @@ def events(server: Server, until: int, kinds: tuple[str, ...] = ("decision", "re
         if len(found) >= until:
             return found
         time.sleep(0.05)
-    raise AssertionError(f"{len(found)} events after 20 s, {until} were wanted")
+    raise AssertionError(f"{len(found)} events after a minute, {until} were wanted")

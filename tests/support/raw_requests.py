@@ -112,7 +112,7 @@ class Local:
             user = world.user(name)
             assert user is not None
             users[name] = user.pack()
-        return LogAndState(rows, users, world.snapshot().body, list(world.state.catalogue.items.values()))
+        return LogAndState(rows, users, world.snapshot().body, list(world.state.catalogue.list_items()))
 
     def verify(self) -> None:
         """Check that all decisions and states recomputed from the log equal those of the service."""

@@ -18,6 +18,7 @@ from lcb.serve.service import Service
 from lcb.serve.web.app import App
 from lcb.serve.web.keys import Keyring
 from lcb.storage.store.open_store import open_store
+from support.learning import build_command
 
 
 class Running:
@@ -38,7 +39,7 @@ class Running:
     async def models(self) -> dict[str, Any]:
         return dict((await self.http.get("/v1/models")).json())
 
-    async def learned(self, seconds: float = 60) -> dict[str, Any]:
+    async def learned(self, seconds: float = 300) -> dict[str, Any]:
         """Wait until no learning runs."""
         async with asyncio.timeout(seconds):
             while self.app.retraining.running:
@@ -86,6 +87,7 @@ async def running(
         store.close()
         raise
     app = build_app(service, keyring or Keyring())
+    app.retraining.command = build_command
     service.start()
     app.retraining.start()
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)  # type: ignore[arg-type]

@@ -6,6 +6,7 @@ Each PROTECTION named is removed, to show that a drill fails without it.
 from __future__ import annotations
 
 import json
+import math
 import sys
 from typing import Any
 
@@ -118,7 +119,28 @@ def without_lock() -> None:
     """Allow several services on one file."""
     from lcb.storage.store import sqlite
 
-    replace(sqlite, "lock_server", lambda path: None)
+    replace(sqlite, "ServerLock", lambda path: None)
+
+
+def without_kept_lock() -> None:
+    """Do not look whether the file of the lock is still there."""
+    from lcb.storage.store.sqlite_file import ServerLock
+
+    replace(ServerLock, "keep", lambda self: None)
+
+
+def without_schema_check() -> None:
+    """Serve a file whatever its schema is."""
+    from lcb.storage.store.sqlite import SQLite
+
+    replace(SQLite, "find_changes_of_schema", lambda self: [])
+
+
+def without_descriptors() -> None:
+    """Leave the limit of open files as it is."""
+    from lcb.serve import server
+
+    replace(server, "provide_descriptors", lambda most: most)
 
 
 def without_file_check() -> None:
@@ -126,6 +148,21 @@ def without_file_check() -> None:
     from lcb.storage.store.sqlite_file import OpenFiles
 
     replace(OpenFiles, "are_in_place", lambda self: True)
+
+
+def without_test_writes() -> None:
+    """Take a store that refused a write for unwritable until a request is stored."""
+    from lcb.errors import StoreUnavailable
+    from lcb.storage.store.sqlite import SQLite
+
+    kept = SQLite.check
+
+    def check(self: SQLite, *, writing: bool = False) -> None:
+        kept(self)
+        if writing:
+            raise StoreUnavailable("not tried")
+
+    replace(SQLite, "check", check)
 
 
 def without_private_files() -> None:
@@ -143,6 +180,26 @@ def without_closing() -> None:
     replace(Keyring, "open", property(lambda self: not self._keys, lambda self, value: None))
 
 
+def without_key_events() -> None:
+    """Believe the table of keys."""
+    from lcb.serve import server
+    from lcb.serve.log.key_events import CheckedKeys
+
+    def believe(store: Any, *_: Any) -> CheckedKeys:
+        keys = store.list_keys()
+        return CheckedKeys(keys, not keys, {})
+
+    replace(server, "read_keys", believe)
+    replace(server, "check_keys", believe)
+
+
+def without_checked_addresses() -> None:
+    """Take what a proxy reports for an address, whatever it is."""
+    from lcb.serve import server
+
+    replace(server, "CheckedAddresses", lambda app: app)
+
+
 def without_guard() -> None:
     """Use uvicorn's own protocol, without deadlines and limits."""
     from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
@@ -154,8 +211,6 @@ def without_guard() -> None:
 
 def without_bound() -> None:
     """Remove the limit on the queue."""
-    import math
-
     from lcb.serve.log.journal import Journal
 
     Journal.most_waiting = property(lambda self: math.inf, lambda self, value: None)  # type: ignore[assignment]
@@ -250,11 +305,17 @@ def without_refusal() -> None:
 
 
 def _wait_while_held_up(store: Any) -> None:
-    """Wait while the file `lcb-slow` is beside the store, for work that an attacker would make last."""
+    """Wait while the file `lcb-slow` is beside the store, for work that an attacker would make last.
+
+    Each that waits adds a byte to the file `lcb-waiting`.
+    """
     import time
     from pathlib import Path
 
     place = Path(store.url).with_name("lcb-slow")
+    if place.exists():
+        with place.with_name("lcb-waiting").open("ab") as file:
+            file.write(b".")
     while place.exists():
         time.sleep(0.01)
 
@@ -286,6 +347,56 @@ def with_slow_scores() -> None:
     replace(Decisions, "finish", finish)
 
 
+def with_slow_items() -> None:
+    """Hold up requests with more than 1,000 items."""
+    from lcb.serve import service
+    from lcb.serve.decide import items
+
+    kept = items.read_items
+
+    def read_items(request: Any, *given: Any) -> Any:
+        if len(request.items) > 1000:
+            _wait_while_held_up(stores[0])
+        return kept(request, *given)
+
+    stores: list[Any] = []
+    init = service.Service.__init__
+
+    def note_store(self: Any, settings: Any, store: Any, **more: Any) -> None:
+        stores.append(store)
+        init(self, settings, store, **more)
+
+    replace(service.Service, "__init__", note_store)
+    replace(service, "read_items", read_items)
+    replace(items, "read_items", read_items)
+
+
+def with_slow_histories() -> None:
+    """Hold up reading the events of the user "large" and the decision "large"."""
+    from lcb.storage.store.sqlite import SQLite
+
+    def hold_up(kept: Any) -> Any:
+        def read(self: SQLite, name: str, *given: Any) -> Any:
+            if name == "large":
+                _wait_while_held_up(self)
+            return kept(self, name, *given)
+
+        return read
+
+    replace(SQLite, "events_of", hold_up(SQLite.events_of))
+    replace(SQLite, "stream_of", hold_up(SQLite.stream_of))
+    replace(SQLite, "event", hold_up(SQLite.event))
+
+
+def without_large_reads_apart() -> None:
+    """Read the events of every user in the event loop."""
+    from lcb.serve import service
+    from lcb.serve.state import load_users
+
+    replace(load_users, "LARGE_HISTORY", math.inf)
+    replace(service, "LARGE_HISTORY", math.inf)
+
+
 def without_own_threads() -> None:
     """One pool of threads for everything, as asyncio has it."""
     import asyncio
@@ -299,24 +410,75 @@ def without_own_threads() -> None:
 
 
 def without_large_work_apart() -> None:
-    """Make all decisions in the event loop."""
+    """Make all decisions and read all items in the event loop."""
     from lcb.serve import service
+    from lcb.serve.web import api
 
     replace(service, "is_large", lambda state, request: False)
+    replace(api, "LARGE_BODY", math.inf)
 
 
 def without_giving_way() -> None:
     """Keep idle connections when there is no room for others."""
-    from lcb.serve.web.wire.protocol import _Sweep
+    from lcb.serve.web.wire.places import Places
 
-    replace(_Sweep, "make_room", lambda self: False)
+    replace(Places, "_make_room", lambda self, now: False)
+
+
+def without_noticed_aborts() -> None:
+    """Tell only the last request of a connection that the client is gone, as uvicorn does; write on to the others."""
+    from lcb.serve.web.wire.protocol import GuardedProtocol
+
+    replace(GuardedProtocol, "answering", property(lambda self: None, lambda self, cycle: None))
+
+
+def without_shared_memory() -> None:
+    """Copy every answer behind its head."""
+    from lcb.serve.web.wire import outgoing
+
+    replace(outgoing, "_LARGE", math.inf)
+
+
+def without_whole_bodies() -> None:
+    """Take what arrived before the client disconnected for the whole body."""
+    from lcb.serve.web import endpoint
+
+    async def receive_part(receive: Any) -> Any:
+        return await receive()
+
+    replace(endpoint, "_receive_part", receive_part)
+
+
+def without_headers() -> None:
+    """Send no headers but the type and the length."""
+    from lcb.serve.web import endpoint
+
+    def build_headers(reply: Any) -> list[tuple[bytes, bytes]]:
+        length = [] if reply.stream else [(b"content-length", b"%d" % len(reply.body))]
+        return [(b"content-type", reply.type), *length]
+
+    replace(endpoint, "build_headers", build_headers)
+
+
+def without_endless_streams() -> None:
+    """End the event stream of the dashboard after its first event, so that a client can read it to the end."""
+    from lcb.serve.pages.operator import Operator
+
+    kept = Operator._stream
+
+    async def stream(self: Operator, ask: Any) -> Any:
+        async for part in kept(self, ask):
+            yield part
+            return
+
+    replace(Operator, "_stream", stream)
 
 
 def without_small_bodies() -> None:
-    """Let pages send as much as the API may."""
+    """Let all routes take as much as decisions and items may."""
     from lcb.serve.web import app
 
-    replace(app, "_PAGE_BODY", 4_000_000)
+    replace(app, "_SMALL_BODY", 4_000_000)
 
 
 def say(address: str) -> None:
@@ -328,10 +490,18 @@ WITHOUT = {
     "waiting": without_waiting,
     "fast stories": with_slow_stories,
     "fast scores": with_slow_scores,
+    "fast items": with_slow_items,
+    "fast histories": with_slow_histories,
+    "large reads apart": without_large_reads_apart,
     "own threads": without_own_threads,
     "large work apart": without_large_work_apart,
     "giving way": without_giving_way,
     "small bodies": without_small_bodies,
+    "endless streams": without_endless_streams,
+    "noticed aborts": without_noticed_aborts,
+    "whole bodies": without_whole_bodies,
+    "shared memory": without_shared_memory,
+    "headers": without_headers,
     "refusal": without_refusal,
     "drain": without_drain,
     "fast snapshots": without_fast_snapshots,
@@ -343,7 +513,13 @@ WITHOUT = {
     "lock": without_lock,
     "file check": without_file_check,
     "private files": without_private_files,
+    "test writes": without_test_writes,
+    "kept lock": without_kept_lock,
+    "schema check": without_schema_check,
+    "descriptors": without_descriptors,
     "closing": without_closing,
+    "key events": without_key_events,
+    "checked addresses": without_checked_addresses,
     "guard": without_guard,
     "bound": without_bound,
     "head": without_head,
@@ -358,7 +534,12 @@ WITHOUT = {
 
 def main(arguments: list[str]) -> None:
     from lcb.cli.settings import run_service
+    from lcb.serve.learn.supervisor import Retraining
+    from support.learning import build_command
 
+    defaults = Retraining.__init__.__kwdefaults__ or {}
+    assert "command" in defaults, "tests would learn at a low priority"
+    defaults["command"] = build_command
     for name in arguments[1:]:
         WITHOUT[name]()
     run_service(settings(json.loads(arguments[0])), say)

@@ -23,6 +23,16 @@ from support.inside import fold_log
 FAR = 1_000_000  # added to seq while rows are moved: no two rows may have the same
 
 
+def run_sql(url: str, statement: str, values: Sequence[object] = ()) -> list[Any]:
+    """Run a statement on the database of a store; values are marked by question marks."""
+    if "://" not in url:
+        with closing(sqlite3.connect(url, isolation_level=None)) as connection:
+            return connection.execute(statement, values).fetchall()
+    with psycopg.connect(url, autocommit=True) as server:
+        done = server.execute(statement.replace("?", "%s"), values)
+        return done.fetchall() if done.description else []
+
+
 class Tampered:
     """The log at `url`; every method but `open` writes with SQL."""
 
@@ -42,12 +52,7 @@ class Tampered:
         return open_store(self.url)
 
     def run(self, statement: str, values: Sequence[object] = ()) -> list[Any]:
-        if self.inline:
-            with closing(sqlite3.connect(self.url, isolation_level=None)) as connection:
-                return connection.execute(statement, values).fetchall()
-        with psycopg.connect(self.url, autocommit=True) as server:
-            done = server.execute(statement.replace("?", "%s"), values)
-            return done.fetchall() if done.description else []
+        return run_sql(self.url, statement, values)
 
     def run_all(self, statement: str, values: Sequence[Sequence[object]]) -> None:
         """In one transaction."""

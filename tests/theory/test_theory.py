@@ -16,7 +16,6 @@ from lcb.theory import (
     Sizes,
     schedule_1,
     schedule_2,
-    shrinking_term,
     smallest_gap,
     theorem_1,
     theorem_1_margin,
@@ -143,12 +142,6 @@ def test_the_condition_of_theorem_1():
     assert theorem_1_margin(replace(SIZES, n_warmup_users=0, n_warmup_steps=0)) == math.inf
 
 
-def test_one_term_of_the_proof_shrinks_as_one_over_the_root_of_the_place():
-    assert shrinking_term(400, 1) == 60  # 3 sqrt(T_u)
-    assert shrinking_term(400, 61) == 30  # 60 / sqrt(1 + 60/20)
-    assert shrinking_term(400, 4 * 10**8) / shrinking_term(400, 10**8) == pytest.approx(0.5, rel=1e-4)
-
-
 def test_steps_are_totals_and_the_longest_user_is_any_user():
     sizes = Sizes.of_equal_users(n_users=950, steps_per_user=20, n_arms=20, n_classes=5, n_features=10, gap=1.0)
     assert (sizes.n_steps, sizes.n_warmup_steps, sizes.longest) == (19_000, 1000, 20)
@@ -194,8 +187,6 @@ def test_a_bandit_of_neither_theorem_is_refused():
             call(SIZES, "ucb")
     with pytest.raises(InputError, match="bandit='epoch-greedy'"):
         schedule_1(20, bandit="epoch-greedy")
-    with pytest.raises(InputError, match="place=0"):
-        shrinking_term(20, 0)
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from .linear.coarse_fine import CoarseFineUCB as CoarseFineUCB
 from .linear.lints import LinTS as LinTS
 from .linear.linucb import LinUCB as LinUCB
 from .over_classes.learned_classes import LearnedClasses as LearnedClasses
+from .over_classes.mixture import MixtureBandit as MixtureBandit
 from .over_classes.mmts import MMTS as MMTS
 from .over_classes.mucb import MUCB as MUCB
 from .over_classes.personal_classes import PersonalClasses as PersonalClasses

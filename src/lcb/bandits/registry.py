@@ -20,6 +20,7 @@ BANDITS: dict[str, type[DescribedBandit]] = {
     "posterior-mean": bandits.PosteriorMean,
     "personal-classes": bandits.PersonalClasses,
     "learned-classes": bandits.LearnedClasses,
+    "mixture": bandits.MixtureBandit,
     "exp3": bandits.EXP3,
     "exp4": bandits.EXP4,
     "exp4p": bandits.EXP4P,

@@ -10,7 +10,7 @@ import numpy as np
 from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms, draw_uniform_arms
 from lcb.bandits.traits import Traits
-from lcb.decision import Decision
+from lcb.decision import Decision, to_context
 
 
 @dataclass(frozen=True)
@@ -23,6 +23,7 @@ class Uniform:
         return np.empty(0)
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        context = to_context(context)
         return Decision.uniform(context, rng.random())
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:

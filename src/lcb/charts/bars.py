@@ -24,7 +24,10 @@ def bars(
     reference: float | None = None,
     log: bool = False,
 ) -> alt.LayerChart:
-    """Draw horizontal bars in the order given, each with its value, and a dashed rule at `reference`."""
+    """Draw horizontal bars in the order given, each with its value, and a dashed rule at `reference`.
+
+    A bar named after an algorithm has its colour, also with more words after a colon.
+    """
     alt = load_altair()
     names, values = [name for name, _ in rows], np.array([value for _, value in rows], dtype=np.float64)
     check_names(names, "bars")
@@ -38,7 +41,7 @@ def bars(
         ends = ends[0] - 0.14 * (ends[1] - ends[0]), ends[1]
     texts = [format_number(value, value) for value in values]
     data = inline_data(name=names, value=values, base=[ends[0] if log else 0.0] * len(rows), text=texts)
-    colours = [_choose_colour(normalize_name(name)) for name in names]
+    colours = [_choose_colour(normalize_name(name.partition(":")[0])) for name in names]
     base = alt.Chart(data).encode(
         x=alt.X("value:Q", title=x_title, **axis_and_scale(ends, log)), y=alt.Y("name:N", sort=None, title=None)
     )

@@ -115,7 +115,7 @@ def _format_class_labels(models: LatentModels) -> list[str]:
     noise = np.sqrt(models.sigma2)
     rows = zip(models.pi, noise, strict=True)
     texts = (f"{format_percent(share)} · noise {format_number(sd, noise.max())}" for share, sd in rows)
-    return [f"class {h} · {text}" for h, text in enumerate(texts, start=1)]
+    return [f"{'new class' if h == models.new_class else f'class {h + 1}'} · {text}" for h, text in enumerate(texts)]
 
 
 def _choose_ink(places: Floats, colours: Sequence[str]) -> list[str]:

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from lcb.charts.style.page import inline_svg
 from lcb.charts.style.theme import load_altair
 from lcb.errors import InputError, MissingExtra
 from lcb.storage.files import write_whole
@@ -18,6 +19,11 @@ if TYPE_CHECKING:
 def save(chart: alt.TopLevelMixin, path: str | os.PathLike[str]) -> None:
     """Write the chart in the format of the suffix; if this fails, the old file stays."""
     write_whole(path, _render(chart, Path(path)))
+
+
+def to_svg(chart: alt.TopLevelMixin, name: str) -> str:
+    """Return the chart as SVG to put into a page; `name` makes its ids unique there."""
+    return inline_svg(_render(chart, Path("chart.svg")).decode(), name)
 
 
 def require() -> None:

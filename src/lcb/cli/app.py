@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 from collections.abc import Sequence
+from copy import copy
+from typing import Any
 
 import typer
 from typer.main import get_command
@@ -18,7 +22,7 @@ from lcb.cli.commands.learn import learn
 from lcb.cli.commands.log import log
 from lcb.cli.commands.models import models
 from lcb.cli.commands.report import report
-from lcb.cli.commands.reproduce import reproduce
+from lcb.cli.commands.reproduce import list_options, reproduce
 from lcb.cli.commands.serve import serve
 from lcb.cli.commands.show import show
 from lcb.cli.commands.simulate import simulate
@@ -26,7 +30,9 @@ from lcb.cli.commands.study import study
 from lcb.cli.commands.trials import trials
 from lcb.cli.commands.tune import tune
 from lcb.errors import InputError
+from lcb.experiments import EXPERIMENTS, load_experiment
 from lcb.version import __version__
+from lcb.words import suggest
 
 app = typer.Typer(
     name="lcb",
@@ -67,6 +73,10 @@ def run(words: Sequence[str]) -> int:
     `app()` makes the same calls, but also handles Ctrl-C, closed pipes and usage errors, which `main` does here.
     """
     group = get_command(app)
+    asks_help = bool({"-h", "--help"} & set(words))
+    if asks_help and words[0] == "reproduce" and words[1] in EXPERIMENTS:
+        typer.echo(_help_experiment(group, words[1]))
+        return 0
     try:
         with group.make_context("lcb", list(words) or ["--help"]) as context:
             group.invoke(context)
@@ -77,9 +87,34 @@ def run(words: Sequence[str]) -> int:
     return 0
 
 
+def _help_experiment(group: Any, name: str) -> str:
+    """Return the help of one experiment: what it is, and the options that it has."""
+    kept, command = list_options(name), copy(group.commands["reproduce"])
+    command.params = [one for one in command.params if one.name.replace("_", "-") in kept]
+    example = f"lcb reproduce {name}" + (" --data goodbooks --like 5" if "data" in kept else "")
+    about = inspect.cleandoc(load_experiment(name).__doc__ or "")
+    command.help = f"{EXPERIMENTS[name]}.\n\n{about}\n\n\b\nExample:\n  {example}"
+    with group.make_context("lcb", [], resilient_parsing=True) as outer:
+        context = typer.Context(command, info_name=f"reproduce {name}", parent=outer)
+        return str(command.get_help(context))
+
+
+def list_commands() -> list[str]:
+    """Return every command as it is typed, `log verify` for one of a group; docs/cli.md has a section for each."""
+    found = []
+    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+        inner = getattr(command, "commands", None)
+        found += [name] if inner is None else [f"{name} {one}" for one in inner]
+    return found
+
+
 def _format_usage_error(error: Exception) -> str:
     """Return a usage error as one line that ends with the help to read."""
     message = " ".join(error.format_message().replace("Value error, ", "").split())  # type: ignore[attr-defined]
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "lcb"
+    if unknown := re.match(r"No such command '(\S+)'", message):
+        known = getattr(context and context.command, "commands", None) or get_command(app).commands  # type: ignore[attr-defined]
+        meant = suggest(unknown[1], known)
+        message = f"{message.rstrip('.')}, {meant}" if meant else message
     return f"{message[0].lower()}{message[1:].rstrip('.')}; see {path} --help"

@@ -69,8 +69,8 @@ def format_json(value: Any, levels: int, margin: str = "") -> str:
 
 
 def format_number(value: float | None, digits: int = 4) -> str:
-    """Return the number with so many digits after the point; a dash for None."""
-    return "-" if value is None else f"{value:.{digits}f}"
+    """Return the number with so many digits after the point; a dash for None and nan."""
+    return "-" if value is None or value != value else f"{value:.{digits}f}"
 
 
 def format_settings(settings: Mapping[str, Any]) -> str:

@@ -57,9 +57,13 @@ def require_serve_extra() -> None:
 def run_service(settings: Settings, ready: Callable[[str], None], *, keep: bool = False) -> None:
     """Serve until a signal; settings may ask for the demo's headlines and simulated visitors."""
     with need_extra("serve"):
+        from lcb.cli.catalogue import read_catalogue
         from lcb.demo.readers import CATEGORIES
         from lcb.demo.visitors import HEADLINES, SimulatedReaders, read_headlines
         from lcb.serve.log.bootstrap import FirstItems
         from lcb.serve.server import run
+        from lcb.storage.logs.files import is_log
     items = FirstItems(HEADLINES, read_headlines(), CATEGORIES) if settings.items == HEADLINES else None
+    if settings.items is not None and is_log(settings.items):
+        items = FirstItems(settings.items, *read_catalogue(settings.items, settings.models))
     run(settings, ready=ready, items=items, simulation=SimulatedReaders(), keep=keep)

@@ -25,7 +25,7 @@ class Client:
     """A connection to the service at `url`.  Threads may share it; close it, or use it in a `with` statement.
 
     Each attempt may take `timeout` seconds to connect, as many to send and as many to answer.  An attempt that gets no
-    answer, or status 429, 502, 503 or 504, is repeated up to `retries` times within `deadline` seconds in all.
+    answer, or status 429, 502, 503 or 504, is repeated until `deadline` seconds have passed, or up to `retries` times.
 
     >>> def service(request):  # busy at first
     ...     waits.append(request)
@@ -37,8 +37,9 @@ class Client:
     """
 
     def __init__(
-        self, url: str, key: str | None = None, *, timeout: float = 2.0, retries: int = 4, deadline: float = 10.0,
-        transport: httpx.BaseTransport | None = None, sleep: Callable[[float], object] = time.sleep,
+        self, url: str, key: str | None = None, *, timeout: float = 2.0, deadline: float = 10.0,
+        retries: int | None = None, transport: httpx.BaseTransport | None = None,
+        sleep: Callable[[float], object] = time.sleep,
         random: Callable[[], float] = chance.random, clock: Callable[[], float] = time.monotonic,
         new_id: Callable[[], str] | None = None,
     ) -> None:  # fmt: skip
@@ -142,8 +143,8 @@ class AsyncClient:
     """As `Client`, with methods to be awaited, for `async with`.  `timeout` limits an attempt as a whole."""
 
     def __init__(
-        self, url: str, key: str | None = None, *, timeout: float = 2.0, retries: int = 4, deadline: float = 10.0,
-        transport: httpx.AsyncBaseTransport | None = None,
+        self, url: str, key: str | None = None, *, timeout: float = 2.0, deadline: float = 10.0,
+        retries: int | None = None, transport: httpx.AsyncBaseTransport | None = None,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep, random: Callable[[], float] = chance.random,
         clock: Callable[[], float] = time.monotonic, new_id: Callable[[], str] | None = None,
     ) -> None:  # fmt: skip

@@ -6,7 +6,8 @@
     a Wait      -> sleep
     the end     -> `answer` is set; if no attempt got one, the iteration raises ServiceError or Unreachable
 
-The pause after attempt n, counted from 0, is uniform on [0, min(pause * 2**n, longest_pause)], plus Retry-After.
+The pause after attempt n, counted from 0, is uniform on [0, min(pause * 2**n, longest_pause)], plus Retry-After.  It is
+at most half of the time that is left, so that the last attempt ends with the deadline and not long before it.
 """
 
 from __future__ import annotations
@@ -24,10 +25,10 @@ from lcb.errors import InputError, LCBError, ServiceError, Unreachable
 
 @dataclass(frozen=True)
 class Policy:
-    """Limits of a call: seconds per attempt (`timeout`), number of retries, seconds for all attempts (`deadline`)."""
+    """Limits of a call: seconds per attempt (`timeout`), seconds for all (`deadline`), retries (None: any number)."""
 
     timeout: float = 2.0
-    retries: int = 4
+    retries: int | None = None
     deadline: float = 10.0
     pause: float = 0.1
     longest_pause: float = 2.0
@@ -36,19 +37,25 @@ class Policy:
         for name in ("timeout", "deadline", "pause", "longest_pause"):
             if not 0 < getattr(self, name) < float("inf"):
                 raise InputError(f"{name}={getattr(self, name)}; give a number of seconds above 0")
-        if self.retries < 0:
-            raise InputError(f"retries={self.retries}; give 0 or more")
+        if self.retries is not None and self.retries < 0:
+            raise InputError(f"retries={self.retries}; give 0 or more, or None for as many as the deadline allows")
 
-    def wait(self, n: int, outcome: Reply | Lost, random: Callable[[], float]) -> float:
-        """Return the seconds to wait after attempt `n`, counted from 0.
+    def wait(self, n: int, outcome: Reply | Lost, left: float, random: Callable[[], float]) -> float | None:
+        """Return the seconds to wait after attempt `n`, counted from 0, with `left` seconds left; None to give up.
 
-        >>> Policy(pause=0.1).wait(2, Lost("refused", sent=False), lambda: 0.5)
+        >>> Policy(pause=0.1).wait(2, Lost("refused", sent=False), 9.0, lambda: 0.5)
         0.2
-        >>> Policy(pause=0.1).wait(0, Reply(503, b"", retry_after="3"), lambda: 0.5)
+        >>> Policy(pause=0.1).wait(0, Reply(503, b"", retry_after="3"), 9.0, lambda: 0.5)
         3.05
+        >>> Policy(pause=0.1).wait(0, Reply(503, b"", retry_after="3"), 2.0, lambda: 0.5) is None
+        True
         """
-        pause = random() * min(self.pause * 2.0**n, self.longest_pause)
-        return pause + (_parse_retry_after(outcome.retry_after) if isinstance(outcome, Reply) else 0.0)
+        asked = _parse_retry_after(outcome.retry_after) if isinstance(outcome, Reply) else 0.0
+        left -= asked
+        if left < self.pause or (self.retries is not None and n >= self.retries):
+            return None
+        pause = random() * min(self.pause * 2.0 ** min(n, 30), self.longest_pause)
+        return asked + min(pause, left / 2)
 
 
 @dataclass(frozen=True)
@@ -94,8 +101,8 @@ class Tries(Generic[Answer]):
                 self.answer = call.read(outcome, again=unsure)
                 return
             unsure |= outcome.status != 429 if isinstance(outcome, Reply) else outcome.sent
-            wait = policy.wait(n, outcome, self.random)
-            if n >= policy.retries or self.clock() + wait >= end:
+            wait = policy.wait(n, outcome, end - self.clock(), self.random)
+            if wait is None:
                 raise _build_error(call, outcome, n + 1, self.clock() - began)
             yield Wait(wait)
 

@@ -13,13 +13,12 @@ import numpy as np
 
 from lcb.arrays import Floats
 from lcb.bandits.linear.linucb import LinUCB
-from lcb.bandits.over_classes.posterior_mean import PosteriorMean
-from lcb.bandits.over_classes.thompson import GeneralizedThompson
+from lcb.bandits.over_classes.learned_classes import LearnedClasses
 from lcb.bandits.uniform import Uniform
 from lcb.demo.readers import NewsFront, draw_articles
+from lcb.evaluate.choice.choose import choose, learn_chosen
 from lcb.evaluate.worlds.paper import SimulatedUsers
 from lcb.event_log import EventLog
-from lcb.learners import fit
 from lcb.models import Fit, LatentModels
 from lcb.progress import Progress, silent
 from lcb.recommenders.latent import Latent
@@ -28,6 +27,7 @@ from lcb.recommenders.recommender import Recommender
 from lcb.stats import UserStats
 
 N_PAST, N_STEPS, N_ARTICLES = 4000, 20, 200
+_N_TRIED = 1000  # past readers on whom kind and number of classes are chosen, in a quarter of the time of all
 _BLOCK = 100
 
 
@@ -52,8 +52,9 @@ def simulate_past_log(world: NewsFront, n_users: int, rng: np.random.Generator) 
 
 
 def fit_classes(log: EventLog, rng: np.random.Generator, progress: Progress = silent) -> Fit:
-    """Learn the classes; the learner chooses the likelihood and the number of classes."""
-    return fit(log, rng=rng, progress=progress)
+    """Learn the classes; their kind and number and the bonus are chosen by serving past readers."""
+    choice = choose(log.take(np.arange(min(_N_TRIED, log.n_users))), rng=rng, progress=progress)
+    return learn_chosen(log, choice, rng=rng, progress=progress)
 
 
 def serve_reader(world: NewsFront, models: LatentModels, rng: np.random.Generator) -> tuple[int, Iterator[ReaderStep]]:
@@ -63,7 +64,7 @@ def serve_reader(world: NewsFront, models: LatentModels, rng: np.random.Generato
 
 
 def _iterate_steps(users: SimulatedUsers, models: LatentModels, rng: np.random.Generator) -> Iterator[ReaderStep]:
-    bandit = GeneralizedThompson(models)
+    bandit = LearnedClasses(models)
     state = bandit.start()
     for context, rewards in zip(users.contexts[0], users.rewards[0], strict=True):
         decision = bandit.choose(state, context, rng)
@@ -81,8 +82,7 @@ def measure_clicks(
     population.state = linucb.train(stats)
     d = models.n_features
     recommenders: dict[str, Recommender] = {
-        "lcb": Latent(d, GeneralizedThompson, rng=rng, models=models, retrain_every=None),
-        "lcb-mean": Latent(d, PosteriorMean, rng=rng, models=models, retrain_every=None),
+        "lcb": Latent(d, LearnedClasses, rng=rng, models=models, retrain_every=None),
         "linucb-population": population,
         "random": Pooled(Uniform()),
     }

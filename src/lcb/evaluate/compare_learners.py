@@ -11,8 +11,8 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, field, replace
+from multiprocessing import TimeoutError as MultiprocessingTimeout
 from multiprocessing import get_context
 from typing import Any
 
@@ -26,6 +26,7 @@ from lcb.learners import fit
 from lcb.learners.registry import LEARNERS, get_learner
 from lcb.models import LatentModels
 from lcb.progress import Progress, silent
+from lcb.words import format_count
 
 _HELD_OUT = 0.3
 
@@ -60,22 +61,38 @@ class LearnerScore:
 
 
 def compare_learners(
-    log: EventLog, n_classes: int | None = None, *, seed: int = 0, progress: Progress = silent
+    log: EventLog,
+    n_classes: int | None = None,
+    *,
+    learners: Sequence[str] = (),
+    budget: float | None = None,
+    seed: int = 0,
+    progress: Progress = silent,
 ) -> list[LearnerScore]:
-    """Run all learners on the same users; return them best first, then those that do not apply, with the reason."""
+    """Run all learners, or those named, on the same users; return them best first, then those that do not apply.
+
+    A learner that takes longer than `budget` seconds is stopped and left out, with a note.
+    """
     if log.n_users < 10:
-        raise InputError(f"only {log.n_users} users, too few to hold some out; give at least 10")
+        raise InputError(f"only {format_count(log.n_users, 'user')}, too few to hold some out; give at least 10")
     if log.rows is None:
         raise InputError("comparing learners needs the rows; read_log with keep_rows=True")
     order = np.random.default_rng(seed).permutation(log.n_users)
     n_held_out = round(_HELD_OUT * log.n_users)
     parts = log.take(order[n_held_out:]), log.take(order[:n_held_out])
-    contenders = list_contenders(log.two_valued)
+    for name in learners:
+        get_learner(name)
+    contenders = [one for one in list_contenders(log.two_valued) if not learners or one.learner in learners]
     outcomes = []
     for done, contender in enumerate(contenders):
         progress(f"learning by {contender.name}", done, len(contenders))
-        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
-            outcomes.append(pool.submit(run_contender, contender, *parts, n_classes, seed).result())
+        with get_context("spawn").Pool(1) as pool:  # leaving the block ends its process
+            running = pool.apply_async(run_contender, (contender, *parts, n_classes, seed))
+            try:
+                outcomes.append(running.get(budget))
+            except MultiprocessingTimeout:
+                note = f"left out: it takes longer than {budget:g} s; raise --budget"
+                outcomes.append(LearnerScore(contender.name, note=note))
     progress("learned", len(contenders), len(contenders))
     return sorted(outcomes, key=lambda outcome: -outcome.score if len(outcome.scores) else np.inf)
 

@@ -21,8 +21,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import gammaln
 
-from lcb.arrays import Floats, Index
+from lcb.arrays import Floats, Index, add_up
 
+FEWEST_LABELS = 1.0  # per user and arm, to draw rates; with fewer, they would be those of the model
 _NUMBERS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)  # of classes, tried in this order until two in a row do not improve
 _CONCENTRATIONS = 2.0 ** np.arange(1, 11.5, 0.5)
 _FOLDS = 4
@@ -63,6 +64,22 @@ def draw_rates(clicked: Floats, passed: Floats, rng: np.random.Generator) -> Dra
     return DrawnRates(rate, n_classes, concentration)
 
 
+def find_residuals(user: Index, arm: Index, label: Floats, count: Floats, total: Floats) -> tuple[list[Floats], float]:
+    """Return the labels minus the user's mean, by arm, and how many clicks one label is worth.
+
+    Labels (n,) are on the scale [0, 1]; `count` and `total` (U, A) are their numbers and sums.  A mean of n labels has
+    a variance of s2 / n, a share of n clicks one of p (1 - p) / n; so a label is worth p (1 - p) / s2 clicks.
+    Residuals of few labels are enlarged to variance s2.
+    """
+    mean, n = total / np.maximum(count, 1), count[user, arm]
+    several = n > 1
+    n, arm, residual = n[several], arm[several], (label - mean[user, arm])[several]
+    clicks = float((np.maximum(count - 1, 0) * mean * (1 - mean)).sum())
+    enlarged = residual * np.sqrt(n / (n - 1))
+    pools = [own if len(own := enlarged[arm == a]) else np.zeros(1) for a in range(count.shape[1])]
+    return pools, float(np.clip(clicks / max(float((residual**2).sum()), 1e-12), 1, 100))
+
+
 def _choose_n_classes(halves: list[Counts], rng: np.random.Generator) -> int:
     """Return the number of classes with which each half predicts the labels of the other best."""
     best, top, misses = 1, -np.inf, 0
@@ -70,7 +87,9 @@ def _choose_n_classes(halves: list[Counts], rng: np.random.Generator) -> int:
         if n_classes > 1 and n_classes > min(len(half.clicked) for half in halves) // 4:
             break
         models = [fit_rates(half.take(_MOST_USERS), n_classes, rng) for half in halves]
-        score = sum(float(model.log_evidence(other).sum()) for model, other in zip(models, halves[::-1], strict=True))
+        score = add_up(
+            float(model.log_evidence(other).sum()) for model, other in zip(models, halves[::-1], strict=True)
+        )
         if score > top:
             best, top, misses = n_classes, score, 0
         else:

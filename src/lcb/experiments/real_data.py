@@ -12,7 +12,7 @@ from typing import Any
 
 from lcb import charts
 from lcb.errors import InputError
-from lcb.evaluate.algorithms import Settings, check_settings
+from lcb.evaluate.algorithms import NEWER, Settings, check_settings
 from lcb.evaluate.offline.evaluate_log import evaluate_log
 from lcb.evaluate.offline.labels import Reading, default_reading
 from lcb.evaluate.offline.log_sources import LogSource, open_source
@@ -26,6 +26,7 @@ from lcb.storage.logs.log import open_log
 N_STEPS, N_CLASSES = 20, 30
 PAPERS = ("lcb-gibbs", "club", "linucb-population", "linucb-individual", "random")
 ALGORITHMS = ("lcb-mean", "lcb", *PAPERS)
+WITH_NEWER = (*NEWER, *ALGORITHMS)
 
 
 @dataclass(frozen=True)

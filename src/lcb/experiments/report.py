@@ -6,18 +6,22 @@ The page is built from the NAME.json and NAME.svg of each experiment.  It contai
 from __future__ import annotations
 
 import json
-import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from html import escape
 from pathlib import Path
 from typing import Any
 
-from lcb.charts.style.palette import PALETTE, css_variables
+from lcb.charts.style.page import inline_svg
+from lcb.charts.style.page import render_page as render_html
 from lcb.errors import InputError
-from lcb.experiments import EXPERIMENTS
+from lcb.experiments import EXPERIMENTS, load_experiment
 from lcb.experiments.claims import Claim
+from lcb.experiments.real_data import Data, parse_tuned
+from lcb.experiments.reproduce import reproduce
+from lcb.progress import bar
+from lcb.storage.files import read_json
 from lcb.version import __version__
 
 
@@ -49,10 +53,42 @@ class Section:
                 settings=found["settings"],
                 claims=claims,
                 summary=tuple(found["summary"]),
-                svg=_inline_svg(picture.read_text(), name),
+                svg=inline_svg(picture.read_text(), name),
             )
         except (ValueError, KeyError, TypeError) as error:
             raise InputError(f"{numbers} is not as `lcb reproduce` wrote it ({error}); run it again") from None
+
+
+def collect_sections(
+    figures: Path, data: Path | None, like: float | None, n_runs: int, announce: Callable[[str], None]
+) -> tuple[list[Section], list[str]]:
+    """Return the sections of all experiments, run where their files are missing, and the names that need a log."""
+    sections, missing = [], []
+    for name in EXPERIMENTS:
+        section = Section.read(figures, name)
+        if section is None and (data is not None or not name.startswith("fig-3")):
+            announce(name)
+            _run_missing(name, figures, data, like, n_runs)
+            section = Section.read(figures, name)
+        if section is None:
+            missing.append(name)
+        else:
+            sections.append(section)
+    return sections, missing
+
+
+def _run_missing(name: str, figures: Path, data: Path | None, like: float | None, n_runs: int) -> None:
+    command = f"lcb reproduce {name}"
+    with bar() as progress:
+        if not name.startswith("fig-3"):
+            reproduce(name, load_experiment(name), figures, f"{command} --runs {n_runs}", progress, n_runs=n_runs)
+            return
+        before = [figures / f"fig-3{letter}.json" for letter in "ab"]
+        told = next((file for file in before if file.exists()), None)
+        tuned = None if told is None or name == "fig-3c" else parse_tuned(read_json(told), str(told))
+        words = f" --data {data}" + (f" --like {like:g}" if like is not None else "")
+        log = Data(str(data), like=like, tuned=tuned)
+        reproduce(name, load_experiment(name), figures, command + words, progress, data=log)
 
 
 def render_page(sections: Sequence[Section], missing: Sequence[str]) -> str:
@@ -71,18 +107,15 @@ def render_page(sections: Sequence[Section], missing: Sequence[str]) -> str:
         for name, claim in failed
     )
     verdict = f"<ul>{differs}</ul>" if failed else "<p>All statements that were tested hold.</p>"
-    return f"""<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
-<title>Latent Contextual Bandits, reproduced</title><style>
-{css_variables(PALETTE["report"])}{_STYLE}</style></head><body><main>
-<h1>Latent Contextual Bandits, reproduced</h1>
-<p class="lead">The figures and tables of Zhou &amp; Brunskill (IJCAI 2016), run anew by <code>lcb</code> {__version__}
-on {date.today().isoformat()}. {len(held)} of {len(held) + len(failed)} statements of the paper hold in these runs.
+    return render_html(
+        "Latent Contextual Bandits, reproduced",
+        f"""<p class="lead">The figures and tables of Zhou &amp; Brunskill (IJCAI 2016), run anew by
+<code>lcb</code> {__version__} on {date.today().isoformat()}.
+{len(held)} of {len(held) + len(failed)} statements of the paper hold in these runs.
 A statement about a gain on real data counts as holding if its direction does; sizes are shown beside the paper's.</p>
 <nav><ol>{contents}</ol></nav>
-<h2>Statements that do not hold</h2>{verdict}{body}{gaps}
-</main></body></html>
-"""
+<h2>Statements that do not hold</h2>{verdict}{body}{gaps}""",
+    )
 
 
 def _render_section(section: Section) -> str:
@@ -104,33 +137,5 @@ def _render_section(section: Section) -> str:
 <p class="small">{escape(settings)}<br><code>{escape(section.command)}</code></p></section>"""
 
 
-def _inline_svg(svg: str, name: str) -> str:
-    """Return the SVG without its header and with unique ids, because several share one page."""
-    svg = svg[svg.index("<svg") :]
-    for found in set(re.findall(r'id="([^"]+)"', svg)):
-        svg = svg.replace(f'id="{found}"', f'id="{name}-{found}"').replace(f"#{found})", f"#{name}-{found})")
-    return svg
-
-
 def _format_value(value: Any) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
-
-
-_STYLE = """
-:root { color-scheme: light; }
-body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.55 Georgia, 'Times New Roman', serif; }
-main { max-width: 60rem; margin: 0 auto; padding: 2rem 1.25rem 4rem; }
-h1, h2, nav, table, .small, summary { font-family: Helvetica, Arial, sans-serif; }
-h1 { font-size: 2rem; margin: 0 0 .5rem; } h2 { font-size: 1.25rem; margin: 2.5rem 0 .5rem; }
-.lead { font-size: 1.1rem; } .small { font-size: .8rem; color: var(--soft); }
-nav { font-size: .95rem; border-top: 1px solid var(--line); border-bottom: 1px solid var(--line); padding: .25rem 0; }
-a { color: var(--link); } code, pre { font: .85rem/1.45 ui-monospace, Menlo, Consolas, monospace; }
-figure { margin: 1rem 0; overflow-x: auto; } svg { max-width: 100%; height: auto; }
-table { border-collapse: collapse; width: 100%; font-size: .9rem; margin: .75rem 0; }
-th, td { text-align: left; padding: .4rem .6rem; border-bottom: 1px solid var(--line); vertical-align: top; }
-th { color: var(--soft); font-weight: normal; } .yes { color: var(--yes); } .no { color: var(--no); font-weight: bold; }
-pre { background: var(--code); padding: .75rem; overflow-x: auto; } details { margin: .5rem 0; }
-@media print {
-  main { max-width: none; padding: 0; } section { break-inside: avoid; } nav { display: none; } a { color: inherit; }
-}
-"""

@@ -18,11 +18,12 @@ from lcb import parallel
 from lcb.arrays import Floats, Index
 from lcb.bandits.bandit import Bandit
 from lcb.bandits.linear.linucb import LinUCB
-from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.over_classes.thompson import GeneralizedThompson
 from lcb.demo.readers import NewsFront, draw_articles
 from lcb.evaluate.algorithms import Settings
 from lcb.evaluate.algorithms.algorithm import Value
+from lcb.evaluate.choice.candidates import Classes, build_bandit
+from lcb.evaluate.choice.choose import choose, learn_chosen
 from lcb.evaluate.worlds.paper import SimulatedUsers
 from lcb.event_log import EventLog
 from lcb.learners import fit
@@ -42,7 +43,12 @@ GRIDS: dict[str, dict[str, tuple[float, ...]]] = {  # LinUCB and lcb have the sa
     "linucb-at-once": _LINUCB,
     "lcb": {"eta": (1.0, 0.25, 0.5, 2.0, 4.0, 8.0, 16.0), "uniform": (0.0, 0.01, 0.05)},
     "lcb-mean": {},
+    "lcb-auto": {},
+    "lcb-bonus": {"bonus": (0.5, 0.25, 1.0)},
+    "lcb-personal": {"bonus": (0.5, 0.0, 1.0)},
+    "mixed-model": {"bonus": (0.5, 0.0, 1.0)},
 }
+_PERSONAL = {"lcb-personal": 10, "mixed-model": 1}  # classes
 _TUNING = 0x74756E65  # "tune", the last number of a seed used for tuning
 _BLOCK = 60  # visitors drawn at a time
 _PAST_BLOCK = 500
@@ -134,8 +140,18 @@ def prepare(seed: tuple[int, ...]) -> tuple[NewsFront, Callable[[str, Settings],
     rng = np.random.default_rng(seed)
     world = NewsFront(draw_articles(N_ARTICLES, rng), N_OFFERED)
     log = draw_past_log(world, N_PAST, rng)
-    models = fit(log, rng=rng, n_threads=1).models  # the learner chooses likelihood and number of classes
-    return world, partial(_build_recommender, models, log.stats.total, rng), rng
+    return world, partial(_build_recommender, learn_classes(log, rng), log.stats.total, rng), rng
+
+
+def learn_classes(log: EventLog, rng: np.random.Generator) -> dict[str, LatentModels]:
+    """Learn, for each recommender of `GRIDS` that has classes, its classes from the log."""
+    point = fit(log, rng=rng, n_threads=1).models  # the learner chooses likelihood and number of classes
+    found = dict.fromkeys(("lcb", "lcb-mean", "lcb-bonus"), point)
+    for name in [name for name in _PERSONAL if name in GRIDS]:
+        found[name] = Classes(True, _PERSONAL[name]).learn_trial(log, rng)
+    if "lcb-auto" in GRIDS:
+        found["lcb-auto"] = learn_chosen(log, choose(log, rng=rng, n_steps=N_STEPS), rng=rng, n_threads=1).models
+    return found
 
 
 def draw_past_log(world: NewsFront, n_users: int, rng: np.random.Generator) -> EventLog:
@@ -149,17 +165,19 @@ def draw_past_log(world: NewsFront, n_users: int, rng: np.random.Generator) -> E
 
 
 def _build_recommender(
-    models: LatentModels, past: UserStats, rng: np.random.Generator, name: str, settings: Settings
+    models: Mapping[str, LatentModels], past: UserStats, rng: np.random.Generator, name: str, settings: Settings
 ) -> Recommender:
     values = {key: float(value) for key, value in settings.items()}
     if name in (OTHER, AT_ONCE):
-        linucb = LinUCB(models.n_features, **values)
+        linucb = LinUCB(past.n_features, **values)
         return Pooled(linucb, state=linucb.train(past))
 
     def make(models: LatentModels) -> Bandit:
-        return GeneralizedThompson(models, values["eta"], values["uniform"]) if name == OURS else PosteriorMean(models)
+        if name == OURS:
+            return GeneralizedThompson(models, values["eta"], values["uniform"])
+        return build_bandit(models, values.get("bonus", models.provenance.get("bonus", 0.0)))
 
-    return Latent(models.n_features, make, rng=rng, models=models, retrain_every=None)
+    return Latent(past.n_features, make, rng=rng, models=models[name], retrain_every=None)
 
 
 def list_combinations(name: str) -> list[dict[str, Value]]:

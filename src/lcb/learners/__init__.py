@@ -4,6 +4,7 @@ em         expectation-maximisation on statistics, of Gaussian rewards or of cli
 gibbs      Gibbs sampling over a Dirichlet process, collapsed or blocked
 spectral   Spectral Experts, from moments of rows
 personal   classes whose users differ: a mixture of mixed models, by EM
+mixture    one mixture with a new class always possible, for users who come one after another
 shared     used by several learners: starts, the choice of the number of classes, a fast exp
 """
 

@@ -6,19 +6,21 @@ If the likelihood or the number of classes is not given, it is chosen, and `Fit.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from lcb.errors import ConvergenceWarning, InputError, LikelihoodWarning
-from lcb.event_log import EventLog
+from lcb.event_log import EventLog, TableColumns
 from lcb.learners.likelihood import choose_likelihood
 from lcb.learners.registry import get_learner
 from lcb.learners.shared.n_classes import MOST_USERS, choose_n_classes
 from lcb.models import Fit, LatentModels, Likelihood
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
+from lcb.words import format_count
 
 _TRIAL_STEPS = 200
 _TRIAL_STARTS = 2  # on clicks
@@ -26,18 +28,25 @@ _TRIAL_TOL = 1e-5  # gain per user at which a trial on clicks ends; at 1e-4 too 
 
 
 def fit(
-    data: UserStats | EventLog,
+    data: UserStats | EventLog | Any,
     n_classes: int | None = None,
     *,
-    rng: np.random.Generator,
+    rng: np.random.Generator | int,
     learner: str = "em",
     likelihood: Likelihood | None = None,
+    user: str = "user",
+    item: str | None = None,
+    reward: str = "reward",
+    features: Sequence[str] = (),
     progress: Progress = silent,
     **settings: Any,
 ) -> Fit:
     """Learn the classes; without `n_classes`, the number that predicts held-out users best, or that the sampler finds.
 
-    `learner` is a name of `lcb.learners.registry`, `settings` are that learner's (docs/learners/index.md lists them).
+    `rng` is a generator or a seed, `learner` a name of `lcb.learners.registry`; `settings` are that learner's
+    (docs/learners/index.md lists them).  `data` may be a DataFrame or a dictionary of columns, whose columns `user`,
+    `item`, `reward` and `features` name as in `EventLog.from_table`.
+
     Without `likelihood` it is Bernoulli if the log has counts of two-valued rewards and the learner supports it, else
     Gaussian.  `UserStats` has no counts, so 0/1 rewards given as `UserStats` are Gaussian, with a warning.
 
@@ -45,7 +54,9 @@ def fit(
     >>> fit(stats, 2, rng=np.random.default_rng(0)).models.n_classes
     2
     """
+    rng = np.random.default_rng(rng)
     chosen = get_learner(learner)
+    data = TableColumns(user, item, reward, features).read(data)
     if likelihood not in (None, "gaussian", "bernoulli"):
         raise InputError(f"unknown likelihood {likelihood!r}; it is 'gaussian' or 'bernoulli', or None to choose")
     log = data if isinstance(data, EventLog) else EventLog(data)
@@ -68,6 +79,8 @@ def fit(
         own.setdefault("variance", "shared")
     held_out: dict[int, tuple[float, float]] = {}
     asked = n_classes is not None
+    if n_classes is None and log.constant is not None:
+        n_classes, why = 1, describe_constant(log.constant)
     if n_classes is None and not chosen.finds_n_classes:
         few = dict(own)
         if "max_steps" in chosen.settings:
@@ -89,8 +102,9 @@ def fit(
         if log.n_users > MOST_USERS and chosen.start == "models" and "n_starts" in chosen.settings:
             own = {"start": tried[n_classes], **own, "n_starts": 0}  # new starts on many users take most of the time
     result = run(log, n_classes, rng=rng, progress=progress, **own)
-    by = None if asked else "held-out users" if held_out else "the sampler"
+    by = None if asked or log.constant is not None else "held-out users" if held_out else "the sampler"
     provenance = {
+        **result.models.provenance,
         "learner": learner,
         "likelihood": likelihood,
         "n_users": log.n_users,
@@ -109,11 +123,16 @@ def fit(
     return replace(result, models=models, held_out=held_out, why=reasons)
 
 
+def describe_constant(reward: float) -> str:
+    """Say why there is one class for rewards that are all the same."""
+    return f"every reward is {reward:g}: nothing tells users apart, so there is one class"
+
+
 def _why_so_many(n_classes: int, by: str | None, held_out: dict[int, tuple[float, float]]) -> tuple[str, ...]:
     if by is None:
         return ()
     if not held_out:
-        return (f"{n_classes} classes, as the sampler found",)
+        return (f"{format_count(n_classes, 'class')}, as the sampler found",)
     mean, error = held_out[n_classes]
     best = max(held_out, key=lambda n: held_out[n][0])
     within, gap = "", ""
@@ -121,6 +140,6 @@ def _why_so_many(n_classes: int, by: str | None, held_out: dict[int, tuple[float
         within = "the fewest within one standard error of "
         gap = f", {held_out[best][0] - mean:.3f} ± {error:.3f} below that of {best}"
     return (
-        f"{n_classes} classes: {within}the best held-out log likelihood per user "
+        f"{format_count(n_classes, 'class')}: {within}the best held-out log likelihood per user "
         f"({mean:.3f}{gap}; tried {', '.join(map(str, held_out))})",
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from lcb.errors import InputError
-from lcb.event_log import EventLog
+from lcb.event_log import MOST_PAIRS, EventLog
 from lcb.learners.registry import Learner
 from lcb.models import Likelihood
 
@@ -23,12 +23,25 @@ def choose_likelihood(
         return "gaussian", f"a variance was asked for: Gaussian rewards, learned by {name}"
     if counted and learner.fit_clicks:
         return "bernoulli", f"the rewards take two values: modelled as clicks (Bernoulli), learned by {name}"
+    if learner.fit_clicks:
+        check_counted(log)
     if learner.why_gaussian:
         return "gaussian", learner.why_gaussian
     if log.two_valued:
-        reason = f"{name} models Gaussian rewards" if counted else "(user, arm) pairs are too many to count"
-        return "gaussian", f"the rewards take two values, but {reason}: Gaussian, learned by {name}"
+        return (
+            "gaussian",
+            f"the rewards take two values, but {name} models Gaussian rewards: Gaussian, learned by {name}",
+        )
     return "gaussian", f"the rewards are not of two values: modelled as Gaussian, learned by {name}"
+
+
+def check_counted(log: EventLog) -> None:
+    """Raise InputError for clicks that were too many to count, which nobody has asked to model as Gaussian."""
+    if log.two_valued and log.clicks is None:
+        raise InputError(
+            f"the rewards are clicks, and their (user, arm) pairs are more than {MOST_PAIRS:,}, too many to count; "
+            "learn from fewer users (--users), or ask for likelihood 'gaussian', which may find too many classes"
+        )
 
 
 def choose_for_range(log: EventLog, learner: Learner, declared: tuple[float, float] | None) -> Likelihood:

@@ -25,6 +25,7 @@ LEARNERS = {
     "blocked": "lcb.learners.gibbs.blocked",
     "spectral": "lcb.learners.spectral.experts",
     "personal": "lcb.learners.personal.mixture",
+    "mixture": "lcb.learners.mixture.learner",
 }
 
 
@@ -49,7 +50,7 @@ def get_learner(name: str) -> Learner:
 
     >>> get_learner("magic")
     Traceback (most recent call last):
-    lcb.errors.InputError: unknown learner 'magic'; the learners are em, gibbs, blocked, spectral, personal
+    lcb.errors.InputError: unknown learner 'magic'; the learners are em, gibbs, blocked, spectral, personal, mixture
     """
     if name not in LEARNERS:
         raise InputError(f"unknown learner {name!r}; the learners are {', '.join(LEARNERS)}")

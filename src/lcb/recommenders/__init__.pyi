@@ -5,6 +5,7 @@ from .factorised import Factorised as Factorised
 from .individual import Individual as Individual
 from .latent import FromRows as FromRows
 from .latent import Latent as Latent
+from .mixture import Mixture as Mixture
 from .pooled import Pooled as Pooled
 from .recommender import Recommender as Recommender
 from .tucb import TUCB as TUCB

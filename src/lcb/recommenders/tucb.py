@@ -22,7 +22,7 @@ from itertools import permutations
 
 import numpy as np
 
-from lcb.arrays import Floats
+from lcb.arrays import Floats, add_up
 from lcb.bandits.bandit import Arms
 from lcb.bandits.fixed_arms.umucb import UMUCB
 from lcb.decision import Decision
@@ -159,4 +159,4 @@ def _compute_moments(sets: Floats) -> tuple[Floats, Floats] | None:
 def _sum_over_orders(product: str, values: Floats) -> Floats:
     """Sum products of the sets' `values` (users, 3, K) over users and over all orders of the sets."""
     orders = permutations(range(_SETS), product.count("u"))
-    return sum(np.einsum(product, *(values[:, s] for s in order), optimize=True) for order in orders)
+    return add_up(np.einsum(product, *(values[:, s] for s in order), optimize=True) for order in orders)

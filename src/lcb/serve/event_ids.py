@@ -5,7 +5,9 @@ slot          <decision>, or <decision>/<i>   the decision, or place i of its li
 reward        r/<slot>, r/<slot>#2, ...       #n is the n-th reward event of a slot; it changes the earlier reward
 model         model/<version>
 recommender   recommender/<name>
-items, activate, erase, audit, refused   <kind>/<generated id>
+leave         leave/<seq>                     of the user's event before it, so that replicas write it once
+mixture       mixture/<seq>                   of the refit that it ends; mixture/<recommender>: from models
+items, activate, learning, teachers, erase, audit, refused, key, refit   <kind>/<generated id>
 erased event  erased/<seq>
 
 snapshots     user/<name>, and "world" for everything else

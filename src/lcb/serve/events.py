@@ -15,6 +15,7 @@ from msgspec import Struct
 from lcb.arrays import Floats
 from lcb.decision import Decision
 from lcb.serve.event_ids import slot_id
+from lcb.storage.store.base import Row
 
 
 class ChosenArm(Struct, array_like=True, gc=False):
@@ -27,6 +28,8 @@ class ChosenArm(Struct, array_like=True, gc=False):
     distribution: bytes | None  # None: 1 on this arm
     at_random: bool
     advice: bytes | None
+    effect: float | None = None  # of the item when it was chosen; None: chosen without item effects
+    mean: float | None = None  # expected reward of its features for this user, beside the effect
 
     @classmethod
     def from_decision(cls, decision: Decision, id: str) -> ChosenArm:
@@ -41,6 +44,8 @@ class ChosenArm(Struct, array_like=True, gc=False):
             None if sure or distribution is None else distribution.tobytes(),
             bool(decision.at_random),
             None if decision.advice is None else decision.advice.tobytes(),
+            None if decision.effects is None else decision.effect,
+            None if decision.effects is None else decision.mean,
         )
 
     def full_distribution(self, n_arms: int) -> Floats:
@@ -90,6 +95,16 @@ class RewardBody(Struct, array_like=True, gc=False):
     before: float | None = None  # the reward until now, if this event changes it
     sent: float | None = None  # rewards = sum: the part that the caller sent
     part: str | None = None  # rewards = sum: the id of that part
+    item: str | None = None  # None: written before rewards named their item
+    effect: float | None = None  # these two as the decision had them
+    mean: float | None = None
+
+    @property
+    def residual(self) -> tuple[int, float] | None:
+        """What the reward adds to its item: a count and a sum of r - mean; a changed reward adds the difference."""
+        if self.mean is None:
+            return None
+        return (1, self.reward - self.mean) if self.before is None else (0, self.reward - self.before)
 
 
 class ItemsBody(Struct, array_like=True):
@@ -111,6 +126,12 @@ class ModelBody(Struct, array_like=True):
     baseline: float | None = None
     n_started: int | None = None  # users with a decision when learning began; None: count at this event
     seen: int | None = None  # it was learned from the log up to this seq
+
+
+class LearningBody(Struct, array_like=True):
+    """Learning begins, from the log up to this event: the residuals of items after it are what it will not know."""
+
+    at: float
 
 
 class Actor(Struct, array_like=True):
@@ -136,11 +157,22 @@ class ServiceBody(Struct, array_like=True):
     reward_range: tuple[float, float] | None
     feature_map: bytes | None  # JSON
     features: list[str] | None
+    has_key_events: bool = False  # every key of this log has an event of kind `key`
 
 
 class RecommenderBody(Struct, array_like=True):
     at: float
     spec: bytes  # JSON
+
+
+class TeachersBody(Struct, array_like=True):
+    """From here on, decisions for visitors of the pages by the recommenders `closed` teach nobody else.
+
+    Such visitors do not count as users to learn from, and their rewards move no state that others share.
+    """
+
+    at: float
+    closed: list[str]
 
 
 class EraseBody(Struct, array_like=True):
@@ -153,18 +185,29 @@ class EraseBody(Struct, array_like=True):
     n_features: int | None = None  # of the log, in case the erased events alone had fixed it
     by: Actor | None = None
     left: list[bytes] | None = None  # digests of what is left of the events, in the order of `history`
+    started: bool = True  # the user's first decision counted a user to learn from
+    rewarded: bool = True  # the user's first reward, if there was one, counted a user with a reward
+    models: list[int] | None = None  # the user's version after each event; None: always `model`
 
 
 class ErasedDecision(Struct, array_like=True):
-    """An erased decision: only the arms without ids stay, and only if a shared state counted them."""
+    """An erased decision: only the arms without ids stay, and only if a shared state counted them.
+
+    If the user had left (event `left`) and came back with it, `row` are the statistics that leave the user's class.
+    """
 
     recommender: str
     shared: bool
     taken: list[ChosenArm]
+    left: int = 0
+    row: bytes = b""
 
 
 class ErasedReward(Struct, array_like=True):
-    """An erased reward: only features and reward stay, and only if a shared state was updated with them."""
+    """An erased reward: only features and reward stay, and only if a shared state was updated with them.
+
+    What it added to an item stays too, because the decisions for others until the next learning rest on it.
+    """
 
     recommender: str
     shared: bool
@@ -174,6 +217,46 @@ class ErasedReward(Struct, array_like=True):
     at_random: bool
     advice: bytes | None
     before: float | None
+    left: int = 0  # as in `ErasedDecision`
+    row: bytes = b""
+    item: str | None = None
+    residual: tuple[int, float] | None = None
+
+
+class LeaveBody(Struct, array_like=True, gc=False):
+    """A user was not seen for a while, and is seated in a class of a mixture; void if they came back after `last`."""
+
+    at: float
+    recommender: str
+    last: int  # seq of the user's event before it
+
+
+class ErasedLeave(Struct, array_like=True):
+    """A departure of an erased user: the statistics that were seated; none if nothing was."""
+
+    at: float
+    recommender: str
+    row: bytes = b""
+
+
+class RefitBody(Struct, array_like=True):
+    """A refit of a mixture begins with its state as of this event; it is known by the name of its recommender."""
+
+    at: float
+    recommender: str
+
+
+class MixtureBody(Struct, array_like=True):
+    """The mixture of a recommender from here on: the result of a refit, and all departures and returns since on top.
+
+    Void if another refit of it has begun meanwhile.
+    """
+
+    at: float
+    recommender: str
+    refit: int  # seq of the event with which the refit began; 0: learned elsewhere
+    state: bytes
+    reason: str
 
 
 class AuditBody(Struct, array_like=True):
@@ -191,15 +274,27 @@ class AuditBody(Struct, array_like=True):
     until: float | None = None
 
 
+class KeyBody(Struct, array_like=True):
+    """A key was created, revoked or adopted (recorded by a newer version), or the service was opened (no name)."""
+
+    at: float
+    action: str
+    by: Actor
+    name: str
+    scope: str
+    sha256: bytes
+
+
 class RefusedBody(Struct, array_like=True):
-    """`n` requests of one address that were refused within a minute, and what the first of them asked for."""
+    """`n` requests of one address that were refused within a minute, and what they asked for, each route once."""
 
     at: float
     address: str
     n: int
     status: int
-    route: str
+    route: str  # of the first
     key: str | None = None  # its name, if the scope of a known key was too low
+    others: list[tuple[int, str]] = []  # status and route of those that asked for something else
 
 
 KINDS: dict[str, type[Struct]] = {
@@ -207,15 +302,23 @@ KINDS: dict[str, type[Struct]] = {
     "reward": RewardBody,
     "items": ItemsBody,
     "model": ModelBody,
+    "learning": LearningBody,
     "activate": ActivateBody,
     "service": ServiceBody,
     "recommender": RecommenderBody,
+    "teachers": TeachersBody,
     "erase": EraseBody,
     "erased decision": ErasedDecision,
     "erased reward": ErasedReward,
+    "leave": LeaveBody,
+    "erased leave": ErasedLeave,
+    "refit": RefitBody,
+    "mixture": MixtureBody,
     "audit": AuditBody,
     "refused": RefusedBody,
+    "key": KeyBody,
 }
+_LARGE_DECISION = 65_536  # bytes
 _ENCODER = msgspec.msgpack.Encoder()
 _DECODERS: dict[str, msgspec.msgpack.Decoder[Any]] = {
     kind: msgspec.msgpack.Decoder(body) for kind, body in KINDS.items()
@@ -227,6 +330,17 @@ def decode(kind: str, body: bytes) -> Any:
     return _DECODERS[kind].decode(body)
 
 
+def lighten(row: Row) -> Row:
+    """Return a large decision without what no fold of its user needs: the arms on offer and their probabilities."""
+    if row.kind != "decision" or len(row.body) <= _LARGE_DECISION:
+        return row
+    body = decode(row.kind, row.body)
+    body.arms = body.x = None
+    for arm in body.taken if body.chosen is None else (*body.taken, body.chosen):
+        arm.distribution = None
+    return row._replace(body=encode(body))
+
+
 def to_decision(record: ChosenArm | RewardBody | ErasedReward) -> Decision:
     """Return the stored decision as a `Decision`, the argument of a bandit's `update` and `count_decision`."""
     return Decision(
@@ -236,6 +350,7 @@ def to_decision(record: ChosenArm | RewardBody | ErasedReward) -> Decision:
         None,
         record.at_random,
         None if record.advice is None else floats(record.advice),
+        0.0 if isinstance(record, ErasedReward) else record.effect or 0.0,
     )
 
 

@@ -19,6 +19,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from functools import partial
 from types import FrameType
@@ -32,6 +33,7 @@ from lcb.errors import LCBError
 from lcb.serve.config.settings import Settings
 from lcb.serve.errors import Problem
 from lcb.serve.log.bootstrap import FirstItems, keep_recommenders, read_first_items
+from lcb.serve.log.key_events import CheckedKeys, check_keys, describe_problems
 from lcb.serve.observe import logging as logs
 from lcb.serve.observe.redaction import redact
 from lcb.serve.pages.routes import Pages
@@ -40,10 +42,11 @@ from lcb.serve.service import Service
 from lcb.serve.threads import Threads
 from lcb.serve.web.app import App
 from lcb.serve.web.endpoint import Receive, Scope, Send, json_reply, problem_reply, respond
-from lcb.serve.web.keys import Keyring, check_address
-from lcb.serve.web.wire.listening import Acceptor, listen
+from lcb.serve.web.keys import Keyring, check_address, read_keys
+from lcb.serve.web.proxies import CheckedAddresses
+from lcb.serve.web.wire.listening import Acceptor, listen, provide_descriptors
 from lcb.serve.web.wire.protocol import GuardedProtocol, protocol
-from lcb.storage.store.base import Store
+from lcb.storage.store.base import Key, Store
 from lcb.storage.store.open_store import open_store
 
 _RELOAD_KEYS = 1.0  # seconds
@@ -82,7 +85,8 @@ def run(
         undone.callback(listening.close)
         store = open_store(settings.store, serve=True)
         undone.callback(store.close)
-        keyring = Keyring(store.list_keys())
+        checked = read_keys(store, time.time())
+        keyring = Keyring(checked.keys, open=checked.open)
         check_address(settings, keyring)
         undone.pop_all()
     if keep:
@@ -100,11 +104,14 @@ def run(
     guarded = protocol(
         deadline=limits.deadline,
         max_body=limits.max_body,
-        max_connections=limits.max_connections,
+        max_connections=provide_descriptors(limits.max_connections),
+        max_per_address=limits.max_per_address,
+        proxies=settings.proxies or (),
         on_refusal=app.count_refusal,
+        on_abort=app.count_abort,
     )
     config = uvicorn.Config(
-        app,
+        CheckedAddresses(app) if settings.proxies else app,
         loop="uvloop",
         http=guarded,
         ws="none",
@@ -216,6 +223,7 @@ class _ServiceApp:
         self.server: _Server | None = None
         self.log = structlog.get_logger("lcb.serve")
         self.keys = Threads("keys")
+        self._table: list[Key] | None = None  # as last held against the log
 
     def __call__(self, scope: Scope, receive: Receive, send: Send) -> Awaitable[None]:
         if scope["type"] == "lifespan":
@@ -301,11 +309,32 @@ class _ServiceApp:
         if self.app is not None:
             self.app.metrics.refused[status] = self.app.metrics.refused.get(status, 0) + 1
 
+    def count_abort(self) -> None:
+        """Count a client that disconnected before its answer was complete."""
+        if self.app is not None:
+            self.app.metrics.n_aborted += 1
+
     async def _reload_keys(self) -> None:
         """Reload the keys every second, so that new and revoked keys take effect."""
         while True:
             await asyncio.sleep(_RELOAD_KEYS)
             try:
-                self.keyring.keys = await self.keys.run(self.store.list_keys)
+                checked = await self.keys.run(self._read_changed_keys)
+                if checked is not None:
+                    self.keyring.keys, self.keyring.open = checked.keys, self.keyring.open and checked.open
+                if self.app is not None:
+                    await self.app.note_keys()
             except LCBError as error:
                 self.log.warning("keys could not be read", error=str(error))
+
+    def _read_changed_keys(self) -> CheckedKeys | None:
+        """Hold the table of keys against the log, in a thread; None if it is as it was the last time."""
+        table = self.store.list_keys()
+        if table == self._table:
+            return None
+        checked = check_keys(self.store)
+        assert checked is not None
+        if checked.problems:
+            self.log.error("keys differ from the log", error=describe_problems(checked.problems.values()))
+        self._table = table
+        return checked

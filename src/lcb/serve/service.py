@@ -7,7 +7,7 @@ import math
 import os
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
 import msgspec
@@ -20,7 +20,7 @@ from lcb.serve.config.settings import Settings
 from lcb.serve.decide.assignment import Assignment
 from lcb.serve.decide.decisions import Begun, Decisions
 from lcb.serve.decide.entry import Entry
-from lcb.serve.decide.items import build_items_event
+from lcb.serve.decide.items import build_items_event, read_items
 from lcb.serve.decide.large import is_large, prepare
 from lcb.serve.decide.rewards import Rewards
 from lcb.serve.errors import Problem
@@ -30,6 +30,7 @@ from lcb.serve.log.bootstrap import FirstItems, prepare_log, read_first_items
 from lcb.serve.log.erasure import build_erasure
 from lcb.serve.log.journal import IdTaken, Journal, WorldBehindLog
 from lcb.serve.log.remote_reads import RemoteReads
+from lcb.serve.state.load_users import LARGE_HISTORY
 from lcb.serve.state.reward_slots import RewardSlots
 from lcb.serve.state.users import WARMUP, User
 from lcb.serve.state.world import World
@@ -64,7 +65,7 @@ class Service:
         self.new_id = new_id or make_time_ordered_ids(now)
         self.watchers: list[Watcher] = []  # called with every event after it is applied
         self._sizing = asyncio.Lock()
-        self.large = Threads("large", most_waiting=32)  # decisions over very many arms
+        self.large = Threads("large", most_waiting=32)  # decisions over very many arms, changes of many items
         self._arriving: dict[str, asyncio.Event] = {}  # users whose first decision is being stored
         self.world = World(store, most_bytes=settings.limits.cached_bytes)
         prepare_log(settings, store, self.world, now, seed, items)
@@ -156,7 +157,7 @@ class Service:
                 await self._wait_for(id)
             elif id is not None and not looked_up:
                 logged, looked_up = await self._reads.read(self.store.event, id), True
-            elif not self._has_user(request.user):
+            elif not self.world.has_user(request.user):
                 await self._reads.fetch_user(request.user)
             elif (first := self._arriving.get(request.user)) is not None:
                 self.journal.check_room()  # refuse now if the queue is full
@@ -179,9 +180,9 @@ class Service:
                 await self._wait_for(decision_id)
             elif self.journal.pending(reward_id(id)) is not None:
                 await self._wait_for(reward_id(id))
-            elif not self.store.inline and id not in self.slots:
+            elif id not in self.slots and not self._can_read_slots(decision_id):
                 await self._reads.fetch_slots(id)
-            elif not self.store.inline and not self.world.cache.knows(user := self.slots.get(id).user):
+            elif not self.world.has_user(user := self.slots.get(id).user):
                 await self._reads.fetch_user(user)
             else:
                 entry = self.rewards.reward(request)
@@ -195,18 +196,21 @@ class Service:
         """Return a user; None if the log has no event of them."""
         if not name.isprintable():
             return None
-        while not self._has_user(name):
+        while not self.world.has_user(name):
             await self._reads.fetch_user(name)
         return self.world.user(name)
 
-    def put_items(self, request: messages.ItemsRequest) -> Awaitable[bytes]:
+    def put_items(self, request: messages.ItemsRequest, *, large: bool = False) -> Awaitable[bytes]:
+        """Change the catalogue; the items of a large request are read in a thread."""
         if self.world.state.n_features is None:
-            return self._run_alone(lambda: self._put_items(request))
-        return self._put_items(request)
+            return self._run_alone(lambda: self._put_items(request, large))
+        return self._put_items(request, large)
 
-    async def _put_items(self, request: messages.ItemsRequest) -> bytes:
+    async def _put_items(self, request: messages.ItemsRequest, large: bool) -> bytes:
+        state = self.world.state
+        items = await self.large.run(read_items, request, state.feature_map) if large else None
         while True:
-            entry = build_items_event(self.world.state, request, self.now, self.new_id)
+            entry = build_items_event(state, request, self.now, self.new_id, items)
             if (answer := await self._append(entry)) is not None:
                 return answer
 
@@ -245,6 +249,11 @@ class Service:
             if await self._append(Entry(row, body, b"", key="model")) is not None:
                 return version
 
+    async def begin_learning(self) -> tuple[int, int]:
+        """Write into the log that a version is learned from it; return the seq to learn up to, and n_started there."""
+        await self._append_new("learning", events.LearningBody(self.now()))
+        return self.world.items.sums.began, self.world.started_at_learning
+
     async def activate(self, version: int, reason: str, by: events.Actor | None = None) -> None:
         """Give new users this model version from now on; 0 is the warm-up, which has no classes."""
         known = self.world.state.versions.get(version)
@@ -258,16 +267,32 @@ class Service:
             raise Problem(409, str(error), field="version") from None
         await self._append_new("activate", events.ActivateBody(self.now(), version, reason, by))
 
+    def declare_teachers(self, closed: Collection[str]) -> None:
+        """Before the start: write into the log which recommenders visitors do not teach, unless it says so already."""
+        if self.world.state.closed != set(closed):
+            row = self._build_row("teachers", events.TeachersBody(self.now(), sorted(closed)))
+            for stored in self.store.append([row], self.world.seq).rows:
+                self.applier.apply(stored)
+
+    async def change_teachers(self, closed: Collection[str]) -> None:
+        """Do the same while the service runs."""
+        if self.world.state.closed != set(closed):
+            await self._append_new("teachers", events.TeachersBody(self.now(), sorted(closed)))
+
     async def record(self, action: str, by: events.Actor, detail: str = "", **more: Any) -> None:
         """Append an audit event; `more` are the optional fields of `events.AuditBody`."""
         await self._append_new("audit", events.AuditBody(self.now(), action, by, detail, **more))
 
-    async def record_refusal(self, address: str, n: int, status: int, route: str, key: str | None) -> None:
-        """Append an event for `n` refused requests of one address."""
-        await self._append_new("refused", events.RefusedBody(self.now(), address, n, status, route, key))
+    async def record_refusal(self, address: str, n: int, asked: list[tuple[int, str]], key: str | None) -> None:
+        """Append an event for `n` refused requests of one address; `asked` are their statuses and routes."""
+        body = events.RefusedBody(self.now(), address, n, *asked[0], key, asked[1:])
+        await self._append_new("refused", body)
+
+    def _build_row(self, kind: str, body: Any) -> NewRow:
+        return NewRow(event_id(kind, self.new_id()), kind, None, None, events.encode(body))
 
     async def _append_new(self, kind: str, body: Any) -> None:
-        row = NewRow(event_id(kind, self.new_id()), kind, None, None, events.encode(body))
+        row = self._build_row(kind, body)
         await self.journal.append(Entry(row, body, b"", row.id))
 
     # Waiting
@@ -306,9 +331,9 @@ class Service:
                 raise Problem(503, f"{key} is waiting for the store; send the same request again", retry_after=1)
             await asyncio.wait([waiting])
 
-    def _has_user(self, name: str) -> bool:
-        """Whether `World.user` can return this user without blocking the event loop."""
-        return self.store.inline or self.world.cache.knows(name)
+    def _can_read_slots(self, decision_id: str) -> bool:
+        """Whether the event loop may read the slots of a decision itself."""
+        return self.store.inline and self.store.bytes_of_event(decision_id) <= LARGE_HISTORY
 
 
 def _count_for_commit(snapshots: list[Snapshot]) -> int:

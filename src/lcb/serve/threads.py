@@ -1,7 +1,8 @@
 """Threads for work that must not hold up the event loop, in pools that do not hold up each other.
 
     keys      reloading keys, so that a revoked key stops working whatever else goes on
-    large     decisions over very many arms
+    large     decisions over very many arms, changes of very many items
+    lists     the items of a large catalogue
     heavy     stories and verification, which read the log for seconds
 
 The threads are daemons: at the end of the process nobody waits for them.

@@ -7,7 +7,6 @@ from .sizes import Sizes as Sizes
 from .sizes import smallest_gap as smallest_gap
 from .theorems import Phases as Phases
 from .theorems import Theorem1Bandit as Theorem1Bandit
-from .theorems import shrinking_term as shrinking_term
 from .theorems import theorem_1 as theorem_1
 from .theorems import theorem_1_margin as theorem_1_margin
 from .theorems import theorem_2 as theorem_2

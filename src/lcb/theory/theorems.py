@@ -49,19 +49,6 @@ def theorem_1_margin(sizes: Sizes, bandit: Theorem1Bandit = "exp4p") -> float:
     return sizes.n_users * sizes.n_steps / wanted if wanted else math.inf
 
 
-def shrinking_term(steps_per_user: float, place: int) -> float:
-    """Return the term that the proof of Theorem 1 bounds by 3 sqrt(T_u), for user number `place` of phase 2.
-
-        3 sqrt(T_u) / sqrt(1 + (place - 1) / sqrt(T_u))
-
-    It shrinks as 1/sqrt(place), as a footnote of the paper states.  The proof shows this for two thirds of it, the
-    error of the learned models; the sqrt(T_u) uniform steps of each user do not shrink.
-    """
-    if not (steps_per_user >= 1 and place >= 1):
-        raise InputError(f"steps_per_user={steps_per_user}, place={place}; both must be at least 1")
-    return 3 * math.sqrt(steps_per_user) / math.sqrt(1 + (place - 1) / math.sqrt(steps_per_user))
-
-
 def theorem_2(sizes: Sizes) -> Phases:
     """Return the bound of Theorem 2, with the ln(L+1) that Table 1 drops.
 

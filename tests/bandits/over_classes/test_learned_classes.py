@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lcb.bandits.bandit import serve, serve_step_by_step
 from lcb.bandits.over_classes.learned_classes import LearnedClasses
 from lcb.bandits.over_classes.personal_classes import PersonalClasses
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
@@ -30,6 +31,22 @@ def test_it_chooses_and_learns_as_the_bandit_of_its_kind(models, other):
         reward = rng.normal(0.5, 0.3)
         state, twin = bandit.update(state, decision, reward), other.update(twin, decision, reward)
         np.testing.assert_allclose(bandit.weights(state), other.weights(twin), atol=1e-9)
+
+
+CLICKS = replace(POINT, likelihood="bernoulli", levels=(0.0, 1.0))
+
+
+@pytest.mark.parametrize("models", [POINT, CLICKS, PEOPLE], ids=["point", "clicks", "personal"])
+def test_many_users_at_once_are_served_as_by_the_verbs(models):
+    rng, bandit = np.random.default_rng(3), LearnedClasses(models, bonus=0.7, uniform=0.1)
+    states = np.tile(bandit.start(), (20, 1))
+    contexts, rewards = rng.normal(size=(20, 12, 5, 3)), rng.integers(0, 2, (20, 12, 5)).astype(float)
+    for _ in range(2):  # new users, then users with statistics
+        fast, arms = serve(bandit, states, contexts, rewards, np.random.default_rng(1), 2)
+        slow, same = serve_step_by_step(bandit, states, contexts, rewards, np.random.default_rng(1), 2)
+        np.testing.assert_array_equal(arms, same)
+        np.testing.assert_allclose(fast, slow, atol=1e-9)
+        states = fast
 
 
 def test_the_bonus_is_the_one_chosen_with_the_classes_and_noise_is_one_number():

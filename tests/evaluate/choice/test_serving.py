@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from lcb.decision import Decision
-from lcb.evaluate.choice._serving_numba import _hash
 from lcb.evaluate.choice.candidates import build_bandit
+from lcb.evaluate.choice.queues import Values, draw_queues
 from lcb.evaluate.choice.serving import can_serve, serve
 from lcb.event_log import EventLog
 from lcb.models import LatentModels
@@ -26,48 +26,104 @@ KINDS = {
 }
 
 
-def serve_by_verbs(models, bonus, labels, n_steps, seed):
+def serve_by_verbs(models, bonus, queues):
     bandit, rates = build_bandit(models, bonus), []
-    high, low = labels.clicked.toarray(), labels.passed.toarray()
-    for u in range(len(high)):
-        left_high, left, taken = high[u].copy(), high[u] + low[u], np.zeros(len(ARMS), int)
+    for u, n_steps in enumerate(queues.steps):
+        own = slice(queues.begin[u], queues.begin[u + 1])
+        x, taken = queues.arms[queues.arm[own]], np.zeros(own.stop - own.start, int)
         state, rewards = bandit.start(), []
-        for _ in range(min(n_steps, int(left.sum()) // 2)):
-            scores = np.where(left > 0, bandit.scores(state, labels.arms), -np.inf)
-            arm = int(scores.argmax())
-            is_high = _hash(seed, u, arm, taken[arm]) * left[arm] < left_high[arm]
-            left_high[arm] -= is_high
-            left[arm] -= 1
-            taken[arm] += 1
-            rewards.append((labels.low, labels.high)[int(is_high)])
-            state = bandit.update(state, Decision(arm, 1.0, labels.arms[arm]), rewards[-1])
+        for _ in range(n_steps):
+            scores = np.where(taken < queues.size[own], bandit.scores(state, x), -np.inf)
+            chosen = int(scores.argmax())
+            rewards.append(queues.rewards[own][chosen, taken[chosen]])
+            taken[chosen] += 1
+            state = bandit.update(state, Decision(chosen, 1.0, x[chosen]), rewards[-1])
         rates.append(np.mean(rewards))
     return rates
 
 
+@pytest.mark.parametrize("n_labels", [1, 6])  # too few to fill the queues, and enough
 @pytest.mark.parametrize("bonus", [0.0, 0.5])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_compiled_server_makes_the_choices_of_the_bandits(kind, bonus):
+def test_the_compiled_server_makes_the_choices_of_the_bandits(kind, bonus, n_labels):
     rng = np.random.default_rng(3)
-    clicked, passed = rng.integers(0, 5, (30, 4)), rng.integers(1, 5, (30, 4))
-    labels = EventLog.from_counts(ARMS, clicked, passed).clicks
-    found = serve(KINDS[kind], bonus, labels, 8, seed=11)
-    np.testing.assert_allclose(found, serve_by_verbs(KINDS[kind], bonus, labels, 8, 11), atol=1e-12)
+    count = rng.binomial(1, 0.3, (60, 4)) * n_labels
+    count[:, 0] = 2
+    clicked = rng.binomial(count, 0.4)
+    queues = draw_queues(EventLog.from_counts(ARMS, clicked, count - clicked).clicks, 8, rng)
+    assert queues.is_filled == (n_labels == 6)
+    np.testing.assert_allclose(
+        serve(KINDS[kind], bonus, queues), serve_by_verbs(KINDS[kind], bonus, queues), atol=1e-12
+    )
 
 
-def test_labels_are_drawn_without_replacement():
-    labels = EventLog.from_counts(np.eye(1), [[3]], [[3]]).clicks
-    models = LatentModels([1.0], [[0.5]], [0.1])
-    drawn = [3 * serve(models, 0.0, labels, 20, seed)[0] for seed in range(2000)]  # half of six labels
-    assert set(np.round(drawn).astype(int)) == {0, 1, 2, 3}
-    share = np.mean(np.isclose(drawn, 3))  # 3 of 3 high: 1 in 20
-    assert abs(share - 0.05) < 4.5 * np.sqrt(0.05 * 0.95 / 2000)
+@pytest.mark.parametrize("n_labels", [1, 6])
+@pytest.mark.parametrize("kind", ["gaussian", "personal"])
+def test_labels_of_any_value_are_served_as_by_the_bandits(kind, n_labels):
+    rng = np.random.default_rng(3)
+    count = rng.binomial(1, 0.3, (60, 4)) * n_labels
+    count[:, 0] = 2
+    user, arm = np.repeat(np.indices(count.shape).reshape(2, -1), count.ravel(), axis=1)
+    values = Values(ARMS, user, arm, rng.integers(1, 6, len(user)).astype(float), 60)
+    queues = draw_queues(values, 8, rng)
+    assert queues.is_filled == (n_labels == 6)
+    np.testing.assert_allclose(serve(KINDS[kind], 0.5, queues), serve_by_verbs(KINDS[kind], 0.5, queues), atol=1e-12)
+    for p in range(len(queues.arm)):  # each label once, in any order
+        owner = np.searchsorted(queues.begin, p, side="right") - 1
+        own = values.reward[(user == owner) & (arm == queues.arm[p])]
+        np.testing.assert_array_equal(np.sort(queues.rewards[p, : len(own)]), np.sort(own))
 
 
-def test_numbers_many_arms_and_single_labels_cannot_be_served():
+def test_drawn_values_have_the_mean_and_the_spread_of_the_labels_of_their_arm():
+    rng = np.random.default_rng(6)
+    mean = np.array([2.0, 3.0, 4.0])
+    user, arm = np.repeat(np.arange(400), 9), np.tile(np.repeat(np.arange(3), 3), 400)
+    reward = np.clip(np.round(mean[arm] + 0.8 * rng.normal(size=len(arm))), 1, 5)
+    drawn = draw_queues(Values(np.eye(3), user, arm, reward, 400), 12, rng).rewards.reshape(400, 3, 12)[:, :, 3:]
+    for a in range(3):
+        labels = reward[arm == a]
+        assert abs(drawn[:, a].mean() - labels.mean()) < 4.5 * labels.std() / np.sqrt(len(labels))
+        assert 0.85 < drawn[:, a].std() / labels.std() < 1.15
+    assert (drawn.min(), drawn.max()) >= (1, 1)
+    assert drawn.max() <= 5
+
+
+def test_queues_hold_each_label_once_and_then_draws_of_the_rate():
+    rng = np.random.default_rng(4)
+    count = np.tile([3, 0, 9], (400, 1))
+    clicked = rng.binomial(count, [0.5, 0.5, 0.8])
+    queues = draw_queues(EventLog.from_counts(np.eye(3), clicked, count - clicked).clicks, 12, rng)
+    rewards = queues.rewards.reshape(400, 3, 12)
+    assert queues.is_filled
+    assert (queues.size == 12).all()
+    assert (queues.steps == 12).all()
+    for arm, n in ((0, 3), (2, 9)):
+        np.testing.assert_array_equal(rewards[:, arm, :n].sum(axis=1), clicked[:, arm])
+    drawn = rewards[:, 2, 9:].mean()
+    assert abs(drawn - clicked[:, 2].mean() / 9) < 4.5 * np.sqrt(0.8 * 0.2 / 1200 + 0.8 * 0.2 / 3600)
+    first = np.array([rewards[:, 0, j].mean() for j in range(3)])  # the order is random
+    assert (abs(first - clicked[:, 0].mean() / 3) < 4.5 * np.sqrt(0.25 / 400)).all()
+
+
+def test_with_less_than_a_label_per_arm_queues_stay_short_and_half_of_the_labels_are_served():
+    rng = np.random.default_rng(5)
+    count = np.array([1, 0, 1, 0, 0, 2, 0, 0])[rng.permuted(np.tile(np.arange(8), (50, 1)), axis=1)]
+    clicked = rng.binomial(count, 0.5)
+    queues = draw_queues(EventLog.from_counts(np.eye(8), clicked, count - clicked).clicks, 12, rng)
+    assert not queues.is_filled
+    assert (queues.steps == 2).all()
+    np.testing.assert_array_equal(queues.size, count[count > 0])
+    np.testing.assert_array_equal(queues.arm, np.nonzero(count)[1])
+
+
+def test_features_that_differ_at_every_event_single_labels_and_statistics_cannot_be_served():
     rng = np.random.default_rng(0)
     user = np.repeat(np.arange(30), 10)
     assert can_serve(EventLog.from_rows(user, np.eye(3)[rng.integers(0, 3, 300)], rng.integers(0, 2, 300)))
-    assert not can_serve(EventLog.from_rows(user, np.eye(3)[rng.integers(0, 3, 300)], rng.random(300)))
+    numbers = EventLog.from_rows(user, np.eye(3)[rng.integers(0, 3, 300)], rng.random(300))
+    assert can_serve(numbers)
+    assert not can_serve(EventLog(numbers.stats))
+    many, items = np.repeat(np.arange(100), 20), rng.normal(size=(400, 2))
+    assert can_serve(EventLog.from_rows(many, items[rng.integers(0, 400, 2000)], rng.integers(0, 2, 2000)))
     assert not can_serve(EventLog.from_rows(user, rng.random((300, 3)), rng.integers(0, 2, 300)))
     assert not can_serve(EventLog.from_rows(np.arange(300), np.eye(3)[rng.integers(0, 3, 300)], user % 2))

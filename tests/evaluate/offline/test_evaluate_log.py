@@ -1,13 +1,17 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from lcb.errors import InputError
+from lcb.evaluate.algorithms import ALGORITHMS
 from lcb.evaluate.offline.evaluate_log import evaluate_log, prepare_training
 from lcb.evaluate.offline.log_sources import open_source
 from lcb.evaluate.offline.outcomes import AlgorithmRewards, larger_error
 from lcb.evaluate.offline.split import Plan, split_users
+from lcb.evaluate.tuning import tune_log
 from lcb.evaluate.tuning.tune_log import split_training_users, tune_on_training_users
 from support.logs import make_log
 
@@ -35,6 +39,19 @@ def test_test_users_have_enough_events_and_are_never_trained_on():
     assert (source.n_events[split.test] >= 6).all()
     assert (source.n_events[split.train] < 6).sum() == 150 - (180 - 60)  # those with enough events come first
     assert set(split_users(source, PLAN, seed=2).test) != set(split.test)
+
+
+@pytest.mark.parametrize("method", ["queue", "replay"])
+def test_lcb_auto_serves_held_out_users_of_rewards_of_many_values(method):
+    log = clicks()
+    rng = np.random.default_rng(3)
+    stars = replace(log, reward=(1 + 3 * log.reward + rng.integers(0, 2, len(log.user))).astype(np.float32))
+    source = open_source(stars, method, "labels")
+    task = prepare_training(source, PLAN, split_users(source, PLAN, 1), 1).task
+    assert task.history.clicks is None
+    recommender = ALGORITHMS["lcb-auto"].build_for(task, rng, {})
+    assert recommender.why[1].startswith("reward per step of held-out users: ")
+    assert recommender.versions[0].n_classes == 3
 
 
 def test_more_users_than_there_are_is_refused_with_the_numbers():
@@ -155,6 +172,12 @@ def test_tuning_looks_at_training_users_alone():
     assert settings[0] == settings[1]
     assert settings[0]["random"] == {}
     assert set(settings[0]["linucb-individual"]) == {"width", "ridge"}
+
+
+def test_an_algorithm_without_settings_is_not_tried(monkeypatch):
+    monkeypatch.setattr(tune_log, "run_on_split", None)
+    source = open_source(clicks(), "queue", "labels")
+    assert tune_on_training_users(source, ["random", "lcb-auto"], PLAN, n_workers=1) == {"random": {}, "lcb-auto": {}}
 
 
 def test_a_user_tested_twice_is_one_user():

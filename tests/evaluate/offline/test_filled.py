@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.evaluate.offline.evaluate_log import evaluate_log
 from lcb.evaluate.offline.filled import evaluate_filled, prepare_filling
-from lcb.evaluate.offline.label_use import LabelUse, combine_use
+from lcb.evaluate.offline.label_use import LabelUse, combine_use, measure_use
 from lcb.evaluate.offline.labels import read_labels
 from lcb.evaluate.offline.log_sources import open_source
 from lcb.evaluate.offline.outcomes import AlgorithmRewards, Evaluation
@@ -110,7 +112,7 @@ def test_algorithms_that_never_differ_get_no_interval_of_width_0():
     rate = np.full((1, 200), 0.5)
     answer = evaluation(outcome("lcb", rate, 0.0), outcome("linucb-population", rate, 0.0)).answer
     assert answer.percent == 0
-    assert answer.high - answer.low == pytest.approx(2 * 100 * 3 / 2000 / 0.5)
+    assert answer.high - answer.low == pytest.approx(2 * 100 * 3 / 200 / 0.5)
 
 
 def test_the_answer_is_about_the_best_algorithm_wherever_it_stands():
@@ -136,3 +138,41 @@ def test_too_few_labels_give_no_answer_and_say_why():
     assert short.to_json()["results"][0]["vs_population_percent"] == pytest.approx(20)
     both = combine_use([LabelUse("filled", 100, 0.2, 4.0, 0.5), LabelUse("filled", 300, 0.4, 6.0, 0.7)])
     assert both == LabelUse("filled", 400, pytest.approx(0.3), 5.0, pytest.approx(0.6))
+
+
+def test_a_log_whose_labels_are_mostly_of_one_arm_gives_no_answer():
+    enough = LabelUse("filled", 2000, 0.2, 13.0, 0.8, 0.69)
+    assert enough.shortfall is None
+    assert "most labels of a user are of one arm" in replace(enough, favoured=0.71).shortfall
+    assert replace(enough, favoured=0.71, withheld=0.04).shortfall is None  # labels sufficed
+    assert replace(enough, favoured=0.71, withheld=0.04, method="queue").shortfall is None
+
+
+def test_favour_is_zero_for_equal_shares_and_one_for_a_single_arm():
+    users = np.arange(2)
+    for count, favoured in (
+        ([[5, 5, 5], [1, 1, 1]], 0.0),
+        ([[9, 0, 0], [0, 2, 0]], 1.0),
+        ([[4, 1, 1], [4, 1, 1]], 0.5),
+    ):
+        table = np.array(count, np.int32)
+        user, arm = np.repeat(np.nonzero(table), table[np.nonzero(table)], axis=1)
+        log = make_log(user, arm, [[i] for i in range(3)], 3, reward=np.arange(len(user)) % 2 == 0)
+        use = measure_use("filled", read_labels(log, "labels"), users, 0.0, 5)
+        assert use.favoured == pytest.approx(favoured)
+
+
+def test_a_log_that_shows_users_only_what_they_like_gives_no_answer():
+    """What is not shown is disliked, and the log cannot say so: the random policy would look far too good."""
+    world = LoggedWorld(n_categories=12, n_classes=4, seed=0)
+    rng = np.random.default_rng(0)
+    rates = world.arm_rates(world.draw_users(460, rng))
+    user = np.repeat(np.arange(460), 25)
+    best = np.argsort(-rates, axis=1)[user, rng.integers(0, 2, len(user))]
+    item = np.where(rng.random(len(user)) < 0.01, rng.integers(0, 12, len(user)), best)
+    log = make_log(user, item, [[i] for i in range(12)], 12, reward=rng.random(len(user)) < rates[user, item])
+    found = evaluate_log(open_source(log, "filled", "labels"), ["random"], PLAN, n_seeds=1, n_workers=1)
+    truth = 100 * (rates.mean() / rates.max(axis=1).mean() - 1)
+    assert found.to_json()["results"][0]["vs_population_percent"] > truth + 20
+    assert found.answer is None
+    assert "% of the pairs of user and arm have a label" in found.why_no_answer

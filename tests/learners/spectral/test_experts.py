@@ -243,7 +243,7 @@ REFUSED = {
     "all rewards are 0 or 1.*use grouped": ((*small()[:2], np.tile([0, 1], 3000)), 2, "pooled", {}),
     "several times worse": ((*small()[:2], np.tile([0, 1], 3000)), 2, "grouped", {"polish": True}),
     r"no user has 3 rewards \(the most is 2\)": (small(n_steps=2), 2, "grouped", {}),
-    "but only 1 users": ((np.zeros(6000), *small()[1:3]), 2, "both", {}),
+    "but only 1 user": ((np.zeros(6000), *small()[1:3]), 2, "both", {}),
     "n_classes=0": (small(), 0, "both", {}),
     "penalty=-1": (small(), 2, "both", {"penalty": -1}),
     "sigma2=nan": (small(), 2, "pooled", {"sigma2": np.nan}),

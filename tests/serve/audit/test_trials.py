@@ -310,7 +310,8 @@ def test_two_first_decisions_of_one_person_have_one_version_though_models_are_sw
     """The second would otherwise be made under version 2 for somebody whom the first one pins to version 1."""
 
     async def drive() -> None:
-        async with running(tmp_path, models=models_folder(tmp_path, 0)) as service:
+        pinned = (RecommenderSpec("lcb", "thompson"),)
+        async with running(tmp_path, models=models_folder(tmp_path, 0), recommenders=pinned) as service:
             body = service.world.state.versions[1].body
             await service.service.add_model(body.manifest, body.tensors, active=False, reason="", n_users=1)
             for i in range(40):

@@ -167,7 +167,26 @@ def test_a_reward_value_that_was_changed_shows_in_later_decisions_or_snapshots(i
 
 def test_a_gap_is_found(inside: Inside) -> None:
     written(inside, "delete from event where seq = 9")
-    says(verify(inside.store), 10, "seq")
+    report = verify(inside.store)
+    says(report, 9, "missing: event 8 is followed by event 10")
+    assert (report.n_events, report.first) == (8, 9)
+
+
+def test_a_log_without_its_beginning_is_found_and_the_words_say_how_to_check_a_part(inside: Inside) -> None:
+    written(inside, "delete from event where seq < 9")
+    says(verify(inside.store), 1, "missing: the log begins with event 9; to check a part of a log, give the head")
+
+
+def test_a_user_that_was_changed_is_told_in_words(inside: Inside) -> None:
+    seq, _ = first(inside, "reward")
+    written(inside, "update event set user = 'somebody' where seq = ?", (seq,))
+    report = verify(inside.store)
+    assert report.first == seq
+    says(report, seq, "this reward is not what was written at this place")
+    says(report, seq, "its user 'somebody' has no decision; replay ends here")
+    assert "AssertionError" not in "".join(map(str, report.differences))
+    written(inside, "update event set user = null where seq = ?", (seq,))
+    says(verify(inside.store), seq, "it has no user; replay ends here")
 
 
 def test_a_log_that_lost_its_end_under_a_snapshot_is_found(inside: Inside) -> None:

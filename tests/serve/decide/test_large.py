@@ -7,7 +7,7 @@ import json
 import msgspec
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from lcb import messages
@@ -45,11 +45,54 @@ def outcome(decoding, raw):
         return problem.status, problem.field, problem.detail
 
 
+ITEMS = some.lists(
+    some.fixed_dictionaries(
+        {"id": some.text(max_size=9)},
+        optional={
+            "x": some.none() | VECTORS,
+            "categories": some.none() | some.lists(some.text(max_size=3), max_size=3),
+            "title": some.none() | some.text(max_size=9),
+            "extra": some.none(),
+        },
+    ),
+    max_size=9,
+)
+CHANGES = some.fixed_dictionaries(
+    {"items": ITEMS},
+    optional={"replace": some.none() | some.booleans(), "remove": some.none() | some.lists(some.text(max_size=3))},
+)
+
+
+@settings(max_examples=50)
+@given(request=CHANGES, escape=some.booleans())
+def test_items_decoded_in_parts_are_the_same_or_refused_too(request, escape):
+    raw = json.dumps(request, ensure_ascii=escape).encode("utf-8", "surrogatepass")
+    whole = msgspec.json.Decoder(messages.ItemsRequest)
+    in_parts, at_once = outcome(large.decode_items, raw), outcome(lambda raw: decode(whole, raw), raw)
+    assert in_parts == at_once or in_parts[0] == at_once[0] == 422
+
+
+@pytest.mark.parametrize(
+    ("raw", "field"),
+    [
+        (b'{"items": [{"id": "a", "x": [1]}, {"id": "b", "x": [1], "x": [2]}]}', "items[1].x"),
+        (b'{"items": [{"id": "a", "x": [1]}], "replace": true, "replace": false}', "replace"),
+        (b'{"items": [{"id": "a", "x": [1], "title": "\\u0000"}]}', "items[0].title"),
+        (b'{"items": [{"id": "a", "x": [1]}, {"id": "b", "x": "1"}]}', "items[1].x"),
+        (b'{"items": [{"id": "a", "x": [1]}, {"x": [1]}]}', "items[1].id"),
+    ],
+)
+def test_errors_in_items_decoded_in_parts_name_their_field(raw, field):
+    with pytest.raises(Problem) as raised:
+        large.decode_items(raw)
+    assert (raised.value.status, raised.value.field) == (422, field)
+
+
 @given(request=REQUESTS, escape=some.booleans())
 def test_decoding_in_parts_gives_the_same_request_or_refuses_it_too(request, escape):
     """Of several errors it may name another one."""
     raw = json.dumps(request, ensure_ascii=escape).encode("utf-8", "surrogatepass")
-    in_parts, at_once = outcome(large.decode_large, raw), outcome(lambda raw: decode(WHOLE, raw), raw)
+    in_parts, at_once = outcome(large.decode_decision, raw), outcome(lambda raw: decode(WHOLE, raw), raw)
     assert in_parts == at_once or in_parts[0] == at_once[0] == 422
 
 
@@ -70,7 +113,7 @@ def test_decoding_in_parts_gives_the_same_request_or_refuses_it_too(request, esc
     ],
 )
 def test_bodies_that_are_refused_are_refused_in_the_same_words(raw):
-    refused = outcome(large.decode_large, raw)
+    refused = outcome(large.decode_decision, raw)
     assert isinstance(refused, tuple)
     assert refused == outcome(lambda raw: decode(WHOLE, raw), raw)
 

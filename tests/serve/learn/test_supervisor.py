@@ -15,20 +15,27 @@ from lcb.errors import InputError
 from lcb.evaluate.worlds.paper import SimulatedWorld, equal_classes, paper_classes
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning
-from lcb.serve.learn.process import worker_command
+from lcb.serve.learn import supervisor
 from lcb.serve.web.keys import Keyring, sha256
 from lcb.storage.models.folder import save_models
 from lcb.storage.store.base import Key
+from support.learning import build_command, learn_here
 from support.running import Running, arms_of, running
 
 WORLD = SimulatedWorld(paper_classes(n_classes=3, n_features=6), n_arms=8)
 SOME = Learning(n_warmup_users=30, retrain_every=None, n_classes=3)
 
 
+@pytest.fixture
+def learning_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(supervisor, "run_job", learn_here)
+
+
 async def rewarded(service: Running, n_users: int, n_steps: int = 2, prefix: str = "u", seed: int = 0) -> None:
     await service.visits(prefix, WORLD.draw(n_users, n_steps, np.random.default_rng(seed)))
 
 
+@pytest.mark.usefixtures("learning_here")
 def test_a_service_without_models_learns_and_serves_newcomers_better(tmp_path: Path) -> None:
     """Algorithm 1, and a trial of it beside one LinUCB for all, as in the paper's user study."""
     recommenders = (RecommenderSpec("population", "linucb", scope="everyone"), RecommenderSpec("lcb"))
@@ -66,6 +73,7 @@ def test_a_service_without_models_learns_and_serves_newcomers_better(tmp_path: P
     asyncio.run(drive())
 
 
+@pytest.mark.usefixtures("learning_here")
 def test_clicks_of_readers_are_learned_as_clicks_and_no_later_reward_is_refused(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     world = NewsFront(draw_articles(30, rng), n_arms=8)
@@ -113,6 +121,7 @@ def test_learning_begins_on_demand_one_at_a_time(place: Path | str) -> None:
     asyncio.run(drive())
 
 
+@pytest.mark.usefixtures("learning_here")
 def test_learning_comes_again_after_as_many_new_users_also_across_a_restart(place: Path | str) -> None:
     every = Learning(n_warmup_users=20, retrain_every=10, n_classes=2, held_out=0.0)
 
@@ -165,12 +174,14 @@ def test_the_count_of_new_users_begins_where_learning_began(tmp_path: Path) -> N
     asyncio.run(drive())
 
 
+@pytest.mark.usefixtures("learning_here")
 def test_a_version_that_scores_worse_is_kept_aside_until_somebody_activates_it(tmp_path: Path) -> None:
     save_models(WORLD.models, tmp_path / "truth")
     one = Learning(retrain_every=None, n_classes=1)  # class, where there are three
 
     async def drive() -> None:
-        async with running(tmp_path, models=str(tmp_path / "truth"), learning=one) as service:
+        given = {"models": str(tmp_path / "truth"), "recommenders": (RecommenderSpec("lcb", "thompson"),)}
+        async with running(tmp_path, **given, learning=one) as service:
             await rewarded(service, 40, n_steps=6)
             assert (await service.http.post("/v1/models/retrain")).status_code == 202
             answer = await service.learned()
@@ -206,6 +217,7 @@ def test_too_little_to_learn_from_is_no_failure_and_is_not_tried_again_at_once(t
     asyncio.run(drive())
 
 
+@pytest.mark.usefixtures("learning_here")
 @pytest.mark.parametrize(
     ("bandit", "learner"), [("mmts", "em"), ("personal-classes", "em"), ("personal-classes", "personal")]
 )
@@ -247,6 +259,7 @@ def test_a_service_without_classes_to_learn_for_does_not_learn_by_itself(tmp_pat
     asyncio.run(drive())
 
 
+@pytest.mark.usefixtures("learning_here")
 def test_rolling_back_to_zero_serves_newcomers_as_before_there_were_classes(tmp_path: Path) -> None:
     async def drive() -> None:
         async with running(tmp_path, learning=SOME) as service:
@@ -310,6 +323,7 @@ def test_another_replica_that_learns_keeps_this_one_from_it(tmp_path: Path) -> N
     asyncio.run(drive())
 
 
+@pytest.mark.usefixtures("learning_here")
 def test_of_two_replicas_one_learns_and_both_serve_what_it_learned(postgres_database: str) -> None:
     """Both meet users enough; the lead decides, and whoever has not heard of the version yet does not make another."""
 
@@ -337,7 +351,7 @@ def test_the_lead_is_given_back_whatever_comes_of_it(tmp_path: Path) -> None:
         async with running(tmp_path, learning=replace(SOME, n_warmup_users=1000)) as service:
             await rewarded(service, 10)
             service.service.store.lead = lambda name: lambda: given_back.append(name)  # type: ignore[method-assign]
-            for command in ([*worker_command()], ["false"]):
+            for command in (build_command(), ["false"]):
                 service.app.retraining.command = lambda command=command: command
                 assert (await service.http.post("/v1/models/retrain")).status_code == 202
                 await service.learned()

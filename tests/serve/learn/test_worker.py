@@ -12,7 +12,7 @@ from lcb.evaluate.worlds.paper import paper_classes
 from lcb.learners.registry import LEARNERS
 from lcb.models import LatentModels
 from lcb.serve import events
-from lcb.serve.learn import worker
+from lcb.serve.learn import training_data, worker
 from lcb.serve.learn.job import Job, JobResult
 from lcb.serve.learn.training_data import is_held_out
 from lcb.serve.learn.worker import learn
@@ -54,7 +54,7 @@ def test_every_learner_can_be_asked_for(store: Store, learner: str) -> None:
     models, _ = unpack_models(found.manifest, found.tensors, "here")
     assert models.provenance["learner"] == learner
     assert models.covariance is not None
-    assert models.personal == (learner == "personal")
+    assert models.personal == (learner in ("personal", "mixture"))
 
 
 def test_the_choice_is_learned_and_made_again_when_users_have_doubled(
@@ -166,3 +166,71 @@ def test_numbers_that_are_none_are_a_fault_and_not_a_wait(store: Store, monkeypa
     monkeypatch.setattr("lcb.learners.fit", fit)
     with pytest.raises(ModelError):
         learn(Job(store.url, store.head(), 0), store)
+
+
+def _item_rewards(n_users: int, n_rows: int, *, first: int = 0, seed: int = 0) -> tuple[list[NewRow], dict[str, float]]:
+    """Rewards of users of two kinds for 12 items of two categories, and the effects that the items have."""
+    rng = np.random.default_rng(seed)
+    truth = {f"i{i}": float(value) for i, value in enumerate(np.random.default_rng(7).normal(0.3, 0.3, 12))}
+    rows = []
+    for u in range(first, first + n_users):
+        taste = np.array([0.5, -0.5]) * (1 if u % 2 else -1)
+        for n in range(n_rows):
+            i = int(rng.integers(12))
+            x = np.eye(2)[i % 2]
+            value = truth[f"i{i}"] + float(x @ taste) + 0.3 * rng.normal()
+            body = events.RewardBody(0.0, 1, "lcb", value, 1.0, x.tobytes(), False, None, item=f"i{i}")
+            rows.append(NewRow(f"r/d{u}.{n}", "reward", f"u{u}", 0, events.encode(body)))
+    return rows, truth
+
+
+def test_effects_are_learned_with_the_classes_and_without_the_held_out(store: Store) -> None:
+    service(store)
+    rows, truth = _item_rewards(120, 20)
+    add(store, rows)
+    found = learn(Job(store.url, store.head(), 0, learner="em", n_classes=2, item_effects=True), store)
+    models, _ = unpack_models(found.manifest, found.tensors, "here")
+    effects = models.item_effects
+    assert effects is not None
+    assert sorted(effects.ids) == sorted(truth)
+    n_learned = sum(not is_held_out(SEED, f"u{u}", 0.2) for u in range(120))
+    assert (found.n_users, effects.count.sum()) == (n_learned, 20 * n_learned)
+    learned, wanted = effects.effect, np.array([truth[id] for id in effects.ids])
+    kind = np.array([int(id[1:]) % 2 for id in effects.ids])
+    for one in (0, 1):  # a shift of all items of a kind is the weight of the kind
+        np.testing.assert_allclose(
+            (learned - learned[kind == one].mean())[kind == one], (wanted - wanted[kind == one].mean())[kind == one],
+            atol=5 * 0.3 / np.sqrt(20 * n_learned / 12),
+        )  # fmt: skip
+    plain = learn(Job(store.url, store.head(), 0, learner="em", n_classes=2), store)
+    assert found.score > plain.score
+    version(store, 1, models)
+    add(store, _item_rewards(60, 20, first=120, seed=1)[0])
+    again = learn(Job(store.url, store.head(), 1, learner="em", n_classes=2, item_effects=True), store)
+    assert again.baseline is not None
+    assert abs(again.score - again.baseline) < 0.05  # the same classes, and effects brought up to date
+
+
+def test_items_that_do_not_come_again_have_no_effects(store: Store) -> None:
+    service(store)
+    add(store, rewards_of(paper_classes(n_classes=2), 60, 10))  # rewards without items, each with features of its own
+    found = learn(Job(store.url, store.head(), 0, learner="em", n_classes=2, item_effects=True), store)
+    models, _ = unpack_models(found.manifest, found.tensors, "here")
+    assert models.item_effects is None
+
+
+def test_an_item_that_changed_its_features_is_learned_from_its_newest(store: Store) -> None:
+    service(store)
+    rows, _ = _item_rewards(60, 20)
+    body = events.decode("reward", rows[0].body)
+    body.x, body.item = np.array([0.5, 0.5]).tobytes(), "i0"
+    add(store, [NewRow("r/first", "reward", "u0", 0, events.encode(body)), *rows])
+    read, users = training_data.read_item_rows(store, store.head(), "once", ())
+    assert len(users) == 60
+    assert len(read.ids) == 13
+    assert [training_data.is_made_up(id) for id in read.ids] == [True] + [False] * 12
+    assert read.x[read.ids.index("i0")].tolist() == [1.0, 0.0]
+    found = learn(Job(store.url, store.head(), 0, learner="em", n_classes=2, item_effects=True), store)
+    models, _ = unpack_models(found.manifest, found.tensors, "here")
+    assert models.item_effects is not None
+    assert len(models.item_effects.ids) == 12

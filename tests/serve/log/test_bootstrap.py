@@ -10,7 +10,7 @@ import pytest
 from lcb.errors import InputError, StoreError
 from lcb.models import LatentModels
 from lcb.serve.config.recommenders import RecommenderSpec
-from lcb.serve.config.settings import AUTO, CHOSEN, Learning, Settings
+from lcb.serve.config.settings import AUTO, Settings
 from lcb.serve.log.bootstrap import keep_recommenders
 from lcb.serve.service import Service
 from lcb.storage.models.folder import save_models
@@ -87,9 +87,7 @@ def test_a_setting_the_bandit_does_not_have_is_met_with_those_it_has() -> None:
 
 
 def test_a_log_keeps_its_recommenders_and_a_new_one_serves_what_is_chosen(tmp_path: Path) -> None:
-    given = Settings(
-        store=str(tmp_path / "lcb.db"), pages=False, recommenders=(CHOSEN,), learning=Learning(learner=AUTO)
-    )
+    given = Settings(store=str(tmp_path / "lcb.db"), pages=False)
 
     def keep() -> Settings:
         store = open_store(given.store)
@@ -103,8 +101,8 @@ def test_a_log_keeps_its_recommenders_and_a_new_one_serves_what_is_chosen(tmp_pa
     assert keep() == given  # an empty log
     (kept,) = keep().recommenders
     assert (kept.name, kept.bandit, kept.pin, kept.uniform) == ("lcb", "learned-classes", False, 0.01)
-    assert keep().learning.learner == AUTO
+    assert keep().learner == AUTO
     (tmp_path / "lcb.db").unlink()
     start(tmp_path, recommenders=(RecommenderSpec("old", "thompson"),))
     assert [(one.name, one.bandit, one.pin) for one in keep().recommenders] == [("old", "thompson", True)]
-    assert keep().learning.learner == "em"
+    assert keep().learner == "em"

@@ -47,6 +47,7 @@ def test_of_two_first_requests_that_are_written_together_one_says_how_many_featu
         job = await held(service, gate)
         with pytest.raises(Problem, match="has not answered"):  # it stays in the row
             await service.decide(asked("Ann", 3))
+        service.journal.patience = 20
         later = asyncio.create_task(service.decide(asked("Bob", 5)))
         await asyncio.sleep(0.05)
         gate.set()

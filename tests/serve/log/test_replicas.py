@@ -82,7 +82,7 @@ async def decided(service: Service, user: str, seed: int = 0, **more: Any) -> st
     return msgspec.json.decode(await service.decide(asked(user, seed, **more)))["decision_id"]
 
 
-async def until(holds: Callable[[], bool], seconds: float = 10) -> None:
+async def until(holds: Callable[[], bool], seconds: float = 40) -> None:
     async with asyncio.timeout(seconds):
         while not holds():
             await asyncio.sleep(0.01)
@@ -410,7 +410,7 @@ def test_a_decision_read_for_a_reward_while_its_person_is_erased_takes_none(
                     there.set()
                     go.wait(10)
 
-            other.store.before["events_of"] = hold
+            other.store.before["rewards_of"] = hold
             rewarding = asyncio.create_task(other.reward(RewardRequest(id, 1.0)))
             await asyncio.to_thread(there.wait, 10)
             await one.erase("Ann")

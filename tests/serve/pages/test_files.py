@@ -7,7 +7,7 @@ import pytest
 from lcb.serve.errors import Problem
 from lcb.serve.pages.files import Files
 from lcb.serve.pages.security import CONTENT_SECURITY_POLICY
-from lcb.serve.web.endpoint import Ask
+from lcb.serve.web.endpoint import Ask, build_headers
 
 FILES = Files()
 
@@ -25,7 +25,7 @@ def asked(**headers):
 )  # fmt: skip
 def test_a_file_comes_with_its_type_and_the_policy(name, type):
     reply = FILES.reply(name, asked())
-    headers = dict(reply.headers)
+    headers = dict(build_headers(reply))
     assert (reply.status, reply.type) == (200, type)
     assert headers[b"content-security-policy"] == CONTENT_SECURITY_POLICY
     assert headers[b"x-content-type-options"] == b"nosniff"

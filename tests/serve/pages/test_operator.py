@@ -181,6 +181,20 @@ def test_a_story_is_the_log_of_one_user(tmp_path):
     asking(tmp_path, drill, keys=[])
 
 
+def test_a_story_says_of_thompson_sampling_that_articles_are_drawn_from_the_posterior(tmp_path):
+    models = LatentModels([0.5, 0.5], np.full((2, len(CATEGORIES)), 0.5), [0.1, 0.1])
+    save_models(models, tmp_path / "models", feature_map=fit_features("one-hot", CATEGORIES, []))
+
+    async def main():
+        settings = front(tmp_path, recommenders=(RecommenderSpec("lcb", "thompson", uniform=0.0),))
+        async with inside(settings, keys=[]) as (_, client):
+            seen = await read(client, (), 3)
+            told = (await client.get(f"/page/users/{seen['visitor']}/story")).json()
+            assert [row["reason"] for row in told["decisions"]] == ["drawn"] * len(told["decisions"])
+
+    asyncio.run(main())
+
+
 def test_a_story_and_the_page_say_why_a_rule_with_a_bonus_took_an_article(tmp_path):
     beta = np.full((2, len(CATEGORIES)), 0.05)
     beta[:, 0], beta[:, 1] = 0.5, (0.02, 0.9)  # all like the first category; about the second they disagree
@@ -188,7 +202,7 @@ def test_a_story_and_the_page_say_why_a_rule_with_a_bonus_took_an_article(tmp_pa
     save_models(models, tmp_path / "models", feature_map=fit_features("one-hot", CATEGORIES, []))
 
     async def main():
-        settings = front(tmp_path, recommenders=(RecommenderSpec("lcb", "learned-classes"),))
+        settings = front(tmp_path, recommenders=(RecommenderSpec("lcb", "learned-classes", uniform=0.0),))
         async with inside(settings, keys=[]) as (_, client):
             seen = await read(client, (), 8)
             told = (await client.get(f"/page/users/{seen['visitor']}/story")).json()

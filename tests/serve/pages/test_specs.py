@@ -18,11 +18,15 @@ ROWS = {
     "rates": [{"t": 0, "decisions": 2.5, "rewards": 1.0}],
     "ctr": [{"t": 0, "recommender": "lcb", "model": 1, "ctr": 0.5, "decisions": 9}],
     "concentration": [{"model": 1, "steps": 1, "users": 3}],
+    "mixture": [{"users": 9, "number": 2, "share": 0.25}],
     "users_per_model": [{"model": 1, "users": 41}],
     "scores": [{"t": 0, "model": 7, "score": -0.5, "active": 1}],
+    "items": [{"item": "Cup final", "kind": "new", "effect": 0.2, "low": 0.1, "high": 0.3, "rewards": 1234}],
+    "item_rates": [{"t": 0, "item": "Cup final", "offers": 8, "rate": 0.25}],
 }
 LABELS = {"rates": "decisions · 2.5/s", "ctr": "lcb v1 · 50.0 %", "concentration": "v1 · 100.0 %"}
-LABELS |= {"users_per_model": "41", "scores": "v7"}
+LABELS |= {"users_per_model": "41", "scores": "v7", "mixture": "class 3 · 25.0 %"}
+LABELS |= {"users_per_model": "41", "scores": "v7", "items": "new · 1,234", "item_rates": "Cup final · 0.25"}
 
 
 def test_a_live_chart_has_no_rows_of_its_own_and_one_source_for_all_layers():

@@ -14,10 +14,12 @@ from lcb import messages
 from lcb.errors import InputError
 from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
+from lcb.serve.audit.without_snapshots import WithoutSnapshots
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning, Settings
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
+from lcb.serve.state.world import World
 from lcb.storage.models.folder import pack_models
 from support.harness import classes
 from support.inside import Inside, fold_log, sqlite
@@ -167,9 +169,54 @@ def test_with_pin_users_of_statistics_keep_the_version_they_met(tmp_path: Path) 
     assert per_model == {0: 2, 1: 1, 2: 1}
 
 
+def test_users_of_statistics_are_settled_and_counted_under_the_version_they_last_used(tmp_path: Path) -> None:
+    settings = Settings(recommenders=(RecommenderSpec("lcb", "learned-classes"),), pages=False)
+    with Inside(sqlite(tmp_path / "lcb.db"), settings) as inside:
+        world, service = inside.service.world, inside.service
+        for seed in (1, 2):
+            manifest, tensors = pack_models(classes(seed, n_classes=2, n_features=3))
+            inside.done(service.add_model(manifest, tensors, active=True, reason="a test", n_users=1))
+            for i in range(3):
+                answer = inside.decide("ann", arms=ARMS, decision_id=f"{seed}.{i}")
+                inside.reward(answer["decision_id"], 1.0)
+        user = world.user("ann")
+        assert user is not None
+        assert 1 <= user.settled <= 6
+        assert max(world.fold.posterior(user)) > 0.9
+        assert world.concentration == {2: {user.settled: 1}}
+        assert compare_worlds(world, fold_log(inside.store)) == []
+        assert verify(inside.store).differences == []
+
+
+def test_logs_from_before_statistics_were_settled_still_have_no_settled_users() -> None:
+    spec = RecommenderSpec("lcb", "learned-classes", pin=False)
+    assert spec.complete(None).settles
+    old = RecommenderSpec.from_json(b'{"bandit":"learned-classes","name":"lcb","pin":false}')
+    assert not spec.complete(old).settles
+    assert "settles" not in old.to_json().decode()
+
+
+def test_a_replica_that_is_behind_counts_an_erased_user_under_the_version_it_knew(tmp_path: Path) -> None:
+    settings = Settings(recommenders=(RecommenderSpec("lcb", "learned-classes"),), pages=False)
+    with Inside(sqlite(tmp_path / "lcb.db"), settings) as inside:
+        behind = World(WithoutSnapshots(inside.store))  # type: ignore[arg-type]
+        for version in (1, 2):
+            manifest, tensors = pack_models(classes(version, n_classes=2, n_features=3))
+            inside.done(inside.service.add_model(manifest, tensors, active=True, reason="a test", n_users=1))
+            for user in ("ann", "bob"):
+                inside.reward(inside.decide(user, arms=ARMS)["decision_id"], 1.0)
+            if version == 1:
+                behind.load()
+        inside.erase("ann")
+        for row in inside.store.events(behind.seq):
+            behind.apply(row)
+        assert behind.users_per_model == inside.service.world.users_per_model == {2: 1}
+        assert compare_worlds(behind, inside.service.world) == []
+
+
 def test_a_bandit_whose_state_belongs_to_a_version_cannot_follow_the_newest() -> None:
     with pytest.raises(InputError, match="set pin to true"):
         RecommenderSpec("lcb", "thompson", pin=False)
     assert "pin" not in RecommenderSpec("lcb", "thompson").to_json().decode()  # as in logs of earlier versions
     kept = RecommenderSpec.from_json(b'{"bandit":"learned-classes","name":"lcb","pin":false}')
-    assert kept == RecommenderSpec("lcb", "learned-classes", uniform=0.0, pin=False)
+    assert kept == RecommenderSpec("lcb", "learned-classes", uniform=0.0, pin=False, item_effects=False)

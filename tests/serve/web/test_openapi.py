@@ -65,8 +65,11 @@ def test_the_schemas_are_those_of_the_types_that_validate(tmp_path):
 
 
 def test_a_key_is_asked_for_where_there_are_keys(tmp_path):
-    decide = page(tmp_path, (ADMIN,))[0]["paths"]["/v1/decisions"]["post"]
-    assert decide["security"] == [{"key": []}]
+    document = page(tmp_path, (ADMIN,))[0]
+    decide = document["paths"]["/v1/decisions"]["post"]
+    assert decide["security"] == [{"key": []}, {"session": []}]
+    cookie = document["components"]["securitySchemes"]["session"]
+    assert (cookie["type"], cookie["in"], cookie["name"]) == ("apiKey", "cookie", "lcb_session")
     assert "scope writer" in decide["description"]
     assert page(tmp_path)[0]["paths"]["/v1/decisions"]["post"]["security"] == [{}]
     assert "security" not in page(tmp_path, (ADMIN,))[0]["paths"]["/healthz"]["get"]

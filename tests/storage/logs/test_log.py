@@ -40,7 +40,7 @@ def test_events_come_by_user_and_order(tmp_path):
     assert log.item_categories.toarray().tolist() == [[True, True], [False, True], [False, False]]
     assert (log.n_users, log.n_items, log.n_events) == (2, 3, 4)
     assert log.start.tolist() == [0, 2, 4]
-    assert log.notes == ("1 items, with 1 of 4 events, have no category",)
+    assert log.notes == ("1 item without a category, with 1 of 4 events",)
 
 
 def test_arrays_are_small(tmp_path):
@@ -140,7 +140,7 @@ def test_arms_are_categories_or_else_the_most_frequent_items(tmp_path):
     assert matrix.toarray().tolist() == [[False, False], [True, False], [False, True]]
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_some_users_have_the_events_they_had(tmp_path_factory, data):
     rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
@@ -165,7 +165,7 @@ BAD_EVENTS = {
     "no rows": ({"user": pa.array([], pa.int64()), "item": pa.array([], pa.int64())}, "events.parquet has no rows"),
     "unknown items": (
         {"user": [1, 1, 2], "item": [1, 8, 9]},
-        "2 of 3 events in .* are of 2 items that are not in .*items.parquet, such as 8, 9",
+        "2 of 3 events in .* are of 2 items missing in .*items.parquet, such as 8, 9",
     ),
     "items of another type": (
         {"user": [1], "item": ["1"]},
@@ -210,7 +210,7 @@ def test_events_that_do_not_fit_are_refused_with_counts(tmp_path, what):
 
 BAD_ITEMS = {
     "no item column": ({"id": [1]}, CATEGORIES, "items.parquet has no column item; it has id"),
-    "an item twice": ({"item": [1, 1, 2, 3]}, CATEGORIES, "items.parquet has 1 items more than once"),
+    "an item twice": ({"item": [1, 1, 2, 3]}, CATEGORIES, "items.parquet has 1 item more than once"),
     "an index too high": (
         {"item": [1, 2, 3], "categories": [[0], [2], [5]]},
         CATEGORIES,

@@ -84,7 +84,7 @@ def folder(tmp_path):
 # What was saved comes back
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
 @given(seed=st.integers(0, 2**32 - 1), n_classes=st.integers(1, 30), n_features=st.integers(1, 5))
 def test_models_come_back_bit_for_bit(tmp_path, seed, n_classes, n_features):
     models = some_models(seed, n_classes, n_features)

@@ -19,8 +19,10 @@ from lcb.features import cross
 from lcb.stats import UserStats
 from lcb.storage.tables import delimited, json_lines
 from lcb.storage.tables import parquet as parquet_reader
+from lcb.storage.tables.codes import hash_ids
 from lcb.storage.tables.open_table import open_table
-from lcb.storage.tables.statistics import read_stats
+from lcb.storage.tables.sample import UserSample, draw_users
+from lcb.storage.tables.statistics import read_log, read_stats
 
 LIST_SUFFIXES = [".parquet", ".pq", ".jsonl", ".ndjson", ".jsonl.gz"]
 COLUMN_SUFFIXES = [*LIST_SUFFIXES, ".csv", ".csv.gz"]
@@ -233,7 +235,7 @@ def test_users_spread_over_many_batches_are_summed(tmp_path, monkeypatch, suffix
     assert_same(stats, UserStats.from_rows(user, x, reward, features=NAMES))
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, deadline=None, suppress_health_check=list(HealthCheck))
 @given(n=st.integers(1, 60), n_bytes=st.integers(1, 300), blank=st.sampled_from(["\n", "\r\n", "\n\n", "\n \n"]))
 def test_json_blocks_of_any_size_hold_the_same_rows(tmp_path, monkeypatch, n, n_bytes, blank):
     monkeypatch.setattr(json_lines, "JSON_BYTES", n_bytes)
@@ -322,7 +324,9 @@ def test_a_missing_file_is_named(tmp_path, suffix):
 @pytest.mark.parametrize("suffix", COLUMN_SUFFIXES)
 def test_a_folder_is_no_table(tmp_path, suffix):
     (tmp_path / f"a{suffix}").mkdir()
-    assert refusal(tmp_path / f"a{suffix}") == "FILE is a folder; give the path of one table"
+    assert refusal(tmp_path / f"a{suffix}") == (
+        "FILE is a folder without Parquet files; give the path of a table, or of its parts"
+    )
 
 
 @pytest.mark.parametrize("suffix", COLUMN_SUFFIXES)
@@ -407,6 +411,22 @@ def test_a_table_without_features_named_proposes_its_numeric_columns(tmp_path, s
 def test_a_table_without_any_features_says_so(tmp_path, suffix):
     path = write(tmp_path / f"events{suffix}", {"user": ["u"], "reward": [1], "title": ["t"]})
     assert refusal(path) == "FILE has no list column x and no numeric column to name; add features to it"
+
+
+@pytest.mark.parametrize("suffix", COLUMN_SUFFIXES)
+def test_a_log_of_items_is_to_be_imported(tmp_path, suffix):
+    path = write(tmp_path / f"raw{suffix}", {"visitor": ["v0"], "article": ["a7"], "clicked": [1], "at": [0]})
+    said = refusal(path)
+    assert said == (
+        "FILE has no column user, as a log of items has; import it first: lcb import FILE --user COLUMN --item COLUMN "
+        "--reward COLUMN --out log, then lcb learn log --out models"
+    )
+    path = write(tmp_path / f"clicks{suffix}", {"user": ["u"], "item": ["a7"], "reward": [1], "time": [3], "age": [4]})
+    said = refusal(path)
+    assert said == (
+        "FILE has a column item and no list column x, as a log of items has; import it first: lcb import FILE "
+        "--out log, then lcb learn log --out models (a table of features instead names them: --columns age)"
+    )
 
 
 @pytest.mark.parametrize("name", ["user", "reward"])
@@ -660,7 +680,7 @@ def test_a_first_json_user_that_is_neither_integer_nor_string_is_refused(tmp_pat
     assert said.endswith("; an integer or a string is wanted, correct or drop the row")
 
 
-@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     suffix=st.sampled_from([".csv", ".jsonl"]),
     start=st.floats(0, 1),
@@ -706,3 +726,95 @@ def test_parquet_that_was_read_is_not_held(tmp_path):
         most = max(most, pa.total_allocated_bytes() - before)
         del batch
     assert most < path.stat().st_size / 2
+
+
+# Parts
+
+
+def write_parts(folder, user, x, reward, n_parts=5):
+    folder.mkdir()
+    for i, rows in enumerate(np.array_split(np.arange(len(user)), n_parts)):
+        write(folder / f"part-{i:02}.parquet", {"user": np.array(user)[rows], "reward": reward[rows], "x": x[rows]})
+    return folder
+
+
+@pytest.mark.parametrize("as_strings", [False, True])
+@pytest.mark.parametrize("place", ["parts", "parts/*.parquet"])
+def test_parts_give_the_bits_of_one_table(tmp_path, monkeypatch, as_strings, place):
+    small_batches(monkeypatch)
+    user, x, reward = events(500)
+    user = [f"u{u}" for u in user] if as_strings else user.tolist()
+    write_parts(tmp_path / "parts", user, x, reward)
+    (tmp_path / "parts" / "_temporary.parquet").write_text("left out")
+    (tmp_path / "parts" / "_SUCCESS").write_text("")
+    whole = read_stats(write(tmp_path / "events.parquet", {"user": user, "reward": reward, "x": x}))
+    stats = read_stats(tmp_path / place)
+    assert stats.users == whole.users
+    np.testing.assert_array_equal(stats.packed, whole.packed)
+
+
+def test_a_bad_row_of_a_part_is_named_by_file_and_row(tmp_path):
+    user, x, reward = events(100)
+    reward[41] = np.nan
+    parts = write_parts(tmp_path / "parts", user, x, reward)
+    with pytest.raises(EventError, match=r"part-02\.parquet row 2: reward is nan"):
+        read_stats(parts)
+    sample = UserSample(1, int(hash_ids(pa.array(user[41:42]))[0]))
+    with pytest.raises(EventError, match=r"part-02\.parquet row 2: reward is nan"):
+        read_log(parts, sample=sample)
+
+
+def test_parts_that_differ_are_refused(tmp_path):
+    folder = tmp_path / "parts"
+    write_parts(folder, *events(20), n_parts=1)
+    write(folder / "part-99.parquet", {"user": [1], "reward": [1.0], "x": [[1.0]]})
+    with pytest.raises(InputError, match=r"part-99\.parquet has the features x0, .*part-00\.parquet x0, x1, x2; give"):
+        read_stats(folder)
+    write(folder / "part-99.parquet", {"user": ["1"], "reward": [1.0], "x": [[1.0, 2.0, 3.0]]})
+    with pytest.raises(InputError, match=r"part-99\.parquet column user holds text, .* integers; convert one"):
+        read_stats(folder)
+    (tmp_path / "none").mkdir()
+    with pytest.raises(InputError, match="is a folder without Parquet files"):
+        read_stats(tmp_path / "none")
+    with pytest.raises(InputError, match="no file matches"):
+        read_stats(tmp_path / "none" / "*.parquet")
+
+
+# A sample of the users
+
+
+@pytest.mark.parametrize("as_strings", [False, True])
+def test_a_sample_keeps_all_rows_of_exactly_so_many_users(tmp_path, monkeypatch, as_strings):
+    small_batches(monkeypatch, rows=64)
+    user, x, reward = events(3000, n_users=400)
+    user = [f"u{u}" for u in user] if as_strings else user.tolist()
+    path = write_parts(tmp_path / "parts", user, x, reward)
+    sample = draw_users(path, 50)
+    stats = read_log(path, sample=sample).stats
+    whole = read_stats(path)
+    assert stats.n_users == sample.n_users == 50
+    assert 250 < sample.n_in_all < 640  # 400, by the hash: 50 / 400 of the range, a relative error of 14 %, 4.5 of them
+    places = [whole.users.index(name) for name in stats.users]
+    np.testing.assert_array_equal(stats.packed, whole.take(places).packed)
+    again = draw_users(write(tmp_path / "one.parquet", {"user": user, "reward": reward, "x": x}), 50)
+    assert again == sample
+
+
+def test_a_sample_of_more_users_than_there_are_keeps_all(tmp_path):
+    user, x, reward = events(100)
+    path = write_parts(tmp_path / "parts", user, x, reward)
+    sample = draw_users(path, 7)
+    assert (sample.n_users, sample.n_in_all) == (7, 7)
+    assert sample.describe() == "all 7 users, which are no more than were asked for"
+    assert read_log(path, sample=sample).n_users == 7
+
+
+def test_the_hash_is_even_and_stays_as_it_is():
+    n = 100_000
+    for column in (pa.array(range(n)), pa.array([f"user-{i}" for i in range(n)])):
+        counts = np.bincount((hash_ids(column) >> np.uint64(56)).astype(int), minlength=256)
+        assert ((counts - n / 256) ** 2 / (n / 256)).sum() < 255 + 4.5 * np.sqrt(2 * 255)
+    assert [hex(h) for h in hash_ids(pa.array([1])).tolist()] == ["0x910a2dec89025cc1"]  # SplitMix64 of 1
+    assert [hex(h) for h in hash_ids(pa.array(["ann"])).tolist()] == ["0xd8457affc1dacdc7"]
+    encoded = pa.array(["ann", "bob", "ann"]).dictionary_encode()
+    np.testing.assert_array_equal(hash_ids(encoded), hash_ids(pa.array(["ann", "bob", "ann"])))

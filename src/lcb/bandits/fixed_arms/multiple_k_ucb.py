@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from lcb.arrays import Floats
 from lcb.bandits.fixed_arms._counts import CountingBandit, estimate_means, find_items
 from lcb.bandits.traits import Traits
-from lcb.decision import Decision
+from lcb.decision import Decision, to_context
 from lcb.errors import InputError
 from lcb.models import LatentModels
 
@@ -64,6 +64,7 @@ class MultipleKUCB(CountingBandit):
         return np.asarray(((np.abs(self.models.beta - mean) <= radius) | (count == 0)).all(axis=1))
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        context = to_context(context)
         items = find_items(context, self.models.n_features)
         admissible = self.admissible(state)
         scores = self.models.beta[admissible][:, items].max(axis=0) if admissible.any() else -state[items]

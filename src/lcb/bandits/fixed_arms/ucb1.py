@@ -16,7 +16,7 @@ import numpy as np
 from lcb.arrays import Floats
 from lcb.bandits.fixed_arms._counts import CountingBandit, estimate_means, find_items
 from lcb.bandits.traits import Traits
-from lcb.decision import Decision
+from lcb.decision import Decision, to_context
 from lcb.errors import InputError
 
 
@@ -45,6 +45,7 @@ class UCB1(CountingBandit):
         return np.zeros(3 * self.n_arms)
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        context = to_context(context)
         items = find_items(context, self.n_arms)
         decisions, count, mean = estimate_means(state)
         if not decisions[items].all():

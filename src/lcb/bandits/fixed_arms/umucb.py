@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from lcb.arrays import Floats
 from lcb.bandits.fixed_arms._counts import CountingBandit, estimate_means, find_items
 from lcb.bandits.traits import Traits
-from lcb.decision import Decision
+from lcb.decision import Decision, to_context
 from lcb.errors import InputError
 from lcb.models import LatentModels
 
@@ -70,6 +70,7 @@ class UMUCB(CountingBandit):
         return self._bounds(state)[0]
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        context = to_context(context)
         items = find_items(context, self.models.n_features)
         decisions = state[items]
         if decisions.min() < self.n_first:

@@ -82,7 +82,7 @@ class CoarseFineUCB:
         return np.linalg.solve(matrix[:, :-1], matrix[:, -1] + self.ridge * self.subspace @ self.coarse(state))
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
-        check_context(context, self.subspace.shape[0])
+        context = check_context(context, self.subspace.shape[0])
         matrix = self._matrix(state)
         moment = matrix[:, -1]
         inverse = _ridge.inverse_factor(matrix[:, :-1])

@@ -89,7 +89,7 @@ class LinTS:
         return self.scale**2 * np.linalg.inv(self._matrix(state)[:, :-1])
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
-        check_context(context, self.n_features)
+        context = check_context(context, self.n_features)
         arms = context @ self._shape(state)
         scores = arms @ _points(self.n_features, self.n_points)  # theta_i . x_a, (K, n_points)
         best = scores.max(axis=0)

@@ -22,6 +22,7 @@ from lcb.bandits.bandit import Arms, draw_uniform_arms
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_context, check_reward
 from lcb.errors import InputError
+from lcb.item_effects import ArmEffects
 from lcb.stats import UserStats
 
 
@@ -38,7 +39,7 @@ class LinUCB:
     array([0.5, 0. ])
     """
 
-    traits: ClassVar[Traits] = Traits("n_features", state="d (d + 1)", cost="K d²")
+    traits: ClassVar[Traits] = Traits("n_features", state="d (d + 1)", cost="K d²", takes_effects=True)
 
     n_features: int
     width: float = 0.5
@@ -69,14 +70,19 @@ class LinUCB:
         """Return A^-1, (d, d)."""
         return self._matrix(state)[:, :-1]
 
-    def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
-        check_context(context, self.n_features)
+    def choose(
+        self, state: Floats, context: Floats, rng: np.random.Generator, effects: ArmEffects | None = None
+    ) -> Decision:
+        context = check_context(context, self.n_features)
         products = context @ state.reshape(self.n_features, -1)
         scores = np.vecdot(products[:, :-1], context)
         np.sqrt(np.maximum(scores, 0.0, out=scores), scores)  # rounding may leave them below 0
         scores *= self.width
         scores += products[:, -1]
-        return Decision.best(scores, context, rng.random())
+        if effects is None:
+            return Decision.best(scores, context, rng.random())
+        scores += effects.effect
+        return Decision.best(scores, context, rng.random()).with_effects(effects.effect, products[:, -1])
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         check_reward(reward)
@@ -87,7 +93,7 @@ class LinUCB:
         if not spread > 0:  # the direction x is known up to rounding
             return state
         step = w / (1 + spread)
-        product[-1] -= reward
+        product[-1] -= reward - decision.effect
         change = step[:, None] * product
         return np.subtract(matrix, change, change).ravel()
 

@@ -31,8 +31,8 @@ _LEAST_NOISE = 1e-6  # of a reward's variance; below it, the subtraction from P_
 
 
 @njit(**COMPILED)
-def score_arms(context, terms, bonus, weights, roots, scaled, scores):  # type: ignore[no-untyped-def]
-    """Set scores[k] = mean + bonus * standard deviation of the expected reward; return the best."""
+def score_arms(context, terms, bonus, weights, roots, scaled, scores, means):  # type: ignore[no-untyped-def]
+    """Set means[k], of the expected reward, and scores[k] = mean + bonus * standard deviation; return the best."""
     beta = terms[1]
     v, mean, variance, best = np.empty(beta.shape[1]), np.empty(len(beta)), np.empty(len(beta)), -np.inf
     for k in range(len(context)):
@@ -47,7 +47,7 @@ def score_arms(context, terms, bonus, weights, roots, scaled, scores):  # type: 
         for h in range(len(beta)):
             if weights[h] > 0.0:
                 spread += weights[h] * ((mean[h] - centre) ** 2 + variance[h])
-        scores[k] = centre + bonus * np.sqrt(spread)
+        scores[k], means[k] = centre + bonus * np.sqrt(spread), centre
         best = max(best, scores[k])
     return best
 

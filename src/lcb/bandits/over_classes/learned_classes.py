@@ -3,6 +3,7 @@
     w_h        proportional to pi_h p(rewards | class h)                 Gaussian; the user's own weights integrated out
     p_a      = (1 - uniform) [a = argmax_b mu_b + bonus sd_b] + uniform / K           tied arms share equally
 
+With item effects (`lcb.item_effects`) scores gain a_i and its uncertainty, and updates leave a_i out of the reward.
 mu and sd are those of `PosteriorMean` for point classes and of `PersonalClasses` for personal ones.  The state is the
 user's statistics, whatever the classes: a user can be served by new classes at once, with all that is known about them.
 Noise is one number: noise per arm would weigh the statistics by the classes.  A decision costs O(N (d^3 + K d^2)).
@@ -17,10 +18,12 @@ from typing import ClassVar
 import numpy as np
 
 from lcb.arrays import Floats
+from lcb.bandits.bandit import Arms
 from lcb.bandits.over_classes.personal_classes import PersonalClasses
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_reward
+from lcb.item_effects import ArmEffects
 from lcb.models import LatentModels
 from lcb.stats import add_row, n_packed
 
@@ -45,12 +48,14 @@ class LearnedClasses:
         state="d (d + 1) / 2 + d + 2",
         cost="N (d³ + K d²)",
         keeps_posterior=True,
+        takes_effects=True,
         keeps_statistics=True,
     )
 
     models: LatentModels = field(repr=False)
     bonus: float | None = None
     uniform: float = 0.0
+    item_bonus: float = 0.0  # weight of the uncertainty of item effects
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "models", replace(self.models, arms=None, arm_sigma2=None))
@@ -60,8 +65,8 @@ class LearnedClasses:
     def _rule(self) -> PersonalClasses | PosteriorMean:
         bonus = self.models.provenance.get("bonus", _DEFAULT_BONUS) if self.bonus is None else self.bonus
         if self.models.personal:
-            return PersonalClasses(self.models, bonus, self.uniform)
-        return PosteriorMean(self.models, self.uniform, bonus)
+            return PersonalClasses(self.models, bonus, self.uniform, self.item_bonus)
+        return PosteriorMean(self.models, self.uniform, bonus, self.item_bonus)
 
     @cached_property
     def _log_likelihood(self) -> Floats:
@@ -80,12 +85,25 @@ class LearnedClasses:
         """Return the expected reward plus the bonus of each arm, (K,)."""
         return self._rule.scores(self._state_of_rule(state), context)
 
-    def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
-        return self._rule.choose(self._state_of_rule(state), context, rng)
+    def choose(
+        self, state: Floats, context: Floats, rng: np.random.Generator, effects: ArmEffects | None = None
+    ) -> Decision:
+        return self._rule.choose(self._state_of_rule(state), context, rng, effects)
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         check_reward(reward)
-        return add_row(state, decision.x, reward)
+        return add_row(state, decision.x, reward - decision.effect)
+
+    def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
+        """Serve many users at once, compiled; `states` are updated in place."""
+        if isinstance(self._rule, PersonalClasses):
+            return self._rule.serve(states, contexts, rewards, uniforms, n_uniform)
+        rule = replace(self._rule, models=replace(self.models, likelihood="gaussian", levels=None))
+        log_w = np.array([self._log_weights(state) for state in states])
+        arms = rule.serve(log_w, contexts, rewards, uniforms, n_uniform)
+        for u, t in np.ndindex(arms.shape):
+            states[u] = add_row(states[u], contexts[u, t, arms[u, t]], float(rewards[u, t, arms[u, t]]))
+        return arms
 
     def _state_of_rule(self, state: Floats) -> Floats:
         return state if isinstance(self._rule, PersonalClasses) else self._log_weights(state)

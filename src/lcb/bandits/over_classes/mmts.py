@@ -65,7 +65,7 @@ class MMTS(UncertainClasses):
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
         from lcb.bandits.over_classes._mmts_numba import choose_mmts
 
-        check_context(context, self.models.n_features)
+        context = check_context(context, self.models.n_features)
         if not np.isfinite(context.sum()):
             raise InputError("the context contains NaN or infinity; give finite features")
         distribution = np.zeros(len(context))

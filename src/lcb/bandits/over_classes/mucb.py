@@ -76,7 +76,7 @@ class MUCB:
         return np.asarray(excess <= max(0.0, excess.min()))
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
-        check_context(context, self.models.n_features)
+        context = check_context(context, self.models.n_features)
         consistent, promised = self.consistent(state), self.models.beta @ context.T
         promised[~consistent] = -np.inf
         best = promised.max(axis=0)

@@ -28,6 +28,7 @@ from lcb.bandits.over_classes._uncertain import UncertainClasses
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_context, check_reward, rescale
 from lcb.errors import InputError
+from lcb.item_effects import ArmEffects, add_effects, check_item_bonus
 from lcb.models import LatentModels
 from lcb.stats import add_row
 
@@ -48,13 +49,15 @@ class PersonalClasses(UncertainClasses):
     (1, array([[0.5 , 0.34]]))
     """
 
-    traits: ClassVar[Traits] = Traits("models", state="d (d + 1) / 2 + d + 2", cost="N (d³ + K d²)")
+    traits: ClassVar[Traits] = Traits("models", state="d (d + 1) / 2 + d + 2", cost="N (d³ + K d²)", takes_effects=True)
 
     models: LatentModels = field(repr=False)
     bonus: float = 0.5
     uniform: float = 0.0
+    item_bonus: float = 0.0  # weight of the uncertainty of item effects
 
     def __post_init__(self) -> None:
+        check_item_bonus(self.item_bonus)
         if self.models.covariance is None:
             raise InputError(
                 "the models have no covariance, which PersonalClasses needs; learn them with the learner 'personal', "
@@ -65,31 +68,36 @@ class PersonalClasses(UncertainClasses):
         if not 0 <= self.uniform <= 1:
             raise InputError(f"uniform={self.uniform}; the uniform share must lie in [0, 1]")
 
-    def covariances(self, state: Floats) -> Floats:
-        """Return the covariance of the user's weights in each class, (N, d, d)."""
-        roots = np.tril(self._posterior(state)[1])
-        return np.asarray(np.linalg.inv(roots @ roots.swapaxes(1, 2)))
-
     def scores(self, state: Floats, context: Floats) -> Floats:
         """Return the expected reward plus the bonus of each arm, (K,)."""
-        from lcb.bandits.over_classes._personal_classes_numba import score_arms
+        return self._scores_and_means(state, context)[0]
 
-        context, scores = np.ascontiguousarray(context), np.empty(len(context))
-        score_arms(context, self._terms, self.bonus, *self._posterior(state), scores)
-        return scores
-
-    def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
-        check_context(context, self.models.n_features)
+    def choose(
+        self, state: Floats, context: Floats, rng: np.random.Generator, effects: ArmEffects | None = None
+    ) -> Decision:
+        context = check_context(context, self.models.n_features)
         if not np.isfinite(context.sum()):
             raise InputError("the context contains NaN or infinity; give finite features")
         uniform = rng.random()
-        decision = Decision.best(self.scores(state, context), context, rescale(uniform, self.uniform))
+        scores, means = self._scores_and_means(state, context)
+        if effects is not None:
+            scores = add_effects(scores, means, effects, self.item_bonus)
+        decision = Decision.best(scores, context, rescale(uniform, self.uniform))
+        if effects is not None:
+            decision = decision.with_effects(effects.effect, means)
         return decision.with_uniform(self.uniform, context, uniform) if self.uniform else decision
+
+    def _scores_and_means(self, state: Floats, context: Floats) -> tuple[Floats, Floats]:
+        from lcb.bandits.over_classes._personal_classes_numba import score_arms
+
+        context, scores, means = np.ascontiguousarray(context), np.empty(len(context)), np.empty(len(context))
+        score_arms(context, self._terms, self.bonus, *self._posterior(state), scores, means)
+        return scores, means
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         check_reward(reward)
         scale = self._scale_of(decision.x)
-        return add_row(state, scale * decision.x, scale * reward)
+        return add_row(state, scale * decision.x, scale * (reward - decision.effect))
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:
         """Serve many users at once, compiled; `states` are updated in place."""

@@ -23,6 +23,7 @@ from lcb.bandits.bandit import Arms
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_context, check_reward, rescale
 from lcb.errors import InputError
+from lcb.item_effects import ArmEffects, add_effects, check_item_bonus
 from lcb.models import LatentModels
 
 
@@ -38,13 +39,17 @@ class PosteriorMean:
     array([1.616, 1.116])
     """
 
-    traits: ClassVar[Traits] = Traits("models", state="N", cost="N d + K d, with a bonus N K d", keeps_posterior=True)
+    traits: ClassVar[Traits] = Traits(
+        "models", state="N", cost="N d + K d, with a bonus N K d", keeps_posterior=True, takes_effects=True
+    )
 
     models: LatentModels = field(repr=False)
     uniform: float = 0.0
     bonus: float = 0.0
+    item_bonus: float = 0.0  # weight of the uncertainty of item effects
 
     def __post_init__(self) -> None:
+        check_item_bonus(self.item_bonus)
         if not 0 <= self.bonus < np.inf:
             raise InputError(f"bonus={self.bonus}; it must be a finite number, at least 0")
         if not 0 <= self.uniform <= 1:
@@ -59,23 +64,34 @@ class PosteriorMean:
 
     def scores(self, state: Floats, context: Floats) -> Floats:
         """Return the expected reward plus the bonus of each arm, (K,)."""
+        return self._scores_and_means(state, context)[0]
+
+    def choose(
+        self, state: Floats, context: Floats, rng: np.random.Generator, effects: ArmEffects | None = None
+    ) -> Decision:
+        context = check_context(context, self.models.n_features)
+        uniform = rng.random()
+        scores, means = self._scores_and_means(state, context)
+        if effects is not None:
+            scores = add_effects(scores, means, effects, self.item_bonus)
+        decision = Decision.best(scores, context, rescale(uniform, self.uniform))
+        if effects is not None:
+            decision = decision.with_effects(effects.effect, means)
+        return decision.with_uniform(self.uniform, context, uniform) if self.uniform else decision
+
+    def _scores_and_means(self, state: Floats, context: Floats) -> tuple[Floats, Floats]:
         w = np.exp(state)
         if not self.bonus:
-            return np.asarray(context @ (w @ self.models.beta))
+            mean = np.asarray(context @ (w @ self.models.beta))
+            return mean, mean
         expected = np.einsum("hj,kj->hk", self.models.beta, context)  # unlike BLAS, gives equal arms equal sums
         mean = (w[:, None] * expected).sum(axis=0)
         spread = (w[:, None] * (expected - mean) ** 2).sum(axis=0)
-        return np.asarray(mean + self.bonus * np.sqrt(spread))
-
-    def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
-        check_context(context, self.models.n_features)
-        uniform = rng.random()
-        decision = Decision.best(self.scores(state, context), context, rescale(uniform, self.uniform))
-        return decision.with_uniform(self.uniform, context, uniform) if self.uniform else decision
+        return np.asarray(mean + self.bonus * np.sqrt(spread)), mean
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         check_reward(reward)
-        log_w = state + self.models.log_density(decision.x, reward)
+        log_w = state + self.models.log_density(decision.x, reward - decision.effect)
         log_w -= np.logaddexp.reduce(log_w)
         return log_w
 

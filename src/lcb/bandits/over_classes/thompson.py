@@ -69,7 +69,7 @@ class GeneralizedThompson:
         return np.exp(state)
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
-        check_context(context, self.models.n_features)
+        context = check_context(context, self.models.n_features)
         weights, number = np.exp(state), rng.random()
         policies = self.policy(self.models.beta @ context.T)
         h, rest = draw_index(weights, rescale(number, self.uniform) if self.uniform else number)

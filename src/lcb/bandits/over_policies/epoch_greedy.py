@@ -28,7 +28,7 @@ from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms, draw_index
 from lcb.bandits.over_policies import _policy_set
 from lcb.bandits.traits import Traits
-from lcb.decision import Decision
+from lcb.decision import Decision, to_context
 from lcb.errors import InputError
 from lcb.policies import Policies
 
@@ -92,6 +92,7 @@ class EpochGreedy:
         return f"at K {n_arms}, N {n_policies} every other one of the first {2 * (n - 1)} decisions is uniform{unless}"
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        context = to_context(context)
         xi, uniform, n_arms = _policy_set.ask_policies(self.policies, context), rng.random(), len(context)
         if state[EXPLORED] == 0 or state[SINCE] >= self.n_exploit(state, n_arms):
             decision = Decision.uniform(context, uniform)

@@ -23,7 +23,7 @@ from lcb.arrays import Floats
 from lcb.bandits.bandit import draw_index
 from lcb.bandits.over_policies._exponential import GammaSettings, describe_chance, get_horizon, softmax
 from lcb.bandits.over_policies._policy_set import check_arms
-from lcb.decision import Decision
+from lcb.decision import Decision, to_context
 
 
 @dataclass(frozen=True)
@@ -64,6 +64,7 @@ class EXP3(GammaSettings):
         return describe_chance("gamma", f"N {self.policies.n_policies}", self._least, self.horizon, alike, does)
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        context = to_context(context)
         check_arms(context)
         uniform, xi, gamma = rng.random(), self.policies(context), self._gamma(state)
         q = self._weights(state, gamma)

@@ -21,7 +21,7 @@ from lcb.arrays import Floats
 from lcb.bandits.bandit import draw_index
 from lcb.bandits.over_policies._exponential import GammaSettings, describe_chance, get_horizon, softmax
 from lcb.bandits.over_policies._policy_set import check_arms
-from lcb.decision import Decision
+from lcb.decision import Decision, to_context
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,7 @@ class EXP4(GammaSettings):
         return describe_chance("gamma", sizes, self._least(n_arms), self.horizon, "the uniform policy", "uniform")
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        context = to_context(context)
         check_arms(context)
         n_arms, uniform, xi = len(context), rng.random(), self.policies(context)
         gamma = self._gamma(state, n_arms)

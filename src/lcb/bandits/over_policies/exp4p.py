@@ -25,7 +25,7 @@ from lcb.bandits.bandit import draw_index
 from lcb.bandits.over_policies._exponential import add_decision, check_settings, describe_chance, get_horizon, softmax
 from lcb.bandits.over_policies._policy_set import check_arms, read_advice, scale
 from lcb.bandits.traits import Traits
-from lcb.decision import Decision
+from lcb.decision import Decision, to_context
 from lcb.errors import InputError
 from lcb.policies import Policies
 
@@ -91,6 +91,7 @@ class EXP4P:
         return describe_chance("p_min", sizes, least, self.horizon, "the uniform policy", "uniform")
 
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        context = to_context(context)
         check_arms(context)
         n_arms, uniform, xi = len(context), rng.random(), self.policies(context)
         p_min = self._p_min(state, n_arms)

@@ -34,7 +34,7 @@ from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms
 from lcb.bandits.over_policies import _policy_set
 from lcb.bandits.traits import Traits
-from lcb.decision import Decision
+from lcb.decision import Decision, to_context
 from lcb.errors import InputError
 from lcb.policies import Policies
 
@@ -116,6 +116,7 @@ class ILTCB:
     def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
         from lcb.bandits.over_policies._iltcb_numba import decide
 
+        context = to_context(context)
         xi, p, advice = self._ask_policies(context), np.empty(len(context)), np.empty(self._n_advice)
         state = self._renew_if_due(state)
         arm = decide(state, xi, 0.5 if self.mu is None else 1.0, rng.random(), p, advice)

@@ -9,15 +9,26 @@ import typer
 
 from lcb.cli.options import ColumnsOption, JSONOption, UserColumnsOption, parse_names
 from lcb.cli.output import build_table, check_output, get_console, write_json
+from lcb.errors import InputError
 
 
 def compare_learners(
-    events: Annotated[Path, typer.Argument(help="Event table: .parquet, .csv or .jsonl.", metavar="EVENTS")],
+    events: Annotated[
+        Path, typer.Argument(help="Event table (.parquet, .csv, .jsonl), or a log from lcb import.", metavar="EVENTS")
+    ],
+    learners: Annotated[
+        str | None, typer.Option(help="Learners to compare; without it all.", metavar="A,B,...")
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(min=0.001, help="Stop and leave out a learner after so many seconds.", metavar="SECONDS"),
+    ] = None,
     classes: Annotated[
         int | None, typer.Option(min=1, help="Number of classes; without it each learner chooses.")
     ] = None,
     columns: ColumnsOption = None,
     user_columns: UserColumnsOption = None,
+    like: Annotated[float | None, typer.Option(help="Imported log: smallest rating that counts as liked.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split and the learners.", min=0)] = 0,
     png: Annotated[
         Path | None, typer.Option(help="Draw the comparison to this .png, .svg, .html or .json file.")
@@ -30,10 +41,14 @@ def compare_learners(
 
     \b
     Example:
+      lcb compare-learners log --like 4 --learners em,personal --budget 60
       lcb compare-learners events.csv --columns sport,arts,politics --png learners.png
     """
     from lcb.evaluate import compare_learners as compare
+    from lcb.evaluate.offline.history import LabelledRows, choose_features
     from lcb.progress import bar
+    from lcb.storage.logs.files import find_table
+    from lcb.storage.logs.log import open_log
     from lcb.storage.tables.statistics import read_log
 
     check_output("--json", json, files=[events, png])
@@ -43,14 +58,23 @@ def compare_learners(
 
         charts.require()
     with bar() as progress:
-        log = read_log(
-            events,
-            columns=parse_names(columns),
-            user_columns=parse_names(user_columns),
-            keep_rows=True,
-            progress=progress,
+        table = find_table(events, named=columns is not None)
+        if table is None:
+            if columns or user_columns:
+                raise InputError("--columns and --user-columns are for an event table; a log has its own features")
+            labelled = LabelledRows.of_log(open_log(events, progress=progress, with_offers=False), like)
+            log = labelled.history(choose_features(labelled)[0], keep_rows=True)
+        else:
+            log = read_log(
+                table,
+                columns=parse_names(columns),
+                user_columns=parse_names(user_columns),
+                keep_rows=True,
+                progress=progress,
+            )
+        outcomes = compare.compare_learners(
+            log, classes, learners=parse_names(learners), budget=budget, seed=seed, progress=progress
         )
-        outcomes = compare.compare_learners(log, classes, seed=seed, progress=progress)
     gaps = compare.measure_gaps(outcomes)
     if png is not None:
         rows = [(f"{name} (± {error:.3f})", gap) for name, (gap, error) in gaps.items()]

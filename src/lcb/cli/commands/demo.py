@@ -11,6 +11,7 @@ from lcb.cli.commands.show import build_class_table
 from lcb.cli.output import build_table, get_console
 from lcb.cli.settings import require_serve_extra, run_service
 from lcb.storage.files import check_writable, create_folder
+from lcb.words import format_count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -79,8 +80,8 @@ def _run_demo(out: Path, readers: int, seed: int) -> None:
     models = found.models
     save_models(models, out / "models", overwrite=True, feature_map=FEATURES)
     charts.save(charts.heat_map(models, title="The classes of readers"), classes)
-    n_events, n_users = log.stats.n_events, log.n_users
-    terminal.print(f"{models.n_classes} classes learned from {n_events:,} clicks and passes of {n_users:,} readers")
+    learned, n_events, n_users = format_count(models.n_classes, "class"), log.stats.n_events, log.n_users
+    terminal.print(f"{learned} learned from {n_events:,} clicks and passes of {n_users:,} readers")
     for line in found.why:
         terminal.print(line, soft_wrap=True)
     terminal.print(build_class_table(models, terminal.width))
@@ -98,7 +99,7 @@ def _run_demo(out: Path, readers: int, seed: int) -> None:
 def _serve(out: Path, host: str, port: int, visitors: bool) -> None:
     """Serve the pages with the learned classes; LCB and one LinUCB for all users share the visitors of the study."""
     from lcb.serve.config.recommenders import RecommenderSpec
-    from lcb.serve.config.settings import Learning, Settings
+    from lcb.serve.config.settings import CHOSEN, Learning, Settings
 
     settings = Settings(
         store=str(out / "service.db"),
@@ -106,7 +107,7 @@ def _serve(out: Path, host: str, port: int, visitors: bool) -> None:
         port=port,
         models=str(out / "models"),
         items="headlines",
-        recommenders=(RecommenderSpec("lcb", "thompson"), RecommenderSpec("population", "linucb", "everyone")),
+        recommenders=(CHOSEN, RecommenderSpec("population", "linucb", "everyone")),
         learning=Learning(retrain_every=_RETRAIN_EVERY),
         simulated_visitors=_PER_MINUTE if visitors else 0.0,
         log_level="warning",

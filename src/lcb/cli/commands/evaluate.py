@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lcb.cli.options import JSONOption, ReadingName, WorkersOption, parse_names
-from lcb.cli.output import build_table, check_output, get_console, write_json
+from lcb.cli.output import build_table, check_output, format_number, get_console, write_json
+from lcb.errors import InputError
+from lcb.words import format_count
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from lcb.evaluate.offline.labels import Reading
+    from lcb.evaluate.offline.log_sources import Method
     from lcb.evaluate.offline.outcomes import Evaluation
 
 _DEFAULT = "lcb-auto,lcb,lcb-mean,linucb-population,linucb-individual,random"
@@ -29,6 +32,11 @@ class MethodName(StrEnum):
     dr = "dr"
 
 
+class ArmsName(StrEnum):
+    categories = "categories"
+    items = "items"
+
+
 def evaluate(
     path: Annotated[
         Path, typer.Argument(help="A log from lcb import, or a folder with events.parquet and items.parquet.")
@@ -38,7 +46,16 @@ def evaluate(
         typer.Option(help="labels: an event has a reward or rating; choices: an event is an item that the user took."),
     ] = None,
     like: Annotated[float | None, typer.Option(help="Smallest rating that counts as liked (labels).")] = None,
-    algorithms: Annotated[str, typer.Option(help="Algorithms, as a,b,c.", metavar="A,B,...")] = _DEFAULT,
+    arms: Annotated[
+        ArmsName,
+        typer.Option(
+            help="What is offered: categories (in a log without them, items); or the items that a test user has labels "
+            "for, each until it is taken, with item effects and popularity among the algorithms."
+        ),
+    ] = ArmsName.categories,
+    algorithms: Annotated[
+        str | None, typer.Option(help=f"Algorithms, as a,b,c; without it {_DEFAULT}.", metavar="A,B,...")
+    ] = None,
     train_users: Annotated[
         int | None, typer.Option(min=1, help="Users to train on; without it all that are not test users.")
     ] = None,
@@ -50,18 +67,24 @@ def evaluate(
     ] = None,
     steps: Annotated[int, typer.Option(min=1, help="Steps per test user.")] = 20,
     classes: Annotated[
-        int | None, typer.Option(min=1, help="Latent classes to learn; without it chosen on held-out training users.")
+        int | None,
+        typer.Option(min=1, help="Latent classes to learn, in lcb-auto too; without it chosen on held-out users."),
     ] = None,
     features: Annotated[
-        str, typer.Option(help="one-hot, multi-hot or pca:K, each with or without +1 for a constant.", metavar="SPEC")
-    ] = "one-hot",
-    method: Annotated[
-        MethodName,
+        str | None,
         typer.Option(
-            help="How rewards come from the log: queues of labels by user and arm, filled where labels run out or not; "
-            "replay of events; or propensities."
+            help="one-hot, multi-hot or pca:K, each with or without +1 for a constant; without it chosen on training "
+            "users, as lcb learn does. With --arms items also factors:K, K features learned from the rewards alone.",
+            metavar="SPEC",
         ),
-    ] = MethodName.filled,
+    ] = None,
+    method: Annotated[
+        MethodName | None,
+        typer.Option(
+            help="How rewards come from the log (filled): queues of labels by user and arm, filled where labels run "
+            "out or not; replay of events; or propensities."
+        ),
+    ] = None,
     train_on: Annotated[
         str, typer.Option(help="all (whole histories) or uniform:N (N random rows per training user).", metavar="ROWS")
     ] = "all",
@@ -83,7 +106,10 @@ def evaluate(
     \b
     Example:
       lcb evaluate goodbooks --like 5 --algorithms lcb,lcb-mean --classes 30 --features pca:6+1
+      lcb evaluate goodbooks --like 5 --arms items
     """
+    from lcb.evaluate.items.evaluate_items import ITEM_ALGORITHMS, ItemPlan, evaluate_items
+    from lcb.evaluate.items.labels import read_item_labels
     from lcb.evaluate.offline.evaluate_log import evaluate_log
     from lcb.evaluate.offline.labels import default_reading
     from lcb.evaluate.offline.log_sources import open_source
@@ -95,28 +121,43 @@ def evaluate(
     from lcb.storage.logs.log import open_log
 
     check_output("--json", json, files=[path] if path.is_file() else [], folders=[path] if path.is_dir() else [])
-    names = parse_names(algorithms)
+    names = parse_names(algorithms or _DEFAULT)
+    how: Method = (method or MethodName.filled).value
+    settings = None
     with bar() as progress:
-        log = open_log(path, progress=progress, with_offers=method.value in ESTIMATORS)
+        log = open_log(path, progress=progress, with_offers=how in (*ESTIMATORS, "replay"))
         chosen: Reading = reading.value if reading else default_reading(log, like)
-        source = open_source(log, method.value, chosen, like)
-        n_train, n_test = choose_sizes(source.n_events, steps, train_users, test_users)
-        plan = Plan(n_train, n_test, steps, classes, features, train_on)
-        settings = (
-            tune_seeds(source, [*dict.fromkeys((*names, POPULATION))], plan, range(seed, seed + seeds), progress)
-            if tune
-            else None
-        )
-        evaluation = evaluate_log(
-            source, names, plan, settings=settings, n_seeds=seeds, seed=seed, n_workers=workers, progress=progress
-        )
+        if arms is ArmsName.items:
+            _refuse_with_items(method=method, tune=tune, train_on=train_on != "all")
+            evaluation = evaluate_items(
+                read_item_labels(log, chosen, like, seed),
+                ItemPlan(
+                    steps, train_users, test_users, classes, features, names if algorithms else list(ITEM_ALGORITHMS)
+                ),
+                n_seeds=seeds,
+                seed=seed,
+                n_workers=workers,
+                progress=progress,
+            )
+        else:
+            source = open_source(log, how, chosen, like)
+            n_train, n_test = choose_sizes(source.n_events, steps, train_users, test_users)
+            plan = Plan(n_train, n_test, steps, classes, features, train_on, fixes_classes=classes is not None)
+            if tune:
+                every = [*dict.fromkeys((*names, POPULATION))]
+                settings = tune_seeds(source, every, plan, range(seed, seed + seeds), progress)
+            evaluation = evaluate_log(
+                source, names, plan, settings=settings, n_seeds=seeds, seed=seed, n_workers=workers, progress=progress
+            )
     about = {"path": str(path), "reading": chosen, "like": like, **evaluation.settings}
     by_seed = {} if settings is None else {"settings_by_seed": settings}
     write_json(json, {**evaluation.to_json(), "settings": {**about, **by_seed}})
     if json != "-":
-        for note in log.notes:
+        for note in (*log.notes, *evaluation.settings.get("notes", ())):
             typer.echo(note)
         get_console().print(_build_table(evaluation, chosen))
+        if evaluation.settings["why_features"]:
+            typer.echo(f"seed {seed}: {evaluation.settings['why_features']}")
         for outcome in evaluation.outcomes:
             if outcome.diagnostics is not None and (outcome is evaluation.best or outcome.shortfall):
                 typer.echo(outcome.diagnostics.describe(outcome.algorithm))
@@ -126,23 +167,35 @@ def evaluate(
         typer.echo(f"no answer: {evaluation.why_no_answer}" if answer is None else answer.describe())
 
 
+def _refuse_with_items(**options: object) -> None:
+    for name, value in options.items():
+        if value:
+            raise InputError(
+                f"--{name.replace('_', '-')} with --arms items, which is a method of its own and trains on all labels; "
+                "leave it out"
+            )
+
+
 def _build_table(evaluation: Evaluation, reading: str) -> Table:
     """Return a table of one row per algorithm."""
     about = evaluation.settings
+    different = list(dict.fromkeys(about["classes_by_seed"]))
     titles = ("algorithm", "relative CTR", "± se", "vs population", "± se", "no label", "train s", "serve s", "MB")
     caption = (
-        f"{about['test_users']:,} new users, {about['steps']} steps, {about['seeds']} seeds; trained on "
-        f"{about['train_users']:,} users ({about['train_on']}), read as {reading}, {about['features']}; "
-        f"{about['method']}, {'/'.join(str(n) for n in dict.fromkeys(about['classes_by_seed']))} classes"
+        f"{format_count(about['test_users'], 'new user')}, {format_count(about['steps'], 'step')} "
+        f"({format_count(about['arms'], 'arm')}, each {'an item' if about['arm_kind'] == 'item' else 'a category'}), "
+        f"{format_count(about['seeds'], 'seed')}; trained on {format_count(about['train_users'], 'user')} "
+        f"({about['train_on']}), read as {reading}, {'/'.join(dict.fromkeys(about['features_by_seed']))}; "
+        f"{about['method']}, {'/'.join(map(str, [*different[:-1], format_count(different[-1], 'class')]))}"
     )
     table = build_table(*titles, left=["algorithm"], caption=caption)
     for row in evaluation.to_json()["results"]:
         table.add_row(
             row["algorithm"],
             f"{row['relative_ctr']:.3f}",
-            f"{row['se']:.3f}",
-            f"{row['vs_population_percent']:+.1f} %",
-            f"{row['vs_se']:.1f}",
+            format_number(row["se"], 3),
+            "-" if row["vs_population_percent"] is None else f"{row['vs_population_percent']:+.1f} %",
+            format_number(row["vs_se"], 1),
             "-" if row["diagnostics"] is None else f"{100 * row['diagnostics']['withheld']:.0f} %",
             f"{row['training_seconds']:.1f}",
             f"{row['serving_seconds']:.1f}",

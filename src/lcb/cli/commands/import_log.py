@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,6 +13,7 @@ import typer
 from lcb.cli.options import JSONOption, parse_names
 from lcb.cli.output import check_output, write_json
 from lcb.errors import BadRows, InputError
+from lcb.words import format_count, list_names
 
 if TYPE_CHECKING:
     from lcb.datasets.dataset import Dataset
@@ -67,6 +69,18 @@ def import_log(
     item_categories: Annotated[
         str | None, typer.Option(help="Column of the categories, in --items or in the log.", metavar="COLUMN")
     ] = None,
+    item_features: Annotated[
+        str | None,
+        typer.Option(
+            help="Numbers of the items' own, such as an embedding: a column of lists or numeric columns of --items or "
+            "of the log, a table with a column of the item, or an .npy file.",
+            metavar="FILE|COLUMN",
+        ),
+    ] = None,
+    title: Annotated[
+        str | None,
+        typer.Option(help="Column of the items' titles, in --items or in the log; title is found.", metavar="COLUMN"),
+    ] = None,
     separator: Annotated[str, typer.Option(help="Separator of categories in text.")] = "|",
     duplicates: Annotated[
         Duplicates | None,
@@ -95,10 +109,12 @@ def import_log(
     Example:
       lcb import clicks.csv --user visitor --item article --reward clicked --time at --out events.parquet
       lcb import ratings.jsonl --rating stars --like 4 --items films.csv --item-categories genres --out log
+      lcb import clicks.csv --reward clicked --items articles.parquet --item-features embedding --out log
       lcb import ml-25m --like 4 --out movielens
     """
     from lcb.progress import bar
     from lcb.storage.importing.import_log import import_log as run
+    from lcb.storage.importing.item_vectors import read_item_features
     from lcb.storage.importing.table_source import Columns, table_source
 
     if list_sets:
@@ -121,10 +137,25 @@ def import_log(
     if known is None:
         if part is not None:
             raise InputError(f"--part {part} is for a known data set, which {source} is not; leave it out")
-        given = Columns(**columns, features=parse_names(features))
+        given = Columns(**columns, title=title, features=parse_names(features))
         opened = table_source(source, given, items=items, item_id=item_id, separator=separator)
+        if item_features is not None:
+            vectors = read_item_features(
+                item_features, items or source, item_id or given.item or "item", given.item or "item"
+            )
+            opened = replace(opened, vectors=vectors)
     else:
-        _refuse_columns(known, {**columns, "items": items, "features": features, "item-id": item_id})
+        _refuse_columns(
+            known,
+            {
+                **columns,
+                "items": items,
+                "features": features,
+                "item-id": item_id,
+                "title": title,
+                "item-features": item_features,
+            },
+        )
         opened = known.open(source, part)
     check_output("--json", json, files=[*opened.files])
     if known is not None and json != "-":
@@ -173,7 +204,9 @@ def _summarise(found: Imported, source: Path, out: Path) -> dict[str, Any]:
         "events": found.n_events,
         "users": found.n_users,
         "items": found.n_items,
-        "categories": found.n_categories,
+        "categories": len(found.categories),
+        "category_names": list(found.categories),
+        "item_features": found.n_inputs,
         "columns": list(found.columns),
         "bad_rows": found.bad_rows,
         "listed": list(found.listed),
@@ -187,22 +220,27 @@ def _summarise(found: Imported, source: Path, out: Path) -> dict[str, Any]:
 
 def _describe(found: Imported, out: Path) -> list[str]:
     lines = [
-        f"{found.n_events:,} events of {found.n_users:,} users on {found.n_items:,} items in {found.n_categories:,} "
-        f"categories, from {found.n_rows:,} rows ({found.seconds:.1f} s)"
+        f"{format_count(found.n_events, 'event')} of {format_count(found.n_users, 'user')} on "
+        f"{format_count(found.n_items, 'item')} in {format_count(len(found.categories), 'category')}, from "
+        f"{format_count(found.n_rows, 'row')} ({found.seconds:.1f} s)"
     ]
     spread = found.events_per_user
     lines.append(
         f"events per user: median {spread['median']:g}, most {spread['most']:,}; "
-        f"{spread['users_with_20']:,} users have 20 or more"
+        f"{format_count(spread['users_with_20'], 'user', 'have')} 20 or more"
     )
+    if found.categories:
+        lines.append(f"categories, in the order of their features: {list_names(found.categories)}")
     if found.bad_rows:
         reasons = ", ".join(f"{reason} ({n:,})" for reason, n in found.bad_rows.items())
-        lines.append(f"skipped {sum(found.bad_rows.values()):,} bad rows: {reasons}")
+        lines.append(f"skipped {format_count(sum(found.bad_rows.values()), 'bad row')}: {reasons}")
     if found.n_duplicates:
         done = "all but the last dropped" if found.duplicates == "drop" else "kept; drop them with --duplicates drop"
-        lines.append(f"duplicates: {found.n_duplicates:,} rows, {done}")
+        lines.append(f"duplicates: {format_count(found.n_duplicates, 'row')}, {done}")
     if found.n_back:
-        lines.append(f"sorted {found.n_back:,} rows that came after a later row of the same user")
+        lines.append(f"sorted {format_count(found.n_back, 'row')} that came after a later row of the same user")
+    if found.n_inputs:
+        lines.append(f"every item has {format_count(found.n_inputs, 'number')} of its own")
     lines += [f"note: {note}" for note in found.notes]
     return [*lines, f"saved in {out}; columns {', '.join(found.columns)}"]
 

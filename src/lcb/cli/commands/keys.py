@@ -56,6 +56,24 @@ def revoke_key(
     typer.echo(f"key {name} is revoked")
 
 
+@keys.command("open")
+def open_to_all(store: StoreOption = None, config: ConfigFile = None) -> None:
+    """Let a service that had keys need none from its next start on.
+
+    All keys must be revoked.  Every program on the machine then has full access; other machines have none.  The log
+    has an event of it.
+
+    \b
+    Example:
+      lcb keys open
+    """
+    with open_configured_store(store, config) as place:
+        from lcb.serve.web.keys import open_service
+
+        open_service(place, time.time(), _describe_caller())
+    typer.echo("the service needs no key from its next start on")
+
+
 @keys.command("list")
 def list_keys(store: StoreOption = None, config: ConfigFile = None, json: JSONOption = None) -> None:
     """List the names, scopes and dates of the keys.

@@ -4,24 +4,21 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import replace
 from enum import StrEnum
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from lcb.cli.options import ColumnsOption, JSONOption, ReadingName, UserColumnsOption, parse_names, parse_range
+from lcb.cli.options import ColumnsOption, JSONOption, ReadingName, UserColumnsOption
 from lcb.cli.output import check_output, write_json
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.learners.registry import LEARNERS, get_learner
+from lcb.words import format_count, list_names
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
+    from lcb.evaluate.offline.learn_classes import LearningData
     from lcb.event_log import EventLog
-    from lcb.features import FeatureMap
     from lcb.models import Fit
 
 
@@ -41,21 +38,44 @@ class FormName(StrEnum):
 
 
 def learn(
-    events: Annotated[
-        Path, typer.Argument(help="Event table (.parquet, .csv, .jsonl), or a log from lcb import.", metavar="EVENTS")
-    ],
     out: Annotated[Path, typer.Option(help="Folder for the models; replaces models in it.")],
+    events: Annotated[
+        Path | None,
+        typer.Argument(
+            help="Event table (.parquet, .csv, .jsonl), a folder or a quoted pattern of its parts, or a log from "
+            "lcb import.",
+            metavar="[EVENTS]",
+            show_default=False,
+        ),
+    ] = None,
+    statistics: Annotated[
+        Path | None,
+        typer.Option(
+            help="Instead of EVENTS: a table of statistics, one row per user (docs/large.md).", metavar="FILE"
+        ),
+    ] = None,
+    users: Annotated[
+        int | None, typer.Option(min=2, help="Learn from this many users, drawn by a hash of their names.")
+    ] = None,
     classes: Annotated[
         int | None,
         typer.Option(min=1, help="Number of classes; without it chosen on held-out users, or by the sampler."),
     ] = None,
     columns: ColumnsOption = None,
+    user: Annotated[str | None, typer.Option(help="Table: column of the user.", metavar="COLUMN")] = None,
+    item: Annotated[
+        str | None,
+        typer.Option(
+            help="Table: column of the item; each item is a feature, if there are no --columns.", metavar="COLUMN"
+        ),
+    ] = None,
+    reward: Annotated[str | None, typer.Option(help="Table: column of the reward.", metavar="COLUMN")] = None,
     user_columns: UserColumnsOption = None,
     features: Annotated[
         str | None,
         typer.Option(
-            help="Imported log: one-hot, multi-hot or pca:K, each with or without +1 for a constant; without it the "
-            "first two are compared on held-out users.",
+            help="Imported log: one-hot, multi-hot, raw or pca:K, each with or without +1 for a constant; without it "
+            "compared on held-out users.",
             metavar="SPEC",
         ),
     ] = None,
@@ -90,7 +110,9 @@ def learn(
     tol: Annotated[
         float | None, typer.Option(help="Stop when a step gains less than this per user (em: 1e-6, personal: 0.005).")
     ] = None,
-    sweeps: Annotated[int | None, typer.Option(min=8, help="Sweeps of a chain (gibbs, blocked: 200).")] = None,
+    sweeps: Annotated[
+        int | None, typer.Option(min=8, help="Sweeps of a chain (gibbs, blocked: 200, mixture: 16).")
+    ] = None,
     chains: Annotated[int | None, typer.Option(min=1, help="Chains (gibbs, blocked: 2).")] = None,
     traces: Annotated[
         Path | None,
@@ -103,7 +125,24 @@ def learn(
     float32: Annotated[
         bool, typer.Option("--float32", help="Half the memory; for rewards that are near 0 in units of their noise.")
     ] = False,
+    on_disk: Annotated[
+        Path | None,
+        typer.Option(
+            exists=True,
+            file_okay=False,
+            help="Keep the statistics in files of this folder, for more users than fit in memory.",
+            metavar="FOLDER",
+        ),
+    ] = None,
     threads: Annotated[int | None, typer.Option(min=1, help="Threads; without it one per core. Not spectral.")] = None,
+    no_item_effects: Annotated[
+        bool,
+        typer.Option(
+            "--no-item-effects",
+            help="Imported log: leave out what items are liked beyond their features (em, "
+            "personal, mixture), which is learned where items come again.",
+        ),
+    ] = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of starts and draws.")] = 0,
     json: JSONOption = None,
 ) -> None:
@@ -115,7 +154,8 @@ def learn(
     is an event table.
 
     Events are streamed, so memory grows with users and not with events (but spectral keeps all rows, and so do clicks
-    with more than a few distinct feature vectors).
+    with more than a few distinct feature vectors).  More than a few hundred thousand users hardly change the classes:
+    --users keeps a sample of them while reading.
 
     Without --learner, point classes (em) and classes of people who differ (personal) are tried with several bonuses on
     at most 5,000 users: classes learned from one half serve the other half in simulation.  The simplest within one
@@ -125,32 +165,42 @@ def learn(
     Example:
       lcb learn events.csv --columns sport,arts,politics --classes 5 --out models
       lcb learn events.parquet --learner gibbs --sweeps 500 --out models
+      lcb learn visits.csv --user visitor --item article --reward clicked --out models
       lcb learn news --features pca:6+1 --classes 30 --out models
+      lcb learn 'parts/*.parquet' --users 200000 --out models
     """
-    import numpy as np
-
-    from lcb.evaluate.choice.choose import choose, draw_names, learn_chosen
-    from lcb.evaluate.choice.serving import can_serve
-    from lcb.evaluate.offline.history import read_history
-    from lcb.learners import fit
+    from lcb.cli.learning_input import LearningInput
+    from lcb.evaluate.offline.learn_classes import DEFAULT_LEARNER, learn_classes
     from lcb.progress import bar
-    from lcb.storage.logs.files import find_table, read_feature_map
     from lcb.storage.models.folder import check_models_folder, save_models
-    from lcb.storage.tables.statistics import read_log
 
     if tol is not None and not tol > 0:
         raise InputError(f"--tol {tol}; give a number above 0")
+    given = LearningInput(
+        events=events,
+        statistics=statistics,
+        users=users,
+        columns=columns,
+        user=user,
+        item=item,
+        reward=reward,
+        user_columns=user_columns,
+        features=features,
+        reading=reading.value if reading else None,
+        like=like,
+        reward_range=reward_range,
+        float32=float32,
+        on_disk=on_disk,
+    )
+    source = given.check_source()
     check_models_folder(out)
-    check_output("--json", json, files=[events, traces], folders=[out])
-    check_output("--traces", traces, files=[events], folders=[out])
+    check_output("--json", json, files=[source, traces], folders=[out])
+    check_output("--traces", traces, files=[source], folders=[out])
+    learner_name = learner or DEFAULT_LEARNER
     if traces is not None:
-        from lcb import charts
-
-        if "n_chains" not in get_learner(learner or "em").settings:
-            raise _build_option_error("traces", "n_chains", learner or "em")
-        charts.require()
+        _check_traces(learner_name)
     settings = _check_settings(
-        learner or "em",
+        learner_name,
         likelihood and likelihood.value,
         variance=variance and variance.value,
         n_starts=starts,
@@ -162,87 +212,32 @@ def learn(
         polish=polish or None,
         n_threads=threads,
     )
-    chooses = learner is None and not settings.keys() - {"n_threads"}
-    learner = learner or "em"
-    rng = np.random.default_rng(seed)
     began = time.monotonic()
     with bar() as progress, warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
-        feature_map: FeatureMap | None
-        read: Callable[..., EventLog]
-        why: list[str] = []
-        table = None if features is not None else find_table(events, named=columns is not None)
-        if table is None:
-            _refuse("table", columns=columns, user_columns=user_columns, reward_range=reward_range, float32=float32)
-            history = read_history(
-                events, features, reading=reading.value if reading else None, like=like, progress=progress
-            )
-            log, feature_map, read = history.log, history.feature_map, history.read
-            why += [history.why] if history.why else []
-        else:
-            _refuse("log", reading=reading, like=like)
-            feature_map = None if columns or user_columns else read_feature_map(table)
-            read = partial(
-                read_log,
-                table,
-                columns=parse_names(columns),
-                user_columns=parse_names(user_columns),
-                reward_range=parse_range(reward_range),
-                dtype=np.float32 if float32 else np.float64,
-                progress=progress,
-            )
-            log = read(keep_rows=get_learner(learner).needs_rows)
-            if feature_map is not None and feature_map.n_features != log.stats.n_features:
-                feature_map = None  # x was crossed with features of the user
-        wanted: dict[str, Any] = {"likelihood": likelihood.value if likelihood else None, "progress": progress}
-        if chooses:
-            few = log
-            if not can_serve(log):
-                few = read(keep_rows=True, users=draw_names(log, rng))
-            choice = choose(few, n_classes=classes, rng=rng, **wanted)
-            result = learn_chosen(log, choice, rng=rng, n_threads=threads, progress=progress)
-        else:
-            result = fit(log, classes, rng=rng, learner=learner, **wanted, **settings)
-    provenance = {**result.models.provenance, "events": events.name, "seed": seed}
-    n_users = result.models.pi * log.n_users
-    order = np.argsort(-n_users, kind="stable")
-    models = result.models.take(order[n_users[order] >= _FEWEST_USERS])
-    if feature_map is not None:
-        models = replace(models, features=feature_map.names)
-    if models.n_classes < len(n_users):
-        n_empty = len(n_users) - models.n_classes
-        why.append(f"{n_empty} of {len(n_users)} classes have no users and are left out")
-    result = replace(result, models=models, why=(*why, *result.why))
-    save_models(models.with_provenance(provenance), out, overwrite=True, feature_map=feature_map)
+        data = given.read(learner_name, progress)
+        result = learn_classes(
+            data,
+            seed=seed,
+            learner=learner,
+            n_classes=classes,
+            likelihood=likelihood.value if likelihood else None,
+            item_effects=not no_item_effects,
+            progress=progress,
+            **settings,
+        )
+    save_models(result.models, out, overwrite=True, feature_map=data.feature_map)
     if traces is not None:
-        charts.save(charts.traces(result), traces)  # type: ignore[arg-type]
+        _draw_traces(result, traces)
     for warning in caught:
         typer.echo(f"warning: {warning.message}", err=True)
     seconds = time.monotonic() - began
-    write_json(json, _summarise(result, log, seconds))
-    if json == "-":
-        return
-    for line in result.why:
-        typer.echo(line)
-    typer.echo(
-        f"{result.models.n_classes} classes from {log.stats.n_events:,} events of {log.n_users:,} users "
-        f"({result.n_steps} steps, {seconds:.1f} s)"
-    )
-    typer.echo(f"saved in {out}; lcb show {out} prints them")
+    write_json(json, _summarise(result, data.log, seconds))
+    if json != "-":
+        _print_result(result, data, seconds)
+        typer.echo(f"saved in {out}; lcb show {out} prints them")
 
 
-def _refuse(kind: str, **options: object) -> None:
-    """Raise if an option of the other kind of input was given."""
-    for name, value in options.items():
-        if value is not None and value is not False:
-            other = "an event table" if kind == "table" else "an imported log"
-            raise InputError(
-                f"--{name.replace('_', '-')} is for {other}; an imported log has --features, --reading and --like, "
-                "an event table --columns"
-            )
-
-
-_FEWEST_USERS = 0.5  # a class that expects fewer is left out
 _OPTION = {
     "n_starts": "starts",
     "max_steps": "max-steps",
@@ -264,10 +259,37 @@ def _check_settings(learner: str, likelihood: str | None, **given: Any) -> dict[
     return settings
 
 
+def _check_traces(learner: str) -> None:
+    """Raise if the learner has no chains to draw, or if charts cannot be drawn."""
+    from lcb import charts
+
+    if "n_chains" not in get_learner(learner).settings:
+        raise _build_option_error("traces", "n_chains", learner)
+    charts.require()
+
+
 def _build_option_error(option: str, setting: str, learner: str) -> InputError:
     *most, last = [name for name in LEARNERS if setting in get_learner(name).settings]
     others = f"{', '.join(most)} and {last}" if most else last
     return InputError(f"--{option} is an option of {others}, not of {learner}; leave it out")
+
+
+def _draw_traces(result: Fit, path: Path) -> None:
+    from lcb import charts
+
+    charts.save(charts.traces(result), path)  # type: ignore[arg-type]
+
+
+def _print_result(result: Fit, data: LearningData, seconds: float) -> None:
+    for line in result.why:
+        typer.echo(line)
+    models, log = result.models, data.log
+    typer.echo(
+        f"{format_count(models.n_classes, 'class')} from {format_count(log.stats.n_events, 'event')} of "
+        f"{format_count(log.n_users, 'user')} ({format_count(result.n_steps, 'step')}, {seconds:.1f} s)"
+    )
+    if data.feature_map is not None:
+        typer.echo(f"features ({data.feature_map.spec}), in their order: {list_names(models.features)}")
 
 
 def _summarise(result: Fit, log: EventLog, seconds: float) -> dict[str, Any]:
@@ -280,6 +302,7 @@ def _summarise(result: Fit, log: EventLog, seconds: float) -> dict[str, Any]:
         "learner": models.provenance["learner"],
         **({"bonus": models.provenance["bonus"]} if "bonus" in models.provenance else {}),
         "likelihood": models.likelihood,
+        **({} if models.item_effects is None else {"item_effects": models.item_effects.summary()}),
         "why": list(result.why),
         "steps": result.n_steps,
         "converged": result.converged,

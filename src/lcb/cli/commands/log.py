@@ -14,6 +14,7 @@ from lcb.cli.options import JSONOption
 from lcb.cli.output import build_table, check_output, get_console, write_json
 from lcb.cli.settings import open_existing_store
 from lcb.errors import InputError, need_extra
+from lcb.words import format_count
 
 if TYPE_CHECKING:
     from lcb.serve.audit.export import Exported
@@ -41,6 +42,10 @@ def verify(
             metavar="HEAD",
         ),
     ] = None,
+    after: Annotated[
+        str | None,
+        typer.Option(help="For a part of a log: the head before its first event, as SEQ:LINK.", metavar="HEAD"),
+    ] = None,
     json: JSONOption = None,
 ) -> None:
     """Recompute every decision of a log and compare it bit for bit.
@@ -49,10 +54,14 @@ def verify(
     distributions, rewards, snapshots and models must equal what is stored.  Differences are listed, and the exit code
     is then 1.  A log whose end was cut off is found with --head.
 
+    A part of a log, such as an archive without the first events, is verified with --after: its order and its chain,
+    from that head on.  Decisions are not recomputed, because they rest on the events before.
+
     \b
     Example:
       lcb log head lcb.db >> heads.txt      # every day, on another machine
       lcb log verify lcb.db --head heads.txt
+      lcb log verify archive.db --after "$(lcb log head monday.db)"
     """
     from lcb.progress import bar
 
@@ -61,11 +70,14 @@ def verify(
 
     check_output("--json", json, files=[Path(store)])
     heads = [] if head is None else _parse_heads(head)
+    before = None if after is None else _parse_head("--after", after)
+    if before is not None and user is not None:
+        raise InputError("--after verifies order and chain of a part and recomputes no decisions; leave out --user")
     with open_existing_store(store) as opened:
         if user is not None:
             _read_events(opened, user)
         with bar() as progress:
-            report = run(opened, progress, user=user, heads=heads)
+            report = run(opened, progress, user=user, heads=heads, after=before)
     write_json(json, report.to_json())
     if json != "-":
         for line in _describe_report(report):
@@ -76,8 +88,6 @@ def verify(
 
 def _parse_heads(given: str) -> list[Head]:
     """Return heads from SEQ:LINK, or from the lines of a file."""
-    from lcb.storage.store.base import Head
-
     lines = [given]
     if _HEAD.fullmatch(given) is None:
         try:
@@ -86,26 +96,47 @@ def _parse_heads(given: str) -> list[Head]:
             raise InputError(
                 f"--head {given} is neither SEQ:LINK, as lcb log head prints it, nor a file that can be read ({error})"
             ) from None
-    for line in lines:
-        if _HEAD.fullmatch(line) is None:
-            raise InputError(f"--head {given}: {line[:80]!r} is not SEQ:LINK; give lines that lcb log head has printed")
-    return [Head(int(line.split(":")[0]), bytes.fromhex(line.split(":")[1])) for line in lines]
+        if not lines:
+            raise InputError(f"--head {given} has no head in it; write one with lcb log head")
+    return [_parse_head(f"--head {given}:", line) for line in lines]
+
+
+def _parse_head(where: str, text: str) -> Head:
+    from lcb.storage.store.base import Head
+
+    if _HEAD.fullmatch(text) is None:
+        raise InputError(f"{where} {text[:80]!r} is not SEQ:LINK; give what lcb log head has printed")
+    seq, _, link = text.partition(":")
+    return Head(int(seq), bytes.fromhex(link))
 
 
 def _describe_report(report: Report) -> Iterator[str]:
+    if report.after:
+        yield f"{report.n_events:,} events after {report.after:,}: order and chain checked ({report.seconds:.1f} s)"
+        if (first := report.unchecked_from) is not None:
+            yield f"events {first:,} to {report.after:,} were not checked; for the whole log leave out --after"
+        yield from _describe_differences(report)
+        return
     yield (
-        f"{report.n_events:,} events: recomputed {report.n_decisions:,} decisions of {report.n_users:,} users, "
-        f"{report.n_rewards:,} rewards, {report.n_models:,} models, {report.n_snapshots:,} snapshots "
+        f"{format_count(report.n_events, 'event')}: recomputed {format_count(report.n_decisions, 'decision')} of "
+        f"{format_count(report.n_users, 'user')}, {format_count(report.n_rewards, 'reward')}, "
+        f"{format_count(report.n_models, 'model')}, {format_count(report.n_snapshots, 'snapshot')} "
         f"({report.seconds:.1f} s)"
     )
     if report.n_erased:
-        yield f"{report.n_erased:,} decisions are erased and cannot be recomputed"
+        yield f"{format_count(report.n_erased, 'decision', 'are')} erased and cannot be recomputed"
     if report.chain_start is None:
         yield "no chain: all events were written by an earlier version of lcb"
     elif report.chain_start > 1:
         yield f"the chain begins at event {report.chain_start:,}; an earlier version of lcb wrote those before it"
+    if report.n_keys is None:
+        yield "keys are not compared: an earlier version of lcb wrote this log; the next start records its keys"
     if report.n_damaged:
-        yield f"{report.n_damaged:,} snapshots are damaged; the service does not use them and makes them again"
+        yield f"{format_count(report.n_damaged, 'damaged snapshot')}: not used by the service, and made again"
+    yield from _describe_differences(report)
+
+
+def _describe_differences(report: Report) -> Iterator[str]:
     yield from map(str, report.differences)
     n_more = report.n_differences - len(report.differences)
     if n_more:
@@ -148,7 +179,7 @@ def rebuild(store: StoreArgument) -> None:
     """
     with open_existing_store(store, serve=True) as opened:
         n_forgotten, n_events = opened.forget_snapshots(), opened.head()
-    typer.echo(f"forgot {n_forgotten:,} snapshots; the next start reads all {n_events:,} events")
+    typer.echo(f"forgot {format_count(n_forgotten, 'snapshot')}; the next start reads all {n_events:,} events")
 
 
 @log.command()
@@ -220,19 +251,22 @@ def _parse_missing(text: str | None) -> float | str | None:
 
 
 def _describe_export(done: Exported, missing: str | None) -> Iterator[str]:
-    yield f"{done.n_rows:,} rows of {done.n_users:,} users on {done.n_items:,} items, up to event {done.upto:,}"
+    yield (
+        f"{format_count(done.n_rows, 'row')} of {format_count(done.n_users, 'user')} on "
+        f"{format_count(done.n_items, 'item')}, up to event {done.upto:,}"
+    )
     if done.n_open and missing is None:
-        yield f"{done.n_open:,} more have no reward yet and are left out"
+        yield f"{format_count(done.n_open, 'decision')} without a reward left out"
     elif done.n_open:
         yield f"{done.n_open:,} of them have no reward yet; exported with reward {missing}"
     if done.n_below:
-        yield f"{done.n_below:,} rows are lower slots of lists; their propensity is conditional on the slots above"
+        yield f"{format_count(done.n_below, 'row')} of lower slots of lists, with propensities given the slots above"
     if done.n_unknown:
-        yield f"{done.n_unknown:,} rows have no propensity: the caller chose the arm and sent none"
+        yield f"{format_count(done.n_unknown, 'row', 'have')} no propensity: the caller chose the arm and sent none"
     if done.n_some:
         yield (
-            f"{done.n_some:,} rows offered only some of the {done.n_items:,} items; evaluate this table with --method "
-            "ips, snips or dr, the other methods assume that all were offered"
+            f"{format_count(done.n_some, 'row')} offered only some of the {done.n_items:,} items; evaluate this table "
+            "with --method ips, snips or dr, the other methods assume that all were offered"
         )
     if done.uniform is not None:
         yield done.uniform.describe("the uniform policy")

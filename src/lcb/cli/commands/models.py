@@ -101,7 +101,9 @@ def activate(
         answer = service.activate(version, reason=reason)
     write_json(json, convert_answer(answer))
     if json != "-":
-        typer.echo(f"new users get version {answer.active}")
+        typer.echo(
+            f"version {answer.active} is active: new users get it, and all users who are not pinned to a version"
+        )
 
 
 def _print(answer: ModelsAnswer) -> None:

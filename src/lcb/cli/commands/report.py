@@ -1,65 +1,80 @@
-"""`lcb report`: all figures of the paper on one page."""
+"""`lcb report`: one page about the user's own log."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from lcb.cli.output import check_output
+from lcb.cli.options import JSONOption, ReadingName, WorkersOption
+from lcb.cli.output import check_output, write_json
 from lcb.errors import InputError
+
+if TYPE_CHECKING:
+    from lcb.evaluate.offline.labels import Reading
 
 
 def report(
-    figures: Annotated[
-        Path, typer.Option(help="Folder with the files of lcb reproduce; missing ones are run first.")
-    ] = Path("figures"),
+    path: Annotated[Path, typer.Argument(help="A log from lcb import, or a table of events.", metavar="LOG")],
     out: Annotated[Path, typer.Option(help="HTML file to write.")] = Path("report.html"),
-    data: Annotated[
-        Path | None, typer.Option(help="Log for fig-3a to fig-3c; without it those that are missing are left out.")
+    user: Annotated[str | None, typer.Option(help="Table: column of the user.", metavar="COLUMN")] = None,
+    item: Annotated[str | None, typer.Option(help="Table: column of the item.", metavar="COLUMN")] = None,
+    reward: Annotated[str | None, typer.Option(help="Table: column of the reward.", metavar="COLUMN")] = None,
+    rating: Annotated[str | None, typer.Option(help="Table: column of the rating.", metavar="COLUMN")] = None,
+    item_categories: Annotated[
+        str | None, typer.Option(help="Table: column of the item's categories.", metavar="COLUMN")
     ] = None,
-    like: Annotated[float | None, typer.Option(help="Smallest rating of the log that counts as liked.")] = None,
-    runs: Annotated[int, typer.Option(min=1, help="Runs of the missing simulations.")] = 10,
+    reading: Annotated[ReadingName | None, typer.Option(help="As in lcb evaluate.")] = None,
+    like: Annotated[float | None, typer.Option(help="Smallest rating that counts as liked.")] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="Splits of the users into training and test users.")] = 3,
+    workers: WorkersOption = None,
+    json: JSONOption = None,
 ) -> None:
-    """Write one self-contained HTML page: every figure, our numbers beside the paper's, and which claims hold.
+    """Write one self-contained HTML page about a log.
+
+    It says what is in the log, which kinds of users there are, who would gain from personal choices, how much and how
+    sure that is, what the log cannot say, and what to do next.  lcb reproduce report writes the page on the paper.
 
     \b
     Example:
-      lcb report --figures figures --data goodbooks --like 5 --out report.html
+      lcb report goodbooks --like 5 --out books.html
+      lcb report visits.csv --user visitor --item article --reward clicked
     """
-    from lcb.experiments import EXPERIMENTS, load_experiment
-    from lcb.experiments.real_data import Data, parse_tuned
-    from lcb.experiments.report import Section, render_page
-    from lcb.experiments.reproduce import reproduce
+    from lcb import charts
     from lcb.progress import bar
-    from lcb.storage.files import read_json, write_whole
+    from lcb.storage.files import write_whole
 
     if out.suffix not in (".html", ".htm"):
         raise InputError(f"--out {out}; give a name that ends in .html")
-    check_output("--out", out, files=[figures / f"{name}.json" for name in EXPERIMENTS])
-    sections, missing = [], []
-    for name in EXPERIMENTS:
-        section = Section.read(figures, name)
-        if section is None and (data is not None or not name.startswith("fig-3")):
-            typer.echo(f"running {name}", err=True)
-            command = f"lcb reproduce {name}"
-            with bar() as progress:
-                if name.startswith("fig-3"):
-                    before = [figures / f"fig-3{letter}.json" for letter in "ab"]
-                    told = next((file for file in before if file.exists()), None)
-                    tuned = None if told is None or name == "fig-3c" else parse_tuned(read_json(told), str(told))
-                    log = Data(str(data), like=like, tuned=tuned)
-                    words = f" --data {data}" + (f" --like {like:g}" if like is not None else "")
-                    reproduce(name, load_experiment(name), figures, command + words, progress, data=log)
-                else:
-                    reproduce(name, load_experiment(name), figures, f"{command} --runs {runs}", progress, n_runs=runs)
-            section = Section.read(figures, name)
-        if section is None:
-            missing.append(name)
-        else:
-            sections.append(section)
-    write_whole(out, render_page(sections, missing).encode())
-    typer.echo(f"{len(sections)} figures and tables in {out}")
-    for name in missing:
-        typer.echo(f"left out: {name}; it needs a log, give one with --data")
+    inside = {"files": [path]} if path.is_file() else {"folders": [path]}
+    check_output("--out", out, **inside)
+    check_output("--json", json, files=[out, path] if path.is_file() else [out])
+    charts.require()
+    from lcb.reports.findings import study_log, to_json
+    from lcb.reports.pages import render_findings
+    from lcb.storage.importing.open_any import open_any
+    from lcb.storage.importing.table_source import Columns
+
+    columns = Columns(user=user, item=item, reward=reward, rating=rating, categories=item_categories)
+    named = {"user": user, "item": item, "reward": reward, "rating": rating, "item-categories": item_categories}
+    wanted: Reading | None = reading.value if reading else None
+    with bar() as progress:
+        log = open_any(path, columns, with_offers=False, progress=progress)
+        found = study_log(
+            log,
+            path,
+            reading=wanted,
+            like=like,
+            n_seeds=seeds,
+            n_workers=workers,
+            columns={name: value for name, value in named.items() if value is not None},
+            progress=progress,
+        )
+    write_whole(out, render_findings(found).encode())
+    write_json(json, to_json(found))
+    if json == "-":
+        return
+    if found.evaluation is not None:
+        typer.echo(found.evaluation.describe())
+    typer.echo(f"page in {out}")

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     Figure = str
 else:
-    Figure = StrEnum("Figure", {name.replace("-", "_"): name for name in EXPERIMENTS})
+    Figure = StrEnum("Figure", {name.replace("-", "_"): name for name in (*EXPERIMENTS, "report")})
 
 SIMULATED, REAL = ("fig-2a", "fig-2b"), ("fig-3a", "fig-3b", "fig-3c")
 _TABLE = ("users", "warmup-users", "steps", "arms", "classes", "features", "contexts", "gap")
@@ -33,7 +33,8 @@ _BELONGS: dict[str, tuple[str, ...]] = {
     "features": ("table-1", *REAL),
     "algorithms": SIMULATED,
     "learner": ("theory",),
-    **dict.fromkeys(("data", "reading", "like", "settings"), REAL),
+    **dict.fromkeys(("reading", "settings"), REAL),
+    **dict.fromkeys(("data", "like"), (*REAL, "report")),
 }
 
 
@@ -56,11 +57,15 @@ def reproduce(
     json: JSONOption = None,
     algorithms: Annotated[
         str | None,
-        typer.Option(help="fig-2a, fig-2b: a,b,c, or all; without it those of the paper.", metavar="A,B,..."),
+        typer.Option(
+            help="fig-2a, fig-2b: a,b,c, or all; without it those of the paper and four newer.", metavar="A,B,..."
+        ),
     ] = None,
-    data: Annotated[Path | None, typer.Option(help="fig-3a to fig-3c: a log from lcb import.")] = None,
+    data: Annotated[Path | None, typer.Option(help="fig-3a to fig-3c, report: a log from lcb import.")] = None,
     reading: Annotated[ReadingName | None, typer.Option(help="fig-3a to fig-3c: as in lcb evaluate.")] = None,
-    like: Annotated[float | None, typer.Option(help="fig-3a to fig-3c: smallest rating that counts as liked.")] = None,
+    like: Annotated[
+        float | None, typer.Option(help="fig-3a to fig-3c, report: smallest rating that counts as liked.")
+    ] = None,
     settings: Annotated[
         Path | None, typer.Option(help="fig-3a to fig-3c: use the tuned settings in the JSON file of another of them.")
     ] = None,
@@ -96,12 +101,16 @@ def reproduce(
     table-1  the regret bounds as numbers, at the simulation's sizes or others
     table-2  the user study with simulated visitors, 5 per recommender and 1000
     theory   the schedules of Theorems 1 and 2: measured growth of regret beside the bounds
+    report   one HTML page of all of them, with our numbers beside the paper's; what is missing in --out is run
+
+    lcb reproduce NAME --help lists the options of one of them.
 
     \b
     Example:
       lcb reproduce fig-2a --runs 10 --out figures
       lcb reproduce fig-3a --data goodbooks --like 5
       lcb reproduce table-1 --users 10000 --steps 100
+      lcb reproduce report --data goodbooks --like 5
     """
     from lcb.experiments import load_experiment
     from lcb.experiments.reproduce import reproduce as run
@@ -128,6 +137,9 @@ def reproduce(
         if figure not in _BELONGS[name]:
             theirs = ", ".join(_BELONGS[name])
             raise InputError(f"--{name} is an option of {theirs}, not of {figure}; leave it out")
+    if figure == "report":
+        _write_report(out, data, like, 10 if runs is None else runs)
+        return
     more: dict[str, Any] = {"seed": seed, "n_runs": runs if runs is not None else 3 if figure in REAL else 10}
     if figure == "table-1":
         more["sizes"] = _build_sizes(given)
@@ -147,6 +159,26 @@ def reproduce(
         for line in experiment.summarise(outcome):
             typer.echo(line)
         typer.echo(f"figure in {out / figure}.png")
+
+
+def list_options(name: str) -> list[str]:
+    """Return the options of one figure or table: those of all, and its own."""
+    common = ["out", "json", *(["runs"] if name == "report" else ["runs", "seed"])]
+    return [*common, *(option for option, theirs in _BELONGS.items() if name in theirs)]
+
+
+def _write_report(figures: Path, data: Path | None, like: float | None, runs: int) -> None:
+    from lcb.experiments.report import collect_sections, render_page
+    from lcb.storage.files import write_whole
+
+    page = figures / "report.html"
+    sections, missing = collect_sections(
+        figures, data, like, runs, lambda name: typer.echo(f"running {name}", err=True)
+    )
+    write_whole(page, render_page(sections, missing).encode())
+    typer.echo(f"{len(sections)} figures and tables in {page}")
+    for name in missing:
+        typer.echo(f"left out: {name}; it needs a log, give one with --data")
 
 
 def _build_data(figure: Figure, given: dict[str, Any]) -> Data:

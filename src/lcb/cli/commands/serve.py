@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -26,7 +25,8 @@ def serve(
     items: Annotated[
         str | None,
         typer.Option(
-            help="JSON file that fills an empty catalogue, or headlines for the built-in ones.", metavar="FILE"
+            help="Fills an empty catalogue: a log from lcb import, a JSON file, or headlines for the built-in ones.",
+            metavar="LOG|FILE",
         ),
     ] = None,
     config: ConfigFile = None,
@@ -61,7 +61,10 @@ def serve(
     ] = None,
     learner: Annotated[
         str | None,
-        typer.Option(help=f"Learner: {', '.join(LEARNERS)}, or auto (default): classes and bonus are chosen."),
+        typer.Option(
+            help=f"Learner: {', '.join(LEARNERS)}, or auto (default): classes and bonus are chosen "
+            "(em, if a recommender serves point classes only)."
+        ),
     ] = None,
     warmup_users: Annotated[
         int | None, typer.Option(help="Users before the first classes are learned.  [default: 50]")
@@ -89,6 +92,7 @@ def serve(
     \b
     Example:
       lcb serve --items headlines --models models
+      lcb serve --models models --items log
       lcb serve --store news.db --categories sport,arts,science --port 9000
       lcb serve --recommender lcb=thompson --recommender all=linucb:everyone --share lcb=0.5 --share all=0.5
       lcb serve --config lcb.toml --store postgresql://lcb@db/lcb --host 0.0.0.0
@@ -116,11 +120,5 @@ def serve(
     }
     found = load_config(config, flags)
     shown = found.masked()["store"].value  # without a password
-    settings, named = found.settings, found.values["recommenders"].source != "default"
-    if not named:
-        from lcb.serve.config.settings import AUTO, CHOSEN
-
-        settings = replace(settings, recommenders=(CHOSEN,))
-        if found.values["learning.learner"].source == "default":
-            settings = replace(settings, learning=replace(settings.learning, learner=AUTO))
-    run_service(settings, lambda address: typer.echo(f"serving {shown} at {address}"), keep=not named)
+    keep = found.values["recommenders"].source == "default"
+    run_service(found.settings, lambda address: typer.echo(f"serving {shown} at {address}"), keep=keep)

@@ -10,6 +10,7 @@ import typer
 from lcb.cli.options import JSONOption, WorkersOption, parse_algorithms
 from lcb.cli.output import build_table, check_output, format_number, get_console, write_json
 from lcb.cli.world import ArmsOption, ClassesOption, FixedArmsOption, NoiseOption, StepsOption, build_world
+from lcb.words import format_count
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -78,7 +79,10 @@ def simulate(
 def _build_regret_table(simulation: Simulation) -> Table:
     """Return a table of one row per algorithm."""
     about = simulation.settings
-    caption = f"regret per user over {about['steps']} steps: {about['users']:,} users, {about['runs']} runs"
+    caption = (
+        f"regret per user over {format_count(about['steps'], 'step')}: {format_count(about['users'], 'user')}, "
+        f"{format_count(about['runs'], 'run')}"
+    )
     table = build_table(
         "algorithm", "regret", "± se", "last quarter", "± se", "CPU s", left=["algorithm"], caption=caption
     )

@@ -19,6 +19,7 @@ from lcb.cli.output import (
 )
 from lcb.cli.world import ArmsOption, ClassesOption, FixedArmsOption, NoiseOption, StepsOption, build_world
 from lcb.storage.files import write_whole
+from lcb.words import format_count
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -80,7 +81,10 @@ def tune(
             progress=progress,
         )
     if png is not None:
-        title = f"Regret per user of all settings tried: {users:,} users of {steps} steps, {runs} runs"
+        title = (
+            f"Regret per user of all settings tried: {format_count(users, 'user')} of {format_count(steps, 'step')}, "
+            f"{format_count(runs, 'run')}"
+        )
         charts.save(charts.grids(_list_regrets(tuning), title=title), png)
     write_whole(out, f"{format_json(tuning.to_json(), levels=3)}\n".encode())
     write_json(json, tuning.to_json())
@@ -103,7 +107,10 @@ def _list_regrets(tuning: Tuning) -> list[tuple[str, list[float], str]]:
 def _build_settings_table(tuning: Tuning) -> Table:
     """Return a table of one row per algorithm."""
     about = tuning.settings
-    caption = f"regret per user over {about['steps']} steps: {about['users']:,} users, {about['runs']} runs"
+    caption = (
+        f"regret per user over {format_count(about['steps'], 'step')}: {format_count(about['users'], 'user')}, "
+        f"{format_count(about['runs'], 'run')}"
+    )
     titles = ("algorithm", "tried", "as good", "defaults", "chosen", "± se", "settings")
     table = build_table(*titles, left=["algorithm", "settings"], wrapped=["settings"], caption=caption)
     for name, best in tuning.best.items():

@@ -15,13 +15,25 @@ from typing import Any
 
 from lcb.errors import InputError
 from lcb.evaluate.algorithms.algorithm import Algorithm, Settings, Task, Value
+from lcb.words import suggest
 
-__all__ = ["ALGORITHMS", "DEFAULTS", "PAPERS", "Algorithm", "Settings", "Task", "find_algorithms", "tuned_settings"]
+__all__ = [
+    "ALGORITHMS",
+    "DEFAULTS",
+    "NEWER",
+    "PAPERS",
+    "Algorithm",
+    "Settings",
+    "Task",
+    "find_algorithms",
+    "tuned_settings",
+]
 
 _FAMILIES = (
     "auto",
     "latent",
     "personal",
+    "mixture",
     "policy_sets",
     "explorers",
     "revisited",
@@ -33,6 +45,7 @@ ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm for family in _FAMILIES for algorithm in import_module(f"{__name__}.{family}").ALGORITHMS
 }
 PAPERS = ("lcb", "lcb-mean", "lcb-gt", "lcb-gt-mean", "club", "linucb-population", "linucb-individual", "random")
+NEWER = ("lcb-auto", "lcb-bonus", "lcb-personal", "mixed-model")  # further lines in the paper's figures
 DEFAULTS = ("lcb-auto", *PAPERS)  # of `lcb simulate`
 
 _LARGEST = 1e300  # absolute value of a setting
@@ -42,7 +55,8 @@ def find_algorithms(names: Sequence[str]) -> list[Algorithm]:
     """Return the algorithms of these names, in this order."""
     unknown = [name for name in names if name not in ALGORITHMS]
     if unknown:
-        raise InputError(f"unknown algorithm {unknown[0]!r}; use one of: {', '.join(ALGORITHMS)}")
+        meant = f" ({asked})" if (asked := suggest(unknown[0], ALGORITHMS)) else ""
+        raise InputError(f"unknown algorithm {unknown[0]!r}{meant}; use one of: {', '.join(ALGORITHMS)}")
     if not names or len(set(names)) < len(names):
         raise InputError(f"algorithms {', '.join(names) or '(none)'}; name at least one, and each once")
     return [ALGORITHMS[name] for name in names]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from lcb.arrays import Floats
+from lcb.arrays import Floats, Index
 from lcb.errors import InputError
 from lcb.event_log import EventLog
 from lcb.models import LatentModels
@@ -35,7 +35,9 @@ class Task:
     n_uniform_steps: int = 0  # uniform first steps of every user; if above 0, classes are learned from these alone
     two_valued: bool = False  # rewards take two values, as clicks do
     history: EventLog | None = field(default=None, repr=False)  # past users to train on
+    read_rows: Callable[[Index], EventLog] | None = field(default=None, repr=False)  # of past users at these positions
     able: NDArray[np.bool_] | None = field(default=None, repr=False)  # past users like those to be served
+    fixes_classes: bool = False  # lcb-auto has to use n_classes too, instead of choosing a number
     truth: LatentModels | None = field(default=None, repr=False)  # the true classes, in a generated world
     contexts: Sequence[Floats] | None = field(default=None, repr=False)  # all possible contexts, if they can be listed
     fixed_arms: bool = False  # every step offers the same arms, without features: the rows of the identity

@@ -9,7 +9,8 @@ from lcb.evaluate.algorithms.algorithm import Algorithm, Task
 from lcb.evaluate.algorithms.latent import OURS, build_relearning
 from lcb.evaluate.algorithms.learning import learn_from_last
 from lcb.evaluate.choice.candidates import DEFAULT_BONUS, build_bandit
-from lcb.evaluate.choice.choose import Choice, choose, learn_chosen
+from lcb.evaluate.choice.choose import Choice, choose, draw_positions, learn_chosen
+from lcb.evaluate.choice.serving import can_serve
 from lcb.event_log import EventLog
 from lcb.models import LatentModels
 from lcb.recommenders.latent import FromRows, Latent
@@ -40,7 +41,12 @@ def _bandit(models: LatentModels) -> Bandit:
 def _build(task: Task, rng: np.random.Generator) -> Recommender:
     if task.history is None:
         return build_relearning(task, _bandit, FromRows(_Relearn(task)), rng)
-    choice = choose(task.history, rng=rng, n_steps=task.n_steps, able=task.able)
+    n_classes = task.n_classes if task.fixes_classes else None
+    tried, able = task.history, task.able
+    if task.read_rows is not None and not can_serve(tried):  # rewards of many values: statistics cannot be served
+        drawn = draw_positions(tried.n_users, able, rng)
+        tried, able = task.read_rows(drawn), None if able is None else able[drawn]
+    choice = choose(tried, rng=rng, n_classes=n_classes, n_steps=task.n_steps, able=able)
     models = learn_chosen(task.history, choice, rng=rng, n_threads=1).models
     recommender = Latent(task.n_features, _bandit, rng=rng, models=models, retrain_every=None)
     recommender.why = choice.why

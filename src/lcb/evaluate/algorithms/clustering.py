@@ -8,13 +8,12 @@ from typing import Any
 import numpy as np
 
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task
-from lcb.recommenders.clustering.club import Club
+from lcb.recommenders.clustering.club import MOST_COMPLETE, Club
 from lcb.recommenders.clustering.sclub import Sclub
 from lcb.recommenders.recommender import Recommender
 from lcb.stats import UserStats
 
 _WIDTHS = (0.1, 0.25, 0.5)
-MOST_COMPLETE = 30_000  # with more users, the graph is sparse, also for `club`
 
 
 def _anonymous_past(task: Task) -> UserStats | None:

@@ -1,32 +1,37 @@
 """Chooses the classes for a log: `choose` tries candidates on held-out users, `learn_chosen` learns the best.
 
-Where users can be served (rewards of two values are counted on a small set of arms), every candidate serves users who
-were not learned from, on their own labels: see `serving`.  Elsewhere candidates predict the later rewards of such users
+Where users can be served (arms come again, so that their labels can be queued), every candidate serves users who were
+not learned from, on their own labels: see `serving`.  Elsewhere candidates predict the later rewards of such users
 from their earlier ones: see `predicting`.  The simplest candidate within one standard error of the best is chosen, the
 differences paired by user: point classes before personal ones, then fewer classes, then a smaller bonus.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from lcb.arrays import Floats
+from lcb.arrays import Floats, Index
 from lcb.evaluate.choice.candidates import BONUSES, DEFAULT_BONUS, Classes, list_personal
 from lcb.evaluate.choice.predicting import predict_later_rewards
-from lcb.evaluate.choice.serving import can_serve, serve_held_out
-from lcb.event_log import EventLog
+from lcb.evaluate.choice.serving import find_labels, serve_held_out
+from lcb.event_log import EventLog, TableColumns
 from lcb.learners import fit
+from lcb.learners.fitting import describe_constant
+from lcb.learners.likelihood import check_counted
 from lcb.models import Fit, Likelihood
 from lcb.progress import Progress, silent
+from lcb.words import format_count
 
 MOST_USERS = 5_000
 _FEWEST_ABLE = 200
 _FEWEST_USERS = 20
-_STEPS = 20
+_ROUNDING = 1e-9
+N_STEPS = 20  # for which a user is served
 
 
 @dataclass(frozen=True)
@@ -45,30 +50,34 @@ def choose(
     rng: np.random.Generator,
     n_classes: int | None = None,
     likelihood: Likelihood | None = None,
-    n_steps: int = _STEPS,
+    n_steps: int = N_STEPS,
     able: NDArray[np.bool_] | None = None,
     progress: Progress = silent,
 ) -> Choice:
     """Choose the classes and the bonus on at most 5,000 users of the log; what is given is not searched.
 
     A likelihood is one of point classes, so giving one leaves personal classes out.  `able` marks the users who are
-    like those to be served for `n_steps` steps, (users,); without it these are users with twice as many rewards.
+    like those to be served for `n_steps` steps, (users,); without it these are users with as many rewards.
     """
+    if likelihood is None:
+        check_counted(log)
+    if log.constant is not None:
+        return Choice(Classes(False, n_classes or 1), DEFAULT_BONUS, (describe_constant(log.constant),))
     if log.n_users < _FEWEST_USERS:
-        few_users = f"{log.n_users} users are too few to try candidates on"
+        few_users = f"{format_count(log.n_users, 'user', 'are')} too few to try candidates on"
         (classes, *_) = _find_point_classes(log, n_classes, likelihood, rng, progress)
         return Choice(classes, DEFAULT_BONUS, (f"chosen: {classes} with bonus {DEFAULT_BONUS:g}: {few_users}",))
-    few, able = _draw_users(log, log.stats.count >= 2 * n_steps if able is None else able, rng)
-    served = can_serve(few)
+    few, able = _draw_users(log, log.stats.count >= n_steps if able is None else able, rng)
+    labels = find_labels(few)
     tried = [*_find_point_classes(few, n_classes, likelihood, rng, progress)]
     if likelihood is None:
         tried += list_personal(n_classes, few.n_users)
-    if served:
-        scores = serve_held_out(few, able, tried, BONUSES, n_steps, rng, progress)
+    if labels is not None:
+        scores = serve_held_out(few, labels, able, tried, BONUSES, n_steps, rng, progress)
     else:
         scores = predict_later_rewards(few, tried, DEFAULT_BONUS, rng, progress)
     (classes, bonus), best = pick_simplest(scores)
-    what = "reward per step of held-out users" if served else "log density of held-out users' later rewards"
+    what = "reward per step of held-out users" if labels is not None else "log density of held-out users' later rewards"
     (top, top_bonus), error = best, _paired_error(scores[best], scores[classes, bonus])
     same = best == (classes, bonus)
     gap = "the best" if same else f"within one standard error, {error:.2g}, of the best, {top} with bonus {top_bonus:g}"
@@ -87,10 +96,17 @@ def draw_names(log: EventLog, rng: np.random.Generator) -> set[Hashable]:
     return {log.stats.users[i] for i in rng.permutation(log.n_users)[:MOST_USERS].tolist()}
 
 
+def draw_positions(n_users: int, able: NDArray[np.bool_] | None, rng: np.random.Generator) -> Index:
+    """Draw the positions of at most 5,000 users, able ones first."""
+    order = rng.permutation(n_users)
+    if able is not None:
+        order = np.concatenate([order[able[order]], order[~able[order]]])
+    return np.sort(order[:MOST_USERS])
+
+
 def _draw_users(log: EventLog, able: NDArray[np.bool_], rng: np.random.Generator) -> tuple[EventLog, NDArray[np.bool_]]:
     """Draw at most 5,000 users, able ones first; all of them count as able if fewer than 200 are."""
-    order = rng.permutation(log.n_users)
-    order = np.sort(np.concatenate([order[able[order]], order[~able[order]]])[:MOST_USERS])
+    order = draw_positions(log.n_users, able, rng)
     chosen = able[order]
     return log.take(order), chosen if chosen.sum() >= _FEWEST_ABLE else np.ones(len(order), bool)
 
@@ -109,8 +125,20 @@ def learn_chosen(
     return replace(found, models=models, why=choice.why)
 
 
-def learn(log: EventLog, *, rng: np.random.Generator, progress: Progress = silent) -> Fit:
-    """Choose the classes for a log and learn them; `LearnedClasses` serves them.
+def learn(
+    data: Any,
+    *,
+    rng: np.random.Generator | int,
+    user: str = "user",
+    item: str | None = None,
+    reward: str = "reward",
+    features: Sequence[str] = (),
+    progress: Progress = silent,
+) -> Fit:
+    """Choose the classes for a log and learn them; `LearnedClasses` serves them.  `rng` is a generator or a seed.
+
+    `data` is an `EventLog`, or a DataFrame or dictionary of columns, which `user`, `item`, `reward` and `features` name
+    as in `EventLog.from_table`.
 
     >>> rng = np.random.default_rng(0)
     >>> user, x = np.repeat(np.arange(60), 10), rng.normal(size=(600, 2))
@@ -120,16 +148,30 @@ def learn(log: EventLog, *, rng: np.random.Generator, progress: Progress = silen
     >>> found.models.n_classes, found.models.personal
     (2, False)
     """
+    rng = np.random.default_rng(rng)
+    found = TableColumns(user, item, reward, features).read(data)
+    log = found if isinstance(found, EventLog) else EventLog(found)
     return learn_chosen(log, choose(log, rng=rng, progress=progress), rng=rng, progress=progress)
 
 
-def pick_simplest(
-    scores: Mapping[tuple[Classes, float], Floats],
-) -> tuple[tuple[Classes, float], tuple[Classes, float]]:
-    """Return the simplest candidate within one paired standard error of the best, and the best."""
+class Ranked(Protocol):
+    """A candidate that says how complex it is."""
+
+    @property
+    def rank(self) -> tuple[Any, ...]: ...
+
+
+C = TypeVar("C", bound=Ranked)
+
+
+def pick_simplest(scores: Mapping[tuple[C, float], Floats]) -> tuple[tuple[C, float], tuple[C, float]]:
+    """Return the simplest candidate within one paired standard error of the best, and the best.
+
+    A candidate that differs in one user only is exactly one standard error away, so rounding is allowed for.
+    """
     best = max(scores, key=lambda one: scores[one].mean())
     for one in sorted(scores, key=lambda one: (one[0].rank, one[1])):
-        if scores[best].mean() - scores[one].mean() <= _paired_error(scores[best], scores[one]):
+        if scores[best].mean() - scores[one].mean() <= (1 + _ROUNDING) * _paired_error(scores[best], scores[one]):
             return one, best
     return best, best
 
@@ -141,12 +183,13 @@ def _paired_error(best: Floats, other: Floats) -> float:
 def _find_point_classes(
     log: EventLog, n_classes: int | None, likelihood: Likelihood | None, rng: np.random.Generator, progress: Progress
 ) -> list[Classes]:
-    """Return point classes of each likelihood that fits the log, with the number that held-out users find."""
+    """Return point classes of each likelihood that fits the log, with the number that held-out users find.
+
+    Rewards of two values are Bernoulli, so this likelihood finds their number; the Gaussian one splits classes further.
+    """
     able: tuple[Likelihood, ...] = ("bernoulli", "gaussian") if log.clicks is not None else ("gaussian",)
-    found = []
-    for one in able if likelihood is None else (likelihood,):
-        n = n_classes
-        if n is None:
-            n = fit(log, None, rng=rng, likelihood=one, n_threads=1, progress=progress).models.n_classes
-        found.append(Classes(False, n, one))
-    return found
+    if likelihood is not None:
+        able = (likelihood,)
+    if n_classes is None:
+        n_classes = fit(log, None, rng=rng, likelihood=able[0], n_threads=1, progress=progress).models.n_classes
+    return [Classes(False, n_classes, one) for one in able]

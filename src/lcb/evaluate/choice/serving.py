@@ -1,7 +1,6 @@
 """Serves users who were not learned from, on their own labels, with every candidate.
 
-The users are split in two halves; classes learned from one half serve the other.  A user is served for at most half as
-many steps as they have labels, because a user whose labels are all taken gives every candidate the same reward.
+The users are split in two halves; classes learned from one half serve the other, from queues of rewards (see `queues`).
 """
 
 from __future__ import annotations
@@ -13,23 +12,36 @@ from numpy.typing import NDArray
 
 from lcb.arrays import Floats, Index
 from lcb.evaluate.choice.candidates import Classes
-from lcb.event_log import Clicks, EventLog
+from lcb.evaluate.choice.queues import Queues, Values, draw_queues
+from lcb.event_log import Clicks, EventLog, find_different_rows
 from lcb.models import LatentModels
 from lcb.progress import Progress, count_up
 
-_MOST_ARMS = 256
-_FEWEST_LABELS = 4  # of a user who is served
+_FEWEST_LABELS = 4  # of a user who is served, and on average of an arm
 
 
 def can_serve(log: EventLog) -> bool:
-    """Whether rewards are counted on a small set of arms, with several labels for most users."""
-    if log.clicks is None or len(log.clicks.arms) > _MOST_ARMS:
-        return False
-    return bool(np.median(log.stats.count) >= _FEWEST_LABELS)
+    """Whether arms come again, so that labels of an arm can be queued, and most users have several labels."""
+    return find_labels(log) is not None
+
+
+def find_labels(log: EventLog) -> Clicks | Values | None:
+    """Return the labels of all users; None if they cannot be served."""
+    if np.median(log.stats.count) < _FEWEST_LABELS:
+        return None
+    found: Clicks | Values | None = log.clicks
+    if log.clicks is None and log.rows is not None:
+        user, x, reward = log.rows
+        first, arm = find_different_rows(x)
+        found = Values(x[first], user, arm, reward, log.n_users)
+    if found is None or _FEWEST_LABELS * len(found.arms) > log.stats.n_events:
+        return None
+    return found
 
 
 def serve_held_out(
     log: EventLog,
+    labels: Clicks | Values,
     able: NDArray[np.bool_],
     tried: Sequence[Classes],
     bonuses: Sequence[float],
@@ -39,47 +51,58 @@ def serve_held_out(
 ) -> dict[tuple[Classes, float], Floats]:
     """Return, by classes and bonus, the mean reward of each user who is `able` (users,), the same users for all."""
     halves = np.array_split(rng.permutation(log.n_users), 2)
-    seed = int(rng.integers(2**62))
     done = count_up(progress, "serving held-out users", 2 * len(tried))
     found: dict[tuple[Classes, float], list[Floats]] = {(one, c): [] for one in tried for c in bonuses}
     for i, (learning, held_out) in enumerate((halves, halves[::-1])):
-        past, labels = log.take(learning), _labels_of(log, held_out[able[held_out]])
+        past = log.take(learning)
+        served = held_out[able[held_out] & (log.stats.count[held_out] >= _FEWEST_LABELS)]
+        queues = draw_queues(_take_users(labels, served), n_steps, rng)
         for j, one in enumerate(tried):
             models = one.learn_trial(past, rng)
             for bonus in bonuses:
-                found[one, bonus].append(serve(models, bonus, labels, n_steps, seed + i))
+                found[one, bonus].append(serve(models, bonus, queues))
             done(i * len(tried) + j + 1)
     return {one: np.concatenate(parts) for one, parts in found.items()}
 
 
-def _labels_of(log: EventLog, users: Index) -> Clicks:
-    """Return the labels of the users who have enough, with all arms of the log."""
-    assert log.clicks is not None
-    users = users[log.stats.count[users] >= _FEWEST_LABELS]
-    clicks = log.clicks
-    return Clicks(clicks.arms, clicks.clicked[users], clicks.passed[users], clicks.low, clicks.high)
+def _take_users(labels: Clicks | Values, users: Index) -> Clicks | Values:
+    """Return the labels of these users, with all arms."""
+    if isinstance(labels, Clicks):
+        return Clicks(labels.arms, labels.clicked[users], labels.passed[users], labels.low, labels.high)
+    place = np.full(labels.n_users, -1)
+    place[users] = np.arange(len(users))
+    kept = place[labels.user] >= 0
+    return Values(labels.arms, place[labels.user[kept]], labels.arm[kept], labels.reward[kept], len(users))
 
 
-def serve(models: LatentModels, bonus: float, labels: Clicks, n_steps: int, seed: int) -> Floats:
-    """Return the mean reward of each user under the rule of `PosteriorMean` or `PersonalClasses`, (users,)."""
-    from lcb.evaluate.choice._serving_numba import serve_labels
+def serve(models: LatentModels, bonus: float, queues: Queues, effect: Floats | None = None) -> Floats:
+    """Return the mean reward of each user under the rule of `PosteriorMean` or `PersonalClasses`, (users,).
 
-    high, low = labels.clicked.toarray(), labels.passed.toarray()
-    steps = np.minimum(n_steps, (high + low).sum(axis=1).astype(np.int64) // 2)
-    total = np.empty(len(high))
-    serve_labels(high, low, steps, seed, np.array([labels.low, labels.high]), *_terms(models, labels), bonus, total)
-    return total / steps
+    Item effects (A,), if the arms have them, are added to the mean of every class: a reward then teaches r - a_i.
+    """
+    from lcb.evaluate.choice._serving_numba import serve_queues
+
+    total = np.empty(len(queues.steps))
+    own = queues.begin, queues.arm, queues.rewards, queues.size, queues.steps
+    serve_queues(own, *_terms(models, queues.arms, effect), bonus, total)
+    return total / queues.steps
 
 
-def _terms(models: LatentModels, labels: Clicks) -> Iterator[Floats]:
-    """Yield the arms, log pi, and the arms' mean, variance, covariance, noise and log density under each class."""
-    x, mean = np.ascontiguousarray(labels.arms), models.beta @ labels.arms.T
-    yield from (x, models.log_pi, np.ascontiguousarray(mean))
+def _terms(models: LatentModels, x: Floats, effect: Floats | None = None) -> Iterator[Floats | float]:
+    """Yield the arms x (A, d), log pi, the arms' mean and variance, the covariance, the noise, and the log density of
+    two-valued rewards under each class with the middle between the two."""
+    mean, none = np.ascontiguousarray(models.beta @ x.T), np.empty((0, 0, 0))
+    if effect is not None:
+        mean += effect
+    yield from (np.ascontiguousarray(x), models.log_pi, mean)
     if models.personal:
         assert models.covariance is not None
         yield np.einsum("ai,hij,aj->ha", x, models.covariance, x)
-        yield from (np.array(models.covariance), models.noise_of(x), np.empty((0, 0, 0)))
+        yield from (np.array(models.covariance), np.tile(models.noise_of(x), (len(mean), 1)), none, 0.0)
         return
-    yield from (np.zeros(mean.shape), np.empty((0, 0, 0)), np.empty(0))
-    density = [[models.log_density(one, reward) for reward in (labels.low, labels.high)] for one in x]
-    yield np.ascontiguousarray(np.array(density).transpose(2, 0, 1))
+    yield from (np.zeros(mean.shape), none, np.tile(models.sigma2[:, None], len(x)))
+    if models.levels is None:
+        yield from (none, 0.0)
+        return
+    density = [[models.log_density(one, reward) for reward in models.levels] for one in x]
+    yield from (np.ascontiguousarray(np.array(density).transpose(2, 0, 1)), (models.levels[0] + models.levels[1]) / 2)

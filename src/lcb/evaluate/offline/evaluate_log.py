@@ -56,7 +56,7 @@ def evaluate_log(
     if n_seeds < 1 or seed < 0:
         raise InputError(f"n_seeds={n_seeds}, seed={seed}; n_seeds must be at least 1, seed at least 0")
     splits = [split_users(source, plan, seed + i) for i in range(n_seeds)]
-    plans = [with_classes(source, plan, names, splits[i], seed + i, progress) for i in range(n_seeds)]
+    plans = [complete_plan(source, plan, names, splits[i], seed + i, progress) for i in range(n_seeds)]
     ready = [source.prepare(splits[i].test, plan.n_steps, seed + i) for i in range(n_seeds)]
     runs = [
         EvaluationRun(ready[i], plans[i], splits[i], seed + i, name, chosen.get(seed + i, {}).get(name, {}))
@@ -93,13 +93,16 @@ def evaluate_log(
         "steps": plan.n_steps,
         "classes": plans[0].n_classes,
         "classes_by_seed": [own.n_classes for own in plans],
-        "features": plan.features,
+        "features": plans[0].features,
+        "features_by_seed": [own.features for own in plans],
+        "why_features": plans[0].why_features,
         "train_on": plan.train_on,
         "seeds": n_seeds,
         "seed": seed,
         "tuned": settings is not None,
         "method": source.method,
         "arms": source.n_arms,
+        "arm_kind": source.arm_kind,
         "logged_rate": float(logged.mean()),
         "reward_range": list(source.reward_range),
     }
@@ -116,10 +119,13 @@ class TrainingData:
     task: Task
 
 
-def with_classes(
+def complete_plan(
     source: LogSource, plan: Plan, algorithms: Sequence[str], split: Split, seed: int, progress: Progress = silent
 ) -> Plan:
-    """Return the plan with a number of classes: the one given, or the one that `lcb learn` finds for training users."""
+    """Return the plan with features and a number of classes: as given, or as `lcb learn` chooses on training users."""
+    if plan.features is None:
+        chosen, why = source.choose_features(split.train)
+        plan = replace(plan, features=chosen, why_features=why)
     if plan.n_classes is not None:
         return plan
     if not any(algorithm.uses_classes for algorithm in find_algorithms(algorithms)):
@@ -139,6 +145,7 @@ def _combine(seeds: Sequence[Diagnostics]) -> Diagnostics | None:
 
 def prepare_training(source: LogSource, plan: Plan, split: Split, seed: int) -> TrainingData:
     assert plan.n_classes is not None
+    assert plan.features is not None
     features, x = source.features(plan.features, split.train)
     history = source.history(split.train, x, features.names, plan.n_pulls, np.random.default_rng((seed, _TRAINING)))
     task = Task(
@@ -150,7 +157,9 @@ def prepare_training(source: LogSource, plan: Plan, split: Split, seed: int) -> 
         reward_range=source.reward_range,
         history=history,
         two_valued=history.two_valued,
+        read_rows=None if plan.n_pulls else lambda drawn: source.rows(split.train[drawn], x, features.names),
         able=source.n_events[split.train] >= plan.n_steps,
+        fixes_classes=plan.fixes_classes,
     )
     return TrainingData(features, x, history, task)
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lcb.arrays import Floats, Index
 from lcb.evaluate.offline.labels import QueueLabels
 from lcb.evaluate.offline.queue import Queue
-from lcb.evaluate.user_rates import DrawnRates, draw_rates
+from lcb.evaluate.user_rates import DrawnRates, draw_rates, find_residuals
 from lcb.recommenders.recommender import Recommender
 
 _FILLING = 0xF1  # part of the seed, so that drawn rates share no random numbers with anything else
@@ -44,7 +44,7 @@ class Filling:
         if self.residuals is None:
             return np.where(rng.random((len(rate), n_steps)) < rate, high, low)
         noise = np.array([rng.choice(pool, n_steps) for pool in self.residuals])
-        return np.clip(low + (high - low) * rate + noise, low, high)
+        return low + (high - low) * np.clip(rate + noise, 0, 1)
 
 
 def prepare_filling(labels: QueueLabels, users: Index, n_steps: int, seed: int) -> Filling:
@@ -57,7 +57,8 @@ def prepare_filling(labels: QueueLabels, users: Index, n_steps: int, seed: int) 
         return Filling(users, draw_rates(total, count - total, rng), seed=seed)
     low, high = labels.reward_range
     share = (total - low * count) / (high - low)  # of the range, summed over labels
-    residuals, weight = _find_residuals(labels, users, share / np.maximum(count, 1))
+    user, arm, label = labels.take_values(users)
+    residuals, weight = find_residuals(user, arm, (label - low) / (high - low), count, share)
     return Filling(users, draw_rates(weight * share, weight * (count - share), rng), residuals, seed)
 
 
@@ -93,24 +94,3 @@ def evaluate_filled(
                 queue.n_taken[arm] += 1
             recommender.update(user, decision, rewards[i, t])
     return FilledRewards(rewards, is_drawn)
-
-
-def _find_residuals(labels: QueueLabels, users: Index, mean: Floats) -> tuple[list[Floats], float]:
-    """Return the labels minus the user's mean, by arm, and how many clicks one label is worth.
-
-    `mean` (U, A) is on the scale [0, 1].  A mean of n labels has a variance of s2 / n, a share of n clicks one of
-    p (1 - p) / n; so a label is worth p (1 - p) / s2 clicks.  Residuals of few labels are enlarged to variance s2.
-    """
-    assert labels.values is not None
-    assert labels.first is not None
-    low, high = labels.reward_range
-    pools: list[list[Floats]] = [[np.zeros(1)] for _ in labels.arms]
-    squares = clicks = 0.0
-    for i, user in enumerate(users.tolist()):
-        for arm in np.flatnonzero(labels.count[user] > 1).tolist():
-            begin, n = labels.first[user, arm], int(labels.count[user, arm])
-            residual = labels.values[begin : begin + n] - (low + (high - low) * mean[i, arm])
-            pools[arm].append(residual * np.sqrt(n / (n - 1)))
-            squares += float((residual**2).sum()) / (high - low) ** 2
-            clicks += (n - 1) * float(mean[i, arm] * (1 - mean[i, arm]))
-    return [np.concatenate(pool[1:] or pool) for pool in pools], float(np.clip(clicks / max(squares, 1e-12), 1, 100))

@@ -5,25 +5,41 @@ An event read as a choice is a label for every category, 1 for those of its item
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Collection, Hashable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lcb.arrays import Floats, Index
-from lcb.errors import InputError
+from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate.offline.labels import Reading, default_reading, read_labels
 from lcb.event_log import EventLog, LogBuilder
-from lcb.features import FeatureMap, fit_features
+from lcb.features import FeatureMap, fit_features, uses_inputs
+from lcb.learners.effects.rows import ItemRows
 from lcb.learners.fitting import fit
 from lcb.learners.shared.n_classes import is_better
+from lcb.memory import need_memory
+from lcb.models import Likelihood
 from lcb.progress import Progress, silent
+from lcb.stats import n_packed
 from lcb.storage.logs.log import Log, open_log
+from lcb.storage.tables.codes import hash_ids
+from lcb.storage.tables.sample import UserSample, sample_hashes
+from lcb.words import format_count
 
 SPECS = ("one-hot", "multi-hot", "multi-hot+1")  # tried in this order, if no features are asked for
+DIRECTIONS = (2, 4, 8, 16, 32)  # of the items' own numbers, tried likewise
+_COPIES = 3  # of the statistics, while classes are learned
 _TRIED_USERS = 5_000  # users whose events choose the features
+_TRIED_CLASSES = 4
+_MOST_ITEMS, _ITEM_USERS = 100, 2_000  # to learn with a feature for each item: memory grows with users * items^2
 _BATCH = 65_536
+ITEMS_PER_FEATURE = 2  # or more, for items to have effects
+MOST_FEATURES = 64  # a step of the effects costs d^3 for each user
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,6 +50,8 @@ class History:
     feature_map: FeatureMap
     why: str = ""
     rows: LabelledRows | None = None  # None: the events are choices
+    n_events: NDArray[np.int64] | None = None  # of each user of `log`, if the events are choices
+    sample: UserSample | None = None  # of the users, if not all were asked for
 
     def read(self, *, users: Collection[Hashable], keep_rows: bool) -> EventLog:
         """Return the training rows of these users only; of choices, those of all users."""
@@ -41,64 +59,120 @@ class History:
             return self.log
         return self.rows.of_users(np.array(list(users))).history(self.feature_map, keep_rows=keep_rows)
 
+    def count_classes(self, progress: Progress = silent) -> tuple[int | None, list[str]]:
+        """Return the number of classes if the features do not tell it, and why; else None: it is found as usual."""
+        n_classes, why = (0, "") if self.rows is None else count_classes_by_item(self.rows, self.feature_map, progress)
+        return (n_classes, [why]) if n_classes else (None, [])
+
+    def item_rows(self) -> ItemRows | None:
+        """Return the rewards by item; None if items cannot have effects.
+
+        They need items that come again, and several items for each feature: else an effect is one with the features.
+        """
+        if self.rows is None:
+            return None
+        x, (_, user) = self.rows.map_items(self.feature_map), np.unique(self.rows.user, return_inverse=True)
+        rows = ItemRows(self.rows.ids, x, user, self.rows.item, self.rows.reward, self.feature_map.names)
+        enough = (rows.count > 0).sum() >= ITEMS_PER_FEATURE * x.shape[1] and x.shape[1] <= MOST_FEATURES
+        return rows if rows.items_repeat and enough else None
+
 
 def read_history(
-    path: Path,
+    path: Path | Log,
     features: str | None = None,
     *,
     reading: Reading | None = None,
     like: float | None = None,
+    n_users: int | None = None,
     progress: Progress = silent,
 ) -> History:
-    """Read the events of all users of a log; without `features`, those that predict held-out users best."""
-    log = open_log(path, progress=progress, with_offers=False)
+    """Read the events of the users of a log or its path, all or `n_users` drawn by a hash of their names.
+
+    Without `features`, those that predict held-out users best are chosen.
+    """
+    log = path if isinstance(path, Log) else open_log(path, progress=progress, with_offers=False)
+    sample = None if n_users is None else sample_hashes(hash_ids(log.users), n_users)
+    if sample is not None:
+        log = log.of_users(np.flatnonzero(sample.keep(log.users)))
     reading = reading or default_reading(log, like)
     if reading == "choices":
+        if log.item_features is not None and not log.categories:
+            raise InputError(
+                "the events are choices and the items have numbers of their own: what was on offer and not taken is "
+                "not known; give rewards, or categories (lcb import --item-categories)"
+            )
         labels = read_labels(log, reading, like)
         users = np.flatnonzero(labels.n_events > 0)
         fitted = fit_features(features or SPECS[0], labels.arms, *labels.count_items(users))
-        return History(labels.history(users, fitted.arms, fitted.names), fitted)
+        return History(
+            labels.history(users, fitted.arms, fitted.names), fitted, n_events=labels.n_events[users], sample=sample
+        )
     rows = LabelledRows.of_log(log, like)
     if features is not None:
         fitted, why = rows.fit(features), ""
     else:
         fitted, why = choose_features(rows)
-    return History(rows.history(fitted), fitted, why, rows)
+    return History(rows.history(fitted), fitted, why, rows, sample=sample)
 
 
 @dataclass(frozen=True, eq=False)
 class LabelledRows:
-    """Events of items with categories: the user, the item and the reward of each."""
+    """Events of items with categories, numbers of their own, or both: the user, the item and the reward of each."""
 
     names: tuple[str, ...]  # of the categories
-    member: Floats  # (n_items, C) 0/1
+    member: NDArray[Any]  # (n_items, C + m): 0/1 for the categories, then the numbers of the items' own
     user: Index  # (n,)
     item: Index  # (n,)
     reward: Floats  # (n,)
+    inputs: tuple[str, ...] = ()  # (m,) names of the items' own numbers
+    ids: tuple[str, ...] = ()  # of the items; () if they are not known
 
     @classmethod
     def of_log(cls, log: Log, like: float | None) -> LabelledRows:
+        ids = tuple(str(id) for id in log.items.to_pylist())
+        if log.item_features is not None:
+            user, item = log.user.astype(np.intp), log.item.astype(np.intp)
+            categories = log.item_categories.toarray().astype(np.float32)
+            member = np.concatenate([categories, log.item_features], axis=1) if log.categories else log.item_features
+            reward = log.labels(like).astype(np.float64)
+            return cls(log.categories, member, user, item, reward, log.inputs, ids)
         names, vectors = log.arms()
         kept = np.diff(vectors.indptr)[log.item] > 0
         if not kept.any():
             raise InputError("no event has an item with a category; give items with categories")
         reward = log.labels(like)[kept].astype(np.float64)
-        if reward.min() == reward.max():
-            raise InputError(f"every label is {reward[0]:g}: nothing can be learned; choose another `like`")
         user, item = log.user[kept].astype(np.intp), log.item[kept].astype(np.intp)
-        return cls(names, vectors.toarray().astype(np.float64), user, item, reward)
+        return cls(names, vectors.toarray().astype(np.float64), user, item, reward, ids=ids)
 
     def fit(self, spec: str) -> FeatureMap:
         """Fit a map on the items of these events."""
-        return fit_features(spec, self.names, self.member, np.bincount(self.item, minlength=len(self.member)))
+        n = np.bincount(self.item, minlength=len(self.member))
+        member, inputs = (self.member, self.inputs) if uses_inputs(spec) else (self.member[:, : len(self.names)], ())
+        if not inputs and not self.names:
+            raise InputError(f"features {spec}, but the items have no categories; give raw or pca:K")
+        return fit_features(spec, self.names, member, n, inputs)
+
+    def map_items(self, features: FeatureMap) -> Floats:
+        """Return the features of every item, (n_items, d)."""
+        return features(self.member if features.inputs else self.member[:, : len(self.names)])
 
     def of_users(self, users: Index) -> LabelledRows:
         kept = np.isin(self.user, users)
-        return LabelledRows(self.names, self.member, self.user[kept], self.item[kept], self.reward[kept])
+        return replace(self, user=self.user[kept], item=self.item[kept], reward=self.reward[kept])
+
+    def by_item(self) -> LabelledRows:
+        """Return the same events with every item as a category of its own."""
+        items, item = np.unique(self.item, return_inverse=True)
+        return LabelledRows(tuple(map(str, items)), np.eye(len(items)), self.user, item, self.reward)
 
     def history(self, features: FeatureMap, *, keep_rows: bool = False) -> EventLog:
         """Return one training row per event."""
-        x, (names, user) = features(self.member), np.unique(self.user, return_inverse=True)
+        x, (names, user) = self.map_items(features), np.unique(self.user, return_inverse=True)
+        need_memory(
+            8 * len(names) * n_packed(features.n_features) * _COPIES,
+            f"statistics of {format_count(len(names), 'user')} over {format_count(features.n_features, 'feature')}",
+            "describe items by fewer, such as --features pca:16",
+        )
         builder = LogBuilder(features.n_features, features.names, keep_rows=keep_rows)
         positions = builder.add_users(names.tolist())[user]
         for i in range(0, len(user), _BATCH):
@@ -107,25 +181,84 @@ class LabelledRows:
         return builder.build()
 
 
-def choose_features(rows: LabelledRows) -> tuple[FeatureMap, str]:
-    """Return the first map that no later one of `SPECS` beats at predicting users held out, with one class for all.
+def list_specs(rows: LabelledRows) -> tuple[str, ...]:
+    """Return the features to try: of categories, or of so many main directions of the items' own numbers."""
+    if not rows.inputs:
+        return SPECS
+    m = len(rows.inputs)
+    sizes = [k for k in DIRECTIONS if k < m]
+    whole = ("raw+1",) if m <= max(DIRECTIONS) else ()
+    return (*(("one-hot+1",) if rows.names else ()), *(f"pca:{k}+1" for k in sizes), *whole)
 
-    The mean reward of classes that are linear in the features is linear in them too, so one class is enough to compare.
+
+def choose_features(rows: LabelledRows) -> tuple[FeatureMap, str]:
+    """Return the first map that no later one of `list_specs` beats at predicting users held out, with four classes.
+
+    One class would not do: what is linear in the mean over people need not be so in the classes.
     """
-    users = np.unique(rows.user)
-    if (rows.member[rows.item].sum(axis=1) <= 1).all() or len(users) < 4:
+    users, specs = np.unique(rows.user), list_specs(rows)
+    if rows.inputs and len(users) < 4:
+        return rows.fit(specs[-1]), ""
+    is_plain = not rows.inputs and (
+        (rows.member[rows.item].sum(axis=1) <= 1).all() or rows.reward.min() == rows.reward.max()
+    )
+    if is_plain or len(users) < 4:
         return rows.fit(SPECS[0]), ""
     rng = np.random.default_rng(0)
     tried = rng.permutation(users)[:_TRIED_USERS]
-    half = len(tried) // 2
-    learning, held_out = rows.of_users(tried[:half]), rows.of_users(tried[half:])
-    scores = {}
-    for spec in SPECS:
-        fitted = rows.fit(spec)
-        models = fit(learning.history(fitted), 1, rng=rng).models
-        scores[spec] = models.user_scores(held_out.history(fitted))
-    best = SPECS[0]
-    for spec in SPECS[1:]:
+    likelihood: Likelihood | None = "gaussian" if rows.inputs else None  # counts per item are slow where items are many
+    scores = {spec: _score_held_out(rows, rows.fit(spec), tried, rng, likelihood=likelihood) for spec in specs}
+    best = specs[0]
+    for spec in specs[1:]:
         best = spec if is_better(scores[best], scores[spec]) else best
     values = ", ".join(f"{spec} {score.mean():.3f}" for spec, score in scores.items())
-    return rows.fit(best), f"{best} features: the log likelihood per held-out user is {values} (one class for all)"
+    n_classes = min(_TRIED_CLASSES, len(tried) // 2)
+    return rows.fit(best), f"{best} features: the log likelihood per held-out user is {values} ({n_classes} classes)"
+
+
+def count_classes_by_item(rows: LabelledRows, features: FeatureMap, progress: Progress = silent) -> tuple[int, str]:
+    """Return the number of classes found with a feature for each item and why; 0 and "" if `features` say enough.
+
+    Rewards that are not linear in the features (rates that saturate, for instance) split classes: several bend together
+    where one cannot, and their number is not the number of kinds of people.  A feature for each item describes any
+    rewards, so it is used to count the classes if it predicts held-out users better, with one class or with four,
+    whichever is better for each.
+    """
+    users, n_items = np.unique(rows.user), len(np.unique(rows.item))
+    if rows.inputs:  # numbers describe items that nobody has seen; how many features they need was asked before
+        return 0, ""
+    n_described = len(np.unique(features(rows.member[np.unique(rows.item)]), axis=0))
+    if n_items > _MOST_ITEMS or n_described == features.n_features or len(users) < 4 or np.ptp(rows.reward) == 0:
+        return 0, ""
+    rng = np.random.default_rng(0)
+    tried = rng.permutation(users)[:_ITEM_USERS]
+    by_item = rows.of_users(tried).by_item()
+    saturated = by_item.fit(SPECS[0])
+    before, after = (
+        max((_score_held_out(own, fitted, tried, rng, n) for n in (1, _TRIED_CLASSES)), key=np.mean)
+        for own, fitted in ((rows, features), (by_item, saturated))
+    )
+    if not is_better(before, after):
+        return 0, ""
+    found = fit(by_item.history(saturated), rng=rng, progress=progress).models.n_classes
+    return found, (
+        f"{format_count(found, 'class')}, found with a feature for each item, which predicts held-out users better "
+        f"({after.mean():.3f} instead of {before.mean():.3f}): rewards are not linear in {features.spec} features"
+    )
+
+
+def _score_held_out(
+    rows: LabelledRows,
+    features: FeatureMap,
+    users: Index,
+    rng: np.random.Generator,
+    n_classes: int = _TRIED_CLASSES,
+    likelihood: Likelihood | None = None,
+) -> Floats:
+    """Return the log likelihood of each user of the second half under classes learned from the first half."""
+    half = len(users) // 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        learning = rows.of_users(users[:half]).history(features)
+        models = fit(learning, min(n_classes, half), rng=rng, n_starts=2, likelihood=likelihood).models
+    return models.user_scores(rows.of_users(users[half:]).history(features))

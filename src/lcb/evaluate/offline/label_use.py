@@ -7,12 +7,16 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lcb.arrays import Index
 from lcb.evaluate.offline.labels import QueueLabels
+from lcb.evaluate.user_rates import FEWEST_LABELS
+from lcb.words import format_count
 
+LEAST_SUPPORT = 0.5  # to draw rates; a policy that showed users fewer arms has left out the arms that they dislike
+MOST_FAVOURED = 0.7  # what one arm has of a user's labels, beyond an equal share; then the others have too few
 MOST_WITHHELD = 0.05  # of the steps of a queue; beyond it arms are compared that nobody would choose
-FEWEST_LABELS = 1.0  # per test user and arm, to fill queues; with fewer, the answer would be that of the model
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,7 @@ class LabelUse:
     withheld: float  # share of steps: queue: some arm was not offered; filled: the arm chosen had no label left
     labels_per_arm: float  # of a test user, on average
     support: float  # share of the pairs (test user, arm) with a label
+    favoured: float = 0.0  # share of a user's labels that their commonest arm has, 0: an equal share, 1: all
 
     @property
     def effective_size(self) -> float:
@@ -40,6 +45,18 @@ class LabelUse:
                 f"{self._describe_withheld()}, and with {self.labels_per_arm:.1f} labels per user and arm too "
                 "little is known to draw them; log more events per user, or group the arms into fewer categories"
             )
+        if self.method == "filled" and self.support < LEAST_SUPPORT and self.withheld > MOST_WITHHELD:
+            return (
+                f"{self._describe_withheld()}, and only {100 * self.support:.0f} % of the pairs of user and arm have a "
+                "label: a log that shows users few arms does not tell how they like the others; use --method snips or "
+                "dr if the log has propensities, or log with a larger uniform share"
+            )
+        if self.method == "filled" and self.favoured > MOST_FAVOURED and self.withheld > MOST_WITHHELD:
+            return (
+                f"{self._describe_withheld()}, and most labels of a user are of one arm: a recommender that shows "
+                "users what they like leaves few labels for the other arms; use --method snips or dr if the log has "
+                "propensities, or log with a larger uniform share"
+            )
         return None
 
     @property
@@ -50,7 +67,8 @@ class LabelUse:
         """Return one sentence about this algorithm."""
         return (
             f"{algorithm}: {self._describe_withheld()}; {self.labels_per_arm:.1f} labels per user and arm, "
-            f"{100 * self.support:.0f} % of the pairs have one; {self.effective_size:,.0f} of {self.n_steps:,} rewards "
+            f"{100 * self.support:.0f} % of the pairs have one; {self.effective_size:,.0f} of "
+            f"{format_count(self.n_steps, 'reward')} "
             + ("come from steps that offered every arm" if self.method == "queue" else "are labels")
         )
 
@@ -59,6 +77,7 @@ class LabelUse:
             "withheld": self.withheld,
             "labels_per_user_and_arm": self.labels_per_arm,
             "support": self.support,
+            "favoured": self.favoured,
             "effective_size": self.effective_size,
             "shortfall": self.shortfall,
         }
@@ -72,10 +91,20 @@ class LabelUse:
 
 def measure_use(method: str, labels: QueueLabels, users: Index, withheld: float, n_steps: int) -> LabelUse:
     count = labels.count[users]
-    return LabelUse(method, len(users) * n_steps, withheld, float(count.mean()), float(np.mean(count > 0)))
+    favoured = _measure_favour(count[count.sum(axis=1) > 0])
+    return LabelUse(method, len(users) * n_steps, withheld, float(count.mean()), float(np.mean(count > 0)), favoured)
+
+
+def _measure_favour(count: NDArray[np.int32]) -> float:
+    """Return the mean share of the labels of the commonest arm of each user, scaled: 0 an equal share, 1 all labels."""
+    n_users, n_arms = count.shape
+    if n_users == 0 or n_arms < 2:
+        return 0.0
+    share = float(np.mean(count.max(axis=1) / count.sum(axis=1)))
+    return (share - 1 / n_arms) / (1 - 1 / n_arms)
 
 
 def combine_use(seeds: Sequence[LabelUse]) -> LabelUse:
     """Combine the splits of one log: the sum of the steps and the means of everything else."""
-    withheld, labels, support = np.mean([(one.withheld, one.labels_per_arm, one.support) for one in seeds], axis=0)
-    return LabelUse(seeds[0].method, sum(one.n_steps for one in seeds), float(withheld), float(labels), float(support))
+    rows = [(one.withheld, one.labels_per_arm, one.support, one.favoured) for one in seeds]
+    return LabelUse(seeds[0].method, sum(one.n_steps for one in seeds), *np.mean(rows, axis=0).tolist())

@@ -64,7 +64,7 @@ class QueueLabels:
         n = np.bincount(self.item_of_event[chosen[self.user_of_event]], minlength=self.vectors.shape[0])
         return self.vectors.toarray().astype(np.float64), n.astype(np.float64)
 
-    def history(self, users: Index, x: Floats, features: tuple[str, ...]) -> EventLog:
+    def history(self, users: Index, x: Floats, features: tuple[str, ...], *, keep_rows: bool = False) -> EventLog:
         """Return all labels of these users as training rows, with the arms' features x (A, d)."""
         if self.levels:
             high = self.total[users]
@@ -74,7 +74,22 @@ class QueueLabels:
         n = self.count[users].astype(np.float64)
         ends = self.first[users, -1] + self.count[users, -1]
         squares = np.array([(self.values[a:b] ** 2).sum() for a, b in zip(self.first[users, 0], ends, strict=True)])
-        return EventLog(UserStats.from_sums(x, n, self.total[users], squares, features=features))
+        stats = UserStats.from_sums(x, n, self.total[users], squares, features=features)
+        if not keep_rows:
+            return EventLog(stats)
+        user, arm, value = self.take_values(users)
+        return EventLog(stats, rows=(user, x[arm], value))
+
+    def take_values(self, users: Index) -> tuple[Index, Index, Floats]:
+        """Return the place of the user, the arm and the value of every label of these users, more than two values."""
+        assert self.values is not None
+        assert self.first is not None
+        count = self.count[users].astype(np.int64)
+        n = count.sum(axis=1)
+        user = np.repeat(np.arange(len(users)), n)
+        arm = np.repeat(np.tile(np.arange(count.shape[1]), len(users)), count.ravel())
+        place = np.arange(len(user)) + np.repeat(self.first[users, 0] - (np.cumsum(n) - n), n)
+        return user, arm, self.values[place]
 
 
 def default_reading(log: Log, like: float | None) -> Reading:
@@ -113,7 +128,8 @@ def read_labels(log: Log, reading: Reading, like: float | None = None, most_arms
     count = _sum_at(place, None, shape).astype(np.int32)
     different = np.unique(label)
     if len(different) < 2:
-        raise InputError(f"every label is {different[0]:g}: nothing can be learned; choose another `like`")
+        other = "log other rewards" if like is None else f"choose a --like other than {like:g}"
+        raise InputError(f"every label is {different[0]:g}, so no algorithm can do better than another; {other}")
     if len(different) == 2:
         high = (label[event] == different[1]).astype(np.float64)
         levels = float(different[0]), float(different[1])

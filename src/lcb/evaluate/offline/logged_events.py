@@ -54,12 +54,12 @@ class LoggedEvents:
         user, arm, reward = self.user[kept], self.arm[kept], self.reward[kept]
         return replace(self, user=user, arm=arm, reward=reward, propensity=propensity, offers=offers)
 
-    def history(self, x: Floats, features: tuple[str, ...]) -> EventLog:
+    def history(self, x: Floats, features: tuple[str, ...], *, keep_rows: bool = False) -> EventLog:
         """Return all events as training rows."""
-        builder = LogBuilder(x.shape[1], features)
+        builder = LogBuilder(x.shape[1], features, keep_rows=keep_rows)
         names = np.unique(self.user)
-        builder.add_coded(np.searchsorted(names, self.user), names.tolist(), x[self.arm], self.reward)
-        return builder.build()
+        builder.add_at(np.searchsorted(names, self.user), x[self.arm], self.reward)
+        return builder.build(users=tuple(names.tolist()))
 
 
 def read_events(log: Log, like: float | None = None) -> LoggedEvents:

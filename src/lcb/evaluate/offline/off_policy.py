@@ -52,8 +52,8 @@ class WeightedEvents:
             return self.direct + self.weight * (self.reward - self.predicted)
         if estimator != "snips":
             raise InputError(f"unknown estimator {estimator!r}; choose from {', '.join(ESTIMATORS)}")
-        if not self.weight.any():
-            raise InputError("snips needs an event with an arm that the recommender would choose; use ips or dr")
+        if not self.weight.any():  # as ips; `support` says that nothing is known
+            return np.zeros_like(self.weight)
         value = (self.weight * self.reward).sum() / self.weight.sum()
         return value + self.weight * (self.reward - value) / self.weight.mean()
 
@@ -80,7 +80,7 @@ def weigh_events(
 ) -> WeightedEvents:
     """Weigh the events in order; the recommender learns from each, unless `learn` is false."""
     if logged.propensity is None:
-        raise InputError("the log has no propensities; import it with --propensity, or use method queue or replay")
+        raise InputError("the log has no propensities; import it with --propensity, or use method filled")
     n = len(logged.user)
     shown, direct, fitted = np.empty(n), np.empty(n), x @ theta
     missing, all_known = np.zeros(n), logged.offers is not None

@@ -8,19 +8,28 @@ labels, the error is divided by the square root of that share.
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from lcb.arrays import Floats
-from lcb.errors import InputError
+from lcb.displays import Displayed, DisplayTable
 from lcb.evaluate.algorithms import Settings
 from lcb.evaluate.offline.label_use import LabelUse
-from lcb.evaluate.offline.support import Support
 
 POPULATION = "linucb-population"
-_Z = 1.96  # standard errors to either side, for 95 %
 _LEAST_SHARE = 0.01  # of labels among the rewards, so that an error stays finite
+
+
+class Diagnosis(Protocol):
+    """What the log has for an algorithm's choices: `Support`, `LabelUse`, or of another method."""
+
+    @property
+    def shortfall(self) -> str | None: ...
+
+    def describe(self, algorithm: str) -> str: ...
+
+    def to_json(self) -> dict[str, Any]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +44,7 @@ class AlgorithmRewards:
     serving_seconds: float
     megabytes: float  # peak over seeds
     n_users: int = 0  # different test users over all seeds; 0 if no user is in two seeds
-    diagnostics: Support | LabelUse | None = None  # what the log has for its choices
+    diagnostics: Diagnosis | None = None  # what the log has for its choices
     why: tuple[str, ...] = ()  # what the algorithm chose on the first seed, and why
 
     @property
@@ -60,13 +69,13 @@ class AlgorithmRewards:
         return float(error / np.sqrt(max(self.label_share, _LEAST_SHARE)))
 
     def gain_over(self, other: AlgorithmRewards) -> tuple[float, float]:
-        """Return the gain over `other` in percent and its standard error, paired by user if all users have a rate."""
+        """Return the gain over `other` in percent and its standard error, paired by user if all users have a rate.
+
+        Both are nan if the mean reward of `other` is not above 0.
+        """
         base = float(np.nanmean(other.rate))
         if not base > 0:
-            raise InputError(
-                f"{other.algorithm} had a mean reward of {base:g}, but a gain in percent needs one "
-                "above 0; test more users or steps, or scale the rewards so that none is negative"
-            )
+            return np.nan, np.nan
         ratio = float(np.nanmean(self.rate)) / base
         gain, share = 100 * (ratio - 1), max((self.label_share + other.label_share) / 2, _LEAST_SHARE)
         if np.isfinite(self.rate).all() and np.isfinite(other.rate).all():
@@ -83,14 +92,18 @@ class AlgorithmRewards:
             "algorithm": self.algorithm,
             "settings": dict(self.settings),
             "relative_ctr": self.relative_ctr,
-            "se": self.se,
-            "vs_population_percent": gain,
-            "vs_se": gain_se,
+            "se": _to_json(self.se),
+            "vs_population_percent": _to_json(gain),
+            "vs_se": _to_json(gain_se),
             "training_seconds": self.training_seconds,
             "serving_seconds": self.serving_seconds,
             "diagnostics": found and {**found.to_json(), "sentence": found.describe(self.algorithm)},
             **({"why": list(self.why)} if self.why else {}),
         }
+
+
+def _to_json(value: float) -> float | None:
+    return value if np.isfinite(value) else None
 
 
 def larger_error(values: Floats, n_different: int = 0) -> float:
@@ -124,7 +137,7 @@ class Answer:
 
 
 @dataclass(frozen=True, eq=False)
-class Evaluation:
+class Evaluation(Displayed):
     """The settings of an evaluation and the rewards of every algorithm."""
 
     settings: dict[str, Any]
@@ -138,16 +151,16 @@ class Evaluation:
     def best(self) -> AlgorithmRewards | None:
         """The algorithm with the highest gain; None if there is only Population LinUCB."""
         others = [outcome for outcome in self.outcomes if outcome.algorithm != POPULATION]
-        return max(others, key=lambda one: one.gain_over(self.population)[0], default=None)
+        return max(others, key=lambda one: float(np.nanmean(one.rate)), default=None)
 
     @property
     def answer(self) -> Answer | None:
         """The gain of the best algorithm; None if the log cannot tell."""
         best = self.best
-        if best is None or best.shortfall or self.population.shortfall:
+        if best is None or self.why_no_answer is not None:
             return None
         percent, error = best.gain_over(self.population)
-        half = max(_Z * error, self._least_half_width())
+        half = max(self._count_errors() * error, self._least_half_width(best))
         return Answer(best.algorithm, percent, percent - half, percent + half)
 
     @property
@@ -156,14 +169,59 @@ class Evaluation:
         if best is None:
             return f"only {POPULATION} was evaluated; name another algorithm to compare it with"
         short = next((one for one in (best, self.population) if one.shortfall), None)
-        return None if short is None else f"{short.algorithm}: {short.shortfall}"
+        if short is not None:
+            return f"{short.algorithm}: {short.shortfall}"
+        base = float(np.nanmean(self.population.rate))
+        if not base > 0:
+            return (
+                f"{POPULATION} had a mean reward of {base:g}, and a gain in percent needs one above 0; test more users"
+            )
+        return "a single test user gives no interval; test more users" if self._n_users < 2 else None
 
-    def _least_half_width(self) -> float:
-        """Return the half width in percent where two algorithms never differed: by the rule of three, no more than 3 of
-        all steps would differ."""
+    @property
+    def _n_users(self) -> int:
+        """Different test users."""
+        return self.population.n_users or self.population.rate.size
+
+    def _count_errors(self) -> float:
+        """Return the standard errors to either side of a 95 % interval, by Student's t: 1.96 for many users."""
+        from scipy.special import stdtrit
+
+        return float(stdtrit(self._n_users - 1, 0.975))
+
+    def _least_half_width(self, best: AlgorithmRewards) -> float:
+        """Return the half width in percent that three users make.
+
+        By the rule of three: where something was seen of none of n users, it may be so of 3 in n.  Such a user differs
+        as much as those seen to differ do, or by the whole range of rewards if none did.
+        """
         low, high = self.settings["reward_range"]
-        n_steps = self.population.rate.shape[1] * self.settings["steps"]
-        return float(100 * 3 / n_steps * (high - low) / np.nanmean(self.population.rate))
+        apart = best.rate - self.population.rate
+        apart = apart[np.isfinite(apart) & (apart != 0)]
+        size = float(np.sqrt(np.mean(apart**2))) if len(apart) else high - low
+        return float(100 * 3 / self._n_users * size / np.nanmean(self.population.rate))
+
+    def describe(self) -> str:
+        """Return the answer, or why there is none, as a sentence."""
+        return f"no answer: {self.why_no_answer}" if self.answer is None else self.answer.describe()
+
+    def chart(self, title: str | None = None) -> Any:
+        """Draw the gain of every algorithm over one model for all users, in percent (extra `plots`)."""
+        import lcb
+
+        gains = {one.algorithm: one.gain_over(self.population) for one in self.outcomes if one is not self.population}
+        rows = [
+            (f"{name}: ± {error:.1f}" if np.isfinite(error) else name, gain)
+            for name, (gain, error) in gains.items()
+            if np.isfinite(gain)
+        ]
+        return lcb.charts.bars(rows, "reward above one model for all users, %", title, reference=0.0)
+
+    def _table(self) -> DisplayTable:
+        rows = [one.to_json(self.population) for one in self.outcomes]
+        names = ("relative_ctr", "se", "vs_population_percent", "vs_se", "training_seconds", "serving_seconds")
+        columns = {name: [row[name] for row in rows] for name in names}
+        return DisplayTable(self.describe(), "algorithm", [one.algorithm for one in self.outcomes], columns)
 
     def to_json(self) -> dict[str, Any]:
         rows = [

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from lcb.arrays import Index
 from lcb.errors import InputError
 from lcb.evaluate.offline.log_sources import LogSource
+from lcb.words import format_count
 
 _MOST_TESTED = 10_000  # test users, if their number is not given
 _SPLIT = 0x5B  # part of the seed, so that splits share no random numbers with anything else
@@ -23,8 +24,10 @@ class Plan:
     n_test_users: int
     n_steps: int = 20
     n_classes: int | None = 30  # None: chosen on the training users
-    features: str = "one-hot"
+    features: str | None = "one-hot"  # None: chosen on the training users
     train_on: str = "all"  # all rows of the training users, or uniform:n for n arms of each, drawn uniformly
+    fixes_classes: bool = False  # lcb-auto has to use n_classes too, instead of choosing a number
+    why_features: str = ""  # why they were chosen; empty if they were given
 
     def __post_init__(self) -> None:
         for name in ("n_train_users", "n_test_users", "n_steps", "n_classes"):
@@ -62,6 +65,8 @@ def choose_sizes(
     (80, 20)
     """
     n_able, n_any = int((n_events >= n_steps).sum()), int((n_events > 0).sum())
+    if n_any < 2:
+        raise InputError("the log has events of one user only; a test needs some users to train on and others to test")
     n_test = n_test_users if n_test_users is not None else max(1, min(n_able // 4, _MOST_TESTED))
     return n_train_users if n_train_users is not None else max(1, n_any - n_test), n_test
 
@@ -72,15 +77,22 @@ def split_users(source: LogSource, plan: Plan, seed: int) -> Split:
     n_events = source.n_events
     able = rng.permutation(np.flatnonzero(n_events >= plan.n_steps))
     others = rng.permutation(np.flatnonzero((n_events > 0) & (n_events < plan.n_steps)))
+    if len(able) == 0:
+        raise InputError(
+            f"no user has the {format_count(plan.n_steps, 'labelled event')} that a test needs; the most that one has "
+            f"is {n_events.max(initial=0):,}: ask for at most that many steps (--steps)"
+        )
     if len(able) < plan.n_test_users:
         raise InputError(
-            f"{plan.n_test_users:,} test users asked for, but only {len(able):,} of {len(n_events):,} users have the "
-            f"{plan.n_steps} labelled events that a test needs; ask for fewer test users or fewer steps"
+            f"{format_count(plan.n_test_users, 'test user')} asked for, but only {len(able):,} of "
+            f"{format_count(len(n_events), 'user')} have the "
+            f"{format_count(plan.n_steps, 'labelled event')} that a test needs; ask for fewer test users or fewer steps"
         )
     test, rest = able[: plan.n_test_users], np.concatenate([able[plan.n_test_users :], others])
     if len(rest) < plan.n_train_users:
         raise InputError(
-            f"{plan.n_train_users:,} training users asked for, but {len(rest):,} users are left beside the "
+            f"{format_count(plan.n_train_users, 'training user')} asked for, but "
+            f"{format_count(len(rest), 'user', 'are')} left beside the "
             f"{plan.n_test_users:,} tested; ask for fewer"
         )
     return Split(np.sort(rest[: plan.n_train_users]), test)

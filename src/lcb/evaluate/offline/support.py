@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from lcb.arrays import Floats, Index
+from lcb.words import format_count
 
 MOST_MISSING = 0.001  # share of the policy's choices that may be without support
 MOST_UNANSWERED = 0.05  # share of the steps of a replay that may find no event
@@ -34,7 +35,7 @@ class Support:
     n_events: int
     missing: float | None  # None: the log has no whole distributions, and the mean weight has to tell
     mean_weight: float | None  # None: the method uses no weights (replay)
-    mean_weight_se: float | None  # clustered by user; None with fewer than two users
+    mean_weight_se: float | None  # clustered by user, if there are two; None with fewer than two events
     effective_size: float
     unanswered: float = 0.0  # replay: share of the steps for which the log ended before it showed the arm
 
@@ -72,13 +73,14 @@ class Support:
     def describe(self, policy: str) -> str:
         """Return one sentence about this policy, such as `random: no interval, because ...`."""
         if self.shortfall is not None:
-            size = f"effective size {self.effective_size:,.0f} of {self.n_events:,} events"
+            size = f"effective size {self.effective_size:,.0f} of {format_count(self.n_events, 'event')}"
             return f"{policy}: no interval, because {self.shortfall}; {size}"
-        weight = "" if self.mean_weight is None else f", mean weight {self.mean_weight:.3f}"
+        error = "" if self.mean_weight_se is None else f" ± {self.mean_weight_se:.3f}"
+        weight = "" if self.mean_weight is None else f" mean weight {self.mean_weight:.3f}{error}, 1 expected;"
         share = 100 * (1 - self.missing_share)
         return (
-            f"{policy}: the log supports {share:.1f} % of what it would choose{weight}, effective size "
-            f"{self.effective_size:,.0f} of {self.n_events:,} events"
+            f"{policy}: the log supports {share:.1f} % of what it would choose;{weight} effective size "
+            f"{self.effective_size:,.0f} of {format_count(self.n_events, 'event')}"
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -107,8 +109,9 @@ def measure_support(weight: Floats, user: Index, missing: Floats | None = None) 
     `missing` (n,) comes from `find_missing`; None if the log has only the propensity of the arm shown.  Without events
     the result is None.
 
-    >>> print(measure_support(np.array([0.5, 1.5] * 20), np.arange(40)).describe("random"))
-    random: the log supports 100.0 % of what it would choose, mean weight 1.000, effective size 32 of 40 events
+    >>> found = measure_support(np.array([0.5, 1.5] * 20), np.arange(40))
+    >>> round(found.mean_weight, 3), round(found.mean_weight_se, 3), found.effective_size
+    (1.0, 0.08, 32.0)
     >>> print(measure_support(np.full(40, 0.6), np.arange(40)).shortfall)
     the log hardly ever shows 40.0 % of what it would choose (mean weight 0.600; it must be 1)
     """
@@ -147,12 +150,14 @@ class SupportSums:
         if not n:
             return None
         mean = self._weight / n
-        spread = max(float(self._by_user @ (1.0, -2 * mean, mean**2)), 0.0)
+        spread = max(float(self._by_user @ (1.0, -2 * mean, mean**2)), 0.0) * n_users / max(n_users - 1, 1)
+        if n_users < 2:  # no other user to compare with: the events count as independent
+            spread = max(self._square - n * mean**2, 0.0) * n / max(n - 1, 1)
         return Support(
             n_events=n,
             missing=self._missing / n if self._n_missing == n else None,
             mean_weight=mean,
-            mean_weight_se=None if n_users < 2 else float(np.sqrt(spread * n_users / (n_users - 1)) / n),
+            mean_weight_se=None if n < 2 else float(np.sqrt(spread) / n),
             effective_size=self._weight**2 / max(self._square, 1e-300),
         )
 

@@ -14,11 +14,12 @@ import numpy as np
 from lcb import parallel
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS, Settings, find_algorithms
-from lcb.evaluate.offline.evaluate_log import EvaluationRun, run_on_split, with_classes
+from lcb.evaluate.offline.evaluate_log import EvaluationRun, complete_plan, run_on_split
 from lcb.evaluate.offline.log_sources import LogSource
 from lcb.evaluate.offline.split import Plan, Split, split_users
 from lcb.evaluate.tuning.grid_search import Values, choose_trials, name_values
 from lcb.progress import Progress, count_up, silent
+from lcb.words import format_count
 
 MOST = 12  # combinations of one algorithm
 _HELD_OUT, _MOST_HELD_OUT = 4, 1500  # one in 4 training users is held out, at most 1500
@@ -39,11 +40,14 @@ def tune_on_training_users(
     find_algorithms(algorithms)
     inner = split_training_users(source, split_users(source, plan, seed), plan, seed)
     inner_plan = replace(plan, n_train_users=len(inner.train), n_test_users=len(inner.test))
-    inner_plan = with_classes(source, inner_plan, algorithms, inner, seed + _INNER, progress)
+    inner_plan = complete_plan(source, inner_plan, algorithms, inner, seed + _INNER, progress)
     ready = source.prepare(inner.test, plan.n_steps, seed + _INNER)
     loss: dict[str, dict[Values, float]] = {name: {} for name in algorithms}
     while wanted := [
-        (name, values) for name in algorithms for values in choose_trials(ALGORITHMS[name].grid, loss[name], most)
+        (name, values)
+        for name in algorithms
+        if ALGORITHMS[name].grid
+        for values in choose_trials(ALGORITHMS[name].grid, loss[name], most)
     ]:
         runs = [
             EvaluationRun(ready, inner_plan, inner, seed + _INNER, name, name_values(name, values))
@@ -52,7 +56,9 @@ def tune_on_training_users(
         done = parallel.processes(run_on_split, runs, n_workers, count_up(progress, "settings tried", len(runs)))
         for (name, values), one in zip(wanted, done, strict=True):
             loss[name][values] = -float(np.nanmean(one.rate))
-    return {name: name_values(name, min(tried, key=lambda one: tried[one])) for name, tried in loss.items()}
+    return {
+        name: name_values(name, min(tried, key=lambda one: tried[one])) if tried else {} for name, tried in loss.items()
+    }
 
 
 def tune_seeds(
@@ -68,5 +74,6 @@ def split_training_users(source: LogSource, split: Split, plan: Plan, seed: int)
     able = rng.permutation(split.train[source.n_events[split.train] >= plan.n_steps])
     n_held_out = min(len(able) // _HELD_OUT, _MOST_HELD_OUT)
     if n_held_out < 1:
-        raise InputError(f"{len(able)} training users have {plan.n_steps} events: too few to tune on; leave tuning out")
+        few = f"{format_count(len(able), 'training user', 'have')} {format_count(plan.n_steps, 'event')}"
+        raise InputError(f"{few}: too few to tune on; leave tuning out")
     return Split(np.setdiff1d(split.train, able[:n_held_out]), able[:n_held_out])

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lcb.evaluate.worlds.paper import SimulatedUsers
+from lcb.evaluate.worlds.paper import SimulatedUsers, draw_rewards
 from lcb.models import LatentModels
 
 
@@ -38,15 +38,11 @@ class FixedArms:
         spread = 4 * float(np.sqrt(self.models.sigma2.max()))
         return float(self.models.beta.min()) - spread, float(self.models.beta.max()) + spread
 
-    def draw(self, n_users: int, n_steps: int, rng: np.random.Generator) -> SimulatedUsers:
-        """Draw new users with `n_steps` steps each."""
+    def draw(self, n_users: int, n_steps: int, rng: np.random.Generator | int) -> SimulatedUsers:
+        """Draw new users with `n_steps` steps each; `rng` is a generator or a seed."""
+        rng = np.random.default_rng(rng)
         models, k = self.models, self.n_arms
         label = rng.choice(models.n_classes, size=n_users, p=models.pi)
         contexts = np.tile(np.eye(k), (n_users, n_steps, 1, 1))
-        if models.levels is None:
-            means = np.repeat(models.beta[label][:, None], n_steps, axis=1)
-            noise = np.sqrt(models.sigma2[label])[:, None, None]
-            return SimulatedUsers(label, contexts, means, means + noise * rng.standard_normal(means.shape))
-        low, high = models.levels
-        p = np.repeat(models.click_probability(models.beta[label])[:, None], n_steps, axis=1)
-        return SimulatedUsers(label, contexts, low + (high - low) * p, np.where(rng.random(p.shape) < p, high, low))
+        means = np.repeat(models.beta[label][:, None], n_steps, axis=1)
+        return SimulatedUsers(label, contexts, *draw_rewards(models, label, means, rng))

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from lcb.arrays import Floats
+from lcb.arrays import Floats, Index
 from lcb.errors import InputError
 from lcb.models import LatentModels
 
@@ -71,12 +71,22 @@ class SimulatedWorld:
         bound = float(np.linalg.norm(self.models.beta, axis=1).max() + 4 * np.sqrt(self.models.sigma2.max()))
         return -bound, bound
 
-    def draw(self, n_users: int, n_steps: int, rng: np.random.Generator) -> SimulatedUsers:
-        """Draw new users with `n_steps` steps each."""
+    def draw(self, n_users: int, n_steps: int, rng: np.random.Generator | int) -> SimulatedUsers:
+        """Draw new users with `n_steps` steps each; `rng` is a generator or a seed."""
+        rng = np.random.default_rng(rng)
         models = self.models
         label = rng.choice(models.n_classes, size=n_users, p=models.pi)
         contexts = rng.uniform(-1, 1, (n_users, n_steps, self.n_arms, models.n_features))
         contexts /= np.sqrt(np.vecdot(contexts, contexts))[..., None]
         means = np.matmul(contexts, models.beta[label][:, None, :, None])[..., 0]
+        return SimulatedUsers(label, contexts, *draw_rewards(models, label, means, rng))
+
+
+def draw_rewards(models: LatentModels, label: Index, means: Floats, rng: np.random.Generator) -> tuple[Floats, Floats]:
+    """Return the true means (users, T, K) and rewards drawn from them: clicks of click models, else with noise."""
+    if models.levels is None:
         noise = np.sqrt(models.sigma2[label])[:, None, None]
-        return SimulatedUsers(label, contexts, means, means + noise * rng.standard_normal(means.shape))
+        return means, means + noise * rng.standard_normal(means.shape)
+    low, high = models.levels
+    p = models.click_probability(means.copy())
+    return low + (high - low) * p, np.where(rng.random(means.shape) < p, high, low)

@@ -25,7 +25,7 @@ import numpy as np
 from scipy.special import gammaln
 
 from lcb import parallel
-from lcb.arrays import Floats
+from lcb.arrays import Floats, add_up
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.event_log import Clicks, EventLog
 from lcb.learners.em import gaussian as em
@@ -205,7 +205,9 @@ class _Problem:
             value = (clicked * np.log(p) + passed * np.log(1 - p)).sum(axis=0)
             return pull.T @ x, packed, (n * variance).sum(axis=0), n.sum(axis=0), value
 
-        gradient, packed, variance, n, value = (sum(parts) for parts in zip(*self.map(part, self.blocks), strict=True))
+        gradient, packed, variance, n, value = (
+            add_up(parts) for parts in zip(*self.map(part, self.blocks), strict=True)
+        )
         curvature = np.empty((len(beta), self.d, self.d))
         curvature[:, rows, columns] = packed.T
         curvature[:, columns, rows] = packed.T
@@ -224,7 +226,7 @@ class _Problem:
             clicked, passed = self.clicked_of_arm[block] @ resp, self.passed_of_arm[block] @ resp
             return (clicked * np.log(p) + passed * np.log(1 - p)).sum(axis=0)
 
-        return sum(self.map(part, self.blocks)) - self._penalty(beta)
+        return add_up(self.map(part, self.blocks)) - self._penalty(beta)
 
     def _penalty(self, beta: Floats) -> Floats:
         """Return the penalty of each class's distance to the prior's mean, (N,)."""

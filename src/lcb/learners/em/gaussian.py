@@ -23,12 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lcb import parallel
+from lcb.arrays import add_up
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.learners.shared.starts import Labels, kmeans_starts, sample_users
 from lcb.models import Fit, LatentModels
 from lcb.prior import Prior
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
+from lcb.words import format_count
 
 BLOCK = 1024  # users whose statistics and responsibilities stay in the cache together
 SPAN = 16 * BLOCK  # users a thread takes at a time; fixed spans make the sums independent of the number of threads
@@ -108,14 +110,16 @@ def _check(stats: UserStats, n_classes: int, variance: str, n_starts: int, max_s
     if n_classes < 1:
         raise InputError(f"n_classes={n_classes}; ask for at least 1")
     if stats.n_users < n_classes:
-        raise InputError(f"n_classes={n_classes}, but only {stats.n_users} users to learn from; ask for fewer")
+        raise InputError(
+            f"n_classes={n_classes}, but only {format_count(stats.n_users, 'user')} to learn from; ask for fewer"
+        )
     if variance not in ("class", "shared"):
         raise InputError(f"variance={variance!r}; it is 'class' (one per class) or 'shared' (one for all)")
     if n_starts < 0 or max_steps < 1:
         raise InputError(f"n_starts={n_starts}, max_steps={max_steps}; at least 0 and at least 1 are needed")
     if not tol > 0:
         raise InputError(f"tol={tol}; it must be a positive number")
-    if not np.isfinite(stats.packed).all():
+    if not all(np.isfinite(values).all() for values in stats.packed):
         kind = stats.packed.dtype.name
         raise InputError(f"the sums of features and rewards are too large for {kind}; scale them down, or use float64")
 
@@ -170,7 +174,7 @@ def _sum_expected(
     parts = map_spans(lambda span: _sum_span(stats.packed, weights, log_pi, span), spans)
     if len(parts) == 1:
         return parts[0]
-    return sum(part[0] for part in parts), sum(part[1] for part in parts), sum(part[2] for part in parts)
+    return add_up(part[0] for part in parts), add_up(part[1] for part in parts), add_up(part[2] for part in parts)
 
 
 def _sum_span(

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import linear_sum_assignment
 
-from lcb.arrays import Floats
+from lcb.arrays import Floats, add_up
 from lcb.models import LatentModels
 from lcb.prior import Prior
 from lcb.stats import UserStats
@@ -42,7 +42,7 @@ def find_consensus(
         some = stats.take(np.linspace(0, stats.n_users - 1, _SCORED_USERS).astype(np.intp))
 
     def score(models: LatentModels) -> float:
-        fit = sum(models.user_scores(block).sum() for block in _blocks(some)) * stats.n_users / some.n_users
+        fit = add_up(models.user_scores(block).sum() for block in _blocks(some)) * stats.n_users / some.n_users
         return float(fit) + prior.log_density(models.pi, models.beta, models.sigma2, shared)
 
     best: tuple[float, LatentModels, int, Draw] | None = None

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lcb.arrays import Floats
+from lcb.arrays import Floats, add_up
 from lcb.marginal import Rewards
 from lcb.progress import Progress
 
@@ -97,7 +97,7 @@ def sum_expected(rewards: Rewards, at: Parameters, map_spans: Map) -> Expected:
     """Run the E-step over all users, span by span."""
     spans = [slice(i, min(i + _SPAN, rewards.n_users)) for i in range(0, rewards.n_users, _SPAN)]
     parts = map_spans(lambda span: _expect_span(rewards, at, span)[0], spans)
-    return Expected(*(sum(part[i] for part in parts) for i in range(6)))
+    return Expected(*(add_up(part[i] for part in parts) for i in range(6)))
 
 
 def user_means(rewards: Rewards, at: Parameters, map_spans: Map) -> Floats:
@@ -106,7 +106,13 @@ def user_means(rewards: Rewards, at: Parameters, map_spans: Map) -> Floats:
     return np.concatenate(map_spans(lambda span: _expect_span(rewards, at, span)[1], spans))
 
 
-def _expect_span(rewards: Rewards, at: Parameters, span: slice) -> tuple[tuple[Any, ...], Floats]:
+def expect_users(rewards: Rewards, at: Parameters, users: slice) -> tuple[Floats, Floats]:
+    """Return the expected weights w of some users (n, d), and the upper triangles of E[w w'] (n, d (d + 1) / 2)."""
+    _, mean, square = _expect_span(rewards, at, users)
+    return mean, square
+
+
+def _expect_span(rewards: Rewards, at: Parameters, span: slice) -> tuple[tuple[Any, ...], Floats, Floats]:
     from lcb.learners.personal._expect_numba import expect
 
     gram, moment, constant = (np.ascontiguousarray(part) for part in rewards.divide(at.noise, span))
@@ -119,7 +125,7 @@ def _expect_span(rewards: Rewards, at: Parameters, span: slice) -> tuple[tuple[A
     out = (mass, first, second, spread, mean, square)
     evidence = expect(gram, moment, constant, log_pi, at.mu, precision, half_log, *out)
     residuals = rewards.sum_residuals(span, mean, square)
-    return (evidence, mass, first, _mirror(second), _mirror(spread), residuals), mean
+    return (evidence, mass, first, _mirror(second), _mirror(spread), residuals), mean, square
 
 
 def maximise(rewards: Rewards, at: Parameters, expected: Expected, prior: SpreadPrior) -> Parameters:
@@ -137,6 +143,7 @@ def maximise(rewards: Rewards, at: Parameters, expected: Expected, prior: Spread
         scatter, users = scatter.sum(axis=0, keepdims=True), mass.sum(keepdims=True)
     sigma = (scatter + expected.spread + prior.weight * prior.spread) / (users + prior.weight)[:, None, None]
     noise = (expected.residuals + prior.noise_weight * prior.noise) / (rewards.count + prior.noise_weight)
+    noise = np.maximum(noise, rewards.least)  # rewards without noise would divide by 0
     return Parameters((mass + 1 / n) / (mass.sum() + 1), at.mu + move, (sigma + sigma.swapaxes(1, 2)) / 2, noise)
 
 

@@ -36,6 +36,7 @@ from lcb.marginal import NoisePerArm, Rewards, SharedNoise
 from lcb.models import Fit, LatentModels
 from lcb.prior import Prior
 from lcb.progress import Progress, silent
+from lcb.words import format_count
 
 _MOST_ARMS = 256  # with more, noise is shared
 _TRIAL_STEPS = 10
@@ -78,7 +79,7 @@ def fit(
         ) -> tuple[Parameters, list[float]]:
             return climb(data, at, prior, tol, most, map_spans, progress, what)
 
-        at, prior = _begin(log, rewards)
+        at, prior = begin(log, rewards)
         at, trace = run(at, prior, "EM steps, one class")
         if n_classes > 1:
             weight = prior.weight
@@ -121,7 +122,9 @@ def _check(
     log: EventLog, n_classes: int, shrink: float, start: LatentModels | None, n_starts: int, tol: float, max_steps: int
 ) -> None:
     if not 1 <= n_classes <= log.n_users:
-        raise InputError(f"n_classes={n_classes} of {log.n_users} users; ask for at least 1 and at most one per user")
+        raise InputError(
+            f"n_classes={n_classes} of {format_count(log.n_users, 'user')}; ask for at least 1 and at most one per user"
+        )
     if not (0 < shrink < np.inf and tol > 0 and max_steps >= 1):
         raise InputError(f"shrink={shrink}, tol={tol}, max_steps={max_steps}; each must be a positive finite number")
     if n_starts < (start is None):
@@ -134,7 +137,7 @@ def _check(
         raise InputError("the sums of features and rewards are not finite; scale features and rewards down")
 
 
-def _begin(log: EventLog, rewards: Rewards) -> tuple[Parameters, SpreadPrior]:
+def begin(log: EventLog, rewards: Rewards) -> tuple[Parameters, SpreadPrior]:
     """Return one class on the scale of the data, and the weak prior of the first fit."""
     d = log.stats.n_features
     scaled = Prior.scaled(log.stats)

@@ -17,6 +17,7 @@ from lcb.errors import InputError
 from lcb.event_log import EventLog
 from lcb.models import LatentModels
 from lcb.progress import Progress, silent
+from lcb.words import format_count
 
 _HELD_OUT = 0.3  # share of the users
 _USUAL_TRIALS = 12  # numbers of classes tried, to estimate the time left
@@ -37,7 +38,8 @@ def choose_n_classes(
     """
     if log.n_users < 4:
         raise InputError(
-            f"only {log.n_users} users, too few to hold some out and choose the number of classes; give n_classes"
+            f"only {format_count(log.n_users, 'user')}, too few to hold some out and "
+            "choose the number of classes; give that number (--classes)"
         )
     order = rng.permutation(log.n_users)[:MOST_USERS]
     n_held_out = max(2, round(_HELD_OUT * len(order)))

@@ -13,7 +13,7 @@ from math import comb, factorial
 
 import numpy as np
 
-from lcb.arrays import Floats, Index
+from lcb.arrays import Floats, Index, add_up
 
 
 def n_entries(n_features: int, degree: int) -> int:
@@ -67,7 +67,7 @@ def pack(tensor: Floats) -> Floats:
     """Pack a tensor (d, ..., d) into (q,); it is made symmetric first."""
     d, degree = len(tensor), tensor.ndim
     orders = list(permutations(range(degree)))
-    mean = np.asarray(sum(tensor.transpose(order) for order in orders) / len(orders))
+    mean = np.asarray(add_up(tensor.transpose(order) for order in orders) / len(orders))
     return np.asarray(weights(d, degree) * mean[tuple(entries(d, degree))])
 
 
@@ -85,6 +85,6 @@ def lifted_map(matrix: Floats, degree: int) -> Floats:
         whole = (whole[:, None, :] * matrix[None, :, rows]).reshape(-1, index.shape[1])
     columns = whole.reshape((d,) * degree + (-1,))
     orders = list(permutations(range(degree)))
-    mean = np.asarray(sum(columns.transpose(*order, degree) for order in orders) / len(orders))
+    mean = np.asarray(add_up(columns.transpose(*order, degree) for order in orders) / len(orders))
     packed = mean[tuple(entries(d, degree))]
     return np.asarray(weights(d, degree)[:, None] * packed * weights(new, degree))

@@ -39,6 +39,7 @@ from lcb.models import Fit, LatentModels
 from lcb.prior import Prior
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
+from lcb.words import format_count
 
 _TINY = 1e-9  # smaller values, relative to their own scale, are rounding
 _WEAK = 0.3  # true eigenvalues of the whitened tensor are at least 1; a smaller estimate than this is not a class
@@ -112,7 +113,7 @@ def _check(moments: Moments, n_classes: int, sigma2: float | None, penalty: floa
     if n_classes < 1:
         raise InputError(f"n_classes={n_classes}; ask for at least 1")
     if stats.n_users < n_classes:
-        raise InputError(f"n_classes={n_classes}, but only {stats.n_users} users to learn from")
+        raise InputError(f"n_classes={n_classes}, but only {format_count(stats.n_users, 'user')} to learn from")
     if not (np.isfinite(penalty) and penalty >= 0):
         raise InputError(f"penalty={penalty}; it must be 0 or a positive number")
     if sigma2 is not None and not (np.isfinite(sigma2) and sigma2 >= 0):

@@ -13,7 +13,7 @@ from msgspec import Struct
 from lcb.progress import Progress
 from lcb.serve import events
 from lcb.serve.audit.report import Report
-from lcb.storage.store.base import Head, Row, Seal, Store
+from lcb.storage.store.base import LAST, Head, Row, Seal, Store
 from lcb.storage.store.chain import compute_digest, compute_link, digest_rewrite
 
 _FARTHEST = 200_000  # most events between a decision and the seq it was made from
@@ -30,16 +30,28 @@ class _Seen(Struct, array_like=True, gc=False):
 _SEEN = msgspec.msgpack.Decoder(_Seen)
 
 
-def check_order(store: Store, upto: int, heads: Sequence[Head], report: Report, progress: Progress) -> int | None:
+def check_order(
+    store: Store,
+    upto: int,
+    heads: Sequence[Head],
+    report: Report,
+    progress: Progress,
+    after: Head = Head(0, None),  # noqa: B008 (never changed)
+) -> int | None:
     """Check that seq has no gaps, ids are unique, the links are right, and the log had these `heads`.
 
-    Returns the largest distance between a decision and the seq it was made from; None if the log has a gap.
+    `after` is the head before a part of a log.  Returns the largest distance between a decision and the seq it was
+    made from; None if the log has a gap.
     """
-    ids, last, farthest = array("q"), 0, 1
-    chain = _Chain(heads, report)
-    for row, seal in store.sealed_events(0, upto):
+    ids, last, farthest = array("q"), after.seq, 1
+    chain = _Chain(heads, report, after)
+    for row, seal in store.sealed_events(after.seq or -LAST, upto):
+        if row.seq < 1:
+            report.add_words(row.seq, f"added: an event with the number {row.seq}, which no service reads; remove it")
+            continue
         if row.seq != last + 1:
-            report.add(row.seq, "seq", row.seq, last + 1)
+            report.add_words(last + 1, _describe_gap(last, row.seq))
+            report.n_events = last - after.seq
             return None
         last = row.seq
         chain.check(row, seal)
@@ -53,21 +65,31 @@ def check_order(store: Store, upto: int, heads: Sequence[Head], report: Report, 
                 farthest = max(farthest, row.seq - seen)
         if last % _REPORT_EVERY == 0:
             progress("checking the order", last, upto)
-    report.n_events = last
+    report.n_events = last - after.seq
     chain.end(last)
+    if chain.link and (head := store.chain_head()).seq == last and head.link != chain.link:
+        report.add_words(last, "the head of the log has another link than its last event: its table was changed")
     if last != upto:
         report.add(last, "the last event", last, upto)
         return None
-    _check_unique(store, upto, np.frombuffer(ids, np.int64), report)
+    _check_unique(store, after.seq, upto, np.frombuffer(ids, np.int64), report)
     return farthest
+
+
+def _describe_gap(last: int, found: int) -> str:
+    if last == 0:
+        remedy = "to check a part of a log, give the head before it (lcb log verify --after)"
+        return f"missing: the log begins with event {found}; {remedy}"
+    return f"missing: event {last} is followed by event {found}; nothing after event {last} was checked"
 
 
 class _Chain:
     """Follows the links from event to event; after a wrong link it goes on from the stored one."""
 
-    def __init__(self, heads: Sequence[Head], report: Report) -> None:
-        self.report = report
-        self.link: bytes | None = None
+    def __init__(self, heads: Sequence[Head], report: Report, after: Head) -> None:
+        self.report, self.after = report, after.seq
+        self.link = after.link
+        report.chain_start = after.seq + 1 if after.link else None
         self.heads = {head.seq: head for head in heads}
         self.agreed = 0  # seq of the last of `heads` that the log has
         self.left: dict[int, bytes] = {}  # seq -> digest of an erased event that no erasure has listed yet
@@ -89,7 +111,8 @@ class _Chain:
                 report.add(row.seq, "salt", "none", "a salt, because the event is not erased")
                 return
             if (link := compute_link(before, row.seq, digest)) != seal.link:
-                report.add(row.seq, "link", seal.link.hex(), link.hex())
+                links = f"the chain has the link {seal.link.hex()[:16]}..., the event gives {link.hex()[:16]}..."
+                report.add_words(row.seq, f"this {row.kind} is not what was written at this place ({links})")
         if (head := self.heads.pop(row.seq, None)) is not None:
             self._check_head(head, seal)
 
@@ -110,7 +133,7 @@ class _Chain:
         except msgspec.DecodeError:  # reported when the event is replayed
             return
         for (seq, *_), digest in zip(body.history, body.left or (), strict=False):
-            if (stored := self.left.pop(seq, None)) != digest:
+            if seq > self.after and (stored := self.left.pop(seq, None)) != digest:
                 stored_hex = "none" if stored is None else stored.hex()
                 self.report.add(seq, f"what erasure {row.seq} left of it", stored_hex, digest.hex())
 
@@ -120,13 +143,13 @@ class _Chain:
             self.report.add(last, "the last event", last, f"at least {head.seq}, which the given head is of")
 
 
-def _check_unique(store: Store, upto: int, hashes: Any, report: Report) -> None:
+def _check_unique(store: Store, after: int, upto: int, hashes: Any, report: Report) -> None:
     ordered = np.sort(hashes)
     repeated = set(ordered[1:][ordered[1:] == ordered[:-1]].tolist())
     if not repeated:
         return
     known: dict[str, int] = {}
-    for row in store.events(0, upto):
+    for row in store.events(after, upto):
         if hash(row.id) in repeated:
             if row.id in known:
                 report.add(row.seq, f"the id {row.id!r}", f"also the id of event {known[row.id]}", "a unique id")

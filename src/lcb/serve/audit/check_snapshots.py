@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from hashlib import sha256
+
 import msgspec
 import numpy as np
 
@@ -57,10 +59,13 @@ def compare_worlds(one: World, other: World) -> list[tuple[str, object, object]]
     facts += [(name, getattr(one.state, name), getattr(other.state, name)) for name in ("n_features", "active")]
     facts.append(("versions", sorted(one.state.versions), sorted(other.state.versions)))
     facts.append(("catalogue", one.state.catalogue.ids, other.state.catalogue.ids))
+    facts.append(("the sums of items", one.items.sums, other.items.sums))
     for name in {*one.shared.states, *other.shared.states}:
         states = (one.shared.states.get(name), other.shared.states.get(name))
         state, again = (None if array is None else array.tobytes() for array in states)
         facts.append((f"the state of {name}", state, again))
+    mixtures = [sha256(each.mixtures.pack()).hexdigest()[:16] for each in (one, other)]
+    facts.append(("the mixtures", mixtures[0], mixtures[1]))
     for name in {*one.tallies, *other.tallies}:
         tally = msgspec.structs.astuple(one.tallies.get(name, Tally()))
         counted = msgspec.structs.astuple(other.tallies.get(name, Tally()))

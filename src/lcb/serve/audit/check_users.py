@@ -39,7 +39,7 @@ def check_users(
         if name in live and packed != live[name]:
             report.add(None, f"user {name!r}", describe_user(live[name]), describe_user(packed))
         if report.n_users % _REPORT_EVERY == 0:
-            progress("users", report.n_users, world.n_started)
+            progress("users", report.n_users, world.n_users)
     for name in live:
         if (only in (None, name)) and not store.events_of(name, 0, upto):
             report.add(None, f"user {name!r}", describe_user(live[name]), describe_user(None))
@@ -60,6 +60,8 @@ def _check_rewards(world: World, rows: list[Row], report: Report) -> None:
         body = events.decode(row.kind, row.body)
         if row.kind == "decision":
             slots.update(open_slots(row, body))
+            continue
+        if row.kind != "reward":
             continue
         report.n_rewards += 1
         name = slot_of_reward(row.id)
@@ -83,6 +85,8 @@ def _compare_reward(
     yield "recommender and model", (body.recommender, row.model), (slot.recommender, slot.model)
     stored = (body.propensity, body.x, body.at_random, body.advice)
     yield "propensity, x, at_random and advice", stored, (arm.propensity, arm.x, arm.at_random, arm.advice)
+    item = arm.id if body.item is None and arm.mean is None else body.item  # once, rewards did not name their item
+    yield "item, effect and mean", (item, body.effect, body.mean), (arm.id, arm.effect, arm.mean)
     yield "the reward before", body.before, slot.reward
     if rule in ("once", "first"):
         yield f"rewards of one decision (rule {rule})", slot.n + 1, 1

@@ -8,6 +8,7 @@ from typing import Any
 from lcb.serve.audit.trail import describe_words
 from lcb.serve.events import decode
 from lcb.storage.store.base import Row
+from lcb.words import format_count
 
 
 def describe_row(row: Row) -> dict[str, Any]:
@@ -21,7 +22,7 @@ def describe_row(row: Row) -> dict[str, Any]:
         "id": row.id,
         "user": row.user,
         "model": row.model,
-        "words": _describe(row, body),
+        "words": "".join(c if c.isprintable() else repr(c)[1:-1] for c in _describe(row, body)),  # one line
     }
 
 
@@ -29,14 +30,14 @@ def _describe(row: Row, body: Any) -> str:
     if row.kind == "decision":
         arms = ", ".join(f"{one.id} ({one.propensity:.3g})" for one in body.shown)
         own = "" if body.chosen is None else f", own choice {body.taken[0].id}"
-        of = f"of {body.n_arms} arms by {body.recommender}, model {row.model}"
+        of = f"of {format_count(body.n_arms, 'arm')} by {body.recommender}, model {row.model}"
         return f"{arms}{own} {of}, user state of event {body.seen} [{row.id}]"
     if row.kind == "reward":
         before = "" if body.before is None else f", before {body.before:g}"
         return f"{body.reward:g}{before} for event {body.decision} [{row.id}]"
     if row.kind == "items":
         removed = ", all others removed" if body.replace else f", {len(body.remove)} removed" if body.remove else ""
-        return f"{len(body.items)} items{removed}"
+        return f"{format_count(len(body.items), 'item')}{removed}"
     if row.kind == "model":
         return f"version {body.version}, {'active' if body.active else 'kept aside'}: {body.reason}"
     if row.kind == "activate":
@@ -45,10 +46,18 @@ def _describe(row: Row, body: Any) -> str:
         return f"rewards {body.rewards}, range {body.reward_range or 'any'}"
     if row.kind == "recommender":
         return str(body.spec.decode())
+    if row.kind == "teachers":
+        return f"visitors of the pages do not teach: {', '.join(body.closed) or 'no recommender'}"
     if row.kind == "erase":
-        return f"a user with {len(body.history)} events"
-    if row.kind == "audit":
+        return f"a user with {format_count(len(body.history), 'event')}"
+    if row.kind in ("audit", "key"):
         return f"{body.by.key or 'no key'} at {body.by.address} {describe_words(row, body)}"
     if row.kind == "refused":
-        return f"{body.address} {describe_words(row, body)}, {body.n} times"
+        return f"{body.address} {describe_words(row, body)}, {format_count(body.n, 'time')}"
+    if row.kind == "leave":
+        return f"of {body.recommender}, last seen with event {body.last}"
+    if row.kind == "refit":
+        return f"of the mixture of {body.recommender} begins"
+    if row.kind == "mixture":
+        return f"of {body.recommender}: {body.reason}"
     return f"of an erased user, {body.recommender}"

@@ -45,8 +45,10 @@ from lcb.storage.files import create_folder, create_private, name_temporary
 from lcb.storage.importing.writing import check_place
 from lcb.storage.logs.files import FEATURE_MAP, STAMP, LogFiles
 from lcb.storage.store.base import Row, Store
+from lcb.words import format_count
 
-_GROUP = 65_536  # rows held at a time
+_GROUP = 65_536  # rows held at a time, at most
+_GROUP_BYTES = 64 << 20  # and about so many bytes of features, offers and distributions
 _SCHEMA = pa.schema(
     [
         ("user", pa.string()),
@@ -68,7 +70,8 @@ _SCHEMA = pa.schema(
         ("would", pa.string()),
     ]
 )
-_OFFERED = _SCHEMA.get_field_index("offered")
+_X, _N_ARMS, _OFFERED = (_SCHEMA.get_field_index(name) for name in ("x", "n_arms", "offered"))
+_ARM_BYTES = 64  # of an arm on offer: its id and its probability, as Python holds them and as Arrow does
 
 
 @dataclass
@@ -119,7 +122,11 @@ def export(
             named = _write_events(store, context, beside[files.events], missing, done, progress)
             if not done.n_rows:
                 left = "" if recommender is None and since is None else " of this recommender and time"
-                reason = f"{done.n_open:,} decisions have no reward yet" if done.n_open else f"no decisions{left}"
+                reason = (
+                    f"{format_count(done.n_open, 'decision', 'have')} no reward yet"
+                    if done.n_open
+                    else f"no decisions{left}"
+                )
                 raise InputError(f"{store.url} has nothing to export: {reason}; see lcb log show {store.url}")
             done.uniform = context.uniform.support()
             _write_items(context, beside, files, named)
@@ -182,6 +189,7 @@ def _write_events(
     create_private(path)
     with pq.ParquetWriter(path, schema, compression="zstd", write_page_checksum=True) as writer:
         columns: dict[str, list[Any]] = {name: [] for name in schema.names}
+        n_bytes = 0
         for name in list_users(store):
             n_before = done.n_rows
             for values in _build_rows(store.events_of(name, 0, done.upto), context, missing, done):
@@ -189,8 +197,10 @@ def _write_events(
                     column.append(value)
                 named.update((values[1], *(values[_OFFERED] or ())))
                 done.n_rows += 1
-                if len(columns["user"]) == _GROUP:
+                n_bytes += len(values[_X]) + _ARM_BYTES * values[_N_ARMS]
+                if len(columns["user"]) == _GROUP or n_bytes > _GROUP_BYTES:
                     _flush(writer, schema, columns)
+                    n_bytes = 0
             done.n_users += done.n_rows > n_before
             if done.n_users % 256 == 0:
                 progress("users exported", done.n_users, None)
@@ -221,7 +231,7 @@ def _build_rows(
             opened = open_slots(row, body)
             slots.update(opened)
             decisions.append((row, body, list(opened)))
-        else:
+        elif row.kind == "reward":
             slots[slot_of_reward(row.id)].apply(body)
     exported: list[events.DecisionBody] = []
     for row, body, ids in decisions:

@@ -27,10 +27,10 @@ def check_decision(world: World, row: Row, body: events.DecisionBody, report: Re
         if (body.recommender, row.model) != served:
             report.add(row.seq, "recommender and model", (body.recommender, row.model), served)
             return
-        draw = begin_draw(world, user, served[1], context.shape[1])
+        draw = begin_draw(world, user, served[1], ids, context.shape[1])
         taken = draw_arms(draw, ids, context, row.id, len(body.taken) if body.listed else None)
         if body.chosen is not None:
-            again = record_callers_arm(world, user, served[1], ids, context, body.chosen.id, body.chosen.propensity)
+            again = record_callers_arm(draw, ids, context, body.chosen.id, body.chosen.propensity)
             _check_taken(row.seq, body.chosen, again, report)
     except (Problem, LCBError, KeyError, ValueError, IndexError) as error:
         report.add(row.seq, "the decision", "in the log", f"cannot be recomputed ({error})")

@@ -10,7 +10,10 @@ _KEPT = 20
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A stored value that differs from the recomputed one; `seq` is None if it belongs to no event."""
+    """A stored value that differs from the recomputed one; `seq` is None if it belongs to no event.
+
+    Without the two values, `what` says what is wrong.
+    """
 
     seq: int | None
     what: str
@@ -19,6 +22,8 @@ class Mismatch:
 
     def __str__(self) -> str:
         where = "" if self.seq is None else f"event {self.seq}: "
+        if not self.stored and not self.recomputed:
+            return f"{where}{self.what}"
         return f"{where}{self.what}: stored {self.stored}, recomputed {self.recomputed}"
 
 
@@ -27,6 +32,8 @@ class Report:
     """How much was checked, and the first mismatches."""
 
     upto: int = 0
+    after: int = 0  # the events from the next one on were checked; above 0, decisions were not recomputed
+    unchecked_from: int | None = None  # seq of the first event before them that the store has and that was not checked
     n_events: int = 0
     n_decisions: int = 0  # recomputed
     n_erased: int = 0  # decisions of erased users
@@ -35,6 +42,7 @@ class Report:
     n_snapshots: int = 0
     n_damaged: int = 0  # snapshots with a wrong checksum; they are not used
     n_models: int = 0
+    n_keys: int | None = None  # valid keys that table and log both have; None: the log was written before key events
     chain_start: int | None = None  # seq of the first event with a link; None: no event has one
     head: str = ""  # seq and link of the last event
     n_differences: int = 0
@@ -49,6 +57,10 @@ class Report:
             self.first = seq
         if len(self.differences) < _KEPT:
             self.differences.append(Mismatch(seq, what, shorten(stored), shorten(recomputed)))
+
+    def add_words(self, seq: int | None, words: str) -> None:
+        """Count something wrong that is no pair of values."""
+        self.add(seq, words, "", "")
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -6,9 +6,11 @@ from datetime import UTC, datetime
 from typing import Any
 
 from lcb.serve import events
+from lcb.serve.log import key_events
 from lcb.storage.store.base import Row, Store
+from lcb.words import format_count
 
-KINDS = ("audit", "refused", "erase", "activate")
+KINDS = ("audit", "refused", "erase", "activate", "key")
 
 
 def read_trail(store: Store, limit: int = 10_000) -> list[dict[str, Any]]:
@@ -30,12 +32,29 @@ def describe_action(row: Row, body: Any) -> dict[str, Any]:
     }
 
 
+_NAMED = 5  # routes of refused requests
+
+
 def describe_words(row: Row, body: Any) -> str:
     """Return what was done, in words."""
     if row.kind == "refused":
-        return f"was refused {body.route.replace(':path', '')} ({body.status})"
+        asked = [(body.status, body.route), *body.others]
+        named = [f"{route.replace(':path', '')} ({status})" for status, route in asked[:_NAMED]]
+        more = f" and {len(asked) - _NAMED} more" if len(asked) > _NAMED else ""
+        return f"was refused {', '.join(named)}{more}"
     if row.kind == "erase":
-        return f"erased a user with {len(body.history)} events"
+        return f"erased a user with {format_count(len(body.history), 'event')}"
+    if row.kind == "key":
+        return _describe_key(body)
     if row.kind == "activate":
         return f"activated version {body.version}"
     return f"{body.action}: {body.detail}" if body.detail else str(body.action)
+
+
+def _describe_key(body: events.KeyBody) -> str:
+    if body.action == key_events.OPENED:
+        return "let the service need no key"
+    if not body.name:
+        return "recorded the keys that were created before keys were events"
+    scope = "" if body.action == key_events.REVOKED else f" ({body.scope})"
+    return f"{body.action} key {body.name}{scope}"

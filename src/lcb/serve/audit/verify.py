@@ -5,7 +5,8 @@ event by event without snapshots.  When the replay has reached the seq that a
 decision was made from (`seen`, slightly before its own), the code that made the decision makes it again: the same user
 state, catalogue, models, seed and id must give the same arm, propensity, distribution and advice.  Then every reward is
 compared with its decision and the log's rule (`check_users`), and every snapshot with the replayed state
-(`check_snapshots`).
+(`check_snapshots`).  Last, the table of keys is compared with the events of keys, and the schema
+with what the migrations make.
 
 Erased decisions cannot be recomputed; they are counted.  A log that is being written is verified up to its head at the
 start; if a user is erased meanwhile, verification starts again.  Memory grows with users, not with events.
@@ -30,8 +31,9 @@ from lcb.serve.audit.recompute import check_decision
 from lcb.serve.audit.report import Report
 from lcb.serve.audit.without_snapshots import WithoutSnapshots
 from lcb.serve.event_ids import WORLD_SNAPSHOT
+from lcb.serve.log.key_events import check_keys
 from lcb.serve.state.world import World
-from lcb.storage.store.base import Head, Row, Store
+from lcb.storage.store.base import LAST, Head, Row, Store
 
 _REPORT_EVERY = 500
 
@@ -42,13 +44,21 @@ def verify(
     *,
     user: str | None = None,
     heads: Sequence[Head] = (),
+    after: Head | None = None,
     live: Mapping[str, bytes] | None = None,
 ) -> Report:
     """Verify a log, or of its decisions only those of one `user`.
 
-    `heads` are heads that the log had earlier; `live` are packed users of a service at the log's head.
+    `heads` are heads that the log had earlier; `live` are packed users of a service at the log's head.  With `after`,
+    the head before it, a part of a log is verified: only order and chain, because its decisions rest on earlier events.
     """
     began = time.monotonic()
+    if after is not None:
+        report = Report(store.head(), after=after.seq)
+        _check_before(store, after, report)
+        check_order(store, report.upto, heads, report, progress, after)
+        report.seconds = time.monotonic() - began
+        return report
     while True:
         kept, upto = store.snapshot(WORLD_SNAPSHOT), store.head()
         report = Report(upto)
@@ -57,9 +67,31 @@ def verify(
             check_users(world, store, upto, user, live or {}, report, progress)
             if user is None:
                 check_snapshots(world, store, upto, kept, report, progress)
+        if user is None:
+            _check_keys(store, report)
+            for words in store.find_changes_of_schema():
+                report.add_words(None, f"the schema is not as lcb made it: {words}")
         report.seconds = time.monotonic() - began
         if not any(row.kind == "erase" for row in store.events(upto)):
             return report
+
+
+def _check_before(store: Store, after: Head, report: Report) -> None:
+    """Check that the event of a head is the one of the log, if the log still has it; note events that go unchecked."""
+    first = next(iter(store.events(-LAST, after.seq)), None)
+    report.unchecked_from = None if first is None else first.seq
+    for row, seal in store.sealed_events(after.seq - 1, after.seq):
+        if seal.link != after.link:
+            stored, wanted = (None if one is None else one.hex() for one in (seal.link, after.link))
+            report.add(row.seq, "the head given by --after", stored, wanted)
+
+
+def _check_keys(store: Store, report: Report) -> None:
+    checked = check_keys(store)
+    if checked is not None:
+        report.n_keys = sum(key.revoked is None for key in checked.keys)
+        for words in checked.problems.values():
+            report.add_words(None, words)
 
 
 def _replay(
@@ -97,6 +129,19 @@ def _replay(
     return world
 
 
+def _find_obstacle(world: World, row: Row, body: Any) -> str | None:
+    """Return in words why a decision or reward cannot follow the events before it; None if it can."""
+    if row.kind not in ("decision", "reward", "leave"):
+        return None
+    if row.user is None:
+        return "it has no user"
+    if body.recommender not in world.state.recommenders:
+        return f"the log has no recommender {body.recommender!r}"
+    if row.kind != "decision" and world.user(row.user) is None:
+        return f"its user {row.user!r} has no decision"
+    return None
+
+
 def _decode(row: Row, report: Report) -> Any:
     try:
         return events.decode(row.kind, row.body)
@@ -117,10 +162,14 @@ def _apply_next(
             if seq not in world.erased:
                 report.add(row.seq, f"event {seq}, which it erases", "present", "erased")
     report.n_erased += row.kind == "erased decision"
+    obstacle = _find_obstacle(world, row, body)
     try:
-        world.apply(row, body)
+        if obstacle is None:
+            world.apply(row, body)
     except Exception as error:  # noqa: BLE001 (whatever a damaged log raises is reported)
-        report.add(row.seq, f"a {row.kind}", "in the log", f"cannot be applied ({type(error).__name__}: {error})")
+        obstacle = f"it cannot be applied ({type(error).__name__}: {error})"
+    if obstacle is not None:
+        report.add_words(row.seq, f"this {row.kind} does not fit the events before it: {obstacle}; replay ends here")
         return False
     if row.kind == "model":
         report.n_models += 1

@@ -77,9 +77,9 @@ def _parse_recommender(number: int, table: Mapping[str, Any]) -> RecommenderSpec
     if "name" not in table:
         raise InputError(f'recommender {number} has no name; add name = "..."')
     for name, value in table.items():
-        expected: Any = {"settings": dict, "warmup": dict, "uniform": int | float}.get(name, str)
-        if not isinstance(value, expected) or isinstance(value, bool):
-            kind = {dict: "a table", str: "text"}.get(expected, "a number")
+        expected: Any = {"settings": dict, "warmup": dict, "uniform": int | float, "item_effects": bool}.get(name, str)
+        if not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool):
+            kind = {dict: "a table", str: "text", bool: "true or false"}.get(expected, "a number")
             raise InputError(f"recommender {table['name']}: {name} is {value!r}; it must be {kind}")
     return RecommenderSpec(**table)
 

@@ -6,6 +6,7 @@ import ipaddress
 import math
 import re
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Literal
 
 from lcb.bandits.registry import is_revisable
@@ -14,7 +15,7 @@ from lcb.learners.registry import LEARNERS
 from lcb.serve.config.recommenders import RecommenderSpec
 
 RewardRule = Literal["once", "first", "sum", "last"]
-AUTO = "auto"  # kind and number of classes and the bonus are chosen, see `lcb.evaluate.choice`
+AUTO = "auto"  # kind and number of classes and the bonus are chosen, see `lcb.evaluate.choice` and `Settings.learner`
 CHOSEN = RecommenderSpec("lcb", "learned-classes")  # serves what the choice makes
 READER = "reader"  # the recommender of the visitors' page; not part of any trial
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
@@ -39,11 +40,12 @@ class Learning:
 
     n_warmup_users: int = 50  # users with a reward before the first version is learned (J in the paper)
     retrain_every: int | None = 50  # new users between two runs; None: only on demand
-    learner: str = "em"
+    learner: str = AUTO
     n_classes: int | None = None  # None: chosen by held-out users
     held_out: float = 0.2  # share of users kept out of learning, to compare versions by
     max_seconds: float = 3600.0
     max_memory: int | None = None  # bytes the learning process may use; None: no limit
+    idle: float = 1800.0  # seconds after which a user of a mixture has left and is seated in a class
     pin: bool = False  # users keep their version under every recommender, also where the newest could serve them
 
     def __post_init__(self) -> None:
@@ -55,6 +57,8 @@ class Learning:
                 raise InputError(f"{name} is {value}; it must be at least 1")
         if not 0 <= self.held_out < 1:
             raise InputError(f"held_out is {self.held_out}; it is a share of the users and must lie in [0, 1)")
+        if not 0 < self.idle < math.inf:
+            raise InputError(f"idle is {self.idle}; give a finite number of seconds above 0")
         if not self.max_seconds > 0:
             raise InputError(f"max_seconds is {self.max_seconds}; it must be above 0")
 
@@ -68,10 +72,13 @@ class Limits:
     failures: float = 100.0  # answers 401 and 404 per second and address, with bursts of 10 s; 0: no limit
     deadline: float = 10.0  # seconds for a request to arrive, and for a client to read its answer
     max_connections: int = 2000
+    max_per_address: int = 500  # connections of one address; those of `proxies` have no such limit
+    streams: int = 20  # open event streams of the dashboard per key (address, where there are no keys)
     max_waiting: int = 2000  # requests waiting for the store
     patience: float = 10.0  # seconds a request waits for the store
     visitor_rate: float = 5.0  # visits and answers per second and address on the pages; 0: no limit
     open_visits: int = 1000  # visits begun within the last hour and not finished; of one address a twentieth
+    sign_ins: float = 0.05  # sign-ins per second and key on the pages, with bursts of 400 s; 0: no limit
     drain: float = 1.0  # seconds from SIGTERM, when /readyz turns 503, until the socket is closed
     cached_bytes: int = 128_000_000  # of the states of users held in memory
 
@@ -89,7 +96,7 @@ class Settings:
     models: str | None = None  # folder written by lcb learn: the first model version
     categories: tuple[str, ...] | None = None  # without models: features are one-hot over these
     items: str | None = None  # JSON file, like a body of PUT /v1/items, that fills an empty catalogue
-    recommenders: tuple[RecommenderSpec, ...] = (RecommenderSpec("lcb"),)
+    recommenders: tuple[RecommenderSpec, ...] = (CHOSEN,)
     # share of new users by recommender: 0 for those not named; if none is named, all have equal shares
     shares: dict[str, float] = field(default_factory=dict)
     # serve the visitors' page, the study and the dashboard; None: only if this machine alone can reach the service
@@ -165,9 +172,12 @@ class Settings:
             ("limits.rate", limits.rate, 0, 1e9),
             ("limits.visitor_rate", limits.visitor_rate, 0, 1e9),
             ("limits.open_visits", limits.open_visits, 1, math.inf),
+            ("limits.sign_ins", limits.sign_ins, 0, 1e9),
             ("limits.failures", limits.failures, 0, 1e9),
             ("limits.deadline", limits.deadline, 0.01, 3600),
             ("limits.max_connections", limits.max_connections, 1, math.inf),
+            ("limits.max_per_address", limits.max_per_address, 1, math.inf),
+            ("limits.streams", limits.streams, 1, math.inf),
             ("limits.max_waiting", limits.max_waiting, 1, math.inf),
             ("limits.patience", limits.patience, 0.01, 3600),
             ("limits.drain", limits.drain, 0, 60),
@@ -184,6 +194,17 @@ class Settings:
             return (0.0, 1.0)
         return self.reward_range
 
+    @cached_property
+    def over_classes(self) -> bool:
+        """Whether any recommender uses classes."""
+        return any(one.over_classes for one in self.recommenders)
+
+    @property
+    def learner(self) -> str:
+        """The learner: `auto` is EM if a recommender cannot serve classes of either kind."""
+        either = all(one.traits.keeps_statistics for one in self.recommenders if one.over_classes)
+        return "em" if self.learning.learner == AUTO and not either else self.learning.learner
+
     @property
     def is_reachable(self) -> bool:
         """Whether other machines can reach the service: by its address, by another host name or through a proxy."""
@@ -199,12 +220,13 @@ class Settings:
         own = tuple(self._choose_pin(one) for one in self.recommenders)
         if not self.has_pages or any(one.name == READER for one in own):
             return own
-        like = next((one for one in own if one.over_classes), own[0])
+        like = next((one for one in own if one.over_classes or one.traits.seats_users), own[0])
         return (*own, replace(like, name=READER))
 
     def _choose_pin(self, spec: RecommenderSpec) -> RecommenderSpec:
         """Let users of a recommender whose state is statistics follow the newest version, unless `learning.pin`."""
-        return replace(spec, pin=self.learning.pin or not spec.traits.keeps_statistics)
+        pin = self.learning.pin and not spec.traits.seats_users
+        return replace(spec, pin=pin or not spec.traits.keeps_statistics)
 
     @property
     def share(self) -> dict[str, float]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from lcb.arrays import add_up
 from lcb.serve.decide.drawing import draw_number
 from lcb.serve.state.service_state import ServiceState
 
@@ -18,7 +19,7 @@ class Assignment:
         self.state, self.shares = state, dict(shares)
 
     def assign(self, user: str) -> str:
-        point = draw_number(self.state.seed, f"share/{user}") * sum(self.shares.values())
+        point = draw_number(self.state.seed, f"share/{user}") * add_up(self.shares.values())
         for name, share in self.shares.items():
             point -= share
             if point < 0:

@@ -110,7 +110,7 @@ class Decisions:
             ids=ids,
             context=context,
             sent=sent,
-            draw=begin_draw(world, user, model, context.shape[1]),
+            draw=begin_draw(world, user, model, ids, context.shape[1]),
         )
 
     def finish(self, begun: Begun) -> Entry:
@@ -128,7 +128,7 @@ class Decisions:
             taken=draw_arms(begun.draw, ids, context, decision_id, request.k),
             digest=begun.digest,
             listed=request.k is not None,
-            chosen=None if request.chosen is None else self._record_chosen(request, user, model, ids, context),
+            chosen=None if request.chosen is None else self._record_chosen(begun),
             own=request.chosen is None or request.chosen_propensity is not None,
         )
         return Entry(
@@ -151,10 +151,9 @@ class Decisions:
             words = "chosen_propensity came without chosen; send the id of the arm you chose"
             raise Problem(422, words, field="chosen_propensity")
 
-    def _record_chosen(
-        self, request: messages.DecisionRequest, user: User, model: int, ids: list[str], context: Floats
-    ) -> events.ChosenArm:
+    def _record_chosen(self, begun: Begun) -> events.ChosenArm:
         """Return the record of the arm that the caller chose; Problem 422 if the user's bandit cannot learn from it."""
+        request, user, model, ids = begun.request, begun.user, begun.model, begun.ids
         assert request.chosen is not None
         if request.k is not None:
             raise Problem(422, "chosen names one arm and k asks for a list; leave one out", field="k")
@@ -168,9 +167,8 @@ class Decisions:
         if spec.traits.needs_propensity_of_chosen and model != WARMUP and request.chosen_propensity is None:
             words = f"{spec.bandit} weighs a reward by the probability of its arm"
             raise Problem(422, f"{words}; send chosen_propensity, 1 if nothing was random", field="chosen_propensity")
-        return record_callers_arm(
-            self.world, user, model, ids, context, request.chosen, request.chosen_propensity or 1.0
-        )
+        propensity = request.chosen_propensity or 1.0
+        return record_callers_arm(begun.draw, ids, begun.context, request.chosen, propensity)
 
     def answer_again(self, row: Row, digest: bytes | None) -> bytes:
         """Return the answer of a logged decision, if its request was the same."""

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from lcb.arrays import Floats
 from lcb.bandits.bandit import add_advice, count_decision
+from lcb.bandits.over_classes.mixture import MixtureBandit
 from lcb.bandits.traits import DescribedBandit
 from lcb.decision import Decision, rescale
 from lcb.errors import InputError
+from lcb.item_effects import ArmEffects
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import slot_id
 from lcb.serve.events import ChosenArm
@@ -28,18 +30,22 @@ class Draw(NamedTuple):
     state: Floats
     share: float  # of uniform decisions
     seed: bytes
+    effects: ArmEffects | None  # of the arms' items
 
 
-def begin_draw(world: World, user: User, model: int, n_features: int) -> Draw:
-    """Return what a draw for a user under a model version needs."""
+def begin_draw(world: World, user: User, model: int, ids: Sequence[str], n_features: int) -> Draw:
+    """Return what a draw for a user under a model version needs, among the arms `ids`."""
     try:
         bandit, shared = world.state.bandit(user.recommender, model, n_features)
     except UnreadableModels as error:
         raise Problem(503, str(error), retry_after=60) from None
+    if isinstance(bandit, MixtureBandit):
+        bandit = world.mixtures.bandit(user, bandit)
     state = user.state if shared is None else world.shared.get(shared, bandit)
     assert state is not None
     share = world.state.recommenders[user.recommender].get_uniform(in_warmup=model == WARMUP)
-    return Draw(bandit, state, share, world.state.seed)
+    effects = world.items.of_arms(ids) if world.uses_effects(user.recommender, model) else None
+    return Draw(bandit, state, share, world.state.seed, effects)
 
 
 def draw_arms(draw: Draw, ids: list[str], context: Floats, decision_id: str, k: int | None) -> list[ChosenArm]:
@@ -49,36 +55,51 @@ def draw_arms(draw: Draw, ids: list[str], context: Floats, decision_id: str, k: 
     try:
         if k is None:
             number = draw_number(draw.seed, decision_id)
-            one = choose_arm(draw.bandit, draw.state, context, draw.share, number)
+            one = choose_arm(draw.bandit, draw.state, context, draw.share, number, draw.effects)
             return [ChosenArm.from_decision(one, ids[one.arm])]
         return _draw_list(draw, ids, context, decision_id, k)
     except InputError as error:
         raise Problem(422, str(error), field="arms") from None
 
 
-def choose_arm(bandit: DescribedBandit, state: Floats, context: Floats, share: float, number: float) -> Decision:
+def choose_arm(
+    bandit: DescribedBandit,
+    state: Floats,
+    context: Floats,
+    share: float,
+    number: float,
+    effects: ArmEffects | None = None,
+) -> Decision:
     """Choose with the bandit, or uniformly with probability `share`; the propensities are those of the mixture.
 
     `number` is uniform in [0, 1) and decides both.
     """
     if not share:
-        return bandit.choose(state, context, OneNumber(number))  # type: ignore[arg-type]
-    own = bandit.choose(state, context, OneNumber(rescale(number, share)))  # type: ignore[arg-type]
+        return _choose(bandit, state, context, number, effects)
+    own = _choose(bandit, state, context, rescale(number, share), effects)
     mixed = own.with_uniform(share, context, number)
     traits = bandit.traits
     if number < share or traits.needs_propensity_of_chosen or traits.needs_propensity_of_every_arm:
         return add_advice(bandit, mixed, context)
-    return replace(mixed, advice=own.advice)
+    return mixed
+
+
+def _choose(
+    bandit: DescribedBandit, state: Floats, context: Floats, number: float, effects: ArmEffects | None
+) -> Decision:
+    given = {} if effects is None else {"effects": effects}
+    return bandit.choose(state, context, OneNumber(number), **given)  # type: ignore[arg-type]
 
 
 def _draw_list(draw: Draw, ids: list[str], context: Floats, decision_id: str, k: int) -> list[ChosenArm]:
     """Draw slot after slot from the remaining arms; a propensity is conditional on the slots above."""
-    bandit, state, share, seed = draw
+    bandit, state, share, seed, effects = draw
     left = np.arange(len(ids))
     arms = []
     for i in range(k):
         number = draw_number(seed, slot_id(decision_id, i))
-        one = choose_arm(bandit, state, context[left], share, number)
+        of_left = None if effects is None else ArmEffects(effects.effect[left], effects.variance[left])
+        one = choose_arm(bandit, state, context[left], share, number, of_left)
         state = count_decision(bandit, state, one)
         arm = ChosenArm.from_decision(one, ids[left[one.arm]])
         if one.distribution is not None and arm.distribution is not None:
@@ -91,13 +112,15 @@ def _draw_list(draw: Draw, ids: list[str], context: Floats, decision_id: str, k:
     return arms
 
 
-def record_callers_arm(
-    world: World, user: User, model: int, ids: list[str], context: Floats, id: str, propensity: float
-) -> ChosenArm:
+def record_callers_arm(draw: Draw, ids: list[str], context: Floats, id: str, propensity: float) -> ChosenArm:
     """Return the record of an arm that the caller chose, with the advice of our bandit's experts on it."""
-    bandit, _ = world.state.bandit(user.recommender, model, context.shape[1])
     arm = ids.index(id)
-    return ChosenArm.from_decision(add_advice(bandit, Decision(arm, propensity, context[arm]), context), id)
+    decision = add_advice(draw.bandit, Decision(arm, propensity, context[arm]), context)
+    if draw.effects is not None:
+        own = _choose(draw.bandit, draw.state, context, 0.0, draw.effects)
+        assert own.means is not None
+        decision = decision.with_effects(draw.effects.effect, own.means)
+    return ChosenArm.from_decision(decision, id)
 
 
 def draw_number(seed: bytes, name: str) -> float:

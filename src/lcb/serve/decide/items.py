@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from lcb import messages
+from lcb.features import FeatureMap
 from lcb.serve import events
 from lcb.serve.decide.entry import Entry
 from lcb.serve.decide.validation import check_ids, check_printable, read_item
@@ -15,15 +16,27 @@ from lcb.serve.event_ids import event_id
 from lcb.serve.state.service_state import ServiceState
 from lcb.storage.store.base import NewRow
 
+StoredItem = tuple[str, bytes, list[str] | None, str | None, str | None]  # id, features, categories, title, summary
 
-def build_items_event(
-    state: ServiceState, request: messages.ItemsRequest, now: Callable[[], float], new_id: Callable[[], str]
-) -> Entry:
-    """Return the event that adds, changes and removes items; categories become features."""
+
+def read_items(request: messages.ItemsRequest, features: FeatureMap | None) -> list[StoredItem]:
+    """Return the items of a request as their event stores them; categories become features."""
     check_ids([item.id for item in request.items], "items")
     for i, id in enumerate(request.remove):
         check_printable(id, f"remove[{i}]")
-    items = [read_item(i, item, state.feature_map) for i, item in enumerate(request.items)]
+    return [read_item(i, item, features) for i, item in enumerate(request.items)]
+
+
+def build_items_event(
+    state: ServiceState,
+    request: messages.ItemsRequest,
+    now: Callable[[], float],
+    new_id: Callable[[], str],
+    items: list[StoredItem] | None = None,
+) -> Entry:
+    """Return the event that adds, changes and removes items; `items` is what `read_items` returns."""
+    if items is None:
+        items = read_items(request, state.feature_map)
     sizes = [len(x) // 8 for _, x, *_ in items]
     wanted = state.n_features or (sizes[0] if sizes else None)
     for i, size in enumerate(sizes):

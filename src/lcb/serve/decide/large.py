@@ -1,4 +1,4 @@
-"""Decisions over very many arms, decoded and prepared in parts, so that a thread that does it lets others run.
+"""Requests with very many arms or items, decoded and prepared in parts, so that a thread that does it lets others run.
 
 A thread of Python holds the interpreter lock during one call of compiled code.  Decoding 10,000 arms of 200 features at
 once takes 0.1 s, in which the event loop answers nobody; arm by arm, the lock changes hands in between.
@@ -7,14 +7,14 @@ once takes 0.1 s, in which the event loop answers nobody; arm by arm, the lock c
 from __future__ import annotations
 
 import hashlib
-from typing import Annotated, Any
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 import numpy as np
 from msgspec import Meta, Raw
 
 from lcb.arrays import Floats
-from lcb.messages import MOST_ARMS, Arm, DecisionRequest
+from lcb.messages import MOST_ARMS, MOST_ITEMS, Arm, DecisionRequest, ItemRequest, ItemsRequest
 from lcb.serve import events
 from lcb.serve.decide.arms import build_ragged_error
 from lcb.serve.decide.validation import check_size
@@ -22,19 +22,62 @@ from lcb.serve.state.service_state import ServiceState
 from lcb.serve.strict_json import UNREADABLE, count_pairs, refuse_duplicates, refuse_nul, to_problem
 
 LARGE_BODY = 100_000  # bytes; decoding less takes under 5 ms
-_LARGE = 50_000  # numbers to score, features of all arms times slots; scoring less takes under 10 ms
+LARGE_DECISION = 50_000  # numbers to score, features of all arms times slots; scoring less takes under 10 ms
 _FIELDS = msgspec.structs.fields(DecisionRequest)
+Request = TypeVar("Request", bound=msgspec.Struct)
+
+
+class _InParts(Generic[Request]):
+    """Decodes a request whose list `name` may be long, element by element; `raw` is the type of that list undecoded."""
+
+    def __init__(self, request: type[Request], name: str, element: type, raw: Any) -> None:
+        self.request, self.name = request, name
+        self.fields = msgspec.structs.fields(request)
+        of_outer = [(one.name, raw if one.name == name else one.type, *_default_of(one)) for one in self.fields]
+        outer = msgspec.defstruct(request.__name__, of_outer, forbid_unknown_fields=True, omit_defaults=True)
+        self.outer: msgspec.json.Decoder[Any] = msgspec.json.Decoder(outer)
+        self.element: msgspec.json.Decoder[Any] = msgspec.json.Decoder(element)
+
+    def decode(self, raw: bytes) -> Request:
+        """Do the same as `strict_json.decode`, element by element; of several errors it may name another one."""
+        try:
+            outer = self.outer.decode(raw)
+        except UNREADABLE as error:
+            raise to_problem(error, raw, self.outer) from None
+        elements, n_pairs = None, 0
+        if (found := getattr(outer, self.name)) is not None:
+            elements = []
+            for i, one in enumerate(found):
+                try:
+                    elements.append(self.element.decode(one))
+                except UNREADABLE as error:
+                    raise to_problem(self._place(error, i), raw, self.outer) from None
+                n_pairs += count_pairs(elements[-1])
+            setattr(outer, self.name, [])
+        if b"\\" in raw or raw.count(b":") != n_pairs + count_pairs(outer):
+            refuse_duplicates(raw)
+        refuse_nul(raw)
+        setattr(outer, self.name, elements)
+        return self.request(**{one.name: getattr(outer, one.name) for one in self.fields})
+
+    def _place(self, error: Exception, i: int) -> Exception:
+        """Return an error about element `i` as an error about the request."""
+        text = str(error)
+        place = f"`$.{self.name}[{i}]"
+        return type(error)(text.replace("`$", place, 1) if "`$" in text else f"{text} - at {place}`")
+
+
+def _default_of(field: msgspec.structs.FieldInfo) -> tuple[Any, ...]:
+    if field.required:
+        return ()
+    if field.default_factory is msgspec.NODEFAULT:
+        return (field.default,)
+    return (msgspec.field(default_factory=field.default_factory),)
+
+
 _ARMS = Annotated[list[Raw], Meta(min_length=1, max_length=MOST_ARMS)] | None
-_Outer = msgspec.defstruct(  # a request whose arms are not decoded yet
-    "DecisionRequest",
-    [
-        (one.name, one.type) if one.required else (one.name, _ARMS if one.name == "arms" else one.type, one.default)
-        for one in _FIELDS
-    ],
-    forbid_unknown_fields=True,
-)
-_OUTER: msgspec.json.Decoder[Any] = msgspec.json.Decoder(_Outer)
-_ARM = msgspec.json.Decoder(Arm)
+decode_decision = _InParts(DecisionRequest, "arms", Arm, _ARMS).decode
+decode_items = _InParts(ItemsRequest, "items", ItemRequest, Annotated[list[Raw], Meta(max_length=MOST_ITEMS)]).decode
 
 
 class Prepared(msgspec.Struct):
@@ -49,36 +92,7 @@ def is_large(state: ServiceState, request: DecisionRequest) -> bool:
     arms = request.arms
     n_arms = len(state.catalogue) if arms is None else len(arms)
     n_features = state.n_features or (0 if arms is None else len(arms[0].x or ()))
-    return n_arms * n_features * (request.k or 1) > _LARGE
-
-
-def decode_large(raw: bytes) -> DecisionRequest:
-    """Do the same as `strict_json.decode`, arm by arm; of several errors it may name another one."""
-    try:
-        outer = _OUTER.decode(raw)
-    except UNREADABLE as error:
-        raise to_problem(error, raw, _OUTER) from None
-    arms, n_pairs = None, 0
-    if outer.arms is not None:
-        arms = []
-        for i, one in enumerate(outer.arms):
-            try:
-                arms.append(_ARM.decode(one))
-            except UNREADABLE as error:
-                raise to_problem(_place_in_arm(error, i), raw, _OUTER) from None
-            n_pairs += count_pairs(arms[-1])
-        outer.arms = []
-    if b"\\" in raw or raw.count(b":") != n_pairs + count_pairs(outer):
-        refuse_duplicates(raw)
-    refuse_nul(raw)
-    outer.arms = arms
-    return DecisionRequest(**{one.name: getattr(outer, one.name) for one in _FIELDS})
-
-
-def _place_in_arm(error: Exception, i: int) -> Exception:
-    text = str(error)
-    place = f"`$.arms[{i}]"
-    return type(error)(text.replace("`$", place, 1) if "`$" in text else f"{text} - at {place}`")
+    return n_arms * n_features * (request.k or 1) > LARGE_DECISION
 
 
 def prepare(request: DecisionRequest) -> Prepared:

@@ -75,12 +75,20 @@ class Rewards:
             before=before,
             sent=None if part is None else sent,
             part=part,
+            item=arm.id,
+            effect=arm.effect,
+            mean=arm.mean,
         )
         row = NewRow(reward_id(slot_id, slot.n + 1), "reward", slot.user, slot.model, events.encode(body))
         return Entry(row, body, _answer(slot_id, reward), key=reward_id(slot_id))
 
     def _check_bandit_takes(self, slot: RewardSlot, reward: float) -> None:
-        """Refuse a reward that the bandit cannot be updated with, before it is in the log."""
+        """Refuse a reward that the bandit cannot be updated with, before it is in the log.
+
+        The statistics of users who are not pinned take every reward, also if the version that decided is damaged.
+        """
+        if not self.world.state.is_pinned(slot.recommender):
+            return
         bandit, _ = self.world.state.bandit(slot.recommender, slot.model or WARMUP)
         bounds = getattr(bandit, "reward_range", None)
         if bounds is not None and not bounds[0] <= reward <= bounds[1]:

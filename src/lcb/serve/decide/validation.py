@@ -37,6 +37,8 @@ def check_user(name: str) -> None:
 
 def check_size(context: Floats, field: str, *, of_arm: bool = True) -> None:
     """Refuse features that are NaN or too large; `context` is (K, d)."""
+    if np.vdot(context, context) <= messages.LARGEST:  # the sum of squares: faster than a look at each, and stricter
+        return
     if np.maximum.reduce(np.abs(context), None) <= messages.LARGEST:
         return
     i, j = (int(n) for n in np.argwhere(~(np.abs(context) <= messages.LARGEST))[0])
@@ -57,6 +59,8 @@ def read_item(
     if item.x is not None:
         x = np.array(item.x)
         check_size(x[None], f"items[{i}].x", of_arm=False)
+        if features is not None and len(x) == len(features.inputs) != features.n_features:
+            x = features.of_vector(x)  # an embedding as the models' items had it
         return item.id, x.tobytes(), None, item.title, item.summary
     assert item.categories is not None
     if features is None:

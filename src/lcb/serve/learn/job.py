@@ -28,6 +28,8 @@ class Job(Struct):
     covariance: bool = False  # keep the covariance of the weights even if it is large
     max_memory: int | None = None  # bytes
     closed: tuple[str, ...] = ()  # recommenders whose rewards by visitors of the pages are left out
+    mixture: bytes | None = None  # the mixture to refit, as of `seq`; None: learn a model version
+    item_effects: bool = False  # learn the effects of items with the classes
 
 
 class JobStep(Struct):
@@ -39,7 +41,10 @@ class JobStep(Struct):
 
 
 class JobResult(Struct):
-    """A candidate version; `better`: it scores at least as well as the served version, or there is none to compare."""
+    """A candidate version; `better`: it scores at least as well as the served version, or there is none to compare.
+
+    Of a refit, `tensors` is the packed mixture, and there is no manifest.
+    """
 
     manifest: bytes
     tensors: bytes

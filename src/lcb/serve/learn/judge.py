@@ -20,11 +20,16 @@ from lcb.models import LatentModels
 
 
 def judge(
-    models: LatentModels, active: LatentModels | None, version: int, held_out: EventLog
+    models: LatentModels,
+    active: LatentModels | None,
+    version: int,
+    held_out: EventLog,
+    seen_by_active: EventLog | None = None,
 ) -> tuple[bool, str, float | None, float | None]:
     """Return whether to serve the new models, the reason, their score and the baseline.
 
     `active` are the models of the served version number `version`; None if there are none or they cannot be read.
+    `seen_by_active` are the same users, with the rewards less the item effects of that version.
     """
     if held_out.n_users == 0:
         return True, "no users were held out to compare versions by", None, None
@@ -34,7 +39,7 @@ def judge(
     if active is None:
         why = f"the version served before, {version}, cannot be read" if version else "the first version"
         return True, f"{why}: {by}", score, None
-    old = with_likelihood_of(models, active).user_scores(held_out)
+    old = with_likelihood_of(models, active).user_scores(held_out if seen_by_active is None else seen_by_active)
     baseline = float(old.sum() / count.sum())
     difference, error = paired_difference(new - old, count)
     both = f"{by}, under version {version} {baseline:.4f}"
@@ -47,7 +52,9 @@ def judge(
 def with_likelihood_of(models: LatentModels, active: LatentModels) -> LatentModels:
     """Give `active` the likelihood of `models`, because a density cannot be compared with a probability."""
     kept = active if active.personal and models.levels is None else active.without_spread()
-    return replace(kept, likelihood=models.likelihood, levels=models.levels, features=models.features)
+    return replace(
+        kept, likelihood=models.likelihood, levels=models.levels, features=models.features, item_effects=None
+    )
 
 
 def paired_difference(difference: Floats, count: Floats) -> tuple[float, float]:

@@ -2,6 +2,7 @@
 
     first     once `n_warmup_users` users have given a reward and there is no version yet
     again     after every `retrain_every` new users
+              visitors of the pages count only where they teach
     never     if no recommender uses classes, or, after the first version, if `retrain_every` is none
 
 An operator can start learning at any time (POST /v1/models/retrain).  After a failure the next automatic run waits for
@@ -19,7 +20,7 @@ def next_training_at(world: World, settings: Settings, learning: Learning, not_b
 
     Before the first version only users with a reward count, so each user without one raises the number by one.
     """
-    if not any(one.over_classes for one in settings.recommenders):
+    if not settings.over_classes:
         return None
     if not world.state.versions:
         return max(world.n_started + learning.n_warmup_users - world.n_rewarded, not_before)

@@ -99,7 +99,7 @@ class Retraining:
         """
         if self.running:
             raise Problem(409, "learning is already running; wait for it (GET /v1/models), then ask again")
-        if self.service.world.n_rewarded == 0:
+        if not any(one.n_rewards for one in self.service.world.tallies.values()):
             raise Problem(409, "no user has given a reward yet, so there is nothing to learn from; ask again later")
         begun: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._begin(begun)
@@ -108,7 +108,7 @@ class Retraining:
         await self.service.record("asked for learning", by)
 
     def list_closed(self) -> list[str]:
-        """List the recommenders whose classes visitors of the pages do not teach.
+        """List the recommenders that visitors of the pages do not teach.
 
         A log written before there was the setting `teach` learns from everyone.
         """
@@ -123,9 +123,12 @@ class Retraining:
             self._begin_if_due()
 
     def _begin_if_due(self) -> None:
-        next_at = self.next_at
-        if next_at is not None and self.service.world.n_started >= next_at and time.monotonic() >= self._pause:
+        if self._is_due() and time.monotonic() >= self._pause:
             self._begin()
+
+    def _is_due(self) -> bool:
+        next_at = self.next_at
+        return next_at is not None and self.service.world.n_started >= next_at
 
     def _begin(self, begun: asyncio.Future[bool] | None = None) -> None:
         self.began, self.step = self.service.now(), None
@@ -137,6 +140,8 @@ class Retraining:
         try:
             release = await asyncio.to_thread(self.service.store.lead, "retrain")
             leads = release is not None and not await self._is_done_elsewhere()
+            if begun is None and not self._is_due():  # while it waited for the lead, it heard of another's version
+                leads = False
             if begun is not None:
                 begun.set_result(leads)
             if leads:
@@ -168,18 +173,21 @@ class Retraining:
 
     async def _learn(self) -> None:
         world, learning, settings = self.service.world, self.settings, self.service.settings
+        over_classes = [one for one in world.state.recommenders.values() if one.over_classes]
+        item_effects = bool(over_classes) and all(one.item_effects for one in over_classes)
+        seq, n_started = await self.service.begin_learning() if item_effects else (world.seq, world.n_started)
         job = Job(
             store=settings.store,
-            seq=world.seq,
+            seq=seq,
             active=world.state.active,
-            learner=learning.learner,
+            learner=settings.learner,
             n_classes=learning.n_classes,
             held_out=learning.held_out,
             covariance=any(one.bandit in ("mmts", "personal-classes") for one in settings.recommenders),
             max_memory=learning.max_memory,
             closed=tuple(self.list_closed()),
+            item_effects=item_effects,
         )
-        n_started = world.n_started
         self.log.info("learning", seq=job.seq, users=n_started)
         try:
             async with asyncio.timeout(learning.max_seconds):

@@ -5,14 +5,17 @@ Rewards of all recommenders count; of a reward that was changed, only the last v
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Iterator
 from itertools import compress
 from typing import cast
 
 import numpy as np
 
+from lcb.arrays import Floats
 from lcb.errors import TooFewRows
 from lcb.event_log import EventLog, LogBuilder
+from lcb.learners.effects.rows import ItemRows
 from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.decide.drawing import draw_number
@@ -42,8 +45,68 @@ def read_training_data(
     Rewards that visitors of the pages gave to the recommenders `closed` are left out.  `rule` is the log's rule for
     several rewards of one decision (once, first, sum, last).
     """
-    changed = _read_changed(store, seq) if rule in ("sum", "last") else {}
     builder: LogBuilder | None = None
+    for rows, _, x, reward in _read_rewards(store, seq, rule, closed, progress):
+        if builder is None:
+            builder = LogBuilder(x.shape[1], features, keep_rows=keep_rows)
+        builder.add([cast(str, row.user) for row in rows], x, reward)
+    if builder is None:
+        raise _build_empty_error(closed)
+    return builder.build()
+
+
+def read_item_rows(
+    store: Store,
+    seq: int,
+    rule: str,
+    features: tuple[str, ...],
+    *,
+    closed: Collection[str] = (),
+    progress: Progress = silent,
+) -> tuple[ItemRows, tuple[str, ...]]:
+    """Return the same rewards with their items, one by one, and the names of the users.
+
+    An item whose features have changed is several items here.  The newest has its id; the others, and rewards of
+    unknown items, get ids that no item can have (`is_made_up`).
+    """
+    users: dict[str, int] = {}
+    kinds: dict[tuple[str, bytes], int] = {}  # of items: id and features
+    newest: dict[str, int] = {}
+    x: list[Floats] = []
+    user_of, kind_of, reward_of = array("q"), array("q"), array("d")
+    for rows, bodies, vectors, reward in _read_rewards(store, seq, rule, closed, progress):
+        for row, body, vector in zip(rows, bodies, vectors, strict=True):
+            id = body.item or ""
+            kind = kinds.setdefault((id, body.x), len(kinds))
+            if kind == len(x):
+                x.append(vector)
+            newest[id] = kind
+            user_of.append(users.setdefault(cast(str, row.user), len(users)))
+            kind_of.append(kind)
+        reward_of.extend(reward.tolist())
+    if not users:
+        raise _build_empty_error(closed)
+    ids = tuple(id if id and newest[id] == kind else f"\0{kind}" for (id, _), kind in kinds.items())
+    order = np.argsort(user_of, kind="stable")
+    user, item, reward = (np.array(one)[order] for one in (user_of, kind_of, reward_of))
+    return ItemRows(ids, np.array(x), user, item, reward, features), tuple(users)
+
+
+def is_made_up(id: str) -> bool:
+    """Whether an id is of `read_item_rows`, not of an item."""
+    return id.startswith("\0")
+
+
+def _build_empty_error(closed: Collection[str]) -> TooFewRows:
+    who = f"no user but visitors, who do not teach {', '.join(sorted(closed))}," if closed else "no user"
+    return TooFewRows(f"{who} has given a reward yet; wait for some{', or set teach' if closed else ''}")
+
+
+def _read_rewards(
+    store: Store, seq: int, rule: str, closed: Collection[str], progress: Progress
+) -> Iterator[tuple[list[Row], list[events.RewardBody], Floats, Floats]]:
+    """Yield the rewards of those who teach, in blocks: events, bodies, features (n, d) and final values (n,)."""
+    changed = _read_changed(store, seq) if rule in ("sum", "last") else {}
     for rows in _read_blocks(store, seq, progress):
         bodies: list[events.RewardBody] = [events.decode(row.kind, row.body) for row in rows]
         if closed:
@@ -56,13 +119,7 @@ def read_training_data(
                 continue
         x = np.frombuffer(b"".join(body.x for body in bodies)).reshape(len(rows), -1)
         pairs = zip(rows, bodies, strict=True)
-        reward = np.array([changed.get(slot_of_reward(row.id), body.reward) for row, body in pairs])
-        if builder is None:
-            builder = LogBuilder(x.shape[1], features, keep_rows=keep_rows)
-        builder.add([cast(str, row.user) for row in rows], x, reward)
-    if builder is None:
-        raise TooFewRows("no user has given a reward yet; wait for some")
-    return builder.build()
+        yield rows, bodies, x, np.array([changed.get(slot_of_reward(row.id), body.reward) for row, body in pairs])
 
 
 def _read_changed(store: Store, seq: int) -> dict[str, float]:

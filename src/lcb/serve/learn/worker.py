@@ -11,13 +11,17 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
-from typing import Any, BinaryIO
+from functools import partial
+from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from lcb.errors import ConvergenceWarning, InputError, LCBError, ModelError, TooFewRows
+from lcb.evaluate.choice.serving import can_serve
 from lcb.event_log import EventLog
 from lcb.features import FeatureMap
 from lcb.learners.likelihood import choose_for_range
@@ -27,15 +31,18 @@ from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.config.settings import AUTO
 from lcb.serve.event_ids import event_id
+from lcb.serve.learn.effects import drop_made_up, fit_with_effects, see_held_out
 from lcb.serve.learn.job import DONE, FAIL, STEP, WAIT, Job, JobResult, JobStep, pack_frame
 from lcb.serve.learn.judge import judge
-from lcb.serve.learn.training_data import is_held_out, read_training_data
+from lcb.serve.learn.refit import refit
+from lcb.serve.learn.training_data import is_held_out, read_item_rows, read_training_data
 from lcb.storage.models.folder import pack_models, unpack_models
 from lcb.storage.store.base import Store
 from lcb.storage.store.open_store import open_store
 
 _EVERY = 0.2  # seconds between two step frames of the same phase
 _SMALL = 125_000  # numbers: a covariance up to this size is kept even if no bandit needs it
+_MOST_KEPT = 20_000_000  # numbers: features of the events of a log are kept up to this size, for the choice of classes
 _NICE = 10
 
 
@@ -61,7 +68,8 @@ def _run(job: Job, progress: Progress) -> tuple[bytes, bytes]:
     try:
         store = open_store(job.store, create=False)
         try:
-            return DONE, msgspec.msgpack.encode(learn(job, store, progress))
+            work = learn if job.mixture is None else refit
+            return DONE, msgspec.msgpack.encode(work(job, store, progress))
         finally:
             store.close()
     except TooFewRows as error:
@@ -110,31 +118,103 @@ def learn(job: Job, store: Store, progress: Progress = silent) -> JobResult:
     feature_map = None if kept is None else FeatureMap.from_json(msgspec.json.decode(kept))
     active = None if served is None else _unpack_served(served)
     names = tuple(feature_map.names if feature_map else service.features or (active.features if active else ()))
-    keep_rows = job.learner != AUTO and get_learner(job.learner).needs_rows
-    log = read_training_data(
-        store, job.seq, service.rewards, names, closed=job.closed, keep_rows=keep_rows, progress=progress
-    )
-    held = np.array([is_held_out(service.seed, str(user), job.held_out) for user in log.stats.users], bool)
-    learning, held_out = log.take(~held), log.take(held)
-    if learning.n_users < 2 or (job.held_out > 0 and active is not None and held_out.n_users < 2):
-        words = f"{learning.n_users} users to learn from and {held_out.n_users} held out"
-        raise TooFewRows(f"{words}, which is too few; wait for more rewards")
-    models = _fit_models(job, learning, active, service, progress)
-    progress("scoring held-out users", 0, None)
+    about = _Log(store, job, service, names, progress)
+    found = _learn_with_effects(about, active) if job.item_effects else None
+    learned = _learn_classes(about, active) if found is None else found
     version = 0 if served is None else served.version
     provenance: dict[str, Any] = {
-        **models.provenance,
+        **learned.models.provenance,
         "seq": job.seq,
         "held_out": job.held_out,
-        "n_held_out": held_out.n_users,
+        "n_held_out": learned.held_out.n_users,
         "compared_with": version,
     }
-    better, reason, score, baseline = judge(models, active, version, held_out)
-    models = models.with_provenance(provenance)
+    better, reason, score, baseline = judge(
+        learned.models, active, version, learned.held_out, learned.held_out_of_active
+    )
+    models = learned.models.with_provenance(provenance)
     if models.covariance is None and (job.covariance or models.beta.size * models.n_features <= _SMALL):
-        models = models.with_covariance(weight_covariance(models, learning))
+        models = models.with_covariance(weight_covariance(models, learned.log))
+    models = models if models.item_effects is None else drop_made_up(models)
     manifest, tensors = pack_models(models, feature_map)
-    return JobResult(manifest, tensors, learning.n_users, better, reason, score, baseline)
+    return JobResult(manifest, tensors, learned.log.n_users, better, reason, score, baseline)
+
+
+class _Log(NamedTuple):
+    """The log to learn from."""
+
+    store: Store
+    job: Job
+    service: events.ServiceBody
+    names: tuple[str, ...]  # of the features
+    progress: Progress
+
+    def read(self, reader: Callable[..., Any], **more: Any) -> Any:
+        """Read the rewards of this job with a function of `training_data`."""
+        job, rule = self.job, self.service.rewards
+        return reader(self.store, job.seq, rule, self.names, closed=job.closed, progress=self.progress, **more)
+
+    def hold_out(self, users: Sequence[Hashable], active: LatentModels | None) -> NDArray[np.bool_]:
+        """Return which users are held out; TooFewRows if too few are left on either side."""
+        share = self.job.held_out
+        held = np.array([is_held_out(self.service.seed, str(user), share) for user in users], bool)
+        n_held = int(held.sum())
+        if len(held) - n_held < 2 or (share > 0 and active is not None and n_held < 2):
+            words = f"{len(held) - n_held} users to learn from and {n_held} held out"
+            raise TooFewRows(f"{words}, which is too few; wait for more rewards")
+        return held
+
+
+class _Learned(NamedTuple):
+    """Models, the users they were learned from, and those they are judged by."""
+
+    models: LatentModels
+    log: EventLog
+    held_out: EventLog
+    held_out_of_active: EventLog | None = None  # the same users as the version served now sees them, if it differs
+
+
+def _learn_classes(about: _Log, active: LatentModels | None) -> _Learned:
+    learning, held_out = _read_users(about, active)
+    models = _fit_models(about.job, learning, active, about.service, about.progress)
+    about.progress("scoring held-out users", 0, None)
+    return _Learned(models, learning, held_out)
+
+
+def _read_users(about: _Log, active: LatentModels | None) -> tuple[EventLog, EventLog]:
+    """Read the users to learn from, and those held out."""
+    job = about.job
+    log = about.read(read_training_data, keep_rows=job.learner != AUTO and get_learner(job.learner).needs_rows)
+    if job.learner == AUTO and not can_serve(log) and log.stats.n_events * log.stats.n_features <= _MOST_KEPT:
+        log = about.read(read_training_data, keep_rows=True)  # to serve numbers, or to predict later rewards
+    held = about.hold_out(log.stats.users, active)
+    return log.take(~held), log.take(held)
+
+
+def _learn_with_effects(about: _Log, active: LatentModels | None) -> _Learned | None:
+    """Learn classes and item effects; None if items do not come again, so that they cannot have effects."""
+    job = about.job
+    rows, users = about.read(read_item_rows)
+    if not rows.items_repeat:
+        return None
+    held = about.hold_out(users, active)
+    learning = rows.take_users(np.flatnonzero(~held))
+    held_out = rows.take_users(np.flatnonzero(held))
+    small = len(learning.user) * learning.x.shape[1] <= _MOST_KEPT
+    keep_rows = small if job.learner == AUTO else get_learner(job.learner).needs_rows
+    # kind and number of classes are chosen on the rewards as they are: Gaussian classes of clicks would be split
+    start = _fit_models(job, _read_users(about, active)[0], active, about.service, about.progress)
+    chosen = msgspec.structs.replace(job, n_classes=start.n_classes)
+    fit = partial(_fit_models, chosen, service=about.service, progress=about.progress)
+    start = replace(start, likelihood="gaussian", levels=None)
+    models = fit_with_effects(learning, fit, start, keep_rows=keep_rows, progress=about.progress)
+    about.progress("scoring held-out users", 0, None)
+    assert models.item_effects is not None
+    log = learning.history(models.item_effects.effect)
+    if not held.any():
+        return _Learned(models, log, log.take(np.empty(0, np.intp)))
+    theirs = None if active is None else see_held_out(active, learning, held_out)
+    return _Learned(models, log, see_held_out(models, learning, held_out), theirs)
 
 
 def _read_service(store: Store, job: Job) -> tuple[events.ServiceBody, events.ModelBody | None]:

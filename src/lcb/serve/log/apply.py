@@ -1,6 +1,7 @@
 """Applies stored events to the state in memory, batch by batch, in the order of the log.
 
-If an event needs a user who is not in memory and the store is remote, a thread reads the user first.
+If an event needs a user who is not in memory and the store is remote, a thread reads the user first.  If the store is
+local, a thread reads only the large history of a user whose earlier reward changes.
 """
 
 from __future__ import annotations
@@ -90,7 +91,8 @@ class EventApplier:
         while batch.n_applied < len(batch.rows):
             row = batch.rows[batch.n_applied]
             # while an erasure is pending, rows read before it may differ from what the log has now
-            if remote and (not world.can_apply(row) or (world.erased and not batch.prefetched)):
+            if (not world.can_apply(row) or (world.erased and not batch.prefetched)) if remote else world.is_slow(row):
+                world.cache.hold()
                 self._prefetch(batch)
                 return False
             body = batch.bodies.get(row.id)

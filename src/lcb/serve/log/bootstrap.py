@@ -12,11 +12,14 @@ import msgspec
 
 from lcb.errors import InputError
 from lcb.features import FeatureMap, fit_features
+from lcb.learners.mixture.served import ServedMixture
 from lcb.models import LatentModels
 from lcb.serve import events
 from lcb.serve.config.recommenders import RecommenderSpec
-from lcb.serve.config.settings import AUTO, CHOSEN, READER, Settings
+from lcb.serve.config.settings import READER, Settings
 from lcb.serve.event_ids import event_id
+from lcb.serve.state.mixtures import read_settings
+from lcb.serve.state.packed_mixture import pack_mixture
 from lcb.serve.state.service_state import ServiceState
 from lcb.serve.state.users import WARMUP
 from lcb.serve.state.world import World
@@ -46,20 +49,13 @@ def read_first_items(path: str) -> FirstItems:
 
 
 def keep_recommenders(settings: Settings, store: Store) -> Settings:
-    """Return the settings with the recommenders of the log, if it has any.
-
-    The learner `auto` is for recommenders that serve classes of either kind; a log without one keeps learning by EM.
-    """
+    """Return the settings with the recommenders of the log, if it has any."""
     rows = [row for row in store.events_of_service() if row.kind == "recommender"]
     kept = {
         spec.name: spec for row in rows for spec in [RecommenderSpec.from_json(events.decode(row.kind, row.body).spec)]
     }
     own = tuple(one for one in kept.values() if one.name != READER)
-    if not own:
-        return settings
-    if settings.learning.learner == AUTO and not any(one.bandit == CHOSEN.bandit for one in own):
-        settings = replace(settings, learning=replace(settings.learning, learner="em"))
-    return replace(settings, recommenders=own)
+    return replace(settings, recommenders=own) if own else settings
 
 
 def prepare_log(
@@ -86,13 +82,15 @@ def prepare_log(
     if state.settings is None:
         encoded = None if feature_map is None else msgspec.json.encode(feature_map.to_json())
         features = None if models is None or feature_map is not None else list(models.features)
-        body = events.ServiceBody(now(), seed(), settings.rewards, settings.range, encoded, features)
+        body = events.ServiceBody(
+            now(), seed(), settings.rewards, settings.range, encoded, features, has_key_events=True
+        )
         new.append(_build_row("service", "service", body))
     else:
         _check_same(settings, state, feature_map, models)
-    for spec in settings.all_recommenders:
+    specs = [spec.complete(state.recommenders.get(spec.name)) for spec in settings.all_recommenders]
+    for spec in specs:
         known = state.recommenders.get(spec.name)
-        spec = spec.complete(known)
         if known is None:
             body = events.RecommenderBody(now(), replace(spec, teach=spec.teach or "auto").to_json())
             new.append(_build_row(event_id("recommender", spec.name), "recommender", body))
@@ -107,16 +105,39 @@ def prepare_log(
             n, n_users = max(state.versions, default=0) + 1, int(models.provenance.get("n_users", 0))
             body = events.ModelBody(now(), n, manifest, tensors, True, f"from {settings.models}", n_users, None, None)
             new.append(_build_row(event_id("model", n), "model", body))
+        new += _start_mixtures(settings, world, models, now())
     if models is not None:
-        _check_usable(settings, models, str(settings.models))
+        _check_usable(settings, specs, models, str(settings.models))
     elif state.active != WARMUP:
-        _check_usable(settings, state.versions[state.active].models(), f"version {state.active} of this log")
+        _check_usable(settings, specs, state.versions[state.active].models(), f"version {state.active} of this log")
     if new:
         appended = store.append(new, world.seq)
         for row in appended.rows:
             world.apply(row)
         if appended.refused:  # another replica started at the same time
             prepare_log(settings, store, world, now, seed, items)
+
+
+def _start_mixtures(settings: Settings, world: World, models: LatentModels, at: float) -> list[NewRow]:
+    """Let new mixtures go on from the classes of `models`; a mixture of the log goes on from its own users.
+
+    A mixture beside recommenders that use these classes starts from nothing if they are of another learner.
+    """
+    if models.sums is None and any(spec.over_classes for spec in settings.all_recommenders):
+        return []
+    rows, names = [], []
+    for spec in settings.all_recommenders:
+        spec = spec.complete(world.state.recommenders.get(spec.name))
+        if not spec.traits.seats_users or spec.settings in names or spec.name in world.state.recommenders:
+            continue
+        names.append(spec.settings)
+        try:
+            mixture = ServedMixture.from_models(models, read_settings(spec), at)
+        except InputError as error:
+            raise InputError(f"recommender {spec.name} cannot use the models of {settings.models}: {error}") from None
+        body = events.MixtureBody(at, spec.name, 0, pack_mixture(mixture), f"from {settings.models}")
+        rows.append(_build_row(event_id("mixture", spec.name), "mixture", body))
+    return rows
 
 
 def _build_row(id: str, kind: str, body: Any) -> NewRow:
@@ -165,9 +186,14 @@ def _join_names(names: Sequence[str]) -> str:
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
-def _check_usable(settings: Settings, models: LatentModels, source: str) -> None:
+def _check_usable(settings: Settings, specs: list[RecommenderSpec], models: LatentModels, source: str) -> None:
     """Refuse a recommender that cannot use these models."""
-    for spec in settings.all_recommenders:
+    for spec in specs:
+        if spec.over_classes and models.item_effects is not None and not spec.item_effects:
+            raise InputError(
+                f"recommender {spec.name} uses no item effects, but the classes of {source} were learned beside some; "
+                "learn them with --no-item-effects, or use learned-classes with item_effects in a new store"
+            )
         if spec.over_classes:
             try:
                 spec.make(models, models.n_features, settings.range)

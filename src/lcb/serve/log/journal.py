@@ -76,7 +76,7 @@ class Journal:
         self.n_waiting = 0
         self.last_commit = 0.0  # seconds that the last commit took
         self.trouble: str | None = None  # why the last commit failed
-        self._gone = False  # the store was not in its place at the last check
+        self._passing = False  # the trouble may be over by itself: the disk is full, the file is away or locked
         self._gathered: list[_Waiting] = []  # entries of this turn of the event loop
         self._queue: queue.SimpleQueue[list[_Waiting] | _Job | None] = queue.SimpleQueue()
         self._received: deque[_Waiting | _Job | None] = deque()  # used by the writing thread only
@@ -93,6 +93,7 @@ class Journal:
     def start(self, *, alone: bool = False) -> None:
         """Start inside the event loop; `alone` starts no thread, and the caller calls `step` instead."""
         self._loop = asyncio.get_running_loop()
+        self._seen = self.world.seq  # the application may have appended since this journal was made
         if not alone:
             self._thread.start()
         self._check_waiting()
@@ -181,22 +182,21 @@ class Journal:
         return self._received.popleft()
 
     def _check_store(self) -> None:
+        """Find trouble, or the end of it, while nobody asks for a write."""
         try:
-            self.store.check()
-        except StoreError as error:
-            self._gone = True
-            self._note_trouble(str(error))
-        else:
-            if self._gone:
-                self._gone = False
+            self.store.check(writing=self._passing)
+            if self._passing:
                 self._note_trouble(None)
+        except StoreError as error:
+            self._note_trouble(error)
 
-    def _note_trouble(self, trouble: str | None) -> None:
+    def _note_trouble(self, error: StoreError | None) -> None:
         """Set `trouble`, with a line in the operational log when it begins, changes or is over."""
+        trouble = None if error is None else str(error)
         if trouble != self.trouble:
             log = structlog.get_logger("lcb.serve")
             log.info("the store accepts writes again") if trouble is None else log.error("store", error=trouble)
-        self.trouble = trouble
+        self.trouble, self._passing = trouble, isinstance(error, StoreUnavailable)
 
     def _catch_up(self) -> None:
         try:
@@ -212,7 +212,7 @@ class Journal:
             self._apply_others(rows)
             self._note_trouble(None)
         except StoreError as error:
-            self._note_trouble(str(error))
+            self._note_trouble(error)
 
     def _apply_others(self, rows: list[Row]) -> None:
         if rows:
@@ -267,22 +267,25 @@ class Journal:
                 self._snapshot = None
                 snapshots.append(snapshot)
         first = {one.entry.row.id for one in batch if one.entry.fixes_n_features}
-        stale = {one.entry.row.id for one in batch if one.made_from < self._valid_from(one.entry)}
-        stale |= {one.entry.row.id for one in batch[1:] if one.entry.fixes_n_features}  # valid only as the first
-        rows = [one.entry.row for one in batch if one.entry.row.id not in stale]
+        if first or self._erased:
+            stale = {one.entry.row.id for one in batch if one.made_from < self._valid_from(one.entry)}
+            stale |= {one.entry.row.id for one in batch[1:] if one.entry.fixes_n_features}  # valid only as the first
+            rows = [one.entry.row for one in batch if one.entry.row.id not in stale]
+        else:
+            rows = [one.entry.row for one in batch]
         while True:
             began = self.monotonic()
             try:
                 appended = self.store.append(rows, self._seen, snapshots, first)
             except StoreUnavailable as error:
-                self._note_trouble(str(error))
+                self._note_trouble(error)
                 if error.busy and began - batch[0].since < self.patience:
                     self.sleep(_PAUSE)
                     continue
                 self._call(self._refuse, batch, Problem(503, f"{error}; send the same request again", retry_after=1))
                 return
             except StoreError as error:
-                self._note_trouble(str(error))
+                self._note_trouble(error)
                 self._call(self._refuse, batch, Problem(503, str(error), retry_after=10))
                 return
             break

@@ -39,6 +39,7 @@ class Metrics:
         self.sums: dict[str, float] = {}
         self.slowest: list[tuple[float, str, float]] = []  # seconds, route, time; only routes of `is_work`
         self.refused: dict[int, int] = {}  # connections closed by a limit, by status
+        self.n_aborted = 0
         self.n_unforeseen = 0
         self.n_failed_trainings = 0
         self._registry = CollectorRegistry()
@@ -81,6 +82,9 @@ class Metrics:
         for status, n in self.refused.items():
             refused.add_metric([str(status)], n)
         yield refused
+        aborted = CounterMetricFamily("lcb_aborted_connections", "Closed by the client before the answer was complete.")
+        aborted.add_metric([], self.n_aborted)
+        yield aborted
         uptime = ("lcb_uptime_seconds", "Seconds since the service started.", time.monotonic() - self.started)
         for name, text, value in (*self.gauges(), uptime):
             yield GaugeMetricFamily(name, text, value=float(value))

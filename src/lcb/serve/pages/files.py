@@ -49,7 +49,7 @@ class Files:
         if found is None:
             raise Problem(404, f"no file {name[:100]!r}; check the address")
         body, kind, tag = found
-        headers = [*SECURITY_HEADERS, (b"etag", tag), (b"cache-control", b"no-cache")]
+        headers = [*SECURITY_HEADERS, (b"etag", tag)]
         if ask.header(b"if-none-match") == tag:
-            return Reply(b"", 304, kind, headers)
-        return Reply(body, 200, kind, headers)
+            return Reply(b"", 304, kind, headers, cache=b"no-cache")
+        return Reply(body, 200, kind, headers, cache=b"no-cache")

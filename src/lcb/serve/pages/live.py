@@ -16,6 +16,7 @@ from lcb.serve.audit import trail, trials
 from lcb.serve.learn import versions
 from lcb.serve.observe.metrics import BOUNDS, is_work
 from lcb.serve.observe.redaction import redact
+from lcb.serve.pages.items import ItemBoard
 from lcb.serve.pages.specs import classes_spec
 from lcb.serve.pages.visitors import Visitors
 from lcb.serve.web.app import App
@@ -26,6 +27,7 @@ _BUCKET = 30.0  # seconds per point of the click rate
 _MOST_BUCKETS = 2000
 _MOST_STEPS = 20
 _MOST_OPEN = 20_000
+_MOST_POINTS, _MOST_CLASSES = 60, 8  # of the chart of a mixture
 _MOST_AUDIT = 20  # entries shown
 _SIZE_EVERY = 10.0  # seconds between two measurements of the log's size
 
@@ -40,6 +42,7 @@ class Live:
         self._buckets: OrderedDict[int, tuple[float, str, int]] = OrderedDict()  # seq of a decision -> its point
         self._size = (float("-inf"), 0)
         self._classes: tuple[int, dict[str, Any]] | None = None
+        self._items = ItemBoard(app.service)
         entries = trail.read_trail(self.service.store, _MOST_AUDIT)
         self._audit: deque[dict[str, Any]] = deque(reversed(entries), maxlen=_MOST_AUDIT)  # newest first
         self.service.watchers.append(self.watch)
@@ -50,6 +53,7 @@ class Live:
                 self._audit.appendleft(trail.describe_action(row, body))
             return
         now = self.clock()
+        self._items.watch(row, body, now)
         second = self._get_second(now)
         key = (now - now % _BUCKET, body.recommender, row.model or 0)
         if row.kind == "decision":
@@ -90,6 +94,7 @@ class Live:
         world, journal, store = self.service.world, self.service.journal, self.service.store
         listed = versions.list_versions(world, self.app.retraining)
         trouble = journal.broken or journal.trouble
+        items = self._items.describe()
         return {
             "seq": world.seq,
             "uptime": round(time.monotonic() - self.app.metrics.started),
@@ -105,6 +110,7 @@ class Live:
             ],
             "classes": self._describe_classes(),
             "concentration": self._list_settled(),
+            "mixture": self._describe_mixture(),
             "users_per_model": [
                 {"model": model, "users": n} for model, n in sorted(world.users_per_model.items()) if n
             ],
@@ -127,6 +133,8 @@ class Live:
                 for one in trials.compare_all(self.service).recommenders
             ],
             "requests": self._summarise_requests(),
+            "items": items,
+            "item_rates": self._items.list_rates(items),
             "audit": list(self._audit),
         }
 
@@ -154,6 +162,32 @@ class Live:
             rows += [{"steps": steps, "users": n, "model": model} for steps, n in sorted(settled.items())]
             rows.append({"steps": "more", "users": n_users - sum(settled.values()), "model": model})
         return rows
+
+    def _describe_mixture(self) -> dict[str, Any] | None:
+        """Describe the first mixture: the shares of its largest classes after refits and now; None: there is none."""
+        mixtures = self.service.world.mixtures
+        name = next(iter(mixtures.mixtures), None)
+        if name is None:
+            return None
+        mixture = mixtures.mixtures[name]
+        points = mixtures.history.get(name, [])
+        points = [*points[:: len(points) // _MOST_POINTS + 1], *points[-1:]]
+        past = {point.n_left: point.shares for point in points} | {mixture.n_left: mixture.shares()}
+        numbers = {number for shares in past.values() for number in shares}
+        largest = sorted(numbers, key=lambda number: -max(shares.get(number, 0.0) for shares in past.values()))
+        rows = [
+            {"users": users, "number": number, "share": round(shares.get(number, 0.0), 4)}
+            for number in sorted(largest[:_MOST_CLASSES])
+            for users, shares in sorted(past.items())
+            if number in shares or any(number in before for left, before in past.items() if left < users)
+        ]
+        return {
+            "name": name,
+            "n_left": mixture.n_left,
+            "n_classes": len(mixture.shares()),
+            "n_ever": mixture.n_classes_ever,
+            "rows": rows,
+        }
 
     async def measure(self) -> None:
         """Measure the size of the log if the last value is old."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from functools import wraps
 
+from lcb.serve.decide.validation import check_user
 from lcb.serve.pages.files import Files
 from lcb.serve.pages.operator import ActivateVersion, LoginRequest, Operator
 from lcb.serve.pages.study import AddVisitorsRequest, Simulation, Study
@@ -44,7 +45,7 @@ class Pages:
         add = Call("POST", "/page/study/visitors", study.add_visitors, "writer", AddVisitorsRequest, json, (409,))
         calls = [
             Call("GET", "/dashboard", self.serve_page("dashboard.html"), "", None, html),
-            Call("GET", "/users/{user:path}", self.serve_page("story.html"), "", None, html),
+            Call("GET", "/users/{user:path}", self.serve_story, "", None, html, (404,)),
             Call("GET", "/static/vega.js", operator.vega, "", None, "text/javascript"),
             Call("GET", "/page/session", operator.session, "", None, json),
             Call("POST", "/page/login", log_in, "", LoginRequest, json, (401, 403), status=204),
@@ -54,7 +55,7 @@ class Pages:
             Call("POST", "/page/dashboard/retrain", operator.retrain, "admin", None, json, (409,), status=202),
             activate,
             Call("GET", "/page/users/{user:path}/story", operator.story, "reader", None, json, (404,)),
-            Call("POST", "/page/users/{user:path}/verify", operator.verify, "reader", None, json),
+            Call("POST", "/page/users/{user:path}/verify", operator.verify, "reader", None, json, (404,)),
             Call("GET", "/", self.serve_page("index.html"), "", None, html),
             Call("GET", "/study", self.serve_page("study.html"), "", None, html),
             Call("GET", "/static/{name}", self.serve_file, "", None, "*/*", (404,)),
@@ -79,6 +80,11 @@ class Pages:
 
         reply.__doc__ = f"Return the page {name}."
         return reply
+
+    async def serve_story(self, ask: Ask) -> Reply:
+        """Return the page of a user's story."""
+        check_user(ask.path["user"])
+        return self.files.reply("story.html", ask)
 
     async def serve_file(self, ask: Ask) -> Reply:
         """Return a style sheet, script or picture of the pages."""

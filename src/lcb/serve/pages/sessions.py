@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections import OrderedDict
 from typing import Any
 
 from lcb.serve import events
 from lcb.serve.service import Service
 from lcb.serve.web.keys import Keyring
+from lcb.serve.web.rate_limits import RateLimits
 from lcb.storage.store.base import Key, Row
 
 DAY = 24 * 3600
 SIGNED_IN, SIGNED_OUT = "signed in", "signed out"
-_MOST = 1000  # sessions; a new one ends the oldest
+_WHAT = "sign-ins with one key"
+_MOST = 100  # sessions of one key; a new one ends the oldest of them
 
 
 def digest_of(session: str) -> bytes:
@@ -29,7 +30,8 @@ class Sessions:
 
     def __init__(self, service: Service, keyring: Keyring) -> None:
         self.service, self.keyring = service, keyring
-        self._open: OrderedDict[bytes, tuple[bytes, float]] = OrderedDict()  # digest -> that of the key, end
+        self._open: dict[bytes, tuple[bytes, float]] = {}  # digest -> that of the key, end; the oldest first
+        self._rates = RateLimits(service.settings.limits.sign_ins, "limits.sign_ins", seconds=400, what=_WHAT)
         self.load()
         service.watchers.append(self._watch)
 
@@ -46,14 +48,21 @@ class Sessions:
             self._forget(body.session)
         elif body.until > self.service.now():
             self._open[body.session] = body.key, body.until
-            if len(self._open) > _MOST:
-                self._open.popitem(last=False)
+            of_key = [session for session, (key, _) in self._open.items() if key == body.key]
+            if len(of_key) > _MOST:
+                self._forget(of_key[0])
 
     def _forget(self, digest: bytes) -> None:
         self._open.pop(digest, None)
 
-    async def begin(self, key: Key, by: events.Actor) -> str:
-        """Return the id of a new session, once the log has it."""
+    async def begin(self, key: Key, by: events.Actor, before: str | None) -> str:
+        """Return the id of a new session, once the log has it; `before`, the session of the same browser, ends.
+
+        Problem 429 if this key was used for too many sign-ins: each of them writes to the log.
+        """
+        self._rates.take(key.name)
+        if before is not None:
+            await self.end(before, by)
         session = secrets.token_urlsafe(32)
         until = self.service.now() + DAY
         await self.service.record(SIGNED_IN, by, session=digest_of(session), key=key.sha256, until=until)

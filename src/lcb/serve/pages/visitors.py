@@ -28,7 +28,7 @@ from lcb.serve.pages.open_visits import OpenVisits
 from lcb.serve.service import Service
 from lcb.serve.state.users import User
 from lcb.serve.strict_json import decode
-from lcb.serve.web.endpoint import Ask, Reply, address_of, json_reply
+from lcb.serve.web.endpoint import Ask, Reply, counted_address, json_reply
 from lcb.serve.web.rate_limits import RateLimits
 from lcb.storage.store.base import Row
 
@@ -73,11 +73,11 @@ class Visitors:
 
     async def visit(self, ask: Ask) -> Reply:
         """Begin a visit, or continue the one that the cookie names."""
-        request, address = decode(_VISIT, ask.body), address_of(ask.scope)
+        request, address = decode(_VISIT, ask.body), counted_address(ask.scope)
         self.rates.take(address)
         role = ROLES[request.study]
         name = None if request.again else self.read_visitor(ask, role)
-        if name is not None:
+        if name is not None and await self.has_events(name):  # else the service did not issue this cookie
             return json_reply(await self.build_view(name, address))
         cookie = new_visitor_cookie(self.service.now())
         name = name_of(role, cookie)
@@ -89,7 +89,7 @@ class Visitors:
     async def answer(self, ask: Ask) -> Reply:
         """Open or pass the headline that is offered."""
         request = decode(_ANSWER, ask.body)
-        self.rates.take(address_of(ask.scope))
+        self.rates.take(counted_address(ask.scope))
         name = request.decision_id.rpartition(".")[0]
         if name not in {self.read_visitor(ask, role) for role in ROLES} - {None}:
             raise Problem(404, "this headline was not offered to you; reload the page", field="decision_id")
@@ -155,6 +155,11 @@ class Visitors:
     async def _read_steps(self, name: str) -> list[StoryStep]:
         return read_story(self.service.world, await self.read_rows(name))
 
+    async def has_events(self, name: str) -> bool:
+        """Whether the log has this visitor: the cookie of a visitor is sent after the first headline is stored."""
+        store = self.service.store
+        return bool(store.newest_of(name) if store.inline else await asyncio.to_thread(store.newest_of, name))
+
     async def read_rows(self, name: str) -> list[Row]:
         store, upto = self.service.store, self.service.world.seq
         if store.inline:
@@ -195,7 +200,7 @@ class Visitors:
         if last.reward is None:
             draw, n_answers = (last.taken.propensity, last.body.n_arms), len(steps) - 1
             if isinstance(world.state.bandit(user.recommender, user.model)[0], SCORED):
-                why = words.explain_score(posterior, likes, last.reason, *draw, n_answers=n_answers)
+                why = words.explain_score(posterior, likes, last.reason, *draw, n_answers=n_answers, parts=last.parts)
             else:
                 backed = words.find_backers(posterior, models.beta, self._rebuild_context(last.body), last.taken.arm)
                 why = words.explain_choice(posterior, likes, *draw, n_answers=n_answers, backed=backed)

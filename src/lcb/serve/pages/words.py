@@ -119,8 +119,9 @@ def explain_score(
     n_arms: int,
     *,
     n_answers: int,
+    parts: tuple[float, float] | None = None,
 ) -> str:
-    """Explain a choice of the arm with the highest expected reward plus bonus; `reason` is that of a `StoryStep`.
+    """Explain a choice of the arm with the highest expected reward plus bonus; see `StoryStep` for reason and parts.
 
     >>> likes = [["football", "tennis"], ["arts", "books", "film"]]
     >>> explain_score(np.array([0.24, 0.76]), likes, "liked", 0.99, 170, n_answers=4)
@@ -137,8 +138,34 @@ def explain_score(
     else:
         best = int(np.argmax(weights))
         kind = f"one of the readers who like {name_taste(likes[best])}"
-        why = f"You {_seem(weights[best])} {kind}, and of all articles you are expected to like this one most."
+        most = "" if reason == "popular" else ", and of all articles you are expected to like this one most"
+        why = f"You {_seem(weights[best])} {kind}{most}."
+    if parts is not None:
+        why = f"{why} {explain_parts(*parts)}"
     return f"{why} {describe_draw(propensity, n_arms)}"
+
+
+def explain_parts(own: float, everybody: float) -> str:
+    """Say how much of a choice is because of the reader, and how much because of everybody.
+
+    >>> explain_parts(0.082, 0.051)
+    'Because of you: you are expected to open articles of this kind 8.2 % more often than the others on offer. Because
+    of everybody: readers open this article 5.1 % more often than a new one of its kind.'
+    >>> explain_parts(0.0001, -0.02)
+    'Because of you: nothing speaks for this kind of article yet. Because of everybody: readers open this article 2 %
+    less often than a new one of its kind.'
+    """
+    kind = f"you are expected to open articles of this kind {_compare(own)} than the others on offer"
+    item = f"readers open this article {_compare(everybody)} than a new one of its kind"
+    yours = kind if abs(own) >= 0.0005 else "nothing speaks for this kind of article yet"
+    theirs = item if abs(everybody) >= 0.0005 else "too few readers have seen this article to say"
+    return f"Because of you: {yours}. Because of everybody: {theirs}."
+
+
+def _compare(difference: float) -> str:
+    """Say a difference of two rates, in percent of the offers."""
+    percent = f"{100 * abs(difference):.1f}".removesuffix(".0")
+    return f"{percent} % {'more' if difference > 0 else 'less'} often"
 
 
 def _seem(probability: float) -> str:

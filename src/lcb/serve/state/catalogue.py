@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 
@@ -15,11 +15,12 @@ class Catalogue:
     """Items in the order they were added; a changed item keeps its place."""
 
     def __init__(self) -> None:
-        self.items: dict[str, Item] = {}
+        self.items: dict[str, Item] = {}  # without their features
         self._x: dict[str, Floats] = {}
         self._matrix: Floats | None = None
         self._place: dict[str, int] = {}
         self._ids: list[str] = []
+        self.n_changes = 0
 
     def __len__(self) -> int:
         return len(self.items)
@@ -40,15 +41,31 @@ class Catalogue:
             self.items.pop(name, None)
             self._x.pop(name, None)
         for id, x, categories, title, summary in body.items:
-            features = None if categories else tuple(floats(x).tolist())
-            self.items[id] = Item(id, features, tuple(categories) if categories else None, title, summary)
+            self.items[id] = Item(id, None, tuple(categories) if categories else None, title, summary)
             self._x[id] = floats(x)
         self._matrix = None
+        self.n_changes += 1
+
+    def list_items(self) -> Iterator[Item]:
+        """Return all items as they are now, each with the features or the categories it was sent with.
+
+        The lists of features are built one by one: all at once they would take 50 ms.
+        """
+        kept = list(zip(self.items.values(), self._x.values(), strict=True))
+        return (
+            item if item.categories else Item(item.id, tuple(x.tolist()), None, item.title, item.summary)
+            for item, x in kept
+        )
 
     def x(self, ids: Iterable[str]) -> Floats:
         """Return the features of these items, (K, d); raises KeyError with the first unknown id."""
         matrix, place = self.matrix(), self._place
         return matrix[[place[id] for id in ids]]
+
+    def place(self, id: str) -> int | None:
+        """Return the row of an item in `matrix`; None if it is not in the catalogue."""
+        self.matrix()
+        return self._place.get(id)
 
     def matrix(self) -> Floats:
         """Return the features of all items, (n, d)."""

@@ -13,6 +13,8 @@ from lcb.serve.state.user_fold import UserFold
 from lcb.serve.state.users import User
 from lcb.storage.store.base import Row, Snapshot, Store
 
+LARGE_HISTORY = 1_000_000  # bytes; reading and folding less takes under 10 ms
+
 
 @dataclass(frozen=True)
 class Prefetched:
@@ -39,10 +41,20 @@ class UserLoader:
             return None
         snapshot = self.store.snapshot(user_snapshot(name))
         if snapshot is None or snapshot.seq > upto:
-            return self.fold.fold(self.store.events_of(name, 0, upto))
+            return self.fold.fold(self.read_events(name, 0, upto))
         if snapshot.seq == newest and (user := self._unpack(snapshot)) is not None:
             return user
-        return self._resume(snapshot, name, self.store.events_of(name, snapshot.seq - 1, upto), upto)
+        return self._resume(snapshot, name, self.read_events(name, snapshot.seq - 1, upto), upto)
+
+    def is_large(self, name: str, upto: int) -> bool:
+        """Whether a user's events are so many or so large that they should be read in a thread."""
+        return self.store.bytes_of(name, upto) > LARGE_HISTORY
+
+    def read_events(self, name: str, after: int, upto: int) -> list[Row]:
+        """Read a user's events to fold them; of many or large ones, only what folding needs is kept in memory."""
+        if self.is_large(name, upto):
+            return list(map(events.lighten, self.store.stream_of(name, after, upto)))
+        return self.store.events_of(name, after, upto)
 
     def prefetch(self, rows: Sequence[Row], names: Iterable[str]) -> Prefetched:
         """Read what is needed to apply `rows`, the next events of the log; nothing else may be applied meanwhile.
@@ -54,14 +66,17 @@ class UserLoader:
         snapshots = {name: found.get(user_snapshot(name)) for name in names}
         after = {name: 0 if one is None or one.seq > upto else one.seq - 1 for name, one in snapshots.items()}
         users = {}
-        for name, later in self.store.events_of_each(after, upto).items():
+        large = {name for name in after if self.is_large(name, upto)}
+        events_of = self.store.events_of_each({name: seq for name, seq in after.items() if name not in large}, upto)
+        events_of |= {name: self.read_events(name, after[name], upto) for name in large}
+        for name, later in events_of.items():
             snapshot = snapshots[name]
             if snapshot is None or not after[name]:
                 users[name] = self.fold.fold(later)
             else:
                 users[name] = self._resume(snapshot, name, later, upto)
-        changed = dict.fromkeys((row.user for row in rows if row.user is not None and needs_history(row)), 0)
-        histories = self.store.events_of_each(changed, upto)
+        changed = dict.fromkeys(row.user for row in rows if row.user is not None and needs_history(row))
+        histories = {name: self.read_events(name, 0, upto) for name in changed}
         return Prefetched(list(self.store.events(upto, rows[-1].seq)), users, histories)
 
     def _resume(self, snapshot: Snapshot, name: str, rows: list[Row], upto: int) -> User | None:
@@ -74,7 +89,7 @@ class UserLoader:
             self.store.discard_snapshot(snapshot.name, f"event {snapshot.seq} is not of this user")
             user = None
         if user is None or any(row.kind == "reward" and body.before is not None for row, body in bodies):
-            return self.fold.fold(self.store.events_of(name, 0, upto))
+            return self.fold.fold(self.read_events(name, 0, upto))
         for row, body in bodies:
             self.fold.step(user, row, body, getattr(body, "reward", 0.0))
         return user

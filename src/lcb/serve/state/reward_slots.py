@@ -5,28 +5,39 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Any
 
+import msgspec
+
 from lcb.serve import events
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import decision_of_slot, slot_of_reward
 from lcb.serve.state.world import World
 from lcb.storage.store.base import Row
 
-_MOST = 20_000
+_MOST, _MOST_BYTES = 20_000, 64_000_000
+_LARGE = 1024  # bytes
 
 
 class RewardSlot:
     """One slot of a decision; `reward` is its current reward, None before the first.
 
-    `n` counts its reward events; `parts` are the parts of a sum by reward_id.
+    `n` counts its reward events; `parts` are the parts of a sum by reward_id.  A large distribution of `arm` is
+    left out: no reward needs it, and for a list from many arms it would be most of the memory.
     """
 
     __slots__ = ("arm", "model", "n", "parts", "recommender", "reward", "seq", "user")
 
     def __init__(self, seq: int, user: str, model: int | None, recommender: str, arm: events.ChosenArm) -> None:
-        self.seq, self.user, self.model, self.recommender, self.arm = seq, user, model, recommender, arm
+        self.seq, self.user, self.model, self.recommender = seq, user, model, recommender
+        large = len(arm.distribution or b"") > _LARGE
+        self.arm = msgspec.structs.replace(arm, distribution=None) if large else arm
         self.reward: float | None = None
         self.n = 0
         self.parts: dict[str, float] | None = None
+
+    @property
+    def n_bytes(self) -> int:
+        """The bytes that may be many."""
+        return len(self.arm.x) + len(self.arm.advice or b"") + len(self.arm.distribution or b"")
 
     def apply(self, body: events.RewardBody) -> None:
         self.reward = body.reward
@@ -43,11 +54,12 @@ def open_slots(row: Row, body: events.DecisionBody) -> dict[str, RewardSlot]:
 
 
 class RewardSlots:
-    """The slots of recent decisions, at most 20,000; older ones are read from the log."""
+    """The slots of recent decisions, at most 20,000 and 64 MB; older ones are read from the log."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self._slots: OrderedDict[str, RewardSlot] = OrderedDict()
+        self._n_bytes = 0
 
     def __contains__(self, slot_id: str) -> bool:
         return slot_id in self._slots
@@ -74,20 +86,23 @@ class RewardSlots:
             words = f"decision {decision_id!r} has no slot {slot_id!r}; send {wanted}"
             raise Problem(404, words, field="decision_id")
         assert row.user is not None
-        for later in store.events_of(row.user, row.seq, upto):
-            slot = slots.get(slot_of_reward(later.id)) if later.kind == "reward" else None
-            if slot is not None:
+        for later in store.rewards_of(row.user, row.seq, upto):
+            if (slot := slots.get(slot_of_reward(later.id))) is not None:
                 slot.apply(events.decode("reward", later.body))
         return slots
 
     def admit(self, slots: dict[str, RewardSlot]) -> None:
-        self._slots.update(slots)
-        while len(self._slots) > _MOST:
-            self._slots.popitem(last=False)
+        for id, slot in slots.items():
+            self.forget(id)
+            self._slots[id] = slot
+            self._n_bytes += slot.n_bytes
+        while len(self._slots) > max(_MOST if self._n_bytes <= _MOST_BYTES else 0, len(slots)):
+            self._n_bytes -= self._slots.popitem(last=False)[1].n_bytes
 
     def forget(self, slot_id: str) -> None:
         """Drop a slot, so that the next `get` reads it from the log."""
-        self._slots.pop(slot_id, None)
+        if (slot := self._slots.pop(slot_id, None)) is not None:
+            self._n_bytes -= slot.n_bytes
 
     def apply(self, row: Row, body: Any) -> None:
         """Apply an event that the world has applied."""
@@ -99,3 +114,4 @@ class RewardSlots:
                 slot.apply(body)
         elif row.kind == "erase":
             self._slots.clear()
+            self._n_bytes = 0

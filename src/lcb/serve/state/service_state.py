@@ -9,8 +9,10 @@ import msgspec
 from lcb.bandits.traits import DescribedBandit
 from lcb.errors import ModelError, StoreError
 from lcb.features import FeatureMap
+from lcb.item_effects import ItemEffects
 from lcb.serve import events
 from lcb.serve.config.recommenders import RecommenderSpec
+from lcb.serve.event_ids import is_visitor
 from lcb.serve.state.catalogue import Catalogue
 from lcb.serve.state.model_version import UnreadableModels, Version
 from lcb.serve.state.users import WARMUP, User
@@ -36,6 +38,7 @@ class ServiceState:
         self.versions: dict[int, Version] = {}
         self.activations = [WARMUP]  # versions in the order they were activated
         self.n_features: int | None = None  # None: no event has fixed it yet
+        self._closed: list[tuple[int, frozenset[str]]] = []  # seqs of `teachers` events, and the closed recommenders
         self._bandits: dict[tuple[str, int], tuple[DescribedBandit, str | None]] = {}
 
     def apply(self, kind: str, seq: int, body: Any) -> None:
@@ -66,7 +69,9 @@ class ServiceState:
             self._activate(body.version)
             if body.version in self.versions:
                 self.versions[body.version].reason = f"activated by hand: {body.reason}"
-        elif kind not in ("audit", "refused"):
+        elif kind == "teachers":
+            self._closed.append((seq, frozenset(body.closed)))
+        elif kind not in ("audit", "refused", "key", "refit", "mixture"):
             raise StoreError(f"unknown event kind {kind!r}; install the version of lcb that wrote this log")
 
     def _activate(self, version: int) -> None:
@@ -106,8 +111,36 @@ class ServiceState:
             words = f"{error}; activate another version, and restore this one from a backup"
             raise UnreadableModels(words) from None
 
+    def item_effects(self, model: int) -> ItemEffects | None:
+        """Return the item effects that a version brought; None if it has none or cannot be read."""
+        version = self.versions.get(model)
+        return version.models().item_effects if version is not None and version.readable else None
+
+    @property
+    def closed(self) -> frozenset[str]:
+        """The recommenders that visitors of the pages do not teach, from the next decision on."""
+        return self._closed[-1][1] if self._closed else frozenset()
+
+    def is_teaching(self, user: str, recommender: str, decision: int) -> bool:
+        """Whether a user's decision of this seq counts for learning; for visitors of the pages the log says so."""
+        if not self._closed or not is_visitor(user):
+            return True
+        closed = next((one for since, one in reversed(self._closed) if since < decision), frozenset())
+        return recommender not in closed
+
     def model_for_newcomers(self, recommender: str) -> int:
         return self.active if self.recommenders[recommender].over_classes else WARMUP
+
+    def mixture_of(self, recommender: str) -> str | None:
+        """Return the name of the mixture that serves a recommender: that of the first one with the same settings.
+
+        None if its bandit seats no users.
+        """
+        spec = self.recommenders[recommender]
+        if not spec.traits.seats_users:
+            return None
+        alike = (one.name for one in self.recommenders.values() if one.bandit == spec.bandit)
+        return next(name for name in alike if self.recommenders[name].settings == spec.settings)
 
     def is_pinned(self, recommender: str) -> bool:
         """Whether users of a recommender keep the model version that they first met."""

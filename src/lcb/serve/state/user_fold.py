@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -12,6 +12,7 @@ from lcb.arrays import Floats
 from lcb.bandits.bandit import Bandit, count_decision
 from lcb.bandits.traits import DescribedBandit, PosteriorBandit, keeps_posterior
 from lcb.serve import events
+from lcb.serve.config.settings import READER
 from lcb.serve.event_ids import slot_of_reward
 from lcb.serve.events import to_decision
 from lcb.serve.state.model_version import UnreadableModels
@@ -50,23 +51,23 @@ class UserFold:
         for row, body in bodies:
             if user is None:
                 user = self.start(body.recommender, row.model or WARMUP, row.seq)
-            if row.kind == "decision":
-                self.step(user, row, body, 0.0)
-            elif body.before is None:
-                self.step(user, row, body, counts[slot_of_reward(row.id)])
+            if row.kind == "reward" and body.before is not None:
+                user.seq, user.left = row.seq, 0
             else:
-                user.seq = row.seq
+                self.step(user, row, body, counts[slot_of_reward(row.id)] if row.kind == "reward" else 0.0)
         return user
 
-    def walk(self, rows: Sequence[Row]) -> Iterator[tuple[Row, Any, User]]:
+    def walk(self, rows: Iterable[Row]) -> Iterator[tuple[Row, Any, User]]:
         """Yield a user's events in order, each with its body and the user after it."""
         user: User | None = None
-        for i, row in enumerate(rows):
+        past: list[Row] = []
+        for row in rows:
+            past.append(events.lighten(row))
             body = events.decode(row.kind, row.body)
             if user is None:
                 user = self.start(body.recommender, row.model or WARMUP, row.seq)
             if row.kind == "reward" and body.before is not None:
-                user = self.fold(rows[: i + 1])
+                user = self.fold(past)
                 assert user is not None
             else:
                 self.step(user, row, body, getattr(body, "reward", 0.0))
@@ -74,7 +75,11 @@ class UserFold:
 
     def step(self, user: User, row: Row, body: Any, reward: float) -> None:
         """Apply one event to its user; `reward` is the final reward of the event's slot."""
-        user.seq = row.seq
+        if row.kind == "leave":
+            user.left = row.seq if body.last == user.seq else user.left
+            user.seq = row.seq
+            return
+        user.seq, user.left = row.seq, 0
         if row.kind == "decision":
             shown = body.shown
             user.n_decisions += len(shown)
@@ -88,18 +93,46 @@ class UserFold:
         user.reward_sum += reward
         if not self.state.is_pinned(user.recommender):
             if user.state is not None and body.recommender == user.recommender:
-                user.state = add_row(user.state, to_decision(body).x, reward)
+                user.state = add_row(user.state, events.floats(body.x), reward - (body.effect or 0.0))
+                self._note_settled(user)
         elif (own := self._own_bandit(user, row, body)) is not None:
             bandit, state = own
             user.state = bandit.update(state, to_decision(body), _clip_to_levels(bandit, reward))
-            if not user.settled and _has_log_posterior(bandit) and max(user.state.tolist()) >= _LOG_SETTLED:
+            if not _has_log_posterior(bandit):
+                self._note_settled(user)
+            elif not user.settled and max(user.state.tolist()) >= _LOG_SETTLED:
                 user.settled = user.n_decisions
 
+    def _note_settled(self, user: User) -> None:
+        """Note the decisions of a user whose statistics have made one class probable, under the version last used."""
+        if user.settled or not self.state.recommenders[user.recommender].settles:
+            return
+        posterior = self.posterior(user)
+        if posterior is not None and posterior.max() >= SETTLED:
+            user.settled = user.n_decisions
+
     def updates_shared(self, user: User, row: Row, body: Any) -> bool:
-        """Whether an event updates the state that all users of the recommender share."""
+        """Whether an event updates the state that all users of the recommender share.
+
+        Events of visitors who teach nobody else do not; the visitors' page has a recommender for visitors alone.
+        """
+        if row.kind == "leave" or self.state.mixture_of(user.recommender) is not None:
+            return False
         if self.state.is_pinned(user.recommender):
-            return user.state is None and user.is_own(row, body)
-        return (row.model or WARMUP) == WARMUP and body.recommender == user.recommender
+            shares = user.state is None and user.is_own(row, body)
+        else:
+            shares = (row.model or WARMUP) == WARMUP and body.recommender == user.recommender
+        return shares and (body.recommender == READER or self.is_teaching(row, body))
+
+    def is_teaching(self, row: Row, body: Any) -> bool:
+        """Whether an event of a user counts for learning; the rule for a reward is that of the log at its decision."""
+        assert row.user is not None
+        decision = body.decision if row.kind == "reward" else row.seq
+        return self.state.is_teaching(row.user, body.recommender, decision)
+
+    def find_residual(self, row: Row, body: events.RewardBody) -> tuple[int, float] | None:
+        """Return what a reward adds to its item; None if its decision had no effects, or its user does not teach."""
+        return body.residual if self.is_teaching(row, body) else None
 
     def _own_bandit(self, user: User, row: Row, body: Any) -> tuple[DescribedBandit, Floats] | None:
         """Return the bandit that updates the user's own state, and that state.

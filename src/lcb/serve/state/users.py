@@ -24,6 +24,7 @@ class User:
 
     __slots__ = (
         "held",
+        "left",
         "model",
         "n_decisions",
         "n_rewards",
@@ -39,6 +40,7 @@ class User:
         self.recommender, self.model, self.state, self.seq = recommender, model, state, seq
         self.n_decisions = self.n_rewards = self.settled = 0
         self.reward_sum = 0.0
+        self.left = 0  # seq of the event with which the user left a mixture; 0: not left
         self.saved = 0  # seq of the snapshot in the store
         self.held = 0  # bytes that the cache counts for this user
 
@@ -68,17 +70,20 @@ class User:
         """Return the user as bytes; the same events give the same bytes."""
         state = None if self.state is None else self.state.tobytes()
         counts = (self.n_decisions, self.n_rewards, self.reward_sum, self.settled)
-        return events.encode((self.recommender, self.model, state, self.seq, *counts))
+        left = (self.left,) if self.left else ()  # snapshots were written before there were departures
+        return events.encode((self.recommender, self.model, state, self.seq, *counts, *left))
 
     def snapshot(self, name: str) -> Snapshot:
         return Snapshot(user_snapshot(name), self.seq, self.pack())
 
     @classmethod
     def unpack(cls, data: bytes) -> User:
-        recommender, model, state, seq, n_decisions, n_rewards, reward_sum, settled = msgspec.msgpack.decode(data)
+        known = msgspec.msgpack.decode(data)
+        recommender, model, state, seq, n_decisions, n_rewards, reward_sum, settled = known[:8]
         user = cls(recommender, model, None if state is None else floats(state), seq)
         user.n_decisions, user.n_rewards, user.reward_sum, user.settled = n_decisions, n_rewards, reward_sum, settled
         user.saved = seq
+        user.left = known[8] if len(known) > 8 else 0
         return user
 
 

@@ -19,7 +19,9 @@ from lcb.errors import StoreError
 from lcb.serve import events
 from lcb.serve.event_ids import WORLD_SNAPSHOT
 from lcb.serve.events import floats
+from lcb.serve.state.items import ItemState, ItemSums
 from lcb.serve.state.load_users import Prefetched, UserLoader, needs_history
+from lcb.serve.state.mixtures import Mixtures
 from lcb.serve.state.service_state import ServiceState
 from lcb.serve.state.shared_states import SharedStates
 from lcb.serve.state.user_cache import UserCache
@@ -42,6 +44,8 @@ class _WorldSnapshot(Struct):
     users_per_model: dict[int, int]
     concentration: dict[int, dict[int, int]]
     erased: list[int] = []
+    mixtures: bytes | None = None
+    items: ItemSums | None = None
 
 
 class World:
@@ -57,14 +61,18 @@ class World:
         self.loader = UserLoader(store, self.fold)
         self.cache = UserCache(most_bytes)
         self.shared = SharedStates(self.state)
+        self.mixtures = Mixtures(self.state)
+        self.items = ItemState(self.state.catalogue)
         self.seq = 0
-        self.n_started = self.n_rewarded = self.n_events = 0  # users with a decision, users with a reward, events
+        self.n_started = self.n_rewarded = 0  # users to learn from: those with a decision, those with a reward
+        self.n_events = 0
         self.started_at_training = 0  # n_started when the newest model version was learned
         self.tallies: dict[str, Tally] = {}
         self.users_per_model: dict[int, int] = {}
         self.concentration: dict[int, dict[int, int]] = {}  # model -> decisions until settled -> users
         self.erased: set[int] = set()  # seqs of erased events whose `erase` event was not applied yet
         self.n_erasures = 0  # since the start of this process
+        self.started_at_learning = 0  # n_started at the last `learning` event since the start of this process
         self._histories: dict[str, list[Row]] = {}
 
     def load(self, upto: int | None = None) -> None:
@@ -103,6 +111,8 @@ class World:
             users_per_model=self.users_per_model,
             concentration=self.concentration,
             erased=sorted(self.erased),
+            mixtures=self.mixtures.pack(),
+            items=self.items.sums,
         )
         return Snapshot(WORLD_SNAPSHOT, self.seq, events.encode(body))
 
@@ -113,8 +123,17 @@ class World:
         self.shared.states = {name: floats(state) for name, state in body.shared.items()}
         self.tallies, self.users_per_model = body.tallies, body.users_per_model
         self.concentration, self.erased = body.concentration, set(body.erased)
+        if body.mixtures is not None:
+            self.mixtures.restore(body.mixtures)
+        if body.items is not None:
+            self.items.restore(body.items, self.state.item_effects(body.items.version))
 
     # Users
+
+    @property
+    def n_users(self) -> int:
+        """All users with a decision, also those not learned from."""
+        return sum(one.n_users for one in self.tallies.values())
 
     def user(self, name: str) -> User | None:
         """Return a user as of `seq`, from the cache or the store; None for a new user."""
@@ -123,6 +142,27 @@ class World:
             user = self.loader.load(name, self.seq)
             self.cache.admit(name, user)
         return user
+
+    def has_user(self, name: str) -> bool:
+        """Whether `user` returns this user without blocking the event loop for long."""
+        if not self.store.inline:
+            return self.cache.knows(name)
+        return self.cache.can_get(name) or self.cache.is_unknown(name) or not self.loader.is_large(name, self.seq)
+
+    def is_slow(self, row: Row) -> bool:
+        """Whether applying an event would read so much from a local store that a thread should do it."""
+        if not needs_history(row) or row.user is None or self.can_apply(row):
+            return False
+        return self.loader.is_large(row.user, row.seq)
+
+    def uses_effects(self, recommender: str, model: int) -> bool:
+        """Whether decisions of a recommender under a model version add the items' effects of now.
+
+        The classes of the version must have been learned without what items have of their own.
+        """
+        if not self.state.recommenders[recommender].item_effects or self.items.learned is None:
+            return False
+        return self.state.item_effects(model) is not None
 
     def can_apply(self, row: Row) -> bool:
         """Whether an event can be applied without reading the store."""
@@ -155,18 +195,37 @@ class World:
             self._apply_reward(row, body)
         elif row.kind == "erase":
             self._apply_erase(body)
+        elif row.kind == "leave":
+            self._apply_leave(row, body)
+        elif row.kind == "erased leave":
+            self.erased.add(row.seq)
+            if body.row:
+                self.mixtures.seat(body.recommender, row.seq, floats(body.row), body.at)
         elif row.kind == "erased decision":
             self.erased.add(row.seq)
+            self._apply_erased_return(body)
             if body.shared:
                 self.state.n_features = self.state.n_features or len(body.taken[0].x) // 8
                 self.shared.count_decisions(body.recommender, WARMUP, body.taken)
         elif row.kind == "erased reward":
             self.erased.add(row.seq)
+            self._apply_erased_return(body)
             if body.shared:
                 self.shared.update(body.recommender, WARMUP, body)
+            if body.residual is not None:
+                self.items.add(body.item, body.residual)
+        elif row.kind == "learning":
+            self.items.begin_learning(row.seq)
+            self.started_at_learning = self.n_started
         else:
             self.state.apply(row.kind, row.seq, body)
-            if row.kind == "model":
+            if row.kind == "refit":
+                self.mixtures.begin_refit(body.recommender, row.seq)
+            elif row.kind == "mixture":
+                self.mixtures.end_refit(body)
+            elif row.kind == "model":
+                if body.active and self.state.versions[body.version].readable:
+                    self.items.take_version(body.version, body.seen, self.state.item_effects(body.version))
                 self.started_at_training = self.n_started if body.n_started is None else body.n_started
         self.seq = row.seq
         if row.user in self._histories:
@@ -181,17 +240,19 @@ class World:
         user = self.user(name)
         if user is None:
             user = self.fold.start(body.recommender, row.model or WARMUP, row.seq)
-            self.n_started += 1
+            self.n_started += self.fold.is_teaching(row, body)
             self.tally(user.recommender).n_users += 1
             _add(self.users_per_model, user.model, 1)
             self.cache.admit(name, user)
         tally, before, last = self.tally(user.recommender), user.rate, user.model
+        self.mixtures.come(user, row.seq, body.at)
         if self.fold.updates_shared(user, row, body):
             self.shared.count_decisions(user.recommender, row.model or WARMUP, shown)
         self.fold.step(user, row, body, 0.0)
         if user.model != last:
-            _add(self.users_per_model, last, -1)
-            _add(self.users_per_model, user.model, 1)
+            for model, n in ((last, -1), (user.model, 1)):
+                _add(self.users_per_model, model, n)
+                self._count_settled(model, user.settled, n)
         self.n_events += 1
         tally.n_decisions += len(shown)
         tally.change_rate(before, user.rate)
@@ -201,17 +262,20 @@ class World:
         user = self.user(row.user)
         assert user is not None
         tally, before = self.tally(user.recommender), user.rate
+        self.mixtures.come(user, row.seq, body.at)
         first = body.before is None
         if first and user.n_rewards == 0:
-            self.n_rewarded += 1
+            self.n_rewarded += self.fold.is_teaching(row, body)
         if self.fold.updates_shared(user, row, body):
             self.shared.update(user.recommender, row.model or WARMUP, body)
+        if (residual := self.fold.find_residual(row, body)) is not None:
+            self.items.add(body.item or "", residual)
         settled = user.settled
         if first:
             self.fold.step(user, row, body, body.reward)
         else:
             past = self._histories.get(row.user)
-            again = self.fold.fold(self.store.events_of(row.user, 0, row.seq) if past is None else [*past, row])
+            again = self.fold.fold(self.loader.read_events(row.user, 0, row.seq) if past is None else [*past, row])
             assert again is not None
             again.saved = user.saved
             user = again
@@ -225,6 +289,18 @@ class World:
         if user.settled != settled:
             self._count_settled(user.model, user.settled, 1)
 
+    def _apply_leave(self, row: Row, body: events.LeaveBody) -> None:
+        assert row.user is not None
+        user = self.user(row.user)
+        assert user is not None
+        self.mixtures.leave(user, row.seq, body, self.fold.is_teaching(row, body))
+        self.fold.step(user, row, body, 0.0)
+        self.n_events += 1
+
+    def _apply_erased_return(self, body: events.ErasedDecision | events.ErasedReward) -> None:
+        if body.left:
+            self.mixtures.unseat(body.recommender, body.left, floats(body.row))
+
     def _apply_erase(self, body: events.EraseBody) -> None:
         """Subtract a user from all counts; events that were erased before they were applied here were never counted."""
         counted = [past for past in body.history if past[0] not in self.erased]
@@ -233,17 +309,19 @@ class World:
         self.n_erasures += 1
         self._histories = {}
         self.state.n_features = self.state.n_features or body.n_features
-        self.started_at_training -= self._was_trained_on(body.history[0][0], bool(counted))
+        self.started_at_training -= body.started and self._was_trained_on(body.history[0][0], bool(counted))
         self.cache.forget(seqs)
+        self.mixtures.forget_users(seqs)
         if not counted:
             return
         _, n_decisions, n_rewards, reward_sum, settled = counted[-1]
         self.tally(body.recommender).remove_user(n_decisions, n_rewards, reward_sum)
         self.n_events -= len(counted)
-        self.n_started -= 1
-        self.n_rewarded -= n_rewards > 0
-        _add(self.users_per_model, body.model, -1)
-        self._count_settled(body.model, settled, -1)
+        self.n_started -= body.started
+        self.n_rewarded -= body.rewarded and n_rewards > 0
+        model = body.model if body.models is None else body.models[len(counted) - 1]
+        _add(self.users_per_model, model, -1)
+        self._count_settled(model, settled, -1)
 
     def _was_trained_on(self, first: int, counted: bool) -> bool:
         """Whether a user whose first event is `first` had started when the newest version was learned."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
 from lcb import messages
 from lcb.serve.audit import trials
-from lcb.serve.decide.large import LARGE_BODY, decode_large
+from lcb.serve.decide.large import LARGE_BODY, decode_decision, decode_items
 from lcb.serve.decide.validation import check_user
 from lcb.serve.errors import Problem
 from lcb.serve.learn import versions
@@ -16,19 +16,26 @@ from lcb.serve.learn.supervisor import Retraining
 from lcb.serve.service import Service
 from lcb.serve.state.service_state import policy_name
 from lcb.serve.strict_json import decode
+from lcb.serve.threads import Threads
+from lcb.serve.web.batches import Batches
 from lcb.serve.web.endpoint import Ask, Call, Reply, json_reply
 
 _DECISION = msgspec.json.Decoder(messages.DecisionRequest)
 _REWARD = msgspec.json.Decoder(messages.RewardRequest)
 _ACTIVATE = msgspec.json.Decoder(messages.ActivateRequest)
+_ENCODER = msgspec.json.Encoder()
+_LARGE_LIST = 50_000  # features of all items; encoding less takes under 10 ms
 _ITEMS = msgspec.json.Decoder(messages.ItemsRequest)
 
 
 class Api:
     """The handlers of the API; in OpenAPI a handler's name is the operation id and its docstring the summary."""
 
-    def __init__(self, service: Service, retraining: Retraining) -> None:
+    def __init__(self, service: Service, retraining: Retraining, count: Callable[[Ask, int], None]) -> None:
         self.service, self.retraining = service, retraining
+        self.batches = Batches(service, count)
+        self.lists = Threads("lists")  # of large catalogues
+        self._listed: tuple[int, bytes] | None = None  # the last such list, and the change that it shows
 
     def routes(self) -> Iterable[Call]:
         m = messages
@@ -38,11 +45,17 @@ class Api:
             "delete_user": {"user": "$request.body#/user"},
         }
         user, trial, version = "/v1/users/{user:path}", "/v1/trials/{recommender:path}", "/v1/models/{version}/activate"
+        decide = Call("POST", "/v1/decisions", self.decide, "writer", m.DecisionRequest, m.DecisionAnswer)
+        put_items = Call("PUT", "/v1/items", self.put_items, "writer", m.ItemsRequest, m.ItemsAnswer)
+        batch = Call("POST", "/v1/decisions:batch", self.batches.decide_batch, "writer", m.DecisionsRequest)
+        reward_batch = Call("POST", "/v1/rewards:batch", self.batches.reward_batch, "writer", m.RewardsRequest)
         activate = Call("POST", version, self.activate, "admin", m.ActivateRequest, m.ActivateAnswer, (404, 409))
         return [
-            Call("POST", "/v1/decisions", self.decide, "writer", m.DecisionRequest, m.DecisionAnswer, links=follow_up),
+            decide._replace(links=follow_up, large_body=True),
             Call("POST", "/v1/rewards", self.reward, "writer", m.RewardRequest, m.RewardAnswer, (404, 409)),
-            Call("PUT", "/v1/items", self.put_items, "writer", m.ItemsRequest, m.ItemsAnswer),
+            batch._replace(response=m.DecisionsAnswer, large_body=True),
+            reward_batch._replace(response=m.RewardsAnswer, large_body=True),
+            put_items._replace(large_body=True),
             Call("GET", "/v1/items", self.get_items, "reader", None, m.ItemsList),
             Call("GET", user, self.get_user, "reader", None, m.UserAnswer, (404,)),
             Call("DELETE", user, self.delete_user, "admin", None, m.EraseAnswer, (404,)),
@@ -56,7 +69,7 @@ class Api:
     async def decide(self, ask: Ask) -> Reply:
         """Decide which arm to show to a user."""
         if len(ask.body) > LARGE_BODY:
-            request = await self.service.large.run(decode_large, ask.body)
+            request = await self.service.large.run(decode_decision, ask.body)
         else:
             request = decode(_DECISION, ask.body)
         return Reply(await self.service.decide(request))
@@ -67,12 +80,21 @@ class Api:
 
     async def put_items(self, ask: Ask) -> Reply:
         """Add, change and remove items of the catalogue."""
-        return Reply(await self.service.put_items(decode(_ITEMS, ask.body)))
+        if len(ask.body) <= LARGE_BODY:
+            return Reply(await self.service.put_items(decode(_ITEMS, ask.body)))
+        request = await self.service.large.run(decode_items, ask.body)
+        return Reply(await self.service.put_items(request, large=True))
 
     async def get_items(self, ask: Ask) -> Reply:
         """List the catalogue."""
-        items = tuple(self.service.world.state.catalogue.items.values())
-        return json_reply(messages.ItemsList(items, len(items)))
+        catalogue = self.service.world.state.catalogue
+        if self._listed is not None and self._listed[0] == catalogue.n_changes:
+            return Reply(self._listed[1])
+        n_changes, items = catalogue.n_changes, catalogue.list_items()
+        if len(catalogue) * (catalogue.n_features or 0) <= _LARGE_LIST:
+            return Reply(_encode_items(items))
+        self._listed = n_changes, await self.lists.run(_encode_items, items)
+        return Reply(self._listed[1])
 
     async def get_user(self, ask: Ask) -> Reply:
         """Get the recommender, counts and class probabilities of a user."""
@@ -123,6 +145,12 @@ class Api:
     async def get_trial(self, ask: Ask) -> Reply:
         """Compare one recommender with the others."""
         return json_reply(trials.compare_one(self.service, ask.path["recommender"]))
+
+
+def _encode_items(items: Iterable[messages.Item]) -> bytes:
+    """Encode a `messages.ItemsList` item by item, so that a thread that does it lets others run."""
+    encoded = [_ENCODER.encode(item) for item in items]
+    return b'{"items":[%b],"n_items":%d}' % (b",".join(encoded), len(encoded))
 
 
 def _read_user(ask: Ask) -> str:

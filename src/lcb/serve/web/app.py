@@ -17,6 +17,8 @@ from starlette.routing import Route
 
 from lcb import messages
 from lcb.serve.errors import Problem
+from lcb.serve.learn.departures import Departures
+from lcb.serve.learn.refits import Refits
 from lcb.serve.learn.supervisor import Retraining
 from lcb.serve.observe.metrics import Metrics
 from lcb.serve.observe.redaction import redact
@@ -32,6 +34,8 @@ from lcb.serve.web.endpoint import (
     Scope,
     Send,
     address_of,
+    build_headers,
+    counted_address,
     json_reply,
     problem_reply,
     refuse_other_sites,
@@ -39,12 +43,12 @@ from lcb.serve.web.endpoint import (
 )
 from lcb.serve.web.gauges import read_gauges
 from lcb.serve.web.hosts import Hosts
-from lcb.serve.web.keys import Keyring
+from lcb.serve.web.keys import SCOPES, Keyring
 from lcb.serve.web.openapi import PROBES, build_document
 from lcb.serve.web.rate_limits import RateLimits
 from lcb.serve.web.refusals import REFUSED, Refusals
 
-_PAGE_BODY = 16_384  # bytes; pages send a key, an id or a few numbers
+_SMALL_BODY = 16_384  # bytes; most routes take a key, an id or a few numbers
 
 
 class Extension(Protocol):
@@ -71,9 +75,13 @@ class App:
         self.service, self.keyring = service, keyring
         self.metrics = Metrics(partial(read_gauges, service))
         self.retraining = Retraining(service, self.metrics, has_keys=lambda: not keyring.open)
+        self.refits = Refits(service, self.metrics)
+        self.departures = Departures(service, self.refits.begin_if_due)
+        self._declared_open = keyring.open
+        service.declare_teachers(self.retraining.list_closed())
         self.max_body = service.settings.limits.max_body
         self.rates = RateLimits(service.settings.limits.rate)
-        what, setting = "requests without a valid key or for something unknown", "limits.failures"
+        what, setting = "requests that answer 401 or 404 without a valid key", "limits.failures"
         self.failures = RateLimits(service.settings.limits.failures, seconds=10, what=what, setting=setting)
         self.heavy = Threads("heavy")  # reading and recomputing the log
         self.hosts = Hosts(service.settings)
@@ -82,14 +90,14 @@ class App:
         self.log = structlog.get_logger("lcb.serve")
         self.debug = service.settings.log_level == "debug"
         self.pages = None if pages is None else pages(self)
-        calls = self.calls = [*Api(service, self.retraining).routes(), *self.routes()]
+        calls = self.calls = [*Api(service, self.retraining, self.count_elements).routes(), *self.routes()]
         if self.pages is not None:
             calls.extend(self.pages.routes())
         self._openapi = {open: msgspec.json.encode(build_document(calls, open=open)) for open in (False, True)}
         routes = []
         self._exact = {}  # method and path -> endpoint, for routes without parameters: one lookup, no patterns
         for call in calls:
-            max_body = min(_PAGE_BODY, self.max_body) if call.is_page else self.max_body
+            max_body = self.max_body if call.large_body else min(_SMALL_BODY, self.max_body)
             endpoint = Endpoint(self, f"{call.method} {call.path}", call.handler, call.scope, max_body)
             routes.append(Route(call.path, endpoint, methods=[call.method]))
             if "{" not in call.path:
@@ -105,9 +113,17 @@ class App:
             if not version.readable:
                 self.log.error("a model version cannot be read", version=number, error=version.damaged)
         self.retraining.start()
+        self.refits.start()
+        self.departures.start()
         self.refusals.start()
         if self.pages is not None:
             self.pages.start()
+
+    async def note_keys(self) -> None:
+        """After the keys were read again: if the first key was created, visitors may no longer teach."""
+        if self._declared_open != self.keyring.open:
+            await self.service.change_teachers(self.retraining.list_closed())
+            self._declared_open = self.keyring.open
 
     async def stop(self) -> None:
         """End background work, then write what is queued, and the snapshots."""
@@ -117,6 +133,8 @@ class App:
     async def end_work(self) -> None:
         self.heavy.end()
         await self.retraining.stop()
+        await self.departures.stop()
+        await self.refits.stop()
         await self.refusals.stop()
         if self.pages is not None:
             await self.pages.stop()
@@ -163,16 +181,23 @@ class App:
         elif needed:
             refuse_other_sites(scope)
         if not probe:
-            self.rates.take(who or address_of(scope))
+            self.rates.take(who or counted_address(scope))
         return who
 
-    def limit_failure(self, scope: Scope) -> Problem | None:
+    def count_elements(self, ask: Ask, n: int) -> None:
+        """Count `n` further elements of a batch against the rate of its caller."""
+        self.rates.add(ask.who or counted_address(ask.scope), n)
+
+    def limit_failure(self, scope: Scope, who: str | None) -> Problem | None:
         """Count an answer 401 or 404 to this address; a Problem 429 to send instead if there were too many.
 
-        Requests with a valid key are answered as before, so nobody can lock out others at the same address.
+        Answers to requests with a valid key, which is named `who`, are neither counted nor replaced: nobody can lock
+        out others at the same address, and a caller with a key may ask for as many unknown users as it likes.
         """
+        if who is not None:
+            return None
         try:
-            self.failures.take(address_of(scope))
+            self.failures.take(counted_address(scope))
         except Problem as problem:
             return problem
         return None
@@ -221,15 +246,25 @@ class App:
         """Answer 404 for an unknown path and 405 for an unknown method, as problem+json."""
         assert isinstance(error, HTTPException)
         path, method = request.scope["path"], request.method[:20]
-        problem, headers = self.limit_failure(request.scope) or _no_route(path), {}
-        if error.status_code != 404:
+        problem, headers = _no_route(path), {}
+        if error.status_code == 404:
+            problem = self.limit_failure(request.scope, self._find_key_name(request)) or problem
+        else:
             routes = [one for one in request.app.routes if isinstance(one, Route) and one.path_regex.match(path)]
             allowed = ", ".join(sorted({name for route in routes for name in route.methods or ()}))
             problem = Problem(error.status_code, f"{path[:200]!r} does not allow {method!r}; it allows {allowed}")
             headers = {"allow": allowed}
         reply = problem_reply(problem)
         self.observe("none", reply.status, 0.0)
-        return Response(reply.body, reply.status, headers, reply.type.decode())
+        shown = {name.decode(): value.decode() for name, value in build_headers(reply)}
+        return Response(reply.body, reply.status, shown | headers)
+
+    def _find_key_name(self, request: Request) -> str | None:
+        """Return the name of the valid key that a request carries, whatever its scope."""
+        try:
+            return self.keyring.check(request.headers.get("authorization", "").encode("latin-1"), SCOPES[0])
+        except Problem:
+            return None
 
 
 def _is_utf8(scope: Scope) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, MutableMapping
 from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
@@ -19,6 +19,8 @@ from lcb.errors import StoreError, StoreUnavailable
 from lcb.serve.errors import Problem
 from lcb.serve.events import Actor
 from lcb.serve.observe.logging import read_request_id
+from lcb.serve.web.wire.headers import NO_STORE, NOSNIFF
+from lcb.serve.web.wire.places import group_address
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
@@ -53,12 +55,18 @@ def address_of(scope: Scope) -> str:
     return str((scope.get("client") or ("",))[0])
 
 
+def counted_address(scope: Scope) -> str:
+    """Return the address under which a caller is counted: of an IPv6 address the first 64 bits."""
+    return group_address(address_of(scope))
+
+
 class Reply(msgspec.Struct):
     body: bytes
     status: int = 200
     type: bytes = b"application/json"
     headers: list[tuple[bytes, bytes]] = []
-    stream: AsyncIterator[bytes] | None = None  # sent after `body` until it ends or the client disconnects
+    stream: AsyncGenerator[bytes] | None = None  # sent after `body` until it ends or the client disconnects
+    cache: bytes = NO_STORE  # the header Cache-Control
 
 
 Handler = Callable[[Ask], Awaitable[Reply]]
@@ -85,6 +93,7 @@ class Call(NamedTuple):
     status: int = 200
     body_optional: bool = False
     is_page: bool = False  # of the web pages
+    large_body: bool = False  # takes bodies up to `limits.max_body`; others are small
 
 
 class Around(Protocol):
@@ -93,8 +102,8 @@ class Around(Protocol):
     def admit(self, scope: Scope, needed: str) -> str | None:
         """Return the name of a request's key after all checks; Problem 401, 403, 421 or 429."""
 
-    def limit_failure(self, scope: Scope) -> Problem | None:
-        """Count an answer 401 or 404; a Problem to send instead if this address had too many."""
+    def limit_failure(self, scope: Scope, who: str | None) -> Problem | None:
+        """Count an answer 401 or 404 to a caller without a valid key; a Problem to send instead after too many."""
 
     def observe(self, route: str, status: int, seconds: float, request: str | None = None) -> None: ...
 
@@ -112,11 +121,13 @@ class Endpoint:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
-        request = read_request_id(scope["headers"])
+        request, who = read_request_id(scope["headers"]), None
         try:
             who = self.around.admit(scope, self.needed)
             body = await _read_body(receive, scope, self.max_body)
             reply = await self.handler(Ask(body, scope, scope.get("path_params", {}), who))
+        except Disconnected:
+            return
         except Problem as problem:
             self.around.note_refusal(self.route, scope, problem)
             reply = problem_reply(problem)
@@ -129,22 +140,27 @@ class Endpoint:
             self.around.unforeseen(self.route, error, request)
             detail = f"internal error; the service has logged it under request {request}"
             reply = problem_reply(Problem(500, detail))
-        if reply.status in _FAILURES and (too_many := self.around.limit_failure(scope)) is not None:
+        if reply.status in _FAILURES and (too_many := self.around.limit_failure(scope, who)) is not None:
             reply = problem_reply(too_many)
         if request is not None:
             reply.headers = [*reply.headers, (b"x-request-id", request.encode())]
-        if reply.stream is None:
+        stream = None if scope["method"] == "HEAD" else reply.stream
+        if stream is None:
             await respond(send, reply)
         self.around.observe(self.route, reply.status, time.perf_counter() - began, request)
-        if reply.stream is not None:
-            await _stream(receive, send, reply, reply.stream)
+        if stream is not None:
+            await _stream(receive, send, reply, stream)
+
+
+class Disconnected(Exception):
+    """The client disconnected before its request was complete."""
 
 
 async def _read_body(receive: Receive, scope: Scope, most: int) -> bytes:
     for name, value in scope["headers"]:
         if name == b"content-length" and int(value) > most:
             raise _too_large(most)
-    message = await receive()
+    message = await _receive_part(receive)
     body: bytes = message.get("body", b"")
     if not message.get("more_body"):
         if len(body) > most:
@@ -152,12 +168,19 @@ async def _read_body(receive: Receive, scope: Scope, most: int) -> bytes:
         return body
     parts, size = [body], len(body)
     while message.get("more_body") and size <= most:
-        message = await receive()
+        message = await _receive_part(receive)
         parts.append(message.get("body", b""))
         size += len(parts[-1])
     if size > most:
         raise _too_large(most)
     return b"".join(parts)
+
+
+async def _receive_part(receive: Receive) -> MutableMapping[str, Any]:
+    message = await receive()
+    if message["type"] == "http.disconnect":
+        raise Disconnected
+    return message
 
 
 def _too_large(most: int) -> Problem:
@@ -178,18 +201,24 @@ def refuse_other_sites(scope: Scope) -> None:
         raise Problem(403, _OTHER_SITE)
 
 
+def build_headers(reply: Reply) -> list[tuple[bytes, bytes]]:
+    """Return the headers of an answer, those that every answer has among them."""
+    headers = [(b"content-type", reply.type), NOSNIFF, (b"cache-control", reply.cache), *reply.headers]
+    if reply.stream is None:
+        headers.append((b"content-length", b"%d" % len(reply.body)))
+    return headers
+
+
 async def respond(send: Send, reply: Reply) -> None:
-    headers = [(b"content-type", reply.type), (b"content-length", b"%d" % len(reply.body)), *reply.headers]
-    await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+    await send({"type": "http.response.start", "status": reply.status, "headers": build_headers(reply)})
     await send({"type": "http.response.body", "body": reply.body})
 
 
-async def _stream(receive: Receive, send: Send, reply: Reply, parts: AsyncIterator[bytes]) -> None:
+async def _stream(receive: Receive, send: Send, reply: Reply, parts: AsyncGenerator[bytes]) -> None:
     """Send part by part until the stream ends or the client disconnects."""
     gone = asyncio.ensure_future(_wait_for_disconnect(receive))
     try:
-        headers = [(b"content-type", reply.type), *reply.headers]
-        await send({"type": "http.response.start", "status": reply.status, "headers": headers})
+        await send({"type": "http.response.start", "status": reply.status, "headers": build_headers(reply)})
         await send({"type": "http.response.body", "body": reply.body, "more_body": True})
         async for part in parts:
             if gone.done():
@@ -198,6 +227,7 @@ async def _stream(receive: Receive, send: Send, reply: Reply, parts: AsyncIterat
         await send({"type": "http.response.body", "body": b""})
     finally:
         gone.cancel()
+        await parts.aclose()
 
 
 async def _wait_for_disconnect(receive: Receive) -> None:

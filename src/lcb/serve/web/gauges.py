@@ -11,7 +11,7 @@ from lcb.serve.service import Service
 def read_gauges(service: Service) -> Iterator[Gauge]:
     world, journal = service.world, service.journal
     yield "lcb_log_events", "Events in the log.", world.seq
-    yield "lcb_users", "Users who have received at least one decision.", world.n_started
+    yield "lcb_users", "Users who have received at least one decision.", world.n_users
     yield "lcb_cached_users", "Users held in memory.", len(world.cache)
     yield "lcb_cached_bytes", "Bytes of the users held in memory.", world.cache.n_bytes
     yield "lcb_model_version", "Model version that new users get; 0 before the first version.", world.state.active

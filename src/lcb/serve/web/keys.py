@@ -1,7 +1,8 @@
 """API keys and their scopes: reader, writer, admin.
 
 A key is shown once, when it is created; the store keeps only its SHA-256.  A writer may also read; an admin may also
-change models and erase users.  While there is no key the service needs none, and listens on this machine only.
+change models and erase users.  While there is no key the service needs none, and listens on this machine only.  Each
+key that is created or revoked is an event, and the table of keys is held against these events (`log/key_events.py`).
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ import hmac
 import secrets
 from collections.abc import Sequence
 
-from lcb.errors import InputError
-from lcb.serve import events
+import structlog
+
+from lcb.errors import InputError, StoreError
 from lcb.serve.config.settings import Settings
 from lcb.serve.errors import Problem
-from lcb.serve.event_ids import event_id
-from lcb.serve.service import make_time_ordered_ids
-from lcb.storage.store.base import Key, NewRow, Store
+from lcb.serve.log import key_events
+from lcb.storage.store.base import Key, Store
 
 SCOPES = ("reader", "writer", "admin")
 _NO_DIGEST = bytes(32)
@@ -30,30 +31,55 @@ def create(store: Store, name: str, scope: str, now: float, address: str = "comm
         raise InputError(f"scope is {scope!r}; it must be one of {', '.join(SCOPES)}")
     if not name or not name.isprintable() or len(name) > 100:
         raise InputError(f"name is {name[:100]!r}; give printable text of 1 to 100 characters")
-    if any(key.name == name and key.revoked is None for key in store.list_keys()):
+    key_events.adopt(store, now, address)
+    if any(key.name == name and key.revoked is None for key in store.list_keys()) or name in _read_log(store).valid:
         raise InputError(f"there is already a key named {name!r}; revoke it first, or choose another name")
     secret = f"lcb_{secrets.token_urlsafe(32)}"
-    _record(store, f"created key {name} ({scope})", now, address)
-    store.save_key(Key(name, scope, sha256(secret), now, None))
+    key = Key(name, scope, sha256(secret), now, None)
+    key_events.record(store, key_events.CREATED, now, address, key)
+    store.save_key(key)
     return secret
 
 
 def revoke(store: Store, name: str, now: float, address: str = "command line") -> None:
-    """Revoke a key; it stays in the list."""
-    found = next((key for key in store.list_keys() if key.name == name), None)
+    """Revoke a key of the table or of the log; it stays in the list."""
+    key_events.adopt(store, now, address)
+    keys, logged = store.list_keys(), _read_log(store).valid.get(name)
+    found = next((key for key in keys if key.name == name), None)
+    if found is None and logged is not None:
+        found = Key(name, logged.scope, logged.sha256, now, None)
     if found is None:
-        names = ", ".join(key.name for key in store.list_keys()) or "none"
-        raise InputError(f"no key named {name!r}; the keys are: {names}")
-    if found.revoked is None:
-        _record(store, f"revoked key {name}", now, address)
+        raise InputError(f"no key named {name!r}; the keys are: {', '.join(key.name for key in keys) or 'none'}")
+    if found.revoked is None or logged is not None:
+        key_events.record(store, key_events.REVOKED, now, address, found)
         store.save_key(found._replace(revoked=now))
 
 
-def _record(store: Store, action: str, now: float, address: str) -> None:
-    """Append an audit event; `address` says where the command was given."""
-    body = events.AuditBody(now, action, events.Actor(None, address))
-    id = event_id("audit", make_time_ordered_ids(lambda: now)())
-    store.append([NewRow(id, "audit", None, None, events.encode(body))], store.head())
+def open_service(store: Store, now: float, address: str = "command line") -> None:
+    """Let the service need no key from its next start on, although there were keys; all must be revoked."""
+    key_events.adopt(store, now, address)
+    valid = sorted({key.name for key in store.list_keys() if key.revoked is None} | set(_read_log(store).valid))
+    if valid:
+        raise InputError(f"there are valid keys: {', '.join(valid)}; revoke them first (lcb keys revoke NAME)")
+    key_events.record(store, key_events.OPENED, now, address)
+
+
+def _read_log(store: Store) -> key_events.KeysOfLog:
+    found = key_events.read_keys_of_log(store)
+    assert found is not None  # adopted before
+    return found
+
+
+def read_keys(store: Store, now: float) -> key_events.CheckedKeys:
+    """Return the keys that a service starts with; StoreError if the table of keys differs from the log."""
+    log = structlog.get_logger("lcb.serve")
+    for key in key_events.adopt(store, now, "start of the service"):
+        log.warning("a key of an earlier version is recorded in the log", key=key.name, scope=key.scope)
+    checked = key_events.check_keys(store)
+    assert checked is not None
+    if checked.problems:
+        raise StoreError(key_events.describe_problems(checked.problems.values()))
+    return checked
 
 
 def sha256(secret: str) -> bytes:
@@ -63,13 +89,15 @@ def sha256(secret: str) -> bytes:
 class Keyring:
     """The keys of a running service, as last read from the store.
 
-    `open`: no key was ever created, so that requests need none.  Deleting all keys of a running service closes it.
+    `open`: no key was ever created, or the operator has opened the service since, so that requests need none.
+    Deleting all keys of a running service closes it.
     """
 
     open = True
 
-    def __init__(self, keys: Sequence[Key] = ()) -> None:
+    def __init__(self, keys: Sequence[Key] = (), *, open: bool | None = None) -> None:
         self.keys = keys
+        self.open = self.open if open is None else open
 
     @property
     def keys(self) -> Sequence[Key]:

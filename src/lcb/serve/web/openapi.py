@@ -19,6 +19,7 @@ from lcb.serve.web.keys import SCOPES
 from lcb.version import __version__
 
 PROBES = frozenset({"/healthz", "/readyz"})  # not rate limited, and asked by any host name
+SESSION_COOKIE = "lcb_session"  # of the operator's pages
 _ANY_ROUTE = (400, 408, 413, 421, 429, 431, 500, 503)  # host names; limits on connections, headers, bodies and rates
 _WITH_KEY = (401, 403)
 _WITH_INPUT = (422,)
@@ -26,6 +27,17 @@ _HEADERS = {
     401: ("WWW-Authenticate", "Bearer."),
     429: ("Retry-After", "Seconds to wait."),
     503: ("Retry-After", "Seconds to wait."),
+}
+
+
+_SECURITY = {
+    "key": {"type": "http", "scheme": "bearer", "bearerFormat": "lcb_..."},
+    "session": {
+        "type": "apiKey",
+        "in": "cookie",
+        "name": SESSION_COOKIE,
+        "description": "A session of the operator's pages, begun by POST /page/login; it has the scope of its key.",
+    },
 }
 
 
@@ -63,9 +75,14 @@ def build_document(calls: Iterable[Call], *, open: bool = False) -> dict[str, An
         "components": {
             "schemas": components,
             "responses": {str(status): _describe_failure(status, shape) for status in failures},
-            "securitySchemes": {"key": {"type": "http", "scheme": "bearer", "bearerFormat": "lcb_..."}},
+            "securitySchemes": {name: _SECURITY[name] for name in _list_schemes(calls)},
         },
     }
+
+
+def _list_schemes(calls: Iterable[Call]) -> list[str]:
+    """List how a caller may be known: by a key, and by the cookie of a session where there are pages."""
+    return ["key", "session"] if any(call.is_page for call in calls) else ["key"]
 
 
 def strip_converters(path: str) -> str:
@@ -109,7 +126,7 @@ def _describe_operation(call: Call, shape: Mapping[Any, Any], calls: list[Call],
     if call.is_page:
         built["tags"] = ["pages"]
     if call.scope:
-        built["security"] = [{}] if open else [{"key": []}]
+        built["security"] = [{}] if open else [{name: []} for name in _list_schemes(calls)]
         built["description"] = f"Needs a key of scope {call.scope}, if there are keys."
     text, integer = {"type": "string", "minLength": 1, "maxLength": 256}, {"type": "integer", "minimum": 0}
     parameters = [

@@ -32,7 +32,8 @@ class RateLimits:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.rate, self.most, self.clock = rate, max(rate * seconds, 1.0), clock
-        self._words = f"more than {rate:g} {what} per second; wait, or raise {setting}"
+        shown = f"{rate:g} {what} per second" if rate >= 1 else f"{60 * rate:g} {what} per minute"
+        self._words = f"more than {shown}; wait, or raise {setting}"
         self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
 
     def take(self, who: str) -> None:
@@ -48,3 +49,17 @@ class RateLimits:
         self._left.move_to_end(who)
         if len(self._left) > _MOST:
             self._left.popitem(last=False)
+
+    def add(self, who: str, n: int) -> None:
+        """Count `n` more requests of `who`, who has just been let in; they may make the next one wait.
+
+        >>> rates = RateLimits(2.0, clock=lambda: 0.0)
+        >>> rates.take("ann"), rates.add("ann", 9)
+        (None, None)
+        >>> rates.take("ann")
+        Traceback (most recent call last):
+        lcb.serve.errors.Problem: more than 2 requests per second; wait, or raise limits.rate
+        """
+        if self.rate:
+            left, then = self._left.get(who, (self.most, self.clock()))
+            self._left[who] = (left - n, then)

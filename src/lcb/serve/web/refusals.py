@@ -22,9 +22,8 @@ _REST = "other addresses"
 
 
 class _Count(Struct):
-    status: int
-    route: str
     n: int = 0
+    asked: dict[tuple[int, str], None] = {}  # status and route, each once; there are as many as the service has routes
 
 
 class Refusals:
@@ -42,8 +41,9 @@ class Refusals:
             who = (_REST, None)
         found = counts.get(who)
         if found is None:
-            found = counts[who] = _Count(status, route)
+            found = counts[who] = _Count()
         found.n += 1
+        found.asked[status, route] = None
 
     def start(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -68,7 +68,7 @@ class Refusals:
         counts, self._counts = self._counts, {}
         for (address, key), one in counts.items():
             try:
-                await self.service.record_refusal(address, one.n, one.status, one.route, key)
+                await self.service.record_refusal(address, one.n, list(one.asked), key)
             except LCBError as error:
                 log = structlog.get_logger("lcb.serve")
-                log.warning("refusals not stored", address=address, n=one.n, route=one.route, error=str(error))
+                log.warning("refusals not stored", address=address, n=one.n, asked=list(one.asked), error=str(error))

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lcb.errors import InputError
 from lcb.storage.importing.bad_rows import Check, show_cell
-from lcb.storage.tables.arrow import is_number, is_string, parse_numbers, plain
+from lcb.storage.tables.arrow import convert_cells, is_number, is_string, parse_numbers, plain
 
 _ZONE = r"(Z|[+-]\d\d:?\d\d)\s*$"
 
@@ -67,34 +67,6 @@ class Orders:
         values = _fill_missing(column.cast(pa.float64()))
         check.refuse(~np.isfinite(values), f"{name} is not finite", lambda i: f"{name} is {values[i]}")
         return values
-
-
-def convert_cells(column: Any, convert: Callable[[Any], Any]) -> tuple[Any, NDArray[np.int64]]:
-    """Return the converted column, with null for cells that cannot be converted, and the indices of those cells.
-
-    The whole column is tried first, then halves of the parts that fail.
-
-    >>> made, failing = convert_cells(pa.array(["1", "x", "3"]), lambda part: part.cast(pa.int64()))
-    >>> made.to_pylist(), failing.tolist()
-    ([1, None, 3], [1])
-    """
-    parts: list[Any] = []
-    failing: list[int] = []
-    waiting = [(0, len(column))]
-    while waiting:
-        start, stop = waiting.pop()
-        try:
-            parts.append(convert(column[start:stop]))
-        except pa.ArrowException:
-            if stop - start == 1:
-                failing.append(start)
-                parts.append(None)
-            else:
-                middle = (start + stop) // 2
-                waiting += [(middle, stop), (start, middle)]
-    kind = next((part.type for part in parts if part is not None), column.type)
-    made = [pa.nulls(1, kind) if part is None else part for part in parts]
-    return pa.concat_arrays(made), np.asarray(failing, np.int64)
 
 
 def _convert_or_refuse(

@@ -19,6 +19,7 @@ from lcb.storage.importing.sorting import MOST_ROWS, Arrays, Spill, find_repeate
 from lcb.storage.importing.source import Source
 from lcb.storage.importing.writing import check_place, count_within_users, open_writer
 from lcb.storage.logs.files import LogFiles
+from lcb.words import format_count
 
 DUPLICATES = ("drop", "stop", "keep")
 
@@ -32,7 +33,8 @@ class Imported:
     n_events: int  # written
     n_users: int
     n_items: int
-    n_categories: int
+    categories: tuple[str, ...]  # in the order of their features
+    n_inputs: int  # numbers of each item's own
     columns: tuple[str, ...]  # of events.parquet
     bad_rows: dict[str, int]  # left out, by reason
     listed: tuple[str, ...]  # the first of them
@@ -91,7 +93,7 @@ def _check_rows(reading: Reading, on_error: str) -> None:
     problems, name = reading.problems, reading.source.name
     if problems.n_rows and on_error == "stop":
         raise BadRows(
-            f"{name} has {problems.n_rows:,} bad rows of {reading.n_rows:,}: {problems.summary()}; "
+            f"{name} has {format_count(problems.n_rows, 'bad row')} of {reading.n_rows:,}: {problems.summary()}; "
             "correct them, or leave them out with --on-error skip",
             problems.lines(),
         )
@@ -104,6 +106,8 @@ def _write(reading: Reading, files: LogFiles, duplicates: str | None, progress: 
     """Second pass: sort each part of the spilled rows, drop duplicates and write it."""
     users, rank, counts = reading.rank_users()
     items, place, n_differing = reading.build_items()
+    if reading.source.vectors is not None:
+        items = reading.source.vectors.add_to(items)
     is_timed = bool(reading.orders.kind)
     policy = duplicates or ("keep" if reading.source.repeats and not is_timed else "drop")
     user_counts, item_counts = np.zeros(len(users), np.int64), np.zeros(len(items.names), np.int64)
@@ -129,15 +133,20 @@ def _write(reading: Reading, files: LogFiles, duplicates: str | None, progress: 
         if n_duplicates and policy == "stop":
             same = "user, item and time" if is_timed else "user and item"
             raise InputError(
-                f"{reading.source.name} has {n_duplicates:,} rows that repeat {same}, such as {example}; "
+                f"{reading.source.name} has {format_count(n_duplicates, 'row')} repeating {same}, such as {example}; "
                 "give --duplicates drop or --duplicates keep"
             )
-    notes = [f"{n_differing:,} items have different categories in different rows; all are kept"] if n_differing else []
+    notes = (
+        [f"{format_count(n_differing, 'item', 'have')} different categories in different rows; all are kept"]
+        if n_differing
+        else []
+    )
     return {
         "n_events": writer.n_events,
         "n_users": len(users),
         "n_items": len(items.names),
-        "n_categories": len(items.categories),
+        "categories": tuple(items.categories),
+        "n_inputs": len(items.inputs),
         "columns": writer.columns,
         "n_duplicates": n_duplicates,
         "duplicates": policy,

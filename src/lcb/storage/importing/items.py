@@ -17,6 +17,7 @@ from lcb.storage.importing.ids import Ids
 from lcb.storage.logs.items import Items, code_categories, flatten_lists
 from lcb.storage.tables.arrow import is_list, is_string, plain
 from lcb.storage.tables.table import Table
+from lcb.words import format_count
 
 _JOINT = "\x1f"  # separator of categories, where a list is stored as text
 
@@ -31,9 +32,11 @@ def read_item_table(
     ids = Ids(item, whole=whole)
     codes = ids.codes(names, Check(table.path, np.arange(1, len(names) + 1), problems))
     if problems.n_rows:
-        raise InputError(f"{problems.lines()[0]}; {problems.n_rows:,} rows of items are bad, correct them")
+        raise InputError(f"{problems.lines()[0]}; {format_count(problems.n_rows, 'bad row')} of items, correct them")
     if len(ids) < len(codes):
-        raise InputError(f"{table.path} has {len(codes) - len(ids):,} items more than once; give every item one row")
+        raise InputError(
+            f"{table.path} has {format_count(len(codes) - len(ids), 'item')} more than once; give every item one row"
+        )
     titles = None if title is None else columns[title].cast(pa.string())
     cells = None if categories is None else columns[categories]
     return build_items(table.path, ids.names(), cells, titles, separator)
@@ -76,6 +79,7 @@ class Gathered:
         self.separator = separator
         self.cells = Ids("categories")
         self.pairs = np.zeros(0, np.int64)  # item code and cell code in one number, each pair once
+        self.titles: dict[int, str] = {}  # by item code; the last that is not empty
 
     def add(self, item: NDArray[np.int32], cells: Any) -> None:
         cells = plain(cells)
@@ -87,11 +91,22 @@ class Gathered:
         pairs = np.unique(item.astype(np.int64) << 32 | codes)
         self.pairs = np.union1d(self.pairs, pairs)
 
+    def add_titles(self, item: NDArray[np.int32], cells: Any) -> None:
+        """Keep the title of every item that has one in these rows."""
+        titles = plain(cells).cast(pa.string())
+        there = np.flatnonzero(
+            pc.fill_null(pc.greater(pc.binary_length(titles), 0), False).to_numpy(zero_copy_only=False)
+        )
+        codes, last = np.unique(item[there][::-1], return_index=True)
+        rows = there[::-1][last]
+        self.titles.update(zip(codes.tolist(), titles.take(pa.array(rows)).to_pylist(), strict=True))
+
     def items(self, names: Any, order: NDArray[np.int64], path: str) -> tuple[Items, int]:
         """Return the items in this order, and how many of them have different categories in different rows."""
         ordered = names.take(pa.array(order))
+        titles = pa.array([self.titles.get(i) for i in order.tolist()], pa.string()) if self.titles else None
         if not len(self.cells):
-            return build_items(path, ordered, None), 0
+            return build_items(path, ordered, None, titles), 0
         start, values = split_categories(self.cells.names(), self.separator)
         found, codes = code_categories(values, None, f"{path} column of categories", path)
         item, cell = self.pairs >> 32, self.pairs & 0xFFFFFFFF
@@ -102,4 +117,5 @@ class Gathered:
         made = csr_array((np.ones(len(taken), bool), (np.repeat(item, lengths), codes[taken])), shape=shape)[order]
         made.sort_indices()
         n_differing = int(np.sum(np.bincount(item, minlength=len(names)) > 1))
-        return Items(path, ordered, found, made.indptr.astype(np.int64), made.indices.astype(np.int32)), n_differing
+        start, members = made.indptr.astype(np.int64), made.indices.astype(np.int32)
+        return Items(path, ordered, found, start, members, titles), n_differing

@@ -91,6 +91,8 @@ class Reading:
             arrays = {name: values[check.good] for name, values in arrays.items()}
         if "categories" in columns and self.source.items is None:
             self.gathered.add(arrays["item"], columns["categories"].filter(pa.array(check.good)))
+        if "title" in columns and self.source.items is None:
+            self.gathered.add_titles(arrays["item"], columns["title"].filter(pa.array(check.good)))
         return arrays
 
     def _code_items(self, column: Any, check: Check) -> NDArray[np.int32]:

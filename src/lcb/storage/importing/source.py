@@ -5,6 +5,7 @@ order                      a time or a position; without it events keep the orde
 rating, reward             numbers
 propensity                 in (0, 1]
 categories                 of the item: a list, or text with a separator
+title                      of the item
 any other name             a feature
 """
 
@@ -19,9 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lcb.storage.importing.bad_rows import Problems
+from lcb.storage.importing.item_vectors import ItemVectors
 from lcb.storage.logs.items import Items
 
-ROLES = ("user", "item", "order", "rating", "reward", "propensity", "categories")
+ROLES = ("user", "item", "order", "rating", "reward", "propensity", "categories", "title")
 
 
 @dataclass(frozen=True)
@@ -48,3 +50,4 @@ class Source:
     whole: tuple[str, ...] = ()  # roles, user or item, whose ids are whole numbers even if the file has text
     repeats: bool = False  # a user may do the same twice, so that equal rows without a time are kept
     notes: tuple[str, ...] = ()
+    vectors: ItemVectors | None = None  # numbers of the items' own

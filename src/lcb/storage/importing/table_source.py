@@ -13,22 +13,28 @@ import pyarrow.compute as pc
 
 from lcb.errors import InputError
 from lcb.storage.importing.bad_rows import Problems
-from lcb.storage.importing.cells import convert_cells
 from lcb.storage.importing.items import read_item_table
 from lcb.storage.importing.source import ROLES, Chunk, Source
 from lcb.storage.logs.items import Items
-from lcb.storage.tables.arrow import is_list, is_string, plain, value_type
+from lcb.storage.tables.arrow import convert_cells, is_list, is_string, plain, value_type
 from lcb.storage.tables.open_table import open_table
 from lcb.storage.tables.table import Kind, Table
+from lcb.words import format_count
 
-_KINDS: dict[str, Kind] = {"user": "id", "item": "id", "order": "text", "categories": "text"}  # all else: numbers
+_KINDS: dict[str, Kind] = {
+    "user": "id",
+    "item": "id",
+    "order": "text",
+    "categories": "text",
+    "title": "text",
+}  # all else: numbers
 
 
 @dataclass(frozen=True)
 class Columns:
     """Which column of a table has which role; None: the column of the usual name, if there is one.
 
-    Usual names: user, item, reward, rating, order or time, propensity, categories.
+    Usual names: user, item, reward, rating, order or time, propensity, categories, title.
     """
 
     user: str | None = None
@@ -38,6 +44,7 @@ class Columns:
     order: str | None = None
     propensity: str | None = None
     categories: str | None = None
+    title: str | None = None
     features: tuple[str, ...] = ()
 
     def find(self, table: Table) -> dict[str, str]:
@@ -61,13 +68,11 @@ def table_source(
     *,
     items: str | os.PathLike[str] | None = None,
     item_id: str | None = None,
-    title: str | None = None,
     separator: str = "|",
 ) -> Source:
     """Return the source of a log in one file, with `items`, if given, as its table of items and categories.
 
     item_id      the column of `items` with their ids: by default named as in the log, or else `item`
-    title        the column of `items` with titles: by default `title`, if there is one
     separator    between the categories of a text cell
     """
     if not separator:
@@ -77,9 +82,9 @@ def table_source(
     table = open_table(path)
     if items is None:
         return source_from_table(table, columns, files=(Path(path),), separator=separator)
-    known = _read_items(open_table(items), columns, columns.item or "item", item_id, title, separator)
+    known = _read_items(open_table(items), columns, columns.item or "item", item_id, columns.title, separator)
     source = source_from_table(
-        table, replace(columns, categories=None), files=(Path(path), Path(items)), separator=separator
+        table, replace(columns, categories=None, title=None), files=(Path(path), Path(items)), separator=separator
     )
     return add_items(source, known)
 
@@ -121,7 +126,7 @@ def add_items(source: Source, items: Items) -> Source:
         if len(failing):
             example = items.names[int(failing[0])].as_py()
             raise InputError(
-                f"{items.path} has {len(failing):,} items that are no whole numbers, such as {example!r}; "
+                f"{items.path} has {format_count(len(failing), 'item')} named by no whole number, such as {example!r}; "
                 f"those of {source.name} are, convert one"
             )
     return replace(source, items=replace(items, names=names))

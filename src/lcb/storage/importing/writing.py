@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from lcb.errors import InputError, OutputError
 from lcb.storage.files import check_writable, is_same_file, name_temporary
 from lcb.storage.importing.sorting import Arrays
-from lcb.storage.logs.files import FEATURES, STAMP, LogFiles
+from lcb.storage.logs.files import FEATURES, INPUTS, STAMP, LogFiles
 from lcb.storage.logs.items import Items
 
 _GROUP_ROWS = 1 << 20
@@ -114,7 +114,11 @@ def _build_item_table(items: Items, stamp: bytes) -> Any:
         columns["categories"] = pa.ListArray.from_arrays(pa.array(items.start, pa.int32()), pa.array(items.codes))
     if items.titles is not None:
         columns["title"] = items.titles
-    return pa.table(columns).replace_schema_metadata({STAMP: stamp})
+    metadata = {STAMP: stamp}
+    if items.vectors is not None:
+        columns["features"] = pa.FixedSizeListArray.from_arrays(pa.array(items.vectors.ravel()), items.vectors.shape[1])
+        metadata[INPUTS] = json.dumps(items.inputs).encode()
+    return pa.table(columns).replace_schema_metadata(metadata)
 
 
 def _compute_stamp(items: Items) -> bytes:

@@ -19,6 +19,7 @@ from lcb.storage.logs.items import Items, check_present, list_first, to_id_colum
 from lcb.storage.logs.offers import Offers, read_offers
 from lcb.storage.tables.arrow import plain
 from lcb.storage.tables.row_errors import name_file_in_errors, to_one_line
+from lcb.words import format_count
 
 NUMBERS = ("rating", "reward", "propensity")
 
@@ -111,8 +112,9 @@ def _code_known_items(column: Any, items: Items, path: str) -> NDArray[np.int32]
     if found.null_count:
         unknown = pc.unique(ids.filter(found.is_null()))
         raise InputError(
-            f"{found.null_count:,} of {len(ids):,} events in {path} are of {len(unknown):,} items that are not in "
-            f"{items.path}, such as {list_first(unknown[:3].to_pylist())}; add them, or leave the events out with: "
+            f"{found.null_count:,} of {len(ids):,} events in {path} are of "
+            f"{format_count(len(unknown), 'item')} missing in {items.path}, such as "
+            f"{list_first(unknown[:3].to_pylist())}; add them, or leave the events out with: "
             f"lcb import {path} --items {items.path} --on-error skip --out log"
         )
     return found.to_numpy()

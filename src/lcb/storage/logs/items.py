@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from lcb.errors import InputError
-from lcb.storage.logs.files import STAMP, LogFiles
-from lcb.storage.tables.arrow import is_list, is_string, plain, value_type
+from lcb.storage.logs.files import INPUTS, STAMP, LogFiles
+from lcb.storage.tables.arrow import is_list, is_number, is_string, plain, value_type
 from lcb.storage.tables.row_errors import name_file_in_errors, to_one_line
+from lcb.words import format_count
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,8 @@ class Items:
     codes: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))  # categories, item after item
     titles: Any = None
     stamp: bytes | None = None
+    vectors: NDArray[np.float32] | None = field(default=None, repr=False)  # (n, m) numbers of their own
+    inputs: tuple[str, ...] = ()  # (m,) their names
 
     def matrix(self, names: Any) -> csr_array:
         """Return which item has which category, (n_items, n_categories) of bool."""
@@ -48,7 +51,16 @@ class Items:
         codes = self.codes[np.repeat(self.start[places] - ends + lengths, lengths) + np.arange(lengths.sum())]
         start = np.concatenate([[0], ends]).astype(np.int64)
         titles = None if self.titles is None else self.titles.take(pa.array(places))
-        return Items(self.path, self.names.take(pa.array(places)), self.categories, start, codes, titles)
+        vectors = None if self.vectors is None else self.vectors[places]
+        return replace(
+            self,
+            names=self.names.take(pa.array(places)),
+            start=start,
+            codes=codes,
+            titles=titles,
+            stamp=None,
+            vectors=vectors,
+        )
 
     def notes(self, counts: NDArray[np.int64]) -> list[str]:
         """Return notes on unused categories and on items without a category; counts (n,) are events per item."""
@@ -63,7 +75,8 @@ class Items:
             notes.append(f"{np.sum(~used):,} of {n_categories:,} categories have no event: {names}")
         if bare.any():
             n_events, n_all = int(np.sum(counts[bare])), int(np.sum(counts))
-            notes.append(f"{bare.sum():,} items, with {n_events:,} of {n_all:,} events, have no category")
+            bare_items = format_count(int(bare.sum()), "item")
+            notes.append(f"{bare_items} without a category, with {n_events:,} of {n_all:,} events")
         return notes
 
 
@@ -79,16 +92,32 @@ def read_items(files: LogFiles) -> Items:
     names = to_id_column(table["item"], f"{path} column item").combine_chunks()
     n_repeated = len(names) - len(pc.unique(names))
     if n_repeated:
-        raise InputError(f"{path} has {n_repeated:,} items more than once; give every item one row")
+        raise InputError(f"{path} has {format_count(n_repeated, 'item')} more than once; give every item one row")
     titles = plain(table["title"]).cast(pa.string()) if "title" in table.column_names else None
     stamp = (table.schema.metadata or {}).get(STAMP)
+    own = _read_vectors(table, path)
     column = next((table[name] for name in ("categories", "category") if name in table.column_names), None)
     if column is None:
-        return Items(path, names, (), np.zeros(len(names) + 1, np.int64), titles=titles, stamp=stamp)
+        return Items(path, names, (), np.zeros(len(names) + 1, np.int64), titles=titles, stamp=stamp, **own)
     known = _read_category_names(files)
     start, values = flatten_lists(column)
     categories, codes = code_categories(values, known, f"{path} column categories", str(files.categories))
-    return Items(path, names, categories, start, codes, titles, stamp)
+    return Items(path, names, categories, start, codes, titles, stamp, **own)
+
+
+def _read_vectors(table: Any, path: str) -> dict[str, Any]:
+    """Return the numbers of the items' own and their names: column features, lists of one length."""
+    if "features" not in table.column_names:
+        return {}
+    column = plain(table["features"])
+    if not is_list(column.type) or not is_number(column.type.value_type):
+        return {}
+    lengths = pc.unique(pc.list_value_length(column)).to_pylist()
+    if len(lengths) != 1 or column.null_count:
+        raise InputError(f"{path} column features must hold lists of the same length; correct it, or import it again")
+    vectors = plain(column.flatten()).cast(pa.float32()).to_numpy(zero_copy_only=False).reshape(-1, int(lengths[0]))
+    named = json.loads((table.schema.metadata or {}).get(INPUTS, b"[]"))
+    return {"vectors": vectors, "inputs": tuple(named) or tuple(f"v{j}" for j in range(vectors.shape[1]))}
 
 
 def flatten_lists(column: Any) -> tuple[NDArray[np.int64], Any]:

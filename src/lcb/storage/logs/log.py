@@ -3,7 +3,7 @@
 A log on disk is a folder, written by `lcb import` or by hand:
 
     events.parquet     user, item, and where known: order, rating, reward, propensity, features, offered, distribution
-    items.parquet      item, and where known: categories (indices into categories.json, or names), title
+    items.parquet      item, and where known: categories (indices into categories.json, or names), title, features
     categories.json    ["sport", "arts", ...]
 
 or one file `clicks.parquet` with `clicks.items.parquet` and `clicks.categories.json` beside it.  Only events are
@@ -56,6 +56,8 @@ class Log:
     x: Numbers | None = None  # (n_events, n_features) features kept with the events
     features: tuple[str, ...] = ()  # names of the columns of x
     titles: Any = None  # (n_items,) strings, or None
+    item_features: Numbers | None = None  # (n_items, m) numbers of the items' own, such as an embedding
+    inputs: tuple[str, ...] = ()  # names of the columns of item_features
     offers: Offers | None = None  # the items on offer at each event; None: not known
     notes: tuple[str, ...] = ()  # peculiarities of this log, one sentence each
 
@@ -91,6 +93,11 @@ class Log:
         if self.rating is None:
             raise InputError(f"like {like:g} is a rating, and the log has none; leave it out")
         return (self.rating >= like).astype(np.float32)
+
+    @property
+    def arm_kind(self) -> str:
+        """What an arm of `arms` is: "category", or "item" in a log without categories."""
+        return "category" if self.categories else "item"
 
     def arms(self, limit: int = 100) -> tuple[tuple[str, ...], csr_array]:
         """Return the names of the arms, and which items belong to each, (n_items, n_arms) of bool.
@@ -159,6 +166,8 @@ def open_log(path: str | os.PathLike[str], *, progress: Progress | None = None, 
         x=events.x,
         features=events.features,
         titles=items.titles,
+        item_features=items.vectors,
+        inputs=items.inputs,
         offers=events.offers,
         notes=(*events.notes, *items.notes(np.bincount(events.item, minlength=len(events.items)))),
     )

@@ -1,7 +1,8 @@
 """Latent models in a folder: numbers in safetensors, words in a manifest.
 
     models-<sha12>.safetensors    pi (N,), beta (N, d), sigma2 (N,), where known covariance (N, d, d), and of personal
-                                  models with noise per arm arms (A, d) and arm_sigma2 (A,), float64
+                                  models with noise per arm arms (A, d) and arm_sigma2 (A,); of a mixture the
+                                  statistics of each class, sums (N, p); float64
     manifest.json                 format, format_version, n_classes, n_features, features, likelihood, provenance,
                                   personal (true, or left out), sha256 (of the tensors file), lcb (version),
                                   feature_map (where there is one),
@@ -31,7 +32,9 @@ from lcb.arrays import Floats
 from lcb.errors import InputError, ModelError, OutputError
 from lcb.features import FeatureMap
 from lcb.models import LatentModels
+from lcb.stats import n_packed
 from lcb.storage.files import create_folders
+from lcb.storage.models.item_effects import ITEM_TENSORS, pack_effects, unpack_effects
 from lcb.version import __version__
 
 _FORMAT = "lcb-models"
@@ -46,7 +49,7 @@ _KEYS = {
     "sha256": str,
     "lcb": str,
 }
-_TENSORS = ("pi", "beta", "sigma2", "covariance", "arms", "arm_sigma2")
+_TENSORS = ("pi", "beta", "sigma2", "covariance", "arms", "arm_sigma2", "sums")
 _OURS = re.compile(r"models-[0-9a-f]{12}\.safetensors|(tensors|manifest)\.tmp")
 _AGAIN = "save the models again, or restore them from a backup"
 
@@ -85,7 +88,10 @@ def save_models(
 def pack_models(models: LatentModels, feature_map: FeatureMap | None = None) -> tuple[bytes, bytes]:
     """Return the bytes of the manifest and of the tensors, to store elsewhere than in a folder."""
     values = {name: getattr(models, name) for name in _TENSORS}
-    tensors = save({name: np.ascontiguousarray(array) for name, array in values.items() if array is not None})
+    kept = {name: np.ascontiguousarray(array) for name, array in values.items() if array is not None}
+    if models.item_effects is not None:
+        kept |= pack_effects(models.item_effects)[0]
+    tensors = save(kept)
     return _build_manifest(models, tensors, feature_map), tensors
 
 
@@ -157,6 +163,7 @@ def _build_manifest(models: LatentModels, tensors: bytes, feature_map: FeatureMa
         "lcb": __version__,
         **({"feature_map": feature_map.to_json()} if feature_map else {}),
         **({"personal": True} if models.personal else {}),
+        **({"item_effects": pack_effects(models.item_effects)[1]} if models.item_effects else {}),
     }
     return json.dumps(manifest | {"manifest_sha256": _compute_seal(manifest)}, indent=2).encode()
 
@@ -284,6 +291,8 @@ def _build_models(manifest: dict[str, Any], data: bytes, folder: str) -> LatentM
             personal=manifest.get("personal") is True,
             arms=tensors.get("arms"),
             arm_sigma2=tensors.get("arm_sigma2"),
+            sums=tensors.get("sums"),
+            item_effects=unpack_effects(tensors, manifest.get("item_effects")),
         )
     except ModelError as error:
         raise ModelError(f"{folder} holds no models: {error}; {_AGAIN}") from None
@@ -311,10 +320,13 @@ def _parse_tensors(data: bytes, manifest: dict[str, Any], folder: str) -> dict[s
     if "arms" in tensors or "arm_sigma2" in tensors:
         n_arms = len(tensors.get("arms", ()))
         wanted |= {"arms": (n_arms, n_features), "arm_sigma2": (n_arms,)}
-    shapes = {name: values.shape for name, values in tensors.items()}
+    if "sums" in tensors:
+        wanted["sums"] = (n_classes, n_packed(n_features))
+    own = {name: values for name, values in tensors.items() if name not in ITEM_TENSORS}
+    shapes = {name: values.shape for name, values in own.items()}
     if shapes != wanted:
         raise ModelError(f"{folder} has tensors of shapes {shapes}, its manifest says {wanted}; {_AGAIN}")
-    for name, values in tensors.items():
+    for name, values in own.items():
         if values.dtype != np.float64:
             raise ModelError(f"{folder} has {name} as {values.dtype}, wanted float64; {_AGAIN}")
     features = [name for name in manifest["features"] if isinstance(name, str)]

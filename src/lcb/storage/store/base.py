@@ -120,8 +120,8 @@ class SharedReads:
 
     def events_of_service(self, upto: int | None = None) -> list[Row]:
         found = self._read(
-            f'select {COLUMNS} from event where "user" is null and seq <= {self.placeholder} '
-            "and kind in ('service', 'recommender', 'items', 'model', 'activate') order by seq",
+            f'select {COLUMNS} from event where "user" is null and seq > 0 and seq <= {self.placeholder} '
+            "and kind in ('service', 'recommender', 'items', 'model', 'activate', 'teachers') order by seq",
             (LAST if upto is None else upto,),
         )
         return [Row(*row) for row in found]
@@ -129,8 +129,8 @@ class SharedReads:
     def newest_of_service(self, kinds: Sequence[str], upto: int | None = None, limit: int = 10_000) -> list[Row]:
         marks = ", ".join([self.placeholder] * len(kinds))
         found = self._read(
-            f'select {COLUMNS} from event where "user" is null and kind in ({marks}) and seq <= {self.placeholder} '
-            f"order by seq desc limit {limit}",
+            f'select {COLUMNS} from event where "user" is null and kind in ({marks}) and seq > 0 '
+            f"and seq <= {self.placeholder} order by seq desc limit {limit}",
             (*kinds, LAST if upto is None else upto),
         )
         return [Row(*row) for row in found]
@@ -142,6 +142,31 @@ class SharedReads:
             (after, limit),
         )
         return [user for (user,) in found]
+
+    def stream_of(self, user: str, after: int = 0, upto: int | None = None) -> Iterator[Row]:
+        mark, last = self.placeholder, LAST if upto is None else upto
+        of_user = f'select {COLUMNS} from event where "user" = {mark} and seq > {mark} and seq <= {mark}'
+        while block := self._read(f"{of_user} order by seq limit 16", (storable(user), after, last)):
+            yield from map(Row._make, block)
+            after = block[-1][0]
+
+    def rewards_of(self, user: str, after: int, upto: int) -> list[Row]:
+        mark = self.placeholder
+        found = self._read(
+            f'select {COLUMNS} from event where "user" = {mark} and seq > {mark} and seq <= {mark} '
+            "and kind = 'reward' order by seq",
+            (storable(user), after, upto),
+        )
+        return [Row(*row) for row in found]
+
+    def bytes_of(self, user: str, upto: int) -> int:
+        mark = self.placeholder
+        statement = f'select sum(length(body)) from event where "user" = {mark} and seq <= {mark}'
+        return int(self._read(statement, (storable(user), upto))[0][0] or 0)
+
+    def bytes_of_event(self, id: str) -> int:
+        found = self._read(f"select length(body) from event where id = {self.placeholder}", (storable(id),))
+        return int(found[0][0]) if found else 0
 
     def list_keys(self) -> list[Key]:
         return [Key(*row) for row in self._read("select name, scope, sha256, created, revoked from key order by name")]
@@ -166,6 +191,14 @@ class Store(Protocol):
     def sealed_events(self, after: int, upto: int) -> Iterator[tuple[Row, Seal]]: ...
     def events_of(self, user: str, after: int = 0, upto: int | None = None) -> list[Row]: ...
     def events_of_each(self, after: Mapping[str, int], upto: int) -> dict[str, list[Row]]: ...
+    def stream_of(self, user: str, after: int = 0, upto: int | None = None) -> Iterator[Row]:
+        """Yield the same as `events_of`, few at a time and without holding up other reads."""
+
+    def rewards_of(self, user: str, after: int, upto: int) -> list[Row]: ...
+    def bytes_of(self, user: str, upto: int) -> int:
+        """Return how many bytes the bodies of a user's events have."""
+
+    def bytes_of_event(self, id: str) -> int: ...
     def newest_of(self, user: str) -> int: ...
     def events_of_service(self, upto: int | None = None) -> list[Row]: ...
     def newest_of_service(self, kinds: Sequence[str], upto: int | None = None, limit: int = 10_000) -> list[Row]: ...
@@ -180,7 +213,8 @@ class Store(Protocol):
     def size(self) -> int: ...
     def backup(self, path: str, progress: Progress = silent) -> None: ...
     def lead(self, name: str) -> Callable[[], None] | None: ...
-    def check(self) -> None: ...
+    def find_changes_of_schema(self) -> list[str]: ...
+    def check(self, *, writing: bool = False) -> None: ...
     def close(self) -> None: ...
 
 

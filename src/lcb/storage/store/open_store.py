@@ -9,8 +9,20 @@ from lcb.storage.store.base import Store
 def open_store(url: str, *, create: bool = True, serve: bool = False) -> Store:
     """Open the SQLite file at a path, or the PostgreSQL database at a postgresql:// address.
 
-    `serve` takes the lock that lets one process serve an SQLite file.
+    `serve` takes the lock that lets one process serve an SQLite file, and refuses a schema that lcb did not make.
     """
+    store = _open(url, create, serve)
+    changes = store.find_changes_of_schema() if serve else []
+    if changes:
+        store.close()
+        raise StoreError(
+            f"{store.url}: {'; '.join(changes)}; the schema decides what is stored, so it must be the one that lcb "
+            "made: undo this, run lcb log verify, then serve"
+        )
+    return store
+
+
+def _open(url: str, create: bool, serve: bool) -> Store:
     if url.startswith(("postgresql://", "postgres://")):
         from lcb.storage.store.postgres import Postgres
 

@@ -39,9 +39,10 @@ from lcb.storage.store.base import (
     storable,
 )
 from lcb.storage.store.chain import Salts, digest_erased, seal_rows
-from lcb.storage.store.migrate import missing_migrations
+from lcb.storage.store.migrate import log_upgrade, missing_migrations
 from lcb.storage.store.postgres_connections import Address, Connection, ConnectionPool, Error, find_damage, is_lost
 from lcb.storage.store.postgres_scrub import Scrubber
+from lcb.storage.store.schema import ADDED_ON_POSTGRES
 from lcb.storage.store.snapshots import CheckedSnapshots, add_checksums
 
 _LOCK = "select seq, link from head for update"
@@ -116,10 +117,12 @@ class Postgres(SharedReads, CheckedSnapshots):
                 raise StoreError(
                     f"{self.url} has no tables of lcb; give the database of a service, or start one: lcb serve"
                 )
-            for number, text in missing_migrations("postgres", self.url, version):
+            todo = missing_migrations("postgres", self.url, version)
+            for number, text in todo:
                 connection.execute(text)
                 connection.execute("insert into lcb_schema values(%s)", (number,))
             connection.execute("commit")
+            log_upgrade(self.url, version, todo)
             if (damage := find_damage(connection)) is not None:
                 raise self._address.damaged_error(damage)
         except Error as error:
@@ -283,7 +286,7 @@ class Postgres(SharedReads, CheckedSnapshots):
         return Head(*self._read("select seq, link from head")[0])
 
     def event(self, id: str) -> Row | None:
-        found = self._read(f"select {COLUMNS} from event where id = %s", (storable(id),))
+        found = self._read(f"select {COLUMNS} from event where id = %s and seq > 0", (storable(id),))
         return Row(*found[0]) if found else None
 
     def _blocks(self, columns: str, after: int, last: int) -> Iterator[list[Any]]:
@@ -363,7 +366,10 @@ class Postgres(SharedReads, CheckedSnapshots):
 
         return release
 
-    def check(self) -> None:
+    def find_changes_of_schema(self) -> list[str]:
+        return [words for (words,) in self._read(ADDED_ON_POSTGRES)]
+
+    def check(self, *, writing: bool = False) -> None:
         """Do nothing: a lost connection shows at the next statement."""
 
     def close(self) -> None:

@@ -19,11 +19,12 @@ from lcb.progress import Progress, silent
 from lcb.storage.store import base
 from lcb.storage.store.base import COLUMNS, SEALED, Appended, Head, Key, NewRow, Rewrite, Row, Seal, Snapshot
 from lcb.storage.store.chain import Salts, digest_erased, seal_rows
-from lcb.storage.store.migrate import missing_migrations
+from lcb.storage.store.migrate import log_upgrade, missing_migrations
+from lcb.storage.store.schema import find_changes
 from lcb.storage.store.snapshots import CheckedSnapshots, add_checksums
 from lcb.storage.store.sqlite_backup import copy_database
 from lcb.storage.store.sqlite_errors import ErrorTranslator
-from lcb.storage.store.sqlite_file import OpenFiles, create_file, lock_server, make_private
+from lcb.storage.store.sqlite_file import OpenFiles, ServerLock, create_file, make_private
 
 _APPLICATION = 0x6C636231  # "lcb1", in the header of the file
 _KEEP = (
@@ -35,6 +36,7 @@ _REWRITE = (
     "update event set id = ?, kind = ?, user = null, model = null, body = ?, salt = null, digest = ? where seq = ?"
 )
 _NEW = 'event(seq, id, kind, "user", model, body, salt, link)'
+_OF_USER = f"select {COLUMNS} from event where user = ? and seq > ? and seq <= ? order by seq"
 _BUSY_SECONDS = 0.2
 _BLOCK = 2000
 _MOST_AT_ONCE = 64
@@ -58,10 +60,10 @@ class SQLite(base.SharedReads, CheckedSnapshots):
         if serve:
             self._check_name()
         self._errors = ErrorTranslator(self.path)
-        self._lock = lock_server(self.path) if serve else None
+        self._lock = ServerLock(self.path) if serve else None
         self._reading = threading.Lock()
         self._files: OpenFiles | None = None
-        self._gone = False  # the file or its write-ahead log was removed or replaced
+        self._gone = False  # the last check found a file removed or replaced, or another server
         self._unscrubbed = False  # erased rows are still in the write-ahead log
         self._salts = Salts()
         self._head = Head(-1, None)  # after the last append
@@ -99,7 +101,15 @@ class SQLite(base.SharedReads, CheckedSnapshots):
             )
 
     def _connect(self) -> sqlite3.Connection:
-        connection = sqlite3.connect(self.path, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS)
+        """Open the file.
+
+        Later connections open only the file of the first: a new file would make SQLite delete the write-ahead log.
+        """
+        self._check_files()
+        place = f"{self.path.absolute().as_uri()}?mode={'rwc' if self._files is None else 'rw'}"
+        connection = sqlite3.connect(
+            place, uri=True, isolation_level=None, check_same_thread=False, timeout=_BUSY_SECONDS
+        )
         connection.execute("pragma synchronous = full")
         connection.execute("pragma cache_size = -128000")
         return connection
@@ -122,6 +132,7 @@ class SQLite(base.SharedReads, CheckedSnapshots):
                     connection.execute(statement)
                 connection.execute(f"pragma user_version = {number}")
             connection.execute(f"pragma application_id = {_APPLICATION}")
+        log_upgrade(str(self.path), version, todo)
 
     def _count_unfinished(self) -> int:
         """Bytes at the end of the write-ahead log that belong to no commit, left by a crash or a power loss."""
@@ -156,20 +167,35 @@ class SQLite(base.SharedReads, CheckedSnapshots):
             raise self._errors.translate(error) from None
         self.check()
 
-    def check(self) -> None:
+    def check(self, *, writing: bool = False) -> None:
+        """Check the files; empty the write-ahead log of erased rows if a long read has prevented that so far.
+
+        With `writing`, also commit a row of 64 KiB that is deleted again, and so overwritten: this changes nothing and
+        needs as much room as a large decision.
+        """
+        self._check_files()
+        if writing:
+            with self._transaction() as connection:
+                connection.execute("insert into snapshot values('room', 0, zeroblob(65536), x'')")
+                connection.execute("delete from snapshot where name = 'room'")
+        if self._unscrubbed:
+            self._scrub(wait=False)
+
+    def _check_files(self) -> None:
         """Raise StoreUnavailable if the file or its write-ahead log was removed or replaced since it was opened.
 
-        Empties the write-ahead log of erased rows if a long read has prevented that so far.
+        Also if the file of the lock was, and another process has the lock now.
         """
-        self._gone = self._files is not None and not self._files.are_in_place()
-        if self._gone:
+        self._gone = True
+        if self._lock is not None:
+            self._lock.keep()
+        if self._files is not None and not self._files.are_in_place():
             raise StoreUnavailable(
                 f"{self.path} or its write-ahead log was removed or replaced while it was in use, and nothing can be "
                 f"stored; put the same files back, or stop the service, delete {self.path.name}-wal and -shm, "
                 "restore a backup and start again"
             )
-        if self._unscrubbed:
-            self._scrub(wait=False)
+        self._gone = False
 
     def _check_gone(self) -> None:
         """Before a write: write nothing into a file that was found to be gone."""
@@ -239,9 +265,11 @@ class SQLite(base.SharedReads, CheckedSnapshots):
         placed = [Row(seq, *row) for seq, row in enumerate(rows, start=head.seq + 1)]
         seals = seal_rows(rows, head, self._salts)
         for start in range(0, len(rows), _MOST_AT_ONCE):
-            end = min(start + _MOST_AT_ONCE, len(rows))
-            values = [value for i in range(start, end) for value in (*placed[i], seals[i].salt, seals[i].link)]
-            connection.execute(_INSERTS[end - start], values)
+            values: list[Any] = []
+            block = placed[start : start + _MOST_AT_ONCE]
+            for row, (salt, _, link) in zip(block, seals[start : start + _MOST_AT_ONCE], strict=True):
+                values += (*row, salt, link)
+            connection.execute(_INSERTS[len(block)], values)
         return placed, Head(placed[-1].seq, seals[-1].link) if placed else head
 
     @staticmethod
@@ -282,7 +310,7 @@ class SQLite(base.SharedReads, CheckedSnapshots):
             self._writer.execute(f"pragma busy_timeout = {int(1000 * _BUSY_SECONDS)}")
 
     def event(self, id: str) -> Row | None:
-        found = self._read(f"select {COLUMNS} from event where id = ?", (id,))
+        found = self._read(f"select {COLUMNS} from event where id = ? and seq > 0", (id,))
         return Row(*found[0]) if found else None
 
     def _blocks(self, columns: str, after: int, last: int) -> Iterator[list[Any]]:
@@ -302,11 +330,19 @@ class SQLite(base.SharedReads, CheckedSnapshots):
             connection.close()
 
     def events_of(self, user: str, after: int = 0, upto: int | None = None) -> list[Row]:
-        found = self._read(
-            f"select {COLUMNS} from event where user = ? and seq > ? and seq <= ? order by seq",
-            (user, after, base.LAST if upto is None else upto),
-        )
+        found = self._read(_OF_USER, (user, after, base.LAST if upto is None else upto))
         return [Row(*row) for row in found]
+
+    def stream_of(self, user: str, after: int = 0, upto: int | None = None) -> Iterator[Row]:
+        """Read by a connection of its own: reads of others do not wait for this one."""
+        connection = self._connect()
+        try:
+            connection.execute("pragma cache_size = -8000")
+            yield from map(Row._make, connection.execute(_OF_USER, (user, after, base.LAST if upto is None else upto)))
+        except sqlite3.Error as error:
+            raise self._errors.translate(error) from None
+        finally:
+            connection.close()
 
     def events_of_each(self, after: Mapping[str, int], upto: int) -> dict[str, list[Row]]:
         return {user: self.events_of(user, seq, upto) for user, seq in after.items()}
@@ -332,6 +368,9 @@ class SQLite(base.SharedReads, CheckedSnapshots):
 
     # The file
 
+    def find_changes_of_schema(self) -> list[str]:
+        return find_changes(self._writer)
+
     def size(self) -> int:
         return sum(place.stat().st_size for place in (self.path, Path(f"{self.path}-wal")) if place.exists())
 
@@ -354,5 +393,5 @@ class SQLite(base.SharedReads, CheckedSnapshots):
 
     def _release(self) -> None:
         if self._lock is not None:
-            os.close(self._lock)
+            self._lock.release()
             self._lock = None

@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-from lcb.errors import StoreError
+from lcb.errors import StoreError, StoreUnavailable
 from lcb.storage.files import create_private
 
 _BESIDE = ("", "-wal", "-shm", ".lock")
@@ -62,15 +62,42 @@ class OpenFiles:
             return []
 
 
-def lock_server(path: Path) -> int:
-    """Take the lock of the serving process; the operating system releases it when the process ends."""
-    descriptor = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        os.close(descriptor)
-        raise StoreError(
-            f"{path} is being served by another process; stop that one, give this one another store, "
-            "or use PostgreSQL for several servers"
-        ) from None
-    return descriptor
+class ServerLock:
+    """The lock of the serving process; the operating system releases it when the process ends."""
+
+    def __init__(self, path: Path) -> None:
+        self._path, self._file = path, f"{path}.lock"
+        self._descriptor = self._take()
+
+    def keep(self) -> None:
+        """Take the lock anew if its file was removed or replaced, because another process could take that one."""
+        try:
+            if os.path.samestat(os.stat(self._file), os.fstat(self._descriptor)):
+                return
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise StoreUnavailable(f"{self._file} cannot be read ({error.strerror}); check the folder") from None
+        taken = self._take()
+        os.close(self._descriptor)
+        self._descriptor = taken
+        logging.getLogger("lcb.storage").warning("%s was removed while in use; it is locked anew", self._file)
+
+    def release(self) -> None:
+        os.close(self._descriptor)
+
+    def _take(self) -> int:
+        try:
+            descriptor = os.open(self._file, os.O_RDWR | os.O_CREAT, 0o600)
+        except OSError as error:
+            words = f"{self._file} cannot be created or opened ({error.strerror}); check the folder"
+            raise StoreUnavailable(words) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            raise StoreUnavailable(
+                f"{self._path} is being served by another process; stop that one, give this one another store, "
+                "or use PostgreSQL for several servers"
+            ) from None
+        return descriptor

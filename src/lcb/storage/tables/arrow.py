@@ -1,11 +1,14 @@
-"""Types of Arrow columns, and text parsed as numbers."""
+"""Types of Arrow columns, and their cells converted: text parsed as numbers."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 _WORDS = pa.array(["false", "true"])
 
@@ -48,3 +51,31 @@ def parse_numbers(text: Any) -> Any:
         words = pc.index_in(pc.ascii_lower(trimmed), value_set=_WORDS)
         others = pc.if_else(words.is_valid(), pa.scalar(None, pa.string()), trimmed)
         return pc.coalesce(words.cast(pa.float64()), others.cast(pa.float64()))
+
+
+def convert_cells(column: Any, convert: Callable[[Any], Any]) -> tuple[Any, NDArray[np.int64]]:
+    """Return the converted column, with null for cells that cannot be converted, and the indices of those cells.
+
+    The whole column is tried first, then halves of the parts that fail.
+
+    >>> made, failing = convert_cells(pa.array(["1", "x", "3"]), lambda part: part.cast(pa.int64()))
+    >>> made.to_pylist(), failing.tolist()
+    ([1, None, 3], [1])
+    """
+    parts: list[Any] = []
+    failing: list[int] = []
+    waiting = [(0, len(column))]
+    while waiting:
+        start, stop = waiting.pop()
+        try:
+            parts.append(convert(column[start:stop]))
+        except pa.ArrowException:
+            if stop - start == 1:
+                failing.append(start)
+                parts.append(None)
+            else:
+                middle = (start + stop) // 2
+                waiting += [(middle, stop), (start, middle)]
+    kind = next((part.type for part in parts if part is not None), column.type)
+    made = [pa.nulls(1, kind) if part is None else part for part in parts]
+    return pa.concat_arrays(made), np.asarray(failing, np.int64)

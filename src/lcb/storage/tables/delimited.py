@@ -16,6 +16,7 @@ from lcb.errors import InputError
 from lcb.storage.tables.row_errors import OnBadRow, refuse_row
 from lcb.storage.tables.table import Batches, Kind, Rows, Table
 
+_SEPARATORS = (";", "\t", "|", ",")
 CSV_BYTES = 1 << 20  # at a time
 
 
@@ -79,6 +80,14 @@ def _read_first_rows(path: str, delimiter: str) -> tuple[tuple[str, ...], tuple[
             raise InputError(f"{path} does not start like CSV ({error}); close its quotes") from None
     if any("\ud800" <= letter <= "\udfff" for name in names for letter in name):
         raise InputError(f"{path} has a header that is not UTF-8 text; save the file as UTF-8")
+    other = (
+        next((one for one in _SEPARATORS if one != delimiter and one in names[0]), None) if len(names) == 1 else None
+    )
+    if other is not None:
+        came = {"\t": "a tab", " ": "a blank"}.get(other, other)
+        wanted = {"\t": "a tab"}.get(delimiter, delimiter)
+        remedy = "name it .tsv" if other == "\t" else f"save it with {wanted} between columns"
+        raise InputError(f"{path} has one column, {names[0]!r}: columns seem to be separated by {came}; {remedy}")
     return names, first
 
 

@@ -11,11 +11,15 @@ from lcb.storage.tables.arrow import is_list, is_number, is_string, value_type
 from lcb.storage.tables.row_errors import to_one_line
 from lcb.storage.tables.table import Table
 
+_OF_LOGS = ("item", "rating", "category", "categories", "time", "order", "propensity")  # what `lcb import` finds itself
+
 
 def choose_features(
     table: Table, columns: Sequence[str], user_columns: Sequence[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the columns of the arm's and the user's features: those named, or else the lists x and user_x."""
+    if not columns and "x" not in table.lists:
+        _refuse_raw_log(table)
     table.require(("user", "reward"))
     arm = tuple(columns) or (("x",) if "x" in table.lists else ())
     user = tuple(user_columns) or (("user_x",) if "user_x" in table.lists else ())
@@ -41,8 +45,25 @@ def _check_named(table: Table, option: str, columns: Sequence[str]) -> None:
             raise InputError(f"{option} has {name} more than once in {table.path}; name each column once")
 
 
+def _refuse_raw_log(table: Table) -> None:
+    """Raise if the table is a log of items rather than of features: it has no user or reward, or it has items."""
+    wanted = [name for name in ("user", "reward") if name not in table.names]
+    items = [name for name in table.names if name in _OF_LOGS]
+    if wanted or items:
+        seen = f"no column {wanted[0]}" if wanted else f"a column {items[0]} and no list column x"
+        features = ",".join(_list_numeric(table))
+        named = f" (a table of features instead names them: --columns {features})" if features and not wanted else ""
+        columns = " --user COLUMN --item COLUMN --reward COLUMN" if wanted else ""
+        words = f"import it first: lcb import {table.path}{columns} --out log, then lcb learn log --out models"
+        raise InputError(to_one_line(f"{table.path} has {seen}, as a log of items has; {words}{named}"))
+
+
+def _list_numeric(table: Table) -> list[str]:
+    return [name for name in table.numeric if name not in ("user", "reward", *_OF_LOGS)][:20]
+
+
 def _propose_columns(table: Table) -> str:
-    names = [name for name in table.numeric if name not in ("user", "reward")][:20]
+    names = _list_numeric(table)
     if not names:
         return to_one_line(f"{table.path} has no list column x and no numeric column to name; add features to it")
     example = f"name the feature columns, for example --columns {','.join(names)}"

@@ -8,7 +8,7 @@ the row, which is then left out.  Cells of CSV stay text; the caller converts th
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import numpy as np
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from lcb.errors import InputError
 from lcb.storage.tables.arrow import plain
 from lcb.storage.tables.row_errors import OnBadRow, name_file_in_errors, refuse_row, to_one_line
+from lcb.words import suggest
 
 Rows = NDArray[np.int64]
 Batches = Iterator[tuple[Any, Rows]]
@@ -57,10 +58,37 @@ class Table:
         for name in names:
             if name not in self.names:
                 there = ", ".join(self.names[:20]) + (", ..." if len(self.names) > 20 else "")
-                words = f"{self.path} has no column {name}; it has {there}: rename one, or name another"
+                meant = f" ({asked})" if (asked := suggest(name, self.names)) else ""
+                words = f"{self.path} has no column {name}{meant}; it has {there}: rename one, or name another"
                 raise InputError(to_one_line(words))
             if self.names.count(name) > 1:
                 raise InputError(f"{self.path} has more than one column {name}; rename all but one")
+
+    def rename(self, names: Mapping[str, str]) -> Table:
+        """Return the table with other names of columns: `names` maps the new name to the one in the file."""
+        own = {new: old for new, old in names.items() if new != old}
+        if not own:
+            return self
+        self.require(own.values())
+        new_name = {old: new for new, old in own.items()}
+
+        def read(columns: Mapping[str, Kind], on_bad_row: OnBadRow) -> Batches:
+            asked = {own.get(name, name): kind for name, kind in columns.items()}
+            for batch, rows in self.read(asked, on_bad_row):
+                yield batch.rename_columns([new_name.get(name, name) for name in batch.schema.names]), rows
+
+        def to_new(given: Iterable[str]) -> tuple[str, ...]:
+            return tuple(new_name.get(name, name) for name in given if name not in own)
+
+        types = {new_name.get(name, name): kind for name, kind in self.types.items() if name not in own}
+        return replace(
+            self,
+            names=to_new(self.names),
+            read=read,
+            numeric=to_new(self.numeric),
+            lists=to_new(self.lists),
+            types=types,
+        )
 
     def read_all(self, columns: Sequence[str]) -> dict[str, Any]:
         """Return the columns of a small table at once; its first bad row is refused."""

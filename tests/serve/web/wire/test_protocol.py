@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import logging
 import os
+import select
 import socket
+import struct
 import threading
 import time
 from collections.abc import Callable
@@ -16,19 +19,25 @@ import pytest
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from lcb.serve.web.wire.protocol import Outgoing, protocol
+from lcb.serve.web.wire.outgoing import Outgoing
+from lcb.serve.web.wire.protocol import protocol
 
 DEADLINE = 0.6
-LONG = 10.0  # far above the deadline, far below never: machines are noisy
+LONG = 30.0  # far above the deadline, far below never: machines are noisy
 MAX_BODY = 300_000
 GET = b"GET /echo HTTP/1.1\r\nhost: a\r\n\r\n"
+HELD = GET.replace(b"/echo", b"/held")
 
 
 class App:
-    """/echo says how much came, /late reads after a pause, /slow answers after one, /large and /stream write."""
+    """/echo says how much came, /late reads after a pause, /slow answers after one, /large and /stream write.
+
+    /held is answered once `may_go_on` is set; /events sends nothing until the client disconnects.
+    """
 
     def __init__(self) -> None:
-        self.n_disconnected, self.received, self.n_requests = 0, 0, 0
+        self.n_disconnected, self.received, self.n_requests, self.n_held = 0, 0, 0, 0
+        self.may_go_on = threading.Event()
 
     async def __call__(self, scope, receive, send):
         self.n_requests += 1
@@ -42,6 +51,16 @@ class App:
                 return
             size, more = size + len(message["body"]), message["more_body"]
             self.received = size
+        if scope["path"] == "/held":
+            self.n_held += 1
+            while not self.may_go_on.is_set():
+                await asyncio.sleep(0.01)
+        if scope["path"] == "/events":
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"begun", "more_body": True})
+            assert (await receive())["type"] == "http.disconnect"
+            self.n_disconnected += 1
+            return
         chunks = {"/large": [b"x" * 65536] * 400, "/stream": [b"y" * 8192] * 60}.get(scope["path"], [b"%d" % size])
         headers = [(b"content-length", b"%d" % sum(map(len, chunks)))]
         await send({"type": "http.response.start", "status": 200, "headers": headers})
@@ -121,7 +140,7 @@ def closes(client: socket.socket, within: float) -> bool:
 
 
 def wait_until(fact: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 10
+    limit = time.monotonic() + 60
     while not fact():
         assert time.monotonic() < limit
         time.sleep(0.01)
@@ -168,7 +187,7 @@ def start(loop):
     running = []
 
     def start(*, plain: bool = False, keep_alive: int = 5, **limits) -> Running:
-        limits = {"deadline": DEADLINE, "max_body": MAX_BODY, "max_connections": 400} | limits
+        limits = {"deadline": DEADLINE, "max_body": MAX_BODY, "max_connections": 400, "max_per_address": 400} | limits
         http = HttpToolsProtocol if plain else protocol(**limits)
         running.append(Running(http, loop, timeout_keep_alive=keep_alive))
         return running[-1]
@@ -196,7 +215,7 @@ def test_two_hundred_halves_of_a_request_are_refused_while_others_are_answered(s
             assert headers["content-type"] == "application/problem+json"
             assert json.loads(body)["status"] == 408
         assert DEADLINE * 0.8 < time.monotonic() - begun < LONG
-        assert all(closes(client, 2.5) for client in clients)
+        assert all(closes(client, LONG) for client in clients)
     wait_until(lambda: server.app.n_disconnected == (200 if half == "body" else 0))
 
 
@@ -359,9 +378,9 @@ def test_a_client_that_does_not_read_is_closed(start):
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(server.address)
         client.sendall(GET.replace(b"/echo", b"/large"))
-        time.sleep(DEADLINE * 2.5)
-        assert not server.server.server_state.connections
-        assert closes(client, 1)
+        wait_until(lambda: server.app.n_requests == 1)
+        wait_until(lambda: not server.server.server_state.connections)
+        assert closes(client, LONG)
 
 
 def test_plain_uvicorn_waits_for_it(start):
@@ -376,7 +395,7 @@ def test_plain_uvicorn_waits_for_it(start):
 
 @both_loops
 def test_a_client_that_reads_slowly_but_reads_keeps_its_stream(start):
-    server = start(deadline=0.3)
+    server = start(deadline=DEADLINE)
     with socket.socket() as client:
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.connect(server.address)
@@ -387,7 +406,7 @@ def test_a_client_that_reads_slowly_but_reads_keeps_its_stream(start):
             came += len(data)
             time.sleep(0.015)  # three quarters of the stream's pace: the service's buffer grows, and yet bytes move
         assert came >= 60 * 8192
-        assert time.monotonic() - begun > 4 * 0.3
+        assert time.monotonic() - begun > 2 * DEADLINE
 
 
 def test_a_quiet_answer_is_the_services_own_business(start):
@@ -400,14 +419,14 @@ def test_a_quiet_answer_is_the_services_own_business(start):
 def test_connections_beyond_the_limit_are_turned_away_until_one_ends(start):
     server = start(max_connections=3, deadline=5)
     with ExitStack() as stack:
-        clients = [stack.enter_context(server.connect(GET[:-2])) for _ in range(3)]
-        time.sleep(0.2)  # until they are read
+        clients = [stack.enter_context(server.connect(HELD)) for _ in range(3)]
+        wait_until(lambda: server.app.n_held == 3)
         for _ in range(20):
             status, headers, body = server.ask()
             assert (status, headers["retry-after"]) == (503, "1")
             assert json.loads(body)["title"] == "Service Unavailable"
-        clients[0].sendall(GET[-2:])
-        assert answer(clients[0])[0] == 200
+        server.app.may_go_on.set()
+        assert [answer(client)[0] for client in clients] == [200] * 3
         clients[0].close()
         wait_until(lambda: server.ask()[0] == 200)
 
@@ -432,13 +451,119 @@ def test_the_connection_that_has_been_idle_longest_gives_way(start):
             assert answer(client)[0] == 200
 
 
+@both_loops
+@pytest.mark.parametrize("half", HALVES)
+def test_unfinished_requests_give_way_the_oldest_first(start, half):
+    server = start(max_connections=3, deadline=60)
+    with ExitStack() as stack:
+        held = stack.enter_context(server.connect(HELD))
+        wait_until(lambda: server.app.n_held == 1)
+        halves = []
+        for _ in range(2):
+            halves.append(stack.enter_context(server.connect(HALVES[half])))
+            wait_until(lambda: len(server.server.server_state.connections) == 1 + len(halves))
+            time.sleep(0.1)  # until it is read
+        newcomer = stack.enter_context(server.connect(GET))
+        assert answer(newcomer)[0] == 200
+        status, headers, body = answer(halves[0])
+        assert (status, headers["retry-after"]) == (503, "1")
+        assert "send it again" in json.loads(body)["detail"]
+        assert not closes(halves[1], 0.2)
+        server.app.may_go_on.set()
+        assert answer(held)[0] == 200
+
+
+def test_an_unfinished_request_goes_before_a_connection_that_has_been_idle_for_less_time(start):
+    server = start(max_connections=2, deadline=60)
+    with server.connect(HALVES["header"]) as half:
+        wait_until(lambda: server.server.server_state.connections)
+        time.sleep(0.1)  # until it is read
+        with server.connect(GET) as idle:
+            assert answer(idle)[0] == 200
+            assert server.ask()[0] == 200
+            assert answer(half)[0] == 503
+            idle.sendall(GET)
+            assert answer(idle)[0] == 200
+
+
+def test_an_address_takes_no_more_than_its_share(start):
+    server = start(max_connections=4, max_per_address=2, deadline=60)
+    with ExitStack() as stack:
+        other = stack.enter_context(server.connect(GET, source_address=("127.0.0.2", 0)))
+        assert answer(other)[0] == 200
+        for n in (1, 2):
+            stack.enter_context(server.connect(HELD))
+            wait_until(lambda n=n: server.app.n_held == n)
+        status, headers, body = server.ask()
+        assert (status, headers["retry-after"]) == (429, "1")
+        assert "limits.max_per_address" in json.loads(body)["detail"]
+        other.sendall(GET)  # though it is the one that has been idle longest
+        assert answer(other)[0] == 200
+        server.app.may_go_on.set()
+
+
+def test_at_the_limit_of_its_address_the_oldest_of_that_address_gives_way(start):
+    server = start(max_connections=100, max_per_address=2, deadline=60)
+    with ExitStack() as stack:
+        other = stack.enter_context(server.connect(HALVES["header"], source_address=("127.0.0.2", 0)))
+        halves = [stack.enter_context(server.connect(HALVES["body"])) for _ in range(2)]
+        wait_until(lambda: len(server.server.server_state.connections) == 3)
+        time.sleep(0.1)  # until all are read
+        assert server.ask()[0] == 200
+        went = select.select(halves, [], [], 60)[0]
+        assert [answer(half)[0] for half in went] == [503]
+        assert not closes(other, 0.1)
+
+
+def test_a_proxy_has_no_limit_of_its_own(start):
+    server = start(max_connections=10, max_per_address=1, proxies=("127.0.0.0/30",))
+    with ExitStack() as stack:
+        held = [stack.enter_context(server.connect(HELD)) for _ in range(3)]
+        wait_until(lambda: server.app.n_held == 3)
+        stack.enter_context(server.connect(HELD, source_address=("127.0.0.9", 0)))
+        wait_until(lambda: server.app.n_held == 4)
+        with server.connect(GET, source_address=("127.0.0.9", 0)) as client:
+            assert answer(client)[0] == 429
+        server.app.may_go_on.set()
+        assert [answer(client)[0] for client in held] == [200] * 3
+
+
+@pytest.mark.parametrize("behind", [b"", GET, GET * 10])
+def test_whoever_is_answered_learns_that_the_client_is_gone_also_if_requests_are_queued(start, behind):
+    n_aborted = []
+    server = start(on_abort=lambda: n_aborted.append(1))
+    with server.connect(GET.replace(b"/echo", b"/events") + behind) as client:
+        assert client.recv(1000)
+    wait_until(lambda: server.app.n_disconnected == 1)
+    assert len(n_aborted) == 1
+
+
+@both_loops
+def test_aborted_downloads_are_no_errors(start, caplog, monkeypatch):
+    n_aborted = []
+    server = start(on_abort=lambda: n_aborted.append(1))
+    monkeypatch.setattr(logging.getLogger("uvicorn.error"), "handlers", [caplog.handler])
+    with caplog.at_level("ERROR", "uvicorn.error"):
+        for n in range(1, 6):
+            with server.connect(GET.replace(b"/echo", b"/large") * 20) as client:
+                assert client.recv(10)
+                client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # close with a reset
+            wait_until(lambda n=n: len(n_aborted) == n)
+        with server.connect(GET.replace(b"/echo", b"/stream") * 2) as client:
+            assert client.recv(10)
+        assert server.ask()[0] == 200
+        wait_until(lambda: not server.server.server_state.tasks)
+    assert not caplog.records, caplog.text
+
+
 def test_more_turned_away_than_admitted_are_dropped_at_once(start):
     server = start(max_connections=3, deadline=5)
     with ExitStack() as stack:
-        clients = [stack.enter_context(server.connect(GET[:5])) for _ in range(3)]
-        time.sleep(0.2)  # until they are read
+        clients = [stack.enter_context(server.connect(HELD)) for _ in range(3)]
+        wait_until(lambda: server.app.n_held == 3)
         clients += [stack.enter_context(server.connect()) for _ in range(7)]
         assert [answer(client)[0] for client in clients[3:]] == [503] * 3 + [0] * 4
+        server.app.may_go_on.set()
 
 
 def test_an_idle_connection_is_kept_as_long_as_uvicorn_keeps_it(start):
@@ -483,15 +608,38 @@ def test_a_large_body_is_not_asked_for(start):
 def test_an_upgrade_that_is_not_offered_is_an_ordinary_request(start):
     server = start()
     upgrade = b"GET /echo HTTP/1.1\r\nhost: a\r\nconnection: Upgrade, HTTP2-Settings\r\nupgrade: h2c\r\n\r\n"
-    assert server.ask(upgrade)[0] == 200
+    status, headers, _ = server.ask(upgrade)
+    assert (status, headers["connection"]) == (200, "close")
+
+
+@pytest.mark.parametrize("framing", ["content-length: 1", "transfer-encoding: chunked"])
+def test_the_body_of_an_upgrade_is_never_taken_for_a_request(start, framing):
+    """httptools skips the body of such a request: a proxy would send the next caller's request after the hidden one."""
+    server = start()
+    head = f"POST /echo HTTP/1.1\r\nhost: a\r\nconnection: Upgrade\r\nupgrade: websocket\r\n{framing}\r\n\r\n"
+    with server.connect(head.encode()) as client:
+        status, headers, body = answer(client)
+        assert (status, headers["connection"]) == (400, "close")
+        assert "Upgrade" in json.loads(body)["detail"]
+        client.sendall(GET)
+        assert client.recv(1000) == b""
+
+
+def test_connect_is_refused(start):
+    status, _, body = start().ask(b"CONNECT a HTTP/1.1\r\n\r\n")
+    assert status == 400
+    assert "CONNECT is for proxies" in json.loads(body)["detail"]
 
 
 def test_refusals_are_counted(start):
     seen = []
     server = start(on_refusal=seen.append, max_connections=1)
-    with server.connect(GET[:5]) as client:
-        time.sleep(0.2)  # until it is read
+    with server.connect(HELD) as client:
+        wait_until(lambda: server.app.n_held == 1)
         assert server.ask()[0] == 503
+        server.app.may_go_on.set()
+        assert answer(client)[0] == 200
+        client.sendall(GET[:5])
         assert answer(client)[0] == 408
     assert server.ask(post("/echo", MAX_BODY + 1))[0] == 413
     assert seen == [503, 408, 413]
@@ -508,7 +656,7 @@ def test_half_requests_do_not_keep_the_server_from_stopping(start):
 
 
 def test_an_idle_connection_is_closed_when_uvicorn_would(start):
-    server = start(keep_alive=1)
+    server = start(keep_alive=2)
     with server.connect(GET) as client:
         assert answer(client)[0] == 200
         assert not closes(client, 0.5)

@@ -131,6 +131,8 @@ function showCtr(points) {
   charts.ctr.show([...ctr.values()]);
 }
 
+const TRENDS = { rising: "↑ rising", falling: "↓ falling", open: "too early to say" };
+
 const SHOW = {
   uptime: (uptime) => ($("tile-uptime").textContent = duration(uptime)),
 
@@ -155,6 +157,16 @@ const SHOW = {
     if (!chart) return;
     if (charts.classes) charts.classes.replace(chart);
     else charts.classes = new Chart($("chart-classes"), chart);
+  },
+
+  mixture: (mixture) => {
+    $("mixture").hidden = !mixture;
+    if (!mixture) return;
+    if (last.classes === "null") $("classes-model").textContent = "no model version: those of the mixture are below";
+    const { name, n_left, n_classes, n_ever, rows } = mixture;
+    $("mixture-note").textContent =
+      `mixture of ${name}: ${number(n_left)} users have left; ${number(n_classes)} classes now, ${number(n_ever)} ever; the rest of the share is for a class that nobody has been seen of`;
+    charts.mixture.show(rows);
   },
 
   concentration: (rows) => charts.concentration.show(rows),
@@ -194,6 +206,17 @@ const SHOW = {
     );
     fill("trial", rows, 5, "There is no trial: all users have the same recommender.");
   },
+
+  items: (items) => {
+    charts.items.show(items);
+    const rows = items.map(({ item, kind, effect, rewards, offers, rate, trend }) =>
+      row([item], [kind], [number(effect, 3), "n"], [number(rewards), "n"], [number(offers), "n"],
+        [rate === null ? "" : number(rate, 3), "n"], [kind === "new" ? TRENDS[trend] : ""]),
+    );
+    fill("items", rows, 7, "No version has item effects yet.");
+  },
+
+  item_rates: (rows) => charts.item_rates.show(rows),
 
   audit: (entries) => {
     const rows = entries.map(({ time: at, key, address, action, n }) =>
@@ -273,7 +296,7 @@ async function attempted(path, body) {
 
 async function activate(version) {
   const now = $("tile-model").textContent;
-  const text = `From the next decision on, new users get version ${version} instead of ${now}. Existing users keep their version.`;
+  const text = `From the next decision on, new users get version ${version} instead of ${now}, and so do all users who are not pinned to a version.`;
   if (await ask(`Activate version ${version}?`, text, `Activate v${version}`)) {
     await attempted("/page/dashboard/activate", { version });
   }

@@ -55,15 +55,20 @@ function posterior(story, bands, shares) {
   return el("div", { class: "belief" }, svg, el("span", { class: "note" }, said[0] ?? ""), el("span", { class: "away" }, said.slice(1).join(", ")));
 }
 
-function offered(arms, arm) {
+function offered(arms, arm, n) {
   const list = () => el("ul", { class: "arms" }, ...arms.map((id) => el("li", { class: id === arm ? "chosen" : null }, String(id))));
   if (arms.length <= 4) return list();
-  const details = el("details", {}, el("summary", {}, `${arms.length} arms`));
+  const details = el("details", {}, el("summary", {}, n === arms.length ? `${n} arms` : `${n} arms, ${arms.length} named here`));
   details.addEventListener("toggle", () => details.children.length === 1 && details.append(list()), { once: true });
   return details;
 }
 
-const REASONS = { liked: "liked most", informative: "its answer tells most" };
+const REASONS = {
+  liked: () => "liked most",
+  popular: () => "liked by everybody",
+  informative: () => "its answer tells most",
+  drawn: (propensity) => `drawn from the posterior, chance ${number(100 * propensity, 0)} %`,
+};
 
 function decisionRow(story, bands, decision, index) {
   const { at, arms, arm, arm_title: title, propensity, policy, reward, erased } = decision;
@@ -76,10 +81,10 @@ function decisionRow(story, bands, decision, index) {
     first,
     el("td", {}, time(at)),
     el("td", { class: "chosen-arm" }, ...name),
-    el("td", {}, offered(arms, arm)),
+    el("td", {}, offered(arms, arm, decision.n_arms)),
     el("td", { class: "n" }, number(propensity, 3)),
     el("td", {}, policy ? `${policy}${decision.model ? ` v${decision.model}` : ""}` : ""),
-    el("td", {}, REASONS[decision.reason] ?? ""),
+    el("td", {}, REASONS[decision.reason]?.(propensity) ?? ""),
     el("td", { class: "n" }, reward === null ? el("span", { class: "note" }, "waiting") : rounded(reward)),
     el("td", {}, posterior(story, bands, decision.posterior)),
   );
@@ -92,6 +97,7 @@ function show(story) {
     new Chart($("chart-posterior"), story.chart);
   }
   const bands = bandsOf(story.decisions);
+  $("table").classList.toggle("without-reasons", !story.decisions.some((decision) => decision.reason));
   let shown = 0;
   const more = () => {
     const next = story.decisions.slice(shown, shown + AT_ONCE);

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import resource
 import socket
 from collections.abc import Callable
 
@@ -20,6 +21,27 @@ _BACKLOG = 2048
 _AT_ONCE = 16
 _PAUSE = 1.0  # seconds before accepting again when the process has no file descriptors left
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+
+
+_OTHERS = 128  # file descriptors for everything but connections
+
+
+def provide_descriptors(most: int) -> int:
+    """Raise the limit of open files, so that `most` connections fit; return how many fit under the hard limit.
+
+    Twice as many are needed, because a connection that is turned away is open until it has its answer.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = 2 * most + _OTHERS
+    if hard != resource.RLIM_INFINITY and wanted > hard:
+        wanted = hard
+    if soft != resource.RLIM_INFINITY and wanted > soft:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    fits = max((wanted - _OTHERS) // 2, 1)
+    if fits < most:
+        words = "the limit of open files is too low for limits.max_connections; raise it (ulimit -Hn, LimitNOFILE)"
+        structlog.get_logger("lcb.serve").warning(words, files=hard, max_connections=most, used=fits)
+    return fits
 
 
 def listen(host: str, port: int) -> socket.socket:

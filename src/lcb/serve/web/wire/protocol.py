@@ -3,8 +3,11 @@
     no complete request within `deadline` s   408, closed      (closed without an answer if nothing arrived)
     headers above `max_header` bytes          431, closed
     a body above `max_body` bytes             413, closed      (by Content-Length at once, chunked as it grows)
-    connections above `max_connections`       the one that has been idle longest is closed; if none is idle
+    connections above `max_connections`       the one that has waited longest for its client is closed; if none waits
                                               503, closed      Retry-After: 1
+    connections of an address above
+    `max_per_address`                         the same among those of this address; if none waits
+                                              429, closed      Retry-After: 1
     an answer not read for `deadline` s       closed           (a client that reads a stream slowly is not closed)
 
 One sweep per server checks all connections every tenth of the deadline; a request costs five short calls.  A refusal is
@@ -22,16 +25,17 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from lcb.serve.errors import Problem
+from lcb.serve.web.wire.headers import NO_STORE, NOSNIFF
+from lcb.serve.web.wire.outgoing import Outgoing
+from lcb.serve.web.wire.places import Places, Sweep, unmap_address
 
 LINGER = 1.0
 MAX_PIPELINED = 32  # requests sent ahead of their answers on one connection
 _IDLE, _HEADERS, _BODY, _REFUSED = range(4)
-_CONTINUE = b"HTTP/1.1 100 "
-_SEARCH_EVERY = 0.05  # seconds between two searches for idle connections
 
 
 def protocol(
@@ -39,10 +43,16 @@ def protocol(
     deadline: float = 10.0,
     max_body: int = 1_048_576,
     max_connections: int = 1000,
+    max_per_address: int = 250,
+    proxies: tuple[str, ...] = (),
     max_header: int = 16_384,
     on_refusal: Callable[[int], None] | None = None,
+    on_abort: Callable[[], None] | None = None,
 ) -> type[GuardedProtocol]:
-    """Return a class for `uvicorn.Config(http=...)`; `on_refusal` gets the status of each refusal, 0 if none was sent.
+    """Return a class for `uvicorn.Config(http=...)`.
+
+    `on_refusal` gets the status of each refusal, 0 if none was sent.  `on_abort` is called when a client disconnects
+    before its request has arrived or its answer is complete.
 
     >>> guarded = protocol(deadline=5, max_body=100)
     >>> guarded.deadline, guarded.max_body, guarded.max_connections
@@ -53,94 +63,13 @@ def protocol(
         __slots__ = ()
 
     Guarded.deadline, Guarded.max_body, Guarded.max_header = deadline, max_body, max_header
-    Guarded.max_connections = max_connections
+    Guarded.max_connections, Guarded.max_per_address, Guarded.proxies = max_connections, max_per_address, proxies
     Guarded.on_refusal = staticmethod(on_refusal) if on_refusal else None
+    Guarded.on_abort = staticmethod(on_abort) if on_abort else None
     return Guarded
 
 
-class _Sweep:
-    """Checks all connections of one server; runs only while there are any, so there is nothing to cancel at the end."""
-
-    def __init__(self, loop: asyncio.AbstractEventLoop, every: float) -> None:
-        self.loop, self.every = loop, every
-        self.admitted: set[GuardedProtocol] = set()
-        self.turned_away: set[GuardedProtocol] = set()
-        self.running = False
-        self._idle: list[tuple[float, GuardedProtocol]] = []  # found idle by the last search, the longest idle last
-        self._searched = 0.0
-
-    def start(self) -> None:
-        if not self.running:
-            self.running = True
-            self.loop.call_later(self.every, self.run)
-
-    def run(self) -> None:
-        now = self.loop.time()
-        for connection in [*self.admitted, *self.turned_away]:
-            connection.check_times(now)
-        self.running = False
-        if self.admitted or self.turned_away:
-            self.start()
-
-    def make_room(self) -> bool:
-        """Close the connection that has been idle longest; False if none is.  A search finds many, for later calls."""
-        now = self.loop.time()
-        if not self._idle and now - self._searched >= _SEARCH_EVERY:
-            self._searched = now
-            found = ((since, one) for one in self.admitted if (since := one.idle_since) is not None)
-            self._idle = sorted(found, key=lambda pair: -pair[0])
-        while self._idle:
-            since, one = self._idle.pop()
-            if one in self.admitted and one.idle_since == since:
-                self.admitted.discard(one)
-                one.transport.close()
-                return True
-        return False
-
-
-_SWEEPS: WeakKeyDictionary[ServerState, _Sweep] = WeakKeyDictionary()
-
-
-class Outgoing:
-    """A transport that sends the head of an answer together with the first part of its body, and counts bytes.
-
-    uvicorn writes them separately, which costs two system calls and two packets.  `at_head` means that the next write
-    is the head of an answer.  All other attributes are those of the transport.
-    """
-
-    __slots__ = ("_head", "_transport", "_write", "at_head", "is_closing", "written")
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self.written = 0
-        self.at_head = True
-        self._head = b""
-        self._transport, self._write = transport, transport.write
-        self.is_closing = transport.is_closing
-
-    def write(self, data: bytes) -> None:
-        self.written += len(data)
-        if not self.at_head:
-            head, self._head = self._head, b""
-            self._write(head + data if head else data)
-        elif data.startswith(_CONTINUE):
-            self._write(data)
-        else:
-            self._head = data
-            self.at_head = False
-
-    def end_answer(self) -> None:
-        """End an answer; sends the head now if there was no body."""
-        self.at_head = True
-        if self._head:
-            head, self._head = self._head, b""
-            self._write(head)
-
-    def close(self) -> None:
-        self.end_answer()
-        self._transport.close()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._transport, name)
+_SWEEPS: WeakKeyDictionary[ServerState, Sweep] = WeakKeyDictionary()
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -150,13 +79,29 @@ class GuardedProtocol(HttpToolsProtocol):
     parent by name, because `super()` costs twice as much in the five calls that every request makes.
     """
 
-    __slots__ = ("answered_at", "body", "came", "chunk", "outgoing", "sent", "sent_at", "since", "stage", "sweep")
+    __slots__ = (
+        "answered_at",
+        "answering",
+        "body",
+        "came",
+        "chunk",
+        "outgoing",
+        "places",
+        "sent",
+        "sent_at",
+        "since",
+        "stage",
+        "sweep",
+    )
 
     deadline: float
     max_body: int
     max_header: int
     max_connections: int
+    max_per_address: int
+    proxies: tuple[str, ...]
     on_refusal: Callable[[int], None] | None
+    on_abort: Callable[[], None] | None
 
     def __init__(
         self,
@@ -168,8 +113,11 @@ class GuardedProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         sweep = _SWEEPS.get(server_state)
         if sweep is None:
-            sweep = _SWEEPS[server_state] = _Sweep(self.loop, min(1.0, self.deadline / 10))
+            every = min(1.0, self.deadline / 10)
+            sweep = Sweep(self.loop, every, self.max_connections, self.max_per_address, self.proxies)
+            _SWEEPS[server_state] = sweep
         self.sweep = sweep
+        self.places: tuple[Places, ...] = ()
         self.stage = _IDLE
         self.since: float | None = None  # when the current request began; None between requests
         self.came = 0  # bytes received since the first chunk of an unfinished request; -1: it began in this chunk
@@ -177,24 +125,41 @@ class GuardedProtocol(HttpToolsProtocol):
         self.body = 0
         self.sent, self.sent_at = -1, 0.0
         self.answered_at = 0.0
+        self.answering: RequestResponseCycle | None = None  # `cycle` is the last request, which may be queued
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        if self.client is not None:
+            self.client = (unmap_address(self.client[0]), self.client[1])
         self.transport = self.outgoing = Outgoing(transport)  # type: ignore[assignment]
         self.since = self.loop.time()
-        self.sweep.start()
-        if len(self.sweep.admitted) < self.max_connections or self.sweep.make_room():
-            self.sweep.admitted.add(self)
-            return
-        self.connections.discard(self)
+        problem = self.sweep.admit(self, self.client[0] if self.client else "")
+        if problem is not None:
+            self.connections.discard(self)
+            self._turn_away(problem)
+
+    def _turn_away(self, problem: Problem) -> None:
+        """Refuse a request for which there is no place; beyond as many as there are places, without an answer."""
         self.sweep.turned_away.add(self)
-        few = len(self.sweep.turned_away) <= self.max_connections
-        detail = f"{self.max_connections} connections are already open; try again in a second"
-        self._refuse(Problem(503, detail, retry_after=1), answer=few)
+        self._refuse(problem, answer=len(self.sweep.turned_away) <= self.max_connections)
+
+    def give_way(self) -> None:
+        self.sweep.release(self)
+        if self.stage == _IDLE:
+            self.transport.close()
+        else:
+            detail = "the request was not complete when its connection was needed for another; send it again, faster"
+            self._turn_away(Problem(503, detail, retry_after=1))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.sweep.admitted.discard(self)
+        self.sweep.release(self)
         self.sweep.turned_away.discard(self)
+        answering, unanswered = self.answering, bool(self.pipeline) or self.stage in (_HEADERS, _BODY)
+        if answering is not None and not answering.response_complete:  # `cycle` may be a request queued after it
+            unanswered = answering.disconnected = True
+            answering.message_event.set()
+        if unanswered and self.stage != _REFUSED and self.on_abort is not None:
+            self.on_abort()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -236,8 +201,15 @@ class GuardedProtocol(HttpToolsProtocol):
                 return self._refuse_body(int(value))
         if len(self.pipeline) >= MAX_PIPELINED:
             return self._refuse(Problem(429, "too many pipelined requests; wait for the answers"), answer=False)
+        upgrade = self.parser.should_upgrade()
+        if upgrade and (problem := self._check_upgrade()):
+            return self._refuse(problem)
         self.stage = _BODY
         HttpToolsProtocol.on_headers_complete(self)
+        if upgrade and self.cycle is not None:
+            self.cycle.keep_alive = False  # the parser discards the rest of this chunk
+        if not self.pipeline:
+            self.answering = self.cycle
 
     def on_body(self, body: bytes) -> None:
         if self.stage == _REFUSED:
@@ -261,15 +233,26 @@ class GuardedProtocol(HttpToolsProtocol):
             return
         self.flow.resume_reading()
         if self.pipeline:
-            self._start_asgi_task(*self.pipeline.pop())
+            self.answering, app = self.pipeline.pop()
+            self._start_asgi_task(self.answering, app)
         else:
             self.answered_at = self.loop.time()
 
     def _unsupported_upgrade_warning(self) -> None:
-        """Log nothing; a request to upgrade is answered in HTTP/1.1."""
+        """Log nothing; a request to upgrade is answered in HTTP/1.1, and its connection closed."""
+
+    def _check_upgrade(self) -> Problem | None:
+        """Return the problem of a request whose body the parser would take for the next request."""
+        if self.parser.get_method() == b"CONNECT":
+            return Problem(400, "CONNECT is for proxies, and this is none; send the request itself")
+        if any(
+            name == b"transfer-encoding" or (name == b"content-length" and int(value)) for name, value in self.headers
+        ):
+            return Problem(400, "a request with the header Upgrade may not have a body; leave Upgrade out (HTTP/1.1)")
+        return None
 
     def handle_websocket_upgrade(self) -> None:
-        self.sweep.admitted.discard(self)  # another protocol takes over
+        self.sweep.release(self)  # another protocol takes over
         super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
@@ -277,13 +260,14 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(Problem(400, "this is not valid HTTP/1.1; send a well-formed request"))
 
     @property
-    def idle_since(self) -> float | None:
-        """When the connection was opened or last answered, if nothing has arrived since; None if it is in use."""
-        if self.stage != _IDLE or self.pipeline:
-            return None
-        if self.since is None and self.cycle is not None and self.cycle.response_complete:
+    def waiting_since(self) -> float | None:
+        """When the connection was opened or last answered, or its unfinished request began; None while it answers."""
+        if self.since is None and not self.pipeline and self.cycle is not None and self.cycle.response_complete:
             return self.answered_at
-        return self.since  # None while a request is answered
+        answering = self.answering
+        if answering is not None and not answering.response_complete and (self.pipeline or self.stage != _BODY):
+            return None  # an earlier request is being answered
+        return None if self.stage == _REFUSED else self.since
 
     def check_times(self, now: float) -> None:
         """Called by the sweep: close the connection if it has waited too long."""
@@ -348,6 +332,8 @@ class GuardedProtocol(HttpToolsProtocol):
         headers = [
             *self.server_state.default_headers,
             (b"content-type", b"application/problem+json"),
+            NOSNIFF,
+            (b"cache-control", NO_STORE),
             (b"content-length", b"%d" % len(body)),
             (b"connection", b"close"),
         ]

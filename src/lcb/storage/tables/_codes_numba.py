@@ -83,6 +83,18 @@ def settle(slots: Codes, ids: Ids, n: int) -> None:
 
 
 @njit(cache=True, nogil=True)
+def scramble(values: Hashes) -> Hashes:
+    """Return values whose every bit depends on all bits of the given ones (the last steps of SplitMix64)."""
+    out = np.empty_like(values)
+    for i in range(len(values)):
+        value = values[i] + _MIX
+        value = (value ^ (value >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        value = (value ^ (value >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+        out[i] = value ^ (value >> np.uint64(31))
+    return out
+
+
+@njit(cache=True, nogil=True)
 def _mix(value: np.int64 | np.uint64) -> np.uint64:
     """Spread consecutive ids over the table."""
     mixed = np.uint64(value) * _MIX

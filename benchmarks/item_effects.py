@@ -1,0 +1,145 @@
+"""A new item among 170, and what item effects cost a decision.
+
+    python benchmarks/item_effects.py [--seeds 3]
+
+The world has two kinds of readers and 170 items in 5 categories with effects a_i ~ N(0.10, 0.04^2); readers like two
+categories and dislike two others by 0.08.  A reader gets 20 items, each the best of those not shown yet.  The newcomer
+has the effect 0.20.  One service knows every effect; the other knows all but the newcomer's, which it learns (a version
+knows 300 rewards of every other item).  Shares are of 300 readers after 300 offers of the newcomer.  The
+control learns nothing between versions.
+
+The cost is CPU time with and without effects in turn, medians over blocks of 100 decisions: of computing a decision,
+and of a whole decision without HTTP, stored by 16 in one commit and applied.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
+
+from lcb import messages
+from lcb.item_effects import ItemEffects
+from lcb.models import LatentModels
+from lcb.serve.config.recommenders import RecommenderSpec
+from lcb.serve.config.settings import Settings
+from lcb.serve.state.items import ItemState
+from lcb.storage.models.folder import pack_models
+from support.inside import Inside, sqlite
+
+N_ITEMS, N_CATEGORIES, N_STEPS, N_OFFERS = 170, 5, 20, 300
+MOST_READERS, N_AFTER = 2000, 300
+A0, SPREAD, NEW = 0.10, 0.04, 0.20
+NOISE = 0.1
+BETA = 0.08 * np.array([[1, 1, 0, -1, -1], [-1, -1, 0, 1, 1]])
+
+
+def build(folder: str, effects: ItemEffects | None) -> Inside:
+    spec = RecommenderSpec("lcb", "learned-classes")
+    inside = Inside(sqlite(Path(folder) / "lcb.db"), Settings(recommenders=(spec,), pages=False))
+    x = np.eye(N_CATEGORIES)
+    items = [{"id": f"i{i}", "x": x[i % N_CATEGORIES].tolist()} for i in range(N_ITEMS)]
+    inside.items(*items, {"id": "new", "x": x[0].tolist()})
+    models = LatentModels([0.5, 0.5], BETA, np.full(2, NOISE), item_effects=effects)
+    manifest, tensors = pack_models(models)
+    inside.done(inside.service.add_model(manifest, tensors, active=True, reason="a benchmark", n_users=1))
+    return inside
+
+
+def measure_share(seed: int, *, known: bool) -> tuple[float, int]:
+    """Return the newcomer's share of the decisions after its first 300 offers, and how many readers these took."""
+    rng = np.random.default_rng(seed)
+    truth = dict(zip((f"i{i}" for i in range(N_ITEMS)), rng.normal(A0, SPREAD, N_ITEMS), strict=True)) | {"new": NEW}
+    ids = [id for id in truth if known or id != "new"]
+    variance = np.full(len(ids), 1e-9 if known else 1 / (1 / SPREAD**2 + 300 / NOISE))
+    told = np.array([truth[id] for id in ids])
+    if not known:
+        told = told + rng.normal(0, np.sqrt(variance))
+    effects = ItemEffects(
+        tuple(ids), told, variance, np.full(len(ids), 300.0), prior_mean=A0, prior_variance=SPREAD**2, noise=NOISE
+    )
+    offers: list[bool] = []  # by reader: was the newcomer shown?
+    with tempfile.TemporaryDirectory() as folder, build(folder, effects) as inside:
+        after = 0 if known else MOST_READERS
+        while len(offers) < min(MOST_READERS, after + N_AFTER):
+            reader, left = len(offers), list(truth)
+            for _ in range(N_STEPS):
+                answer = inside.decide(f"u{reader}", arms=[{"id": id} for id in left])
+                id = answer["arm"]
+                left.remove(id)
+                category = 0 if id == "new" else int(id[1:]) % N_CATEGORIES
+                rate = truth[id] + BETA[reader % 2, category]
+                inside.reward(answer["decision_id"], float(rng.random() < rate))
+            offers.append("new" not in left)
+            if after == MOST_READERS and sum(offers) == N_OFFERS:
+                after = len(offers)
+    return sum(offers[-N_AFTER:]) / (N_AFTER * N_STEPS), after
+
+
+def measure_cost(n_blocks: int = 40, n: int = 100) -> dict[str, float]:
+    """Return the ratio of the CPU time of a decision with effects to one without, by the form of its arms."""
+    ids = tuple(f"i{i}" for i in range(N_ITEMS))
+    many = np.full(N_ITEMS, A0)
+    effects = ItemEffects(ids, many, many**2, many, prior_mean=A0, prior_variance=SPREAD**2, noise=NOISE)
+    x = np.eye(N_CATEGORIES)
+    vectors = [messages.Arm(f"i{i}", x[i % N_CATEGORIES].tolist()) for i in range(20)]
+    forms = {"catalogue of 171": None, "170 by id": [messages.Arm(id) for id in ids], "20 with features": vectors}
+    found: dict[str, float] = {}
+    with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
+        services = [build(one, effects), build(two, None)]
+        for name, arms in forms.items():
+            times: list[list[float]] = [[], []]
+            stored: list[list[float]] = [[], []]
+            for block in range(n_blocks + 4):
+                for which, inside in enumerate(services):
+                    answer = inside.decide(f"{name}{block}", arms=[{"id": "i1"}])
+                    inside.reward(answer["decision_id"], 0.0)
+                    request = messages.DecisionRequest(f"{name}{block}", arms)
+                    begin = time.process_time()
+                    for _ in range(n):
+                        inside.service.decisions.decide(request)
+                    middle = time.process_time()
+                    for _ in range(n // 16):
+                        asked = [inside.ask(inside.service.decide(request)) for _ in range(16)]
+                        for one in asked:
+                            inside.ended(one)
+                    if block >= 4:
+                        times[which].append((middle - begin) / n)
+                        stored[which].append((time.process_time() - middle) / (n // 16 * 16))
+            for what, of in (("computed", times), ("stored and applied", stored)):
+                found[f"{name}, {what}"] = statistics.median(of[0]) / statistics.median(of[1])
+                found[f"{name}, {what}, us without"] = 1e6 * statistics.median(of[1])
+        for inside in services:
+            inside.close()
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--only", choices=["shares", "cost"])
+    options = parser.parse_args()
+    rows: list[dict[str, Any]] = []
+    for seed in range(0 if options.only == "cost" else options.seeds):
+        (target, _), (share, after) = (measure_share(seed, known=known) for known in (True, False))
+        whole, ItemState.add = ItemState.add, lambda self, item, residual: None  # type: ignore[method-assign]
+        control, _ = measure_share(seed, known=False)
+        ItemState.add = whole  # type: ignore[method-assign]
+        rows.append({"seed": seed, "known": target, "learned": share, "ratio": share / target, "readers": after,
+                     "control": control / target})  # fmt: skip
+        print(json.dumps(rows[-1]), flush=True)
+    if options.only != "shares":
+        print(json.dumps({"cost": measure_cost()}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,292 @@
+// The client: one method for each call of the API, over `fetch`.
+
+import { InputError, ServiceError, Unreachable } from "./errors.js";
+import { AGAIN, Policy, type PolicyOptions } from "./retries.js";
+import type * as types from "./types.js";
+
+/** Ids of items of the catalogue, or ids with their features; `distribution` of the answer has the same order. */
+export type Arms = readonly (string | { readonly id: string; readonly x: readonly number[] })[];
+
+export interface ClientOptions extends PolicyOptions {
+  /** Sent as a bearer token; a service without keys needs none. */
+  key?: string;
+  fetch?: typeof fetch;
+  /** Wait for this many seconds. */
+  sleep?: (seconds: number) => Promise<void>;
+  random?: () => number;
+  /** The time in seconds; only differences count. */
+  clock?: () => number;
+  newId?: () => string;
+}
+
+export interface DecideOptions {
+  /** Without arms the whole catalogue is offered. */
+  arms?: Arms;
+  /** Features of the user. */
+  x?: readonly number[];
+  /** Ask for a list of k arms. */
+  k?: number;
+  /** An arm that the caller chose itself (shadow mode). */
+  chosen?: string;
+  chosenPropensity?: number;
+  /** The idempotency key; a new one by default, the same for all attempts. */
+  decisionId?: string;
+}
+
+interface Call<Answer> {
+  method: string;
+  path: string;
+  body?: unknown;
+  /** An error status whose body is nevertheless an answer. */
+  also?: number;
+  /** If a repeated request gets this status, an earlier attempt succeeded and its answer was lost. */
+  done?: { status: number; answer: Answer };
+}
+
+interface Reply {
+  status: number;
+  text: string;
+  retryAfter: string | null;
+}
+
+/** No answer came; `sent` if the service may have received the request. */
+interface Lost {
+  reason: string;
+  sent: boolean;
+}
+
+/**
+ * A connection to the service at `url`.
+ *
+ * An attempt that gets no answer within `timeout` seconds, or status 429, 502, 503 or 504, is repeated until
+ * `deadline` seconds have passed, or up to `retries` times. Repeating is safe: the service knows a decision by its id.
+ */
+export class Client {
+  readonly policy: Policy;
+  private readonly url: string;
+  private readonly headers: Record<string, string>;
+  private readonly fetch: typeof fetch;
+  private readonly sleep: (seconds: number) => Promise<void>;
+  private readonly random: () => number;
+  private readonly clock: () => number;
+  private readonly newId: () => string;
+
+  constructor(url: string, options: ClientOptions = {}) {
+    this.policy = new Policy(options);
+    this.url = checkUrl(url);
+    this.headers = { "content-type": "application/json" };
+    if (options.key !== undefined) this.headers["authorization"] = `Bearer ${checkKey(options.key)}`;
+    this.fetch = options.fetch ?? ((...given) => fetch(...given));
+    this.sleep = options.sleep ?? ((seconds) => new Promise((resolve) => setTimeout(resolve, seconds * 1000)));
+    this.random = options.random ?? Math.random;
+    this.clock = options.clock ?? (() => performance.now() / 1000);
+    this.newId = options.newId ?? createId;
+  }
+
+  /** Ask which arm to show. */
+  decide(user: string, options: DecideOptions = {}): Promise<types.DecisionAnswer> {
+    const body = {
+      user,
+      arms: options.arms === undefined ? undefined : convertArms(options.arms),
+      x: options.x,
+      k: options.k,
+      decision_id: options.decisionId ?? this.newId(),
+      chosen: options.chosen,
+      chosen_propensity: options.chosenPropensity,
+    };
+    return this.send({ method: "POST", path: "/v1/decisions", body });
+  }
+
+  /** Send the reward of a decision, or of a slot by its reward_id; sending it again changes nothing. */
+  reward(decisionId: string, reward: number, rewardId?: string): Promise<types.RewardAnswer> {
+    const body = { decision_id: decisionId, reward, reward_id: rewardId };
+    return this.send({ method: "POST", path: "/v1/rewards", body });
+  }
+
+  /** Add or change items of the catalogue; `replace` removes all others. */
+  putItems(
+    items: readonly types.ItemRequest[],
+    options: { replace?: boolean; remove?: readonly string[] } = {},
+  ): Promise<types.ItemsAnswer> {
+    const body = { items, replace: options.replace ?? false, remove: options.remove ?? [] };
+    return this.send({ method: "PUT", path: "/v1/items", body });
+  }
+
+  /** Return the catalogue. */
+  items(): Promise<types.ItemsList> {
+    return this.send({ method: "GET", path: "/v1/items" });
+  }
+
+  /** Return the state of one user. */
+  user(user: string): Promise<types.UserAnswer> {
+    return this.send({ method: "GET", path: `/v1/users/${quoteUser(user)}` });
+  }
+
+  /** Erase a user: their events lose everything personal. */
+  erase(user: string): Promise<types.EraseAnswer> {
+    const done = { status: 404, answer: { erased: 0 } };
+    return this.send({ method: "DELETE", path: `/v1/users/${quoteUser(user)}`, done });
+  }
+
+  /** Return the model versions and the progress of learning the next. */
+  models(): Promise<types.ModelsAnswer> {
+    return this.send({ method: "GET", path: "/v1/models" });
+  }
+
+  /** Start learning a version from the whole log, in the background. */
+  retrain(): Promise<types.RetrainingAnswer> {
+    return this.send({ method: "POST", path: "/v1/models/retrain" });
+  }
+
+  /** Serve new users with this version; the log keeps the reason. */
+  activate(version: number, reason?: string): Promise<types.ActivateAnswer> {
+    if (!Number.isInteger(version)) throw new InputError(`version=${version}; versions are whole numbers`);
+    return this.send({ method: "POST", path: `/v1/models/${version}/activate`, body: { reason } });
+  }
+
+  /** Return the results of the recommenders side by side. */
+  trials(): Promise<types.TrialAnswer> {
+    return this.send({ method: "GET", path: "/v1/trials" });
+  }
+
+  /** Return whether the service is ready: it answers and can write. */
+  health(): Promise<types.Health> {
+    return this.send({ method: "GET", path: "/readyz", also: 503 });
+  }
+
+  private async send<Answer>(call: Call<Answer>): Promise<Answer> {
+    const { policy } = this;
+    const body = call.body === undefined ? undefined : encode(call.body);
+    const began = this.clock();
+    const end = began + policy.deadline;
+    let unsure = false; // whether an earlier attempt may have been carried out
+    for (let n = 0; ; n++) {
+      const outcome = await this.attempt(call, body, Math.min(policy.timeout, Math.max(end - this.clock(), 0.001)));
+      const replied = "status" in outcome;
+      if (replied && (!AGAIN.has(outcome.status) || outcome.status === call.also)) {
+        return readReply(call, outcome, unsure);
+      }
+      unsure ||= replied ? outcome.status !== 429 : outcome.sent;
+      const wait = policy.wait(n, replied ? outcome.retryAfter : null, end - this.clock(), this.random);
+      if (wait === null) {
+        throw replied ? readProblem(outcome) : buildUnreachable(call, outcome, n + 1, this.clock() - began);
+      }
+      await this.sleep(wait);
+    }
+  }
+
+  private async attempt(call: Call<unknown>, body: string | undefined, seconds: number): Promise<Reply | Lost> {
+    const stop = new AbortController();
+    const timer = setTimeout(() => stop.abort(), seconds * 1000);
+    try {
+      const given: RequestInit = { method: call.method, headers: this.headers, signal: stop.signal };
+      if (body !== undefined) given.body = body;
+      const answer = await this.fetch(this.url + call.path, given);
+      return { status: answer.status, text: await answer.text(), retryAfter: answer.headers.get("retry-after") };
+    } catch (error) {
+      if (stop.signal.aborted) return { reason: `no answer in ${seconds.toPrecision(2)} s`, sent: true };
+      const { message, code } = findCause(error);
+      return { reason: code ? `${message} (${code})` : message, sent: code !== "ECONNREFUSED" && code !== "ENOTFOUND" };
+    } finally {
+      clearTimeout(timer);
+    }
+  }
+}
+
+function readReply<Answer>(call: Call<Answer>, reply: Reply, again: boolean): Answer {
+  if (again && call.done !== undefined && reply.status === call.done.status) return call.done.answer;
+  if ((reply.status < 200 || reply.status >= 300) && reply.status !== call.also) throw readProblem(reply);
+  try {
+    return JSON.parse(reply.text) as Answer;
+  } catch {
+    const got = JSON.stringify(reply.text.slice(0, 60));
+    throw new ServiceError(reply.status, `${call.method} ${call.path} got an answer that is not lcb's: ${got}; check the url`);
+  }
+}
+
+/** Return the error in a problem+json reply; the error of a proxy is quoted. */
+function readProblem(reply: Reply): ServiceError {
+  try {
+    const problem: unknown = JSON.parse(reply.text);
+    if (problem !== null && typeof problem === "object" && "detail" in problem) {
+      const { detail, field } = problem as { detail: unknown; field?: string };
+      return new ServiceError(reply.status, String(detail), field);
+    }
+  } catch (error) {
+    if (!(error instanceof SyntaxError)) throw error;
+  }
+  const got = JSON.stringify(reply.text.slice(0, 60));
+  return new ServiceError(reply.status, `status ${reply.status} without problem+json: ${got}; check the url`);
+}
+
+function buildUnreachable(call: Call<unknown>, lost: Lost, tries: number, seconds: number): Unreachable {
+  const many = tries === 1 ? "1 attempt" : `${tries} attempts`;
+  const message =
+    `${call.method} ${call.path} got no answer in ${many} and ${seconds.toPrecision(2)} s (${lost.reason}); ` +
+    "check that the service runs there, or raise timeout and deadline";
+  return new Unreachable(message, lost.reason);
+}
+
+/** Return the text and the code of the error under an error of `fetch`. */
+function findCause(error: unknown): { message: string; code?: string } {
+  const cause = error instanceof Error && "cause" in error && error.cause instanceof Error ? error.cause : error;
+  const code = cause instanceof Error ? (cause as { code?: unknown }).code : undefined;
+  const message = cause instanceof Error ? cause.message || cause.name : String(cause);
+  return typeof code === "string" ? { message, code } : { message };
+}
+
+function convertArms(arms: Arms): types.Arm[] {
+  if (!Array.isArray(arms)) {
+    throw new InputError(`arms is ${JSON.stringify(arms)}; give a list of ids, or of ids with features`);
+  }
+  return (arms as Arms).map((arm) => (typeof arm === "string" ? { id: arm } : { id: arm.id, x: [...arm.x] }));
+}
+
+/** Return the body as JSON; JSON.stringify would turn numbers that are not finite into null. */
+function encode(body: unknown): string {
+  return JSON.stringify(body, (name, value: unknown) => {
+    if (typeof value === "number" && !Number.isFinite(value)) {
+      throw new InputError(`${name || "a number"} is ${value}; send finite numbers`);
+    }
+    return value;
+  });
+}
+
+/** Quote a user for a path; `.` and `..` are quoted too, since they would be resolved as steps of the path. */
+function quoteUser(user: string): string {
+  let quoted: string;
+  try {
+    quoted = encodeURIComponent(user);
+  } catch {
+    throw new InputError(`user ${JSON.stringify(user)} cannot be sent; send plain text`);
+  }
+  return quoted === "." || quoted === ".." ? quoted.replaceAll(".", "%2E") : quoted;
+}
+
+function checkUrl(url: string): string {
+  let parsed: URL;
+  try {
+    parsed = new URL(url);
+  } catch {
+    throw new InputError(`url ${JSON.stringify(url)} is not a URL; give one such as http://127.0.0.1:8000`);
+  }
+  if (parsed.protocol !== "http:" && parsed.protocol !== "https:") {
+    throw new InputError(`url ${JSON.stringify(url)} is not of http or https; give one such as http://127.0.0.1:8000`);
+  }
+  return url.replace(/\/+$/, "");
+}
+
+function checkKey(key: string): string {
+  if (!/^[\x21-\x7e]+$/.test(key)) {
+    throw new InputError("the key has characters that no key has; give it as `lcb keys create` printed it");
+  }
+  return key;
+}
+
+// Node 18 has no global crypto; the name is a variable so that bundlers for browsers do not look for it
+const nodeCrypto = "node:crypto";
+const { webcrypto } = globalThis.crypto ? { webcrypto: globalThis.crypto } : ((await import(nodeCrypto)) as { webcrypto: Crypto });
+
+function createId(): string {
+  return webcrypto.randomUUID();
+}

@@ -1,0 +1,29 @@
+/** What was given cannot be sent. */
+export class InputError extends Error {
+  override name = "InputError";
+}
+
+/** The service answered with an error; `field` names the place in the request, if one is to blame. */
+export class ServiceError extends Error {
+  override name = "ServiceError";
+
+  constructor(
+    readonly status: number,
+    message: string,
+    readonly field?: string,
+  ) {
+    super(message);
+  }
+}
+
+/** No attempt got an answer. */
+export class Unreachable extends Error {
+  override name = "Unreachable";
+
+  constructor(
+    message: string,
+    readonly reason: string,
+  ) {
+    super(message);
+  }
+}

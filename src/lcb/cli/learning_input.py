@@ -1,0 +1,143 @@
+"""What `lcb learn` learns from: the options that say it, and how a table, a log or statistics are read by them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+
+from lcb.cli.options import parse_names, parse_range
+from lcb.errors import InputError
+from lcb.evaluate.offline.history import read_history
+from lcb.evaluate.offline.labels import Reading
+from lcb.evaluate.offline.learn_classes import LearningData
+from lcb.event_log import EventLog
+from lcb.learners.registry import get_learner
+from lcb.progress import Progress
+from lcb.storage.importing.open_any import open_any
+from lcb.storage.importing.table_source import Columns
+from lcb.storage.logs.files import find_table, read_feature_map
+from lcb.storage.logs.log import Log
+from lcb.storage.tables.sample import draw_users
+from lcb.storage.tables.statistics import read_log
+from lcb.storage.tables.user_statistics import read_user_statistics
+
+_OF_EVENTS = ("users", "features", "reading", "like", "user_columns", "reward_range", "on_disk")
+_OF_TABLES = ("columns", "user_columns", "reward_range", "float32", "on_disk")
+_NAMES_IN_TABLES = ("user", "item", "reward")
+_OF_LOGS = ("reading", "like")
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearningInput:
+    """The options of `lcb learn` that say what to read; each is called as on the command line."""
+
+    events: Path | None
+    statistics: Path | None
+    users: int | None
+    columns: str | None
+    user: str | None
+    item: str | None
+    reward: str | None
+    user_columns: str | None
+    features: str | None
+    reading: Reading | None
+    like: float | None
+    reward_range: str | None
+    float32: bool
+    on_disk: Path | None
+
+    def check_source(self) -> Path:
+        """Return what to learn from; raise if both or none was given, or an option of events with statistics."""
+        source = self.events or self.statistics
+        if source is None or (self.events and self.statistics):
+            came = "both came" if source else "neither came"
+            raise InputError(f"give either EVENTS or --statistics FILE; {came}")
+        for name in _OF_EVENTS:
+            if self.statistics and getattr(self, name) is not None:
+                raise InputError(
+                    f"{_spell(name)} is for events, not for --statistics; leave it out, or apply it in the query"
+                )
+        return source
+
+    def read(self, learner: str, progress: Progress) -> LearningData:
+        """Read what this learner needs; raise if an option is of another kind of input."""
+        if self.statistics is not None:
+            return self._read_statistics(self.statistics, learner, progress)
+        assert self.events is not None
+        if self.item is not None and self.columns is None:
+            columns = Columns(user=self.user, item=self.item, reward=self.reward)
+            return self._read_history(open_any(self.events, columns, with_offers=False, progress=progress), progress)
+        table = None if self.features is not None else find_table(self.events, named=self.columns is not None)
+        if table is not None:
+            return self._read_table(table, learner, progress)
+        self._refuse(_NAMES_IN_TABLES, "an event table")
+        return self._read_history(self.events, progress)
+
+    def _read_statistics(self, statistics: Path, learner: str, progress: Progress) -> LearningData:
+        if get_learner(learner).needs_rows:
+            raise InputError(f"--learner {learner} learns from rows, which statistics do not have; give EVENTS")
+        columns = parse_names(self.columns)
+        stats = read_user_statistics(statistics, features=columns, dtype=self._dtype, progress=progress)
+        return LearningData(statistics.name, EventLog(stats))
+
+    def _read_history(self, opened: Path | Log, progress: Progress) -> LearningData:
+        """Read an imported log, or a table whose items are features."""
+        assert self.events is not None
+        self._refuse(_OF_TABLES, "an event table")
+        history = read_history(
+            opened, self.features, reading=self.reading, like=self.like, n_users=self.users, progress=progress
+        )
+        return LearningData(
+            self.events.name,
+            history.log,
+            history.read,
+            history.feature_map,
+            history=history,
+            sample=history.sample,
+        )
+
+    def _read_table(self, table: Path, learner: str, progress: Progress) -> LearningData:
+        assert self.events is not None
+        self._refuse(_OF_LOGS, "an imported log")
+        feature_map = None if self.columns or self.user_columns else read_feature_map(table)
+        if (self.users is not None or self.on_disk is not None) and self.user not in (None, "user"):
+            raise InputError(f"--users and --on-disk read a column called user, not {self.user}; rename the column")
+        sample = None if self.users is None else draw_users(table, self.users, progress)
+        read = partial(
+            read_log,
+            table,
+            sample=sample,
+            folder=self.on_disk,
+            columns=parse_names(self.columns),
+            user_columns=parse_names(self.user_columns),
+            reward_range=parse_range(self.reward_range),
+            user=self.user or "user",
+            reward=self.reward or "reward",
+            dtype=self._dtype,
+            progress=progress,
+        )
+        log = read(keep_rows=get_learner(learner).needs_rows)
+        if feature_map is not None and feature_map.n_features != log.stats.n_features:
+            feature_map = None  # x was crossed with features of the user
+        return LearningData(self.events.name, log, read, feature_map, table=table, sample=sample)
+
+    @property
+    def _dtype(self) -> type[np.floating]:
+        return np.float32 if self.float32 else np.float64
+
+    def _refuse(self, names: tuple[str, ...], other: str) -> None:
+        """Raise if an option of the other kind of input was given."""
+        for name in names:
+            value = getattr(self, name)
+            if value is not None and value is not False:
+                raise InputError(
+                    f"{_spell(name)} is for {other}; an imported log has --features, --reading and --like, "
+                    "an event table --columns"
+                )
+
+
+def _spell(name: str) -> str:
+    return f"--{name.replace('_', '-')}"

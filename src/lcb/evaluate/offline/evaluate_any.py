@@ -1,0 +1,67 @@
+"""`lcb.evaluate_log`: evaluates algorithms on a log of any form, with sizes and readings found by themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lcb.evaluate.offline.evaluate_log import evaluate_log as evaluate_source
+from lcb.evaluate.offline.labels import Reading, default_reading
+from lcb.evaluate.offline.log_sources import Method, open_source
+from lcb.evaluate.offline.off_policy import ESTIMATORS
+from lcb.evaluate.offline.outcomes import Evaluation
+from lcb.evaluate.offline.split import Plan, choose_sizes
+from lcb.progress import Progress, silent
+from lcb.storage.importing.open_any import open_any
+from lcb.storage.importing.table_source import Columns
+
+DEFAULT_ALGORITHMS = ("lcb-auto", "lcb", "lcb-mean", "linucb-population", "linucb-individual", "random")
+
+
+def evaluate_log(
+    log: Any,
+    algorithms: Sequence[str] = DEFAULT_ALGORITHMS,
+    *,
+    user: str | None = None,
+    item: str | None = None,
+    reward: str | None = None,
+    rating: str | None = None,
+    order: str | None = None,
+    propensity: str | None = None,
+    categories: str | None = None,
+    reading: Reading | None = None,
+    like: float | None = None,
+    method: Method = "filled",
+    features: str | None = None,
+    n_steps: int = 20,
+    n_classes: int | None = None,
+    n_train_users: int | None = None,
+    n_test_users: int | None = None,
+    n_seeds: int = 3,
+    seed: int = 0,
+    n_workers: int | None = None,
+    progress: Progress = silent,
+) -> Evaluation:
+    """Estimate from a log how algorithms would serve new users, as `lcb evaluate` does.
+
+    `log` is a DataFrame (pandas, polars, pyarrow, DuckDB), a dictionary of columns, the path of a table or of an
+    imported log, or a `Log`.  `user`, `item`, `reward`, ... name the columns of a table; those with the usual names are
+    found.  The other arguments are the options of `lcb evaluate`.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> likes = np.array([[0.9, 0.1], [0.1, 0.9]])
+    >>> user, item = np.repeat(np.arange(120), 12), rng.integers(0, 2, 1440)
+    >>> visits = {"visitor": user, "article": item, "clicked": rng.random(1440) < likes[user % 2, item]}
+    >>> columns = {"user": "visitor", "item": "article", "reward": "clicked"}
+    >>> found = evaluate_log(visits, ["lcb-mean"], **columns, n_steps=6, n_seeds=1, n_workers=1)
+    >>> [one.algorithm for one in found.outcomes], found.answer.percent > 10
+    (['lcb-mean', 'linucb-population'], True)
+    """
+    columns = Columns(user, item, reward, rating, order, propensity, categories)
+    opened = open_any(log, columns, with_offers=method in (*ESTIMATORS, "replay"), progress=progress)
+    chosen = reading or default_reading(opened, like)
+    source = open_source(opened, method, chosen, like)
+    n_train, n_test = choose_sizes(source.n_events, n_steps, n_train_users, n_test_users)
+    plan = Plan(n_train, n_test, n_steps, n_classes, features, fixes_classes=n_classes is not None)
+    return evaluate_source(source, algorithms, plan, n_seeds=n_seeds, seed=seed, n_workers=n_workers, progress=progress)

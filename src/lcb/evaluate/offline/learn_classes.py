@@ -1,0 +1,158 @@
+"""Learns classes as `lcb learn` does: kind and number chosen or given, with item effects where items come again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lcb.evaluate.choice.choose import MOST_USERS, N_STEPS, Choice, choose, draw_names, learn_chosen
+from lcb.evaluate.choice.serving import can_serve
+from lcb.evaluate.offline.history import History
+from lcb.event_log import EventLog
+from lcb.features import FeatureMap
+from lcb.learners import fit
+from lcb.learners.effects.learn import (
+    LEAST_EFFECT,
+    describe_effects,
+    learn_with_effects,
+    measure_effects,
+    start_effects,
+)
+from lcb.learners.likelihood import check_counted
+from lcb.learners.registry import get_learner
+from lcb.models import Fit, LatentModels, Likelihood
+from lcb.progress import Progress, silent
+from lcb.storage.tables.sample import UserSample, draw_users
+from lcb.words import format_count
+
+DEFAULT_LEARNER = "em"
+_WITH_EFFECTS = ("em", "personal", "mixture")  # learners whose classes are of r - a_i as well
+_FEWEST_USERS = 0.5  # a class that expects fewer is left out
+
+
+@dataclass(frozen=True, eq=False)
+class LearningData:
+    """What to learn from: statistics made elsewhere, or also a way to read the rows of some users again."""
+
+    name: str  # of the file or folder
+    log: EventLog
+    read: Callable[..., EventLog] | None = None  # None: there are statistics only
+    feature_map: FeatureMap | None = None
+    table: Path | None = None  # if the events are rows of a table
+    history: History | None = None  # if they are those of an imported log
+    sample: UserSample | None = None  # of the users, if not all were asked for
+
+    def read_few(self, rng: np.random.Generator, progress: Progress = silent) -> EventLog:
+        """Read the rows of users to choose on, drawn by name, or by hash where names are not kept."""
+        assert self.read is not None
+        if self.log.stats.users or self.table is None:
+            return self.read(keep_rows=True, users=draw_names(self.log, rng))
+        sample = draw_users(self.table, min(MOST_USERS, self.log.n_users), progress)
+        return self.read(keep_rows=True, sample=sample, folder=None)
+
+
+def learn_classes(
+    data: LearningData,
+    *,
+    seed: int,
+    learner: str | None = None,
+    n_classes: int | None = None,
+    likelihood: Likelihood | None = None,
+    item_effects: bool = True,
+    progress: Progress = silent,
+    **settings: Any,
+) -> Fit:
+    """Learn the classes, largest first and without empty ones; the result says why they are as they are.
+
+    Without `learner` and `settings` (those of a learner; threads do not count), kind and number are chosen by serving
+    held-out users, if there is more than statistics.
+    """
+    rng = np.random.default_rng(seed)
+    why = [data.history.why] if data.history is not None and data.history.why else []
+    takes_effects = item_effects and likelihood != "bernoulli" and (learner or DEFAULT_LEARNER) in _WITH_EFFECTS
+    items = data.history.item_rows() if takes_effects and data.history is not None else None
+    effects = None
+    if items is not None:
+        effects = start_effects(items, progress=progress)
+        if measure_effects(items, effects) < LEAST_EFFECT:
+            why.append(f"items have no effects of their own: they explain under {LEAST_EFFECT:.1%} of rewards")
+            items = None
+    run: Callable[[EventLog], Fit]
+    if learner is None and settings.keys() <= {"n_threads"} and data.read is not None:
+        choice = _choose_classes(data, n_classes, likelihood, rng, progress)
+        if items is not None:
+            choice = replace(choice, classes=replace(choice.classes, likelihood="gaussian"))
+        run = partial(learn_chosen, choice=choice, rng=rng, progress=progress, **settings)
+    else:
+        learner = learner or DEFAULT_LEARNER
+        learn: partial[Fit] = partial(
+            fit, rng=rng, learner=learner, likelihood=likelihood, progress=progress, **settings
+        )
+        if n_classes is None:
+            n_classes, reasons = _count_classes(data, learner, learn, items is not None, progress)
+            why += reasons
+        run = partial(learn, n_classes=n_classes)
+    if items is None:
+        result = run(data.log)
+    else:
+        result = learn_with_effects(items, lambda own, _: run(own), effects=effects, n_rounds=1)
+        why.append(describe_effects(items, result.models))
+    if data.sample is not None:
+        why.insert(0, f"learned from {data.sample.describe()}")
+    models = _drop_empty_classes(result.models, data.log.n_users)
+    if models.n_classes < result.models.n_classes:
+        n_all = result.models.n_classes
+        why.append(f"left out of {format_count(n_all, 'class')}: {n_all - models.n_classes} without users")
+    if data.feature_map is not None:
+        models = replace(models, features=data.feature_map.names)
+    models = models.with_provenance(_describe_origin(models, data, seed))
+    return replace(result, models=models, why=(*why, *result.why))
+
+
+def _choose_classes(
+    data: LearningData,
+    n_classes: int | None,
+    likelihood: Likelihood | None,
+    rng: np.random.Generator,
+    progress: Progress,
+) -> Choice:
+    """Choose kind and number of classes on some users."""
+    if likelihood is None:
+        check_counted(data.log)
+    few = data.log if can_serve(data.log) else data.read_few(rng, progress)
+    n_events = None if data.history is None else data.history.n_events  # None: as many as rewards
+    able = None if n_events is None else n_events >= N_STEPS
+    return choose(few, n_classes=n_classes, rng=rng, able=able, likelihood=likelihood, progress=progress)
+
+
+def _count_classes(
+    data: LearningData, learner: str, learn: Callable[[EventLog], Fit], has_effects: bool, progress: Progress
+) -> tuple[int | None, list[str]]:
+    """Return the number of classes and why; None if the learner finds it on what it is given."""
+    if data.history is None or get_learner(learner).finds_n_classes:
+        return None, []
+    n_classes, why = data.history.count_classes(progress)
+    if n_classes is None and has_effects:  # rewards less effects are no clicks, which would be split
+        counted = learn(data.log)
+        return counted.models.n_classes, [*why, *counted.why]
+    return n_classes, why
+
+
+def _drop_empty_classes(models: LatentModels, n_users: int) -> LatentModels:
+    """Return the classes that expect users, largest first."""
+    expected = models.pi * n_users
+    order = np.argsort(-expected, kind="stable")
+    return models.take(order[expected[order] >= _FEWEST_USERS])
+
+
+def _describe_origin(models: LatentModels, data: LearningData, seed: int) -> dict[str, Any]:
+    """Return the provenance of the models, with what they were learned from."""
+    origin = {**models.provenance, "events": data.name, "seed": seed}
+    if data.sample is not None:
+        origin |= {"users_kept": data.sample.n_users, "users_in_all": data.sample.n_in_all, "users_drawn_by": "hash"}
+    return origin

@@ -1,0 +1,193 @@
+"""Item effects: how much an item is liked beyond what its features say, for everybody.
+
+    E[r | user, item] = a_i + x_i . w_u               a_i ~ N(prior_mean, prior_variance)
+
+Given the weights of the users, an item whose effect is N(effect, variance) and that then gets `count` rewards with
+residuals r - x . m, m a user's expected weights, has the effect
+
+    effect   += variance (residual_sum - count effect) / (count variance + noise)
+    variance *= noise / (count variance + noise)
+
+From the prior this is a0 + sum (r - x . m - a0) / (n + s2 / t2_a), with variance t2_a s2 / (n t2_a + s2).  The sums are
+over rewards, so their order does not matter.  An item that nobody has seen has the prior.
+
+In a decision an effect is added to the expected reward of its arm, and its variance to the uncertainty (`ArmEffects`):
+
+    score_a = mu_a + a_i + sqrt(bonus^2 sd_a^2 + item_bonus^2 Var(a_i))
+
+mu_a and sd_a are of the arm's features for this user.  The effect is for everybody and the weights are the user's own,
+so the two variances add up.  Each has its weight, because what is learned about an item serves later users too.  The
+reward then teaches the user's bandit r - a_i, the effect that the decision used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from lcb.arrays import Floats, Index
+from lcb.errors import InputError, ModelError
+
+_TWO_SIDED = 1.96  # standard deviations of a 95 % interval
+
+
+class ArmEffects(NamedTuple):
+    """The item effects of the arms of one decision."""
+
+    effect: Floats  # (K,)
+    variance: Floats  # (K,)
+
+
+@dataclass(frozen=True)
+class ItemEffect:
+    """The effect of one item beyond the mean of all items, with its 95 % interval."""
+
+    item: str
+    effect: float
+    low: float
+    high: float
+    count: float
+
+
+@dataclass(frozen=True, eq=False)
+class ItemEffects:
+    """The effects of all items that were learned from, and the prior of all others; checked on construction.
+
+    An item costs 24 bytes beside its id.
+
+    >>> effects = ItemEffects.from_residuals(["a", "b"], [4, 0], [2.0, 0.0], prior_mean=0.1, prior_variance=0.04,
+    ...                                      noise=0.16)
+    >>> effects.effect, effects.variance  # 0.1 + (2 - 4 * 0.1) / (4 + 4); 0.04 * 0.16 / (4 * 0.04 + 0.16)
+    (array([0.3, 0.1]), array([0.02, 0.04]))
+    >>> effects.of(["a", "never seen"])
+    ArmEffects(effect=array([0.3, 0.1]), variance=array([0.02, 0.04]))
+    """
+
+    ids: tuple[str, ...] = field(repr=False)
+    effect: Floats = field(repr=False)  # (n,)
+    variance: Floats = field(repr=False)  # (n,)
+    count: Floats = field(repr=False)  # (n,) rewards that each effect was learned from
+    prior_mean: float = 0.0
+    prior_variance: float = 0.0
+    noise: float = 1.0  # variance of one residual
+
+    def __post_init__(self) -> None:
+        ids = tuple(self.ids)
+        for name in ("effect", "variance", "count"):
+            values = np.array(getattr(self, name), dtype=np.float64)
+            if values.shape != (len(ids),):
+                raise ModelError(f"{name} of items has shape {values.shape}; wanted one number for each of {len(ids)}")
+            if not np.isfinite(values).all() or (name != "effect" and (values < 0).any()):
+                wanted = "finite numbers" if name == "effect" else "finite numbers, at least 0"
+                raise ModelError(f"{name} of items has other values than {wanted}")
+            values.setflags(write=False)
+            object.__setattr__(self, name, values)
+        numbers = self.prior_mean, self.prior_variance, self.noise
+        if not np.isfinite(numbers).all() or self.prior_variance < 0 or self.noise <= 0:
+            raise ModelError(
+                f"item effects have prior_mean={self.prior_mean}, prior_variance={self.prior_variance}, "
+                f"noise={self.noise}; wanted finite numbers, a variance of at least 0 and noise above 0"
+            )
+        object.__setattr__(self, "ids", ids)
+        if len(set(ids)) != len(ids):
+            raise ModelError(f"{len(ids)} items have {len(set(ids))} different ids; ids must be unique")
+
+    @classmethod
+    def from_residuals(
+        cls,
+        ids: Iterable[str],
+        count: ArrayLike,
+        residual_sum: ArrayLike,
+        *,
+        prior_mean: float,
+        prior_variance: float,
+        noise: float,
+    ) -> Self:
+        """Build the effects that follow from the prior and the residuals r - x . m of every item, (n,) each."""
+        names, n, total = tuple(ids), np.asarray(count, np.float64), np.asarray(residual_sum, np.float64)
+        effect, variance = add_residuals(prior_mean, prior_variance, n, total, noise)
+        return cls(names, effect, variance, n, prior_mean, prior_variance, noise)
+
+    @property
+    def n_items(self) -> int:
+        return len(self.ids)
+
+    def list_extremes(self, n: int) -> dict[str, list[ItemEffect]]:
+        """Return at most `n` items with rewards each: best first, worst first, and the least known first."""
+        seen = np.flatnonzero(self.count > 0)
+        effect, half = self.effect - self.prior_mean, _TWO_SIDED * np.sqrt(self.variance)
+        orders = {"best": -self.effect, "worst": self.effect, "uncertain": -self.variance}
+        return {
+            name: [
+                ItemEffect(
+                    self.ids[i],
+                    float(effect[i]),
+                    float(effect[i] - half[i]),
+                    float(effect[i] + half[i]),
+                    float(self.count[i]),
+                )
+                for i in seen[np.argsort(key[seen], kind="stable")][:n].tolist()
+            ]
+            for name, key in orders.items()
+        }
+
+    def summary(self) -> dict[str, float]:
+        """Return the number of items with rewards, the prior of an effect and the noise."""
+        items = int((self.count > 0).sum())
+        numbers = {"prior_mean": self.prior_mean, "prior_variance": self.prior_variance, "noise": self.noise}
+        return {"items": items, **numbers}
+
+    @cached_property
+    def _place(self) -> dict[str, int]:
+        return {id: place for place, id in enumerate(self.ids)}
+
+    def find(self, ids: Iterable[str]) -> Index:
+        """Return the positions of these items, -1 for one that was not learned from."""
+        return np.array([self._place.get(id, -1) for id in ids], np.intp)
+
+    def get(self, id: str) -> tuple[float, float]:
+        """Return the effect of an item and its variance; those of the prior if it was not learned from."""
+        place = self._place.get(id)
+        if place is None:
+            return self.prior_mean, self.prior_variance
+        return float(self.effect[place]), float(self.variance[place])
+
+    def of(self, ids: Iterable[str]) -> ArmEffects:
+        """Return the effects of the arms of a decision."""
+        found = [self.get(id) for id in ids]
+        effect, variance = np.array(found, np.float64).reshape(-1, 2).T.copy()
+        return ArmEffects(effect, variance)
+
+
+def add_residuals(effect: Any, variance: Any, count: Any, residual_sum: Any, noise: float) -> tuple[Any, Any]:
+    """Return effects and variances after `count` more residuals r - x . m with this sum, numbers or arrays.
+
+    An effect without variance does not move.
+
+    >>> add_residuals(0.1, 0.04, np.array([4.0]), np.array([2.0]), 0.16)
+    (array([0.3]), array([0.02]))
+    """
+    size = count * variance + noise
+    return effect + variance * (residual_sum - count * effect) / size, variance * (noise / size)
+
+
+def add_effects(scores: Floats, means: Floats, effects: ArmEffects, item_bonus: float) -> Floats:
+    """Return the scores with item effects; without them `scores` is `means` plus a bonus, (K,) each.
+
+    >>> add_effects(np.array([0.5, 0.6]), np.array([0.2, 0.6]), ArmEffects(np.zeros(2), np.array([0.16, 0.0])), 1.0)
+    array([0.7, 0.6])
+    """
+    if not (item_bonus and effects.variance.any()):
+        return np.asarray(scores + effects.effect)
+    bonus = np.sqrt((scores - means) ** 2 + item_bonus**2 * effects.variance)
+    return np.asarray(means + effects.effect + bonus)
+
+
+def check_item_bonus(item_bonus: float) -> None:
+    if not 0 <= item_bonus < np.inf:
+        raise InputError(f"item_bonus={item_bonus}; it must be a finite number, at least 0")

@@ -1,0 +1,1 @@
+"""Item effects learned together with the classes."""

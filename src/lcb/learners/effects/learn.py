@@ -1,0 +1,202 @@
+"""Item effects and classes learned together: classes from r - a_i, effects from what the classes leave.
+
+    r = a_i + x_i . w_u + noise        a_i ~ N(a0, t2)
+
+Given what the models say of a user, weights of mean m and covariance P after all their rewards r - a_i, an effect has
+
+    n_i'  = sum over its rewards of 1 - x'P x / s2          what the user's weights fit says less of the item
+    a_i  += (sum (r - x . m - a_i) / s2 - (a_i - a0) / t2) Var(a_i)         Var(a_i) = 1 / (1 / t2 + n_i' / s2)
+    a0    = mean of a_i            t2 = mean of (a_i - a0)^2 + Var(a_i)     over the items that have rewards (EM)
+
+The step is Newton's for the likelihood with the weights integrated out, one item at a time; where it rests, a_i is a0 +
+sum (r - x . m - a0) / (n_i + s2 / t2).  m is the user's own: an item shown to enthusiasts is not taken for a good one.
+
+`start_effects` does this with one class of people who differ, one EM step for the class and one for the items in turn;
+`learn_with_effects` then alternates with the learner that was asked for.  A step costs O(users d^3 + rows d^2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from lcb.arrays import Floats
+from lcb.event_log import EventLog
+from lcb.item_effects import ItemEffects
+from lcb.learners.effects.rows import ItemRows
+from lcb.learners.personal._steps import Parameters, expect_users, maximise, sum_expected
+from lcb.learners.personal.mixture import begin
+from lcb.marginal import SharedNoise, count_twice
+from lcb.models import Fit, LatentModels
+from lcb.progress import Progress, silent
+from lcb.stats import upper
+
+_SPAN = 1024  # users at a time
+_STEPS = 12
+_FEW = 5_000  # users from whom the class of the start is learned; effects are from all
+_TOL = 2e-2  # change of an effect, in standard deviations of the effects, at which the steps end
+LEAST_EFFECT = 0.001  # share of the variance of rewards; effects that explain less are not kept
+_ROUNDS = 2  # of classes and effects in turn, after the start
+
+
+def learn_with_effects(
+    rows: ItemRows,
+    fit: Callable[[EventLog, LatentModels | None], Fit],
+    *,
+    effects: ItemEffects | None = None,
+    n_rounds: int = _ROUNDS,
+    progress: Progress = silent,
+) -> Fit:
+    """Learn classes with `fit(log, last models)` and item effects in turn; the models keep the effects.
+
+    `effects` are those to start from, else `start_effects` learns them.
+    """
+    effects = start_effects(rows, progress=progress) if effects is None else effects
+    found = fit(rows.history(effects.effect), None)
+    for _ in range(n_rounds - 1):
+        effects = improve_effects(effects, rows, found.models)
+        found = fit(rows.history(effects.effect), found.models)
+    effects = improve_effects(effects, rows, found.models)
+    return replace(found, models=replace(found.models, item_effects=effects))
+
+
+def start_effects(rows: ItemRows, *, n_steps: int = _STEPS, progress: Progress = silent) -> ItemEffects:
+    """Learn item effects with one class of people who differ.
+
+    >>> rng = np.random.default_rng(0)
+    >>> appeal, user = rng.normal(0.0, 0.5, 20), np.repeat(np.arange(200), 5)
+    >>> item = rng.integers(0, 20, 1000)
+    >>> rows = ItemRows(tuple(map(str, range(20))), np.ones((20, 1)), user, item, rng.normal(appeal[item], 0.5))
+    >>> effects = start_effects(rows)
+    >>> bool(np.abs(effects.effect - effects.effect.mean() - appeal + appeal.mean()).max() < 0.3)
+    True
+    """
+    effects = _begin_effects(rows)
+    at: Parameters | None = None
+    few = rows
+    if rows.n_users > _FEW:
+        few = rows.take_users(np.linspace(0, rows.n_users - 1, _FEW).astype(np.intp))
+    for step in range(n_steps):
+        log = few.history(effects.effect)
+        rewards = SharedNoise(log.stats)
+        if at is None:
+            at, prior = begin(log, rewards)
+        for _ in range(2):
+            at = maximise(rewards, at, sum_expected(rewards, at, _map), prior)
+        before = effects.effect
+        models = _as_models(at, rows)
+        if step == 0:
+            size = _count_effective(rows, models, effects)
+        effects = improve_effects(effects, rows, models, size)
+        progress("learning item effects", step + 1, n_steps)
+        if np.abs(effects.effect - before).max() <= _TOL * np.sqrt(effects.prior_variance):
+            break
+    return improve_effects(effects, rows, models)
+
+
+def improve_effects(
+    effects: ItemEffects, rows: ItemRows, models: LatentModels, size: Floats | None = None
+) -> ItemEffects:
+    """Return the effects after one step, given the classes of r - a_i; `size` is n_i', which hardly changes."""
+    noise, a0, t2 = float(models.pi @ models.sigma2), effects.prior_mean, effects.prior_variance
+    gradient = rows.sum_by_item(rows.reward - find_user_means(rows, models, effects)[0]) - rows.count * effects.effect
+    size = _count_effective(rows, models, effects) if size is None else size
+    shrink = noise / t2 if t2 > 0 else np.inf
+    effect = (
+        effects.effect + (gradient - shrink * (effects.effect - a0)) / (size + shrink) if t2 > 0 else effects.effect
+    )
+    variance = noise / (size + shrink)
+    seen = rows.count > 0
+    a0 = float(effect[seen].mean())
+    t2 = float(np.mean((effect[seen] - a0) ** 2 + variance[seen]))
+    effect, variance = np.where(seen, effect, a0), np.where(seen, variance, t2)
+    return ItemEffects(rows.ids, effect, variance, rows.count, a0, t2, noise)
+
+
+def _count_effective(rows: ItemRows, models: LatentModels, effects: ItemEffects) -> Floats:
+    """Return n_i', (I,)."""
+    _, spread = find_user_means(rows, models, effects, with_spread=True)
+    return rows.sum_by_item(np.clip(1 - spread / float(models.pi @ models.sigma2), 0.0, 1.0))
+
+
+def find_user_means(
+    rows: ItemRows, models: LatentModels, effects: ItemEffects, *, with_spread: bool = False
+) -> tuple[Floats, Floats]:
+    """Return, for every row, x . m and x'P x of its user's weights given all rewards of the user, (n,) each.
+
+    Without `with_spread` the second is 0.
+    """
+    log = rows.history(effects.effect)
+    fitted, spread = np.empty(len(rows.user)), np.zeros(len(rows.user))
+    upper_rows, columns = upper(rows.x.shape[1])
+    products = rows.x[:, upper_rows] * rows.x[:, columns] * count_twice(rows.x.shape[1])
+    for users, mean, square in _find_moments(log, models):
+        part = slice(*np.searchsorted(rows.user, (users.start, users.stop)).tolist())
+        user, item = rows.user[part] - users.start, rows.item[part]
+        fitted[part] = np.einsum("nd,nd->n", mean[user], rows.x[item])
+        if with_spread:
+            spread[part] = np.einsum("nd,nd->n", square[user], products[item]) - fitted[part] ** 2
+    return fitted, np.maximum(spread, 0.0)
+
+
+def _find_moments(log: EventLog, models: LatentModels) -> Iterator[tuple[slice, Floats, Floats]]:
+    """Yield users, their expected weights (n, d) and the upper triangles of E[w w'] (n, d (d + 1) / 2)."""
+    rewards = SharedNoise(log.stats)
+    upper_rows, columns = upper(models.n_features)
+    for start in range(0, log.n_users, _SPAN):
+        users = slice(start, min(start + _SPAN, log.n_users))
+        if models.personal:
+            assert models.covariance is not None
+            at = Parameters(models.pi, models.beta, models.covariance, models.sigma2[:1])
+            yield users, *expect_users(rewards, at, users)
+            continue
+        resp = models.posterior(log.stats.take(np.arange(users.start, users.stop)))
+        yield users, resp @ models.beta, resp @ (models.beta[:, upper_rows] * models.beta[:, columns])
+
+
+def measure_effects(rows: ItemRows, effects: ItemEffects) -> float:
+    """Return the variance of the effects of the items that were shown, as a share of the variance of the rewards."""
+    return float(effects.effect[rows.item].var() / max(rows.reward.var(), 1e-300))
+
+
+def explain(rows: ItemRows, models: LatentModels) -> float:
+    """Return the share of the variance of the rewards that the item effects explain, beyond features and classes."""
+    assert models.item_effects is not None
+    effect = models.item_effects.effect[rows.item]
+    total = float(rows.reward.var())
+    fitted, _ = find_user_means(rows, models, models.item_effects)
+    with_effects = float(np.mean((rows.reward - effect - fitted) ** 2))
+    without = float(np.mean((rows.reward - fitted - effect.mean()) ** 2))
+    return max(without - with_effects, 0.0) / total if total > 0 else 0.0
+
+
+def describe_effects(rows: ItemRows, models: LatentModels) -> str:
+    """Return a sentence on what the item effects explain."""
+    assert models.item_effects is not None
+    known = int((rows.count > 0).sum())
+    return (
+        f"effects of {known:,} items, with a standard deviation of {np.sqrt(models.item_effects.prior_variance):.3g}, "
+        f"explain {100 * explain(rows, models):.1f} % of the variance of the rewards beyond features and classes"
+    )
+
+
+def _begin_effects(rows: ItemRows) -> ItemEffects:
+    """Return effects by the means of the items: their spread less what noise alone would give."""
+    mean, count = float(rows.reward.mean()), rows.count
+    total = rows.sum_by_item(rows.reward - mean)
+    noise = max(float(rows.reward.var()), 1e-12)
+    often = count >= 2
+    spread = float(np.mean((total[often] / count[often]) ** 2 - noise / count[often])) if often.any() else 0.0
+    found = {"prior_mean": 0.0, "prior_variance": max(spread, 0.01 * noise), "noise": noise}
+    return ItemEffects.from_residuals(rows.ids, count, total, **found)
+
+
+def _as_models(at: Parameters, rows: ItemRows) -> LatentModels:
+    return LatentModels(at.pi, at.mu, at.noise[:1], rows.features, covariance=at.sigma, personal=True)
+
+
+def _map(function: Callable[[slice], Any], spans: Sequence[slice]) -> list[Any]:
+    return [function(span) for span in spans]

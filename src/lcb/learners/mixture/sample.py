@@ -1,0 +1,173 @@
+"""One sample of the mixture: the class of every seated user, the sums of the classes, and the hyperparameters.
+
+    rewards of a user of class h ~ N(x . beta_h, noise)     beta_h ~ N(mean, variance I)     mean ~ N(0, scale I)
+    classes of users ~ Chinese restaurant process(concentration)
+
+Given the seats, the posterior of a class follows from A_h = sum x x' and b_h = sum r x over its users:
+
+    V_h   = (A_h / noise + I / variance)^-1
+    V_m   = (I / scale + sum_h (I / variance - V_h / variance^2))^-1     m = V_m sum_h V_h b_h / (noise variance)
+    class h: mean V_h (b_h / noise + m / variance)     covariance V_h + V_h V_m V_h / variance^2
+    a new class: mean m, covariance variance I + V_m
+
+The hyperparameters are learned by EM steps; `scale` is set to the mean square of the weights.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lcb.arrays import Floats, Index
+from lcb.errors import InputError
+from lcb.learners.mixture._seats_numba import find_posterior
+from lcb.models import LatentModels
+from lcb.stats import UserStats, n_packed
+
+Labels = NDArray[np.int32]
+_FREE_SLOTS = 8
+_LEAST_NOISE = 1e-6  # of the mean square of the rewards
+
+
+@dataclass(frozen=True, eq=False)
+class Hyperparameters:
+    """The noise of rewards, the variance of weights between classes, and the mean (d,) and scale of their prior."""
+
+    noise: float
+    variance: float
+    scale: float
+    mean: Floats
+
+    @property
+    def prior(self) -> tuple[Floats, float, float]:
+        """The prior of a class for the compiled steps."""
+        return self.mean, self.variance, self.noise
+
+
+@dataclass(eq=False)
+class Sample:
+    """The seats of all users.  A slot with `counts` 0 has no class; `label` is -1 for a user who is not seated."""
+
+    label: Labels  # (users,)
+    sums: Floats  # (slots, p), statistics of the users of each class, times their weights
+    size: Floats  # (slots,), sum of the weights of the users
+    recent: Floats  # (slots,), sum of the weights of the users for the shares of classes, which are forgotten faster
+    counts: NDArray[np.int64]  # (slots,), users; 1 more for a class of `known`
+    hyper: Hyperparameters
+    known: Floats | None = None  # (N, p + 1), statistics and number of users of the first N classes, learned before
+
+    @classmethod
+    def empty(cls, n_users: int, hyper: Hyperparameters) -> Sample:
+        zeros = np.zeros(_FREE_SLOTS)
+        sums = np.zeros((_FREE_SLOTS, n_packed(len(hyper.mean))))
+        return cls(np.full(n_users, -1, np.int32), sums, zeros, zeros.copy(), np.zeros(_FREE_SLOTS, np.int64), hyper)
+
+    def copy(self) -> Sample:
+        return Sample(
+            self.label.copy(),
+            self.sums.copy(),
+            self.size.copy(),
+            self.recent.copy(),
+            self.counts.copy(),
+            self.hyper,
+            self.known,
+        )
+
+    @property
+    def occupied(self) -> Index:
+        return np.flatnonzero(self.counts)
+
+    def rebuild(self, rows: Floats, weights: Floats, recent: Floats, of_known: tuple[float, float] = (1, 1)) -> None:
+        """Renumber the classes without gaps, sum them again, and add free slots.
+
+        `weights` and `recent` are the weights of users in statistics and in shares, `of_known` those of `known`.
+        """
+        known = np.zeros((0, rows.shape[1] + 1)) if self.known is None else self.known
+        used = np.union1d(np.arange(len(known)), self.label[self.label >= 0])
+        seated = np.flatnonzero(self.label >= 0)
+        label = np.searchsorted(used, self.label[seated])
+        self.label[seated] = label
+        n = len(used) + _FREE_SLOTS
+        self.sums, self.counts = np.zeros((n, rows.shape[1])), np.bincount(label, minlength=n)
+        np.add.at(self.sums, label, weights[seated, None] * rows[seated])
+        self.size = np.bincount(label, weights[seated], n).astype(np.float64)
+        self.recent = np.bincount(label, recent[seated], n).astype(np.float64)
+        self.sums[: len(known)] += of_known[0] * known[:, :-1]
+        self.size[: len(known)] += of_known[0] * known[:, -1]
+        self.recent[: len(known)] += of_known[1] * known[:, -1]
+        self.counts[: len(known)] += 1
+
+    def grow(self) -> None:
+        """Add free slots."""
+        n = len(self.counts) + _FREE_SLOTS
+        for name in ("sums", "size", "recent", "counts"):
+            old = getattr(self, name)
+            new = np.zeros((n, *old.shape[1:]), old.dtype)
+            new[: len(old)] = old
+            setattr(self, name, new)
+
+    def posterior(self) -> tuple[Floats, Floats, Floats, Floats, Floats]:
+        """Return V (H, d, d), V_m (d, d), m (d,), means (H, d) and covariances (H, d, d)."""
+        found: tuple[Floats, Floats, Floats, Floats, Floats] = find_posterior(
+            self.sums[self.occupied], *self.hyper.prior, self.hyper.scale
+        )
+        return found
+
+    def learn_hyperparameters(self, n_steps: int) -> None:
+        """Take EM steps of the noise and the variance; set the scale and the mean of the prior."""
+        d = len(self.hyper.mean)
+        stats = UserStats(self.sums[self.occupied].T, d)
+        for _ in range(n_steps):
+            at = self.hyper
+            v, v_mean, mean, means, covariances = self.posterior()
+            gram, n_classes = stats.gram, stats.n_users
+            traces = np.trace(v, axis1=1, axis2=2).sum()
+            residual = stats.square_sum.sum() - 2 * (means * stats.moment).sum()
+            residual += np.einsum("hi,hij,hj->", means, gram, means) + (gram * covariances).sum()
+            noise = (residual + at.noise) / (stats.count.sum() + 1)
+            least = _LEAST_NOISE * stats.square_sum.sum() / max(stats.count.sum(), 1e-300)
+            scale = ((means**2).sum() + np.trace(covariances, axis1=1, axis2=2).sum()) / (n_classes * d)
+            toward = v / at.variance - np.eye(d)
+            spread = ((means - mean) ** 2).sum() + traces + (toward @ v_mean * toward).sum() + d * scale
+            self.hyper = Hyperparameters(max(noise, least), spread / ((n_classes + 2) * d), scale, mean)
+        self.hyper = replace(self.hyper, mean=self.posterior()[2])
+
+
+def average(
+    samples: Sequence[Sample],
+    concentration: float,
+    features: tuple[str, ...] = (),
+    *,
+    provenance: Mapping[str, Any] | None = None,
+    sums: Floats | None = None,
+) -> LatentModels:
+    """Return what several samples predict: the classes of each and its new class, which comes last among its own."""
+    parts = []
+    for sample in samples:
+        _, v_mean, mean, means, covariances = sample.posterior()
+        pi = np.append(sample.recent[sample.occupied], concentration)
+        new = sample.hyper.variance * np.eye(len(mean)) + v_mean
+        covariance = np.concatenate((covariances, new[None]))
+        covariance = (covariance + covariance.swapaxes(1, 2)) / 2
+        parts.append((pi / pi.sum(), np.vstack((means, mean)), np.full(len(pi), sample.hyper.noise), covariance))
+    pi, beta, noise, covariance = (np.concatenate(part) for part in zip(*parts, strict=True))
+    return LatentModels(
+        pi / len(parts), beta, noise, features, provenance or {}, covariance=covariance, personal=True, sums=sums
+    )
+
+
+def read_models(models: LatentModels, n_users: int) -> Sample:
+    """Return the sample of models learned by the learner `mixture`, whose users are not known one by one."""
+    new, known = models.new_class, models.provenance
+    if models.sums is None or new is None or not {"variance", "scale", "concentration"} <= known.keys():
+        raise InputError("these models are no mixture; learn them with the learner 'mixture', with its new class")
+    hyper = Hyperparameters(float(models.sigma2[new]), known["variance"], known["scale"], np.array(models.beta[new]))
+    sample, seen = Sample.empty(n_users, hyper), np.delete(np.arange(models.n_classes), new)
+    size = known["concentration"] * models.pi[seen] / models.pi[new]
+    sample.known = np.column_stack((models.sums[seen], size))
+    sample.rebuild(np.zeros((n_users, models.sums.shape[1])), np.zeros(n_users), np.zeros(n_users))
+    return sample

@@ -1,0 +1,70 @@
+"""A refit of a mixture in the learning process: statistics of the seated users, read from the log, and new seats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from lcb.arrays import Floats
+from lcb.errors import InputError, TooFewRows
+from lcb.progress import Progress, silent
+from lcb.serve import events
+from lcb.serve.event_ids import slot_of_reward
+from lcb.serve.events import floats
+from lcb.serve.learn.job import Job, JobResult
+from lcb.serve.state.packed_mixture import pack_mixture, unpack_mixture
+from lcb.stats import UserStats
+from lcb.storage.store.base import Row, Store
+from lcb.words import format_count
+
+_BLOCK = 500  # users read at a time
+
+
+def refit(job: Job, store: Store, progress: Progress = silent) -> JobResult:
+    """Draw the seats of all users again and learn the hyperparameters; users erased since then are left out."""
+    assert job.mixture is not None
+    mixture = unpack_mixture(job.mixture)
+    rows = dict(_read_statistics(store, job.seq, list(mixture.seats), progress))
+    if not rows:
+        raise TooFewRows("no user is seated any more; wait for others to leave")
+    seed = next((events.decode(row.kind, row.body).seed for row in store.events(0, 1) if row.kind == "service"), None)
+    if seed is None:
+        raise InputError(f"{store.url} is not the store of a service; give one that lcb serve has created")
+    progress("drawing seats", 0, None)
+    mixture.refit(rows, np.random.default_rng([*seed, job.seq]))  # the same log gives the same seats
+    n = sum(number >= 0 for number in mixture.numbers)
+    reason = f"{format_count(n, 'class')} of {format_count(len(mixture.seats), 'user')} who have left"
+    return JobResult(b"", pack_mixture(mixture), len(mixture.seats), True, reason, None, None)
+
+
+def _read_statistics(
+    store: Store, upto: int, departures: list[int], progress: Progress
+) -> Iterator[tuple[int, Floats]]:
+    """Yield each departure that was not erased, with the statistics of its user."""
+    for n in range(0, len(departures), _BLOCK):
+        progress("reading users", n, len(departures))
+        users = {}
+        for seq in departures[n : n + _BLOCK]:
+            row = next(iter(store.events(seq - 1, seq)), None)
+            if row is not None and row.user is not None:
+                users[row.user] = seq
+        for user, found in store.events_of_each(dict.fromkeys(users, 0), upto).items():
+            statistics = _sum_rewards(found)
+            if statistics is not None:
+                yield users[user], statistics
+
+
+def _sum_rewards(rows: list[Row]) -> Floats | None:
+    """Return the statistics of a user's rewards with their final values, for the recommender of the first decision."""
+    bodies = [(row, events.decode(row.kind, row.body)) for row in rows]
+    final = {
+        slot_of_reward(row.id): (body.x, body.reward)
+        for row, body in bodies
+        if row.kind == "reward" and body.recommender == bodies[0][1].recommender
+    }
+    if not final:
+        return None
+    x = np.array([floats(one) for one, _ in final.values()])
+    reward = np.array([reward for _, reward in final.values()])
+    return np.ascontiguousarray(UserStats.from_rows(np.zeros(len(x), np.intp), x, reward).packed[:, 0])

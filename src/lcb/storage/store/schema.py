@@ -1,0 +1,56 @@
+"""Holds the schema of a store against what the migrations make: a trigger could change or drop events unnoticed."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+
+from lcb.storage.store import migrate
+
+_OF_POSTGRES = "('event', 'snapshot', 'key', 'head')"
+ADDED_ON_POSTGRES = f"""
+    select 'trigger ' || tgname || ' was added on ' || relname from pg_trigger join pg_class on pg_class.oid = tgrelid
+    where not tgisinternal and pg_table_is_visible(tgrelid) and relname in {_OF_POSTGRES}
+    union all
+    select 'rule ' || rulename || ' was added on ' || relname from pg_rewrite join pg_class on pg_class.oid = ev_class
+    where pg_table_is_visible(ev_class) and relname in {_OF_POSTGRES} order by 1
+"""  # the migrations make neither
+_READ = "select type, name, tbl_name, sql from sqlite_master"
+
+
+def find_changes(connection: sqlite3.Connection) -> list[str]:
+    """Return in words what was added to an SQLite store, removed or changed; other programs may add tables.
+
+    >>> with closing(sqlite3.connect(":memory:")) as connection:
+    ...     make_schema(connection)
+    ...     _ = connection.execute("create trigger t after insert on event begin delete from event; end")
+    ...     find_changes(connection)
+    ['trigger t was added on event (drop trigger "t")']
+    """
+    with closing(sqlite3.connect(":memory:")) as fresh:
+        make_schema(fresh)
+        wanted = _read(fresh)
+    found, tables = _read(connection), {table for table, _ in wanted.values()}
+    changes = [f"{kind} {name} is missing" for kind, name in wanted.keys() - found.keys()]
+    for (kind, name), (table, sql) in found.items():
+        if (kind, name) in wanted:
+            if sql != wanted[kind, name][1]:
+                changes.append(f"{kind} {name} was changed")
+        elif kind in ("trigger", "view") or table in tables:
+            changes.append(f'{kind} {name} was added on {table} (drop {kind} "{name}")')
+    return sorted(changes)
+
+
+def make_schema(connection: sqlite3.Connection) -> None:
+    """Create the tables and indexes of a new store."""
+    for _, text in migrate.migrations("sqlite"):
+        connection.executescript(text)
+
+
+def _read(connection: sqlite3.Connection) -> dict[tuple[str, str], tuple[str, str]]:
+    """Return table and text of everything in a schema by type and name, without SQLite's own tables and indexes."""
+    return {
+        (kind, name): (table, " ".join((sql or "").split()))
+        for kind, name, table, sql in connection.execute(_READ)
+        if kind in ("trigger", "view") or not name.startswith("sqlite_")
+    }

@@ -1,0 +1,148 @@
+"""Items with numbers of their own: 32-dimensional embeddings of which 3 directions matter, and two kinds of readers."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from lcb.evaluate.items.item_features import list_specs
+from lcb.evaluate.items.labels import read_item_labels
+from lcb.storage.logs.log import open_log
+from lcb.storage.models.folder import load_feature_map, load_models
+
+N_USERS, N_ITEMS, M = 120, 400, 32
+
+
+@pytest.fixture
+def world(tmp_path):
+    rng = np.random.default_rng(0)
+    hidden = rng.normal(size=(N_ITEMS, 3))
+    vectors = (hidden @ np.linalg.qr(rng.normal(size=(M, 3)))[0].T + 0.05 * rng.normal(size=(N_ITEMS, M))).astype("f4")
+    likes = np.array([[0.9, 0, 0], [-0.9, 0.3, 0]])
+    user, item = np.repeat(np.arange(N_USERS), 25), rng.integers(0, N_ITEMS, N_USERS * 25)
+    reward = (likes[user % 2] * hidden[item]).sum(axis=1) + 0.3 * rng.normal(size=len(user))
+    ids = [f"i{j}" for j in range(N_ITEMS)]
+    rows = zip(user.tolist(), item.tolist(), reward.tolist(), strict=True)
+    lines = ["visitor,article,score", *(f"u{u},i{i},{r:.4f}" for u, i, r in rows)]
+    (tmp_path / "visits.csv").write_text("\n".join(lines))
+    titles = [f"Article {j}" for j in range(N_ITEMS)]
+    table = pa.table({"article": ids, "title": titles, "embedding": list(vectors)})
+    pq.write_table(table, tmp_path / "articles.parquet")
+    return tmp_path, ids, vectors
+
+
+WORDS = ("visits.csv", "--user", "visitor", "--item", "article", "--reward", "score")
+
+
+def test_embeddings_lead_from_a_csv_to_the_items_of_a_service(lcb, world):
+    folder, ids, vectors = world
+    words = (*WORDS, "--items", "articles.parquet", "--item-features", "embedding", "--out", "log")
+    outcome = lcb("import", *words)
+    assert outcome.code == 0, outcome.err
+    assert "every item has 32 numbers of its own" in outcome.out
+    log = open_log(folder / "log")
+    assert log.items.to_pylist() == ids
+    np.testing.assert_array_equal(log.item_features, vectors)
+
+    outcome = lcb("learn", "log", "--classes", 2, "--learner", "em", "--out", "models")
+    assert outcome.code == 0, outcome.err
+    assert "pca:4+1 features" in outcome.out
+    assert f"from {N_USERS * 25:,} events of {N_USERS} users" in outcome.out
+    models, features = load_models(folder / "models"), load_feature_map(folder / "models")
+    assert models.features == ("pca1", "pca2", "pca3", "pca4", "constant")
+    assert abs(models.pi - 0.5).max() < 0.02
+    assert np.sqrt(models.sigma2).max() < 0.33  # of the noise 0.3: the directions hold nearly all that matters
+    assert "pca1" in lcb("show", "models").out
+
+    from lcb.cli.catalogue import read_catalogue
+
+    items = json.loads(read_catalogue("log", "models")[0])["items"]
+    assert len(items) == N_ITEMS
+    first = next(item for item in items if item["id"] == "i7")
+    assert first["title"] == "Article 7"
+    np.testing.assert_allclose(first["x"], features.of_vector(vectors[7]))
+
+
+def test_vectors_come_from_npy_a_table_or_columns_of_the_log(lcb, world):
+    folder, ids, vectors = world
+    np.save(folder / "v.npy", vectors[::-1])
+    (folder / "v.ids.txt").write_text("\n".join(ids[::-1]))
+    assert lcb("import", *WORDS, "--item-features", "v.npy", "--out", "a").code == 0
+    columns = {"item": ids, **{f"e{j}": vectors[:, j] for j in range(3)}}
+    pq.write_table(pa.table(columns), folder / "small.parquet")
+    assert lcb("import", *WORDS, "--item-features", "small.parquet", "--out", "b").code == 0
+    one, two = open_log(folder / "a"), open_log(folder / "b")
+    expected = vectors[[int(name[1:]) for name in one.items.to_pylist()]]
+    np.testing.assert_array_equal(one.item_features, expected)
+    assert two.inputs == ("e0", "e1", "e2")
+    np.testing.assert_array_equal(two.item_features, expected[:, :3])
+
+
+def test_bad_vectors_are_refused_and_nothing_is_written(lcb, world):
+    folder, ids, vectors = world
+    np.save(folder / "v.npy", vectors[:5])
+    (folder / "v.ids.txt").write_text("\n".join(ids[:5]))
+    for given, said in (
+        ("v.npy", "395 items have no numbers in v.npy"),
+        ("embeding", "no column embeding"),
+        ("no.parquet", "no such file"),
+        ("title", "is no number"),
+    ):
+        outcome = lcb("import", *WORDS, "--items", "articles.parquet", "--item-features", given, "--out", "log")
+        assert outcome.code == 2
+        assert said in outcome.err
+        assert not (folder / "log").exists()
+
+
+def test_what_does_not_fit_into_memory_is_refused_with_the_remedy(lcb, world, monkeypatch):
+    words = (*WORDS, "--items", "articles.parquet", "--item-features", "embedding", "--out", "log")
+    assert lcb("import", *words).code == 0
+    monkeypatch.setattr("lcb.memory.read_free_memory", lambda: 1e6)
+    outcome = lcb("learn", "log", "--features", "raw", "--out", "models")
+    assert outcome.code == 2
+    assert "over 32 features need about" in outcome.err
+    assert "--features pca:16" in outcome.err
+
+
+def test_an_evaluation_that_cannot_use_the_numbers_is_refused(lcb, world):
+    words = (*WORDS, "--items", "articles.parquet", "--item-features", "embedding", "--out", "log")
+    assert lcb("import", *words).code == 0
+    outcome = lcb("evaluate", "log", "--seeds", 1)
+    assert outcome.code == 2
+    assert "with the 100 most frequent of 400 items as arms" in outcome.err
+    assert "--arms items" in outcome.err
+
+
+def test_an_evaluation_over_items_uses_the_numbers(lcb, world):
+    folder, *_ = world
+    text = (folder / "visits.csv").read_text().splitlines()
+    clicks = [f"{line.rsplit(',', 1)[0]},{int(float(line.rsplit(',', 1)[1]) > 0.3)}" for line in text[1:]]
+    (folder / "visits.csv").write_text("\n".join([text[0], *clicks]))
+    words = (*WORDS, "--items", "articles.parquet", "--item-features", "embedding", "--out", "log")
+    assert lcb("import", *words).code == 0
+    labels = read_item_labels(open_log(folder / "log"), "labels")
+    assert list_specs(labels, None) == ["pca:2+1", "pca:8+1", "pca:32+1"]
+    told = (
+        "--features",
+        "pca:4+1",
+        "--seeds",
+        1,
+        "--workers",
+        1,
+        "--steps",
+        6,
+        "--classes",
+        2,
+        "--algorithms",
+        "lcb-auto,popularity",
+    )
+    outcome = lcb("evaluate", "log", "--arms", "items", *told, "--json", "out.json")
+    assert outcome.code == 0, outcome.err
+    found = json.loads((folder / "out.json").read_text())
+    assert found["settings"]["features"] == "pca:4+1"
+    rows = {row["algorithm"]: row for row in found["results"]}
+    assert rows["lcb-auto"]["relative_ctr"] > 1.2 * rows["popularity"]["relative_ctr"]

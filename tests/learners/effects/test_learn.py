@@ -1,0 +1,108 @@
+"""Planted item effects are found, also where showing depends on the class, and their intervals cover the truth."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+import pytest
+
+from lcb.learners import fit
+from lcb.learners.effects.learn import explain, improve_effects, learn_with_effects, start_effects
+from lcb.learners.effects.rows import ItemRows
+
+N_ITEMS, N_USERS, N_REWARDS, NOISE = 60, 800, 15, 0.4
+WEIGHTS = np.array([[0.8, 0.1, 0.1], [0.1, 0.7, 0.3]])  # of two classes
+
+
+def draw_world(seed, *, by_class=False, spread=0.3):
+    """Users of two classes, items of one category each; `by_class`: each class is shown its half of the items more."""
+    rng = np.random.default_rng(seed)
+    category, appeal = rng.integers(0, 3, N_ITEMS), rng.normal(0.0, spread, N_ITEMS)
+    label = np.repeat(rng.integers(0, 2, N_USERS), N_REWARDS)
+    shown = np.ones((len(label), N_ITEMS))
+    if by_class:
+        shown[np.arange(N_ITEMS) % 2 == label[:, None]] = 5.0
+    shown = np.cumsum(shown / shown.sum(axis=1, keepdims=True), axis=1)
+    item = (shown < rng.random((len(label), 1))).sum(axis=1).clip(0, N_ITEMS - 1)
+    mean = WEIGHTS[label, category[item]] + appeal[item]
+    reward = mean + rng.normal(0.0, NOISE, len(label))
+    user = np.repeat(np.arange(N_USERS), N_REWARDS)
+    return ItemRows(tuple(map(str, range(N_ITEMS))), np.eye(3)[category], user, item, reward), category, appeal
+
+
+def within_category(values, category):
+    """What the data can tell: differences between items of one category, because a category has a weight too."""
+    means = np.array([values[category == one].mean() for one in range(3)])
+    return values - means[category]
+
+
+def learn(kind, n_classes, log, last):
+    return fit(log, n_classes, rng=0, learner=kind, likelihood="gaussian")
+
+
+@pytest.mark.parametrize(("kind", "n_classes"), [("em", 2), ("personal", 1), ("personal", 2), ("mixture", None)])
+def test_planted_effects_are_found_with_classes_of_every_kind(kind, n_classes):
+    rows, category, appeal = draw_world(1)
+    effects = learn_with_effects(rows, partial(learn, kind, n_classes)).models.item_effects
+    error = within_category(effects.effect, category) - within_category(appeal, category)
+    assert np.sqrt(np.mean(error**2)) < 0.05  # noise alone: 0.4 / sqrt(200) = 0.03
+    assert np.sqrt(effects.prior_variance) == pytest.approx(0.3, abs=0.1)
+    assert effects.noise == pytest.approx(NOISE**2, rel=0.1)
+
+
+def test_an_item_shown_to_those_who_like_it_is_not_taken_for_a_good_one():
+    rows, category, appeal = draw_world(2, by_class=True)
+    effects = learn_with_effects(rows, partial(learn, "em", 2)).models.item_effects
+    naive = rows.sum_by_item(rows.reward) / rows.count
+    likes = (category == 0) & (np.arange(N_ITEMS) % 2 == 0)  # shown to the class that likes the category
+    ours, theirs = (
+        within_category(found, category) - within_category(appeal, category) for found in (effects.effect, naive)
+    )
+    assert theirs[likes].mean() > 0.15
+    assert abs(ours[likes].mean()) < 0.04
+    assert np.sqrt(np.mean(ours**2)) < 0.05 < 0.1 < np.sqrt(np.mean(theirs**2))
+
+
+def test_intervals_cover_the_planted_effects():
+    inside = []
+    for seed in range(3, 7):
+        rows, category, appeal = draw_world(seed)
+        effects = start_effects(rows)
+        apart = within_category(effects.effect, category) - within_category(appeal, category)
+        inside.append(np.abs(apart) <= 1.96 * np.sqrt(effects.variance))
+    assert 0.9 <= np.mean(inside) <= 0.99  # 240 intervals of 95 %
+
+
+def test_without_effects_the_spread_is_small_and_they_explain_nothing():
+    rows, _, _ = draw_world(8, spread=0.0)
+    found = learn_with_effects(rows, partial(learn, "em", 2))
+    assert np.sqrt(found.models.item_effects.prior_variance) < 0.05
+    assert explain(rows, found.models) < 0.01
+    rows, _, _ = draw_world(8)
+    assert explain(rows, learn_with_effects(rows, partial(learn, "em", 2)).models) > 0.1
+
+
+def test_without_variance_effects_stay_and_classes_are_those_of_today():
+    rows, _, _ = draw_world(9)
+    still = replace(start_effects(rows, n_steps=1), effect=np.zeros(N_ITEMS), prior_mean=0.0, prior_variance=0.0)
+    same = improve_effects(still, rows, learn("em", 2, rows.history(), None).models)
+    np.testing.assert_array_equal(same.effect, 0.0)
+    found, today = learn("em", 2, rows.history(still.effect), None), learn("em", 2, rows.history(), None)
+    np.testing.assert_array_equal(found.models.beta, today.models.beta)
+
+
+def test_rows_of_some_users_have_their_statistics():
+    rows, _, _ = draw_world(10)
+    effect = np.random.default_rng(0).normal(size=N_ITEMS)
+    few = rows.take_users(np.array([5, 700, 3]))
+    np.testing.assert_allclose(
+        few.history(effect).stats.packed, rows.history(effect).stats.take(np.array([5, 700, 3])).packed
+    )
+    from lcb.stats import UserStats
+
+    direct = UserStats.from_rows(rows.user, rows.x[rows.item], rows.reward - effect[rows.item])
+    np.testing.assert_allclose(rows.history(effect).stats.packed, direct.packed)
+    assert rows.items_repeat
+    assert not ItemRows(("a", "b"), np.eye(2), [0, 1], [0, 1], [1.0, 0.0]).items_repeat

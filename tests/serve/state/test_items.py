@@ -1,0 +1,256 @@
+"""The effects of items move with every reward, and no reward counts twice."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from lcb.decision import Decision
+from lcb.errors import InputError
+from lcb.item_effects import add_residuals
+from lcb.serve import events
+from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.verify import verify
+from lcb.serve.config.recommenders import RecommenderSpec
+from lcb.serve.config.settings import Learning
+from lcb.serve.state.world import World
+from support import item_worlds
+from support.inside import Inside, fold_log, sqlite
+from support.item_worlds import MEAN, NOISE, VARIANCE, add_version, effect_of, fill, shown
+
+VISITOR = "reader-" + "0" * 26
+
+
+@pytest.fixture
+def opened(tmp_path: Path) -> Iterator[Any]:
+    made: list[Inside] = []
+
+    def build(**more: Any) -> Inside:
+        made.append(Inside(sqlite(tmp_path / f"lcb{len(made)}.db"), item_worlds.settings(**more)))
+        fill(made[-1])
+        return made[-1]
+
+    yield build
+    for one in made:
+        one.close()
+
+
+def one_arm(id: str) -> list[dict[str, Any]]:
+    return [{"id": id}]
+
+
+def check(inside: Inside) -> None:
+    """The log alone gives the same state and the same decisions."""
+    assert compare_worlds(inside.service.world, fold_log(inside.store)) == []
+    report = verify(inside.store)
+    assert report.differences == []
+    assert report.n_decisions > 0
+
+
+def test_a_reward_teaches_the_user_and_the_item_what_the_decision_had_logged(opened: Any) -> None:
+    inside = opened()
+    assert effect_of(inside, "i0") == (0.35, 0.01)
+    assert effect_of(inside, "i5") == (MEAN, VARIANCE)
+    first = inside.decide("ann", arms=one_arm("i5"))
+    arm = shown(inside.store, first["decision_id"])[0]
+    assert (arm.effect, arm.mean) == (MEAN, pytest.approx(0.0))  # the classes have equal shares and opposite weights
+    inside.reward(first["decision_id"], 1.0)
+    assert effect_of(inside, "i5") == add_residuals(MEAN, VARIANCE, 1, 1.0 - arm.mean, NOISE)
+    bandit, _ = inside.service.world.state.bandit("lcb", 1)
+    expected = bandit.update(bandit.start(), Decision(0, 1.0, np.array([0.0, 1.0])), 1.0 - MEAN)
+    np.testing.assert_array_equal(inside.service.world.user("ann").state, expected)
+    second = shown(inside.store, inside.decide("ann", arms=one_arm("i5"))["decision_id"])[0]
+    weights = bandit.weights(expected)
+    assert second.mean == pytest.approx(float(weights @ [-0.2, 0.2]))
+    assert second.effect == effect_of(inside, "i5")[0] > MEAN
+    check(inside)
+
+
+def test_an_unseen_item_is_tried_and_a_bad_one_is_not(opened: Any) -> None:
+    inside = opened()
+    arms = [{"id": "i0"}, {"id": "i2"}]  # of one kind; i0 has effect 0.35, nobody has seen i2
+    offered = []
+    for n in range(40):
+        answer = inside.decide(f"u{n}", arms=arms)
+        assert answer["propensity"] == 1.0
+        offered.append(answer["arm"])
+        inside.reward(answer["decision_id"], 1.0 if answer["arm"] == "i0" and n % 2 else 0.0)
+    assert offered[0] == "i2"  # 0.3 + sqrt(0.04 + 0.01) > 0.35 + sqrt(0.01 + 0.01)
+    assert offered.count("i2") < 5
+    assert set(offered[-20:]) == {"i0"}
+    check(inside)
+
+
+def test_every_slot_of_a_list_moves_its_own_item(opened: Any) -> None:
+    inside = opened(uniform=0.1)
+    answer = inside.decide("ann", k=3)
+    arms = shown(inside.store, answer["decision_id"])
+    for slot, arm in zip(answer["slots"], arms, strict=True):
+        before = effect_of(inside, arm.id)
+        assert arm.effect == before[0]
+        inside.reward(slot["reward_id"], 1.0)
+        assert effect_of(inside, arm.id) == add_residuals(*before, 1, 1.0 - arm.mean, NOISE)
+    check(inside)
+
+
+def test_the_propensities_are_those_of_the_scores_with_effects(opened: Any) -> None:
+    inside = opened(uniform=0.06)
+    for n in range(8):
+        answer = inside.decide(f"u{n}")
+        # i2 to i5 are equally good: nobody has seen them
+        np.testing.assert_allclose(answer["distribution"], [0.01, 0.01] + [0.01 + 0.94 / 4] * 4)
+        assert answer["propensity"] == answer["distribution"][int(answer["arm"][1:])]
+
+
+@pytest.mark.parametrize("rule", ["last", "sum"])
+def test_a_changed_reward_counts_once_with_its_last_value(opened: Any, rule: str) -> None:
+    inside = opened(rewards=rule)
+    answer = inside.decide("ann", arms=one_arm("i3"))
+    mean = shown(inside.store, answer["decision_id"])[0].mean
+    inside.reward(answer["decision_id"], 1.0)
+    inside.reward(answer["decision_id"], 1.0)  # the same again
+    inside.reward(answer["decision_id"], 0.25)
+    final = {"last": 0.25, "sum": 1.25}[rule]
+    assert effect_of(inside, "i3") == pytest.approx(add_residuals(MEAN, VARIANCE, 1, final - mean, NOISE))
+    assert inside.service.world.items.sums.since["i3"][0] == 1
+    check(inside)
+
+
+def test_rewards_after_a_version_was_learned_are_all_it_does_not_know(opened: Any) -> None:
+    inside = opened(rewards="last")
+    late = inside.decide("late", arms=one_arm("i3"))["decision_id"]
+    early = inside.decide("early", arms=one_arm("i3"))["decision_id"]
+    inside.reward(early, 1.0)
+    seq, n_started = inside.done(inside.service.begin_learning())
+    assert (seq, n_started) == (inside.service.world.seq, 2)
+    inside.reward(late, 1.0)
+    inside.reward(early, 0.0)  # the version will have learned from 1
+    means = {user: shown(inside.store, id)[0].mean for user, id in (("late", late), ("early", early))}
+    assert inside.service.world.items.count("i3") == 2
+    add_version(inside, item_worlds.models({"i3": 0.5}), seen=seq)
+    assert inside.service.world.items.sums.since == {"i3": (1, pytest.approx(1.0 - means["late"] - 1.0))}
+    assert effect_of(inside, "i3") == pytest.approx(add_residuals(0.5, 0.01, 1, -means["late"], NOISE))
+    inside.stop()
+    inside.start()  # from the snapshot
+    assert effect_of(inside, "i3") == pytest.approx(add_residuals(0.5, 0.01, 1, -means["late"], NOISE))
+    check(inside)
+
+
+def test_a_version_that_is_kept_aside_or_comes_from_elsewhere(opened: Any) -> None:
+    inside = opened()
+    for n in range(3):
+        inside.reward(inside.decide(f"u{n}", arms=one_arm("i3"))["decision_id"], 1.0)
+    before = effect_of(inside, "i3")
+    add_version(inside, item_worlds.models({"i3": 0.9}), seen=inside.service.world.seq, active=False)
+    assert effect_of(inside, "i3") == before
+    add_version(inside, item_worlds.models({"i3": 0.9}))
+    assert effect_of(inside, "i3") == (0.9, 0.01)  # what was learned elsewhere may know these rewards
+    inside.done(inside.service.activate(1, "a test"))
+    assert inside.decide("ann", arms=one_arm("i3"))["model"] == 1
+    assert effect_of(inside, "i3") == (0.9, 0.01)
+    check(inside)
+
+
+def test_classes_learned_without_effects_are_served_without(opened: Any) -> None:
+    inside = opened()
+    add_version(inside, replace(item_worlds.models(), item_effects=None))
+    answer = inside.decide("ann", arms=one_arm("i3"))
+    arm = shown(inside.store, answer["decision_id"])[0]
+    assert (arm.effect, arm.mean) == (None, None)
+    inside.reward(answer["decision_id"], 1.0)
+    assert inside.service.world.items.sums.since == {}
+    check(inside)
+
+
+def test_a_pinned_user_keeps_the_classes_and_sees_the_effects_of_now(opened: Any) -> None:
+    inside = opened(learning=Learning(pin=True))
+    inside.reward(inside.decide("ann", arms=one_arm("i0"))["decision_id"], 1.0)
+    add_version(inside, item_worlds.models({"i0": 0.9}))
+    answer = inside.decide("ann", arms=one_arm("i0"))
+    assert answer["model"] == 1
+    assert shown(inside.store, answer["decision_id"])[0].effect == 0.9
+    inside.reward(answer["decision_id"], 1.0)
+    assert inside.decide("ben", arms=one_arm("i0"))["model"] == 2
+    check(inside)
+
+
+def test_an_item_that_comes_back_or_changes_its_features_keeps_its_effect(opened: Any) -> None:
+    inside = opened()
+    inside.reward(inside.decide("ann")["decision_id"], 1.0)
+    inside.reward(inside.decide("ann", arms=one_arm("i3"))["decision_id"], 0.0)
+    before = effect_of(inside, "i3")
+    inside.items(remove=["i3"])
+    inside.decide("ann")
+    inside.items({"id": "i3", "x": [1.0, 0.0]})
+    assert effect_of(inside, "i3") == before
+    answer = inside.decide("ben")
+    place = inside.service.world.state.catalogue.ids.index("i3")
+    assert inside.service.world.items.of_arms(inside.service.world.state.catalogue.ids).effect[place] == before[0]
+    assert place == 5
+    assert len(answer["distribution"]) == 6
+    check(inside)
+
+
+def test_visitors_who_teach_nobody_move_no_item(opened: Any) -> None:
+    inside = opened()
+    inside.done(inside.service.change_teachers(["lcb"]))
+    for user in (VISITOR, "caller"):
+        before = effect_of(inside, "i3")
+        inside.reward(inside.decide(user, arms=one_arm("i3"))["decision_id"], 1.0)
+        assert (effect_of(inside, "i3") != before) == (user == "caller")
+    inside.erase(VISITOR)
+    check(inside)
+
+
+def test_a_recommender_says_whether_it_uses_effects() -> None:
+    spec = RecommenderSpec("lcb", "learned-classes").complete(None)
+    assert spec.item_effects
+    assert spec.settings["item_bonus"] == 1.0
+    assert RecommenderSpec.from_json(spec.to_json()) == spec
+    assert not RecommenderSpec("lcb", "thompson").complete(None).item_effects
+    old = RecommenderSpec.from_json(b'{"bandit":"learned-classes","name":"lcb"}')
+    assert old.item_effects is False
+    assert RecommenderSpec("lcb", "learned-classes").complete(old).item_effects is False
+    with pytest.raises(InputError, match="item_effects is true, but thompson does not use item effects"):
+        RecommenderSpec("lcb", "thompson", item_effects=True)
+
+
+def test_effects_of_a_catalogue_are_those_of_its_items(opened: Any) -> None:
+    """The cached arrays follow rewards, versions and the catalogue, and a decision's copy does not change."""
+    inside = opened()
+    world: World = inside.service.world
+    for n in range(12):
+        whole = world.items.of_arms(world.state.catalogue.ids)
+        kept = whole.effect.copy()
+        assert [*zip(whole.effect, whole.variance, strict=True)] == [
+            world.items.get(id) for id in world.state.catalogue.ids
+        ]
+        inside.reward(inside.decide(f"u{n}", arms=one_arm(f"i{n % 6}"))["decision_id"], float(n % 3 == 0))
+        world.items.of_arms(world.state.catalogue.ids)
+        np.testing.assert_array_equal(whole.effect, kept)
+        if n == 6:
+            add_version(inside, item_worlds.models({"i2": 0.1}))
+        if n == 9:
+            inside.items({"id": "i9", "x": [1.0, 0.0]}, remove=["i0"])
+
+
+def test_models_with_effects_are_refused_for_recommenders_that_use_none(tmp_path: Path) -> None:
+    from lcb.storage.models.folder import save_models
+
+    save_models(item_worlds.models({"i0": 0.4}), tmp_path / "models")
+    with pytest.raises(InputError, match="recommender lcb uses no item effects, but the classes of"):
+        Inside(
+            sqlite(tmp_path / "lcb.db"),
+            item_worlds.settings(models=str(tmp_path / "models"), recommenders=(RecommenderSpec("lcb", "thompson"),)),
+        )
+
+
+def test_a_reward_of_a_log_without_items_is_still_read() -> None:
+    body = events.RewardBody(0.0, 1, "lcb", 1.0, 1.0, b"", False, None)
+    old = events.decode("reward", events.encode(tuple(getattr(body, one) for one in body.__struct_fields__[:11])))
+    assert (old.item, old.effect, old.mean, old.residual) == (None, None, None, None)

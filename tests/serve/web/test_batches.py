@@ -1,0 +1,168 @@
+"""Batches of decisions and rewards: every element as if it had been sent alone, all in one commit."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lcb.serve.config.settings import Limits, Settings
+from lcb.storage.store.open_store import open_store
+from support.http_inside import inside
+
+ARMS = [{"id": "a", "x": [1.0, 0.0]}, {"id": "b", "x": [0.0, 1.0]}]
+
+
+def ask(user: str, **more: Any) -> dict[str, Any]:
+    return {"user": user, "arms": ARMS, **more}
+
+
+def batch(folder: Path, *requests: tuple[str, Any], **settings: Any) -> list[Any]:
+    """Send requests (path, body) to a new service, one after another; return status and JSON of each."""
+
+    async def drive() -> list[Any]:
+        answers = []
+        given = Settings(store=str(folder / "lcb.db"), pages=False, **settings)
+        async with inside(given) as (_, client):
+            for path, body in requests:
+                content = body if isinstance(body, bytes) else json.dumps(body).encode()
+                answer = await client.post(path, content=content)
+                answers.append((answer.status_code, answer.json()))
+        return answers
+
+    return asyncio.run(drive())
+
+
+def test_an_element_is_answered_as_if_it_had_been_sent_alone(tmp_path: Path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    one.mkdir()
+    other.mkdir()
+    asks = [ask(f"u{i}", decision_id=f"d{i}", k=1 + i % 2) for i in range(5)]
+    ((status, together),) = batch(one, ("/v1/decisions:batch", {"decisions": asks}))
+    assert status == 200
+    assert [outcome["status"] for outcome in together["outcomes"]] == [200] * 5
+    again = batch(one, *(("/v1/decisions", one) for one in asks))
+    assert [outcome["answer"] for outcome in together["outcomes"]] == [answer for _, answer in again]
+
+
+def test_refused_elements_change_nothing_and_leave_the_others_alone(tmp_path: Path):
+    wrong = [{"user": "ann"}, ask("ann", k=0), 7, ask("ann", extra=1), {**ask("ann"), "arms": [*ARMS, *ARMS]}]
+    asks = [ask("bob", decision_id="d"), *wrong, ask("cy")]
+    ((status, body),) = batch(tmp_path, ("/v1/decisions:batch", {"decisions": asks}))
+    assert status == 200
+    statuses = [outcome["status"] for outcome in body["outcomes"]]
+    assert statuses == [200, *([422] * 5), 200]
+    assert [outcome.get("field") for outcome in body["outcomes"][2:6]] == ["k", None, "extra", "arms[2].id"]
+    assert all(outcome["detail"] for outcome in body["outcomes"][1:6])
+    store = open_store(str(tmp_path / "lcb.db"))
+    kinds = [row.user for row in store.events(0) if row.kind == "decision"]
+    store.close()
+    assert kinds == ["bob", "cy"]
+
+
+def test_rewards_have_outcomes_of_their_own(tmp_path: Path):
+    rewards = [
+        {"decision_id": "d", "reward": 1},
+        {"decision_id": "e", "reward": 1},
+        {"decision_id": "no\u0020id", "reward": 1},
+        {"decision_id": "unknown", "reward": 1},
+    ]
+    sent = ("/v1/rewards:batch", {"rewards": rewards})
+    decide = ("/v1/decisions:batch", {"decisions": [ask("ann", decision_id="d"), ask("bob", decision_id="e")]})
+    other = ("/v1/rewards:batch", {"rewards": [{"decision_id": "d", "reward": 0}, {"decision_id": "e", "reward": 1}]})
+    *_, (_, first), (_, again), (_, changed) = batch(tmp_path, decide, sent, sent, other)
+    assert [outcome["status"] for outcome in first["outcomes"]] == [200, 200, 422, 404]
+    assert first["outcomes"][0]["answer"] == {"decision_id": "d", "reward": 1.0}
+    assert again == first
+    assert [outcome["status"] for outcome in changed["outcomes"]] == [409, 200]
+
+
+def test_the_same_reward_twice_in_a_batch_counts_once(tmp_path: Path):
+    decide = ("/v1/decisions", ask("ann", decision_id="d"))
+    twice = ("/v1/rewards:batch", {"rewards": [{"decision_id": "d", "reward": 1}] * 3})
+    _, (_, body) = batch(tmp_path, decide, twice)
+    assert [outcome["status"] for outcome in body["outcomes"]] == [200] * 3
+    store = open_store(str(tmp_path / "lcb.db"))
+    assert sum(row.kind == "reward" for row in store.events(0)) == 1
+    store.close()
+
+
+def test_a_batch_is_one_commit(tmp_path: Path):
+    """A part of at most 100 kB; the store sees one list of new events."""
+    commits: list[int] = []
+
+    def watched(store: Any) -> Any:
+        append = store.append
+
+        def count(rows: Any, *given: Any, **more: Any) -> Any:
+            commits.append(len(rows))
+            return append(rows, *given, **more)
+
+        store.append = count
+        return store
+
+    async def drive() -> None:
+        settings = Settings(store=str(tmp_path / "lcb.db"), pages=False)
+        async with inside(settings, around=watched) as (_, client):
+            await client.post("/v1/decisions", json=ask("first"))
+            commits.clear()
+            await client.post("/v1/decisions:batch", json={"decisions": [ask(f"u{i}") for i in range(100)]})
+            assert commits == [100]
+
+    asyncio.run(drive())
+
+
+@pytest.mark.parametrize(
+    ("body", "status", "field"),
+    [
+        (b'{"decisions": []}', 422, "decisions"),
+        (b'{"decisions": [1], "decisions": [1]}', 422, "decisions"),
+        (b'{"decisions": [1], "more": 1}', 422, "more"),
+        (b'{"rewards": []}', 422, None),
+        (b"[]", 422, None),
+        (b'{"decisions": [', 400, None),
+        (json.dumps({"decisions": [1] * 101}).encode(), 422, "decisions"),
+    ],
+)
+def test_a_batch_that_is_none_is_refused_whole(tmp_path: Path, body, status, field):
+    ((got, answer),) = batch(tmp_path, ("/v1/decisions:batch", body))
+    assert got == status
+    assert field is None or answer["field"] == field
+
+
+def test_a_key_that_comes_twice_inside_an_element_is_refused_there(tmp_path: Path):
+    twice = b'{"decisions": [{"user": "ann", "user": "bob", "arms": [{"id": "a", "x": [1]}]}]}'
+    ((status, body),) = batch(tmp_path, ("/v1/decisions:batch", twice))
+    assert (status, body["outcomes"][0]["status"], body["outcomes"][0]["field"]) == (200, 422, "user")
+
+
+def test_every_element_counts_against_the_rate(tmp_path: Path):
+    asks = {"decisions": [ask(f"u{i}") for i in range(50)]}
+    first, second = batch(
+        tmp_path, ("/v1/decisions:batch", asks), ("/v1/decisions", ask("ann")), limits=Limits(rate=10.0)
+    )
+    assert (first[0], second[0]) == (200, 429)
+
+
+@pytest.mark.parametrize("end", [b"NaN", b'"\\ud800"', b""])
+@pytest.mark.parametrize("name", ["rewards", "decisions"])
+def test_a_large_body_that_is_wrong_is_refused_without_reading_it_again(tmp_path: Path, monkeypatch, name, end):
+    """To find the place takes seconds in which nobody else is answered."""
+    body = b'{"%b": [{"x": [%b%b]}]}' % (name.encode(), b"0," * 100_000, end)
+    monkeypatch.setattr("lcb.serve.strict_json._parse_exactly", lambda *_, **__: pytest.fail("read again"))
+    monkeypatch.setattr("lcb.serve.strict_json._refuse_near_json", lambda *_: pytest.fail("read again"))
+    ((status, answer),) = batch(tmp_path, (f"/v1/{name}:batch", body))
+    assert (status, answer["status"]) == (400, 400)
+
+
+def test_a_large_reward_and_a_large_list_that_comes_twice_are_refused(tmp_path: Path):
+    large = json.dumps({"x": [0] * 60_000}).encode()
+    twice = b'{"rewards": [1], "rewards": [%b]}' % large
+    (_, one), (status, other) = batch(
+        tmp_path, ("/v1/rewards:batch", b'{"rewards": [%b]}' % large), ("/v1/rewards:batch", twice)
+    )
+    assert one["outcomes"][0]["status"] == 422
+    assert (status, other["field"]) == (422, "rewards")
