@@ -181,11 +181,19 @@ def test_an_operator_retrains(two_versions, look, tmp_path, settings):
         show_much(tmp_path, settings, look)
 
 
+SAW_PROGRESS = """() => {
+    const bar = document.getElementById("retraining-progress"), button = document.getElementById("retrain");
+    window.sawProgress = false;
+    new MutationObserver(() => { window.sawProgress ||= !bar.hidden && button.disabled; })
+        .observe(document.body, { attributes: true, subtree: true });
+}"""
+
+
 def retrain(page, n_versions):
+    page.evaluate(SAW_PROGRESS)  # classes may be learned between two looks at the page
     page.click("#retrain")
     page.click("#confirm-yes")
-    page.wait_for_selector("#retraining-progress:not([hidden])")
-    assert page.is_disabled("#retrain")
+    page.wait_for_function("() => window.sawProgress")
     versions = "n => document.querySelectorAll('#models tr').length === n"
     page.wait_for_function(versions, arg=n_versions, timeout=300_000)
     page.wait_for_selector("#retraining-progress", state="hidden")

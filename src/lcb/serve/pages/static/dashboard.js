@@ -305,9 +305,9 @@ async function activate(version) {
 $("retrain").addEventListener("click", async () => {
   const text = "A new version is learned from the whole log in the background; the active version stays in use meanwhile.";
   if (!(await ask("Retrain now?", text, "Retrain"))) return;
-  $("retrain").disabled = true; // until the stream reports the progress
+  SHOW.retraining({ running: true, phase: "requested" }); // until the stream reports the progress
   await attempted("/page/dashboard/retrain", {});
-  setTimeout(() => ($("retrain").disabled = !mayChange || JSON.parse(last.retraining ?? "{}").running === true), 2000);
+  setTimeout(() => SHOW.retraining(JSON.parse(last.retraining ?? '{"running": false}')), 2000);
 });
 
 $("find").addEventListener("submit", (event) => {
