@@ -428,6 +428,8 @@ RAW = {
     "a length below 0": b"POST /v1/rewards HTTP/1.1\r\nhost: localhost\r\ncontent-length: -1\r\n\r\n",
     "a path with a space": b"GET /v1/users/a b HTTP/1.1\r\nhost: localhost\r\n\r\n",
     "a host that is none": b"GET /v1/nothing HTTP/1.1\r\nhost: [\r\n\r\n",
+    "no host": b"GET /v1/items HTTP/1.1\r\n\r\n",
+    "two hosts": b"GET /v1/items HTTP/1.1\r\nhost: localhost\r\nhost: evil.example\r\n\r\n",
     "no HTTP": b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03",
     "a path of 1 MB": b"GET /v1/users/" + b"a" * 1_000_000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n",
     "a header of 1 MB": b"GET /v1/nothing HTTP/1.1\r\nhost: localhost\r\nx: " + b"a" * 1_000_000 + b"\r\n\r\n",

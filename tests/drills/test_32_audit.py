@@ -194,15 +194,11 @@ def test_audit_events_change_no_state_no_export_and_no_other_events(tmp_path: Pa
             world.load()
             assert world.seq == app.service.world.seq
             counts = (done.n_rows, done.n_users, world.n_events, world.n_started, world.n_rewarded)
-            states.append((counts, {name: vars_of(one) for name, one in world.tallies.items()}))
+            states.append((counts, {name: one.pack() for name, one in world.tallies.items()}))
             assert verify(app.service.store).differences == []
 
         asking(folder, work, shares={"lcb": 1.0})
     assert states[0] == states[1]
-
-
-def vars_of(tally: Any) -> dict[str, Any]:
-    return {name: getattr(tally, name) for name in tally.__struct_fields__}
 
 
 def test_a_key_made_while_a_service_writes_leaves_the_log_whole(tmp_path: Path) -> None:

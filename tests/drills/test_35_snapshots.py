@@ -1,5 +1,6 @@
 """Drill 35: snapshots are a cache: a damaged one is neither fatal nor believed, and none is needed to stop in time.
 
+What is missing from the log before a snapshot is noticed at the start.
 Users in memory are bounded in bytes, whatever their states take.
 """
 
@@ -20,11 +21,13 @@ import msgspec
 import numpy as np
 import pytest
 
+from lcb.errors import StoreError
 from lcb.messages import Arm, DecisionRequest
 from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Limits, Settings
+from lcb.serve.log import bootstrap
 from lcb.serve.service import Service
 from lcb.serve.state.user_cache import UserCache
 from lcb.serve.state.users import User
@@ -34,7 +37,8 @@ from lcb.storage.store.base import Row, Snapshot, Store
 from lcb.storage.store.snapshots import add_checksums
 from support.harness import LONG, serving
 from support.inside import Unsynced, fold_log
-from support.tampering import Tampered
+from support.raw_requests import Local
+from support.tampering import Tampered, run_sql
 
 USER = "u3"
 LINE = "is dropped"
@@ -156,6 +160,62 @@ def test_without_a_look_at_the_end_of_the_log_one_of_a_later_event_is_believed(
     monkeypatch.setattr(World, "_decode_snapshot", read_unchecked)
     with pytest.raises(AssertionError):
         drill(log, of_another_log, caplog)
+
+
+# Events that are missing before the snapshot, which the start does not read
+
+
+def drill_missing(log: Tampered) -> None:
+    check(log)
+    log.run("delete from event where seq = ?", (log.n // 2,))
+    with pytest.raises(StoreError, match=f"ends with event {log.n}, but has {log.n - 1} events: 1 are missing"):
+        check(log)
+
+
+def check(log: Tampered) -> None:
+    store = log.open()
+    try:
+        bootstrap.check_whole(store)
+        world = World(store)
+        world.load()
+        assert world.seq == log.n
+    finally:
+        store.close()
+
+
+def test_an_event_missing_from_the_middle_is_noticed_at_the_start(log: Tampered) -> None:
+    drill_missing(log)
+
+
+def test_without_the_count_a_snapshot_hides_it(log: Tampered, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bootstrap, "check_whole", lambda store: None)
+    with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
+        drill_missing(log)
+
+
+def test_events_that_were_numbered_anew_are_noticed_at_the_start(log: Tampered, capsys: Any) -> None:
+    check(log)
+    assert "not what was written" not in capsys.readouterr().out
+    log.run("delete from event where seq = ?", (log.n // 2,))
+    log.shift(log.n // 2 + 1, -1)
+    store = log.open()
+    bootstrap.check_whole(store)
+    store.close()
+    said = capsys.readouterr().out
+    assert f"event {log.n // 2} is not what was written at this place; run: lcb log verify" in said
+
+
+def test_a_service_does_not_start_on_a_log_with_a_missing_event(tmp_path: Path) -> None:
+    path = tmp_path / "lcb.db"
+    body = {"user": "ann", "arms": [{"id": "a", "x": [1.0]}, {"id": "b", "x": [2.0]}]}
+    local = Local(str(path))
+    for _ in range(5):
+        assert local.send("POST", "/v1/decisions", body).status == 200
+    local.down()
+    run_sql(str(path), "delete from event where seq = 4")
+    with pytest.raises(StoreError, match="1 are missing; restore it from a backup"):
+        local.up()
+    local.loop.close()
 
 
 # A service that starts on damaged snapshots, and one that has no time to write them

@@ -233,7 +233,7 @@ def test_a_snapshot_of_nobody_is_found(inside: Inside) -> None:
 
 def test_a_snapshot_of_everything_that_is_not_the_fold_is_found(inside: Inside) -> None:
     world = inside.service.world
-    world.tally("lcb").reward_sum += 1
+    world.tally("lcb").change_rewards(0.0, 1.0)
     write_snapshot(inside, world.snapshot())
     says(verify(inside.store), None, "the tally of lcb")
 

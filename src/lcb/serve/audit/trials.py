@@ -13,7 +13,7 @@ from lcb import messages
 from lcb.serve.config.settings import READER
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
-from lcb.serve.state.users import Tally
+from lcb.serve.state.tally import Tally
 
 if TYPE_CHECKING:
     from lcb.evaluate.two_groups import Group

@@ -18,6 +18,7 @@ from lcb.serve import events
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import READER, Settings
 from lcb.serve.event_ids import event_id
+from lcb.serve.log.check_whole import check_whole
 from lcb.serve.state.mixtures import read_settings
 from lcb.serve.state.packed_mixture import pack_mixture
 from lcb.serve.state.service_state import ServiceState
@@ -68,6 +69,7 @@ def prepare_log(
 ) -> None:
     """Load the log and append what the settings add: the first event, new recommenders, new models."""
     if world.seq == 0:
+        check_whole(store)
         world.load()
     state = world.state
     models = None if settings.models is None else load_models(settings.models)

@@ -1,4 +1,4 @@
-"""The state of one user, and the counts of all users of one recommender."""
+"""The state of one user."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from msgspec import Struct
 
 from lcb.arrays import Floats
 from lcb.serve import events
@@ -85,27 +84,3 @@ class User:
         user.saved = seq
         user.left = known[8] if len(known) > 8 else 0
         return user
-
-
-class Tally(Struct):
-    """Counts of one recommender; a user's rate is their reward per decision."""
-
-    n_users: int = 0
-    n_decisions: int = 0
-    n_rewards: int = 0
-    reward_sum: float = 0.0
-    rate_sum: float = 0.0
-    rate_square_sum: float = 0.0
-
-    def change_rate(self, before: float, after: float) -> None:
-        self.rate_sum += after - before
-        self.rate_square_sum += after * after - before * before
-
-    def remove_user(self, n_decisions: int, n_rewards: int, reward_sum: float) -> None:
-        self.n_users -= 1
-        self.n_decisions -= n_decisions
-        self.n_rewards -= n_rewards
-        self.reward_sum -= reward_sum
-        rate = reward_sum / n_decisions if n_decisions else 0.0
-        self.rate_sum -= rate
-        self.rate_square_sum -= rate * rate

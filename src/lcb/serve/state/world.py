@@ -24,9 +24,10 @@ from lcb.serve.state.load_users import Prefetched, UserLoader, needs_history
 from lcb.serve.state.mixtures import Mixtures
 from lcb.serve.state.service_state import ServiceState
 from lcb.serve.state.shared_states import SharedStates
+from lcb.serve.state.tally import StoredTally, Tally
 from lcb.serve.state.user_cache import UserCache
 from lcb.serve.state.user_fold import UserFold
-from lcb.serve.state.users import WARMUP, Tally, User
+from lcb.serve.state.users import WARMUP, User
 from lcb.storage.store.base import Row, Snapshot, Store
 
 
@@ -40,7 +41,7 @@ class _WorldSnapshot(Struct):
     n_events: int
     started_at_training: int
     shared: dict[str, bytes]
-    tallies: dict[str, Tally]
+    tallies: dict[str, StoredTally]
     users_per_model: dict[int, int]
     concentration: dict[int, dict[int, int]]
     erased: list[int] = []
@@ -93,8 +94,11 @@ class World:
             self.store.discard_snapshot(snapshot.name, f"it is of event {snapshot.seq}, but the log ends at {head}")
             return None
         try:
-            return msgpack.decode(snapshot.body, type=_WorldSnapshot)
-        except DecodeError as error:
+            body = msgpack.decode(snapshot.body, type=_WorldSnapshot)
+            for stored in body.tallies.values():
+                Tally.unpack(stored)
+            return body
+        except (DecodeError, StoreError) as error:
             self.store.discard_snapshot(snapshot.name, f"it cannot be read: {error}")
             return None
 
@@ -107,7 +111,7 @@ class World:
             n_events=self.n_events,
             started_at_training=self.started_at_training,
             shared={name: state.tobytes() for name, state in self.shared.states.items()},
-            tallies=self.tallies,
+            tallies={name: tally.pack() for name, tally in self.tallies.items()},
             users_per_model=self.users_per_model,
             concentration=self.concentration,
             erased=sorted(self.erased),
@@ -121,7 +125,8 @@ class World:
         self.n_started, self.n_rewarded = body.n_started, body.n_rewarded
         self.started_at_training = body.started_at_training
         self.shared.states = {name: floats(state) for name, state in body.shared.items()}
-        self.tallies, self.users_per_model = body.tallies, body.users_per_model
+        self.tallies = {name: Tally.unpack(stored) for name, stored in body.tallies.items()}
+        self.users_per_model = body.users_per_model
         self.concentration, self.erased = body.concentration, set(body.erased)
         if body.mixtures is not None:
             self.mixtures.restore(body.mixtures)
@@ -261,7 +266,7 @@ class World:
         assert row.user is not None
         user = self.user(row.user)
         assert user is not None
-        tally, before = self.tally(user.recommender), user.rate
+        tally, before, sum_before = self.tally(user.recommender), user.rate, user.reward_sum
         self.mixtures.come(user, row.seq, body.at)
         first = body.before is None
         if first and user.n_rewards == 0:
@@ -284,7 +289,7 @@ class World:
             settled = 0
         self.n_events += 1
         tally.n_rewards += first
-        tally.reward_sum += body.reward - (body.before or 0.0)
+        tally.change_rewards(sum_before, user.reward_sum)
         tally.change_rate(before, user.rate)
         if user.settled != settled:
             self._count_settled(user.model, user.settled, 1)

@@ -109,6 +109,12 @@ class SharedReads:
     def head(self) -> int:
         return self.chain_head().seq
 
+    def count_events(self, upto: int) -> int:
+        """Count in blocks, each well within the time limit of a statement."""
+        mark, block = self.placeholder, 100_000
+        statement = f"select count(*) from event where seq > {mark} and seq <= {mark}"
+        return sum(int(self._read(statement, (at, min(at + block, upto)))[0][0]) for at in range(0, upto, block))
+
     def events(self, after: int, upto: int | None = None) -> Iterator[Row]:
         for block in self._blocks(COLUMNS, after, self.head() if upto is None else upto):
             yield from map(Row._make, block)
@@ -182,6 +188,9 @@ class Store(Protocol):
 
     def head(self) -> int: ...
     def chain_head(self) -> Head: ...
+    def count_events(self, upto: int) -> int:
+        """Count the events with a seq from 1 to `upto`, without reading them."""
+
     def append(
         self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = (), first: Set[str] = frozenset()
     ) -> Appended: ...

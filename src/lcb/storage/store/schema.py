@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import sqlite3
 from contextlib import closing
+from pathlib import Path
 
+from lcb.errors import StoreUnavailable
 from lcb.storage.store import migrate
 
 _OF_POSTGRES = "('event', 'snapshot', 'key', 'head')"
@@ -16,6 +18,44 @@ ADDED_ON_POSTGRES = f"""
     where pg_table_is_visible(ev_class) and relname in {_OF_POSTGRES} order by 1
 """  # the migrations make neither
 _READ = "select type, name, tbl_name, sql from sqlite_master"
+
+
+class SchemaWatch:
+    """Notices what another program adds to the schema of an SQLite store while it is open."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection, self._path = connection, path
+        self._version: int | None = None  # of the schema that was last found to be right
+        self.wrong = False
+
+    def check(self) -> None:
+        """Raise StoreUnavailable if the schema is not as lcb made it; it is read only if its version has changed."""
+        version = self._connection.execute("pragma schema_version").fetchone()[0]
+        if version == self._version:
+            return
+        changes = find_changes(self._connection)
+        self.wrong = bool(changes)
+        if changes:
+            self._version = None
+            self._fail("; ".join(changes[:5]))
+        self._version = version
+
+    def check_insert(self, n: int, n_inserted: int, n_changed: int) -> None:
+        """Raise StoreUnavailable if an insert of `n` events did something else: a trigger or a view had a hand in it.
+
+        Counts cost nothing, so every insert is checked; asking for the version of the schema would take as long as an
+        insert of its own.
+        """
+        if n_inserted != n or n_changed != n:
+            self.wrong, self._version = True, None
+            self.check()
+            self._fail(f"{n} events were written, and {n_inserted} were inserted with {n_changed} changes in all")
+
+    def _fail(self, words: str) -> None:
+        raise StoreUnavailable(
+            f"the schema of {self._path} is not as lcb made it, and events could be changed or lost: {words}; "
+            "undo that, and run: lcb log verify"
+        )
 
 
 def find_changes(connection: sqlite3.Connection) -> list[str]:
@@ -48,9 +88,12 @@ def make_schema(connection: sqlite3.Connection) -> None:
 
 
 def _read(connection: sqlite3.Connection) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return table and text of everything in a schema by type and name, without SQLite's own tables and indexes."""
+    """Return table and text of everything in a schema by type and name, without SQLite's own tables and indexes.
+
+    Quotes are left out: renaming a table and back adds some.
+    """
     return {
-        (kind, name): (table, " ".join((sql or "").split()))
+        (kind, name): (table, " ".join((sql or "").replace('"', "").split()))
         for kind, name, table, sql in connection.execute(_READ)
         if kind in ("trigger", "view") or not name.startswith("sqlite_")
     }

@@ -20,11 +20,18 @@ from lcb.storage.store import base
 from lcb.storage.store.base import COLUMNS, SEALED, Appended, Head, Key, NewRow, Rewrite, Row, Seal, Snapshot
 from lcb.storage.store.chain import Salts, digest_erased, seal_rows
 from lcb.storage.store.migrate import log_upgrade, missing_migrations
-from lcb.storage.store.schema import find_changes
+from lcb.storage.store.schema import SchemaWatch, find_changes
 from lcb.storage.store.snapshots import CheckedSnapshots, add_checksums
 from lcb.storage.store.sqlite_backup import copy_database
 from lcb.storage.store.sqlite_errors import ErrorTranslator
-from lcb.storage.store.sqlite_file import OpenFiles, ServerLock, create_file, make_private
+from lcb.storage.store.sqlite_file import (
+    OpenFiles,
+    ServerLock,
+    check_place,
+    count_unfinished,
+    create_file,
+    make_private,
+)
 
 _APPLICATION = 0x6C636231  # "lcb1", in the header of the file
 _KEEP = (
@@ -44,7 +51,6 @@ _INSERTS = [
     f"insert into {_NEW} values {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?)'] * n)}" for n in range(_MOST_AT_ONCE + 1)
 ]
 _WAL_BYTES = 64 << 20  # the write-ahead log is cut to this size after a long read has let it grow
-_WAL_HEADER, _FRAME_HEADER = 32, 24  # bytes
 
 
 class SQLite(base.SharedReads, CheckedSnapshots):
@@ -56,9 +62,7 @@ class SQLite(base.SharedReads, CheckedSnapshots):
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True, serve: bool = False) -> None:
         self.path = Path(path).resolve()  # so that a link to the file is the same store
         self.url = str(path)
-        self._check_place(create)
-        if serve:
-            self._check_name()
+        check_place(self.path, create=create, serve=serve)
         self._errors = ErrorTranslator(self.path)
         self._lock = ServerLock(self.path) if serve else None
         self._reading = threading.Lock()
@@ -71,9 +75,10 @@ class SQLite(base.SharedReads, CheckedSnapshots):
         try:
             create_file(self.path)
             self._writer = self._connect()
+            self._schema = SchemaWatch(self._writer, self.path)
             self._migrate()
             make_private(self.path)  # not before it is known to be a store
-            self.discarded = self._count_unfinished() if serve else 0
+            self.discarded = count_unfinished(self._writer, self.path) if serve else 0
             self._reader = self._connect()
             self.head()  # opens the write-ahead log
             self._files = OpenFiles(self.path)
@@ -83,22 +88,6 @@ class SQLite(base.SharedReads, CheckedSnapshots):
         except StoreError:
             self._release()
             raise
-
-    def _check_place(self, create: bool) -> None:
-        if self.path.is_dir():
-            raise StoreError(f"{self.path} is a folder; give the path of a file")
-        if not self.path.exists() and not create:
-            raise StoreError(f"{self.path} does not exist; give the store of a service, or start one there: lcb serve")
-        if not self.path.parent.is_dir():
-            raise StoreError(f"{self.path.parent} is not a folder; create it first, or give another path")
-
-    def _check_name(self) -> None:
-        """Refuse a hard link: lock and write-ahead log go by name, so two servers could damage one file."""
-        if self.path.exists() and (n := self.path.stat().st_nlink) > 1:
-            raise StoreError(
-                f"{self.path} has {n} names (hard links); it can be served under one only: remove the others, "
-                "or copy the file with lcb log backup"
-            )
 
     def _connect(self) -> sqlite3.Connection:
         """Open the file.
@@ -126,7 +115,7 @@ class SQLite(base.SharedReads, CheckedSnapshots):
         todo = missing_migrations("sqlite", str(self.path), version)
         if not todo:
             return
-        with self._transaction() as connection:
+        with self._transaction(check_schema=False) as connection:
             for number, text in todo:
                 for statement in filter(str.strip, text.split(";")):
                     connection.execute(statement)
@@ -134,50 +123,46 @@ class SQLite(base.SharedReads, CheckedSnapshots):
             connection.execute(f"pragma application_id = {_APPLICATION}")
         log_upgrade(str(self.path), version, todo)
 
-    def _count_unfinished(self) -> int:
-        """Bytes at the end of the write-ahead log that belong to no commit, left by a crash or a power loss."""
-        wal = Path(f"{self.path}-wal")
-        size = wal.stat().st_size if wal.exists() else 0
-        _, frames, _ = self._writer.execute("pragma wal_checkpoint(passive)").fetchone()
-        page = self._writer.execute("pragma page_size").fetchone()[0]
-        end = _WAL_HEADER + max(frames, 0) * (page + _FRAME_HEADER)
-        if size <= end:
-            return 0
-        with wal.open("rb") as file:
-            salt = file.read(_WAL_HEADER)[16:24]
-            file.seek(end)
-            frame = file.read(_FRAME_HEADER)
-        return size - end if len(frame) < _FRAME_HEADER or frame[8:16] == salt else 0  # else of an older log
-
     @contextmanager
-    def _transaction(self) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, *, check_schema: bool = True) -> Iterator[sqlite3.Connection]:
         self._check_gone()
         try:
             self._writer.execute("begin immediate")
             try:
                 yield self._writer
+                if check_schema:
+                    self._schema.check()
                 self._writer.execute("commit")
             except BaseException:
                 if self._writer.in_transaction:
                     self._writer.execute("rollback")
                 raise
         except sqlite3.IntegrityError:
+            self._schema.check()
             raise
         except sqlite3.Error as error:
             raise self._errors.translate(error) from None
-        self.check()
+        self._check_after_write()
 
     def check(self, *, writing: bool = False) -> None:
-        """Check the files; empty the write-ahead log of erased rows if a long read has prevented that so far.
+        """Check the files and the schema; empty the write-ahead log of erased rows if a long read has prevented that.
 
         With `writing`, also commit a row of 64 KiB that is deleted again, and so overwritten: this changes nothing and
         needs as much room as a large decision.
         """
         self._check_files()
+        try:
+            self._schema.check()
+        except sqlite3.Error as error:
+            raise self._errors.translate(error) from None
         if writing:
             with self._transaction() as connection:
                 connection.execute("insert into snapshot values('room', 0, zeroblob(65536), x'')")
                 connection.execute("delete from snapshot where name = 'room'")
+        self._check_after_write()
+
+    def _check_after_write(self) -> None:
+        self._check_files()
         if self._unscrubbed:
             self._scrub(wait=False)
 
@@ -198,8 +183,8 @@ class SQLite(base.SharedReads, CheckedSnapshots):
         self._gone = False
 
     def _check_gone(self) -> None:
-        """Before a write: write nothing into a file that was found to be gone."""
-        if self._gone:
+        """Before a write: write nothing into a file that was found to be gone, or to have another schema."""
+        if self._gone or self._schema.wrong:
             self.check()
 
     def _read(self, statement: str, values: Sequence[object] = ()) -> list[tuple]:  # type: ignore[type-arg]
@@ -217,6 +202,13 @@ class SQLite(base.SharedReads, CheckedSnapshots):
         found = self._read(_HEAD)
         return Head(*found[0]) if found else Head(0, None)
 
+    def count_events(self, upto: int) -> int:
+        """Count all, because that reads the index of ids alone, and subtract those outside the range."""
+        outside = "select count(*) from event where seq"
+        return int(
+            self._read(f"select (select count(*) from event) - ({outside} < 1) - ({outside} > ?)", (upto,))[0][0]
+        )
+
     def append(
         self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = (), first: Set[str] = frozenset()
     ) -> Appended:
@@ -228,7 +220,10 @@ class SQLite(base.SharedReads, CheckedSnapshots):
             single, doubled = base.first_of_each_id(rows)
             taken = frozenset(row.id for row in single if self.event(row.id) is not None)
             fresh = [row for row in single if row.id not in taken]
-            return self._append(fresh, seen, snapshots, first, taken | doubled)
+            try:
+                return self._append(fresh, seen, snapshots, first, taken | doubled)
+            except sqlite3.IntegrityError as error:
+                raise self._errors.translate(error) from None
 
     def _append_at(self, rows: Sequence[NewRow]) -> Appended:
         """Append by one statement, which is one commit; raises IntegrityError if seq or id exists.
@@ -236,14 +231,15 @@ class SQLite(base.SharedReads, CheckedSnapshots):
         One statement, because every call releases the GIL and then waits for it behind the thread of the requests.
         """
         self._check_gone()
+        before, self._head = self._head, Head(-1, None)  # if the insert fails, the next append reads the head
         try:
-            placed, head = self._insert(self._writer, rows, self._head)
+            placed, self._head = self._insert(self._writer, rows, before)
         except sqlite3.IntegrityError:
+            self._schema.check()
             raise
         except sqlite3.Error as error:
             raise self._errors.translate(error) from None
-        self._head = head
-        self.check()
+        self._check_after_write()
         return Appended(placed, frozenset())
 
     def _append(
@@ -264,12 +260,14 @@ class SQLite(base.SharedReads, CheckedSnapshots):
         """Insert rows after `head`, up to _MOST_AT_ONCE by one statement, which is prepared; returns the new head."""
         placed = [Row(seq, *row) for seq, row in enumerate(rows, start=head.seq + 1)]
         seals = seal_rows(rows, head, self._salts)
+        before, n_inserted = connection.total_changes, 0
         for start in range(0, len(rows), _MOST_AT_ONCE):
             values: list[Any] = []
             block = placed[start : start + _MOST_AT_ONCE]
             for row, (salt, _, link) in zip(block, seals[start : start + _MOST_AT_ONCE], strict=True):
                 values += (*row, salt, link)
-            connection.execute(_INSERTS[len(block)], values)
+            n_inserted += connection.execute(_INSERTS[len(block)], values).rowcount
+        self._schema.check_insert(len(rows), n_inserted, connection.total_changes - before)
         return placed, Head(placed[-1].seq, seals[-1].link) if placed else head
 
     @staticmethod

@@ -5,13 +5,33 @@ from __future__ import annotations
 import fcntl
 import logging
 import os
+import sqlite3
 import stat
 from pathlib import Path
 
 from lcb.errors import StoreError, StoreUnavailable
 from lcb.storage.files import create_private
 
+_WAL_HEADER, _FRAME_HEADER = 32, 24  # bytes
 _BESIDE = ("", "-wal", "-shm", ".lock")
+
+
+def check_place(path: Path, *, create: bool, serve: bool) -> None:
+    """Refuse a path where no store can be opened.
+
+    A file with hard links is not served: lock and write-ahead log go by name, so two servers could damage one file.
+    """
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder; give the path of a file")
+    if not path.exists() and not create:
+        raise StoreError(f"{path} does not exist; give the store of a service, or start one there: lcb serve")
+    if not path.parent.is_dir():
+        raise StoreError(f"{path.parent} is not a folder; create it first, or give another path")
+    if serve and path.exists() and (n := path.stat().st_nlink) > 1:
+        raise StoreError(
+            f"{path} has {n} names (hard links); it can be served under one only: remove the others, "
+            "or copy the file with lcb log backup"
+        )
 
 
 def create_file(path: Path) -> None:
@@ -40,6 +60,22 @@ def make_private(path: Path) -> None:
             pass
         except OSError as error:
             log.warning("%s is readable by others (%s); as its owner run: chmod 600 %s", place, error.strerror, place)
+
+
+def count_unfinished(connection: sqlite3.Connection, path: Path) -> int:
+    """Count the bytes at the end of the write-ahead log that belong to no commit, left by a crash or a power loss."""
+    wal = Path(f"{path}-wal")
+    size = wal.stat().st_size if wal.exists() else 0
+    _, frames, _ = connection.execute("pragma wal_checkpoint(passive)").fetchone()
+    page = connection.execute("pragma page_size").fetchone()[0]
+    end = _WAL_HEADER + max(frames, 0) * (page + _FRAME_HEADER)
+    if size <= end:
+        return 0
+    with wal.open("rb") as file:
+        salt = file.read(_WAL_HEADER)[16:24]
+        file.seek(end)
+        frame = file.read(_FRAME_HEADER)
+    return size - end if len(frame) < _FRAME_HEADER or frame[8:16] == salt else 0  # else of an older log
 
 
 class OpenFiles:

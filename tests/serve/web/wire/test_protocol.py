@@ -348,8 +348,8 @@ def test_an_endless_header_is_refused(start, begin, chunk):
 
 def test_a_finished_header_is_held_to_the_same_limit(start):
     server = start(max_header=16_384)
-    assert server.ask(b"GET / HTTP/1.1\r\nx: " + b"x" * 15_000 + b"\r\n\r\n")[0] == 200
-    assert server.ask(b"GET / HTTP/1.1\r\nx: " + b"x" * 17_000 + b"\r\n\r\n")[0] == 431
+    assert server.ask(b"GET / HTTP/1.1\r\nhost: a\r\nx: " + b"x" * 15_000 + b"\r\n\r\n")[0] == 200
+    assert server.ask(b"GET / HTTP/1.1\r\nhost: a\r\nx: " + b"x" * 17_000 + b"\r\n\r\n")[0] == 431
     body = post("/echo", 40_000, b"x" * 40_000)
     with server.connect(body + GET[:10]) as client:  # a large body before them does not count as headers
         assert answer(client)[2] == b"40000"
@@ -629,6 +629,18 @@ def test_connect_is_refused(start):
     status, _, body = start().ask(b"CONNECT a HTTP/1.1\r\n\r\n")
     assert status == 400
     assert "CONNECT is for proxies" in json.loads(body)["detail"]
+
+
+@pytest.mark.parametrize(
+    ("head", "status"),
+    [("1.1", 400), ("1.1\r\nhost: a\r\nHost: a", 400), ("1.0\r\nhost: a\r\nhost: b", 400),
+     ("1.0", 200), ("1.1\r\nHOST: a", 200), ("1.1\r\nhost:", 200)],
+)  # fmt: skip
+def test_http_1_1_has_one_host(start, head, status):
+    """RFC 9112, section 3.2."""
+    got, _, body = start().ask(f"GET /echo HTTP/{head}\r\n\r\n".encode())
+    assert got == status
+    assert status == 200 or "header Host" in body.decode() or "headers Host" in body.decode()
 
 
 def test_refusals_are_counted(start):

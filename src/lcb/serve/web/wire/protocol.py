@@ -2,6 +2,7 @@
 
     no complete request within `deadline` s   408, closed      (closed without an answer if nothing arrived)
     headers above `max_header` bytes          431, closed
+    no header Host in HTTP/1.1, or several    400, closed
     a body above `max_body` bytes             413, closed      (by Content-Length at once, chunked as it grows)
     connections above `max_connections`       the one that has waited longest for its client is closed; if none waits
                                               503, closed      Retry-After: 1
@@ -196,14 +197,20 @@ class GuardedProtocol(HttpToolsProtocol):
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > self.max_header:
                 return self._refuse_header()
+        n_hosts = 0
         for name, value in self.headers:
-            if name == b"content-length" and int(value) > self.max_body:
+            if name == b"host":
+                n_hosts += 1
+            elif name == b"content-length" and int(value) > self.max_body:
                 return self._refuse_body(int(value))
         if len(self.pipeline) >= MAX_PIPELINED:
             return self._refuse(Problem(429, "too many pipelined requests; wait for the answers"), answer=False)
         upgrade = self.parser.should_upgrade()
         if upgrade and (problem := self._check_upgrade()):
             return self._refuse(problem)
+        if n_hosts != 1 and (n_hosts or self.parser.get_http_version() != "1.0"):
+            came = f"{n_hosts} headers Host" if n_hosts else "no header Host"
+            return self._refuse(Problem(400, f"a request of HTTP/1.1 with {came}; send it once, as RFC 9112 wants it"))
         self.stage = _BODY
         HttpToolsProtocol.on_headers_complete(self)
         if upgrade and self.cycle is not None:
