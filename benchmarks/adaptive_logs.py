@@ -15,7 +15,7 @@ serve as many new users as are tested (ten times, each time as trained: Populati
 what it believes of rarely shown arms is soon corrected).  The filled queue estimates it from the other quarter, with
 as many splits as `lcb evaluate` makes by default.  Printed by logging: how often it answers, how
 often the 95 % interval covers the truth when it answers and when it does not, bias, half width, and the range of the
-share of pairs (user, arm) with a label.
+share of pairs (user, arm) with a label.  A log of one arm is refused, and is not among those that would cover.
 """
 
 from __future__ import annotations
@@ -127,22 +127,24 @@ def compute_truth(source: LogSource, plan: Plan, world: LoggedWorld) -> float:
 
 def measure(task: tuple[LoggedWorld, str, int, int, int]) -> dict[str, Any]:
     world, logging, n_labels, n_users, n_seeds = task
+    about = {"people": world.people, "logging": logging, "labels": n_labels}
     log = write_log(world, logging, n_users, n_labels)
+    if len(np.unique(log.item)) == 1:  # which `lcb evaluate` refuses with an error
+        return about | {"answers": False, "percent": None}
     source = open_source(log, "filled", "labels")
     plan = Plan(*choose_sizes(source.n_events, N_STEPS), N_STEPS, N_CLASSES)
     told = evaluate_log(source, PAIR[:1], plan, n_seeds=n_seeds, n_workers=1)
     row, answer = told.to_json()["results"][0], told.answer
     half = 1.96 * (row["vs_se"] or 0.0) if answer is None else (answer.high - answer.low) / 2
-    return {
-        "people": world.people,
-        "logging": logging,
-        "labels": n_labels,
+    return about | {
         "truth": compute_truth(source, plan, world),
         "percent": row["vs_population_percent"],
         "half": half,
         "answers": answer is not None,
         "support": row["diagnostics"]["support"],
         "withheld": row["diagnostics"]["withheld"],
+        "favoured": row["diagnostics"]["favoured"],
+        "shortfall": row["diagnostics"]["shortfall"],
     }
 
 
@@ -150,15 +152,18 @@ def print_table(found: list[dict[str, Any]]) -> None:
     print("| logging | worlds | answers | covers | bias | ± 95 % | without an answer: covers | pairs with a label |")
     print("|---|---|---|---|---|---|---|---|")
     for logging in (*LOGGING, "together"):
-        own = [one for one in found if logging in (one["logging"], "together")]
+        both = [one for one in found if logging in (one["logging"], "together")]
+        own = [one for one in both if one["percent"] is not None]
         if not own:
+            if both:
+                print(f"| {logging} | {len(both)} | 0 | 0 | - | - | - | one arm |")
             continue
         off = np.array([one["percent"] - one["truth"] for one in own])
         half, answers = (np.array([one[key] for one in own]) for key in ("half", "answers"))
         covers, support = np.abs(off) <= half, np.array([100 * one["support"] for one in own])
         bias = f"{off[answers].mean():+.1f} | {half[answers].mean():.1f}" if answers.any() else "- | -"
         print(
-            f"| {logging} | {len(own)} | {answers.sum()} | {covers[answers].sum()} | {bias} | "
+            f"| {logging} | {len(both)} | {answers.sum()} | {covers[answers].sum()} | {bias} | "
             f"{covers[~answers].sum()} of {(~answers).sum()} | {support.min():.0f} to {support.max():.0f} % |"
         )
 

@@ -137,6 +137,8 @@ def test_statistics_and_events_are_not_mixed(lcb, tmp_path):
     assert "give either EVENTS or --statistics FILE; neither came" in refusal(lcb, *out)
     assert "both came" in refusal(lcb, "a.parquet", "--statistics", "b.parquet", *out)
     assert "--users is for events" in refusal(lcb, "--statistics", "b.parquet", "--users", 5, *out)
+    for name in ("--user", "--item", "--reward"):
+        assert f"{name} is for events" in refusal(lcb, "--statistics", "b.parquet", name, "column", *out)
     assert "learns from rows" in refusal(lcb, "--statistics", "b.parquet", "--learner", "spectral", *out)
 
 

@@ -52,6 +52,28 @@ def test_the_page_says_who_would_gain_and_loads_nothing(lcb, visits, tmp_path):
     assert any("no propensities" in line for line in found["limits"])
 
 
+def test_rewards_are_means_of_what_was_shown_where_weights_would_be_negative(lcb, tmp_path):
+    rng = np.random.default_rng(0)
+    topics = ("sport", "sport|dull", "opera", "opera|dull")  # nothing is dull alone: its weight is below 0
+    likes = np.array([[0.9, 0.3, 0.4, 0.1], [0.3, 0.1, 0.8, 0.3]])
+    rows = ["user,item,topic,reward"]
+    for user in range(200):
+        for story in rng.integers(0, 4, 12):
+            rows.append(f"u{user},s{story},{topics[story]},{int(rng.random() < likes[int(user >= 120), story])}")
+    (tmp_path / "log.csv").write_text("\n".join(rows))
+    words = ("--item-categories", "topic", "--seeds", 1, "--workers", 1, "--out", "page.html", "--json", "found.json")
+    assert lcb("report", tmp_path / "log.csv", *words).code == 0
+    found = json.loads((tmp_path / "found.json").read_text())
+    rewards = found["mean_rewards"]
+    own = dict(zip(rewards["arms"], np.array(rewards["classes"]).T, strict=True))
+    mean = likes.reshape(2, 2, 2).mean(axis=2)  # of both topics, dull or not
+    assert own["sport"] == pytest.approx(mean[:, 0], abs=0.1)
+    assert own["opera"] == pytest.approx(mean[:, 1], abs=0.1)
+    assert own["dull"] == pytest.approx(likes[:, [1, 3]].mean(axis=1), abs=0.1)
+    assert found["best_for_everybody"] == "sport"
+    assert "expected reward" not in (tmp_path / "page.html").read_text().lower()
+
+
 def test_a_log_without_an_answer_gets_a_page_that_says_so(lcb, tmp_path):
     rng = np.random.default_rng(0)
     rows = [f"u{i},{'ab'[rng.integers(2)]},{rng.integers(2)}" for i in range(60)]

@@ -55,10 +55,12 @@ class LearningInput:
         if source is None or (self.events and self.statistics):
             came = "both came" if source else "neither came"
             raise InputError(f"give either EVENTS or --statistics FILE; {came}")
-        for name in _OF_EVENTS:
+        for name in (*_OF_EVENTS, *_NAMES_IN_TABLES):
             if self.statistics and getattr(self, name) is not None:
+                instead = "apply it" if name in _OF_EVENTS else "name that column"
                 raise InputError(
-                    f"{_spell(name)} is for events, not for --statistics; leave it out, or apply it in the query"
+                    f"{_spell(name)} is for events, not for --statistics; leave it out, or {instead} in the query "
+                    "that makes the statistics"
                 )
         return source
 

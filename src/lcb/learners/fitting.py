@@ -6,8 +6,8 @@ If the likelihood or the number of classes is not given, it is chosen, and `Fit.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ import numpy as np
 from lcb.errors import ConvergenceWarning, InputError, LikelihoodWarning
 from lcb.event_log import EventLog, TableColumns
 from lcb.learners.likelihood import choose_likelihood
-from lcb.learners.registry import get_learner
-from lcb.learners.shared.n_classes import MOST_USERS, choose_n_classes
+from lcb.learners.registry import Learner, get_learner
+from lcb.learners.shared.n_classes import MOST_USERS, Scores, choose_n_classes
 from lcb.models import Fit, LatentModels, Likelihood
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
@@ -55,53 +55,18 @@ def fit(
     2
     """
     rng = np.random.default_rng(rng)
-    chosen = get_learner(learner)
     data = TableColumns(user, item, reward, features).read(data)
-    if likelihood not in (None, "gaussian", "bernoulli"):
-        raise InputError(f"unknown likelihood {likelihood!r}; it is 'gaussian' or 'bernoulli', or None to choose")
-    log = data if isinstance(data, EventLog) else EventLog(data)
-    if chosen.needs_rows and log.rows is None:
-        raise InputError(f"{learner} learns from rows; give EventLog.from_rows, or read_log with keep_rows=True")
-    asked_for = likelihood is not None or "variance" in settings
-    likelihood, why = choose_likelihood(log, learner, chosen, likelihood, settings)
-    if log is not data and likelihood == "gaussian":
-        why = f"statistics do not show whether rewards are clicks: modelled as Gaussian, learned by {learner}"
-        if log.stats.of_clicks and chosen.fit_clicks and not asked_for:
-            warnings.warn(
-                "the rewards are 0 or 1, but UserStats has no counts of clicks: modelled as Gaussian, which finds too "
-                "many classes; give EventLog.from_rows, as lcb learn does, or likelihood='gaussian'",
-                LikelihoodWarning,
-                stacklevel=2,
-            )
-    run = chosen.fit_clicks if likelihood == "bernoulli" and chosen.fit_clicks else chosen.fit
-    own = dict(settings)
-    if likelihood == "gaussian" and log.two_valued and "variance" in chosen.settings:
-        own.setdefault("variance", "shared")
-    held_out: dict[int, tuple[float, float]] = {}
+    task = _Task.plan(data, learner, likelihood, settings)
+    log, own, why, likelihood = task.log, task.settings, task.why, task.likelihood
+    held_out: Scores = {}
     asked = n_classes is not None
     if n_classes is None and log.constant is not None:
         n_classes, why = 1, describe_constant(log.constant)
-    if n_classes is None and not chosen.finds_n_classes:
-        few = dict(own)
-        if "max_steps" in chosen.settings:
-            few["max_steps"] = min(_TRIAL_STEPS, settings.get("max_steps", _TRIAL_STEPS))
-        if likelihood == "bernoulli":
-            few["n_starts"] = min(_TRIAL_STARTS, settings.get("n_starts", _TRIAL_STARTS))
-            few["tol"] = max(_TRIAL_TOL, settings.get("tol", chosen.settings["tol"]))
-
-        tried: dict[int, LatentModels] = {}
-
-        def trial(part: EventLog, n: int) -> LatentModels:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", ConvergenceWarning)  # trials are compared before they converge
-                tried[n] = run(part, n, rng=rng, progress=silent, **few).models
-            return tried[n]
-
-        most = chosen.most_classes(log.stats) if chosen.most_classes else None
-        n_classes, held_out = choose_n_classes(log, trial, rng=rng, most=most, progress=progress)
-        if log.n_users > MOST_USERS and chosen.start == "models" and "n_starts" in chosen.settings:
-            own = {"start": tried[n_classes], **own, "n_starts": 0}  # new starts on many users take most of the time
-    result = run(log, n_classes, rng=rng, progress=progress, **own)
+    if n_classes is None and not task.learner.finds_n_classes:
+        n_classes, held_out, found = task.count(rng, progress)
+        if log.n_users > MOST_USERS and task.can_start_from_models:
+            own = {"start": found, **own, "n_starts": 0}  # new starts on many users take most of the time
+    result = task.run(log, n_classes, rng=rng, progress=progress, **own)
     by = None if asked or log.constant is not None else "held-out users" if held_out else "the sampler"
     provenance = {
         **result.models.provenance,
@@ -121,6 +86,98 @@ def fit(
     models = result.models.with_provenance(provenance)
     reasons = (why, *_why_so_many(models.n_classes, by, held_out))
     return replace(result, models=models, held_out=held_out, why=reasons)
+
+
+@dataclass(frozen=True, eq=False)
+class Counted:
+    """A number of classes, and why."""
+
+    n_classes: int
+    why: tuple[str, ...]
+
+
+def count_classes(
+    log: EventLog,
+    *,
+    rng: np.random.Generator,
+    learner: str = "em",
+    likelihood: Likelihood | None = None,
+    progress: Progress = silent,
+    **settings: Any,
+) -> Counted:
+    """Choose the number of classes as `fit` does, for a learner that does not find it, without learning them from all.
+
+    >>> log = EventLog.from_rows(user=[0, 0, 1, 1, 2, 2, 3, 3], x=np.ones((8, 1)), reward=[1, 0, 0, 1, 0, 1, 1, 0])
+    >>> count_classes(log, rng=np.random.default_rng(0)).n_classes
+    1
+    """
+    task = _Task.plan(log, learner, likelihood, settings)
+    n_classes, held_out, _ = task.count(rng, progress)
+    return Counted(n_classes, (task.why, *_why_so_many(n_classes, "held-out users", held_out)))
+
+
+@dataclass(frozen=True, eq=False)
+class _Task:
+    """What is learned, by which function and with which settings."""
+
+    log: EventLog
+    learner: Learner
+    likelihood: Likelihood
+    why: str
+    run: Callable[..., Fit]
+    settings: dict[str, Any]
+
+    @classmethod
+    def plan(
+        cls, data: UserStats | EventLog, learner: str, likelihood: Likelihood | None, settings: dict[str, Any]
+    ) -> _Task:
+        chosen = get_learner(learner)
+        if likelihood not in (None, "gaussian", "bernoulli"):
+            raise InputError(f"unknown likelihood {likelihood!r}; it is 'gaussian' or 'bernoulli', or None to choose")
+        log = data if isinstance(data, EventLog) else EventLog(data)
+        if chosen.needs_rows and log.rows is None:
+            raise InputError(f"{learner} learns from rows; give EventLog.from_rows, or read_log with keep_rows=True")
+        asked_for = likelihood is not None or "variance" in settings
+        likelihood, why = choose_likelihood(log, learner, chosen, likelihood, settings)
+        if log is not data and likelihood == "gaussian":
+            why = f"statistics do not show whether rewards are clicks: modelled as Gaussian, learned by {learner}"
+            if log.stats.of_clicks and chosen.fit_clicks and not asked_for:
+                warnings.warn(
+                    "the rewards are 0 or 1, but UserStats has no counts of clicks: modelled as Gaussian, which finds "
+                    "too many classes; give EventLog.from_rows, as lcb learn does, or likelihood='gaussian'",
+                    LikelihoodWarning,
+                    stacklevel=3,
+                )
+        run = chosen.fit_clicks if likelihood == "bernoulli" and chosen.fit_clicks else chosen.fit
+        own = dict(settings)
+        if likelihood == "gaussian" and log.two_valued and "variance" in chosen.settings:
+            own.setdefault("variance", "shared")
+        return cls(log, chosen, likelihood, why, run, own)
+
+    @property
+    def can_start_from_models(self) -> bool:
+        return self.learner.start == "models" and "n_starts" in self.learner.settings
+
+    def count(self, rng: np.random.Generator, progress: Progress) -> tuple[int, Scores, LatentModels]:
+        """Choose the number of classes; return it, the scores of the numbers tried, and so many classes."""
+        few = dict(self.settings)
+        if "max_steps" in self.learner.settings:
+            few["max_steps"] = min(_TRIAL_STEPS, few.get("max_steps", _TRIAL_STEPS))
+        if self.likelihood == "bernoulli":
+            few["n_starts"] = min(_TRIAL_STARTS, few.get("n_starts", _TRIAL_STARTS))
+            few["tol"] = max(_TRIAL_TOL, few.get("tol", self.learner.settings["tol"]))
+
+        tried: dict[int, LatentModels] = {}
+
+        def trial(part: EventLog, n: int) -> LatentModels:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", ConvergenceWarning)  # trials are compared before they converge
+                tried[n] = self.run(part, n, rng=rng, progress=silent, **few).models
+            return tried[n]
+
+        most = self.learner.most_classes(self.log.stats) if self.learner.most_classes else None
+        n_classes, held_out = choose_n_classes(self.log, trial, rng=rng, most=most, progress=progress)
+        return n_classes, held_out, tried[n_classes]
 
 
 def describe_constant(reward: float) -> str:

@@ -1,11 +1,14 @@
 """What a log tells about its users: its contents, the classes, who would gain, how much, and what it cannot say.
 
-    expected reward of class h for arm a      rate_ha = beta_h . x_a
-    the arm that is best for everybody        argmax_a sum_h pi_h rate_ha
-    what class h would gain                   max_a rate_ha - rate of that arm
+    mean reward of class h for arm a      rate_ha = (sum_u resp_uh total_ua + k rate_a) / (sum_u resp_uh count_ua + k)
+    the arm that is best for everybody    argmax_a sum_h pi_h rate_ha
+    what class h would gain               max_a rate_ha - rate of that arm
 
-An arm is a category, or an item where a log has no categories.  How much all users would gain, and how sure that is, is
-estimated by serving held-out users (`lcb evaluate`).
+An arm is a category, or an item where a log has no categories.  `total` and `count` are of rewards for what was really
+shown: an item of three categories counts for each of them.  Weights would have to be extrapolated to items of one
+category alone, which may not exist.  Each rate is drawn to that of all users (and that to the mean of all arms) by k
+labels, so that few labels make no arm the best.  How much all users would gain, and how sure that is, is estimated by
+serving held-out users (`lcb evaluate`).
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ ALGORITHMS = ("lcb-auto", "linucb-population", "random")
 _ENOUGH_USERS = 100  # who have as many events as a test has steps
 _FEWEST_STEPS = 3
 _SIZES = ((1, 1), (2, 4), (5, 9), (10, 19), (20, 49), (50, None))  # of users, by their events
+_DRAWN = 10.0  # labels; more is needed to be far from the mean
 _CLEAR = 0.1  # of the range of rewards: classes whose arms differ less are called alike
 
 
@@ -43,8 +47,8 @@ class ClassFinding:
 
     name: str
     share: float
-    best: tuple[tuple[str, float], ...]  # arms with their expected rewards, the best first
-    with_own: float  # expected reward of its best arm
+    best: tuple[tuple[str, float], ...]  # arms with their mean rewards, the best first
+    with_own: float  # mean reward of its best arm
     with_common: float  # of the arm that is best for everybody
 
     @property
@@ -66,7 +70,7 @@ class LogFindings:
     arm_counts: NDArray[np.int64]  # (A,) labels of each arm
     arm_rates: Floats  # (A,) their mean reward
     fit: Fit
-    rates: Floats  # (N, A) expected reward of each class for each arm
+    rates: Floats  # (N, A) mean reward of each class for what it was shown of each arm
     common: str  # the arm that is best for everybody
     classes: tuple[ClassFinding, ...]
     evaluation: Evaluation | None
@@ -99,9 +103,11 @@ def study_log(
     known = np.flatnonzero(counts > 0)
     arms = tuple(labels.arms[a] for a in known)
     low, high = labels.levels or (0.0, 1.0)
-    total = labels.total.sum(axis=0) * (high - low) + low * counts if labels.levels else labels.total.sum(axis=0)
+    users = np.flatnonzero(labels.n_events > 0)  # those of `events`, in this order
+    count, total = labels.count[users][:, known], labels.total[users][:, known]
+    total = total * (high - low) + low * count if labels.levels else total
     order = np.argsort(-fit.models.pi, kind="stable")
-    rates = fit.models.beta[order] @ history.feature_map.arms[known].T
+    rates = average_by_class(fit.models.posterior(events)[:, order], count, total)
     pi = fit.models.pi[order]
     common = int(np.argmax(pi @ rates))
     n_steps = _choose_steps(labels.n_events)
@@ -122,7 +128,7 @@ def study_log(
         sizes=_count_sizes(labels.n_events[labels.n_events > 0]),
         arms=arms,
         arm_counts=counts[known],
-        arm_rates=total[known] / counts[known],
+        arm_rates=total.sum(axis=0) / counts[known],
         fit=fit,
         rates=rates,
         common=arms[common],
@@ -131,6 +137,19 @@ def study_log(
         limits=(*limits, *_find_limits(whole, reading, evaluation)),
         columns=columns or {},
     )
+
+
+def average_by_class(resp: Floats, count: Floats | NDArray[np.int32], total: Floats) -> Floats:
+    """Return the mean reward of every class for every arm, (N, A).
+
+    `resp` (U, N) are the classes of the users, `count` and `total` (U, A) the number and the sum of their rewards.
+
+    >>> average_by_class(np.eye(2), np.array([[990, 0], [0, 1990]]), np.array([[990.0, 0.0], [0.0, 0.0]])).round(2)
+    array([[1.  , 0.  ],
+           [0.99, 0.  ]])
+    """
+    by_arm = (total.sum(axis=0) + _DRAWN * total.sum() / count.sum()) / (count.sum(axis=0) + _DRAWN)
+    return np.asarray((resp.T @ total + _DRAWN * by_arm) / (resp.T @ count + _DRAWN))
 
 
 def _choose_steps(n_events: NDArray[np.int64]) -> int:
@@ -226,6 +245,11 @@ def to_json(found: LogFindings) -> dict[str, Any]:
         "steps": found.n_steps,
         "users_by_events": dict(found.sizes),
         "best_for_everybody": found.common,
+        "mean_rewards": {
+            "arms": list(found.arms),
+            "everybody": found.arm_rates.tolist(),
+            "classes": found.rates.tolist(),
+        },
         "classes": [
             {"name": one.name, "share": one.share, "best": dict(one.best), "gain": one.gain} for one in found.classes
         ],

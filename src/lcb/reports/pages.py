@@ -73,6 +73,7 @@ def _render_contents(found: LogFindings) -> str:
 
 def _render_classes(found: LogFindings) -> str:
     models, shown = found.fit.models, _choose_arms(found)
+    kind = "category" if found.log.categories else "item"
     order = np.argsort(-models.pi, kind="stable")
     picture = LatentModels(
         models.pi[order], found.rates[:, shown], models.sigma2[order], tuple(found.arms[a] for a in shown)
@@ -86,9 +87,9 @@ def _render_classes(found: LogFindings) -> str:
         )
         for h, one in enumerate(found.classes)
     ]
-    table = _render_table(("", "name", "share of users", "expected reward of what they like best"), rows)
+    table = _render_table(("", "name", "share of users", "mean reward of what they like best"), rows)
     why = _render_list([f"{_capitalise(line)}." for line in found.fit.why])
-    chart = charts.to_svg(charts.heat_map(picture, "Expected reward"), "classes")
+    chart = charts.to_svg(charts.heat_map(picture, f"Mean reward of what was shown of each {kind}"), "classes")
     return f"{table}<figure>{chart}</figure><details><summary>Why these classes</summary>{why}</details>"
 
 
@@ -98,11 +99,19 @@ def _render_gains(found: LogFindings) -> str:
          f"{one.gain:+.3g}" if one.gain > 0 else "nothing: it likes what everybody likes")
         for one in found.classes
     ]  # fmt: skip
-    common = f"reward with {found.common}, best for everybody"
+    common = f"mean reward with {found.common}, best for everybody"
     heads = ("class", "share of users", "its best", common, "with its best", "gain")
     table = _render_table(heads, rows)
-    note = "Expected rewards once a user's class is known; the next section estimates what is left of it for new users."
-    return f"{table}<p class='small'>{note}</p>"
+    note = (
+        f"Best for everybody is what had the highest mean reward over all classes, each by its share. All means are of "
+        f"rewards for what was really shown{_explain_categories(found)}, and once a user's class is known; the next "
+        "section estimates what is left of the gain for new users."
+    )
+    return f"{table}<p class='small'>{escape(note)}</p>"
+
+
+def _explain_categories(found: LogFindings) -> str:
+    return " (an item counts for each of its categories)" if found.log.categories else ""
 
 
 def _render_estimate(found: LogFindings) -> str:

@@ -99,8 +99,19 @@ def test_rewards_of_many_values_are_filled_with_the_right_mean_and_spread():
     assert drawn.min() >= labels.reward_range[0]
 
 
+def use_labels(n_steps, withheld, labels_per_arm, support, favoured=0.0):
+    return LabelUse(
+        method="filled",
+        n_steps=n_steps,
+        withheld=withheld,
+        labels_per_arm=labels_per_arm,
+        support=support,
+        favoured=favoured,
+    )
+
+
 def outcome(name, rate, withheld, labels_per_arm=5.0):
-    use = LabelUse("filled", 2000, withheld, labels_per_arm, 1.0)
+    use = use_labels(2000, withheld, labels_per_arm, 1.0)
     return AlgorithmRewards(name, {}, rate, np.array([0.5]), 0, 0, 0, diagnostics=use)
 
 
@@ -136,12 +147,12 @@ def test_too_few_labels_give_no_answer_and_say_why():
     assert short.answer is None
     assert "in 96 % of steps the first choice had no label left" in short.why_no_answer
     assert short.to_json()["results"][0]["vs_population_percent"] == pytest.approx(20)
-    both = combine_use([LabelUse("filled", 100, 0.2, 4.0, 0.5), LabelUse("filled", 300, 0.4, 6.0, 0.7)])
-    assert both == LabelUse("filled", 400, pytest.approx(0.3), 5.0, pytest.approx(0.6))
+    both = combine_use([use_labels(100, 0.2, 4.0, 0.5), use_labels(300, 0.4, 6.0, 0.7)])
+    assert both == use_labels(400, pytest.approx(0.3), 5.0, pytest.approx(0.6))
 
 
 def test_a_log_whose_labels_are_mostly_of_one_arm_gives_no_answer():
-    enough = LabelUse("filled", 2000, 0.2, 13.0, 0.8, 0.69)
+    enough = use_labels(2000, 0.2, 13.0, 0.8, 0.69)
     assert enough.shortfall is None
     assert "most labels of a user are of one arm" in replace(enough, favoured=0.71).shortfall
     assert replace(enough, favoured=0.71, withheld=0.04).shortfall is None  # labels sufficed

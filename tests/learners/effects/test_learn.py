@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 
 from lcb.learners import fit
-from lcb.learners.effects.learn import explain, improve_effects, learn_with_effects, start_effects
+from lcb.learners.effects.learn import (
+    explain,
+    find_user_means,
+    improve_effects,
+    learn_with_effects,
+    start_effects,
+)
 from lcb.learners.effects.rows import ItemRows
 
 N_ITEMS, N_USERS, N_REWARDS, NOISE = 60, 800, 15, 0.4
@@ -106,3 +112,25 @@ def test_rows_of_some_users_have_their_statistics():
     np.testing.assert_allclose(rows.history(effect).stats.packed, direct.packed)
     assert rows.items_repeat
     assert not ItemRows(("a", "b"), np.eye(2), [0, 1], [0, 1], [1.0, 0.0]).items_repeat
+
+
+@pytest.mark.parametrize("kind", ["em", "personal"])
+def test_what_is_expected_of_a_row_follows_from_its_users_weights(kind):
+    rows, _, _ = draw_world(11)
+    rows = replace(rows, x=rows.x @ np.random.default_rng(0).normal(size=(3, 3)))  # no feature is 0
+    effects = start_effects(rows, n_steps=1)
+    log = rows.history(effects.effect)
+    models = learn(kind, 2, log, None).models
+    fitted, spread = find_user_means(rows, models, effects, with_spread=True)
+    assert len(find_user_means(rows, models, effects)[1]) == 0
+    resp, cases = models.posterior(log), np.array([0, 77, 11_999])
+    for row in cases:
+        x, gram, moment = rows.x[rows.item[row]], log.stats.gram[rows.user[row]], log.stats.moment[rows.user[row]]
+        mean, square = np.zeros(2), np.zeros(2)
+        for h in range(2):
+            own = np.zeros((3, 3)) if kind == "em" else np.linalg.inv(models.covariance[h])
+            cov = np.zeros((3, 3)) if kind == "em" else np.linalg.inv(own + gram / models.sigma2[h])
+            mean[h] = x @ (models.beta[h] + cov @ (moment - gram @ models.beta[h]) / models.sigma2[h])
+            square[h] = x @ cov @ x + mean[h] ** 2
+        assert fitted[row] == pytest.approx(resp[rows.user[row]] @ mean)
+        assert spread[row] == pytest.approx(resp[rows.user[row]] @ square - fitted[row] ** 2, abs=1e-12)

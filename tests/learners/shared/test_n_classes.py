@@ -8,6 +8,7 @@ from lcb.errors import InputError
 from lcb.evaluate.worlds.paper import equal_classes, paper_classes
 from lcb.event_log import EventLog
 from lcb.learners import fit
+from lcb.learners.fitting import count_classes
 from lcb.learners.shared.n_classes import choose_n_classes
 from lcb.stats import UserStats
 
@@ -110,3 +111,11 @@ def test_the_error_that_is_reported_is_the_one_that_decides():
     assert all(error < 0.1 for _, error in scores.values())
     assert scores[best][0] - scores[1][0] > scores[1][1]
     assert scores[best][0] - scores[chosen][0] <= scores[chosen][1]
+
+
+def test_counting_alone_chooses_what_learning_chooses():
+    stats, _ = stats_of(equal_classes(paper_classes().beta[:3]), 300, 20, seed=1)
+    found = fit(EventLog(stats), rng=0)
+    counted = count_classes(EventLog(stats), rng=np.random.default_rng(0))
+    assert counted.n_classes == found.models.n_classes == 3
+    assert counted.why == found.why

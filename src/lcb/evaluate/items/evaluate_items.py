@@ -20,7 +20,7 @@ from lcb.bandits.linear.linucb import LinUCB
 from lcb.errors import InputError
 from lcb.evaluate.items.choose_classes import choose_classes, learn_classes
 from lcb.evaluate.items.item_features import learn_item_features, list_specs
-from lcb.evaluate.items.item_use import ItemUse, combine_item_use
+from lcb.evaluate.items.item_use import ItemUse
 from lcb.evaluate.items.labels import LABELS_PER_STEP, ItemLabels
 from lcb.evaluate.items.serving import (
     ItemQueues,
@@ -30,6 +30,7 @@ from lcb.evaluate.items.serving import (
     serve_population,
     serve_scores,
 )
+from lcb.evaluate.offline.label_use import combine_use
 from lcb.evaluate.offline.outcomes import POPULATION, AlgorithmRewards, Evaluation
 from lcb.item_effects import ItemEffects
 from lcb.learners.effects.factors import learn_factors
@@ -100,7 +101,7 @@ def evaluate_items(
             serving_seconds=float(np.mean([one.seconds[name][1] for one in done])),
             megabytes=0.0,
             n_users=n_different,
-            diagnostics=combine_item_use([one.use for one in done]),
+            diagnostics=combine_use([one.use for one in done]),
             why=done[0].why.get(name, ()),
         )
         for name in names

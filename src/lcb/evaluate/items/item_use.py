@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,20 +9,19 @@ import numpy as np
 
 from lcb.arrays import Floats
 from lcb.evaluate.items.serving import ItemQueues
+from lcb.evaluate.offline.label_use import Use
 
 _LEAST_KNOWN = 0.5  # of the labels, whose items training users have; with fewer, items are new to every algorithm
 
 
-@dataclass(frozen=True)
-class ItemUse:
-    """The same for all algorithms of one split."""
+@dataclass(frozen=True, kw_only=True)
+class ItemUse(Use):
+    """The same for all algorithms of one split; every item is offered until taken, so no step is withheld."""
 
-    n_steps: int  # of all test users
     labels_per_user: float
     taken: float  # share of a test user's labels that a whole run takes
     known: float  # share of the labels whose items have training rewards
     ceiling: float  # the mean reward of who takes the best labels
-    withheld: float = 0.0  # every item is offered until taken
 
     @classmethod
     def measure(cls, queues: ItemQueues, count: Floats) -> ItemUse:
@@ -32,31 +30,21 @@ class ItemUse:
         order = np.lexsort((-queues.reward, user))
         best = order[np.arange(len(order)) - queues.begin[user] < queues.n_steps]
         return cls(
-            queues.n_steps * len(n),
-            float(n.mean()),
-            float(np.mean(queues.n_steps / n)),
-            float(np.mean(count[queues.item] > 0)),
-            float(queues.reward[best].mean()),
+            n_steps=queues.n_steps * len(n),
+            labels_per_user=float(n.mean()),
+            taken=float(np.mean(queues.n_steps / n)),
+            known=float(np.mean(count[queues.item] > 0)),
+            ceiling=float(queues.reward[best].mean()),
         )
 
     @property
-    def effective_size(self) -> float:
-        """The number of rewards, all of which are labels."""
-        return float(self.n_steps)
-
-    @property
     def shortfall(self) -> str | None:
-        """Why the log cannot tell; None if it can."""
         if self.known < _LEAST_KNOWN:
             return (
                 f"{100 * (1 - self.known):.0f} % of the test users' items have no reward of a training user, so "
                 "effects and popularity know nothing of them; train on more users"
             )
         return None
-
-    @property
-    def is_sufficient(self) -> bool:
-        return self.shortfall is None
 
     def describe(self, algorithm: str) -> str:
         """Return one sentence about this algorithm."""
@@ -76,10 +64,3 @@ class ItemUse:
             "effective_size": self.effective_size,
             "shortfall": self.shortfall,
         }
-
-
-def combine_item_use(seeds: Sequence[ItemUse]) -> ItemUse:
-    """Combine the splits of one log: the sum of the steps and the means of everything else."""
-    names = ("labels_per_user", "taken", "known", "ceiling")
-    means = (float(np.mean([getattr(one, name) for one in seeds])) for name in names)
-    return ItemUse(sum(one.n_steps for one in seeds), *means)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,16 +20,12 @@ MOST_FAVOURED = 0.7  # what one arm has of a user's labels, beyond an equal shar
 MOST_WITHHELD = 0.05  # of the steps of a queue; beyond it arms are compared that nobody would choose
 
 
-@dataclass(frozen=True)
-class LabelUse:
-    """The labels of the test users, and the steps at which they did not suffice."""
+@dataclass(frozen=True, kw_only=True)
+class Use(ABC):
+    """What an answer from labels rests on."""
 
-    method: str  # queue or filled
     n_steps: int  # of all test users
-    withheld: float  # share of steps: queue: some arm was not offered; filled: the arm chosen had no label left
-    labels_per_arm: float  # of a test user, on average
-    support: float  # share of the pairs (test user, arm) with a label
-    favoured: float = 0.0  # share of a user's labels that their commonest arm has, 0: an equal share, 1: all
+    withheld: float = 0.0  # share of the steps at which labels did not suffice
 
     @property
     def effective_size(self) -> float:
@@ -36,8 +33,39 @@ class LabelUse:
         return self.n_steps * (1 - self.withheld)
 
     @property
+    @abstractmethod
     def shortfall(self) -> str | None:
         """Why the labels do not suffice for an interval; None if they do."""
+
+    @property
+    def is_sufficient(self) -> bool:
+        return self.shortfall is None
+
+
+U = TypeVar("U", bound=Use)
+
+
+def combine_use(seeds: Sequence[U]) -> U:
+    """Combine the splits of one log: the sum of the steps and the means of all shares."""
+    shares = [one.name for one in fields(seeds[0]) if isinstance(getattr(seeds[0], one.name), float)]
+    means = {name: float(np.mean([getattr(one, name) for one in seeds])) for name in shares}
+    return replace(seeds[0], n_steps=sum(one.n_steps for one in seeds), **means)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelUse(Use):
+    """The labels of the test users, and the steps at which they did not suffice.
+
+    At a withheld step some arm was not offered (queue), or the arm chosen had no label left (filled).
+    """
+
+    method: str  # queue or filled
+    labels_per_arm: float  # of a test user, on average
+    support: float  # share of the pairs (test user, arm) with a label
+    favoured: float = 0.0  # share of a user's labels that their commonest arm has, 0: an equal share, 1: all
+
+    @property
+    def shortfall(self) -> str | None:
         if self.method == "queue" and self.withheld > MOST_WITHHELD:
             return f"{self._describe_withheld()}, which makes algorithms look alike; use --method filled"
         if self.method == "filled" and self.labels_per_arm < FEWEST_LABELS and self.withheld > MOST_WITHHELD:
@@ -58,10 +86,6 @@ class LabelUse:
                 "propensities, or log with a larger uniform share"
             )
         return None
-
-    @property
-    def is_sufficient(self) -> bool:
-        return self.shortfall is None
 
     def describe(self, algorithm: str) -> str:
         """Return one sentence about this algorithm."""
@@ -92,7 +116,14 @@ class LabelUse:
 def measure_use(method: str, labels: QueueLabels, users: Index, withheld: float, n_steps: int) -> LabelUse:
     count = labels.count[users]
     favoured = _measure_favour(count[count.sum(axis=1) > 0])
-    return LabelUse(method, len(users) * n_steps, withheld, float(count.mean()), float(np.mean(count > 0)), favoured)
+    return LabelUse(
+        method=method,
+        n_steps=len(users) * n_steps,
+        withheld=withheld,
+        labels_per_arm=float(count.mean()),
+        support=float(np.mean(count > 0)),
+        favoured=favoured,
+    )
 
 
 def _measure_favour(count: NDArray[np.int32]) -> float:
@@ -102,9 +133,3 @@ def _measure_favour(count: NDArray[np.int32]) -> float:
         return 0.0
     share = float(np.mean(count.max(axis=1) / count.sum(axis=1)))
     return (share - 1 / n_arms) / (1 - 1 / n_arms)
-
-
-def combine_use(seeds: Sequence[LabelUse]) -> LabelUse:
-    """Combine the splits of one log: the sum of the steps and the means of everything else."""
-    rows = [(one.withheld, one.labels_per_arm, one.support, one.favoured) for one in seeds]
-    return LabelUse(seeds[0].method, sum(one.n_steps for one in seeds), *np.mean(rows, axis=0).tolist())

@@ -23,8 +23,10 @@ from lcb.learners.effects.learn import (
     measure_effects,
     start_effects,
 )
+from lcb.learners.fitting import count_classes
 from lcb.learners.likelihood import check_counted
 from lcb.learners.registry import get_learner
+from lcb.learners.shared.n_classes import MOST_USERS as COUNTED_USERS
 from lcb.models import Fit, LatentModels, Likelihood
 from lcb.progress import Progress, silent
 from lcb.storage.tables.sample import UserSample, draw_users
@@ -32,6 +34,7 @@ from lcb.words import format_count
 
 DEFAULT_LEARNER = "em"
 _WITH_EFFECTS = ("em", "personal", "mixture")  # learners whose classes are of r - a_i as well
+_TOL_WITH_EFFECTS = 2e-5  # gain per user of many users at which em ends: the effects are not known better
 _FEWEST_USERS = 0.5  # a class that expects fewer is left out
 
 
@@ -75,6 +78,7 @@ def learn_classes(
     rng = np.random.default_rng(seed)
     why = [data.history.why] if data.history is not None and data.history.why else []
     takes_effects = item_effects and likelihood != "bernoulli" and (learner or DEFAULT_LEARNER) in _WITH_EFFECTS
+    takes_effects = takes_effects and data.log.constant is None
     items = data.history.item_rows() if takes_effects and data.history is not None else None
     effects = None
     if items is not None:
@@ -90,13 +94,13 @@ def learn_classes(
         run = partial(learn_chosen, choice=choice, rng=rng, progress=progress, **settings)
     else:
         learner = learner or DEFAULT_LEARNER
-        learn: partial[Fit] = partial(
-            fit, rng=rng, learner=learner, likelihood=likelihood, progress=progress, **settings
-        )
-        if n_classes is None:
-            n_classes, reasons = _count_classes(data, learner, learn, items is not None, progress)
+        asked = {"rng": rng, "learner": learner, "likelihood": likelihood, "progress": progress, **settings}
+        if n_classes is None and data.history is not None and not get_learner(learner).finds_n_classes:
+            n_classes, reasons = _count_classes(data.log, data.history, items is not None, asked)
             why += reasons
-        run = partial(learn, n_classes=n_classes)
+        if learner == "em" and items is not None and data.log.n_users > COUNTED_USERS:
+            asked.setdefault("tol", _TOL_WITH_EFFECTS)
+        run = partial(fit, n_classes=n_classes, **asked)
     if items is None:
         result = run(data.log)
     else:
@@ -131,15 +135,13 @@ def _choose_classes(
 
 
 def _count_classes(
-    data: LearningData, learner: str, learn: Callable[[EventLog], Fit], has_effects: bool, progress: Progress
+    log: EventLog, history: History, has_effects: bool, asked: dict[str, Any]
 ) -> tuple[int | None, list[str]]:
-    """Return the number of classes and why; None if the learner finds it on what it is given."""
-    if data.history is None or get_learner(learner).finds_n_classes:
-        return None, []
-    n_classes, why = data.history.count_classes(progress)
+    """Return the number of classes and why; None if it is found while they are learned."""
+    n_classes, why = history.count_classes(asked["progress"])
     if n_classes is None and has_effects:  # rewards less effects are no clicks, which would be split
-        counted = learn(data.log)
-        return counted.models.n_classes, [*why, *counted.why]
+        counted = count_classes(log, **asked)
+        return counted.n_classes, [*why, *counted.why]
     return n_classes, why
 
 

@@ -29,7 +29,7 @@ from lcb.item_effects import ItemEffects
 from lcb.learners.effects.rows import ItemRows
 from lcb.learners.personal._steps import Parameters, expect_users, maximise, sum_expected
 from lcb.learners.personal.mixture import begin
-from lcb.marginal import SharedNoise, count_twice
+from lcb.marginal import SharedNoise
 from lcb.models import Fit, LatentModels
 from lcb.progress import Progress, silent
 from lcb.stats import upper
@@ -89,7 +89,7 @@ def start_effects(rows: ItemRows, *, n_steps: int = _STEPS, progress: Progress =
         before = effects.effect
         models = _as_models(at, rows)
         if step == 0:
-            size = _count_effective(rows, models, effects)
+            size = _count_effective(rows, models, find_user_means(rows, models, effects, with_spread=True)[1])
         effects = improve_effects(effects, rows, models, size)
         progress("learning item effects", step + 1, n_steps)
         if np.abs(effects.effect - before).max() <= _TOL * np.sqrt(effects.prior_variance):
@@ -102,8 +102,9 @@ def improve_effects(
 ) -> ItemEffects:
     """Return the effects after one step, given the classes of r - a_i; `size` is n_i', which hardly changes."""
     noise, a0, t2 = float(models.pi @ models.sigma2), effects.prior_mean, effects.prior_variance
-    gradient = rows.sum_by_item(rows.reward - find_user_means(rows, models, effects)[0]) - rows.count * effects.effect
-    size = _count_effective(rows, models, effects) if size is None else size
+    fitted, spread = find_user_means(rows, models, effects, with_spread=size is None)
+    gradient = rows.sum_by_item(rows.reward - fitted) - rows.count * effects.effect
+    size = _count_effective(rows, models, spread) if size is None else size
     shrink = noise / t2 if t2 > 0 else np.inf
     effect = (
         effects.effect + (gradient - shrink * (effects.effect - a0)) / (size + shrink) if t2 > 0 else effects.effect
@@ -116,9 +117,8 @@ def improve_effects(
     return ItemEffects(rows.ids, effect, variance, rows.count, a0, t2, noise)
 
 
-def _count_effective(rows: ItemRows, models: LatentModels, effects: ItemEffects) -> Floats:
-    """Return n_i', (I,)."""
-    _, spread = find_user_means(rows, models, effects, with_spread=True)
+def _count_effective(rows: ItemRows, models: LatentModels, spread: Floats) -> Floats:
+    """Return n_i', (I,), of the x'P x of every row."""
     return rows.sum_by_item(np.clip(1 - spread / float(models.pi @ models.sigma2), 0.0, 1.0))
 
 
@@ -127,23 +127,23 @@ def find_user_means(
 ) -> tuple[Floats, Floats]:
     """Return, for every row, x . m and x'P x of its user's weights given all rewards of the user, (n,) each.
 
-    Without `with_spread` the second is 0.
+    Without `with_spread` the second is empty.
     """
-    log = rows.history(effects.effect)
-    fitted, spread = np.empty(len(rows.user)), np.zeros(len(rows.user))
-    upper_rows, columns = upper(rows.x.shape[1])
-    products = rows.x[:, upper_rows] * rows.x[:, columns] * count_twice(rows.x.shape[1])
-    for users, mean, square in _find_moments(log, models):
+    from lcb.learners.effects._fitted_numba import fit_rows
+
+    fitted, spread = np.empty(len(rows.user)), np.empty(len(rows.user) if with_spread else 0)
+    x = np.ascontiguousarray(rows.x)
+    for users, mean, square in _find_moments(rows.history(effects.effect), models, with_square=with_spread):
         part = slice(*np.searchsorted(rows.user, (users.start, users.stop)).tolist())
-        user, item = rows.user[part] - users.start, rows.item[part]
-        fitted[part] = np.einsum("nd,nd->n", mean[user], rows.x[item])
-        if with_spread:
-            spread[part] = np.einsum("nd,nd->n", square[user], products[item]) - fitted[part] ** 2
-    return fitted, np.maximum(spread, 0.0)
+        fit_rows(rows.user[part] - users.start, rows.item[part], x, mean, square, fitted[part], spread[part])
+    return fitted, spread
 
 
-def _find_moments(log: EventLog, models: LatentModels) -> Iterator[tuple[slice, Floats, Floats]]:
-    """Yield users, their expected weights (n, d) and the upper triangles of E[w w'] (n, d (d + 1) / 2)."""
+def _find_moments(log: EventLog, models: LatentModels, *, with_square: bool) -> Iterator[tuple[slice, Floats, Floats]]:
+    """Yield users, their expected weights (n, d) and the upper triangles of E[w w'] (n, d (d + 1) / 2).
+
+    Without `with_square` the last may be empty.
+    """
     rewards = SharedNoise(log.stats)
     upper_rows, columns = upper(models.n_features)
     for start in range(0, log.n_users, _SPAN):
@@ -154,7 +154,8 @@ def _find_moments(log: EventLog, models: LatentModels) -> Iterator[tuple[slice, 
             yield users, *expect_users(rewards, at, users)
             continue
         resp = models.posterior(log.stats.take(np.arange(users.start, users.stop)))
-        yield users, resp @ models.beta, resp @ (models.beta[:, upper_rows] * models.beta[:, columns])
+        square = models.beta[:, upper_rows] * models.beta[:, columns] if with_square else np.empty((len(models.pi), 0))
+        yield users, resp @ models.beta, resp @ square
 
 
 def measure_effects(rows: ItemRows, effects: ItemEffects) -> float:
