@@ -11,18 +11,18 @@ def test_lines_tell_the_time_left(monkeypatch: pytest.MonkeyPatch, capsys: pytes
     now = 100.0
     monkeypatch.setattr("lcb.progress.time.monotonic", lambda: now)
     with bar() as progress:
-        done = count_up(progress, "serving held-out users", 12)
+        done = count_up(progress, "percent of serving", 12)
         for i in range(1, 4):
             now += 8.0
             done(i)
-        again = count_up(progress, "serving held-out users", 4)
+        again = count_up(progress, "percent of serving", 4)
         now += 20.0
         again(1)
         progress("rows", 5, None)
         now += 10.0
         progress("rows", 9, None)
     assert capsys.readouterr().err.splitlines() == [
-        "serving held-out users: 2 of 12, about 80 s left",
-        "serving held-out users: 1 of 4, about 60 s left",
+        "percent of serving: 2 of 12, about 80 s left",
+        "percent of serving: 1 of 4, about 60 s left",
         "rows: 9",
     ]
