@@ -19,7 +19,7 @@ _PLAIN_EVERY = 10.0  # seconds between lines where there is no terminal to draw 
 
 @contextmanager
 def bar(enabled: bool = True) -> Iterator[Progress]:
-    """Yield a `Progress` that draws a bar on standard error; without a terminal it prints a line every 10 seconds."""
+    """Yield a `Progress` that draws a bar on standard error; without a terminal it prints a line every 10 s."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -71,11 +71,19 @@ def count_up(progress: Progress, what: str, total: int) -> Callable[[int], None]
 
 def _print_lines(console: object) -> Progress:
     last = time.monotonic()
+    began: dict[str, tuple[float, int]] = {}  # by what is done: when it began, and how much was done then
 
     def progress(what: str, done: int, total: int | None) -> None:
         nonlocal last
-        if time.monotonic() - last >= _PLAIN_EVERY:
-            last = time.monotonic()
-            console.print(f"{what}: {done}" + (f" of {total}" if total else ""))  # type: ignore[attr-defined]
+        now = time.monotonic()
+        if done == 0 or what not in began:
+            began[what] = now, done
+        since, first = began[what]
+        if now - last >= _PLAIN_EVERY:
+            last = now
+            line = f"{what}: {done}" + (f" of {total}" if total else "")
+            if total and first < done < total:
+                line += f", about {(now - since) * (total - done) / (done - first):.0f} s left"
+            console.print(line)  # type: ignore[attr-defined]
 
     return progress

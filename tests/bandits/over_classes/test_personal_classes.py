@@ -97,6 +97,7 @@ def test_serve_knows_the_noise_of_each_arm():
     rng, bandit = np.random.default_rng(3), PersonalClasses(PER_ARM, bonus=0.5, uniform=0.1)
     contexts = np.tile(np.vstack([np.eye(3), np.ones((1, 3))]), (6, 12, 1, 1))  # the last arm is not known
     contexts[3:, :, 0, 1] = -0.0  # the same arm
+    contexts[4:, :, 3] = [0.0, 0.0, 2.0]  # now all have one feature
     rewards, states = rng.random((6, 12, 4)), np.tile(bandit.start(), (6, 1))
     fast_states, fast = serve(bandit, states, contexts, rewards, np.random.default_rng(0))
     slow_states, slow = serve_step_by_step(bandit, states, contexts, rewards, np.random.default_rng(0))
@@ -116,6 +117,8 @@ def begin(bandit, state):
 def test_serving_adds_rewards_one_by_one_to_what_the_statistics_give_in_any_order(seed, n):
     rng, bandit = np.random.default_rng(seed), PersonalClasses(PEOPLE, bonus=0.7)
     xs, rewards, context = rng.normal(size=(n, D)), rng.normal(size=n), rng.normal(size=(5, D))
+    if seed % 2:  # one-hot, with numbers other than 1
+        xs, context = 1.5 * np.eye(D)[rng.integers(0, D, n)], np.diag(rng.normal(size=D))[rng.integers(0, D, 5)]
     state, found, scores = reward_all(bandit, xs, rewards), [], np.empty(5)
     for order in (np.arange(n), rng.permutation(n)):
         log_w, means, covariances = begin(bandit, bandit.start())
@@ -125,7 +128,8 @@ def test_serving_adds_rewards_one_by_one_to_what_the_statistics_give_in_any_orde
         np.testing.assert_allclose(weights, bandit.weights(state), atol=1e-9)
         np.testing.assert_allclose(means, bandit.means(state), atol=1e-9)
         np.testing.assert_allclose(covariances, begin(bandit, state)[2], atol=1e-9)
-        score_normals(context, 0.7, weights, means, covariances, np.empty(D), np.empty((D, D)), scores)
+        scratch = np.empty(D), np.empty((D, D))
+        score_normals(context, np.empty(5, np.int64), 0.7, weights, means, covariances, *scratch, scores)
         np.testing.assert_allclose(scores, bandit.scores(state, context), atol=1e-9)
         found.append(scores.copy())
     np.testing.assert_allclose(*found, atol=1e-9)

@@ -21,10 +21,10 @@ def test_paper_algorithms_differ_in_dash_and_in_colour():
 
 
 def test_variants_share_the_colour_of_their_family_and_not_its_dash():
-    names = ["lcb", "lcb-em", "lcb-gibbs", "lcb_gt", "lcb-gt-em"]
+    names = ["lcb", "lcb-em", "lcb-blocked", "lcb_gt", "lcb-gt-em"]
     chart = regret_by_users([Curve(name, [1, 2], [1, 1], [0, 0]) for name in names])
     colour, dash = style(chart, "color"), style(chart, "strokeDash")
-    assert colour["lcb"] == colour["lcb-em"] == colour["lcb-gibbs"]
+    assert colour["lcb"] == colour["lcb-em"] == colour["lcb-blocked"]
     assert colour["lcb_gt"] == colour["lcb-gt-em"] != colour["lcb"]
     assert len({(colour[name], *dash[name]) for name in names}) == len(names)
 

@@ -50,10 +50,13 @@ def test_where_everybody_differs_personal_classes_are_chosen_and_serve_better():
 def test_what_is_given_is_not_searched():
     rng = np.random.default_rng(7)
     log = clicks(planted(3, 200, rng), 4, rng)
-    choice = choose(log, rng=rng, n_classes=2, likelihood="gaussian")
+    choice, shares = choose(log, rng=rng, n_classes=2, likelihood="gaussian"), []
     assert choice.classes == Classes(False, 2, "gaussian")
     assert {name.split(",")[0] for name in choice.scores} == {"2 point classes (Gaussian)"}
-    assert all(name.startswith("2 ") for name in choose(log, rng=rng, n_classes=2).scores)
+    both = choose(log, rng=rng, n_classes=2, progress=lambda what, done, total: shares.append((what, done / total)))
+    assert all(name.startswith("2 ") for name in both.scores)
+    assert {what for what, _ in shares} == {"percent of serving held-out users"}
+    assert [share for _, share in shares] == [0, 0.09, 0.18, 0.5, 0.59, 0.68, 1]  # personal classes take longest
 
 
 def test_numbers_with_features_of_their_own_are_chosen_by_later_rewards():

@@ -12,7 +12,7 @@ from lcb.evaluate.choice.serving import can_serve, serve
 from lcb.event_log import EventLog
 from lcb.models import LatentModels
 
-ARMS = np.array([[1.0, 0.0, 0.3], [0.0, 1.0, 0.2], [0.5, 0.5, 0.0], [0.1, 0.0, 1.0]])
+ARMS = np.array([[1.0, 0.0, 0.3], [0.0, 1.2, 0.0], [0.5, 0.5, 0.0], [0.1, 0.0, 1.0]])  # one has one feature
 BETA = np.array([[0.8, 0.2, 0.3], [0.1, 0.6, 0.5], [0.4, 0.4, 0.2]])
 PI = [0.5, 0.3, 0.2]
 SPREAD = np.tile(0.05 * np.eye(3) + 0.02, (3, 1, 1)) * np.array([1.0, 2.0, 0.5])[:, None, None]

@@ -14,6 +14,8 @@ The mean and the variance of an arm over all classes are those of one vector and
 
     m = sum_h w_h m_h     C = sum_h w_h (P_h + (m_h - m)(m_h - m)')
 
+Where every arm has one feature only (one-hot), just the diagonal of C is made, and P_h x is one row of P_h.
+
 The statistics stay the state: the distributions are made from them at a user's first decision, and again after
 `_STEPS_KEPT` rewards or a reward that would lose digits, so that rounding does not add up.
 """
@@ -90,8 +92,9 @@ def add_to_normals(x, reward, inverse, log_w, means, covariances, gain):  # type
         covariance, noise = covariances[h], 1 / inverse[h]
         gain[:] = 0.0
         for i in range(d):
-            for j in range(d):
-                gain[j] += x[i] * covariance[i, j]
+            if x[i] != 0.0:
+                for j in range(d):
+                    gain[j] += x[i] * covariance[i, j]
         size, error = dot(gain, x) + noise, reward - dot(means[h], x)
         accurate = accurate and noise > _LEAST_NOISE * size
         log_w[h] -= 0.5 * (error * error / size + np.log(size))
@@ -104,10 +107,30 @@ def add_to_normals(x, reward, inverse, log_w, means, covariances, gain):  # type
 
 
 @njit(**COMPILED)
-def score_normals(context, bonus, weights, means, covariances, mean, spread, scores):  # type: ignore[no-untyped-def]
-    """Set `scores` as `score_arms` does, and `mean` (d,) and `spread` (d, d) of all classes; return the best."""
-    d, best = len(mean), -np.inf
+def find_only_feature(x):  # type: ignore[no-untyped-def]
+    """Return the place of the only feature that is not 0; -1 if there are several, or none."""
+    only = -1
+    for j in range(len(x)):
+        if x[j] != 0.0:
+            if only >= 0:
+                return -1
+            only = j
+    return only
+
+
+@njit(**COMPILED)
+def score_normals(  # type: ignore[no-untyped-def]
+    context, only, bonus, weights, means, covariances, mean, spread, scores
+):
+    """Set `scores` as `score_arms` does; return the best.
+
+    `only` (K,), `mean` (d,) and `spread` (d, d) are scratch: the only feature of each arm, and m and C of all classes.
+    """
+    d, best, one_hot = len(mean), -np.inf, True
     mean[:], spread[:] = 0.0, 0.0
+    for k in range(len(context)):
+        only[k] = find_only_feature(context[k]) if one_hot else -1
+        one_hot = only[k] >= 0
     for h in range(len(weights)):
         for i in range(d):
             mean[i] += weights[h] * means[h, i]
@@ -116,16 +139,23 @@ def score_normals(context, bonus, weights, means, covariances, mean, spread, sco
             continue
         for i in range(d):
             apart = means[h, i] - mean[i]
+            if one_hot:
+                spread[i, i] += weights[h] * (covariances[h, i, i] + apart * apart)
+                continue
             for j in range(d):
                 spread[i, j] += weights[h] * (covariances[h, i, j] + apart * (means[h, j] - mean[j]))
     for k in range(len(context)):
         centre, variance = 0.0, 0.0
-        for i in range(d):
-            row = 0.0
-            for j in range(d):
-                row += spread[i, j] * context[k, j]
-            variance += context[k, i] * row
-            centre += context[k, i] * mean[i]
+        if one_hot:
+            i = only[k]
+            centre, variance = context[k, i] * mean[i], context[k, i] * spread[i, i] * context[k, i]
+        else:
+            for i in range(d):
+                row = 0.0
+                for j in range(d):
+                    row += spread[i, j] * context[k, j]
+                variance += context[k, i] * row
+                centre += context[k, i] * mean[i]
         scores[k] = centre + bonus * np.sqrt(max(variance, 0.0))
         best = max(best, scores[k])
     return best
@@ -142,7 +172,7 @@ def serve_personal_classes(  # type: ignore[no-untyped-def]
     find_normals(np.zeros(states.shape[1]), terms, first_log_w, first_means, first_covariances)
     log_w, means, covariances = np.empty(n), np.empty((n, d)), np.empty((n, d, d))
     weights, mean, spread = np.empty(n), np.empty(d), np.empty((d, d))
-    scores, x, gain = np.empty(n_arms), np.empty(d), np.empty(d)
+    scores, x, gain, only = np.empty(n_arms), np.empty(d), np.empty(d), np.empty(n_arms, np.int64)
     for u in range(n_users):
         state, n_kept = states[u], -1  # rewards added to the distributions, or -1 if they must be made first
         for t in range(n_steps):
@@ -154,7 +184,7 @@ def serve_personal_classes(  # type: ignore[no-untyped-def]
                     find_normals(state, terms, log_w, means, covariances)
                     n_kept = 0
                 keep_likely(log_w, weights)
-                best = score_normals(contexts[u, t], bonus, weights, means, covariances, mean, spread, scores)
+                best = score_normals(contexts[u, t], only, bonus, weights, means, covariances, mean, spread, scores)
                 arm = pick_best(scores, best, rest)
             arms[u, t] = arm
             scale = find_scale(contexts[u, t, arm], known_arms, scales)

@@ -6,6 +6,8 @@ the covariance P of the weights; a reward r of arm b with features x changes the
     v = P x      s = x . v + s2      e = r - mean_b
     mean_a += (x_a . v) e / s        var_a -= (x_a . v)^2 / s        P -= v v' / s
     log w += -e^2 / (2 s) - log(s) / 2
+
+An arm with one feature only (one-hot) takes one row of P and one number of v.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import numpy as np
 
 from lcb._compiled import njit
 from lcb.bandits._kernels_numba import COMPILED, dot, normalise
+from lcb.bandits.over_classes._personal_classes_numba import find_only_feature
 
 
 @njit(**COMPILED)
@@ -30,6 +33,9 @@ def serve_queues(queues, x, log_pi, mean0, var0, cov0, noise, density, middle, b
     most = np.max(begin[1:] - begin[:-1])
     mean, var, cov = np.empty((n, most)), np.empty((n, most)), cov0.copy()
     log_w, w, v, taken = np.empty(n), np.empty(n), np.empty(x.shape[1]), np.empty(most, np.int64)
+    only = np.empty(len(x), np.int64)
+    for a in range(len(x)):
+        only[a] = find_only_feature(x[a])
     for u in range(len(begin) - 1):
         first, n_arms = begin[u], begin[u + 1] - begin[u]
         log_w[:], cov[:] = log_pi, cov0
@@ -49,14 +55,18 @@ def serve_queues(queues, x, log_pi, mean0, var0, cov0, noise, density, middle, b
                     continue
                 s, e = noise[h, arm], reward - mean[h, chosen]
                 if personal:
+                    v[:] = 0.0
                     for i in range(len(v)):
-                        v[i] = dot(cov[h, i], x[arm])
+                        if x[arm, i] != 0.0:
+                            for j in range(len(v)):
+                                v[j] += x[arm, i] * cov[h, i, j]
                     s += dot(x[arm], v)
                 log_w[h] -= 0.5 * (e * e / s + np.log(s))
                 if not personal:
                     continue
                 for k in range(n_arms):
-                    g = dot(x[arm_of[first + k]], v)
+                    a = arm_of[first + k]
+                    g = x[a, only[a]] * v[only[a]] if only[a] >= 0 else dot(x[a], v)
                     mean[h, k] += g * e / s
                     var[h, k] = max(var[h, k] - g * g / s, 0.0)
                 for i in range(len(v)):

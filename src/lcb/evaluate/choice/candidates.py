@@ -36,6 +36,11 @@ class Classes:
         return self.personal, self.n_classes, self.likelihood == "gaussian"
 
     @property
+    def cost(self) -> float:
+        """About how long learning and serving take, in units of personal classes; for the time left."""
+        return 2.0 + self.n_classes if self.personal else 1.0 + self.n_classes / 20
+
+    @property
     def learner(self) -> str:
         return "personal" if self.personal else "em"
 

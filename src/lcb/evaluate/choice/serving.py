@@ -51,17 +51,19 @@ def serve_held_out(
 ) -> dict[tuple[Classes, float], Floats]:
     """Return, by classes and bonus, the mean reward of each user who is `able` (users,), the same users for all."""
     halves = np.array_split(rng.permutation(log.n_users), 2)
-    done = count_up(progress, "serving held-out users", 2 * len(tried))
+    done = count_up(progress, "percent of serving held-out users", 100)
+    spent, cost = 0.0, sum(one.cost for one in tried)
     found: dict[tuple[Classes, float], list[Floats]] = {(one, c): [] for one in tried for c in bonuses}
-    for i, (learning, held_out) in enumerate((halves, halves[::-1])):
+    for learning, held_out in (halves, halves[::-1]):
         past = log.take(learning)
         served = held_out[able[held_out] & (log.stats.count[held_out] >= _FEWEST_LABELS)]
         queues = draw_queues(_take_users(labels, served), n_steps, rng)
-        for j, one in enumerate(tried):
+        for one in tried:
             models = one.learn_trial(past, rng)
             for bonus in bonuses:
                 found[one, bonus].append(serve(models, bonus, queues))
-            done(i * len(tried) + j + 1)
+            spent += one.cost
+            done(round(50 * spent / cost))
     return {one: np.concatenate(parts) for one, parts in found.items()}
 
 
