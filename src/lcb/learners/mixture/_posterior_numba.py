@@ -141,10 +141,11 @@ def step_hyperparameters(sums, variance, noise, scale):  # type: ignore[no-untyp
 
 
 @njit(**COMPILED)
-def describe_samples(sums, recent, first, hyper, concentration):  # type: ignore[no-untyped-def]
+def describe_samples(sums, recent, first, hyper):  # type: ignore[no-untyped-def]
     """Return pi, beta, noise and covariance of the classes of all samples, each with its new class last.
 
-    Classes first[s] to first[s + 1] are those of sample s; `hyper` (samples, 3) has its variance, noise and scale.
+    Classes first[s] to first[s + 1] are those of sample s; `hyper` (samples, 4) has its variance, noise, scale
+    and concentration.
     """
     d = int((np.sqrt(8 * sums.shape[1] - 7) - 3) / 2 + 0.5)
     n_samples = len(hyper)
@@ -154,8 +155,8 @@ def describe_samples(sums, recent, first, hyper, concentration):  # type: ignore
         begin, end = first[s], first[s + 1]
         _, v_mean, mean, means, covariances = find_posterior(sums[begin:end], hyper[s, 0], hyper[s, 1], hyper[s, 2])
         here, new = begin + s, end + s
-        total = (recent[begin:end].sum() + concentration[s]) * n_samples
-        pi[here:new], pi[new] = recent[begin:end] / total, concentration[s] / total
+        total = (recent[begin:end].sum() + hyper[s, 3]) * n_samples
+        pi[here:new], pi[new] = recent[begin:end] / total, hyper[s, 3] / total
         beta[here:new], beta[new] = means, mean
         covariance[here:new], covariance[new] = covariances, v_mean
         for i in range(d):
