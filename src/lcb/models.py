@@ -344,10 +344,19 @@ def _check_covariance(covariance: Floats, beta: Floats) -> Floats:
     if (size <= 0).any() or not np.allclose(values, values.swapaxes(1, 2), rtol=1e-9, atol=1e-12 * size.max()):
         raise ModelError("covariance is not symmetric with a positive diagonal; weight_covariance makes one")
     root = np.sqrt(size)
-    if np.linalg.eigvalsh(values / (root[:, :, None] * root[:, None, :])).min() <= 0:
+    if not _is_positive_definite(values / (root[:, :, None] * root[:, None, :])):
         raise ModelError("covariance is not positive definite; weight_covariance makes one that is")
     values.setflags(write=False)
     return values
+
+
+def _is_positive_definite(correlations: Floats) -> bool:
+    try:
+        pivots = np.diagonal(np.linalg.cholesky(correlations), axis1=1, axis2=2)
+    except np.linalg.LinAlgError:
+        return False
+    # a root with a tiny pivot may be due to rounding; the eigenvalues then decide
+    return bool(pivots.min() > 1e-6) or bool(np.linalg.eigvalsh(correlations).min() > 0)
 
 
 def _check_sums(sums: Floats, beta: Floats) -> Floats:

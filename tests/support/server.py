@@ -481,6 +481,13 @@ def without_small_bodies() -> None:
     replace(app, "_SMALL_BODY", 4_000_000)
 
 
+def without_seats() -> None:
+    """Write departures, but leave the users unseated."""
+    from lcb.serve.state.mixtures import Mixtures
+
+    replace(Mixtures, "leave", lambda self, *_: None)
+
+
 def say(address: str) -> None:
     sys.stdout.write(f"ready {address}\n")
     sys.stdout.flush()
@@ -526,6 +533,7 @@ WITHOUT = {
     "reconnecting": without_reconnecting,
     "words": without_words,
     "pinning": without_pinning,
+    "seats": without_seats,
     "logged activations": without_logging_activations,
     "learning:hang": lambda: with_learning("hang"),
     "learning:orphan": lambda: with_learning("orphan"),
@@ -534,12 +542,14 @@ WITHOUT = {
 
 def main(arguments: list[str]) -> None:
     from lcb.cli.settings import run_service
+    from lcb.serve.learn.refits import Refits
     from lcb.serve.learn.supervisor import Retraining
     from support.learning import build_command
 
-    defaults = Retraining.__init__.__kwdefaults__ or {}
-    assert "command" in defaults, "tests would learn at a low priority"
-    defaults["command"] = build_command
+    for each in (Retraining, Refits):
+        defaults = each.__init__.__kwdefaults__ or {}  # type: ignore[misc]
+        assert "command" in defaults, "tests would learn at a low priority"
+        defaults["command"] = build_command
     for name in arguments[1:]:
         WITHOUT[name]()
     run_service(settings(json.loads(arguments[0])), say)

@@ -54,7 +54,7 @@ class Mixture:
         n_sweeps: int = 16,
         memory: float = 2000.0,
         share_memory: float = 200.0,
-        concentration: float = 1.0,
+        concentration: float | None = None,
         one_at_a_time: bool = True,
         models: LatentModels | None = None,
     ) -> None:
@@ -62,10 +62,10 @@ class Mixture:
             raise InputError(f"bonus={bonus}; it must be a finite number, at least 0")
         if not (memory > 1 and share_memory > 1):
             raise InputError(f"memory={memory}, share_memory={share_memory}; each is a number of users above 1")
-        if n_samples < 1 or n_sweeps < 1 or not 0 < concentration < np.inf:
+        if n_samples < 1 or n_sweeps < 1 or not (concentration is None or 0 < concentration < np.inf):
             raise InputError(
                 f"n_samples={n_samples}, n_sweeps={n_sweeps}, concentration={concentration}; "
-                "give at least 1 sample and 1 sweep, and a positive finite concentration"
+                "give at least 1 sample and 1 sweep, and a positive finite concentration or none"
             )
         self.n_features, self.bonus, self.one_at_a_time = n_features, bonus, one_at_a_time
         self.seats = Seats(

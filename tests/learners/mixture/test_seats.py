@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.integrate import quad
+from scipy.special import gammaln
 from scipy.stats import multivariate_normal, norm
 
 from lcb.learners.mixture import _seats_numba as kernels
@@ -278,3 +279,40 @@ def test_hyperparameters_are_found(seed: int) -> None:
     assert abs(sample.hyper.noise / 0.04 - 1) < 0.15
     assert 0.6 < sample.hyper.variance / 0.25 < 1.8  # with a weak prior toward the mean square of the weights
     assert np.abs(sample.hyper.mean - 1).max() < 0.4
+
+
+def test_the_concentration_follows_its_posterior_given_the_number_of_classes() -> None:
+    """5 classes of 30 users: p(alpha) is Gamma(1, 1) times alpha^5 G(alpha) / G(alpha + 30), integrated numerically."""
+    rng, sample = np.random.default_rng(7), Sample.empty(30, HYPER)
+    sample.label[:] = np.arange(30) % 5
+    sample.rebuild(np.ones((30, 4)), np.ones(30), np.ones(30))
+    found = []
+    for _ in range(4000):
+        sample.draw_concentration(rng)
+        found.append(sample.hyper.concentration)
+
+    def density(alpha: float) -> float:
+        return float(np.exp(5 * np.log(alpha) - alpha + gammaln(alpha) - gammaln(alpha + 30)))
+
+    total = quad(density, 0, 40)[0]
+    mean = quad(lambda alpha: alpha * density(alpha), 0, 40)[0] / total
+    variance = quad(lambda alpha: (alpha - mean) ** 2 * density(alpha), 0, 40)[0] / total
+    error = np.sqrt(variance / 4000) * 1.5  # draws are a little correlated
+    assert abs(np.mean(found) - mean) < 4 * error
+    assert abs(np.var(found) / variance - 1) < 0.15
+
+
+@pytest.mark.parametrize("given", [None, 2.5])
+def test_a_given_concentration_is_kept_and_else_it_is_learned(given: float | None) -> None:
+    rng = np.random.default_rng(8)
+    seats = Seats(1, rng=rng, n_samples=2, n_sweeps=4, concentration=given)
+    for u in range(12):
+        position = seats.add_user()
+        seats.rows[position] = pack(rng.normal(size=(3, 1)), rng.normal(size=3) + u % 3)
+        seats.seat(position)
+    seats.refit()
+    drawn = {sample.hyper.concentration for sample in seats.samples}
+    assert drawn == {2.5} if given else len(drawn) == 2
+    new = seats.models().pi[len(seats.samples[0].occupied)]
+    at = seats.samples[0].hyper.concentration
+    assert abs(new - at / (12 + at) / 2) < 1e-12  # of two samples

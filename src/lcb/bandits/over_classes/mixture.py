@@ -47,7 +47,7 @@ class MixtureBandit:
 
     n_features: int
     bonus: float = 0.5
-    concentration: float = 1.0
+    concentration: float | None = None
     n_samples: int = 8
     n_sweeps: int = 16
     memory: float | None = 2000.0
@@ -57,10 +57,14 @@ class MixtureBandit:
     def __post_init__(self) -> None:
         if not 0 <= self.bonus < np.inf:
             raise InputError(f"bonus={self.bonus}; it must be a finite number, at least 0")
-        if self.n_samples < 1 or self.n_sweeps < self.n_samples or not 0 < self.concentration < np.inf:
+        if (
+            self.n_samples < 1
+            or self.n_sweeps < self.n_samples
+            or not (self.concentration is None or 0 < self.concentration < np.inf)
+        ):
             raise InputError(
                 f"n_samples={self.n_samples}, n_sweeps={self.n_sweeps}, concentration={self.concentration}; "
-                "give 1 or more samples, at least as many sweeps, and a positive finite concentration"
+                "give 1 or more samples, at least as many sweeps, and a positive finite concentration or none"
             )
         if self.forget_per not in ("user", "day"):
             raise InputError(f"forget_per={self.forget_per!r}; it must be 'user' or 'day'")

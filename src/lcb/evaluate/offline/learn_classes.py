@@ -146,9 +146,11 @@ def _count_classes(
 
 
 def _drop_empty_classes(models: LatentModels, n_users: int) -> LatentModels:
-    """Return the classes that expect users, largest first."""
+    """Return the classes that expect users, largest first; also the new class of a mixture, which has none yet."""
     expected = models.pi * n_users
-    order = np.argsort(-expected, kind="stable")
+    if models.new_class is not None:
+        expected[models.new_class] = max(expected[models.new_class], _FEWEST_USERS)
+    order = np.argsort(-models.pi, kind="stable")
     return models.take(order[expected[order] >= _FEWEST_USERS])
 
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 from scipy.special import gammaln
 
-from lcb.learners.gibbs._concentration import escobar_west, slice_finite
+from lcb.learners.gibbs._concentration import slice_finite
 from lcb.learners.gibbs._partition import Partition
 from lcb.learners.gibbs._split_merge import split_merge, urn_split_merge
 from lcb.learners.gibbs.draws import Concentration
+from lcb.learners.shared.concentration import escobar_west
 
 _URN_MOVES = 8  # urn moves for each move with restricted scans
 

@@ -1,11 +1,6 @@
-"""Draws of the concentration alpha given the users' classes.
+"""A draw of the concentration alpha given the users' classes, for a given number of classes N.
 
-Dirichlet process, alpha ~ Gamma(shape, rate), k classes among U users (Escobar & West 1995):
-
-    eta ~ Beta(alpha + 1, U)      alpha ~ Gamma(shape + k, r) or Gamma(shape + k - 1, r),   r = rate - log eta
-    with odds (shape + k - 1) : U r
-
-With a given number of classes N, the counts n_h have likelihood
+The counts n_h have likelihood
 
     Gamma(alpha) / Gamma(U + alpha) * prod_h Gamma(n_h + alpha/N) / Gamma(alpha/N)
 
@@ -18,19 +13,7 @@ import numpy as np
 
 from lcb.arrays import Floats
 from lcb.learners.gibbs._partition import log_partition
-
-_LOWEST, _HIGHEST = -30.0, 30.0  # of log alpha
-
-
-def escobar_west(
-    alpha: float, n_occupied: int, n_users: int, prior: tuple[float, float], rng: np.random.Generator
-) -> float:
-    """Draw alpha for the Dirichlet process."""
-    shape, rate = prior
-    rate_n = rate - np.log(max(rng.beta(alpha + 1, n_users), 1e-300))
-    odds = (shape + n_occupied - 1) / (n_users * rate_n)
-    extra = rng.random() * (1 + odds) < odds
-    return _clip(rng.gamma(shape + n_occupied - (0 if extra else 1)) / rate_n)
+from lcb.learners.shared.concentration import HIGHEST, LOWEST
 
 
 def slice_finite(
@@ -40,7 +23,7 @@ def slice_finite(
     shape, rate = prior
 
     def log_density(log_alpha: float) -> float:
-        if not _LOWEST <= log_alpha <= _HIGHEST:
+        if not LOWEST <= log_alpha <= HIGHEST:
             return -np.inf
         value = float(np.exp(log_alpha))
         return shape * log_alpha - rate * value + log_partition(sizes, value, n_classes)
@@ -58,7 +41,3 @@ def slice_finite(
         if log_density(log_alpha) > level or high - low < 1e-12:
             return float(np.exp(log_alpha))
         low, high = (log_alpha, high) if log_alpha < here else (low, log_alpha)
-
-
-def _clip(alpha: float) -> float:
-    return float(np.clip(alpha, np.exp(_LOWEST), np.exp(_HIGHEST)))

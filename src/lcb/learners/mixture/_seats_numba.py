@@ -10,10 +10,10 @@ import numpy as np
 
 from lcb._compiled import njit
 
-_COMPILED = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"contract", "reassoc", "nnan", "nsz"}}
+COMPILED = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"contract", "reassoc", "nnan", "nsz"}}
 
 
-@njit(**_COMPILED)
+@njit(**COMPILED)
 def factorise(matrix):  # type: ignore[no-untyped-def]
     """Replace the lower triangle by its Cholesky root; return half the log determinant.
 
@@ -34,7 +34,7 @@ def factorise(matrix):  # type: ignore[no-untyped-def]
     return half_log_det
 
 
-@njit(**_COMPILED)
+@njit(**COMPILED)
 def _solve_root(root, y):  # type: ignore[no-untyped-def]
     for i in range(len(y)):
         for k in range(i):
@@ -42,7 +42,7 @@ def _solve_root(root, y):  # type: ignore[no-untyped-def]
         y[i] /= root[i, i]
 
 
-@njit(**_COMPILED)
+@njit(**COMPILED)
 def describe_class(sums, prior_mean, variance, noise, precision, mean, work):  # type: ignore[no-untyped-def]
     """Set the `precision` (lower triangle) and `mean` of the weights of a class; return half its log determinant."""
     d = len(mean)
@@ -63,7 +63,7 @@ def describe_class(sums, prior_mean, variance, noise, precision, mean, work):  #
     return half_log_det
 
 
-@njit(**_COMPILED)
+@njit(**COMPILED)
 def log_predictive(user, noise, precision, mean, half_log_det, work, y):  # type: ignore[no-untyped-def]
     """Return the log density of a user's rewards in a class, its weights integrated out."""
     d = len(mean)
@@ -92,7 +92,7 @@ def log_predictive(user, noise, precision, mean, half_log_det, work, y):  # type
     return half_log_det - half_with_user + 0.5 * (explained - square / noise - constant)
 
 
-@njit(**_COMPILED)
+@njit(**COMPILED)
 def draw_seats(  # type: ignore[no-untyped-def]
     rows, weights, label, order, uniforms, sums, mass, mass_weights, counts, prior, concentration
 ):
@@ -148,13 +148,13 @@ def draw_seats(  # type: ignore[no-untyped-def]
     return len(order)
 
 
-@njit(**_COMPILED)
+@njit(**COMPILED)
 def _add(sums, row, weight):  # type: ignore[no-untyped-def]
     for k in range(len(row)):
         sums[k] += weight * row[k]
 
 
-@njit(**_COMPILED)
+@njit(**COMPILED)
 def _draw(log_w, uniform):  # type: ignore[no-untyped-def]
     """Draw an index in proportion to exp(log_w)."""
     top, total = log_w.max(), 0.0
@@ -169,43 +169,3 @@ def _draw(log_w, uniform):  # type: ignore[no-untyped-def]
             if cumulative > wanted:
                 break
     return drawn
-
-
-@njit(**_COMPILED)
-def _invert(precision, variance):  # type: ignore[no-untyped-def]
-    """Return (precision + I / variance)^-1.
-
-    Where features are so large that rounding would lose the second part, by eigenvalues, which then stay within 1e-10
-    of the largest, so that the result is positive definite.
-    """
-    d = len(precision)
-    if variance * np.trace(precision) < 1e10:
-        return np.linalg.inv(precision + np.eye(d) / variance)
-    values, vectors = np.linalg.eigh(precision)
-    inverse = 1 / (np.maximum(values, 0.0) + 1 / variance)
-    return (vectors * np.maximum(inverse, 1e-10 * inverse.max())) @ vectors.T
-
-
-@njit(**_COMPILED)
-def find_posterior(sums, prior_mean, variance, noise, scale):  # type: ignore[no-untyped-def]
-    """Return V (H, d, d), V_m (d, d), m (d,), means (H, d) and covariances (H, d, d) of classes with `sums` (H, p)."""
-    n, d = len(sums), len(prior_mean)
-    at, identity = d * (d + 1) // 2, np.eye(d)
-    v, means, covariances = np.empty((n, d, d)), np.empty((n, d)), np.empty((n, d, d))
-    precision, moment, gram = identity / scale, np.zeros(d), np.empty((d, d))
-    for h in range(n):
-        place = 0
-        for i in range(d):
-            for j in range(i, d):
-                gram[i, j] = gram[j, i] = sums[h, place]
-                place += 1
-        v[h] = _invert(gram / noise, variance)
-        precision += (identity - v[h] / variance) / variance
-        means[h] = v[h] @ sums[h, at : at + d] / noise
-        moment += means[h] / variance
-    v_mean = np.linalg.inv(precision)
-    mean = v_mean @ moment
-    for h in range(n):
-        means[h] += v[h] @ mean / variance
-        covariances[h] = v[h] + v[h] @ v_mean @ v[h] / variance**2
-    return v, v_mean, mean, means, covariances

@@ -10,7 +10,7 @@ from lcb.learners.mixture._seats_numba import log_predictive
 from lcb.learners.mixture.sample import Hyperparameters
 
 
-def choose_hyperparameters(sums: Floats, n_features: int) -> Hyperparameters | None:
+def choose_hyperparameters(sums: Floats, n_features: int, concentration: float | None) -> Hyperparameters | None:
     """Return the pair under which these rewards, all of one class, are most likely; None if they are all 0."""
     if sums[-2] == 0:
         return None
@@ -20,4 +20,4 @@ def choose_hyperparameters(sums: Floats, n_features: int) -> Hyperparameters | N
         half_log_det = -0.5 * n_features * np.log(variance)
         density = log_predictive(sums, noise, np.eye(n_features) / variance, mean, half_log_det, work, y)
         best = max(best, (density, variance, noise))
-    return Hyperparameters(best[2], best[1], best[1], mean)
+    return Hyperparameters(best[2], best[1], best[1], mean, concentration or 1.0)

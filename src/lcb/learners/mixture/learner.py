@@ -26,7 +26,7 @@ def fit(
     rng: np.random.Generator,
     n_samples: int = 1,
     n_sweeps: int = 16,
-    concentration: float = 1.0,
+    concentration: float | None = None,
     progress: Progress = silent,
 ) -> Fit:
     """Learn the classes and their number; of these, `n_classes` keeps the largest (the new class may be among them).
@@ -36,15 +36,16 @@ def fit(
     >>> from lcb.stats import UserStats
     >>> rewards = [0.9, 1.0] * 10 + [0.1, 0.0] * 10
     >>> stats = UserStats.from_rows(user=np.repeat(range(8), 5), x=np.ones((40, 1)), reward=rewards)
-    >>> fit(EventLog(stats), rng=np.random.default_rng(0)).models.beta.round(2).ravel()  # two classes and a new one
+    >>> models = fit(EventLog(stats), rng=np.random.default_rng(0), concentration=1.0).models
+    >>> models.beta.round(2).ravel()  # two classes and a new one
     array([0.95, 0.05, 0.38])
     """
     if n_classes is not None and n_classes < 1:
         raise InputError(f"n_classes={n_classes}; give at least 1, or leave it out")
-    if not n_samples >= 1 or not n_sweeps >= n_samples or not 0 < concentration < np.inf:
+    if not n_samples >= 1 or not n_sweeps >= n_samples or not (concentration is None or 0 < concentration < np.inf):
         raise InputError(
             f"n_samples={n_samples}, n_sweeps={n_sweeps}, concentration={concentration}; "
-            "give 1 or more samples, at least as many sweeps, and a positive finite concentration"
+            "give 1 or more samples, at least as many sweeps, and a positive finite concentration or none"
         )
     stats = log.stats
     if not stats.square_sum.any():

@@ -10,7 +10,8 @@ Given the seats, the posterior of a class follows from A_h = sum x x' and b_h = 
     class h: mean V_h (b_h / noise + m / variance)     covariance V_h + V_h V_m V_h / variance^2
     a new class: mean m, covariance variance I + V_m
 
-The hyperparameters are learned by EM steps; `scale` is set to the mean square of the weights.
+The hyperparameters are learned by EM steps; `scale` is set to the mean square of the weights, and the concentration is
+drawn given the number of classes, with the prior Gamma(1, 1).
 """
 
 from __future__ import annotations
@@ -24,23 +25,27 @@ from numpy.typing import NDArray
 
 from lcb.arrays import Floats, Index
 from lcb.errors import InputError
-from lcb.learners.mixture._seats_numba import find_posterior
+from lcb.learners.mixture._posterior_numba import describe_samples, find_posterior, step_hyperparameters
+from lcb.learners.shared.concentration import escobar_west
 from lcb.models import LatentModels
-from lcb.stats import UserStats, n_packed
+from lcb.stats import n_packed
 
 Labels = NDArray[np.int32]
 _FREE_SLOTS = 8
-_LEAST_NOISE = 1e-6  # of the mean square of the rewards
+_CONCENTRATION = (1.0, 1.0)  # shape and rate of its prior
 
 
 @dataclass(frozen=True, eq=False)
 class Hyperparameters:
-    """The noise of rewards, the variance of weights between classes, and the mean (d,) and scale of their prior."""
+    """The noise of rewards, the variance of weights between classes, the mean (d,) and scale of their prior, and the
+    concentration: the weight of a new class, in users.
+    """
 
     noise: float
     variance: float
     scale: float
     mean: Floats
+    concentration: float = 1.0
 
     @property
     def prior(self) -> tuple[Floats, float, float]:
@@ -112,60 +117,57 @@ class Sample:
 
     def posterior(self) -> tuple[Floats, Floats, Floats, Floats, Floats]:
         """Return V (H, d, d), V_m (d, d), m (d,), means (H, d) and covariances (H, d, d)."""
+        at = self.hyper
         found: tuple[Floats, Floats, Floats, Floats, Floats] = find_posterior(
-            self.sums[self.occupied], *self.hyper.prior, self.hyper.scale
+            self.sums[self.occupied], at.variance, at.noise, at.scale
         )
         return found
 
     def learn_hyperparameters(self, n_steps: int) -> None:
         """Take EM steps of the noise and the variance; set the scale and the mean of the prior."""
-        d = len(self.hyper.mean)
-        stats = UserStats(self.sums[self.occupied].T, d)
+        sums = self.sums[self.occupied]
         for _ in range(n_steps):
-            at = self.hyper
-            v, v_mean, mean, means, covariances = self.posterior()
-            gram, n_classes = stats.gram, stats.n_users
-            traces = np.trace(v, axis1=1, axis2=2).sum()
-            residual = stats.square_sum.sum() - 2 * (means * stats.moment).sum()
-            residual += np.einsum("hi,hij,hj->", means, gram, means) + (gram * covariances).sum()
-            noise = (residual + at.noise) / (stats.count.sum() + 1)
-            least = _LEAST_NOISE * stats.square_sum.sum() / max(stats.count.sum(), 1e-300)
-            scale = ((means**2).sum() + np.trace(covariances, axis1=1, axis2=2).sum()) / (n_classes * d)
-            toward = v / at.variance - np.eye(d)
-            spread = ((means - mean) ** 2).sum() + traces + (toward @ v_mean * toward).sum() + d * scale
-            self.hyper = Hyperparameters(max(noise, least), spread / ((n_classes + 2) * d), scale, mean)
+            noise, variance, scale, mean = step_hyperparameters(
+                sums, self.hyper.variance, self.hyper.noise, self.hyper.scale
+            )
+            self.hyper = Hyperparameters(noise, variance, scale, mean, self.hyper.concentration)
         self.hyper = replace(self.hyper, mean=self.posterior()[2])
+
+    def draw_concentration(self, rng: np.random.Generator) -> None:
+        """Draw the concentration given the number of classes and the weight of all users."""
+        n, weight = len(self.occupied), float(self.size.sum())
+        drawn = escobar_west(self.hyper.concentration, n, weight, _CONCENTRATION, rng)
+        self.hyper = replace(self.hyper, concentration=drawn)
 
 
 def average(
     samples: Sequence[Sample],
-    concentration: float,
     features: tuple[str, ...] = (),
     *,
     provenance: Mapping[str, Any] | None = None,
     sums: Floats | None = None,
 ) -> LatentModels:
     """Return what several samples predict: the classes of each and its new class, which comes last among its own."""
-    parts = []
-    for sample in samples:
-        _, v_mean, mean, means, covariances = sample.posterior()
-        pi = np.append(sample.recent[sample.occupied], concentration)
-        new = sample.hyper.variance * np.eye(len(mean)) + v_mean
-        covariance = np.concatenate((covariances, new[None]))
-        covariance = (covariance + covariance.swapaxes(1, 2)) / 2
-        parts.append((pi / pi.sum(), np.vstack((means, mean)), np.full(len(pi), sample.hyper.noise), covariance))
-    pi, beta, noise, covariance = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return LatentModels(
-        pi / len(parts), beta, noise, features, provenance or {}, covariance=covariance, personal=True, sums=sums
-    )
+    occupied = [sample.occupied for sample in samples]
+    first = np.cumsum([0, *map(len, occupied)])
+    classes = [(sample.sums[of], sample.recent[of]) for sample, of in zip(samples, occupied, strict=True)]
+    own, recent = (np.concatenate(part) for part in zip(*classes, strict=True))
+    at = [sample.hyper for sample in samples]
+    hyper = np.array([(one.variance, one.noise, one.scale, one.concentration) for one in at])
+    pi, beta, noise, covariance = describe_samples(own, recent, first, hyper)
+    return LatentModels(pi, beta, noise, features, provenance or {}, covariance=covariance, personal=True, sums=sums)
 
 
-def read_models(models: LatentModels, n_users: int) -> Sample:
-    """Return the sample of models learned by the learner `mixture`, whose users are not known one by one."""
+def read_models(models: LatentModels, n_users: int, concentration: float | None = None) -> Sample:
+    """Return the sample of models learned by the learner `mixture`, whose users are not known one by one.
+
+    `concentration` replaces theirs, unless it is None.
+    """
     new, known = models.new_class, models.provenance
     if models.sums is None or new is None or not {"variance", "scale", "concentration"} <= known.keys():
         raise InputError("these models are no mixture; learn them with the learner 'mixture', with its new class")
-    hyper = Hyperparameters(float(models.sigma2[new]), known["variance"], known["scale"], np.array(models.beta[new]))
+    noise, mean = float(models.sigma2[new]), np.array(models.beta[new])
+    hyper = Hyperparameters(noise, known["variance"], known["scale"], mean, concentration or known["concentration"])
     sample, seen = Sample.empty(n_users, hyper), np.delete(np.arange(models.n_classes), new)
     size = known["concentration"] * models.pi[seen] / models.pi[new]
     sample.known = np.column_stack((models.sums[seen], size))

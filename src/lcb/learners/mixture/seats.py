@@ -28,7 +28,10 @@ _EM_STEPS = 10
 
 
 class Seats:
-    """Statistics of users by position, and where they are seated; `rng` draws the seats."""
+    """Statistics of users by position, and where they are seated; `rng` draws the seats.
+
+    `concentration` None: it is learned.
+    """
 
     def __init__(
         self,
@@ -37,7 +40,7 @@ class Seats:
         rng: np.random.Generator,
         n_samples: int = 8,
         n_sweeps: int = 16,
-        concentration: float = 1.0,
+        concentration: float | None = None,
         memory: float = np.inf,
         share_memory: float = np.inf,
     ) -> None:
@@ -127,6 +130,8 @@ class Seats:
         for sweep in range(1 - self.n_samples * thin, 1):
             self._draw(sample, slice(None), self.rng.permutation(seated), weights, "size")
             sample.learn_hyperparameters(1)
+            if self.concentration is None:
+                sample.draw_concentration(self.rng)
             if sweep % thin == 0:
                 sample.rebuild(self.rows, weights, recent, of_known)
                 self.samples.append(sample.copy())
@@ -141,8 +146,8 @@ class Seats:
             (sample,) = self.samples
             sums = np.vstack((sample.sums[sample.occupied], np.zeros(self.rows.shape[1])))
             at = sample.hyper
-            provenance = {"variance": at.variance, "scale": at.scale, "concentration": self.concentration}
-        return average(self.samples, self.concentration, features, provenance=provenance, sums=sums)
+            provenance = {"variance": at.variance, "scale": at.scale, "concentration": at.concentration}
+        return average(self.samples, features, provenance=provenance, sums=sums)
 
     def continue_from(self, models: LatentModels) -> None:
         """Start with the classes of models learned by the learner `mixture`; their users keep their seats."""
@@ -151,12 +156,12 @@ class Seats:
                 f"models of {models.n_features} features for a mixture of {self.n_features} with {self.n_users} users; "
                 "give models of the same features, before the first user"
             )
-        self.samples = [read_models(models, len(self.rows))]
+        self.samples = [read_models(models, len(self.rows), self.concentration)]
 
     def _begin(self) -> None:
         """Start the samples once there is a reward other than 0: all users so far in one class."""
         seated = np.flatnonzero(~np.isnan(self.left))
-        hyper = choose_hyperparameters(self.rows[seated].sum(axis=0), self.n_features)
+        hyper = choose_hyperparameters(self.rows[seated].sum(axis=0), self.n_features, self.concentration)
         if hyper is not None:
             sample = Sample.empty(len(self.rows), hyper)
             sample.label[seated] = 0
@@ -178,7 +183,7 @@ class Seats:
                 weights,
                 sample.counts,
                 sample.hyper.prior,
-                self.concentration,
+                sample.hyper.concentration,
             )
             if done == len(order):
                 return

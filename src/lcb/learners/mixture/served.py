@@ -37,7 +37,7 @@ _ONE, _FIRST = np.ones(1), np.zeros(1, np.intp)
 class ServedSettings:
     """How users are seated and forgotten."""
 
-    concentration: float = 1.0
+    concentration: float | None = None  # None: it is learned
     n_samples: int = 8
     n_sweeps: int = 16
     memory: float = np.inf
@@ -73,7 +73,7 @@ class ServedMixture:
     @classmethod
     def from_models(cls, models: LatentModels, settings: ServedSettings, at: float) -> ServedMixture:
         """Go on from models of the learner `mixture`; `at` is the time in seconds since 1970."""
-        mixture = cls(models.n_features, settings, [read_models(models, 0)], has_units=True)
+        mixture = cls(models.n_features, settings, [read_models(models, 0, settings.concentration)], has_units=True)
         if settings.forget_per == "day":
             mixture.clock = mixture.began = at / _DAY
         mixture._number_slots()
@@ -87,14 +87,14 @@ class ServedMixture:
 
     def models(self) -> LatentModels | None:
         """Return what the mixture predicts; None while nothing is known."""
-        return average(self.samples, self.settings.concentration) if self.has_units else None
+        return average(self.samples) if self.has_units else None
 
     def shares(self) -> dict[int, float]:
         """Return the share of each class of the last sample by its number; the new class has the rest to 1."""
         if not self.has_units:
             return {}
         recent = self.samples[-1].recent
-        total = recent.sum() + self.settings.concentration
+        total = recent.sum() + self.samples[-1].hyper.concentration
         return {number: float(recent[h] / total) for h, number in enumerate(self.numbers) if number >= 0}
 
     def seat(self, name: int, row: Floats, at: float, uniforms: Floats) -> None:
@@ -119,7 +119,9 @@ class ServedMixture:
                 sample.counts[0] += 1
             sample.size[label[i]] += 1.0
         self.seats[name] = Seat(self.clock, label[:, 0].astype(np.int16))
-        if not self.has_units and (hyper := choose_hyperparameters(self.samples[0].sums[0], self.n_features)):
+        if not self.has_units and (
+            hyper := choose_hyperparameters(self.samples[0].sums[0], self.n_features, self.settings.concentration)
+        ):
             self.samples[0].hyper, self.has_units = hyper, True
         self._number_slots()
 
@@ -192,7 +194,7 @@ class ServedMixture:
 
     def _draw(self, sample: Sample, row: Floats, label: NDArray[np.int32], uniform: Floats) -> None:
         label[0] = -1
-        more = sample.sums, sample.recent, _ONE, sample.counts, sample.hyper.prior, self.settings.concentration
+        more = sample.sums, sample.recent, _ONE, sample.counts, sample.hyper.prior, sample.hyper.concentration
         if not draw_seats(row[None], _ONE, label, _FIRST, uniform, *more):
             sample.grow()
             self._draw(sample, row, label, uniform)

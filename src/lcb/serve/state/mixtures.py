@@ -104,7 +104,7 @@ class Mixtures:
         if mixture is None or not mixture.has_units:
             return None
         if name not in self._views:
-            models = average(mixture.samples[-1:], mixture.settings.concentration)
+            models = average(mixture.samples[-1:])
             numbers = tuple(number for number in mixture.numbers if number >= 0)
             self._views[name] = View(PersonalClasses(models), numbers)
         return self._views[name]
@@ -212,7 +212,9 @@ class Mixtures:
 def read_settings(spec: RecommenderSpec) -> ServedSettings:
     """Return how the mixture of a recommender seats users."""
     given: dict[str, Any] = {
-        name: np.inf if value is None else value for name, value in spec.settings.items() if name != "bonus"
+        name: np.inf if value is None and name in ("memory", "share_memory") else value
+        for name, value in spec.settings.items()
+        if name != "bonus"
     }
     return ServedSettings(**given)
 

@@ -15,6 +15,8 @@ from lcb.learners.mixture.served import Seat, ServedMixture, ServedSettings
 from lcb.serve import events
 from lcb.serve.events import floats
 
+_MEMORIES = ("memory", "share_memory")  # infinite: None
+
 
 class _PackedSample(Struct, array_like=True):
     sums: bytes
@@ -26,6 +28,7 @@ class _PackedSample(Struct, array_like=True):
     scale: float
     mean: bytes
     known: bytes | None
+    concentration: float
 
 
 class _Packed(Struct, array_like=True):
@@ -71,7 +74,9 @@ def pack_mixture(mixture: ServedMixture) -> bytes:
 def unpack_mixture(data: bytes) -> ServedMixture:
     """Return the mixture; msgspec's DecodeError or ValueError if the bytes are not one."""
     known = msgspec.msgpack.decode(data, type=_Packed)
-    settings: dict[str, Any] = {name: np.inf if value is None else value for name, value in known.settings.items()}
+    settings: dict[str, Any] = {
+        name: np.inf if value is None and name in _MEMORIES else value for name, value in known.settings.items()
+    }
     names, left = np.frombuffer(known.names, np.int64), floats(known.left)
     labels: NDArray[np.int16] = np.frombuffer(known.labels, np.int16).reshape(len(names), -1 if len(names) else 1)
     return ServedMixture(
@@ -102,12 +107,15 @@ def _pack_sample(sample: Sample) -> _PackedSample:
         float(at.scale),
         at.mean.tobytes(),
         None if sample.known is None else sample.known.tobytes(),
+        float(at.concentration),
     )
 
 
 def _unpack_sample(packed: _PackedSample, n_features: int) -> Sample:
     size = floats(packed.size).copy()
-    hyper = Hyperparameters(packed.noise, packed.variance, packed.scale, floats(packed.mean).copy())
+    hyper = Hyperparameters(
+        packed.noise, packed.variance, packed.scale, floats(packed.mean).copy(), packed.concentration
+    )
     sums = floats(packed.sums).copy().reshape(len(size), -1)
     known = None if packed.known is None else floats(packed.known).copy().reshape(-1, sums.shape[1] + 1)
     counts = np.frombuffer(packed.counts, np.int64).copy()
