@@ -1,6 +1,6 @@
 """A new item among 170, and what item effects cost a decision.
 
-    python benchmarks/item_effects.py [--seeds 3]
+    python benchmarks/item_effects.py [--seeds 3] [--only shares|cost|memory]
 
 The world has two kinds of readers and 170 items in 5 categories with effects a_i ~ N(0.10, 0.04^2); readers like two
 categories and dislike two others by 0.08.  A reader gets 20 items, each the best of those not shown yet.  The newcomer
@@ -8,8 +8,9 @@ has the effect 0.20.  One service knows every effect; the other knows all but th
 knows 300 rewards of every other item).  Shares are of 300 readers after 300 offers of the newcomer.  The
 control learns nothing between versions.
 
-The cost is CPU time with and without effects in turn, medians over blocks of 100 decisions: of computing a decision,
-and of a whole decision without HTTP, stored by 16 in one commit and applied.
+The cost is CPU time with and without effects in turn, medians over blocks of 100 decisions: of a bandit of the
+library, of computing a decision in a service, and of a whole decision without HTTP, stored by 16 in one commit and
+applied.  The memory is that of the effects of 1,000,000 items, without the texts of their ids.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import statistics
 import sys
 import tempfile
 import time
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +29,12 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from lcb import messages
-from lcb.item_effects import ItemEffects
+from lcb import LearnedClasses, messages
+from lcb.item_effects import ArmEffects, ItemEffects
 from lcb.models import LatentModels
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
+from lcb.serve.state.catalogue import Catalogue
 from lcb.serve.state.items import ItemState
 from lcb.storage.models.folder import pack_models
 from support.inside import Inside, sqlite
@@ -123,13 +126,60 @@ def measure_cost(n_blocks: int = 40, n: int = 100) -> dict[str, float]:
     return found
 
 
+def measure_bandits(n_blocks: int = 60, n: int = 50) -> dict[str, str]:
+    """Return, by classes and arms, the CPU time of `LearnedClasses.choose` and its ratio with effects to without."""
+    rng, found = np.random.default_rng(0), {}
+    for n_classes, personal in ((10, True), (1, True), (1, False), (20, False)):
+        for d, n_arms in ((5, 20), (20, 20), (5, 170), (20, 170)):
+            covariance = np.tile(0.01 * np.eye(d), (n_classes, 1, 1)) if personal else None
+            beta, pi = 0.1 * rng.normal(size=(n_classes, d)), np.full(n_classes, 1 / n_classes)
+            models = LatentModels(pi, beta, np.full(n_classes, NOISE), covariance=covariance, personal=personal)
+            bandit, x = LearnedClasses(models, item_bonus=1.0), rng.normal(size=(n_arms, d))
+            effects, state = ArmEffects(rng.normal(size=n_arms), rng.random(n_arms)), bandit.start()
+            for _ in range(5):
+                state = bandit.update(state, bandit.choose(state, x, rng, effects), 1.0)
+            times: tuple[list[float], list[float]] = ([], [])
+            for _ in range(n_blocks):
+                for own, given in zip(times, (None, effects), strict=True):
+                    begin = time.process_time()
+                    for _ in range(n):
+                        bandit.choose(state, x, rng, given)
+                    own.append((time.process_time() - begin) / n)
+            without, with_effects = (statistics.median(own) for own in times)
+            kind = "personal" if personal else "point"
+            found[f"{n_classes} {kind}, {n_arms} arms of {d}"] = (
+                f"{1e6 * without:.1f} us x {with_effects / without:.3f}"
+            )
+    return found
+
+
+def measure_memory(n: int = 1_000_000) -> dict[str, float]:
+    """Return the megabytes of effects of `n` items: alone, with the look-up by id, and in a service that uses all."""
+    ids = tuple(f"item {i}" for i in range(n))
+    found, values = {}, np.full(n, 0.01)
+    tracemalloc.start()
+    effects = ItemEffects(ids, values, values, values, prior_mean=A0, prior_variance=SPREAD**2, noise=NOISE)
+    found["effects"] = tracemalloc.get_traced_memory()[0] / 1e6
+    effects.of(ids[:1])
+    found["with look-up by id"] = tracemalloc.get_traced_memory()[0] / 1e6
+    state = ItemState(Catalogue())
+    state.restore(state.sums, effects)
+    for i in range(0, n, 10_000):
+        state.of_arms(ids[i : i + 10_000])
+    found["in a service"] = tracemalloc.get_traced_memory()[0] / 1e6
+    for id in ids[: n // 10]:
+        state.add(id, (1, 0.5))
+    found["after rewards of a tenth of them"] = tracemalloc.get_traced_memory()[0] / 1e6
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--only", choices=["shares", "cost"])
+    parser.add_argument("--only", choices=["shares", "cost", "memory"])
     options = parser.parse_args()
     rows: list[dict[str, Any]] = []
-    for seed in range(0 if options.only == "cost" else options.seeds):
+    for seed in range(options.seeds if options.only in (None, "shares") else 0):
         (target, _), (share, after) = (measure_share(seed, known=known) for known in (True, False))
         whole, ItemState.add = ItemState.add, lambda self, item, residual: None  # type: ignore[method-assign]
         control, _ = measure_share(seed, known=False)
@@ -137,8 +187,11 @@ def main() -> None:
         rows.append({"seed": seed, "known": target, "learned": share, "ratio": share / target, "readers": after,
                      "control": control / target})  # fmt: skip
         print(json.dumps(rows[-1]), flush=True)
-    if options.only != "shares":
-        print(json.dumps({"cost": measure_cost()}))
+    if options.only in (None, "memory"):
+        print(json.dumps({"megabytes": measure_memory()}))
+    if options.only in (None, "cost"):
+        print(json.dumps({"bandits": measure_bandits()}), flush=True)
+        print(json.dumps({"service": measure_cost()}))
 
 
 if __name__ == "__main__":
