@@ -13,11 +13,14 @@ over rewards, so their order does not matter.  An item that nobody has seen has 
 
 In a decision an effect is added to the expected reward of its arm, and its variance to the uncertainty (`ArmEffects`):
 
-    score_a = mu_a + a_i + sqrt(bonus^2 sd_a^2 + item_bonus^2 Var(a_i))
+    score_a = mu_a + a_i + sqrt(bonus^2 sd_a^2 + item_bonus^2 l_i Var(a_i))
+    l_i     = 1 + 4 log(Var(a_i) / mean of Var over the arms on offer)             at least 1
 
 mu_a and sd_a are of the arm's features for this user.  The effect is for everybody and the weights are the user's own,
-so the two variances add up.  Each has its weight, because what is learned about an item serves later users too.  The
-reward then teaches the user's bandit r - a_i, the effect that the decision used.
+so the two variances add up.  Each has its weight, because what is learned about an item serves later users too.  l_i
+lifts an item that is less known than those beside it, as the index of MOSS does (Audibert & Bubeck 2009): without it a
+newcomer among items that are well known is not tried again after a few bad offers.  The reward then teaches the user's
+bandit r - a_i, the effect that the decision used.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ from lcb.decision import Decision
 from lcb.errors import InputError, ModelError
 
 _TWO_SIDED = 1.96  # standard deviations of a 95 % interval
+_RISE = 4.0  # of the bonus of an item that is less known than the arms beside it
 
 
 class ArmEffects(NamedTuple):
@@ -183,11 +187,11 @@ def choose_by_scores(
 ) -> Decision:
     """Choose the best arm with item effects; `scores` without them are `means` plus a bonus, (K,) each, overwritten.
 
-    >>> effects = ArmEffects(np.zeros(2), np.array([0.16, 0.0]))  # 0.2 + sqrt(0.3^2 + 0.4^2) against 0.6
-    >>> choose_by_scores(np.array([0.5, 0.6]), np.array([0.2, 0.6]), effects, 1.0, np.eye(2), uniform=0.5).arm
+    >>> effects = ArmEffects(np.zeros(2), np.full(2, 0.16))  # 0.2 + sqrt(0.3^2 + 0.4^2) against 0.2 + 0.4
+    >>> choose_by_scores(np.array([0.5, 0.2]), np.array([0.2, 0.2]), effects, 1.0, np.eye(2), uniform=0.5).arm
     0
     """
-    bounds = _load_kernels()[0](scores, means, effects.effect, effects.variance, item_bonus * item_bonus)
+    bounds = _load_kernels()[0](scores, means, effects.effect, effects.variance, item_bonus * item_bonus, _RISE)
     return Decision.best(scores, context, uniform, bounds, effects.effect, means)
 
 
@@ -201,7 +205,7 @@ def choose_by_spread(
     uniform: float,
 ) -> Decision:
     """The same, where `spread` is the variance of the expected reward of the features, (K,), overwritten."""
-    bounds = _load_kernels()[1](spread, means, bonus, effects.effect, effects.variance, item_bonus * item_bonus)
+    bounds = _load_kernels()[1](spread, means, bonus, effects.effect, effects.variance, item_bonus * item_bonus, _RISE)
     return Decision.best(spread, context, uniform, bounds, effects.effect, means)
 
 
