@@ -37,21 +37,35 @@ class Decision:
     means: Floats | None = None  # (K,) the mean of every arm
 
     @classmethod
-    def best(cls, scores: Floats, context: Floats, uniform: float) -> Decision:
-        """Choose the arm with the highest of `scores` (K,); `uniform`, a uniform number in [0, 1), breaks ties."""
-        arm = int(scores.argmax())
-        best = scores[arm]
+    def best(
+        cls,
+        scores: Floats,
+        context: Floats,
+        uniform: float,
+        bounds: tuple[int, int] | None = None,
+        effects: Floats | None = None,
+        means: Floats | None = None,
+    ) -> Decision:
+        """Choose the arm with the highest of `scores` (K,); `uniform`, a uniform number in [0, 1), breaks ties.
+
+        `bounds` are the first and the last of the best arms, if they are known.  `effects` and `means`, (K,) each, are
+        the item effects and the expected rewards of the features of all arms.
+        """
+        first, last = bounds or (int(scores.argmax()), len(scores) - 1 - int(scores[::-1].argmax()))
+        arm, propensity, best = first, 1.0, scores[first]
         if best != best:
             raise InputError("the context or the state contains NaN; give finite features and rewards")
-        if len(scores) - 1 - int(scores[::-1].argmax()) != arm:  # a tie
-            tied = (scores == best).nonzero()[0]
-            arm = int(tied[int(uniform * len(tied))])
-            distribution = np.zeros(len(scores))
-            distribution[tied] = 1 / len(tied)
-            return cls(arm, 1 / len(tied), context[arm], distribution)
         distribution = np.zeros(len(scores))
-        distribution[arm] = 1.0
-        return cls(arm, 1.0, context[arm], distribution)
+        if first == last:
+            distribution[arm] = 1.0
+        else:
+            tied = (scores == best).nonzero()[0]
+            arm, propensity = int(tied[int(uniform * len(tied))]), 1 / len(tied)
+            distribution[tied] = propensity
+        if effects is None or means is None:
+            return cls(arm, propensity, context[arm], distribution)
+        beside = effects.item(arm), means.item(arm), effects, means
+        return cls(arm, propensity, context[arm], distribution, False, None, *beside)
 
     @classmethod
     def uniform(cls, context: Floats, uniform: float) -> Decision:
@@ -74,13 +88,13 @@ class Decision:
         effects, means = self.effects, self.means
         if effects is None or means is None:
             return Decision(*mixed)
-        return Decision(*mixed, float(effects[arm]), float(means[arm]), effects, means)
+        return Decision(*mixed, effects.item(arm), means.item(arm), effects, means)
 
     def with_effects(self, effects: Floats, means: Floats) -> Decision:
         """Return a copy with the item effects and the expected rewards of the features of all arms, (K,) each."""
         arm = self.arm
         own = arm, self.propensity, self.x, self.distribution, self.at_random, self.advice
-        return Decision(*own, float(effects[arm]), float(means[arm]), effects, means)
+        return Decision(*own, effects.item(arm), means.item(arm), effects, means)
 
 
 def rescale(uniform: float, share: float) -> float:

@@ -17,6 +17,9 @@ Items may have numbers of their own, such as an embedding (`inputs`).  They foll
     pca:k             give their k main directions, beside the categories, one-hot
     one-hot, ...      are not used
 
+factors:k are k numbers of each item that were learned from rewards (`lcb.learners.effects.factors`).  Every item is
+then a category of its own, known by its id, and an item that was not learned from has the mean of the others.
+
 Features of the user alone add the same number to `beta . x` of every arm, and so never change the choice; crossed with
 the features of the arm, they do.
 """
@@ -44,8 +47,8 @@ _ROWS = 1 << 14  # items mapped at a time
 class FeatureMap:
     """Maps memberships of `categories`, 0 or 1, (..., C), to features, (..., d)."""
 
-    spec: str  # one-hot, multi-hot, raw, pca:6, each with or without +1 for a constant
-    categories: tuple[str, ...]
+    spec: str  # one-hot, multi-hot, raw, pca:6, each with or without +1 for a constant; factors:5
+    categories: tuple[str, ...]  # of factors: the ids of the items
     mean: Floats = field(repr=False)  # (C + m,)
     directions: Floats = field(repr=False)  # (C + m, k)
     scale: float
@@ -59,7 +62,9 @@ class FeatureMap:
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the features."""
-        if self.spec.startswith("pca"):
+        if self.is_learned:
+            names: tuple[str, ...] = tuple(f"factor{i + 1}" for i in range(self.directions.shape[1]))
+        elif self.spec.startswith("pca"):
             kept = self.categories if self.inputs else ()
             names = (*kept, *(f"pca{i + 1}" for i in range(self.directions.shape[1] - len(kept))))
         else:
@@ -67,9 +72,14 @@ class FeatureMap:
         return (*names, "constant") if self.constant else names
 
     @property
+    def is_learned(self) -> bool:
+        """Whether the features are factors, learned from rewards."""
+        return is_learned(self.spec)
+
+    @property
     def arms(self) -> Floats:
         """The features of each category by itself, (C, d)."""
-        return self(np.eye(len(self.categories)))
+        return self._scale(self.directions) if self.is_learned else self(np.eye(len(self.categories)))
 
     def __call__(self, member: ArrayLike) -> Floats:
         given, n_categories = np.asarray(member), len(self.categories)
@@ -84,7 +94,9 @@ class FeatureMap:
         v = _weigh(given[..., :n_categories], self.spec)
         if self.inputs:
             v = np.concatenate([v, given[..., n_categories:]], axis=-1)
-        x = (v - self.mean) @ self.directions
+        return self._scale((v - self.mean) @ self.directions)
+
+    def _scale(self, x: Floats) -> Floats:
         if self.constant:
             x = np.concatenate([x, np.full((*x.shape[:-1], 1), 1 / self.scale)], axis=-1)
             return x * (self.scale * np.sqrt(0.5))
@@ -98,12 +110,25 @@ class FeatureMap:
         >>> fit_features("multi-hot", ["arts", "law", "film"], []).of_names(["film", "arts"])
         array([1., 0., 1.])
         """
+        if self.is_learned:
+            words = "the models know items by factors that were learned from rewards, not by categories"
+            raise CategoryError(f"{words}; send the id alone", 0)
         if self.inputs:
             raise InputError(
                 f"the models know items by {len(self.inputs)} numbers of their own "
                 f"({', '.join(self.inputs[:3])}, ...), not by categories alone; give x"
             )
         return self(self._find_member(names))
+
+    def of_item(self, id: str) -> Floats:
+        """Return the factors of an item, (d,); those of an item that was not learned from are the mean.
+
+        >>> factors = fit_factors(["a", "b"], np.array([[1.0, 0.0], [0.0, 1.0]]))
+        >>> factors.of_item("b").round(2), factors.of_item("new").round(2)
+        (array([0.  , 0.71, 0.71]), array([0.35, 0.35, 0.71]))
+        """
+        place = self._position.get(id)
+        return self._scale(self.directions.mean(axis=0) if place is None else self.directions[place])
 
     def of_vector(self, numbers: ArrayLike, names: Sequence[str] = ()) -> Floats:
         """Return the features of an item with these numbers of its own, (m,), and these categories, (d,)."""
@@ -165,6 +190,19 @@ class FeatureMap:
                 f"{directions.shape}, which do not fit; fit and save it again"
             )
         return found
+
+
+def is_learned(spec: str | None) -> bool:
+    """Whether these features are learned from rewards: factors:K, or factors, whose number is to be chosen."""
+    return spec is not None and (spec == "factors" or spec.startswith("factors:"))
+
+
+def fit_factors(ids: Sequence[str], factors: Floats) -> FeatureMap:
+    """Return the map from the ids of items to factors (n, k), which were learned from rewards, beside a constant."""
+    kept = np.array([float(f"{value:.6g}") for value in factors.ravel().tolist()]).reshape(factors.shape)
+    longest = float(np.linalg.norm(kept, axis=1).max())
+    spec, mean = f"factors:{kept.shape[1]}", np.zeros(len(kept))
+    return FeatureMap(spec, tuple(ids), mean, kept, 1 / max(longest, 1e-300), constant=True)
 
 
 def uses_inputs(spec: str) -> bool:

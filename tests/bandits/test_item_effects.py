@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -46,14 +48,27 @@ def test_every_bandit_that_says_so_is_tested_here():
 
 @pytest.mark.parametrize("bandit", OVER_CLASSES, ids=str)
 def test_the_best_arm_is_that_of_the_formula(bandit):
-    state = after_some_rewards(bandit)
+    state, rng = after_some_rewards(bandit), np.random.default_rng(0)
     scores = bandit.scores(state, CONTEXT)
-    decision = bandit.choose(state, CONTEXT, np.random.default_rng(0), EFFECTS)
-    means = decision.means
-    sd = (scores - means) / 0.7  # no bonus: 0
-    mine = means + EFFECTS.effect + np.sqrt(0.7**2 * sd**2 + 0.4**2 * EFFECTS.variance)
-    assert decision.arm == mine.argmax()
-    assert (decision.effect, decision.mean) == (EFFECTS.effect[decision.arm], means[decision.arm])
+    for _ in range(50):
+        effect, variance = rng.normal(size=6), rng.gamma(0.5, size=6)
+        decision = bandit.choose(state, CONTEXT, rng, ArmEffects(effect, variance))
+        means = decision.means
+        sd = (scores - means) / 0.7  # no bonus: 0
+        lift = 1 + 4 * np.log(np.maximum(variance / variance.mean(), 1))
+        mine = means + effect + np.sqrt(0.7**2 * sd**2 + 0.4**2 * lift * variance)
+        assert decision.arm == mine.argmax()
+        assert (decision.effect, decision.mean) == (effect[decision.arm], means[decision.arm])
+
+
+@pytest.mark.parametrize("bandit", OVER_CLASSES, ids=str)
+def test_a_newcomer_is_tried_among_items_that_are_known_but_not_among_newcomers(bandit):
+    """One standard deviation would not do: 0.10 + 0.04 against 0.16 + 0.016."""
+    bandit, x = replace(bandit, item_bonus=1.0), np.zeros((21, 3))  # no feature says anything
+    effect, known = np.array([*np.full(20, 0.16), 0.10]), np.array([*np.full(20, 0.00027), 0.0016])
+    for variance, is_tried in ((known, True), (np.full(21, 0.0016), False)):
+        decision = bandit.choose(bandit.start(), x, np.random.default_rng(0), ArmEffects(effect, variance))
+        assert (decision.arm == 20) == is_tried
 
 
 def test_the_mean_is_that_of_the_users_expected_weights():

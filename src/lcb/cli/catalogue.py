@@ -16,16 +16,18 @@ def read_catalogue(path: str, models: str | None) -> tuple[bytes, tuple[str, ...
     """Return the items of a log as a JSON body of PUT /v1/items, and the categories.
 
     With `models` learned from the log, an item has the categories that their feature map knows.  Where a log has no
-    categories each item is a category of its own.  Items that the models do not know are left out; the most frequent
-    are kept if there are more than a catalogue can hold.
+    categories each item is a category of its own, or has the factors that were learned for it.  Items that the models
+    do not know are left out; the most frequent are kept if there are more than a catalogue can hold.
     """
     from lcb.messages import MOST_ITEMS
     from lcb.storage.logs.log import open_log
     from lcb.storage.models.folder import load_feature_map
 
     log = open_log(path, with_offers=False)
-    names, member = log.arms() if log.categories or log.item_features is None else ((), log.item_categories)
     features = None if models is None else load_feature_map(models)
+    by_id = features is not None and features.is_learned
+    has_arms = not by_id and (log.categories or log.item_features is None)
+    names, member = log.arms() if has_arms else ((), log.item_categories)
     if models is not None and features is None:
         raise InputError(
             f"items {path} is a log, but {models} was learned from features without a map from items; learn models "
@@ -41,11 +43,12 @@ def read_catalogue(path: str, models: str | None) -> tuple[bytes, tuple[str, ...
             f"{len(log.inputs)} or other ones; learn models from this log: lcb learn {path} --out models"
         )
     for i in often.tolist():
-        own = [names[c] for c in member.indices[member.indptr[i] : member.indptr[i + 1]] if names[c] in known]
-        if len(items) == MOST_ITEMS or not (own or inputs is not None):
+        places = () if by_id else member.indices[member.indptr[i] : member.indptr[i + 1]]
+        own = [names[c] for c in places if names[c] in known]
+        if len(items) == MOST_ITEMS or not (own or inputs is not None or by_id):
             continue
         title = None if log.titles is None else log.titles[i].as_py()
-        what: dict[str, Any] = {"categories": own}
+        what: dict[str, Any] = {} if by_id else {"categories": own}
         if inputs is not None and features is not None:
             what = {"x": features.of_vector(inputs[i], own).tolist()}
         items.append({"id": str(log.items[i].as_py()), **what, **({"title": title} if title else {})})

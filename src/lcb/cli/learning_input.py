@@ -10,16 +10,18 @@ import numpy as np
 
 from lcb.cli.options import parse_names, parse_range
 from lcb.errors import InputError
+from lcb.evaluate.items.learned_factors import needs_factors, read_factor_history
 from lcb.evaluate.offline.history import read_history
 from lcb.evaluate.offline.labels import Reading
 from lcb.evaluate.offline.learn_classes import LearningData
 from lcb.event_log import EventLog
+from lcb.features import is_learned
 from lcb.learners.registry import get_learner
 from lcb.progress import Progress
 from lcb.storage.importing.open_any import open_any
 from lcb.storage.importing.table_source import Columns
 from lcb.storage.logs.files import find_table, read_feature_map
-from lcb.storage.logs.log import Log
+from lcb.storage.logs.log import Log, open_log
 from lcb.storage.tables.sample import draw_users
 from lcb.storage.tables.statistics import read_log
 from lcb.storage.tables.user_statistics import read_user_statistics
@@ -48,6 +50,10 @@ class LearningInput:
     reward_range: str | None
     float32: bool
     on_disk: Path | None
+    classes: int | None = None  # for features that are chosen by serving
+    seed: int = 0
+    with_effects: bool = True  # whether effects of items may be learned
+    chooses: bool = True  # whether classes are chosen by serving
 
     def check_source(self) -> Path:
         """Return what to learn from; raise if both or none was given, or an option of events with statistics."""
@@ -89,9 +95,27 @@ class LearningInput:
         """Read an imported log, or a table whose items are features."""
         assert self.events is not None
         self._refuse(_OF_TABLES, "an event table")
-        history = read_history(
-            opened, self.features, reading=self.reading, like=self.like, n_users=self.users, progress=progress
-        )
+        log = opened if isinstance(opened, Log) else open_log(opened, progress=progress, with_offers=False)
+        choice, features = None, self.features
+        if features is None and self.with_effects and needs_factors(log, self.reading, self.like):
+            features = "factors"
+        if is_learned(features):
+            assert features is not None
+            history, choice = read_factor_history(
+                log,
+                features,
+                reading=self.reading,
+                like=self.like,
+                n_users=self.users,
+                n_classes=self.classes,
+                chooses=self.chooses,
+                seed=self.seed,
+                progress=progress,
+            )
+        else:
+            history = read_history(
+                log, features, reading=self.reading, like=self.like, n_users=self.users, progress=progress
+            )
         return LearningData(
             self.events.name,
             history.log,
@@ -99,6 +123,7 @@ class LearningInput:
             history.feature_map,
             history=history,
             sample=history.sample,
+            choice=choice,
         )
 
     def _read_table(self, table: Path, learner: str, progress: Progress) -> LearningData:

@@ -239,6 +239,21 @@ def test_effects_of_a_catalogue_are_those_of_its_items(opened: Any) -> None:
             inside.items({"id": "i9", "x": [1.0, 0.0]}, remove=["i0"])
 
 
+def test_items_that_came_since_are_forgotten_and_computed_again(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A service that is asked for ever new items keeps few of them, and knows what their rewards have told."""
+    monkeypatch.setattr("lcb.serve.state.items._MOST_KEPT", 3)
+    inside = opened()
+    items, rng = inside.service.world.items, np.random.default_rng(0)
+    for n in range(30):
+        ids = [f"i{i}" for i in rng.permutation(8)[:3]]
+        answer = inside.decide(f"u{n}", arms=[{"id": id, "x": [1.0, 0.0]} for id in ids])
+        inside.reward(answer["decision_id"], float(n % 2))
+        alone = [items._compute(id) for id in ids]
+        assert [*zip(*items.of_arms(ids), strict=True)] == alone
+        assert len(items._others) <= 3
+    check(inside)
+
+
 def test_models_with_effects_are_refused_for_recommenders_that_use_none(tmp_path: Path) -> None:
     from lcb.storage.models.folder import save_models
 

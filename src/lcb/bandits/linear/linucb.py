@@ -82,7 +82,7 @@ class LinUCB:
         if effects is None:
             return Decision.best(scores, context, rng.random())
         scores += effects.effect
-        return Decision.best(scores, context, rng.random()).with_effects(effects.effect, products[:, -1])
+        return Decision.best(scores, context, rng.random(), None, effects.effect, products[:, -1])
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         check_reward(reward)

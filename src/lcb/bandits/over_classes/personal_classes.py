@@ -28,7 +28,7 @@ from lcb.bandits.over_classes._uncertain import UncertainClasses
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_context, check_reward, rescale
 from lcb.errors import InputError
-from lcb.item_effects import ArmEffects, add_effects, check_item_bonus
+from lcb.item_effects import ArmEffects, check_item_bonus, choose_by_scores
 from lcb.models import LatentModels
 from lcb.stats import add_row
 
@@ -80,11 +80,11 @@ class PersonalClasses(UncertainClasses):
             raise InputError("the context contains NaN or infinity; give finite features")
         uniform = rng.random()
         scores, means = self._scores_and_means(state, context)
-        if effects is not None:
-            scores = add_effects(scores, means, effects, self.item_bonus)
-        decision = Decision.best(scores, context, rescale(uniform, self.uniform))
-        if effects is not None:
-            decision = decision.with_effects(effects.effect, means)
+        rest = rescale(uniform, self.uniform)
+        if effects is None:
+            decision = Decision.best(scores, context, rest)
+        else:
+            decision = choose_by_scores(scores, means, effects, self.item_bonus, context, rest)
         return decision.with_uniform(self.uniform, context, uniform) if self.uniform else decision
 
     def _scores_and_means(self, state: Floats, context: Floats) -> tuple[Floats, Floats]:

@@ -23,7 +23,7 @@ from lcb.bandits.bandit import Arms
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_context, check_reward, rescale
 from lcb.errors import InputError
-from lcb.item_effects import ArmEffects, add_effects, check_item_bonus
+from lcb.item_effects import ArmEffects, check_item_bonus, choose_by_spread
 from lcb.models import LatentModels
 
 
@@ -64,30 +64,31 @@ class PosteriorMean:
 
     def scores(self, state: Floats, context: Floats) -> Floats:
         """Return the expected reward plus the bonus of each arm, (K,)."""
-        return self._scores_and_means(state, context)[0]
+        mean, spread = self._moments(state, context)
+        return mean if spread is None else np.asarray(mean + self.bonus * np.sqrt(spread))
 
     def choose(
         self, state: Floats, context: Floats, rng: np.random.Generator, effects: ArmEffects | None = None
     ) -> Decision:
         context = check_context(context, self.models.n_features)
         uniform = rng.random()
-        scores, means = self._scores_and_means(state, context)
-        if effects is not None:
-            scores = add_effects(scores, means, effects, self.item_bonus)
-        decision = Decision.best(scores, context, rescale(uniform, self.uniform))
-        if effects is not None:
-            decision = decision.with_effects(effects.effect, means)
+        rest = rescale(uniform, self.uniform)
+        if effects is None:
+            decision = Decision.best(self.scores(state, context), context, rest)
+        else:
+            mean, spread = self._moments(state, context)
+            spread = np.zeros(len(mean)) if spread is None else spread
+            decision = choose_by_spread(spread, mean, self.bonus, effects, self.item_bonus, context, rest)
         return decision.with_uniform(self.uniform, context, uniform) if self.uniform else decision
 
-    def _scores_and_means(self, state: Floats, context: Floats) -> tuple[Floats, Floats]:
+    def _moments(self, state: Floats, context: Floats) -> tuple[Floats, Floats | None]:
+        """Return the mean of the expected reward of each arm, (K,), and its variance, which only a bonus needs."""
         w = np.exp(state)
         if not self.bonus:
-            mean = np.asarray(context @ (w @ self.models.beta))
-            return mean, mean
+            return np.asarray(context @ (w @ self.models.beta)), None
         expected = np.einsum("hj,kj->hk", self.models.beta, context)  # unlike BLAS, gives equal arms equal sums
         mean = (w[:, None] * expected).sum(axis=0)
-        spread = (w[:, None] * (expected - mean) ** 2).sum(axis=0)
-        return np.asarray(mean + self.bonus * np.sqrt(spread)), mean
+        return mean, (w[:, None] * (expected - mean) ** 2).sum(axis=0)
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         check_reward(reward)

@@ -75,7 +75,7 @@ def learn(
         str | None,
         typer.Option(
             help="Imported log: one-hot, multi-hot, raw or pca:K, each with or without +1 for a constant; without it "
-            "compared on held-out users.",
+            "compared on held-out users; or factors:K, learned from the rewards.",
             metavar="SPEC",
         ),
     ] = None,
@@ -150,8 +150,9 @@ def learn(
 
     An event table has the columns user, reward and the features of the arm that was shown: one list column x, or the
     numeric columns named by --columns.  An imported log (lcb import) has items with categories; --features says how
-    they become features, and the models keep it.  A log whose events have a column x, such as one from lcb log export,
-    is an event table.
+    they become features, and the models keep it.  Of more than 100 items that nothing describes, features are learned
+    from the rewards (factors:K; K is chosen by serving held-out users).  A log whose events have a column x, such as
+    one from lcb log export, is an event table.
 
     Events are streamed, so memory grows with users and not with events (but spectral keeps all rows, and so do clicks
     with more than a few distinct feature vectors).  More than a few hundred thousand users hardly change the classes:
@@ -167,15 +168,23 @@ def learn(
       lcb learn events.parquet --learner gibbs --sweeps 500 --out models
       lcb learn visits.csv --user visitor --item article --reward clicked --out models
       lcb learn news --features pca:6+1 --classes 30 --out models
+      lcb learn ratings --like 5 --features factors:5 --out models
       lcb learn 'parts/*.parquet' --users 200000 --out models
     """
     from lcb.cli.learning_input import LearningInput
-    from lcb.evaluate.offline.learn_classes import DEFAULT_LEARNER, learn_classes
+    from lcb.evaluate.offline.learn_classes import DEFAULT_LEARNER, learn_classes, takes_effects
+    from lcb.features import is_learned
     from lcb.progress import bar
     from lcb.storage.models.folder import check_models_folder, save_models
 
     if tol is not None and not tol > 0:
         raise InputError(f"--tol {tol}; give a number above 0")
+    with_effects = not no_item_effects and likelihood != LikelihoodName.bernoulli and takes_effects(learner)
+    if is_learned(features) and not with_effects:
+        raise InputError(
+            f"--features {features} are learned beside item effects, with em, personal or mixture and rewards as "
+            "numbers; leave out --no-item-effects, --likelihood and other learners"
+        )
     given = LearningInput(
         events=events,
         statistics=statistics,
@@ -191,6 +200,10 @@ def learn(
         reward_range=reward_range,
         float32=float32,
         on_disk=on_disk,
+        classes=classes,
+        seed=seed,
+        with_effects=with_effects,
+        chooses=learner is None,
     )
     source = given.check_source()
     check_models_folder(out)

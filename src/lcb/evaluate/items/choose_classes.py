@@ -22,6 +22,7 @@ from lcb.item_effects import ItemEffects
 from lcb.learners.effects.learn import learn_with_effects
 from lcb.learners.effects.rows import ItemRows
 from lcb.models import Fit, LatentModels
+from lcb.progress import Progress, count_up, silent
 
 _MOST_USERS = 4_000
 _POINT = (1, 5, 20)
@@ -44,12 +45,14 @@ def choose_classes(
     rng: np.random.Generator,
     *,
     with_effects: bool = True,
+    progress: Progress = silent,
 ) -> tuple[str, Classes, float, tuple[str, ...]]:
     """Return the features, the classes and the bonus for these training users, and why."""
     count = labels.n_events
     order = users[np.lexsort((rng.random(len(users)), -count[users]))][:_MOST_USERS]
     halves = np.array_split(rng.permutation(order), 2)
     found: dict[tuple[tuple[str, Classes], float], list[Floats]] = {}
+    tick, n_tried = count_up(progress, "trying features and classes", 2 * len(specs)), 0
     for past, served in (halves, halves[::-1]):
         able = served[count[served] >= LABELS_PER_STEP * n_steps]
         able = able if len(able) >= 2 else served
@@ -63,6 +66,8 @@ def choose_classes(
                 for bonus in BONUSES:
                     own = found.setdefault(((spec, one), bonus), [])
                     own.append(serve_classes(models, rows.x, bonus, queues, effect))
+            n_tried += 1
+            tick(n_tried)
     scores = {one: np.concatenate(parts) for one, parts in found.items()}
     by_classes = {(_Candidate(*one), bonus): value for (one, bonus), value in scores.items()}
     (candidate, bonus), (best, best_bonus) = pick_simplest(by_classes)

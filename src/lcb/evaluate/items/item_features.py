@@ -19,6 +19,7 @@ from lcb.learners.effects.factors import learn_factors
 from lcb.learners.effects.learn import start_effects
 from lcb.learners.effects.rows import ItemRows
 from lcb.memory import need_memory
+from lcb.progress import Progress, silent
 from lcb.stats import n_packed
 from lcb.words import format_count
 
@@ -62,10 +63,21 @@ def learn_item_features(
         )
         rows = labels.rows(users, fitted(member), fitted.names)
         return rows, start_effects(rows)
-    constant = labels.rows(users, np.ones((len(labels.ids), 1)), ("constant",))
-    effects = start_effects(constant)
-    q = learn_factors(constant, effects.effect, int(factors[1]), rng=rng).q
-    return replace(constant, x=add_constant(q), features=name_factors(q.shape[1])), effects
+    effects, q, rows = learn_factors_of(labels, users, int(factors[1]), rng)
+    return replace(rows, x=add_constant(q), features=name_factors(q.shape[1])), effects
+
+
+def learn_factors_of(
+    labels: ItemLabels, users: Index, n_factors: int, rng: np.random.Generator, progress: Progress = silent
+) -> tuple[ItemEffects, Floats, ItemRows]:
+    """Return the effects of items beside a constant, their factors (I, k), and the labels of these users.
+
+    An item without a label of theirs has the mean of the factors.
+    """
+    rows = labels.rows(users, np.ones((len(labels.ids), 1)), ("constant",))
+    effects = start_effects(rows, progress=progress)
+    q, seen = learn_factors(rows, effects.effect, n_factors, rng=rng, progress=progress).q, rows.count > 0
+    return effects, np.where(seen[:, None], q, q[seen].mean(axis=0)), rows
 
 
 def add_constant(q: Floats) -> Floats:

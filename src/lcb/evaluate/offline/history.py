@@ -154,6 +154,8 @@ class LabelledRows:
 
     def map_items(self, features: FeatureMap) -> Floats:
         """Return the features of every item, (n_items, d)."""
+        if features.is_learned:
+            return features.arms
         return features(self.member if features.inputs else self.member[:, : len(self.names)])
 
     def of_users(self, users: Index) -> LabelledRows:

@@ -49,6 +49,7 @@ class LearningData:
     table: Path | None = None  # if the events are rows of a table
     history: History | None = None  # if they are those of an imported log
     sample: UserSample | None = None  # of the users, if not all were asked for
+    choice: Choice | None = None  # of the classes, if it was made together with that of the features
 
     def read_few(self, rng: np.random.Generator, progress: Progress = silent) -> EventLog:
         """Read the rows of users to choose on, drawn by name, or by hash where names are not kept."""
@@ -88,7 +89,8 @@ def learn_classes(
             items = None
     run: Callable[[EventLog], Fit]
     if learner is None and settings.keys() <= {"n_threads"} and data.read is not None:
-        choice = _choose_classes(data, n_classes, likelihood, rng, progress)
+        choice = data.choice if likelihood is None else None
+        choice = choice or _choose_classes(data, n_classes, likelihood, rng, progress)
         if items is not None:
             choice = replace(choice, classes=replace(choice.classes, likelihood="gaussian"))
         run = partial(learn_chosen, choice=choice, rng=rng, progress=progress, **settings)
@@ -160,3 +162,8 @@ def _describe_origin(models: LatentModels, data: LearningData, seed: int) -> dic
     if data.sample is not None:
         origin |= {"users_kept": data.sample.n_users, "users_in_all": data.sample.n_in_all, "users_drawn_by": "hash"}
     return origin
+
+
+def takes_effects(learner: str | None) -> bool:
+    """Whether classes of this learner are learned beside item effects, where items have them."""
+    return (learner or DEFAULT_LEARNER) in _WITH_EFFECTS

@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 
 from lcb.errors import InputError, OutputError
 from lcb.evaluate.offline.support import Support, SupportSums
+from lcb.features import is_learned
 from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.audit.catalogue_history import CatalogueHistory
@@ -175,8 +176,9 @@ class _Context:
             elif row.kind == "service":
                 seed = body.seed
                 self.feature_map = body.feature_map
-                if body.feature_map is not None:
-                    self.categories = tuple(msgspec.json.decode(body.feature_map)["categories"])
+                kept = {} if body.feature_map is None else msgspec.json.decode(body.feature_map)
+                if kept and not is_learned(kept["spec"]):
+                    self.categories = tuple(kept["categories"])
         self.stamp = hashlib.sha256(seed + str(upto).encode()).hexdigest()[:32].encode()
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from lcb import messages
-from lcb.arrays import Floats
+from lcb.arrays import Floats, Index
 from lcb.features import cross
 from lcb.serve.decide.validation import check_ids, check_size
 from lcb.serve.errors import Problem
@@ -13,14 +15,18 @@ from lcb.serve.state.catalogue import Catalogue
 from lcb.serve.state.service_state import ServiceState
 
 
-def read_arms(
-    state: ServiceState, request: messages.DecisionRequest, stacked: Floats | None = None
-) -> tuple[list[str], Floats, Floats | None]:
-    """Return the ids and features (K, d) of the arms, and the features that the request sent, if it sent any.
+class Arms(NamedTuple):
+    """The arms of one decision."""
 
-    `stacked` are these features if they have been put into an array already.
-    """
-    arms, sent = request.arms, None
+    ids: list[str]
+    context: Floats  # (K, d)
+    sent: Floats | None  # the features that the request sent, if it sent any
+    rows: Index | None  # of the catalogue, (K,), if the request named some of its items
+
+
+def read_arms(state: ServiceState, request: messages.DecisionRequest, stacked: Floats | None = None) -> Arms:
+    """Return the arms of a request; `stacked` are the features it sent, if they have been put into an array already."""
+    arms, sent, rows = request.arms, None, None
     if arms is None:
         ids, context = state.catalogue.ids, state.catalogue.matrix()
         if not ids:
@@ -29,7 +35,8 @@ def read_arms(
         ids = [arm.id for arm in arms]
         check_ids(ids)
         if arms[0].x is None:
-            context = _look_up(state.catalogue, arms, ids)
+            rows = _look_up(state.catalogue, arms, ids)
+            context = state.catalogue.matrix().take(rows, 0)
         else:
             context = sent = _stack_vectors(arms) if stacked is None else stacked
     size = context.shape[1]
@@ -43,12 +50,12 @@ def read_arms(
     if size > messages.MOST_FEATURES:
         words = f"the arms crossed with x have {size} features; send fewer, at most {messages.MOST_FEATURES} in all"
         raise Problem(422, words, field="x")
-    return ids, context if user_x is None else cross(context, user_x), sent
+    return Arms(ids, context if user_x is None else cross(context, user_x), sent, rows)
 
 
-def _look_up(catalogue: Catalogue, arms: list[messages.Arm], ids: list[str]) -> Floats:
+def _look_up(catalogue: Catalogue, arms: list[messages.Arm], ids: list[str]) -> Index:
     try:
-        context = catalogue.x(ids)
+        rows = catalogue.find(ids)
     except KeyError as error:
         i = ids.index(error.args[0])
         words = f"arm {ids[i]!r} has no features and is not in the catalogue; send x, or PUT /v1/items"
@@ -57,7 +64,7 @@ def _look_up(catalogue: Catalogue, arms: list[messages.Arm], ids: list[str]) -> 
         if arm.x is not None:
             words = f"arms[0] names an item of the catalogue and arms[{i}] has features; send all with or all without x"
             raise Problem(422, words, field=f"arms[{i}].x")
-    return context
+    return rows
 
 
 def _stack_vectors(arms: list[messages.Arm]) -> Floats:

@@ -89,7 +89,7 @@ class Decisions:
                 return self.answer_again(logged, digest)
         self._check_mode(request)
         check_user(request.user)
-        ids, context, sent = read_arms(world.state, request, None if prepared is None else prepared.context)
+        ids, context, sent, rows = read_arms(world.state, request, None if prepared is None else prepared.context)
         user = world.user(request.user)
         newcomer = user is None
         if user is None:
@@ -110,7 +110,7 @@ class Decisions:
             ids=ids,
             context=context,
             sent=sent,
-            draw=begin_draw(world, user, model, ids, context.shape[1]),
+            draw=begin_draw(world, user, model, ids, context.shape[1], rows),
         )
 
     def finish(self, begun: Begun) -> Entry:

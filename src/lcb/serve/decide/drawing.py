@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from lcb.arrays import Floats
+from lcb.arrays import Floats, Index
 from lcb.bandits.bandit import add_advice, count_decision
 from lcb.bandits.over_classes.mixture import MixtureBandit
 from lcb.bandits.traits import DescribedBandit
@@ -33,8 +33,10 @@ class Draw(NamedTuple):
     effects: ArmEffects | None  # of the arms' items
 
 
-def begin_draw(world: World, user: User, model: int, ids: Sequence[str], n_features: int) -> Draw:
-    """Return what a draw for a user under a model version needs, among the arms `ids`."""
+def begin_draw(
+    world: World, user: User, model: int, ids: Sequence[str], n_features: int, rows: Index | None = None
+) -> Draw:
+    """Return what a draw for a user under a model version needs, among the arms `ids`; `rows` are of the catalogue."""
     try:
         bandit, shared = world.state.bandit(user.recommender, model, n_features)
     except UnreadableModels as error:
@@ -44,7 +46,7 @@ def begin_draw(world: World, user: User, model: int, ids: Sequence[str], n_featu
     state = user.state if shared is None else world.shared.get(shared, bandit)
     assert state is not None
     share = world.state.recommenders[user.recommender].get_uniform(in_warmup=model == WARMUP)
-    effects = world.items.of_arms(ids) if world.uses_effects(user.recommender, model) else None
+    effects = world.items.of_arms(ids, rows) if world.uses_effects(user.recommender, model) else None
     return Draw(bandit, state, share, world.state.seed, effects)
 
 
@@ -87,8 +89,10 @@ def choose_arm(
 def _choose(
     bandit: DescribedBandit, state: Floats, context: Floats, number: float, effects: ArmEffects | None
 ) -> Decision:
-    given = {} if effects is None else {"effects": effects}
-    return bandit.choose(state, context, OneNumber(number), **given)  # type: ignore[arg-type]
+    rng: Any = OneNumber(number)
+    if effects is None:
+        return bandit.choose(state, context, rng)
+    return bandit.choose(state, context, rng, effects)  # type: ignore[call-arg]
 
 
 def _draw_list(draw: Draw, ids: list[str], context: Floats, decision_id: str, k: int) -> list[ChosenArm]:

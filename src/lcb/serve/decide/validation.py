@@ -53,6 +53,8 @@ def read_item(
     i: int, item: messages.ItemRequest, features: FeatureMap | None
 ) -> tuple[str, bytes, list[str] | None, str | None, str | None]:
     """Return an item as its event stores it: id, features, categories, title, summary; `i` is its place."""
+    if item.x is None and item.categories is None and features is not None and features.is_learned:
+        return item.id, features.of_item(item.id).tobytes(), None, item.title, item.summary
     if (item.x is None) == (item.categories is None):
         has = "neither x nor" if item.x is None else "both x and"
         raise Problem(422, f"item {item.id!r} has {has} categories; give one of them", field=f"items[{i}]")

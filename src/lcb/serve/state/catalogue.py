@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from lcb.arrays import Floats
+from lcb.arrays import Floats, Index
 from lcb.messages import Item
 from lcb.serve.events import ItemsBody, floats
 
@@ -57,10 +57,14 @@ class Catalogue:
             for item, x in kept
         )
 
-    def x(self, ids: Iterable[str]) -> Floats:
+    def find(self, ids: Sequence[str]) -> Index:
+        """Return the rows of these items in `matrix`, (K,); raises KeyError with the first unknown id."""
+        self.matrix()
+        return np.fromiter(map(self._place.__getitem__, ids), np.intp, len(ids))
+
+    def x(self, ids: Sequence[str]) -> Floats:
         """Return the features of these items, (K, d); raises KeyError with the first unknown id."""
-        matrix, place = self.matrix(), self._place
-        return matrix[[place[id] for id in ids]]
+        return self.matrix()[self.find(ids)]
 
     def place(self, id: str) -> int | None:
         """Return the row of an item in `matrix`; None if it is not in the catalogue."""

@@ -19,7 +19,7 @@ from lcb.arrays import Floats, Index
 from lcb.item_effects import ArmEffects, ItemEffects, add_residuals
 from lcb.serve.state.catalogue import Catalogue
 
-_MOST_KEPT = 2_000_000  # items whose effects are kept computed, 16 bytes each beside the id
+_MOST_KEPT = 1_000_000  # items whose effects are kept computed, beside those of the version
 Sums = dict[str, tuple[int, float]]  # by item: count, and sum of residuals
 
 
@@ -39,10 +39,13 @@ class ItemState:
         self.sums = ItemSums()
         self.learned: ItemEffects | None = None
         self._catalogue = catalogue
-        self._rows: dict[str, int]
-        self._now: Floats  # effect and variance of the items of `_rows`
+        self._known: dict[str, int]  # rows of the items that the version knew
+        self._others: dict[str, int]  # and of those that came since
+        self._effect: Floats  # of these rows, as of now
+        self._variance: Floats
         self._whole: tuple[int, Index] | None  # rows of the catalogue, and after which of its changes
-        self._forget()
+        self._of_whole: ArmEffects | None  # effects of the catalogue, gathered once for all decisions until a reward
+        self._begin()
 
     # Events
 
@@ -70,12 +73,14 @@ class ItemState:
         for table in (sums.since, sums.learning) if sums.began else (sums.since,):
             n, total = table.get(item, (0, 0.0))
             table[item] = n + residual[0], total + residual[1]
-        if (row := self._rows.get(item)) is not None:
-            self._now[:, row] = self._compute(item)
+        row = self._known.get(item)
+        if row is not None or (row := self._others.get(item)) is not None:
+            self._effect[row], self._variance[row] = self._compute(item)
+            self._of_whole = None
 
     def _set_learned(self, learned: ItemEffects | None) -> None:
         self.learned = learned
-        self._forget()
+        self._begin()
 
     # Reading
 
@@ -91,36 +96,48 @@ class ItemState:
         known = int(self.learned.count[place]) if place >= 0 else 0
         return known + self.sums.since.get(item, (0, 0.0))[0]
 
-    def of_arms(self, ids: Sequence[str]) -> ArmEffects:
-        """Return the effects of the arms of a decision, in arrays that later events do not change."""
-        catalogue = self._catalogue
-        if ids is not catalogue.ids:
-            rows = self._find_rows(ids)
-        else:
-            if self._whole is None or self._whole[0] != catalogue.n_changes:
-                self._whole = catalogue.n_changes, self._find_rows(ids)
-            rows = self._whole[1]
-        return ArmEffects(self._now[0].take(rows), self._now[1].take(rows))
+    def of_arms(self, ids: Sequence[str], rows: Index | None = None) -> ArmEffects:
+        """Return the effects of the arms of a decision, in arrays that later events do not change.
+
+        `rows` are those of the catalogue, where they are known: its items were looked up once.
+        """
+        if rows is None and ids is not self._catalogue.ids:
+            return self._gather(self._find_rows(ids))
+        catalogue, whole = self._catalogue, self._whole
+        if whole is None or whole[0] != catalogue.n_changes:
+            whole = self._whole = catalogue.n_changes, self._find_rows(catalogue.ids)
+            self._of_whole = None
+        if self._of_whole is None:
+            self._of_whole = self._gather(whole[1])
+        effect, variance = self._of_whole
+        return self._of_whole if rows is None else ArmEffects(effect[rows], variance[rows])
+
+    def _gather(self, rows: Index) -> ArmEffects:
+        return ArmEffects(self._effect[rows], self._variance[rows])
 
     def _find_rows(self, ids: Sequence[str]) -> Index:
-        """Return where `_now` has these items; those it does not have are computed."""
-        rows = self._rows
+        """Return where `_effect` has these items; those it does not have are computed."""
+        known = self._known
         try:
-            return np.fromiter(map(rows.__getitem__, ids), np.intp, len(ids))
+            return np.fromiter(map(known.__getitem__, ids), np.intp, len(ids))
         except KeyError:
-            new = [id for id in dict.fromkeys(ids) if id not in rows]
-        if len(rows) + len(new) > _MOST_KEPT:
-            self._forget()
+            new = [id for id in dict.fromkeys(ids) if id not in known and id not in self._others]
+        if self._others and len(self._others) + len(new) > _MOST_KEPT:
+            self._begin()
             return self._find_rows(ids)
-        size = self._now.shape[1]
-        if len(rows) + len(new) > size:
-            larger = np.empty((2, max(2 * size, len(rows) + len(new))))
-            larger[:, :size] = self._now
-            self._now = larger
-        for id in new:
-            self._now[:, len(rows)] = self._compute(id)
-            rows[id] = len(rows)
-        return self._find_rows(ids)
+        self._add_rows(new)
+        others = self._others
+        return np.fromiter((known[id] if id in known else others[id] for id in ids), np.intp, len(ids))
+
+    def _add_rows(self, new: list[str]) -> None:
+        """Compute items that the version did not know."""
+        begin, size = len(self._known) + len(self._others), len(self._effect)
+        if begin + len(new) > size:
+            more = np.empty(max(len(self._others), len(new), 64))
+            self._effect, self._variance = np.concatenate([self._effect, more]), np.concatenate([self._variance, more])
+        for row, id in enumerate(new, begin):
+            self._others[id] = row
+            self._effect[row], self._variance[row] = self._compute(id)
 
     def _compute(self, item: str) -> tuple[float, float]:
         assert self.learned is not None
@@ -128,6 +145,13 @@ class ItemState:
         n, total = self.sums.since.get(item, (0, 0.0))
         return add_residuals(effect, variance, n, total, self.learned.noise) if n or total else (effect, variance)
 
-    def _forget(self) -> None:
-        """Forget all effects that were computed."""
-        self._rows, self._now, self._whole = {}, np.empty((2, 64)), None
+    def _begin(self) -> None:
+        """Compute the items of the version anew, and forget the others."""
+        learned = self.learned
+        self._known = {} if learned is None else learned.rows
+        self._others, self._whole, self._of_whole = {}, None, None
+        self._effect = np.empty(0) if learned is None else learned.effect.copy()
+        self._variance = np.empty(0) if learned is None else learned.variance.copy()
+        for item in self.sums.since:
+            if (row := self._known.get(item)) is not None:
+                self._effect[row], self._variance[row] = self._compute(item)

@@ -40,9 +40,11 @@ class ServiceState:
         self.n_features: int | None = None  # None: no event has fixed it yet
         self._closed: list[tuple[int, frozenset[str]]] = []  # seqs of `teachers` events, and the closed recommenders
         self._bandits: dict[tuple[str, int], tuple[DescribedBandit, str | None]] = {}
+        self._with_effects: dict[tuple[str, int], bool] = {}
 
     def apply(self, kind: str, seq: int, body: Any) -> None:
         """Apply an event that is not of one user."""
+        self._with_effects = {}
         if kind == "service":
             self.settings = body
             if body.feature_map is not None:
@@ -115,6 +117,14 @@ class ServiceState:
         """Return the item effects that a version brought; None if it has none or cannot be read."""
         version = self.versions.get(model)
         return version.models().item_effects if version is not None and version.readable else None
+
+    def is_beside_effects(self, recommender: str, model: int) -> bool:
+        """Whether a recommender uses item effects and a version has classes that were learned beside them."""
+        found = self._with_effects.get((recommender, model))
+        if found is None:
+            found = self.recommenders[recommender].item_effects and self.item_effects(model) is not None
+            self._with_effects[recommender, model] = found
+        return found
 
     @property
     def closed(self) -> frozenset[str]:

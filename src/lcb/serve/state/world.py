@@ -165,9 +165,7 @@ class World:
 
         The classes of the version must have been learned without what items have of their own.
         """
-        if not self.state.recommenders[recommender].item_effects or self.items.learned is None:
-            return False
-        return self.state.item_effects(model) is not None
+        return self.items.learned is not None and self.state.is_beside_effects(recommender, model)
 
     def can_apply(self, row: Row) -> bool:
         """Whether an event can be applied without reading the store."""
