@@ -9,8 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lcb.evaluate.items.item_features import list_specs
-from lcb.evaluate.items.labels import read_item_labels
 from lcb.storage.logs.log import open_log
 from lcb.storage.models.folder import load_feature_map, load_models
 
@@ -124,11 +122,7 @@ def test_an_evaluation_over_items_uses_the_numbers(lcb, world):
     (folder / "visits.csv").write_text("\n".join([text[0], *clicks]))
     words = (*WORDS, "--items", "articles.parquet", "--item-features", "embedding", "--out", "log")
     assert lcb("import", *words).code == 0
-    labels = read_item_labels(open_log(folder / "log"), "labels")
-    assert list_specs(labels, None) == ["pca:2+1", "pca:8+1", "pca:32+1"]
     told = (
-        "--features",
-        "pca:4+1",
         "--seeds",
         1,
         "--workers",
@@ -143,6 +137,7 @@ def test_an_evaluation_over_items_uses_the_numbers(lcb, world):
     outcome = lcb("evaluate", "log", "--arms", "items", *told, "--json", "out.json")
     assert outcome.code == 0, outcome.err
     found = json.loads((folder / "out.json").read_text())
-    assert found["settings"]["features"] == "pca:4+1"
+    assert found["settings"]["features"] == "pca:4+1"  # 3 directions matter
+    assert "pca:4+1 features: the reward per step of 60 held-out users" in found["settings"]["why_features"]
     rows = {row["algorithm"]: row for row in found["results"]}
     assert rows["lcb-auto"]["relative_ctr"] > 1.2 * rows["popularity"]["relative_ctr"]

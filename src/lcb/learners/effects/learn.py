@@ -29,7 +29,7 @@ from lcb.item_effects import ItemEffects
 from lcb.learners.effects.rows import ItemRows
 from lcb.learners.personal._steps import Parameters, expect_users, maximise, sum_expected
 from lcb.learners.personal.mixture import begin
-from lcb.marginal import SharedNoise, count_twice
+from lcb.marginal import SharedNoise
 from lcb.models import Fit, LatentModels
 from lcb.progress import Progress, silent
 from lcb.stats import upper
@@ -129,16 +129,17 @@ def find_user_means(
 
     Without `with_spread` the second is 0.
     """
-    log = rows.history(effects.effect)
+    from lcb.learners.effects._rows_numba import expect_squares
+
+    log, x = rows.history(effects.effect), np.ascontiguousarray(rows.x)
     fitted, spread = np.empty(len(rows.user)), np.zeros(len(rows.user))
-    upper_rows, columns = upper(rows.x.shape[1])
-    products = rows.x[:, upper_rows] * rows.x[:, columns] * count_twice(rows.x.shape[1])
     for users, mean, square in _find_moments(log, models):
         part = slice(*np.searchsorted(rows.user, (users.start, users.stop)).tolist())
         user, item = rows.user[part] - users.start, rows.item[part]
-        fitted[part] = np.einsum("nd,nd->n", mean[user], rows.x[item])
+        fitted[part] = np.einsum("nd,nd->n", mean[user], x[item])
         if with_spread:
-            spread[part] = np.einsum("nd,nd->n", square[user], products[item]) - fitted[part] ** 2
+            expect_squares(np.ascontiguousarray(square), user, item, x, spread[part])
+            spread[part] -= fitted[part] ** 2
     return fitted, np.maximum(spread, 0.0)
 
 
