@@ -20,10 +20,11 @@ from lcb.bandits.linear.linucb import LinUCB
 from lcb.errors import InputError
 from lcb.evaluate.choice.item_queues import LABELS_PER_STEP, ItemQueues, draw_item_queues, lower_steps, serve_classes
 from lcb.evaluate.items.choose_classes import choose_classes, learn_classes
-from lcb.evaluate.items.item_features import choose_specs, learn_item_features, list_specs
+from lcb.evaluate.items.item_features import choose_specs, count_features, learn_item_features, list_specs
 from lcb.evaluate.items.item_use import ItemUse, combine_item_use
 from lcb.evaluate.items.labels import ItemLabels
 from lcb.evaluate.items.serving import serve_individual, serve_population, serve_scores
+from lcb.evaluate.offline.history import need_statistics_memory
 from lcb.evaluate.offline.outcomes import POPULATION, AlgorithmRewards, Evaluation
 from lcb.item_effects import ItemEffects
 from lcb.learners.effects.factors import learn_factors
@@ -80,6 +81,11 @@ def evaluate_items(
     if not labels.names:
         names = [name for name in names if name != "category-popularity"]
     n_steps = lower_steps(labels.n_events, plan.n_steps)
+    n_users = plan.n_train_users or int((labels.n_events > 0).sum())
+    sizes = (len(labels.names), len(labels.inputs))
+    most = max(count_features(spec, *sizes) for spec in list_specs(labels, plan.features))
+    n_at_once = min(n_seeds, n_workers or parallel.n_cores())
+    need_statistics_memory(n_users, len(labels.ids), most, 3 * len(labels.user), n_at_once)
     runs = [_Run(labels, plan, names, n_steps, seed + i) for i in range(n_seeds)]
     done = parallel.processes(_run_seed, runs, n_workers, count_up(progress, "seeds", n_seeds))
     logged = np.array([one.logged for one in done])

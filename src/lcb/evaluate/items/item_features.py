@@ -20,11 +20,7 @@ from lcb.item_effects import ItemEffects
 from lcb.learners.effects.factors import learn_factors
 from lcb.learners.effects.learn import start_effects
 from lcb.learners.effects.rows import ItemRows
-from lcb.memory import need_memory
-from lcb.stats import n_packed
-from lcb.words import format_count
 
-_COPIES = 3  # of the statistics, while classes are learned
 N_FACTORS = (2, 5, 10)  # tried, where items have no categories and nothing was asked for
 _FACTORS = re.compile(r"factors:(\d+)")
 
@@ -45,6 +41,14 @@ def list_specs(labels: ItemLabels, features: str | None) -> list[str]:
     if not _FACTORS.fullmatch(features) and not n_categories and not (n_inputs and uses_inputs(features)):
         raise InputError(f"features {features} come from categories, and the items have none; give factors:K")
     return [features]
+
+
+def count_features(spec: str, n_categories: int, n_inputs: int) -> int:
+    """Return the number of features of a specification, for an estimate of memory."""
+    found = re.search(r":(\d+)", spec)
+    own = n_inputs if spec.startswith("raw") else 0
+    own = int(found[1]) if found else own
+    return own + 1 + (0 if spec.startswith("factors") else n_categories)
 
 
 def choose_specs(
@@ -74,11 +78,6 @@ def learn_item_features(
         inputs = labels.inputs if uses_inputs(spec) else ()
         member: NDArray[Any] = labels.member_and_vectors if inputs else labels.member
         fitted = fit_features(spec, labels.names, member, count, inputs)
-        need_memory(
-            8 * len(users) * n_packed(fitted.n_features) * _COPIES,
-            f"statistics of {format_count(len(users), 'user')} over {format_count(fitted.n_features, 'feature')}",
-            "describe items by fewer, such as --features pca:16",
-        )
         rows = labels.rows(users, fitted(member), fitted.names)
         return rows, start_effects(rows)
     constant = labels.rows(users, np.ones((len(labels.ids), 1)), ("constant",))

@@ -18,6 +18,7 @@ from lcb.arrays import Floats, Index
 from lcb.errors import InputError
 from lcb.evaluate.choice.item_queues import keep_last_labels
 from lcb.evaluate.items.candidates import add_candidates
+from lcb.evaluate.offline.history import need_member_memory
 from lcb.evaluate.offline.labels import Reading
 from lcb.learners.effects.rows import ItemRows
 from lcb.storage.logs.log import Log
@@ -75,6 +76,7 @@ def read_item_labels(log: Log, reading: Reading, like: float | None = None, seed
         notes = (note,)
     if len(np.unique(reward)) < 2:
         raise InputError(f"every label is {reward[0]:g}, so no algorithm can do better than another; log other rewards")
+    need_member_memory(log)
     ids = tuple(str(id) for id in log.items.to_pylist())
     member = log.item_categories.toarray().astype(np.float64)
     own = log.item_features, log.inputs

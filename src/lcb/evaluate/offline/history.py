@@ -132,6 +132,7 @@ class LabelledRows:
     @classmethod
     def of_log(cls, log: Log, like: float | None) -> LabelledRows:
         ids = tuple(str(id) for id in log.items.to_pylist())
+        need_member_memory(log)
         if log.item_features is not None:
             user, item = log.user.astype(np.intp), log.item.astype(np.intp)
             categories = log.item_categories.toarray().astype(np.float32)
@@ -181,17 +182,35 @@ class LabelledRows:
     def history(self, features: FeatureMap, *, keep_rows: bool = False) -> EventLog:
         """Return one training row per event."""
         x, (names, user) = self.map_items(features), np.unique(self.user, return_inverse=True)
-        need_memory(
-            8 * len(names) * n_packed(features.n_features) * _COPIES,
-            f"statistics of {format_count(len(names), 'user')} over {format_count(features.n_features, 'feature')}",
-            "describe items by fewer, such as --features pca:16",
-        )
+        d = features.n_features
+        need_statistics_memory(len(names), len(self.member), d, len(user) * d if keep_rows else 0)
         builder = LogBuilder(features.n_features, features.names, keep_rows=keep_rows)
         positions = builder.add_users(names.tolist())[user]
         for i in range(0, len(user), _BATCH):
             part = slice(i, i + _BATCH)
             builder.add_at(positions[part], x[self.item[part]], self.reward[part])
         return builder.build()
+
+
+def need_member_memory(log: Log) -> None:
+    """Refuse items whose categories, as numbers beside those of their own, would not fit into memory."""
+    need_memory(
+        8.0 * log.n_items * (len(log.categories) + len(log.inputs)) * _COPIES,
+        f"the {format_count(len(log.categories), 'category')} and {format_count(len(log.inputs), 'number')} of "
+        f"{format_count(log.n_items, 'item')}",
+        "import items with fewer categories or numbers",
+    )
+
+
+def need_statistics_memory(n_users: int, n_items: int, n_features: int, n_others: int, n_workers: int = 1) -> None:
+    """Refuse statistics that would not fit into memory beside `n_others` numbers, with `n_workers` at a time."""
+    beside = f", {n_workers} at a time," if n_workers > 1 else ""
+    remedy = "describe items by fewer, such as --features pca:8, or learn from fewer users"
+    need_memory(
+        8.0 * n_workers * _COPIES * (n_users * n_packed(n_features) + n_items * n_features + n_others),
+        f"statistics of {format_count(n_users, 'user')} over {format_count(n_features, 'feature')}{beside}",
+        f"run one at a time (--workers 1), or {remedy}" if n_workers > 1 else remedy,
+    )
 
 
 def choose_features(
