@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from lcb.errors import CategoryError, InputError
-from lcb.features import FeatureMap, fit_features
+from lcb.features import FeatureMap, fit_features, fit_many
 
 NAMES = [f"c{i}" for i in range(6)]
 
@@ -123,3 +123,28 @@ def test_an_error_names_at_most_thirty_categories():
 def test_an_item_without_categories_is_refused():
     with pytest.raises(InputError, match="the item has no categories; give at least one"):
         fit_features("one-hot", NAMES, []).of_names([])
+
+
+def test_maps_fitted_together_are_those_fitted_one_by_one():
+    rng = np.random.default_rng(0)
+    member = np.concatenate([some_vectors(), rng.normal(3.0, 1.0, (400, 9))], axis=1).astype(np.float32)
+    inputs, times = [f"e{j}" for j in range(9)], rng.integers(0, 4, 400)
+    specs, seen = ["one-hot", "pca:2+1", "pca:5", "raw+1"], []
+    for fitted, x in fit_many(specs, NAMES, member, times, inputs):
+        own = inputs if fitted.inputs else []
+        used = member if fitted.inputs else member[:, :6]
+        alone = fit_features(fitted.spec, NAMES, used, times, own)
+        np.testing.assert_allclose(x, alone(used), atol=1e-9)
+        np.testing.assert_allclose(x, fitted(used), atol=1e-9)
+        seen.append(fitted.spec)
+    assert sorted(seen) == sorted(specs)
+
+
+def test_directions_of_single_precision_numbers_far_from_zero_are_those_of_a_singular_value_decomposition():
+    rng = np.random.default_rng(1)
+    vectors = (100 + rng.normal(size=(500, 3)) @ rng.normal(size=(3, 8)) + 0.01 * rng.normal(size=(500, 8))).astype(
+        "f4"
+    )
+    fitted = fit_features("pca:3", [], vectors, None, [f"e{j}" for j in range(8)])
+    exact = np.linalg.svd(vectors - vectors.mean(axis=0, dtype=np.float64), full_matrices=False)[2][:3]
+    np.testing.assert_allclose(np.abs(np.sum(exact.T * fitted.directions, axis=0)), 1.0, atol=1e-6)

@@ -27,7 +27,7 @@ the features of the arm, they do.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -246,8 +246,10 @@ def fit_features(
             f"features {spec!r}; give one-hot, multi-hot, raw or pca:K, each with or without +1 for a constant, as "
             "pca:6+1"
         )
-    if inputs and found[1] != "one-hot" and found[1] != "multi-hot":
-        return _fit_inputs(spec, tuple(categories), np.asarray(member), weights, tuple(inputs), found)
+    if inputs and found[2]:
+        return next(_fit_directions([spec], tuple(categories), np.asarray(member), weights, tuple(inputs)))[0]
+    if inputs and found[1] == "raw":
+        return _fit_raw(spec, tuple(categories), np.asarray(member), tuple(inputs))
     if found[1] == "raw":
         raise InputError("features raw, but the items have no numbers of their own; import them with --item-features")
     constant, n = found[3] is not None, len(categories)
@@ -270,37 +272,85 @@ def fit_features(
     return FeatureMap(spec, tuple(categories), mean, directions, 1 / max(longest, 1e-300), constant)
 
 
-def _fit_inputs(
-    spec: str,
+def fit_many(
+    specs: Sequence[str],
+    categories: Sequence[str],
+    member: NDArray[Any],
+    weights: ArrayLike | None = None,
+    inputs: Sequence[str] = (),
+) -> Iterator[tuple[FeatureMap, Floats]]:
+    """Yield the map of each specification, as `fit_features` does, and the features of all items, (n, d).
+
+    Of items with numbers of their own the main directions are computed once, for the largest pca:K.
+
+    >>> member = np.random.default_rng(0).normal(size=(9, 3))
+    >>> [(one.spec, x.shape) for one, x in fit_many(["pca:1+1", "pca:2+1", "raw"], (), member, inputs=["a", "b", "c"])]
+    [('pca:1+1', (9, 2)), ('pca:2+1', (9, 3)), ('raw', (9, 3))]
+    """
+    together = [spec for spec in specs if inputs and spec.startswith("pca:") and _SPEC.fullmatch(spec)]
+    if together:
+        yield from _fit_directions(together, tuple(categories), member, weights, tuple(inputs))
+    for spec in specs:
+        if spec not in together:
+            own = inputs if uses_inputs(spec) else ()
+            used = member if own else member[:, : len(categories)]
+            fitted = fit_features(spec, categories, used, weights, own)
+            yield fitted, fitted(used)
+
+
+def _fit_raw(spec: str, categories: tuple[str, ...], member: NDArray[Any], inputs: tuple[str, ...]) -> FeatureMap:
+    """Fit a map that takes the items' own numbers as they are, beside the categories."""
+    n = len(categories) + len(inputs)
+    plain = FeatureMap(spec, categories, np.zeros(n), np.eye(n), 1.0, False, inputs)
+    longest = float(np.linalg.norm(plain(member), axis=1).max())
+    return replace(plain, scale=1 / max(longest, 1e-300), constant=spec.endswith("+1"))
+
+
+def _fit_directions(
+    specs: Sequence[str],
     categories: tuple[str, ...],
     member: NDArray[Any],
     weights: ArrayLike | None,
     inputs: tuple[str, ...],
-    parsed: re.Match[str],
-) -> FeatureMap:
-    """Fit a map on items with numbers of their own: as they are, or their main directions, beside the categories."""
+) -> Iterator[tuple[FeatureMap, Floats]]:
+    """Yield maps to main directions of the items' own numbers, beside the categories, and the features of all items."""
     n, m = len(categories), len(inputs)
-    mean, directions = np.zeros(n + m), np.eye(n + m)
-    if parsed[2]:
-        k = int(parsed[2])
+    sizes = [int(spec.removeprefix("pca:").removesuffix("+1")) for spec in specs]
+    for spec, k in zip(specs, sizes, strict=True):
         if not 1 <= k <= m:
             raise InputError(f"features {spec}: items with {m} numbers of their own have pca:1 to pca:{m}")
-        w = np.ones(len(member)) if weights is None else np.asarray(weights, np.float64)
-        if not np.count_nonzero(w) > 1:
-            raise InputError(f"features {spec} from {np.count_nonzero(w)} items; the main directions need at least 2")
-        total, square = np.zeros(m), np.zeros((m, m))
-        for i in range(0, len(member), _ROWS):
-            own = np.asarray(member[i : i + _ROWS, n:], np.float64)
-            part = own * w[i : i + _ROWS, None]
-            total += part.sum(axis=0)
-            square += part.T @ own
-        mean[n:] = total / w.sum()
-        found = _main_directions(square - np.outer(mean[n:], mean[n:]) * w.sum(), k)
-        directions = np.zeros((n + m, n + k))
-        directions[:n, :n], directions[n:, n:] = np.eye(n), found
-    plain = FeatureMap(spec, categories, mean, directions, 1.0, False, inputs)
-    longest = float(np.linalg.norm(plain(member), axis=1).max())
-    return replace(plain, scale=1 / max(longest, 1e-300), constant=parsed[3] is not None)
+    w = np.ones(len(member)) if weights is None else np.asarray(weights, np.float64)
+    if not np.count_nonzero(w) > 1:
+        raise InputError(f"features {specs[0]} from {np.count_nonzero(w)} items; the main directions need at least 2")
+    most = max(sizes)
+    mean, directions = np.zeros(n + m), np.zeros((n + m, n + most))
+    mean[n:], square = _sum_inputs(member, n, w)
+    directions[:n, :n], directions[n:, n:] = np.eye(n), _main_directions(square, most)
+    whole = FeatureMap(f"pca:{most}", categories, mean, directions, 1.0, False, inputs)(member)
+    length = np.sqrt(np.cumsum(whole**2, axis=1)[:, [n + k - 1 for k in sizes]].max(axis=0))
+    for spec, k, longest in zip(specs, sizes, length.tolist(), strict=True):
+        constant, scale = spec.endswith("+1"), 1 / max(longest, 1e-300)
+        fitted = FeatureMap(spec, categories, mean, directions[:, : n + k], scale, constant, inputs)
+        x = whole[:, : n + k] * scale
+        yield fitted, np.column_stack([x, np.ones(len(x))]) * np.sqrt(0.5) if constant else x
+
+
+def _sum_inputs(member: NDArray[Any], n: int, w: Floats) -> tuple[Floats, Floats]:
+    """Return the mean of the numbers that follow the n categories, and their scatter, block by block.
+
+    Blocks of float32 are multiplied as such, less the mean; sums are of float64.
+    """
+    m = member.shape[1] - n
+    total, square = np.zeros(m), np.zeros((m, m))
+    blocks = [slice(i, i + _ROWS) for i in range(0, len(member), _ROWS)]
+    for block in blocks:
+        total += w[block] @ member[block, n:]
+    mean = total / w.sum()
+    kind = np.float32 if member.dtype == np.float32 else np.float64
+    for block in blocks:
+        own = member[block, n:] - mean.astype(kind)
+        square += (own * w[block, None].astype(kind)).T @ own
+    return mean, square
 
 
 def _main_directions(covariance: Floats, k: int) -> Floats:

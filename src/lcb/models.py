@@ -189,6 +189,8 @@ class LatentModels(Displayed):
     def noise_of(self, context: Floats) -> Floats:
         """Variance of the noise of each arm of a personal model, (K,)."""
         known, other = self._noise_by_arm, float(self.sigma2[0])
+        if not known:
+            return np.full(len(context), other)
         return np.array([known.get((x + 0.0).tobytes(), other) for x in context])  # -0.0 is 0.0
 
     def log_density(self, x: Floats, reward: float) -> Floats:

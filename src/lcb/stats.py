@@ -21,6 +21,7 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from lcb.arrays import LARGEST, Floats, Index
 from lcb.errors import EventError, InputError
+from lcb.memory import need_memory
 from lcb.on_disk import allocate
 
 _BLOCK = 1 << 14  # users whose statistics are turned at a time
@@ -247,6 +248,12 @@ class StatsBuilder:
     def _grow(self) -> None:
         if self.n_users > len(self._rows):
             n_rows = max(self.n_users, 2 * len(self._rows), 1024)
+            if self.folder is None:
+                need_memory(
+                    8.0 * self._rows.shape[1] * (self.n_users + len(self._rows)),
+                    f"statistics of {self.n_users:,} users or more over {self.n_features:,} features",
+                    "give fewer features, learn from fewer users (--users), or keep statistics on disk (--on-disk)",
+                )
             rows = allocate((n_rows, self._rows.shape[1]), np.float64, self.folder)
             rows[: len(self._rows)] = self._rows
             self._rows = rows

@@ -68,7 +68,9 @@ def test_steps_are_lowered_where_labels_are_few_and_the_output_says_so(lcb, worl
 
 def test_choices_say_their_bias(lcb, world):
     told = evaluate(lcb, world, "--reading", "choices", "--algorithms", "popularity,random", "--seeds", 1).out
-    assert "4 items drawn at random stand beside each item taken" in " ".join(told.split())
+    said = " ".join(told.split())
+    assert "66 other items, all that somebody took, per user stand beside those taken, as labels 0" in said
+    assert "popularity and item effects look better than they are" in said
 
 
 def test_a_log_without_categories_has_factors(lcb, tmp_path):

@@ -9,8 +9,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from lcb.evaluate.items.item_features import list_specs
-from lcb.evaluate.items.labels import read_item_labels
 from lcb.storage.logs.log import open_log
 from lcb.storage.models.folder import load_feature_map, load_models
 
@@ -98,14 +96,36 @@ def test_bad_vectors_are_refused_and_nothing_is_written(lcb, world):
         assert not (folder / "log").exists()
 
 
-def test_what_does_not_fit_into_memory_is_refused_with_the_remedy(lcb, world, monkeypatch):
-    words = (*WORDS, "--items", "articles.parquet", "--item-features", "embedding", "--out", "log")
-    assert lcb("import", *words).code == 0
-    monkeypatch.setattr("lcb.memory.read_free_memory", lambda: 1e6)
-    outcome = lcb("learn", "log", "--features", "raw", "--out", "models")
-    assert outcome.code == 2
-    assert "over 32 features need about" in outcome.err
-    assert "--features pca:16" in outcome.err
+def test_what_does_not_fit_into_memory_is_refused_before_the_work_starts_with_the_remedy(lcb, world, monkeypatch):
+    folder, ids, vectors = world
+    words = (*WORDS, "--items", "articles.parquet", "--out", "log", "--item-features")
+    assert lcb("import", *words, "embedding").code == 0
+    monkeypatch.setattr("lcb.memory._SMALL", 0)
+
+    def refuse(free, *words):
+        monkeypatch.setattr("lcb.memory.read_free_memory", lambda: free)
+        outcome = lcb(*words)
+        assert outcome.code == 2
+        return " ".join(outcome.err.split())
+
+    said = refuse(2e5, "learn", "log", "--out", "models")
+    assert "the events and items of log need about" in said
+    said = refuse(1e6, "learn", "log", "--features", "raw", "--out", "models")
+    assert "statistics of 120 users over 32 features need about" in said
+    assert "--features pca:8" in said
+    said = refuse(1e6, "evaluate", "log", "--arms", "items", "--features", "raw", "--workers", 2)
+    assert "over 33 features, 2 at a time, need about 0.0 GB" in said
+    assert "--workers 1" in said
+    assert not (folder / "models").exists()
+    for given in ("embedding", "v.npy", "small.csv"):
+        np.save(folder / "v.npy", vectors)
+        (folder / "v.ids.txt").write_text("\n".join(ids))
+        rows = [",".join([id, *map(str, own)]) for id, own in zip(ids, vectors.tolist(), strict=True)]
+        header = ",".join(["item", *(f"e{j}" for j in range(M))])
+        (folder / "small.csv").write_text("\n".join([header, *rows]))
+        said = refuse(1.2e5, "import", *words[:-3], "--out", "other", "--item-features", given)
+        assert f"32 numbers for each of 400 items of {given if '.' in given else 'articles.parquet'} need about" in said
+        assert not (folder / "other").exists()
 
 
 def test_an_evaluation_that_cannot_use_the_numbers_is_refused(lcb, world):
@@ -124,11 +144,7 @@ def test_an_evaluation_over_items_uses_the_numbers(lcb, world):
     (folder / "visits.csv").write_text("\n".join([text[0], *clicks]))
     words = (*WORDS, "--items", "articles.parquet", "--item-features", "embedding", "--out", "log")
     assert lcb("import", *words).code == 0
-    labels = read_item_labels(open_log(folder / "log"), "labels")
-    assert list_specs(labels, None) == ["pca:2+1", "pca:8+1", "pca:32+1"]
     told = (
-        "--features",
-        "pca:4+1",
         "--seeds",
         1,
         "--workers",
@@ -143,6 +159,7 @@ def test_an_evaluation_over_items_uses_the_numbers(lcb, world):
     outcome = lcb("evaluate", "log", "--arms", "items", *told, "--json", "out.json")
     assert outcome.code == 0, outcome.err
     found = json.loads((folder / "out.json").read_text())
-    assert found["settings"]["features"] == "pca:4+1"
+    assert found["settings"]["features"] == "pca:4+1"  # 3 directions matter
+    assert "pca:4+1 features: the reward per step of 60 held-out users" in found["settings"]["why_features"]
     rows = {row["algorithm"]: row for row in found["results"]}
     assert rows["lcb-auto"]["relative_ctr"] > 1.2 * rows["popularity"]["relative_ctr"]

@@ -73,8 +73,9 @@ def evaluate(
     features: Annotated[
         str | None,
         typer.Option(
-            help="one-hot, multi-hot or pca:K, each with or without +1 for a constant; without it chosen on training "
-            "users, as lcb learn does. With --arms items also factors:K, K features learned from the rewards alone.",
+            help="one-hot, multi-hot, raw or pca:K, each with or without +1 for a constant; pca without K, and what is "
+            "not given, is chosen on training users, as lcb learn does. With --arms items also factors:K, K features "
+            "learned from the rewards alone.",
             metavar="SPEC",
         ),
     ] = None,
@@ -125,7 +126,8 @@ def evaluate(
     how: Method = (method or MethodName.filled).value
     settings = None
     with bar() as progress:
-        log = open_log(path, progress=progress, with_offers=how in (*ESTIMATORS, "replay"))
+        with_offers = reading is not ReadingName.labels if arms is ArmsName.items else how in (*ESTIMATORS, "replay")
+        log = open_log(path, progress=progress, with_offers=with_offers)
         chosen: Reading = reading.value if reading else default_reading(log, like)
         if arms is ArmsName.items:
             _refuse_with_items(method=method, tune=tune, train_on=train_on != "all")

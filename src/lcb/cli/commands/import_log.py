@@ -141,7 +141,11 @@ def import_log(
         opened = table_source(source, given, items=items, item_id=item_id, separator=separator)
         if item_features is not None:
             vectors = read_item_features(
-                item_features, items or source, item_id or given.item or "item", given.item or "item"
+                item_features,
+                items or source,
+                item_id or given.item or "item",
+                given.item or "item",
+                one_row_each=items is not None,
             )
             opened = replace(opened, vectors=vectors)
     else:

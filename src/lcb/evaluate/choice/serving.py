@@ -99,7 +99,7 @@ def _terms(models: LatentModels, x: Floats, effect: Floats | None = None) -> Ite
     yield from (np.ascontiguousarray(x), models.log_pi, mean)
     if models.personal:
         assert models.covariance is not None
-        yield np.einsum("ai,hij,aj->ha", x, models.covariance, x)
+        yield np.array([np.einsum("ai,ai->a", x @ own, x) for own in models.covariance])
         yield from (np.array(models.covariance), np.tile(models.noise_of(x), (len(mean), 1)), none, 0.0)
         return
     yield from (np.zeros(mean.shape), none, np.tile(models.sigma2[:, None], len(x)))

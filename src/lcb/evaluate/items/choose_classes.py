@@ -15,9 +15,9 @@ from lcb.arrays import Floats, Index
 from lcb.errors import ConvergenceWarning
 from lcb.evaluate.choice.candidates import BONUSES, Classes
 from lcb.evaluate.choice.choose import pick_simplest
+from lcb.evaluate.choice.item_queues import LABELS_PER_STEP, draw_item_queues, serve_classes
 from lcb.evaluate.items.item_features import learn_item_features
-from lcb.evaluate.items.labels import LABELS_PER_STEP, ItemLabels
-from lcb.evaluate.items.serving import draw_item_queues, serve_classes
+from lcb.evaluate.items.labels import ItemLabels
 from lcb.item_effects import ItemEffects
 from lcb.learners.effects.learn import learn_with_effects
 from lcb.learners.effects.rows import ItemRows

@@ -18,18 +18,13 @@ from lcb import parallel
 from lcb.arrays import Floats, Index
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.errors import InputError
+from lcb.evaluate.choice.item_queues import LABELS_PER_STEP, ItemQueues, draw_item_queues, lower_steps, serve_classes
 from lcb.evaluate.items.choose_classes import choose_classes, learn_classes
-from lcb.evaluate.items.item_features import learn_item_features, list_specs
+from lcb.evaluate.items.item_features import choose_specs, count_features, learn_item_features, list_specs
 from lcb.evaluate.items.item_use import ItemUse
-from lcb.evaluate.items.labels import LABELS_PER_STEP, ItemLabels
-from lcb.evaluate.items.serving import (
-    ItemQueues,
-    draw_item_queues,
-    serve_classes,
-    serve_individual,
-    serve_population,
-    serve_scores,
-)
+from lcb.evaluate.items.labels import ItemLabels
+from lcb.evaluate.items.serving import serve_individual, serve_population, serve_scores
+from lcb.evaluate.offline.history import need_statistics_memory
 from lcb.evaluate.offline.label_use import combine_use
 from lcb.evaluate.offline.outcomes import POPULATION, AlgorithmRewards, Evaluation
 from lcb.item_effects import ItemEffects
@@ -43,7 +38,7 @@ from lcb.words import format_count
 _SHRINK = 10.0  # rewards of the mean that a rate starts with
 _MF_FACTORS = 5
 _MOST_TESTED = 10_000
-_SPLIT, _SERVE, _LEARN = 0x1C, 0x1D, 0x1E  # parts of the seed
+_SPLIT, _SERVE, _LEARN, _FEATURES = 0x1C, 0x1D, 0x1E, 0x1F  # parts of the seed
 ITEM_ALGORITHMS = {
     "lcb-auto": "classes and item effects; features, classes and bonus chosen on held-out training users",
     "lcb-auto-no-effects": "the same without item effects",
@@ -86,7 +81,12 @@ def evaluate_items(
         raise InputError(f"{unknown[0]} does not choose among items; choose from {', '.join(ITEM_ALGORITHMS)}")
     if not labels.names:
         names = [name for name in names if name != "category-popularity"]
-    n_steps = labels.lower_steps(plan.n_steps)
+    n_steps = lower_steps(labels.n_events, plan.n_steps)
+    n_users = plan.n_train_users or int((labels.n_events > 0).sum())
+    sizes = (len(labels.names), len(labels.inputs))
+    most = max(count_features(spec, *sizes) for spec in list_specs(labels, plan.features))
+    n_at_once = min(n_seeds, n_workers or parallel.n_cores())
+    need_statistics_memory(n_users, len(labels.ids), most, 3 * len(labels.user), n_at_once)
     runs = [_Run(labels, plan, names, n_steps, seed + i) for i in range(n_seeds)]
     done = parallel.processes(_run_seed, runs, n_workers, count_up(progress, "seeds", n_seeds))
     logged = np.array([one.logged for one in done])
@@ -122,7 +122,7 @@ def evaluate_items(
         "classes_by_seed": [one.n_classes for one in done],
         "features": done[0].spec,
         "features_by_seed": [one.spec for one in done],
-        "why_features": "",
+        "why_features": done[0].why_features,
         "train_on": "all",
         "seeds": n_seeds,
         "seed": seed,
@@ -157,6 +157,7 @@ class _SeedResult:
     use: ItemUse
     spec: str
     n_classes: int
+    why_features: str
 
 
 def _split(run: _Run) -> tuple[Index, Index]:
@@ -182,7 +183,13 @@ def _run_seed(run: _Run) -> _SeedResult:
     """Train and test all algorithms on one split."""
     train, test = _split(run)
     rng = np.random.default_rng((run.seed, _LEARN))
-    specs = list_specs(run.labels, run.plan.features)
+    specs, why_features = choose_specs(
+        run.labels,
+        train,
+        list_specs(run.labels, run.plan.features),
+        run.n_steps,
+        np.random.default_rng((run.seed, _FEATURES)),
+    )
     plain = run.labels.rows(test, np.ones((len(run.labels.ids), 1)), ("constant",))
     queues = draw_item_queues(plain, run.n_steps, np.random.default_rng((run.seed, _SERVE)))
     rate: dict[str, Floats] = {}
@@ -233,7 +240,7 @@ def _run_seed(run: _Run) -> _SeedResult:
         raise InputError(
             "the log's mean reward of the test users is not above 0, and relative CTR divides by it; scale the rewards"
         )
-    return _SeedResult(train, test, logged, rate, seconds, why, use, spec, n_classes)
+    return _SeedResult(train, test, logged, rate, seconds, why, use, spec, n_classes, why_features)
 
 
 def _list_baselines(

@@ -4,6 +4,7 @@ factors learned from the training users."""
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
@@ -12,36 +13,60 @@ from numpy.typing import NDArray
 
 from lcb.arrays import Floats, Index
 from lcb.errors import InputError
+from lcb.evaluate.choice.item_features import choose_item_features, is_open, list_open_specs
 from lcb.evaluate.items.labels import ItemLabels
-from lcb.features import fit_features, uses_inputs
+from lcb.features import FeatureMap, fit_features, fit_many, uses_inputs
 from lcb.item_effects import ItemEffects
 from lcb.learners.effects.factors import learn_factors
 from lcb.learners.effects.learn import start_effects
 from lcb.learners.effects.rows import ItemRows
-from lcb.memory import need_memory
 from lcb.progress import Progress, silent
-from lcb.stats import n_packed
-from lcb.words import format_count
 
-DIRECTIONS = (2, 8, 32)  # of the items' own numbers, tried likewise
-_COPIES = 3  # of the statistics, while classes are learned
 N_FACTORS = (2, 5, 10)  # tried, where items have no categories and nothing was asked for
 _FACTORS = re.compile(r"factors:(\d+)")
 
 
 def list_specs(labels: ItemLabels, features: str | None) -> list[str]:
-    """Return the features to try: those asked for, else of the items' own numbers, else categories, else factors."""
-    if features is not None:
-        if not _FACTORS.fullmatch(features) and not labels.names and not (labels.inputs and uses_inputs(features)):
-            raise InputError(f"features {features} come from categories, and the items have none; give factors:K")
-        return [features]
-    if labels.inputs:
-        m = len(labels.inputs)
-        return [
-            *(["one-hot"] if labels.names else []),
-            *(f"pca:{k}+1" for k in sorted({min(k, m) for k in DIRECTIONS})),
-        ]
-    return ["one-hot"] if labels.names else [f"factors:{k}" for k in N_FACTORS]
+    """Return the features to try: those asked for, else of the items' own numbers, else categories, else factors.
+
+    `pca` and `factors` ask for a number that is chosen.
+    """
+    n_categories, n_inputs = len(labels.names), len(labels.inputs)
+    if features == "factors" or (features is None and not n_inputs + n_categories):
+        return [f"factors:{k}" for k in N_FACTORS]
+    if features is None and not n_inputs:
+        return ["one-hot"]
+    if is_open(features) and n_inputs + n_categories:
+        return list(list_open_specs(features, n_inputs, n_categories))
+    assert features is not None
+    if not _FACTORS.fullmatch(features) and not n_categories and not (n_inputs and uses_inputs(features)):
+        raise InputError(f"features {features} come from categories, and the items have none; give factors:K")
+    return [features]
+
+
+def count_features(spec: str, n_categories: int, n_inputs: int) -> int:
+    """Return the number of features of a specification, for an estimate of memory."""
+    found = re.search(r":(\d+)", spec)
+    own = n_inputs if spec.startswith("raw") else 0
+    own = int(found[1]) if found else own
+    return own + 1 + (0 if spec.startswith("factors") else n_categories)
+
+
+def choose_specs(
+    labels: ItemLabels, users: Index, specs: list[str], n_steps: int, rng: np.random.Generator
+) -> tuple[list[str], str]:
+    """Return the features that serve held-out users of these best and why, where features are of the items' own
+    numbers; factors are chosen together with the classes."""
+    if len(specs) < 2 or any(_FACTORS.fullmatch(spec) for spec in specs):
+        return specs, ""
+    rows = labels.rows(users, np.ones((len(labels.ids), 1)), ())
+
+    def fit_each(few: Index) -> Iterable[tuple[FeatureMap, Floats]]:
+        own = rows.take_users(few)
+        return fit_many(specs, labels.names, labels.member_and_vectors, own.count, labels.inputs)
+
+    spec, why = choose_item_features(rows, fit_each, n_steps, rng)
+    return [spec], why
 
 
 def learn_item_features(
@@ -51,16 +76,9 @@ def learn_item_features(
     factors = _FACTORS.fullmatch(spec)
     if factors is None:
         count = np.bincount(labels.item[np.isin(labels.user, users)], minlength=len(labels.ids))
-        member: NDArray[Any] = labels.member
         inputs = labels.inputs if uses_inputs(spec) else ()
-        if inputs and labels.vectors is not None:
-            member = np.concatenate([member.astype(np.float32), labels.vectors], axis=1)
+        member: NDArray[Any] = labels.member_and_vectors if inputs else labels.member
         fitted = fit_features(spec, labels.names, member, count, inputs)
-        need_memory(
-            8 * len(users) * n_packed(fitted.n_features) * _COPIES,
-            f"statistics of {format_count(len(users), 'user')} over {format_count(fitted.n_features, 'feature')}",
-            "describe items by fewer, such as --features pca:16",
-        )
         rows = labels.rows(users, fitted(member), fitted.names)
         return rows, start_effects(rows)
     effects, q, rows = learn_factors_of(labels, users, int(factors[1]), rng)

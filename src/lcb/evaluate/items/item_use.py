@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lcb.arrays import Floats
-from lcb.evaluate.items.serving import ItemQueues
+from lcb.evaluate.choice.item_queues import ItemQueues
 from lcb.evaluate.offline.label_use import Use
 
 _LEAST_KNOWN = 0.5  # of the labels, whose items training users have; with fewer, items are new to every algorithm

@@ -1,43 +1,15 @@
-"""Serves users on their own items, each offered until taken, and each label used once.
-
-All algorithms meet the same users with their items in the same order, which is random, so that ties are too.
-"""
+"""Serves users on their own items with baselines; see `lcb.evaluate.choice.item_queues`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 
-from lcb.arrays import Floats, Index
+from lcb.arrays import Floats
 from lcb.bandits.linear.linucb import LinUCB
-from lcb.evaluate.choice.queues import Queues
-from lcb.evaluate.choice.serving import serve
+from lcb.evaluate.choice.item_queues import ItemQueues, serve_classes
 from lcb.item_effects import ArmEffects
-from lcb.learners.effects.rows import ItemRows
 from lcb.models import LatentModels
 from lcb.stats import UserStats
-
-
-@dataclass(frozen=True, eq=False)
-class ItemQueues:
-    """The items of users to be served; the items of user u are begin[u] to begin[u + 1]."""
-
-    begin: Index = field(repr=False)  # (U + 1,)
-    item: Index = field(repr=False)  # (n,)
-    reward: Floats = field(repr=False)  # (n,)
-    n_steps: int
-
-    @property
-    def n_users(self) -> int:
-        return len(self.begin) - 1
-
-
-def draw_item_queues(rows: ItemRows, n_steps: int, rng: np.random.Generator) -> ItemQueues:
-    """Put the items of every user of `rows` into a random order."""
-    order = np.lexsort((rng.random(len(rows.user)), rows.user))
-    begin = np.searchsorted(rows.user, np.arange(rows.n_users + 1))
-    return ItemQueues(begin, rows.item[order], rows.reward[order], n_steps)
 
 
 def serve_scores(score: Floats, queues: ItemQueues) -> Floats:
@@ -47,13 +19,6 @@ def serve_scores(score: Floats, queues: ItemQueues) -> Floats:
     place = np.arange(len(user)) - queues.begin[user]
     taken = order[place < queues.n_steps]
     return np.bincount(user[taken], queues.reward[taken], queues.n_users) / queues.n_steps
-
-
-def serve_classes(models: LatentModels, x: Floats, bonus: float, queues: ItemQueues, effect: Floats) -> Floats:
-    """Return the mean reward of each user under the rule of `LearnedClasses` with item effects (I,), compiled."""
-    size, steps = np.ones(len(queues.item), np.int64), np.full(queues.n_users, queues.n_steps)
-    own = Queues(x, queues.begin, queues.item, queues.reward[:, None], size, steps, is_filled=False)
-    return serve(models, bonus, own, effect)
 
 
 def serve_population(bandit: LinUCB, past: UserStats, x: Floats, queues: ItemQueues, effect: Floats) -> Floats:

@@ -6,7 +6,7 @@ An event read as a choice is a label for every category, 1 for those of its item
 from __future__ import annotations
 
 import warnings
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,12 @@ from numpy.typing import NDArray
 
 from lcb.arrays import Floats, Index
 from lcb.errors import ConvergenceWarning, InputError
+from lcb.evaluate.choice.choose import N_STEPS
+from lcb.evaluate.choice.item_features import can_choose, choose_item_features, is_open, list_open_specs
+from lcb.evaluate.choice.item_queues import keep_last_labels
 from lcb.evaluate.offline.labels import Reading, default_reading, read_labels
 from lcb.event_log import EventLog, LogBuilder
-from lcb.features import FeatureMap, fit_features, uses_inputs
+from lcb.features import FeatureMap, fit_features, fit_many, uses_inputs
 from lcb.learners.effects.rows import ItemRows
 from lcb.learners.fitting import fit
 from lcb.learners.shared.n_classes import is_better
@@ -32,7 +35,6 @@ from lcb.storage.tables.sample import UserSample, sample_hashes
 from lcb.words import format_count
 
 SPECS = ("one-hot", "multi-hot", "multi-hot+1")  # tried in this order, if no features are asked for
-DIRECTIONS = (2, 4, 8, 16, 32)  # of the items' own numbers, tried likewise
 _COPIES = 3  # of the statistics, while classes are learned
 _TRIED_USERS = 5_000  # users whose events choose the features
 _TRIED_CLASSES = 4
@@ -108,10 +110,10 @@ def read_history(
             labels.history(users, fitted.arms, fitted.names), fitted, n_events=labels.n_events[users], sample=sample
         )
     rows = LabelledRows.of_log(log, like)
-    if features is not None:
+    if features is not None and not is_open(features):
         fitted, why = rows.fit(features), ""
     else:
-        fitted, why = choose_features(rows)
+        fitted, why = choose_features(rows, features, progress)
     return History(rows.history(fitted), fitted, why, rows, sample=sample)
 
 
@@ -130,6 +132,7 @@ class LabelledRows:
     @classmethod
     def of_log(cls, log: Log, like: float | None) -> LabelledRows:
         ids = tuple(str(id) for id in log.items.to_pylist())
+        need_member_memory(log)
         if log.item_features is not None:
             user, item = log.user.astype(np.intp), log.item.astype(np.intp)
             categories = log.item_categories.toarray().astype(np.float32)
@@ -152,6 +155,17 @@ class LabelledRows:
             raise InputError(f"features {spec}, but the items have no categories; give raw or pca:K")
         return fit_features(spec, self.names, member, n, inputs)
 
+    def fit_each(self, specs: Sequence[str], users: Index) -> Iterator[tuple[FeatureMap, Floats]]:
+        """Yield maps fitted on what these users met, and the features of all items."""
+        n = np.bincount(self.item[np.isin(self.user, users)], minlength=len(self.member))
+        return fit_many(specs, self.names, self.member, n, self.inputs)
+
+    def last_labels(self) -> ItemRows:
+        """Return one label for each user and item, the last one; users are numbered in their order."""
+        n_items, (_, user) = len(self.member), np.unique(self.user, return_inverse=True)
+        own = keep_last_labels(user, self.item, self.reward, n_items)
+        return ItemRows(self.ids or tuple(map(str, range(n_items))), np.ones((n_items, 1)), *own)
+
     def map_items(self, features: FeatureMap) -> Floats:
         """Return the features of every item, (n_items, d)."""
         if features.is_learned:
@@ -170,11 +184,8 @@ class LabelledRows:
     def history(self, features: FeatureMap, *, keep_rows: bool = False) -> EventLog:
         """Return one training row per event."""
         x, (names, user) = self.map_items(features), np.unique(self.user, return_inverse=True)
-        need_memory(
-            8 * len(names) * n_packed(features.n_features) * _COPIES,
-            f"statistics of {format_count(len(names), 'user')} over {format_count(features.n_features, 'feature')}",
-            "describe items by fewer, such as --features pca:16",
-        )
+        d = features.n_features
+        need_statistics_memory(len(names), len(self.member), d, len(user) * d if keep_rows else 0)
         builder = LogBuilder(features.n_features, features.names, keep_rows=keep_rows)
         positions = builder.add_users(names.tolist())[user]
         for i in range(0, len(user), _BATCH):
@@ -183,30 +194,48 @@ class LabelledRows:
         return builder.build()
 
 
-def list_specs(rows: LabelledRows) -> tuple[str, ...]:
-    """Return the features to try: of categories, or of so many main directions of the items' own numbers."""
-    if not rows.inputs:
-        return SPECS
-    m = len(rows.inputs)
-    sizes = [k for k in DIRECTIONS if k < m]
-    whole = ("raw+1",) if m <= max(DIRECTIONS) else ()
-    return (*(("one-hot+1",) if rows.names else ()), *(f"pca:{k}+1" for k in sizes), *whole)
+def need_member_memory(log: Log) -> None:
+    """Refuse items whose categories, as numbers beside those of their own, would not fit into memory."""
+    need_memory(
+        8.0 * log.n_items * (len(log.categories) + len(log.inputs)) * _COPIES,
+        f"the {format_count(len(log.categories), 'category')} and {format_count(len(log.inputs), 'number')} of "
+        f"{format_count(log.n_items, 'item')}",
+        "import items with fewer categories or numbers",
+    )
 
 
-def choose_features(rows: LabelledRows) -> tuple[FeatureMap, str]:
-    """Return the first map that no later one of `list_specs` beats at predicting users held out, with four classes.
+def need_statistics_memory(n_users: int, n_items: int, n_features: int, n_others: int, n_workers: int = 1) -> None:
+    """Refuse statistics that would not fit into memory beside `n_others` numbers, with `n_workers` at a time."""
+    beside = f", {n_workers} at a time," if n_workers > 1 else ""
+    remedy = "describe items by fewer, such as --features pca:8, or learn from fewer users"
+    need_memory(
+        8.0 * n_workers * _COPIES * (n_users * n_packed(n_features) + n_items * n_features + n_others),
+        f"statistics of {format_count(n_users, 'user')} over {format_count(n_features, 'feature')}{beside}",
+        f"run one at a time (--workers 1), or {remedy}" if n_workers > 1 else remedy,
+    )
 
-    One class would not do: what is linear in the mean over people need not be so in the classes.
+
+def choose_features(
+    rows: LabelledRows, features: str | None = None, progress: Progress = silent
+) -> tuple[FeatureMap, str]:
+    """Return the chosen features; of items with numbers of their own those that serve held-out users best.
+
+    Of categories, or where too few users can be served, it is the first map that no later one beats at predicting users
+    held out, with four classes.  One class would not do: what is linear in the mean over people need not be so in the
+    classes.  `features` None or pca says what to choose from.
     """
-    users, specs = np.unique(rows.user), list_specs(rows)
-    if rows.inputs and len(users) < 4:
-        return rows.fit(specs[-1]), ""
-    is_plain = not rows.inputs and (
+    users = np.unique(rows.user)
+    is_given = features is not None or bool(rows.inputs)
+    specs = list_open_specs(features, len(rows.inputs), len(rows.names)) if is_given else SPECS
+    is_plain = not is_given and (
         (rows.member[rows.item].sum(axis=1) <= 1).all() or rows.reward.min() == rows.reward.max()
     )
     if is_plain or len(users) < 4:
-        return rows.fit(SPECS[0]), ""
+        return rows.fit(specs[-1] if rows.inputs else specs[0]), ""
     rng = np.random.default_rng(0)
+    if rows.inputs and can_choose(labels := rows.last_labels()):
+        spec, why = choose_item_features(labels, lambda few: rows.fit_each(specs, users[few]), N_STEPS, rng, progress)
+        return rows.fit(spec), why
     tried = rng.permutation(users)[:_TRIED_USERS]
     likelihood: Likelihood | None = "gaussian" if rows.inputs else None  # counts per item are slow where items are many
     scores = {spec: _score_held_out(rows, rows.fit(spec), tried, rng, likelihood=likelihood) for spec in specs}

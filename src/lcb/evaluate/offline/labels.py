@@ -17,12 +17,15 @@ from numpy.typing import NDArray
 from lcb.arrays import Floats, Index
 from lcb.errors import InputError
 from lcb.event_log import EventLog
+from lcb.memory import need_memory
 from lcb.stats import UserStats
 from lcb.storage.logs.log import Log
+from lcb.words import format_count
 
 Reading = Literal["labels", "choices"]
 READINGS = ("labels", "choices")
 Counts = NDArray[np.int32]
+_BYTES = 40.0  # of a user and arm: counts, sums and places, and what they are made of
 
 
 @dataclass(frozen=True, eq=False)
@@ -108,6 +111,11 @@ def read_labels(log: Log, reading: Reading, like: float | None = None, most_arms
     if reading == "choices" and like is not None:
         raise InputError(f"like {like:g} with reading choices, which ignores ratings; leave like out, or read labels")
     names, vectors = log.arms(most_arms)
+    need_memory(
+        _BYTES * log.n_users * len(names),
+        f"labels of {log.n_users:,} users for {format_count(len(names), 'category')}",
+        "give items fewer categories, or evaluate over items (--arms items)",
+    )
     has_arm = np.diff(vectors.indptr)[log.item] > 0
     user, item = log.user[has_arm].astype(np.intp), log.item[has_arm].astype(np.intp)
     if not len(user):

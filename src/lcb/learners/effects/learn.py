@@ -129,7 +129,7 @@ def find_user_means(
 
     Without `with_spread` the second is empty.
     """
-    from lcb.learners.effects._fitted_numba import fit_rows
+    from lcb.learners.effects._rows_numba import fit_rows
 
     fitted, spread = np.empty(len(rows.user)), np.empty(len(rows.user) if with_spread else 0)
     x = np.ascontiguousarray(rows.x)

@@ -11,7 +11,7 @@ import numpy as np
 
 from lcb.arrays import Floats, Index
 from lcb.event_log import EventLog
-from lcb.stats import UserStats, n_packed, upper
+from lcb.stats import UserStats, n_packed
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -78,8 +78,12 @@ class ItemRows:
 
     @cached_property
     def _gram(self) -> Floats:
-        rows, columns = upper(self.x.shape[1])
-        return np.asarray((self._by_user(np.ones(len(self.user))) @ (self.x[:, rows] * self.x[:, columns])).T)
+        from lcb.learners.effects._rows_numba import add_grams
+
+        d = self.x.shape[1]
+        total = np.zeros((self.n_users, d * (d + 1) // 2))
+        add_grams(total, self.user, self.item, np.ascontiguousarray(self.x))
+        return total.T
 
     def _by_user(self, values: Floats) -> csr_array:
         """Values of the rows as a sparse matrix, (users, I)."""

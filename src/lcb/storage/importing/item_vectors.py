@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lcb.errors import InputError
+from lcb.memory import need_memory
 from lcb.storage.logs.items import Items, list_first
 from lcb.storage.tables.arrow import is_list, parse_numbers, plain
 from lcb.storage.tables.open_table import open_table
@@ -27,6 +28,8 @@ from lcb.storage.tables.table import Table
 from lcb.words import format_count
 
 Numbers = NDArray[np.float32]
+_HEAD = 1 << 20  # bytes from which the length of lines is estimated
+_COPIES = 3  # of the vectors while they are read, put into the order of the items and written
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +53,14 @@ class ItemVectors:
         return replace(items, vectors=self.vectors[place.to_numpy()], inputs=self.names)
 
 
-def read_item_features(given: str, table: str | os.PathLike[str], item_id: str, item: str) -> ItemVectors:
-    """Read a file, or columns of `table`, whose ids are in column `item_id`, or else in `item` or column item."""
+def read_item_features(
+    given: str, table: str | os.PathLike[str], item_id: str, item: str, *, one_row_each: bool = False
+) -> ItemVectors:
+    """Read a file, or columns of `table`, whose ids are in column `item_id`, or else in `item` or column item.
+
+    Memory is estimated first: from the rows of a file, and of `table` if each is an item (`one_row_each`); else as
+    items are found.
+    """
     if given.lower().endswith(".npy"):
         return _read_npy(Path(given), table, (item_id, item))
     if os.path.exists(given):
@@ -61,13 +70,14 @@ def read_item_features(given: str, table: str | os.PathLike[str], item_id: str, 
         columns = lists[:1] or [name for name in opened.numeric if name != id]
         if not columns:
             raise InputError(f"{given} has neither a column of lists nor a numeric column; give one with numbers")
-        return _read_columns(opened, id, columns)
+        return _read_columns(opened, id, columns, _estimate_rows(opened))
     opened = open_table(table)
     columns = [name.strip() for name in given.split(",")]
     if any(name not in opened.names for name in columns) and "." in given:
         raise InputError(f"--item-features {given}: no such file, and no such column of {opened.path}")
     opened.require(columns)
-    return _read_columns(opened, _find_id(opened, (item_id, item)), columns)
+    n_rows = _estimate_rows(opened) if one_row_each else 0
+    return _read_columns(opened, _find_id(opened, (item_id, item)), columns, n_rows)
 
 
 def _find_id(table: Table, usual: tuple[str, ...]) -> str:
@@ -77,7 +87,24 @@ def _find_id(table: Table, usual: tuple[str, ...]) -> str:
     return str(found)
 
 
-def _read_columns(table: Table, id: str, columns: list[str]) -> ItemVectors:
+def _estimate_rows(table: Table) -> int:
+    """Return the number of rows, of a text by the length of its first lines; 0 if it is not known."""
+    if table.n_rows is not None or table.path.endswith(".gz"):
+        return table.n_rows or 0
+    with name_file_in_errors(table.path), open(table.path, "rb") as file:
+        head = file.read(_HEAD)
+        return os.fstat(file.fileno()).st_size * max(head.count(b"\n"), 1) // max(len(head), 1)
+
+
+def _need_memory(n_items: int, m: int, path: str) -> None:
+    need_memory(
+        4.0 * n_items * m * _COPIES,
+        f"{m:,} numbers for each of {n_items:,} items of {path}",
+        "give fewer numbers, such as their main directions, or fewer items",
+    )
+
+
+def _read_columns(table: Table, id: str, columns: list[str], n_rows: int) -> ItemVectors:
     """Read the vectors of the first row of each item, batch by batch: memory grows with items, not with rows."""
     seen: set[str] = set()
     ids: list[str] = []
@@ -94,6 +121,7 @@ def _read_columns(table: Table, id: str, columns: list[str]) -> ItemVectors:
                 f"{table.path} has lists of {parts[0].shape[1]} and of {part.shape[1]} numbers; make them equal"
             )
         seen.update(first)
+        _need_memory(max(len(seen), n_rows), part.shape[1], table.path)
         ids += [texts[i] for i in places]
         parts.append(part)
     return ItemVectors(table.path, pa.array(ids, pa.string()), np.concatenate(parts), names)
@@ -136,6 +164,8 @@ def _to_numbers(values: Any, path: str, name: str) -> Numbers:
 def _read_npy(path: Path, table: str | os.PathLike[str], usual: tuple[str, ...]) -> ItemVectors:
     with name_file_in_errors(path):
         try:
+            shape = np.load(path, mmap_mode="r", allow_pickle=False).shape
+            _need_memory(*(shape if len(shape) == 2 else (0, 0)), str(path))
             vectors = np.load(path, allow_pickle=False)
         except ValueError as error:
             raise InputError(f"{path} is no array of numbers ({error}); write it with numpy.save") from None

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lcb.errors import InputError
+from lcb.memory import need_memory
 from lcb.progress import Progress
 from lcb.storage.importing.bad_rows import Check, Problems, show_cell
 from lcb.storage.importing.cells import Orders, to_numbers
@@ -18,8 +19,11 @@ from lcb.storage.importing.items import Gathered
 from lcb.storage.importing.sorting import Arrays, Spill
 from lcb.storage.importing.source import ROLES, Chunk, Source
 from lcb.storage.logs.items import Items
+from lcb.words import format_count
 
 _NUMBERS = ("rating", "reward", "propensity")
+_SHORTEST = 8  # bytes of a row of a text file
+_ROW_BYTES, _FEATURE_BYTES = 100, 12  # of a row while it is sorted and written
 
 
 class Reading:
@@ -43,6 +47,8 @@ class Reading:
         """Read the whole source."""
         for chunk in self.source.chunks(self.problems):
             arrays = self._check_chunk(chunk)
+            if not self.n_rows:
+                self._need_memory()
             self.users.count(arrays["user"])
             self.items.count(arrays["item"])
             if len(arrays["user"]):
@@ -50,6 +56,16 @@ class Reading:
             self.n_rows += len(chunk.rows)
             progress(f"reading {self.source.name}", self.n_rows, self.source.n_rows)
         self.n_rows += self.problems.n_unread
+
+    def _need_memory(self) -> None:
+        """Estimate the memory of the rows that are sorted at a time, once their columns are known."""
+        size = sum(file.stat().st_size for file in self.source.files if file.is_file())
+        n_rows = min(self.source.n_rows or size // _SHORTEST or self.spill.most_rows, self.spill.most_rows)
+        need_memory(
+            n_rows * (_ROW_BYTES + _FEATURE_BYTES * len(self.features)),
+            f"{n_rows:,} rows at a time, with {format_count(len(self.features), 'number')} kept of each,",
+            "keep fewer --features, or numbers of items as --item-features, once for each item",
+        )
 
     def rank_users(self) -> tuple[Any, NDArray[np.int32], NDArray[np.int64]]:
         """Return the users with events, sorted by name, the rank of each code, and the event count of each rank."""

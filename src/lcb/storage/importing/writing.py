@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 from collections.abc import Iterator, Sequence
@@ -21,6 +22,7 @@ from lcb.storage.logs.files import FEATURES, INPUTS, STAMP, LogFiles
 from lcb.storage.logs.items import Items
 
 _GROUP_ROWS = 1 << 20
+_STAMP_ROWS = 1 << 14  # summed up at a time
 
 
 def check_place(files: LogFiles, sources: Sequence[Path]) -> None:
@@ -123,11 +125,24 @@ def _build_item_table(items: Items, stamp: bytes) -> Any:
 
 def _compute_stamp(items: Items) -> bytes:
     """Return a digest of items and categories, by which `open_log` notices items of another import."""
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, _build_item_table(items, b"").schema) as stream:
-        stream.write_table(_build_item_table(items, b""))
-    names = "\n".join(items.categories).encode()
-    return hashlib.sha256(names + b"\0" + sink.getvalue()).hexdigest()[:32].encode()
+    table, digest = _build_item_table(items, b""), _Digest("\n".join(items.categories).encode() + b"\0")
+    with pa.PythonFile(digest, mode="w") as sink, pa.ipc.new_stream(sink, table.schema) as stream:
+        stream.write_table(table, _STAMP_ROWS)
+    return digest.sum.hexdigest()[:32].encode()
+
+
+class _Digest(io.RawIOBase):
+    """A file whose bytes are only summed up."""
+
+    def __init__(self, begin: bytes) -> None:
+        self.sum = hashlib.sha256(begin)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        self.sum.update(data)
+        return len(data)
 
 
 def _was_imported(events: Path) -> bool:

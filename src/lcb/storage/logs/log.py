@@ -18,18 +18,22 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow.parquet as pq
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from lcb.errors import InputError
+from lcb.memory import need_memory
 from lcb.progress import Progress, silent
 from lcb.storage.logs.events import read_events
 from lcb.storage.logs.files import LogFiles
 from lcb.storage.logs.items import read_items
 from lcb.storage.logs.offers import Offers
+from lcb.storage.tables.row_errors import name_file_in_errors
 
 Codes = NDArray[np.int32]
 Numbers = NDArray[np.float32]
+_EVENT_COPIES, _ITEM_COPIES = 4, 5  # of what the files hold, while it is decoded, converted and put into order
 
 
 @dataclass(frozen=True)
@@ -149,6 +153,7 @@ def open_log(path: str | os.PathLike[str], *, progress: Progress | None = None, 
     (('sport', 'arts'), [[1, 1], [1, 0]])
     """
     files = LogFiles.find(path)
+    _need_memory(files)
     report = progress or silent
     items = read_items(files)
     events = read_events(files, items, report, with_offers)
@@ -170,4 +175,21 @@ def open_log(path: str | os.PathLike[str], *, progress: Progress | None = None, 
         inputs=items.inputs,
         offers=events.offers,
         notes=(*events.notes, *items.notes(np.bincount(events.item, minlength=len(events.items)))),
+    )
+
+
+def _need_memory(files: LogFiles) -> None:
+    """Estimate the memory of opening a log from the sizes that its files declare."""
+    n_bytes = 0.0
+    for path, copies in ((files.events, _EVENT_COPIES), (files.items, _ITEM_COPIES)):
+        if path.is_file():
+            with name_file_in_errors(path):
+                about = pq.ParquetFile(path).metadata
+            cells = about.num_rows * about.num_columns
+            stored = sum(about.row_group(i).total_byte_size for i in range(about.num_row_groups))
+            n_bytes += copies * max(8.0 * cells, stored)
+    need_memory(
+        n_bytes,
+        f"the events and items of {files.events.parent}",
+        "import fewer events, or items with fewer numbers of their own",
     )

@@ -1,8 +1,20 @@
-"""What users' weights say of the items that they saw, row by row, compiled."""
+"""Compiled sums over rewards of items: nothing has the size of items times pairs of features."""
 
 from __future__ import annotations
 
 from lcb._compiled import njit
+
+
+@njit(cache=True, nogil=True)
+def add_grams(total, user, item, x):  # type: ignore[no-untyped-def]
+    """total[user] += upper triangle of x x' for every row; `total` is (users, d (d + 1) / 2), x (I, d)."""
+    d = x.shape[1]
+    for n in range(len(user)):
+        own, features, k = total[user[n]], x[item[n]], 0
+        for a in range(d):
+            for b in range(a, d):
+                own[k] += features[a] * features[b]
+                k += 1
 
 
 @njit(nogil=True, cache=True)
