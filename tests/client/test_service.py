@@ -106,10 +106,12 @@ def test_a_session_of_every_verb(service: Server):
         known = client.user("bob")
         assert len(known.posterior) == len(classes().pi)
         assert (known.n_decisions, known.n_rewards) == (3, 3)
+        left = client.decide("bob", seen="exclude", exclude=["a0"])
+        assert left.arm not in {"a0", *(slot.arm for slot in shown.slots)}
         shadow = client.decide("bob", ["a0", "a1"], chosen="a1", chosen_propensity=0.5)
         assert (shadow.arm, shadow.propensity) == ("a1", 0.5)
         assert shadow.would in ("a0", "a1")
-        assert client.erase("bob").erased == 5
+        assert client.erase("bob").erased == 6
         with pytest.raises(ServiceError, match="no user 'bob'"):
             client.user("bob")
 

@@ -29,6 +29,12 @@ export interface DecideOptions {
   /** An arm that the caller chose itself (shadow mode). */
   chosen?: string;
   chosenPropensity?: number;
+  /** Ids that must not be shown. */
+  exclude?: readonly string[];
+  /** Nothing that this user was shown before, or nothing that this user took. */
+  seen?: "exclude" | "exclude-taken";
+  /** In a list, at most so many arms of one category. */
+  atMost?: number;
   /** The idempotency key; a new one by default, the same for all attempts. */
   decisionId?: string;
 }
@@ -93,6 +99,9 @@ export class Client {
       decision_id: options.decisionId ?? this.newId(),
       chosen: options.chosen,
       chosen_propensity: options.chosenPropensity,
+      exclude: options.exclude,
+      seen: options.seen,
+      at_most: options.atMost,
     };
     return this.send({ method: "POST", path: "/v1/decisions", body });
   }

@@ -27,6 +27,10 @@ test("the catalogue, a list from it, and its rewards", async () => {
   const made = await client.decide("bob", { k: 2 });
   assert.equal(made.slots.length, 2);
   await client.reward(made.slots[1].reward_id, 1);
+  const shown = made.slots.map((slot) => slot.arm);
+  const left = await client.decide("bob", { seen: "exclude", exclude: ["elsewhere"] });
+  assert.ok(!shown.includes(left.arm));
+  await assert.rejects(client.decide("bob", { exclude: ["a", "b", "c"] }), { status: 422, field: "exclude" });
   await client.putItems([], { remove: ["c"] });
   assert.equal((await client.items()).n_items, 2);
 });

@@ -79,7 +79,12 @@ def decide(
     k: int | None,
     chosen: str | None,
     chosen_propensity: float | None,
+    exclude: Iterable[str] | None = None,
+    seen: str | None = None,
+    at_most: int | None = None,
 ) -> Call[messages.DecisionAnswer]:
+    if isinstance(exclude, str):
+        raise InputError(f"exclude is {exclude!r}; give a list of ids")
     body = {
         "user": user,
         "arms": None if arms is None else _convert_arms(arms),
@@ -88,6 +93,9 @@ def decide(
         "decision_id": decision_id,
         "chosen": chosen,
         "chosen_propensity": chosen_propensity,
+        "exclude": None if exclude is None else list(exclude),
+        "seen": seen,
+        "at_most": at_most,
     }
     return Call("POST", "/v1/decisions", encode(body), messages.DecisionAnswer)
 

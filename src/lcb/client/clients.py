@@ -50,14 +50,20 @@ class Client:
     def decide(
         self, user: str, arms: Arms | None = None, *, x: Sequence[float] | None = None, k: int | None = None,
         chosen: str | None = None, chosen_propensity: float | None = None, decision_id: str | None = None,
+        exclude: Iterable[str] | None = None, seen: str | None = None, at_most: int | None = None,
     ) -> messages.DecisionAnswer:  # fmt: skip
         """Ask which arm to show.
 
         `arms` maps ids to features, or lists ids of the catalogue; without it the whole catalogue is offered.  `x` are
         features of the user, `k` asks for a list of k arms, `chosen` reports an arm that the caller chose itself.
+        Rules: not the ids in `exclude`; with `seen="exclude"` not what this user was shown, with
+        `seen="exclude-taken"` not what this user took; `at_most` so many arms of one category in a list.
         """
         id = decision_id or self._new_id()
-        call = calls.decide(user, arms, id, x=x, k=k, chosen=chosen, chosen_propensity=chosen_propensity)
+        call = calls.decide(
+            user, arms, id, x=x, k=k, chosen=chosen, chosen_propensity=chosen_propensity,
+            exclude=exclude, seen=seen, at_most=at_most,
+        )  # fmt: skip
         return self.send(call)
 
     def reward(self, decision_id: str, reward: float, *, reward_id: str | None = None) -> messages.RewardAnswer:
@@ -155,9 +161,13 @@ class AsyncClient:
     async def decide(
         self, user: str, arms: Arms | None = None, *, x: Sequence[float] | None = None, k: int | None = None,
         chosen: str | None = None, chosen_propensity: float | None = None, decision_id: str | None = None,
+        exclude: Iterable[str] | None = None, seen: str | None = None, at_most: int | None = None,
     ) -> messages.DecisionAnswer:  # fmt: skip
         id = decision_id or self._new_id()
-        call = calls.decide(user, arms, id, x=x, k=k, chosen=chosen, chosen_propensity=chosen_propensity)
+        call = calls.decide(
+            user, arms, id, x=x, k=k, chosen=chosen, chosen_propensity=chosen_propensity,
+            exclude=exclude, seen=seen, at_most=at_most,
+        )  # fmt: skip
         return await self.send(call)
 
     async def reward(self, decision_id: str, reward: float, *, reward_id: str | None = None) -> messages.RewardAnswer:

@@ -162,6 +162,8 @@ class Service:
             elif (first := self._arriving.get(request.user)) is not None:
                 self.journal.check_room()  # refuse now if the queue is full
                 await first.wait()
+            elif request.seen is not None and not self.world.has_seen(request.user):
+                await self._reads.fetch_seen(request.user)
             else:
                 begun = self.decisions.begin(request, recommender, logged, prepared) if large else None
                 entry = self.decisions.decide(request, recommender, logged) if begun is None else begun

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lcb.arrays import Floats
 from lcb.bandits.bandit import add_advice, count_decision
@@ -15,9 +17,10 @@ from lcb.bandits.traits import DescribedBandit
 from lcb.decision import Decision, rescale
 from lcb.errors import InputError
 from lcb.item_effects import ArmEffects
+from lcb.serve.decide.rules import Rules
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import slot_id
-from lcb.serve.events import ChosenArm
+from lcb.serve.events import ChosenArm, RulesBody
 from lcb.serve.state.model_version import UnreadableModels
 from lcb.serve.state.users import WARMUP, User
 from lcb.serve.state.world import World
@@ -50,8 +53,7 @@ def begin_draw(world: World, user: User, model: int, ids: Sequence[str], n_featu
 
 def draw_arms(draw: Draw, ids: list[str], context: Floats, decision_id: str, k: int | None) -> list[ChosenArm]:
     """Return the arms for a user, one per slot, without changing any state; `k` is None if no list was asked for."""
-    if k is not None and k > len(ids):
-        raise Problem(422, f"k is {k}, but there are {len(ids)} arms; send k of at most {len(ids)}", field="k")
+    _check_k(k, len(ids))
     try:
         if k is None:
             number = draw_number(draw.seed, decision_id)
@@ -91,25 +93,59 @@ def _choose(
     return bandit.choose(state, context, OneNumber(number), **given)  # type: ignore[arg-type]
 
 
+def draw_under_rules(
+    draw: Draw, ids: list[str], context: Floats, decision_id: str, rules: Rules
+) -> tuple[list[ChosenArm], RulesBody]:
+    """Do the same as `draw_arms` among the arms that the rules leave; the list may be shorter than asked for."""
+    _check_k(rules.k, len(ids))
+    state, left, taken = draw.state, rules.left, Counter[str]()
+    arms, offers = [], []
+    try:
+        for i in range(rules.k or 1):
+            if not len(left):
+                break
+            name = decision_id if rules.k is None else slot_id(decision_id, i)
+            one, arm = _draw_slot(draw, state, ids, context, left, name)
+            state = count_decision(draw.bandit, state, one)
+            arms.append(arm)
+            offers.append(left)
+            left = rules.narrow(left, taken, arm.arm)
+    except InputError as error:
+        raise Problem(422, str(error), field="arms") from None
+    return arms, rules.record(offers)
+
+
+def _check_k(k: int | None, n_arms: int) -> None:
+    if k is not None and k > n_arms:
+        raise Problem(422, f"k is {k}, but there are {n_arms} arms; send k of at most {n_arms}", field="k")
+
+
 def _draw_list(draw: Draw, ids: list[str], context: Floats, decision_id: str, k: int) -> list[ChosenArm]:
     """Draw slot after slot from the remaining arms; a propensity is conditional on the slots above."""
-    bandit, state, share, seed, effects = draw
-    left = np.arange(len(ids))
+    state, left = draw.state, np.arange(len(ids))
     arms = []
     for i in range(k):
-        number = draw_number(seed, slot_id(decision_id, i))
-        of_left = None if effects is None else ArmEffects(effects.effect[left], effects.variance[left])
-        one = choose_arm(bandit, state, context[left], share, number, of_left)
-        state = count_decision(bandit, state, one)
-        arm = ChosenArm.from_decision(one, ids[left[one.arm]])
-        if one.distribution is not None and arm.distribution is not None:
-            whole = np.zeros(len(ids))
-            whole[left] = one.distribution
-            arm.distribution = whole.tobytes()
-        arm.arm = int(left[one.arm])
+        one, arm = _draw_slot(draw, state, ids, context, left, slot_id(decision_id, i))
+        state = count_decision(draw.bandit, state, one)
         arms.append(arm)
         left = np.delete(left, one.arm)
     return arms
+
+
+def _draw_slot(
+    draw: Draw, state: Floats, ids: list[str], context: Floats, left: NDArray[np.intp], name: str
+) -> tuple[Decision, ChosenArm]:
+    """Draw one of the arms `left`; return the decision among these, and its record among all arms."""
+    bandit, _, share, seed, effects = draw
+    of_left = None if effects is None else ArmEffects(effects.effect[left], effects.variance[left])
+    one = choose_arm(bandit, state, context[left], share, draw_number(seed, name), of_left)
+    arm = ChosenArm.from_decision(one, ids[left[one.arm]])
+    if one.distribution is not None and arm.distribution is not None:
+        whole = np.zeros(len(ids))
+        whole[left] = one.distribution
+        arm.distribution = whole.tobytes()
+    arm.arm = int(left[one.arm])
+    return one, arm
 
 
 def record_callers_arm(draw: Draw, ids: list[str], context: Floats, id: str, propensity: float) -> ChosenArm:
