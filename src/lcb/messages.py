@@ -135,9 +135,13 @@ class RewardAnswer(Struct, frozen=True, gc=False):
 
 
 class DecisionsRequest(Struct, forbid_unknown_fields=True):
-    """Decisions to make together; each is answered as if it had been sent alone at the same moment."""
+    """Decisions to make together; each is answered as if it had been sent alone at the same moment.
+
+    `arms` are the arms of all decisions that send none.
+    """
 
     decisions: Annotated[list[DecisionRequest], Meta(min_length=1, max_length=MOST_IN_BATCH)]
+    arms: Annotated[list[Arm], Meta(min_length=1, max_length=MOST_ARMS)] | None = None
 
 
 class RewardsRequest(Struct, forbid_unknown_fields=True):

@@ -65,9 +65,14 @@ export interface DecisionsAnswer {
   outcomes: DecisionOutcome[];
 }
 
-/** Decisions to make together; each is answered as if it had been sent alone at the same moment. */
+/**
+ * Decisions to make together; each is answered as if it had been sent alone at the same moment.
+ *
+ * `arms` are the arms of all decisions that send none.
+ */
 export interface DecisionsRequest {
   decisions: DecisionRequest[];
+  arms?: Arm[] | null;
 }
 
 /** The number of events that were erased. */

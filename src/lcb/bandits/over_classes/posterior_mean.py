@@ -66,12 +66,23 @@ class PosteriorMean:
         """Return the expected reward plus the bonus of each arm, (K,)."""
         return self._scores_and_means(state, context)[0]
 
+    def prepare(self, context: Floats) -> Floats | None:
+        """Compute what decisions for many users from the same context have in common, for `choose`."""
+        return self._expected(check_context(context, self.models.n_features)) if self.bonus else None
+
     def choose(
-        self, state: Floats, context: Floats, rng: np.random.Generator, effects: ArmEffects | None = None
+        self,
+        state: Floats,
+        context: Floats,
+        rng: np.random.Generator,
+        effects: ArmEffects | None = None,
+        *,
+        prepared: Floats | None = None,
     ) -> Decision:
-        context = check_context(context, self.models.n_features)
+        if prepared is None:
+            context = check_context(context, self.models.n_features)
         uniform = rng.random()
-        scores, means = self._scores_and_means(state, context)
+        scores, means = self._scores_and_means(state, context, prepared)
         if effects is not None:
             scores = add_effects(scores, means, effects, self.item_bonus)
         decision = Decision.best(scores, context, rescale(uniform, self.uniform))
@@ -79,12 +90,18 @@ class PosteriorMean:
             decision = decision.with_effects(effects.effect, means)
         return decision.with_uniform(self.uniform, context, uniform) if self.uniform else decision
 
-    def _scores_and_means(self, state: Floats, context: Floats) -> tuple[Floats, Floats]:
+    def _expected(self, context: Floats) -> Floats:
+        """Return the expected reward of every arm under every class, (N, K)."""
+        return np.einsum("hj,kj->hk", self.models.beta, context)  # unlike BLAS, gives equal arms equal sums
+
+    def _scores_and_means(
+        self, state: Floats, context: Floats, expected: Floats | None = None
+    ) -> tuple[Floats, Floats]:
         w = np.exp(state)
         if not self.bonus:
             mean = np.asarray(context @ (w @ self.models.beta))
             return mean, mean
-        expected = np.einsum("hj,kj->hk", self.models.beta, context)  # unlike BLAS, gives equal arms equal sums
+        expected = self._expected(context) if expected is None else expected
         mean = (w[:, None] * expected).sum(axis=0)
         spread = (w[:, None] * (expected - mean) ** 2).sum(axis=0)
         return np.asarray(mean + self.bonus * np.sqrt(spread)), mean

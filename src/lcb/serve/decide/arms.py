@@ -7,6 +7,7 @@ import numpy as np
 from lcb import messages
 from lcb.arrays import Floats
 from lcb.features import cross
+from lcb.serve.decide.drawing import CommonDraws
 from lcb.serve.decide.validation import check_ids, check_size
 from lcb.serve.errors import Problem
 from lcb.serve.state.catalogue import Catalogue
@@ -44,6 +45,24 @@ def read_arms(
         words = f"the arms crossed with x have {size} features; send fewer, at most {messages.MOST_FEATURES} in all"
         raise Problem(422, words, field="x")
     return ids, context if user_x is None else cross(context, user_x), sent
+
+
+class CommonArms:
+    """The arms of requests that are decided in a row; a list of arms that several of them have is read once."""
+
+    def __init__(self, state: ServiceState) -> None:
+        self.state = state
+        self._arms: list[messages.Arm] | None = None
+        self._read: tuple[list[str], Floats, Floats | None, CommonDraws] | None = None
+
+    def read(self, request: messages.DecisionRequest) -> tuple[list[str], Floats, Floats | None, CommonDraws | None]:
+        """Do the same as `read_arms`, and return what draws from these arms have in common."""
+        if request.x is not None:
+            return *read_arms(self.state, request), None
+        if self._read is None or self._arms is not request.arms:
+            ids, context, sent = read_arms(self.state, request)
+            self._arms, self._read = request.arms, (ids, context, sent, CommonDraws(ids, context))
+        return self._read
 
 
 def _look_up(catalogue: Catalogue, arms: list[messages.Arm], ids: list[str]) -> Floats:

@@ -16,7 +16,7 @@ import numpy as np
 from lcb import messages
 from lcb.arrays import Floats
 from lcb.serve import events
-from lcb.serve.decide.arms import read_arms
+from lcb.serve.decide.arms import CommonArms, read_arms
 from lcb.serve.decide.assignment import Assignment
 from lcb.serve.decide.drawing import Draw, begin_draw, draw_arms, draw_under_rules, record_callers_arm
 from lcb.serve.decide.entry import Entry
@@ -68,13 +68,18 @@ class Decisions:
         self.n_ruled: Counter[str] = Counter()  # decisions by rule since the start; none: no arm was left
 
     def decide(
-        self, request: messages.DecisionRequest, recommender: str | None = None, logged: Row | None = None
+        self,
+        request: messages.DecisionRequest,
+        recommender: str | None = None,
+        logged: Row | None = None,
+        common: CommonArms | None = None,
     ) -> Entry | bytes:
         """Return a new decision, or the answer of the one logged under the same id.
 
-        `logged` is the event of that id, read beforehand where the store is remote.
+        `logged` is the event of that id, read beforehand where the store is remote.  `common` is what was read of the
+        arms of other decisions of a batch.
         """
-        begun = self.begin(request, recommender, logged)
+        begun = self.begin(request, recommender, logged, common=common)
         return begun if isinstance(begun, bytes) else self.finish(begun)
 
     def begin(
@@ -83,6 +88,7 @@ class Decisions:
         recommender: str | None = None,
         logged: Row | None = None,
         prepared: Prepared | None = None,
+        common: CommonArms | None = None,
     ) -> Begun | bytes:
         """Do the part of `decide` that reads the state; `prepared` is what was computed from the request before."""
         world, digest = self.world, None
@@ -93,7 +99,11 @@ class Decisions:
                 return self.answer_again(logged, digest)
         self._check_mode(request)
         check_user(request.user)
-        ids, context, sent = read_arms(world.state, request, None if prepared is None else prepared.context)
+        draws = None
+        if common is None:
+            ids, context, sent = read_arms(world.state, request, None if prepared is None else prepared.context)
+        else:
+            ids, context, sent, draws = common.read(request)
         user = world.user(request.user)
         newcomer = user is None
         if user is None:
@@ -114,7 +124,7 @@ class Decisions:
             ids=ids,
             context=context,
             sent=sent,
-            draw=begin_draw(world, user, model, ids, context.shape[1]),
+            draw=begin_draw(world, user, model, ids, context.shape[1], draws),
             rules=self._read_rules(request, ids) if request.has_rules else None,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,9 +34,33 @@ class Draw(NamedTuple):
     share: float  # of uniform decisions
     seed: bytes
     effects: ArmEffects | None  # of the arms' items
+    prepared: Floats | None = None  # what the bandit computed of the arms for all users of a batch
 
 
-def begin_draw(world: World, user: User, model: int, ids: Sequence[str], n_features: int) -> Draw:
+class CommonDraws:
+    """What decisions from the same arms and the same state of the service have in common, by model version."""
+
+    def __init__(self, ids: Sequence[str], context: Floats) -> None:
+        self.ids, self.context = ids, context
+        self._prepared: dict[int, tuple[DescribedBandit, Floats | None]] = {}
+        self._effects: ArmEffects | None = None
+
+    def prepare(self, bandit: DescribedBandit) -> Floats | None:
+        found = self._prepared.get(id(bandit))
+        if found is None:
+            prepare = getattr(bandit, "prepare", None)
+            found = self._prepared[id(bandit)] = bandit, None if prepare is None else prepare(self.context)
+        return found[1]
+
+    def effects(self, world: World) -> ArmEffects:
+        if self._effects is None:
+            self._effects = world.items.of_arms(self.ids)
+        return self._effects
+
+
+def begin_draw(
+    world: World, user: User, model: int, ids: Sequence[str], n_features: int, common: CommonDraws | None = None
+) -> Draw:
     """Return what a draw for a user under a model version needs, among the arms `ids`."""
     try:
         bandit, shared = world.state.bandit(user.recommender, model, n_features)
@@ -47,8 +71,14 @@ def begin_draw(world: World, user: User, model: int, ids: Sequence[str], n_featu
     state = user.state if shared is None else world.shared.get(shared, bandit)
     assert state is not None
     share = world.state.recommenders[user.recommender].get_uniform(in_warmup=model == WARMUP)
-    effects = world.items.of_arms(ids) if world.uses_effects(user.recommender, model) else None
-    return Draw(bandit, state, share, world.state.seed, effects)
+    uses, seed = world.uses_effects(user.recommender, model), world.state.seed
+    if common is None:
+        return Draw(bandit, state, share, seed, world.items.of_arms(ids) if uses else None)
+    try:
+        prepared = common.prepare(bandit)
+    except InputError as error:
+        raise Problem(422, str(error), field="arms") from None
+    return Draw(bandit, state, share, seed, common.effects(world) if uses else None, prepared)
 
 
 def draw_arms(draw: Draw, ids: list[str], context: Floats, decision_id: str, k: int | None) -> list[ChosenArm]:
@@ -57,7 +87,7 @@ def draw_arms(draw: Draw, ids: list[str], context: Floats, decision_id: str, k: 
     try:
         if k is None:
             number = draw_number(draw.seed, decision_id)
-            one = choose_arm(draw.bandit, draw.state, context, draw.share, number, draw.effects)
+            one = choose_arm(draw.bandit, draw.state, context, draw.share, number, draw.effects, draw.prepared)
             return [ChosenArm.from_decision(one, ids[one.arm])]
         return _draw_list(draw, ids, context, decision_id, k)
     except InputError as error:
@@ -71,14 +101,15 @@ def choose_arm(
     share: float,
     number: float,
     effects: ArmEffects | None = None,
+    prepared: Floats | None = None,
 ) -> Decision:
     """Choose with the bandit, or uniformly with probability `share`; the propensities are those of the mixture.
 
     `number` is uniform in [0, 1) and decides both.
     """
     if not share:
-        return _choose(bandit, state, context, number, effects)
-    own = _choose(bandit, state, context, rescale(number, share), effects)
+        return _choose(bandit, state, context, number, effects, prepared)
+    own = _choose(bandit, state, context, rescale(number, share), effects, prepared)
     mixed = own.with_uniform(share, context, number)
     traits = bandit.traits
     if number < share or traits.needs_propensity_of_chosen or traits.needs_propensity_of_every_arm:
@@ -87,9 +118,16 @@ def choose_arm(
 
 
 def _choose(
-    bandit: DescribedBandit, state: Floats, context: Floats, number: float, effects: ArmEffects | None
+    bandit: DescribedBandit,
+    state: Floats,
+    context: Floats,
+    number: float,
+    effects: ArmEffects | None,
+    prepared: Floats | None = None,
 ) -> Decision:
-    given = {} if effects is None else {"effects": effects}
+    given: dict[str, Any] = {} if effects is None else {"effects": effects}
+    if prepared is not None:
+        given["prepared"] = prepared
     return bandit.choose(state, context, OneNumber(number), **given)  # type: ignore[arg-type]
 
 
@@ -136,7 +174,7 @@ def _draw_slot(
     draw: Draw, state: Floats, ids: list[str], context: Floats, left: NDArray[np.intp], name: str
 ) -> tuple[Decision, ChosenArm]:
     """Draw one of the arms `left`; return the decision among these, and its record among all arms."""
-    bandit, _, share, seed, effects = draw
+    bandit, _, share, seed, effects, _ = draw
     of_left = None if effects is None else ArmEffects(effects.effect[left], effects.variance[left])
     one = choose_arm(bandit, state, context[left], share, draw_number(seed, name), of_left)
     arm = ChosenArm.from_decision(one, ids[left[one.arm]])

@@ -93,8 +93,8 @@ class Metrics:
             yield GaugeMetricFamily(name, text, value=float(value))
         for name, text, label, counts in self.counted():
             family = CounterMetricFamily(name, text, labels=[label])
-            for value, n in counts.items():
-                family.add_metric([value], n)
+            for which, n in counts.items():
+                family.add_metric([which], n)
             yield family
         failed = CounterMetricFamily("lcb_failed_trainings", "Trainings that failed.")
         failed.add_metric([], self.n_failed_trainings)
