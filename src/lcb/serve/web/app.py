@@ -95,10 +95,12 @@ class App:
             calls.extend(self.pages.routes())
         self._openapi = {open: msgspec.json.encode(build_document(calls, open=open)) for open in (False, True)}
         routes = []
+        self.endpoints: list[Endpoint] = []
         self._exact = {}  # method and path -> endpoint, for routes without parameters: one lookup, no patterns
         for call in calls:
             max_body = self.max_body if call.large_body else min(_SMALL_BODY, self.max_body)
             endpoint = Endpoint(self, f"{call.method} {call.path}", call.handler, call.scope, max_body)
+            self.endpoints.append(endpoint)
             routes.append(Route(call.path, endpoint, methods=[call.method]))
             if "{" not in call.path:
                 for method in routes[-1].methods or ():
