@@ -1,6 +1,7 @@
 """Durable requests per second through HTTP: half decisions of 20 arms x 6, half rewards, over 10,000 users.
 
     python benchmarks/serve.py [--rounds 5] [--seconds 4] [--prototype FOLDER] [--store postgresql://...]
+    python benchmarks/serve.py --batch 100      decisions alone: one per request, and as many per request
 
 wrk on loopback with 32 connections, after 6 s in which most of the users come for the first time (12 s with --store,
 where each is looked up over the network); the service runs 5 classes and Thompson Sampling. Classes are not relearned
@@ -85,15 +86,16 @@ def measure(command: list[str], env: dict[str, str], script: Path, port: int, gi
             time.sleep(0.05)
         wrk = ["wrk", "-t1", f"-c{given.connections}", "--latency", "-s", str(script)]
         url = f"http://127.0.0.1:{port}/v1/recommend"
+        size = int(env.get("BATCH", "1"))  # decisions of one request
         subprocess.run([*wrk, "-d12s" if given.store else "-d6s", url], env=env, capture_output=True, check=True)
         before = cpu(process.pid)
         said = subprocess.run(
             [*wrk, f"-d{given.seconds}s", url], env=env, capture_output=True, text=True, check=True
         ).stdout
-        n = int(re.search(r"(\d+) requests in", said)[1])
+        n = size * int(re.search(r"(\d+) requests in", said)[1])
         bad = re.search(r"Non-2xx.*: (\d+)", said)
         return {
-            "rate": float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1]),
+            "rate": size * float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1]),
             "cpu_us": 1e6 * (cpu(process.pid) - before) / n,
             "p50_ms": milliseconds(re.search(r"\n\s+50%\s+(\S+)", said)[1]),
             "p99_ms": milliseconds(re.search(r"\n\s+99%\s+(\S+)", said)[1]),
@@ -104,6 +106,24 @@ def measure(command: list[str], env: dict[str, str], script: Path, port: int, gi
         process.wait(20)
 
 
+def compare_batches(folder: Path, given: argparse.Namespace) -> dict[str, list[dict[str, float]]]:
+    """Measure decisions alone in turn: one per request, batches, and batches whose arms come once for all."""
+    kinds = {
+        "single": {},
+        "batch": {"BATCH": str(given.batch)},
+        "same arms": {"BATCH": str(given.batch), "SHARED": "1"},
+    }
+    found: dict[str, list[dict[str, float]]] = {name: [] for name in kinds}
+    for i in range(given.rounds):
+        for name, more in kinds.items():
+            port, store = free_port(), str(folder / f"{name}-{i}.db")
+            env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PAYLOAD": str(folder / "arms.json"), "SEED": str(i)}
+            command = [sys.executable, "-c", RUN, store, str(folder / "models"), str(port), "0"]
+            few = argparse.Namespace(**{**vars(given), "connections": 4 if more else given.connections})
+            found[name].append(measure(command, env | more, HERE / "batch.lua", port, few))
+    return found
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=5)
@@ -112,6 +132,7 @@ def main() -> None:
     parser.add_argument("--prototype", type=Path)
     parser.add_argument("--store", help="postgresql:// address of a server for both; SQLite files when not given")
     parser.add_argument("--retrain-every", type=int, default=0, help="new users; 0: not at all")
+    parser.add_argument("--batch", type=int, help="decisions of one request")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     rng = np.random.default_rng(0)
@@ -124,7 +145,9 @@ def main() -> None:
         (folder / "old.json").write_text(json.dumps(old))
         models = LatentModels(np.full(5, 0.2), rng.normal(size=(5, 6)), np.full(5, 0.1))
         save_models(models, folder / "models")
-        for i in range(given.rounds):
+        if given.batch:
+            found = compare_batches(folder, given)
+        for i in range(0 if given.batch else given.rounds):
             port, env = free_port(), {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
             more = {"PAYLOAD": str(folder / "arms.json"), "SEED": str(i)}
             with database(given.store, f"lcb_{i}") if given.store else nullcontext(str(folder / f"{i}.db")) as store:
@@ -153,11 +176,12 @@ def main() -> None:
                 more |= {"STORE": "pg", "DSN": store} if store else {"STORE": "sqlite"}
                 theirs = measure(command, env | more, script, port, given)
             found.setdefault("prototype", []).append(theirs)
+    what = "decisions" if given.batch else "requests"
     for name, rounds in found.items():
         middle = {key: statistics.median(one[key] for one in rounds) for key in rounds[0]}
         rates = [one["rate"] for one in rounds]
         print(
-            f"{name:10} {middle['rate']:7.0f} requests/s ({min(rates):.0f}-{max(rates):.0f})  "
+            f"{name:10} {middle['rate']:7.0f} {what}/s ({min(rates):.0f}-{max(rates):.0f})  "
             f"{middle['cpu_us']:5.0f} us CPU  p50 {middle['p50_ms']:.1f} ms  p99 {middle['p99_ms']:.1f} ms  "
             f"refused {sum(one['bad'] for one in rounds)}"
         )
@@ -165,6 +189,11 @@ def main() -> None:
         for key in ("rate", "cpu_us", "p99_ms"):
             ratios = [a[key] / b[key] for a, b in zip(found["lcb"], found["prototype"], strict=True)]
             print(f"{key} / prototype's: median {statistics.median(ratios):.2f}, {min(ratios):.2f}-{max(ratios):.2f}")
+    if given.batch:
+        for name in ("batch", "same arms"):
+            ratios = [a["cpu_us"] / b["cpu_us"] for a, b in zip(found["single"], found[name], strict=True)]
+            words = f"median {statistics.median(ratios):.2f}, {min(ratios):.2f}-{max(ratios):.2f}"
+            print(f"decisions per CPU second, {name} / single: {words}")
     if given.json:
         given.json.write_text(json.dumps(found, indent=2))
 

@@ -25,9 +25,11 @@ Id = Annotated[
 # `$(?!\n)`: in Python `$` alone also matches before a final line feed
 _DECISION_ID = r"^[A-Za-z0-9_.:-]{1,64}$(?!\n)"
 _REWARD_ID = r"^[A-Za-z0-9_.:-]{1,64}(/[0-9]{1,3})?$(?!\n)"
+_SEEN = r"^(exclude|exclude-taken)$(?!\n)"
 FORMS = {  # a pattern in words, for error messages
     _DECISION_ID: "1 to 64 letters, digits and _ . : -",
     _REWARD_ID: "the decision_id of an answer, or the reward_id of a slot",
+    _SEEN: "exclude (what this user was shown) or exclude-taken (what this user took)",
 }
 DecisionId = Annotated[
     str,
@@ -64,6 +66,33 @@ class DecisionRequest(Struct, forbid_unknown_fields=True):
         | None
     ) = None
     chosen_propensity: Probability | None = None
+    exclude: (
+        Annotated[list[Id], Meta(max_length=MOST_ARMS, description="Ids of arms that must not be shown.")] | None
+    ) = None
+    seen: (
+        Annotated[
+            str,
+            Meta(
+                pattern=_SEEN,
+                description="`exclude`: nothing that this user was shown before; `exclude-taken`: nothing that this "
+                "user took, which is what has a reward above 0.",
+                extra_json_schema={"enum": ["exclude", "exclude-taken"]},
+            ),
+        ]
+        | None
+    ) = None
+    at_most: (
+        Annotated[
+            int,
+            Meta(ge=1, le=MOST_SLOTS, description="Arms of one category in a list; categories are the catalogue's."),
+        ]
+        | None
+    ) = None
+
+    @property
+    def has_rules(self) -> bool:
+        """Whether some arms may be ruled out."""
+        return self.exclude is not None or self.seen is not None or self.at_most is not None
 
 
 class Slot(Struct, frozen=True, gc=False):
@@ -106,9 +135,13 @@ class RewardAnswer(Struct, frozen=True, gc=False):
 
 
 class DecisionsRequest(Struct, forbid_unknown_fields=True):
-    """Decisions to make together; each is answered as if it had been sent alone at the same moment."""
+    """Decisions to make together; each is answered as if it had been sent alone at the same moment.
+
+    `arms` are the arms of all decisions that send none.
+    """
 
     decisions: Annotated[list[DecisionRequest], Meta(min_length=1, max_length=MOST_IN_BATCH)]
+    arms: Annotated[list[Arm], Meta(min_length=1, max_length=MOST_ARMS)] | None = None
 
 
 class RewardsRequest(Struct, forbid_unknown_fields=True):

@@ -106,10 +106,18 @@ def test_a_session_of_every_verb(service: Server):
         known = client.user("bob")
         assert len(known.posterior) == len(classes().pi)
         assert (known.n_decisions, known.n_rewards) == (3, 3)
+        left = client.decide("bob", seen="exclude", exclude=["a0"])
+        assert left.arm not in {"a0", *(slot.arm for slot in shown.slots)}
+        many = client.decide_batch([{"user": f"u{i}"} for i in range(101)] + [{"user": "cy", "k": 0}], ARMS)
+        assert [outcome.status for outcome in many] == [200] * 101 + [422]
+        ids = [outcome.answer.decision_id for outcome in many[:2]]
+        assert client.decide("u1", ARMS, decision_id=ids[1]) == many[1].answer
+        rewarded = client.reward_batch({ids[0]: 1.0, "unknown": 1.0})
+        assert [outcome.status for outcome in rewarded] == [200, 404]
         shadow = client.decide("bob", ["a0", "a1"], chosen="a1", chosen_propensity=0.5)
         assert (shadow.arm, shadow.propensity) == ("a1", 0.5)
         assert shadow.would in ("a0", "a1")
-        assert client.erase("bob").erased == 5
+        assert client.erase("bob").erased == 6
         with pytest.raises(ServiceError, match="no user 'bob'"):
             client.user("bob")
 

@@ -29,6 +29,12 @@ export interface DecideOptions {
   /** An arm that the caller chose itself (shadow mode). */
   chosen?: string;
   chosenPropensity?: number;
+  /** Ids that must not be shown. */
+  exclude?: readonly string[];
+  /** Nothing that this user was shown before, or nothing that this user took. */
+  seen?: "exclude" | "exclude-taken";
+  /** In a list, at most so many arms of one category. */
+  atMost?: number;
   /** The idempotency key; a new one by default, the same for all attempts. */
   decisionId?: string;
 }
@@ -85,7 +91,40 @@ export class Client {
 
   /** Ask which arm to show. */
   decide(user: string, options: DecideOptions = {}): Promise<types.DecisionAnswer> {
-    const body = {
+    return this.send({ method: "POST", path: "/v1/decisions", body: this.buildDecision(user, options) });
+  }
+
+  /**
+   * Ask for many decisions at once; return their outcomes in order. `arms` are the arms of all that have none of their
+   * own. An outcome has `status` 200 and the `answer`, or the status and `detail` of a refusal.
+   */
+  async decideBatch(
+    decisions: readonly (DecideOptions & { user: string })[],
+    options: { arms?: Arms } = {},
+  ): Promise<types.DecisionOutcome[]> {
+    const arms = options.arms === undefined ? undefined : convertArms(options.arms);
+    const built = decisions.map(({ user, ...rest }) => this.buildDecision(user, rest));
+    const found: types.DecisionOutcome[] = [];
+    for (const part of split(built)) {
+      const body = { arms, decisions: part };
+      const call: Call<types.DecisionsAnswer> = { method: "POST", path: "/v1/decisions:batch", body };
+      found.push(...(await this.send(call)).outcomes);
+    }
+    return found;
+  }
+
+  /** Send many rewards at once; return their outcomes in order. */
+  async rewardBatch(rewards: readonly types.RewardRequest[]): Promise<types.RewardOutcome[]> {
+    const found: types.RewardOutcome[] = [];
+    for (const part of split(rewards)) {
+      const call: Call<types.RewardsAnswer> = { method: "POST", path: "/v1/rewards:batch", body: { rewards: part } };
+      found.push(...(await this.send(call)).outcomes);
+    }
+    return found;
+  }
+
+  private buildDecision(user: string, options: DecideOptions): object {
+    return {
       user,
       arms: options.arms === undefined ? undefined : convertArms(options.arms),
       x: options.x,
@@ -93,8 +132,10 @@ export class Client {
       decision_id: options.decisionId ?? this.newId(),
       chosen: options.chosen,
       chosen_propensity: options.chosenPropensity,
+      exclude: options.exclude,
+      seen: options.seen,
+      at_most: options.atMost,
     };
-    return this.send({ method: "POST", path: "/v1/decisions", body });
   }
 
   /** Send the reward of a decision, or of a slot by its reward_id; sending it again changes nothing. */
@@ -233,6 +274,14 @@ function findCause(error: unknown): { message: string; code?: string } {
   const code = cause instanceof Error ? (cause as { code?: unknown }).code : undefined;
   const message = cause instanceof Error ? cause.message || cause.name : String(cause);
   return typeof code === "string" ? { message, code } : { message };
+}
+
+const MOST_IN_BATCH = 100;
+
+function split<Element>(elements: readonly Element[]): Element[][] {
+  const parts: Element[][] = [];
+  for (let i = 0; i < elements.length; i += MOST_IN_BATCH) parts.push(elements.slice(i, i + MOST_IN_BATCH));
+  return parts;
 }
 
 function convertArms(arms: Arms): types.Arm[] {

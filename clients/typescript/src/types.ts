@@ -52,6 +52,12 @@ export interface DecisionRequest {
   /** Shadow mode: the arm that the caller chose; the service logs its own choice. */
   chosen?: string | null;
   chosen_propensity?: number | null;
+  /** Ids of arms that must not be shown. */
+  exclude?: string[] | null;
+  /** `exclude`: nothing that this user was shown before; `exclude-taken`: nothing that this user took, which is what has a reward above 0. */
+  seen?: "exclude" | "exclude-taken" | null;
+  /** Arms of one category in a list; categories are the catalogue's. */
+  at_most?: number | null;
 }
 
 /** The outcomes of a batch of decisions, in the order of the request. */
@@ -59,9 +65,14 @@ export interface DecisionsAnswer {
   outcomes: DecisionOutcome[];
 }
 
-/** Decisions to make together; each is answered as if it had been sent alone at the same moment. */
+/**
+ * Decisions to make together; each is answered as if it had been sent alone at the same moment.
+ *
+ * `arms` are the arms of all decisions that send none.
+ */
 export interface DecisionsRequest {
   decisions: DecisionRequest[];
+  arms?: Arm[] | null;
 }
 
 /** The number of events that were erased. */

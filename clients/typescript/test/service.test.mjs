@@ -27,8 +27,24 @@ test("the catalogue, a list from it, and its rewards", async () => {
   const made = await client.decide("bob", { k: 2 });
   assert.equal(made.slots.length, 2);
   await client.reward(made.slots[1].reward_id, 1);
+  const shown = made.slots.map((slot) => slot.arm);
+  const left = await client.decide("bob", { seen: "exclude", exclude: ["elsewhere"] });
+  assert.ok(!shown.includes(left.arm));
+  await assert.rejects(client.decide("bob", { exclude: ["a", "b", "c"] }), { status: 422, field: "exclude" });
   await client.putItems([], { remove: ["c"] });
   assert.equal((await client.items()).n_items, 2);
+});
+
+test("a batch has an outcome for each element", async () => {
+  const arms = [{ id: "10", x: [1, 0] }, { id: "2", x: [0, 1] }];
+  const users = Array.from({ length: 101 }, (_, i) => ({ user: `user-${i}`, decisionId: `batch-${i}` }));
+  const made = await client.decideBatch([...users, { user: "cy", k: 0 }], { arms });
+  assert.equal(made.length, 102);
+  assert.deepEqual(made[100].answer.decision_id, "batch-100");
+  assert.deepEqual([made[101].status, made[101].field], [422, "k"]);
+  assert.deepEqual(await client.decide("user-7", { arms, decisionId: "batch-7" }), made[7].answer);
+  const rewards = await client.rewardBatch([{ decision_id: "batch-7", reward: 1 }, { decision_id: "none", reward: 1 }]);
+  assert.deepEqual(rewards.map((outcome) => outcome.status), [200, 404]);
 });
 
 test("a user named with a slash is asked for and erased", async () => {

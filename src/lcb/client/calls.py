@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
@@ -14,6 +14,7 @@ from lcb import messages
 from lcb.errors import InputError, ServiceError
 
 Answer = TypeVar("Answer")
+T = TypeVar("T")
 Arms = Mapping[str, Sequence[float]] | Iterable[str]
 
 
@@ -79,17 +80,77 @@ def decide(
     k: int | None,
     chosen: str | None,
     chosen_propensity: float | None,
+    exclude: Iterable[str] | None = None,
+    seen: str | None = None,
+    at_most: int | None = None,
 ) -> Call[messages.DecisionAnswer]:
-    body = {
-        "user": user,
-        "arms": None if arms is None else _convert_arms(arms),
-        "x": None if x is None else _convert_vector(x),
-        "k": k,
-        "decision_id": decision_id,
-        "chosen": chosen,
-        "chosen_propensity": chosen_propensity,
-    }
+    body = build_decision(
+        user, arms, decision_id, x=x, k=k, chosen=chosen, chosen_propensity=chosen_propensity,
+        exclude=exclude, seen=seen, at_most=at_most,
+    )  # fmt: skip
     return Call("POST", "/v1/decisions", encode(body), messages.DecisionAnswer)
+
+
+def build_decision(
+    user: str,
+    arms: Arms | None,
+    decision_id: str,
+    *,
+    x: Sequence[float] | None = None,
+    k: int | None = None,
+    chosen: str | None = None,
+    chosen_propensity: float | None = None,
+    exclude: Iterable[str] | None = None,
+    seen: str | None = None,
+    at_most: int | None = None,
+) -> dict[str, Any]:
+    """Return the JSON of a decision."""
+    if isinstance(exclude, str):
+        raise InputError(f"exclude is {exclude!r}; give a list of ids")
+    return _drop_none(
+        {
+            "user": user,
+            "arms": None if arms is None else _convert_arms(arms),
+            "x": None if x is None else _convert_vector(x),
+            "k": k,
+            "decision_id": decision_id,
+            "chosen": chosen,
+            "chosen_propensity": chosen_propensity,
+            "exclude": None if exclude is None else list(exclude),
+            "seen": seen,
+            "at_most": at_most,
+        }
+    )
+
+
+def decide_batch(
+    decisions: Iterable[Mapping[str, Any]], arms: Arms | None, new_id: Callable[[], str]
+) -> list[Call[messages.DecisionsAnswer]]:
+    """Return the requests for many decisions, each a mapping of the arguments of `decide`; ids are added."""
+    built = []
+    for i, one in enumerate(decisions):
+        given = {"arms": None, **one, "decision_id": one.get("decision_id") or new_id()}
+        try:
+            built.append(build_decision(**given))
+        except TypeError as error:
+            raise InputError(f"decision {i} is {one!r:.80} ({error}); give the arguments of decide") from None
+    shared = None if arms is None else _convert_arms(arms)
+    return [
+        Call("POST", "/v1/decisions:batch", encode({"arms": shared, "decisions": part}), messages.DecisionsAnswer)
+        for part in _split(built)
+    ]
+
+
+def reward_batch(rewards: Mapping[str, float]) -> list[Call[messages.RewardsAnswer]]:
+    """Return the requests for many rewards, by decision_id or reward_id of a slot."""
+    built = [{"decision_id": id, "reward": float(reward)} for id, reward in rewards.items()]
+    path = "/v1/rewards:batch"
+    return [Call("POST", path, encode({"rewards": part}), messages.RewardsAnswer) for part in _split(built)]
+
+
+def _split(elements: list[T]) -> list[list[T]]:
+    n = messages.MOST_IN_BATCH
+    return [elements[start : start + n] for start in range(0, len(elements), n)]
 
 
 def reward(decision_id: str, reward: float, reward_id: str | None) -> Call[messages.RewardAnswer]:

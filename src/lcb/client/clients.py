@@ -7,7 +7,7 @@ import os
 import random as chance
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 import httpx
@@ -50,19 +50,40 @@ class Client:
     def decide(
         self, user: str, arms: Arms | None = None, *, x: Sequence[float] | None = None, k: int | None = None,
         chosen: str | None = None, chosen_propensity: float | None = None, decision_id: str | None = None,
+        exclude: Iterable[str] | None = None, seen: str | None = None, at_most: int | None = None,
     ) -> messages.DecisionAnswer:  # fmt: skip
         """Ask which arm to show.
 
         `arms` maps ids to features, or lists ids of the catalogue; without it the whole catalogue is offered.  `x` are
         features of the user, `k` asks for a list of k arms, `chosen` reports an arm that the caller chose itself.
+        Rules: not the ids in `exclude`; with `seen="exclude"` not what this user was shown, with
+        `seen="exclude-taken"` not what this user took; `at_most` so many arms of one category in a list.
         """
         id = decision_id or self._new_id()
-        call = calls.decide(user, arms, id, x=x, k=k, chosen=chosen, chosen_propensity=chosen_propensity)
+        call = calls.decide(
+            user, arms, id, x=x, k=k, chosen=chosen, chosen_propensity=chosen_propensity,
+            exclude=exclude, seen=seen, at_most=at_most,
+        )  # fmt: skip
         return self.send(call)
 
     def reward(self, decision_id: str, reward: float, *, reward_id: str | None = None) -> messages.RewardAnswer:
         """Send the reward of a decision, or of a slot by its reward_id; sending it again changes nothing."""
         return self.send(calls.reward(decision_id, reward, reward_id))
+
+    def decide_batch(
+        self, decisions: Iterable[Mapping[str, Any]], arms: Arms | None = None
+    ) -> list[messages.DecisionOutcome]:
+        """Ask for many decisions at once, each a mapping of the arguments of `decide`; return their outcomes in order.
+
+        `arms` are the arms of all that have none of their own.  An outcome has `status` 200 and the `answer`, or the
+        status and `detail` of a refusal.  More than 100 are sent as several requests.
+        """
+        found = (self.send(call).outcomes for call in calls.decide_batch(decisions, arms, self._new_id))
+        return [outcome for part in found for outcome in part]
+
+    def reward_batch(self, rewards: Mapping[str, float]) -> list[messages.RewardOutcome]:
+        """Send many rewards at once, by decision_id or reward_id of a slot; return their outcomes in order."""
+        return [outcome for call in calls.reward_batch(rewards) for outcome in self.send(call).outcomes]
 
     def rewards(self, rewards: Mapping[str, float]) -> dict[str, str]:
         """Send many rewards, one request each; return the ids that conflict with an earlier reward, with the reason."""
@@ -155,13 +176,31 @@ class AsyncClient:
     async def decide(
         self, user: str, arms: Arms | None = None, *, x: Sequence[float] | None = None, k: int | None = None,
         chosen: str | None = None, chosen_propensity: float | None = None, decision_id: str | None = None,
+        exclude: Iterable[str] | None = None, seen: str | None = None, at_most: int | None = None,
     ) -> messages.DecisionAnswer:  # fmt: skip
         id = decision_id or self._new_id()
-        call = calls.decide(user, arms, id, x=x, k=k, chosen=chosen, chosen_propensity=chosen_propensity)
+        call = calls.decide(
+            user, arms, id, x=x, k=k, chosen=chosen, chosen_propensity=chosen_propensity,
+            exclude=exclude, seen=seen, at_most=at_most,
+        )  # fmt: skip
         return await self.send(call)
 
     async def reward(self, decision_id: str, reward: float, *, reward_id: str | None = None) -> messages.RewardAnswer:
         return await self.send(calls.reward(decision_id, reward, reward_id))
+
+    async def decide_batch(
+        self, decisions: Iterable[Mapping[str, Any]], arms: Arms | None = None
+    ) -> list[messages.DecisionOutcome]:
+        found: list[messages.DecisionOutcome] = []
+        for call in calls.decide_batch(decisions, arms, self._new_id):
+            found += (await self.send(call)).outcomes
+        return found
+
+    async def reward_batch(self, rewards: Mapping[str, float]) -> list[messages.RewardOutcome]:
+        found: list[messages.RewardOutcome] = []
+        for call in calls.reward_batch(rewards):
+            found += (await self.send(call)).outcomes
+        return found
 
     async def rewards(self, rewards: Mapping[str, float]) -> dict[str, str]:
         refused = {}

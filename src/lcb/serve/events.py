@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
 
 from lcb.arrays import Floats
 from lcb.decision import Decision
@@ -57,6 +58,16 @@ class ChosenArm(Struct, array_like=True, gc=False):
         return p
 
 
+class RulesBody(Struct, array_like=True, gc=False):
+    """The rules of a decision, and the arms that they left; arms are a bitmap (`pack_arms`)."""
+
+    k: int | None  # slots that were asked for; `at_most` may leave fewer
+    excluded: bytes  # arms that the caller excluded
+    seen: str | None  # exclude, exclude-taken
+    at_most: int | None  # of one category
+    left: list[bytes]  # the arms that each slot could show
+
+
 class DecisionBody(Struct, array_like=True, gc=False):
     at: float  # seconds since 1970 by the server's clock; events are ordered by seq, not by time
     seen: int  # seq of the state that the decision was made from
@@ -70,6 +81,7 @@ class DecisionBody(Struct, array_like=True, gc=False):
     listed: bool = False  # a list of k slots was asked for
     chosen: ChosenArm | None = None  # shadow mode: the arm that the caller chose and showed
     own: bool = True  # the propensity of the shown arm is known
+    rules: RulesBody | None = None
 
     @property
     def shown(self) -> list[ChosenArm]:
@@ -81,6 +93,12 @@ class DecisionBody(Struct, array_like=True, gc=False):
         if self.listed:
             return {slot_id(decision_id, i): one for i, one in enumerate(self.shown)}
         return {decision_id: self.shown[0]}
+
+    def on_offer(self, slot: int = 0) -> NDArray[np.intp]:
+        """Return the indices of the arms that a slot could show: without those above it, and after the rules."""
+        if self.rules is not None:
+            return np.flatnonzero(unpack_arms(self.rules.left[slot], self.n_arms))
+        return np.delete(np.arange(self.n_arms), [one.arm for one in self.taken[:slot]])
 
 
 class RewardBody(Struct, array_like=True, gc=False):
@@ -336,6 +354,8 @@ def lighten(row: Row) -> Row:
         return row
     body = decode(row.kind, row.body)
     body.arms = body.x = None
+    if body.rules is not None:
+        body.rules.excluded, body.rules.left = b"", []
     for arm in body.taken if body.chosen is None else (*body.taken, body.chosen):
         arm.distribution = None
     return row._replace(body=encode(body))
@@ -352,6 +372,19 @@ def to_decision(record: ChosenArm | RewardBody | ErasedReward) -> Decision:
         None if record.advice is None else floats(record.advice),
         0.0 if isinstance(record, ErasedReward) else record.effect or 0.0,
     )
+
+
+def pack_arms(chosen: NDArray[np.bool_]) -> bytes:
+    """Return a subset of the arms as a bitmap.
+
+    >>> unpack_arms(pack_arms(np.array([True, False, True])), 3).tolist()
+    [True, False, True]
+    """
+    return np.packbits(chosen).tobytes()
+
+
+def unpack_arms(data: bytes, n_arms: int) -> NDArray[np.bool_]:
+    return np.unpackbits(np.frombuffer(data, np.uint8), count=n_arms).astype(bool)
 
 
 def floats(data: bytes) -> Floats:

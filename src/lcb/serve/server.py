@@ -40,6 +40,7 @@ from lcb.serve.pages.routes import Pages
 from lcb.serve.pages.study import Simulation
 from lcb.serve.service import Service
 from lcb.serve.threads import Threads
+from lcb.serve.tracing import build_provider, trace
 from lcb.serve.web.app import App
 from lcb.serve.web.endpoint import Receive, Scope, Send, json_reply, problem_reply, respond
 from lcb.serve.web.keys import Keyring, check_address, read_keys
@@ -80,6 +81,7 @@ def run(
     if items is None and settings.items is not None:
         items = read_first_items(settings.items)  # refuse a bad path before a store is created
     logs.configure(settings.log_level, settings.log_format)
+    provider = None if settings.tracing is None else build_provider(settings.tracing)
     with contextlib.ExitStack() as undone:
         listening = listen(settings.host, settings.port)
         undone.callback(listening.close)
@@ -97,7 +99,10 @@ def run(
     address = f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
     def build() -> App:
-        return build_app(Service(settings, store, items=items), keyring, simulation)
+        made = build_app(Service(settings, store, items=items), keyring, simulation)
+        if provider is not None:
+            trace(made, provider)
+        return made
 
     app = _ServiceApp(settings, store, keyring, address, build, ready)
     limits = settings.limits

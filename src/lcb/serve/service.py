@@ -66,7 +66,7 @@ class Service:
         self.watchers: list[Watcher] = []  # called with every event after it is applied
         self._sizing = asyncio.Lock()
         self.large = Threads("large", most_waiting=32)  # decisions over very many arms, changes of many items
-        self._arriving: dict[str, asyncio.Event] = {}  # users whose first decision is being stored
+        self.arriving: dict[str, asyncio.Event] = {}  # users whose first decision is being stored
         self.world = World(store, most_bytes=settings.limits.cached_bytes)
         prepare_log(settings, store, self.world, now, seed, items)
         self.assignment = Assignment(self.world.state, settings.share)
@@ -159,9 +159,11 @@ class Service:
                 logged, looked_up = await self._reads.read(self.store.event, id), True
             elif not self.world.has_user(request.user):
                 await self._reads.fetch_user(request.user)
-            elif (first := self._arriving.get(request.user)) is not None:
+            elif (first := self.arriving.get(request.user)) is not None:
                 self.journal.check_room()  # refuse now if the queue is full
                 await first.wait()
+            elif request.seen is not None and not self.world.has_seen(request.user):
+                await self._reads.fetch_seen(request.user)
             else:
                 begun = self.decisions.begin(request, recommender, logged, prepared) if large else None
                 entry = self.decisions.decide(request, recommender, logged) if begun is None else begun
@@ -299,11 +301,11 @@ class Service:
 
     async def _hold_user(self, user: str, first: Awaitable[bytes | None]) -> bytes | None:
         """Store a new user's first decision; their next decision waits for it and gets the same models."""
-        self._arriving[user] = asyncio.Event()
+        self.arriving[user] = asyncio.Event()
         try:
             return await first
         finally:
-            self._arriving.pop(user).set()
+            self.arriving.pop(user).set()
 
     async def _finish(self, begun: Begun) -> bytes | None:
         """Finish a large decision in a thread, and append it; it may be stored after events that it has not seen."""

@@ -111,6 +111,8 @@ def _count_pairs_of_request(request: Any) -> int:
     """Do the same as `count_pairs` for a decision or a reward, five times as fast: no number is encoded."""
     values = [value for value in msgspec.structs.astuple(request) if value is not None]
     n = len(values) + "".join([value for value in values if type(value) is str]).count(":")
+    if exclude := getattr(request, "exclude", None):
+        n += "".join(exclude).count(":")
     arms = getattr(request, "arms", None)
     if arms:
         n += 2 * len(arms) - [arm.x for arm in arms].count(None) + "".join([arm.id for arm in arms]).count(":")

@@ -181,6 +181,23 @@ def test_a_story_is_the_log_of_one_user(tmp_path):
     asking(tmp_path, drill, keys=[])
 
 
+def test_a_story_shows_the_rules_of_a_decision(tmp_path):
+    async def drill(app, client):
+        ids = list(app.service.world.state.catalogue.items)
+        first = (await client.post("/v1/decisions", json={"user": "ann"})).json()
+        given = {"user": "ann", "seen": "exclude", "exclude": [id for id in ids if id != first["arm"]][:2]}
+        await client.post("/v1/decisions", json=given)
+        told = (await client.get("/page/users/ann/story")).json()
+        wanted = f"{len(ids) - 3} left: not 2 that the caller excluded, nothing shown before"
+        assert [row["rules"] for row in told["decisions"]] == [None, wanted]
+        verified = (await client.post("/page/users/ann/verify", json={})).json()
+        assert verified["equal"] == verified["checked"] == 2
+        measured = (await client.get("/metrics")).text
+        assert 'lcb_rules_total{rule="seen"} 1.0' in measured
+
+    asking(tmp_path, drill, keys=[])
+
+
 def test_a_story_says_of_thompson_sampling_that_articles_are_drawn_from_the_posterior(tmp_path):
     models = LatentModels([0.5, 0.5], np.full((2, len(CATEGORIES)), 0.5), [0.1, 0.1])
     save_models(models, tmp_path / "models", feature_map=fit_features("one-hot", CATEGORIES, []))

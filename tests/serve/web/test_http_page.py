@@ -49,5 +49,5 @@ def test_the_page_shows_what_the_service_answers(tmp_path):
                 pattern = ".*".join(re.escape(piece) for piece in expected.split("..."))
                 assert re.fullmatch(pattern, answer.text), f"$ {command}\nanswers\n{answer.text}\nnot\n{expected}"
 
-    assert len(examples()) == 16
+    assert len(examples()) == 20
     asyncio.run(ask())

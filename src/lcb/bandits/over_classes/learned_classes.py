@@ -85,10 +85,22 @@ class LearnedClasses:
         """Return the expected reward plus the bonus of each arm, (K,)."""
         return self._rule.scores(self._state_of_rule(state), context)
 
+    def prepare(self, context: Floats) -> Floats | None:
+        """Compute what decisions for many users from the same context have in common, for `choose`."""
+        return None if isinstance(self._rule, PersonalClasses) else self._rule.prepare(context)
+
     def choose(
-        self, state: Floats, context: Floats, rng: np.random.Generator, effects: ArmEffects | None = None
+        self,
+        state: Floats,
+        context: Floats,
+        rng: np.random.Generator,
+        effects: ArmEffects | None = None,
+        *,
+        prepared: Floats | None = None,
     ) -> Decision:
-        return self._rule.choose(self._state_of_rule(state), context, rng, effects)
+        if prepared is None or isinstance(self._rule, PersonalClasses):
+            return self._rule.choose(self._state_of_rule(state), context, rng, effects)
+        return self._rule.choose(self._log_weights(state), context, rng, effects, prepared=prepared)
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         check_reward(reward)

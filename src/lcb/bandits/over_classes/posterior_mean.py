@@ -64,29 +64,46 @@ class PosteriorMean:
 
     def scores(self, state: Floats, context: Floats) -> Floats:
         """Return the expected reward plus the bonus of each arm, (K,)."""
-        mean, spread = self._moments(state, context)
-        return mean if spread is None else np.asarray(mean + self.bonus * np.sqrt(spread))
+        return self._add_bonus(*self._moments(state, context))
+
+    def prepare(self, context: Floats) -> Floats | None:
+        """Compute what decisions for many users from the same context have in common, for `choose`."""
+        return self._expected(check_context(context, self.models.n_features)) if self.bonus else None
 
     def choose(
-        self, state: Floats, context: Floats, rng: np.random.Generator, effects: ArmEffects | None = None
+        self,
+        state: Floats,
+        context: Floats,
+        rng: np.random.Generator,
+        effects: ArmEffects | None = None,
+        *,
+        prepared: Floats | None = None,
     ) -> Decision:
-        context = check_context(context, self.models.n_features)
+        if prepared is None:
+            context = check_context(context, self.models.n_features)
         uniform = rng.random()
         rest = rescale(uniform, self.uniform)
+        mean, spread = self._moments(state, context, prepared)
         if effects is None:
-            decision = Decision.best(self.scores(state, context), context, rest)
+            decision = Decision.best(self._add_bonus(mean, spread), context, rest)
         else:
-            mean, spread = self._moments(state, context)
             spread = np.zeros(len(mean)) if spread is None else spread
             decision = choose_by_spread(spread, mean, self.bonus, effects, self.item_bonus, context, rest)
         return decision.with_uniform(self.uniform, context, uniform) if self.uniform else decision
 
-    def _moments(self, state: Floats, context: Floats) -> tuple[Floats, Floats | None]:
+    def _add_bonus(self, mean: Floats, spread: Floats | None) -> Floats:
+        return mean if spread is None else np.asarray(mean + self.bonus * np.sqrt(spread))
+
+    def _expected(self, context: Floats) -> Floats:
+        """Return the expected reward of every arm under every class, (N, K)."""
+        return np.einsum("hj,kj->hk", self.models.beta, context)  # unlike BLAS, gives equal arms equal sums
+
+    def _moments(self, state: Floats, context: Floats, expected: Floats | None = None) -> tuple[Floats, Floats | None]:
         """Return the mean of the expected reward of each arm, (K,), and its variance, which only a bonus needs."""
         w = np.exp(state)
         if not self.bonus:
             return np.asarray(context @ (w @ self.models.beta)), None
-        expected = np.einsum("hj,kj->hk", self.models.beta, context)  # unlike BLAS, gives equal arms equal sums
+        expected = self._expected(context) if expected is None else expected
         mean = (w[:, None] * expected).sum(axis=0)
         return mean, (w[:, None] * (expected - mean) ** 2).sum(axis=0)
 

@@ -68,10 +68,17 @@ class GeneralizedThompson:
         """Return the probability of each class, (N,)."""
         return np.exp(state)
 
-    def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
-        context = check_context(context, self.models.n_features)
+    def prepare(self, context: Floats) -> Floats:
+        """Compute what decisions for many users from the same context have in common, for `choose`."""
+        return self.policy(self.models.beta @ check_context(context, self.models.n_features).T)
+
+    def choose(
+        self, state: Floats, context: Floats, rng: np.random.Generator, *, prepared: Floats | None = None
+    ) -> Decision:
+        if prepared is None:
+            context = check_context(context, self.models.n_features)
         weights, number = np.exp(state), rng.random()
-        policies = self.policy(self.models.beta @ context.T)
+        policies = self.policy(self.models.beta @ context.T) if prepared is None else prepared
         h, rest = draw_index(weights, rescale(number, self.uniform) if self.uniform else number)
         own = policies[h]
         arm = int(own.argmax())

@@ -13,6 +13,7 @@ import numpy as np
 
 from lcb.errors import InputError
 from lcb.evaluate.choice.choose import N_STEPS, Choice
+from lcb.evaluate.choice.item_queues import lower_steps
 from lcb.evaluate.items.choose_classes import choose_classes
 from lcb.evaluate.items.item_features import N_FACTORS, learn_factors_of
 from lcb.evaluate.items.labels import ItemLabels, read_item_labels
@@ -63,9 +64,11 @@ def read_factor_history(
     users, rng = np.flatnonzero(labels.n_events > 0), np.random.default_rng(seed)
     chosen, choice = specs[0], None
     if chooses or len(specs) > 1:
-        steps = labels.lower_steps(N_STEPS)
-        chosen, *found = choose_classes(labels, users, specs, steps, n_classes, rng, progress=progress)
-        choice = Choice(*found)
+        steps = lower_steps(labels.n_events, N_STEPS)
+        chosen, classes, bonus, why_chosen = choose_classes(
+            labels, users, specs, steps, n_classes, rng, progress=progress
+        )
+        choice = Choice(classes, bonus, why_chosen)
     q = learn_factors_of(labels, users, int(chosen.partition(":")[2]), rng, progress)[1]
     features = fit_factors(labels.ids, q)
     nothing = np.empty((len(labels.ids), 0))

@@ -30,7 +30,8 @@ def _describe(row: Row, body: Any) -> str:
     if row.kind == "decision":
         arms = ", ".join(f"{one.id} ({one.propensity:.3g})" for one in body.shown)
         own = "" if body.chosen is None else f", own choice {body.taken[0].id}"
-        of = f"of {format_count(body.n_arms, 'arm')} by {body.recommender}, model {row.model}"
+        left = "" if body.rules is None else f", {len(body.on_offer()):,} left by the rules,"
+        of = f"of {format_count(body.n_arms, 'arm')}{left} by {body.recommender}, model {row.model}"
         return f"{arms}{own} {of}, user state of event {body.seen} [{row.id}]"
     if row.kind == "reward":
         before = "" if body.before is None else f", before {body.before:g}"

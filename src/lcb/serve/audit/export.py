@@ -30,6 +30,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from lcb.arrays import Floats
 from lcb.errors import InputError, OutputError
 from lcb.evaluate.offline.support import Support, SupportSums
 from lcb.features import is_learned
@@ -248,7 +249,7 @@ def _build_rows(
                 continue
             done.n_below += i > 0
             done.n_unknown += not body.own
-            context.offered[body.n_arms] += 1
+            context.offered[_count_offered(body)] += 1
             if i == 0 and body.own:
                 exported.append(body)
             yield (
@@ -276,20 +277,30 @@ def _find_offer(history: CatalogueHistory, body: events.DecisionBody, slot: int)
     """Return the ids of the arms that a slot could show, and their probabilities."""
     arms = body.arms if body.arms is not None or history.is_final(body.seen) else history.ids_at(body.seen)
     p = None if body.chosen is not None else body.taken[slot].full_distribution(body.n_arms)
-    if not slot:
+    if not slot and body.rules is None:
         return arms, p
-    assert p is not None  # a caller's own choice has one slot
-    above = [one.arm for one in body.taken[:slot]]
-    left = np.delete(np.arange(body.n_arms), above)
+    left = body.on_offer(slot)
+    if body.rules is not None and len(left) == body.n_arms:
+        return arms, p
     ids = history.final_ids if arms is None else arms
-    return [ids[i] for i in left], p[left]
+    return [ids[i] for i in left], None if p is None else p[left]
+
+
+def _count_offered(body: events.DecisionBody) -> int:
+    return body.n_arms if body.rules is None else len(body.on_offer())
+
+
+def _find_distribution(body: events.DecisionBody) -> Floats:
+    """Return the probabilities of the arms that the first slot could show."""
+    p = body.taken[0].full_distribution(body.n_arms)
+    return p if body.rules is None else p[body.on_offer()]
 
 
 def _add_support(uniform: SupportSums, decisions: list[events.DecisionBody]) -> None:
     """Add the decisions of one user to the support of the uniform policy; of lists, the first slot counts."""
-    weight = np.array([1 / body.n_arms / body.shown[0].propensity for body in decisions])
+    weight = np.array([1 / _count_offered(body) / body.shown[0].propensity for body in decisions])
     whole = [one for one in decisions if one.chosen is None]  # a caller in shadow mode sends only one propensity
-    missing = np.array([(one.taken[0].full_distribution(one.n_arms) == 0).mean() for one in whole])
+    missing = np.array([(_find_distribution(one) == 0).mean() for one in whole])
     uniform.add_user(weight, missing)
 
 

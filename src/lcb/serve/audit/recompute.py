@@ -7,7 +7,8 @@ from lcb.errors import LCBError
 from lcb.features import cross
 from lcb.serve import events
 from lcb.serve.audit.report import Report
-from lcb.serve.decide.drawing import begin_draw, draw_arms, record_callers_arm
+from lcb.serve.decide.drawing import begin_draw, draw_arms, draw_under_rules, record_callers_arm
+from lcb.serve.decide.rules import rebuild_rules
 from lcb.serve.errors import Problem
 from lcb.serve.state.world import World
 from lcb.storage.store.base import Row
@@ -28,15 +29,20 @@ def check_decision(world: World, row: Row, body: events.DecisionBody, report: Re
             report.add(row.seq, "recommender and model", (body.recommender, row.model), served)
             return
         draw = begin_draw(world, user, served[1], ids, context.shape[1])
-        taken = draw_arms(draw, ids, context, row.id, len(body.taken) if body.listed else None)
+        if body.rules is None:
+            taken = draw_arms(draw, ids, context, row.id, len(body.taken) if body.listed else None)
+        else:
+            rules = rebuild_rules(world, row.user, ids, body.rules)
+            taken, again = draw_under_rules(draw, ids, context, row.id, rules)
+            _check_rules(row.seq, body, len(taken), again, report)
         if body.chosen is not None:
-            again = record_callers_arm(draw, ids, context, body.chosen.id, body.chosen.propensity)
-            _check_taken(row.seq, body.chosen, again, report)
+            callers = record_callers_arm(draw, ids, context, body.chosen.id, body.chosen.propensity)
+            _check_taken(row.seq, body.chosen, callers, report)
     except (Problem, LCBError, KeyError, ValueError, IndexError) as error:
         report.add(row.seq, "the decision", "in the log", f"cannot be recomputed ({error})")
         return
-    for stored, again in zip(body.taken, taken, strict=True):
-        _check_taken(row.seq, stored, again, report)
+    for stored, redrawn in zip(body.taken, taken, strict=False):
+        _check_taken(row.seq, stored, redrawn, report)
 
 
 def rebuild_context(world: World, body: events.DecisionBody) -> tuple[list[str], Floats]:
@@ -48,6 +54,16 @@ def rebuild_context(world: World, body: events.DecisionBody) -> tuple[list[str],
     if len(ids) != body.n_arms:
         raise ValueError(f"{len(ids)} arms, not {body.n_arms}")
     return ids, context if body.user_x is None else cross(context, events.floats(body.user_x))
+
+
+def _check_rules(seq: int, body: events.DecisionBody, n_slots: int, again: events.RulesBody, report: Report) -> None:
+    """Compare the arms that the rules left for each slot, and the length of the list."""
+    assert body.rules is not None
+    if len(body.taken) != n_slots:
+        report.add(seq, "slots of the list", len(body.taken), n_slots)
+    elif events.encode(body.rules) != events.encode(again):
+        stored, wanted = ([one.hex() for one in rules.left] for rules in (body.rules, again))
+        report.add(seq, "the arms that the rules left", stored, wanted)
 
 
 def _check_taken(seq: int, stored: events.ChosenArm, again: events.ChosenArm, report: Report) -> None:

@@ -39,6 +39,7 @@ class StoryStep:
     model: int = WARMUP  # the version that decided
     reason: str | None = None  # "liked", "popular" or "informative", of a rule with a bonus; "drawn" from the posterior
     parts: tuple[float, float] | None = None  # with item effects: expected reward above others by features, and by item
+    left: tuple[int, int] | None = None  # of a decision under rules: arms that were left, arms that the caller excluded
     reward: float | None = None
     posterior: Floats | None = None  # None also if it was of other classes than the user's now
 
@@ -56,10 +57,11 @@ def read_story(world: World, rows: Iterable[Row], views: Mapping[str, View] = Ma
             model = last = row.model or WARMUP
             parts = _find_parts(world, user, model, body)
             reason = _find_reason(world, user, model, body) if parts is None else _name_larger(*parts)
+            left = [_count_left(body, i) for i in range(len(body.shown))]
             if (light := events.lighten(row)) is not row:
                 body = events.decode(light.kind, light.body)
-            for id, one in body.slots(row.id).items():
-                steps[id] = StoryStep(row.id, id, row.seq, body.at, body, one, model, reason, parts)
+            for i, (id, one) in enumerate(body.slots(row.id).items()):
+                steps[id] = StoryStep(row.id, id, row.seq, body.at, body, one, model, reason, parts, left[i])
             continue
         if row.kind != "reward":
             continue
@@ -75,6 +77,12 @@ def read_story(world: World, rows: Iterable[Row], views: Mapping[str, View] = Ma
         if model == last:
             steps[id].posterior = posterior
     return list(steps.values())
+
+
+def _count_left(body: events.DecisionBody, slot: int) -> tuple[int, int] | None:
+    if body.rules is None:
+        return None
+    return len(body.on_offer(slot)), int(events.unpack_arms(body.rules.excluded, body.n_arms).sum())
 
 
 def _find_reason(world: World, user: User, model: int, body: events.DecisionBody) -> str | None:
@@ -96,7 +104,7 @@ def _find_reason(world: World, user: User, model: int, body: events.DecisionBody
     except (KeyError, ValueError):
         return None
     expected = replace(bandit, bonus=0.0).scores(user.state, context)
-    return "liked" if expected[taken.arm] >= expected.max() - _SAME else "informative"
+    return "liked" if expected[taken.arm] >= expected[body.on_offer()].max() - _SAME else "informative"
 
 
 def _find_parts(world: World, user: User, model: int, body: events.DecisionBody) -> tuple[float, float] | None:
@@ -108,7 +116,8 @@ def _find_parts(world: World, user: User, model: int, body: events.DecisionBody)
     """
     taken, learned = body.taken[0], world.state.item_effects(model)
     bandit, _ = world.state.bandit(user.recommender, model)
-    unlikely = taken.propensity < 1 / body.n_arms  # only the uniform share could draw it
+    left = body.on_offer()
+    unlikely = taken.propensity < 1 / len(left)  # only the uniform share could draw it
     if taken.effect is None or taken.mean is None or learned is None or user.state is None or unlikely:
         return None
     if body.listed or body.chosen is not None or user.state is LOST or not isinstance(bandit, SCORED):
@@ -118,7 +127,7 @@ def _find_parts(world: World, user: User, model: int, body: events.DecisionBody)
     except (KeyError, ValueError):
         return None
     expected = replace(bandit, bonus=0.0).scores(user.state, context)
-    return taken.mean - float(expected.mean()), taken.effect - learned.prior_mean
+    return taken.mean - float(expected[left].mean()), taken.effect - learned.prior_mean
 
 
 def _name_larger(own: float, item: float) -> str:

@@ -109,6 +109,7 @@ class Settings:
     limits: Limits = Limits()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
     log_format: Literal["auto", "json", "text"] = "auto"  # auto: text on a terminal, JSON lines elsewhere
+    tracing: str | None = None  # OpenTelemetry: send spans with this exporter, such as otlp or console; None: no traces
 
     def __post_init__(self) -> None:
         self._check_numbers()

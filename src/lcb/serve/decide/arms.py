@@ -9,6 +9,7 @@ import numpy as np
 from lcb import messages
 from lcb.arrays import Floats, Index
 from lcb.features import cross
+from lcb.serve.decide.drawing import CommonDraws
 from lcb.serve.decide.validation import check_ids, check_size
 from lcb.serve.errors import Problem
 from lcb.serve.state.catalogue import Catalogue
@@ -51,6 +52,24 @@ def read_arms(state: ServiceState, request: messages.DecisionRequest, stacked: F
         words = f"the arms crossed with x have {size} features; send fewer, at most {messages.MOST_FEATURES} in all"
         raise Problem(422, words, field="x")
     return Arms(ids, context if user_x is None else cross(context, user_x), sent, rows)
+
+
+class CommonArms:
+    """The arms of requests that are decided in a row; a list of arms that several of them have is read once."""
+
+    def __init__(self, state: ServiceState) -> None:
+        self.state = state
+        self._sent: list[messages.Arm] | None = None
+        self._read: tuple[Arms, CommonDraws] | None = None
+
+    def read(self, request: messages.DecisionRequest) -> tuple[Arms, CommonDraws | None]:
+        """Do the same as `read_arms`, and return what draws from these arms have in common."""
+        if request.x is not None:
+            return read_arms(self.state, request), None
+        if self._read is None or self._sent is not request.arms:
+            arms = read_arms(self.state, request)
+            self._sent, self._read = request.arms, (arms, CommonDraws(arms.ids, arms.context, arms.rows))
+        return self._read
 
 
 def _look_up(catalogue: Catalogue, arms: list[messages.Arm], ids: list[str]) -> Index:

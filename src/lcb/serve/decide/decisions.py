@@ -7,6 +7,7 @@ the log's seed and the decision's id only, so that it can be recomputed from the
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable
 
 import msgspec
@@ -15,11 +16,12 @@ import numpy as np
 from lcb import messages
 from lcb.arrays import Floats
 from lcb.serve import events
-from lcb.serve.decide.arms import read_arms
+from lcb.serve.decide.arms import CommonArms, read_arms
 from lcb.serve.decide.assignment import Assignment
-from lcb.serve.decide.drawing import Draw, begin_draw, draw_arms, record_callers_arm
+from lcb.serve.decide.drawing import Draw, begin_draw, draw_arms, draw_under_rules, record_callers_arm
 from lcb.serve.decide.entry import Entry
-from lcb.serve.decide.large import Prepared
+from lcb.serve.decide.large import NO_RULES, WITHOUT_RULES, Prepared
+from lcb.serve.decide.rules import RULES, NoArmLeft, Rules, read_rules
 from lcb.serve.decide.validation import check_user
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import slot_id
@@ -47,6 +49,7 @@ class Begun(msgspec.Struct):
     context: Floats  # (K, d)
     sent: Floats | None  # the features that the request sent
     draw: Draw
+    rules: Rules | None = None
 
 
 class Decisions:
@@ -62,15 +65,21 @@ class Decisions:
         shadow: bool = False,
     ) -> None:
         self.world, self.assignment, self.now, self.new_id, self.shadow = world, assignment, now, new_id, shadow
+        self.n_ruled: Counter[str] = Counter()  # decisions by rule since the start; none: no arm was left
 
     def decide(
-        self, request: messages.DecisionRequest, recommender: str | None = None, logged: Row | None = None
+        self,
+        request: messages.DecisionRequest,
+        recommender: str | None = None,
+        logged: Row | None = None,
+        common: CommonArms | None = None,
     ) -> Entry | bytes:
         """Return a new decision, or the answer of the one logged under the same id.
 
-        `logged` is the event of that id, read beforehand where the store is remote.
+        `logged` is the event of that id, read beforehand where the store is remote.  `common` is what was read of the
+        arms of other decisions of a batch.
         """
-        begun = self.begin(request, recommender, logged)
+        begun = self.begin(request, recommender, logged, common=common)
         return begun if isinstance(begun, bytes) else self.finish(begun)
 
     def begin(
@@ -79,6 +88,7 @@ class Decisions:
         recommender: str | None = None,
         logged: Row | None = None,
         prepared: Prepared | None = None,
+        common: CommonArms | None = None,
     ) -> Begun | bytes:
         """Do the part of `decide` that reads the state; `prepared` is what was computed from the request before."""
         world, digest = self.world, None
@@ -89,7 +99,12 @@ class Decisions:
                 return self.answer_again(logged, digest)
         self._check_mode(request)
         check_user(request.user)
-        ids, context, sent, rows = read_arms(world.state, request, None if prepared is None else prepared.context)
+        draws = None
+        if common is None:
+            arms = read_arms(world.state, request, None if prepared is None else prepared.context)
+        else:
+            arms, draws = common.read(request)
+        ids, context, sent, rows = arms
         user = world.user(request.user)
         newcomer = user is None
         if user is None:
@@ -110,13 +125,18 @@ class Decisions:
             ids=ids,
             context=context,
             sent=sent,
-            draw=begin_draw(world, user, model, ids, context.shape[1], rows),
+            draw=begin_draw(world, user, model, ids, context.shape[1], rows, draws),
+            rules=self._read_rules(request, ids) if request.has_rules else None,
         )
 
     def finish(self, begun: Begun) -> Entry:
         """Do the rest of `decide`; reads nothing that later events change, so it may run in another thread."""
         request, user, ids, context = begun.request, begun.user, begun.ids, begun.context
-        decision_id, model = begun.decision_id, begun.model
+        decision_id, model, rules = begun.decision_id, begun.model, None
+        if begun.rules is None:
+            taken = draw_arms(begun.draw, ids, context, decision_id, request.k)
+        else:
+            taken, rules = draw_under_rules(begun.draw, ids, context, decision_id, begun.rules)
         body = events.DecisionBody(
             at=begun.at,
             seen=begun.seen,
@@ -125,11 +145,12 @@ class Decisions:
             arms=None if request.arms is None else ids,
             x=None if begun.sent is None else begun.sent.tobytes(),
             user_x=None if request.x is None else np.array(request.x).tobytes(),
-            taken=draw_arms(begun.draw, ids, context, decision_id, request.k),
+            taken=taken,
             digest=begun.digest,
             listed=request.k is not None,
             chosen=None if request.chosen is None else self._record_chosen(begun),
             own=request.chosen is None or request.chosen_propensity is not None,
+            rules=rules,
         )
         return Entry(
             NewRow(decision_id, "decision", request.user, model, events.encode(body)),
@@ -140,6 +161,15 @@ class Decisions:
             fixes_n_features=begun.fixes_n_features,
             made_from=begun.seen,
         )
+
+    def _read_rules(self, request: messages.DecisionRequest, ids: list[str]) -> Rules:
+        try:
+            rules = read_rules(self.world, request, ids)
+        except NoArmLeft:
+            self.n_ruled["none"] += 1
+            raise
+        self.n_ruled.update(name for name in RULES if getattr(request, name) is not None)
+        return rules
 
     def _check_mode(self, request: messages.DecisionRequest) -> None:
         if request.chosen is not None:
@@ -204,4 +234,11 @@ class Decisions:
 
 
 def compute_digest(request: messages.DecisionRequest) -> bytes:
-    return hashlib.blake2b(events.encode(request), digest_size=16).digest()
+    """Hash the request as MessagePack, a map of its fields; without rules, the map has no fields for them.
+
+    So the digest of a request is the one it had before there were rules, and old requests can be repeated.
+    """
+    encoded = events.encode(request)
+    if not request.has_rules:
+        encoded = WITHOUT_RULES + encoded[1 : -len(NO_RULES)]
+    return hashlib.blake2b(encoded, digest_size=16).digest()

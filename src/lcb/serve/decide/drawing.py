@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from lcb.arrays import Floats, Index
 from lcb.bandits.bandit import add_advice, count_decision
@@ -15,9 +17,10 @@ from lcb.bandits.traits import DescribedBandit
 from lcb.decision import Decision, rescale
 from lcb.errors import InputError
 from lcb.item_effects import ArmEffects
+from lcb.serve.decide.rules import Rules
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import slot_id
-from lcb.serve.events import ChosenArm
+from lcb.serve.events import ChosenArm, RulesBody
 from lcb.serve.state.model_version import UnreadableModels
 from lcb.serve.state.users import WARMUP, User
 from lcb.serve.state.world import World
@@ -31,10 +34,38 @@ class Draw(NamedTuple):
     share: float  # of uniform decisions
     seed: bytes
     effects: ArmEffects | None  # of the arms' items
+    prepared: Floats | None = None  # what the bandit computed of the arms for all users of a batch
+
+
+class CommonDraws:
+    """What decisions from the same arms and the same state of the service have in common, by model version."""
+
+    def __init__(self, ids: Sequence[str], context: Floats, rows: Index | None) -> None:
+        self.ids, self.context, self.rows = ids, context, rows
+        self._prepared: dict[int, tuple[DescribedBandit, Floats | None]] = {}
+        self._effects: ArmEffects | None = None
+
+    def prepare(self, bandit: DescribedBandit) -> Floats | None:
+        found = self._prepared.get(id(bandit))
+        if found is None:
+            prepare = getattr(bandit, "prepare", None)
+            found = self._prepared[id(bandit)] = bandit, None if prepare is None else prepare(self.context)
+        return found[1]
+
+    def effects(self, world: World) -> ArmEffects:
+        if self._effects is None:
+            self._effects = world.items.of_arms(self.ids, self.rows)
+        return self._effects
 
 
 def begin_draw(
-    world: World, user: User, model: int, ids: Sequence[str], n_features: int, rows: Index | None = None
+    world: World,
+    user: User,
+    model: int,
+    ids: Sequence[str],
+    n_features: int,
+    rows: Index | None = None,
+    common: CommonDraws | None = None,
 ) -> Draw:
     """Return what a draw for a user under a model version needs, among the arms `ids`; `rows` are of the catalogue."""
     try:
@@ -46,18 +77,23 @@ def begin_draw(
     state = user.state if shared is None else world.shared.get(shared, bandit)
     assert state is not None
     share = world.state.recommenders[user.recommender].get_uniform(in_warmup=model == WARMUP)
-    effects = world.items.of_arms(ids, rows) if world.uses_effects(user.recommender, model) else None
-    return Draw(bandit, state, share, world.state.seed, effects)
+    uses, seed = world.uses_effects(user.recommender, model), world.state.seed
+    if common is None:
+        return Draw(bandit, state, share, seed, world.items.of_arms(ids, rows) if uses else None)
+    try:
+        prepared = common.prepare(bandit)
+    except InputError as error:
+        raise Problem(422, str(error), field="arms") from None
+    return Draw(bandit, state, share, seed, common.effects(world) if uses else None, prepared)
 
 
 def draw_arms(draw: Draw, ids: list[str], context: Floats, decision_id: str, k: int | None) -> list[ChosenArm]:
     """Return the arms for a user, one per slot, without changing any state; `k` is None if no list was asked for."""
-    if k is not None and k > len(ids):
-        raise Problem(422, f"k is {k}, but there are {len(ids)} arms; send k of at most {len(ids)}", field="k")
+    _check_k(k, len(ids))
     try:
         if k is None:
             number = draw_number(draw.seed, decision_id)
-            one = choose_arm(draw.bandit, draw.state, context, draw.share, number, draw.effects)
+            one = choose_arm(draw.bandit, draw.state, context, draw.share, number, draw.effects, draw.prepared)
             return [ChosenArm.from_decision(one, ids[one.arm])]
         return _draw_list(draw, ids, context, decision_id, k)
     except InputError as error:
@@ -71,14 +107,15 @@ def choose_arm(
     share: float,
     number: float,
     effects: ArmEffects | None = None,
+    prepared: Floats | None = None,
 ) -> Decision:
     """Choose with the bandit, or uniformly with probability `share`; the propensities are those of the mixture.
 
     `number` is uniform in [0, 1) and decides both.
     """
     if not share:
-        return _choose(bandit, state, context, number, effects)
-    own = _choose(bandit, state, context, rescale(number, share), effects)
+        return _choose(bandit, state, context, number, effects, prepared)
+    own = _choose(bandit, state, context, rescale(number, share), effects, prepared)
     mixed = own.with_uniform(share, context, number)
     traits = bandit.traits
     if number < share or traits.needs_propensity_of_chosen or traits.needs_propensity_of_every_arm:
@@ -87,33 +124,73 @@ def choose_arm(
 
 
 def _choose(
-    bandit: DescribedBandit, state: Floats, context: Floats, number: float, effects: ArmEffects | None
+    bandit: DescribedBandit,
+    state: Floats,
+    context: Floats,
+    number: float,
+    effects: ArmEffects | None,
+    prepared: Floats | None = None,
 ) -> Decision:
     rng: Any = OneNumber(number)
+    common: dict[str, Any] = {} if prepared is None else {"prepared": prepared}
     if effects is None:
-        return bandit.choose(state, context, rng)
-    return bandit.choose(state, context, rng, effects)  # type: ignore[call-arg]
+        return bandit.choose(state, context, rng, **common)
+    return bandit.choose(state, context, rng, effects, **common)  # type: ignore[call-arg]
+
+
+def draw_under_rules(
+    draw: Draw, ids: list[str], context: Floats, decision_id: str, rules: Rules
+) -> tuple[list[ChosenArm], RulesBody]:
+    """Do the same as `draw_arms` among the arms that the rules leave; the list may be shorter than asked for."""
+    _check_k(rules.k, len(ids))
+    state, left, taken = draw.state, rules.left, Counter[str]()
+    arms, offers = [], []
+    try:
+        for i in range(rules.k or 1):
+            if not len(left):
+                break
+            name = decision_id if rules.k is None else slot_id(decision_id, i)
+            one, arm = _draw_slot(draw, state, ids, context, left, name)
+            state = count_decision(draw.bandit, state, one)
+            arms.append(arm)
+            offers.append(left)
+            left = rules.narrow(left, taken, arm.arm)
+    except InputError as error:
+        raise Problem(422, str(error), field="arms") from None
+    return arms, rules.record(offers)
+
+
+def _check_k(k: int | None, n_arms: int) -> None:
+    if k is not None and k > n_arms:
+        raise Problem(422, f"k is {k}, but there are {n_arms} arms; send k of at most {n_arms}", field="k")
 
 
 def _draw_list(draw: Draw, ids: list[str], context: Floats, decision_id: str, k: int) -> list[ChosenArm]:
     """Draw slot after slot from the remaining arms; a propensity is conditional on the slots above."""
-    bandit, state, share, seed, effects = draw
-    left = np.arange(len(ids))
+    state, left = draw.state, np.arange(len(ids))
     arms = []
     for i in range(k):
-        number = draw_number(seed, slot_id(decision_id, i))
-        of_left = None if effects is None else ArmEffects(effects.effect[left], effects.variance[left])
-        one = choose_arm(bandit, state, context[left], share, number, of_left)
-        state = count_decision(bandit, state, one)
-        arm = ChosenArm.from_decision(one, ids[left[one.arm]])
-        if one.distribution is not None and arm.distribution is not None:
-            whole = np.zeros(len(ids))
-            whole[left] = one.distribution
-            arm.distribution = whole.tobytes()
-        arm.arm = int(left[one.arm])
+        one, arm = _draw_slot(draw, state, ids, context, left, slot_id(decision_id, i))
+        state = count_decision(draw.bandit, state, one)
         arms.append(arm)
         left = np.delete(left, one.arm)
     return arms
+
+
+def _draw_slot(
+    draw: Draw, state: Floats, ids: list[str], context: Floats, left: NDArray[np.intp], name: str
+) -> tuple[Decision, ChosenArm]:
+    """Draw one of the arms `left`; return the decision among these, and its record among all arms."""
+    bandit, _, share, seed, effects, _ = draw
+    of_left = None if effects is None else ArmEffects(effects.effect[left], effects.variance[left])
+    one = choose_arm(bandit, state, context[left], share, draw_number(seed, name), of_left)
+    arm = ChosenArm.from_decision(one, ids[left[one.arm]])
+    if one.distribution is not None and arm.distribution is not None:
+        whole = np.zeros(len(ids))
+        whole[left] = one.distribution
+        arm.distribution = whole.tobytes()
+    arm.arm = int(left[one.arm])
+    return one, arm
 
 
 def record_callers_arm(draw: Draw, ids: list[str], context: Floats, id: str, propensity: float) -> ChosenArm:

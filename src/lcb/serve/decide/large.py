@@ -17,6 +17,7 @@ from lcb.arrays import Floats
 from lcb.messages import MOST_ARMS, MOST_ITEMS, Arm, DecisionRequest, ItemRequest, ItemsRequest
 from lcb.serve import events
 from lcb.serve.decide.arms import build_ragged_error
+from lcb.serve.decide.rules import RULES
 from lcb.serve.decide.validation import check_size
 from lcb.serve.state.service_state import ServiceState
 from lcb.serve.strict_json import UNREADABLE, count_pairs, refuse_duplicates, refuse_nul, to_problem
@@ -24,6 +25,8 @@ from lcb.serve.strict_json import UNREADABLE, count_pairs, refuse_duplicates, re
 LARGE_BODY = 100_000  # bytes; decoding less takes under 5 ms
 LARGE_DECISION = 50_000  # numbers to score, features of all arms times slots; scoring less takes under 10 ms
 _FIELDS = msgspec.structs.fields(DecisionRequest)
+NO_RULES = b"".join(events.encode(name) + events.encode(None) for name in RULES)
+WITHOUT_RULES = bytes([0x80 | len(_FIELDS) - len(RULES)])  # the header of a map of the other fields
 Request = TypeVar("Request", bound=msgspec.Struct)
 
 
@@ -118,8 +121,9 @@ def _stack_vectors(arms: list[Arm]) -> Floats:
 
 def compute_digest(request: DecisionRequest) -> bytes:
     """Do the same as `decisions.compute_digest`: hash the request as MessagePack, a map of its fields, arm by arm."""
-    digest = hashlib.blake2b(bytes([0x80 | len(_FIELDS)]), digest_size=16)
-    for one in _FIELDS:
+    fields = _FIELDS if request.has_rules else _FIELDS[: -len(RULES)]
+    digest = hashlib.blake2b(bytes([0x80 | len(fields)]), digest_size=16)
+    for one in fields:
         value = getattr(request, one.name)
         digest.update(events.encode(one.name))
         if one.name != "arms" or value is None:

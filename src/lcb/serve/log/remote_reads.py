@@ -23,6 +23,7 @@ class RemoteReads:
     def __init__(self, journal: Journal, slots: RewardSlots, patience: float) -> None:
         self.journal, self.world, self.slots, self.patience = journal, journal.world, slots, patience
         self._fetches: dict[str | None, asyncio.Future[None]] = {}  # by user, while the user is read
+        self._of_seen: dict[str, asyncio.Future[None]] = {}  # the same for what users were shown
         self._outdated: set[str | None] = set()  # users of whom an event was applied while they were read
         self._threads = ThreadPoolExecutor(_THREADS, "lcb-read")
         self._n_reading = 0
@@ -74,6 +75,23 @@ class RemoteReads:
         finally:
             del self._fetches[name]
             self._outdated.discard(name)
+
+    async def fetch_seen(self, name: str) -> None:
+        """Read what a user was shown; concurrent calls for the same user read once."""
+        fetch = self._of_seen.get(name)
+        if fetch is None:
+            fetch = self._of_seen[name] = asyncio.ensure_future(self._read_seen(name))
+            fetch.add_done_callback(lambda done: done.cancelled() or done.exception())
+        await asyncio.shield(fetch)
+
+    async def _read_seen(self, name: str) -> None:
+        found, items = None, self.world.seen
+        items.begin_reading(name)
+        try:
+            found = await self.read(items.read, name, self.world.seq)
+        finally:
+            del self._of_seen[name]
+            items.admit(name, found)
 
     async def fetch_slots(self, slot_id: str) -> None:
         """Read the slots of a decision that is not in memory: another replica made it, or it is old."""

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.metrics_core import Metric
 
 Gauge = tuple[str, str, float]  # name, help text, value
+Counts = tuple[str, str, str, Mapping[str, int]]  # name, help text, label, count by value of the label
 BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SLOWEST = 10
 _WORK = ("/v1/", "/page/visit", "/page/answer")
@@ -29,10 +30,12 @@ def is_work(route: str) -> bool:
 
 
 class Metrics:
-    """Requests by route and status, their times, the slowest ones; `gauges` reads the state of the service."""
+    """Requests by route and status, their times, the slowest ones; `gauges` and `counts` read the service."""
 
-    def __init__(self, gauges: Callable[[], Iterable[Gauge]] = tuple) -> None:
-        self.gauges = gauges
+    def __init__(
+        self, gauges: Callable[[], Iterable[Gauge]] = tuple, counts: Callable[[], Iterable[Counts]] = tuple
+    ) -> None:
+        self.gauges, self.counted = gauges, counts
         self.started = time.monotonic()
         self.counts: dict[tuple[str, int], int] = {}
         self.times: dict[str, list[int]] = {}
@@ -88,6 +91,11 @@ class Metrics:
         uptime = ("lcb_uptime_seconds", "Seconds since the service started.", time.monotonic() - self.started)
         for name, text, value in (*self.gauges(), uptime):
             yield GaugeMetricFamily(name, text, value=float(value))
+        for name, text, label, counts in self.counted():
+            family = CounterMetricFamily(name, text, labels=[label])
+            for which, n in counts.items():
+                family.add_metric([which], n)
+            yield family
         failed = CounterMetricFamily("lcb_failed_trainings", "Trainings that failed.")
         failed.add_metric([], self.n_failed_trainings)
         yield failed

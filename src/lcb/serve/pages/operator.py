@@ -25,6 +25,7 @@ from lcb.serve.pages.live import Live
 from lcb.serve.pages.sessions import DAY, Sessions
 from lcb.serve.pages.specs import live_specs, posterior_spec
 from lcb.serve.pages.visitors import Visitors
+from lcb.serve.pages.words import describe_rules
 from lcb.serve.state.mixtures import View
 from lcb.serve.state.service_state import policy_name
 from lcb.serve.strict_json import decode
@@ -198,6 +199,7 @@ class Operator:
             "at": step.at,
             "arms": arms if step.taken.id in arms else [*arms, step.taken.id],
             "n_arms": body.n_arms,
+            "rules": _describe_rules(step),
             "arm": step.taken.id,
             "arm_title": item.title if item is not None else None,
             "propensity": step.taken.propensity if body.own else None,
@@ -239,6 +241,11 @@ class Operator:
 def _identify(ask: Ask) -> str:
     """Return by whom event streams are counted: the name of the key, or the address where there are no keys."""
     return ask.who or counted_address(ask.scope)
+
+
+def _describe_rules(step: StoryStep) -> str | None:
+    rules = step.body.rules
+    return None if rules is None or step.left is None else describe_rules(*step.left, rules.seen, rules.at_most)
 
 
 def _no_user(name: str) -> Problem:

@@ -145,6 +145,22 @@ def explain_score(
     return f"{why} {describe_draw(propensity, n_arms)}"
 
 
+def describe_rules(n_left: int, n_excluded: int, seen: str | None, at_most: int | None) -> str:
+    """Say under which rules an arm was chosen.
+
+    >>> describe_rules(7, 2, "exclude-taken", None)
+    '7 left: not 2 that the caller excluded, nothing taken before'
+    >>> describe_rules(3, 0, "exclude", 1)
+    '3 left: nothing shown before, at most 1 of a category'
+    """
+    rules = [f"not {n_excluded:,} that the caller excluded"] if n_excluded else []
+    if seen is not None:
+        rules.append("nothing shown before" if seen == "exclude" else "nothing taken before")
+    if at_most is not None:
+        rules.append(f"at most {at_most} of a category")
+    return f"{n_left:,} left: {', '.join(rules) or 'no rule applied'}"
+
+
 def explain_parts(own: float, everybody: float) -> str:
     """Say how much of a choice is because of the reader, and how much because of everybody.
 

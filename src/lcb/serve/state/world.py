@@ -22,6 +22,7 @@ from lcb.serve.events import floats
 from lcb.serve.state.items import ItemState, ItemSums
 from lcb.serve.state.load_users import Prefetched, UserLoader, needs_history
 from lcb.serve.state.mixtures import Mixtures
+from lcb.serve.state.seen_items import SeenItems
 from lcb.serve.state.service_state import ServiceState
 from lcb.serve.state.shared_states import SharedStates
 from lcb.serve.state.tally import StoredTally, Tally
@@ -64,6 +65,7 @@ class World:
         self.shared = SharedStates(self.state)
         self.mixtures = Mixtures(self.state)
         self.items = ItemState(self.state.catalogue)
+        self.seen = SeenItems(store)
         self.seq = 0
         self.n_started = self.n_rewarded = 0  # users to learn from: those with a decision, those with a reward
         self.n_events = 0
@@ -154,6 +156,10 @@ class World:
             return self.cache.knows(name)
         return self.cache.can_get(name) or self.cache.is_unknown(name) or not self.loader.is_large(name, self.seq)
 
+    def has_seen(self, name: str) -> bool:
+        """Whether what a user was shown is known without blocking the event loop for long."""
+        return name in self.seen or (self.store.inline and not self.loader.is_large(name, self.seq))
+
     def is_slow(self, row: Row) -> bool:
         """Whether applying an event would read so much from a local store that a thread should do it."""
         if not needs_history(row) or row.user is None or self.can_apply(row):
@@ -231,6 +237,8 @@ class World:
                     self.items.take_version(body.version, body.seen, self.state.item_effects(body.version))
                 self.started_at_training = self.n_started if body.n_started is None else body.n_started
         self.seq = row.seq
+        if self.seen:
+            self.seen.apply(row, body)
         if row.user in self._histories:
             self._histories[row.user].append(row)
 
@@ -314,6 +322,7 @@ class World:
         self.state.n_features = self.state.n_features or body.n_features
         self.started_at_training -= body.started and self._was_trained_on(body.history[0][0], bool(counted))
         self.cache.forget(seqs)
+        self.seen.forget(seqs)
         self.mixtures.forget_users(seqs)
         if not counted:
             return

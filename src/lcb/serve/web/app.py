@@ -41,7 +41,7 @@ from lcb.serve.web.endpoint import (
     refuse_other_sites,
     respond,
 )
-from lcb.serve.web.gauges import read_gauges
+from lcb.serve.web.gauges import read_counts, read_gauges
 from lcb.serve.web.hosts import Hosts
 from lcb.serve.web.keys import SCOPES, Keyring
 from lcb.serve.web.openapi import PROBES, build_document
@@ -73,7 +73,7 @@ class App:
 
     def __init__(self, service: Service, keyring: Keyring, pages: Callable[[App], Extension] | None = None) -> None:
         self.service, self.keyring = service, keyring
-        self.metrics = Metrics(partial(read_gauges, service))
+        self.metrics = Metrics(partial(read_gauges, service), partial(read_counts, service))
         self.retraining = Retraining(service, self.metrics, has_keys=lambda: not keyring.open)
         self.refits = Refits(service, self.metrics)
         self.departures = Departures(service, self.refits.begin_if_due)
@@ -95,10 +95,12 @@ class App:
             calls.extend(self.pages.routes())
         self._openapi = {open: msgspec.json.encode(build_document(calls, open=open)) for open in (False, True)}
         routes = []
+        self.endpoints: list[Endpoint] = []
         self._exact = {}  # method and path -> endpoint, for routes without parameters: one lookup, no patterns
         for call in calls:
             max_body = self.max_body if call.large_body else min(_SMALL_BODY, self.max_body)
             endpoint = Endpoint(self, f"{call.method} {call.path}", call.handler, call.scope, max_body)
+            self.endpoints.append(endpoint)
             routes.append(Route(call.path, endpoint, methods=[call.method]))
             if "{" not in call.path:
                 for method in routes[-1].methods or ():

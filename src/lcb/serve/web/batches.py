@@ -2,12 +2,13 @@
 
 An element is decoded, checked and answered as if it had been sent alone at the same moment; the answer lists the
 outcomes in the order of the request.  An element that is refused changes nothing and does not concern the others.
+Decisions may share their arms, which are then read once.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -16,6 +17,7 @@ from msgspec import Meta, Raw, Struct
 from lcb import messages
 from lcb.errors import StoreError, StoreUnavailable
 from lcb.serve.decide.large import LARGE_BODY, LARGE_DECISION, decode_decision
+from lcb.serve.decide_many import decide_many
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
 from lcb.serve.strict_json import UNREADABLE, decode, refuse_duplicates, to_problem
@@ -29,6 +31,7 @@ _SPACE = b" \t\n\r"
 
 class _Decisions(Struct, forbid_unknown_fields=True):
     decisions: Annotated[list[Raw], Meta(min_length=1, max_length=messages.MOST_IN_BATCH)]
+    arms: Raw = Raw()
 
 
 class _Rewards(Struct, forbid_unknown_fields=True):
@@ -47,35 +50,69 @@ class Batches:
 
     async def decide_batch(self, ask: Ask) -> Reply:
         """Decide for many requests at once."""
-        return await self._answer(ask, read_elements(_OF_DECISIONS, "decisions", ask.body), self._decide)
+        elements, raw_arms = read_elements(_OF_DECISIONS, "decisions", ask.body)
+        self.count(ask, len(elements) - 1)
+        arms = None if raw_arms is None else (await self._decode(b'{"user":"-","arms":%b}' % raw_arms)).arms
+        catalogue, found = self.service.world.state.catalogue, list[bytes]()
+        n_arms = len(catalogue) if arms is None else len(arms)
+        n_features = (catalogue.n_features or 0) if arms is None else len(arms[0].x or ()) or catalogue.n_features or 0
+        for part in split_work(elements, n_arms * n_features):
+            found += await self._decide(part, arms)
+        return Reply(b'{"outcomes":[' + b",".join(found) + b"]}")
+
+    async def _decide(self, part: list[bytes], arms: list[messages.Arm] | None) -> list[bytes]:
+        """Return the outcomes of some elements, of which those without arms get `arms`."""
+        outcomes: list[bytes] = [b""] * len(part)
+        requests = {}
+        for i, raw in enumerate(part):
+            try:
+                request = requests[i] = await self._decode(raw)
+                if request.arms is None:
+                    request.arms = arms
+            except Problem as problem:
+                outcomes[i] = _write_refusal(problem)
+        answers = await decide_many(self.service, list(requests.values()))
+        for i, answer in zip(requests, answers, strict=True):
+            outcomes[i] = _write_answer(answer) if isinstance(answer, bytes) else _write_refusal(answer)
+        return outcomes
+
+    async def _decode(self, raw: bytes) -> messages.DecisionRequest:
+        if len(raw) > LARGE_BODY:
+            return await self.service.large.run(decode_decision, raw)
+        return decode(_DECISION, raw)
 
     async def reward_batch(self, ask: Ask) -> Reply:
         """Report many rewards at once."""
-        return await self._answer(ask, read_elements(_OF_REWARDS, "rewards", ask.body), self._reward)
-
-    async def _answer(self, ask: Ask, elements: list[bytes], handle: Callable[[bytes], Awaitable[bytes]]) -> Reply:
+        elements, _ = read_elements(_OF_REWARDS, "rewards", ask.body)
         self.count(ask, len(elements) - 1)
-        catalogue = self.service.world.state.catalogue
         found: list[bytes] = []
-        for part in split_work(elements, len(catalogue) * (catalogue.n_features or 0)):
-            found += await asyncio.gather(*(_find_outcome(handle, one) for one in part))
+        for part in split_work(elements, 0):
+            found += await asyncio.gather(*(self._find_outcome(one) for one in part))
         return Reply(b'{"outcomes":[' + b",".join(found) + b"]}")
 
-    async def _decide(self, raw: bytes) -> bytes:
-        if len(raw) > LARGE_BODY:
-            return await self.service.decide(await self.service.large.run(decode_decision, raw))
-        return await self.service.decide(decode(_DECISION, raw))
+    async def _find_outcome(self, raw: bytes) -> bytes:
+        try:
+            if len(raw) > LARGE_BODY:
+                raise Problem(422, f"a reward has {len(raw):,} bytes; send decision_id, reward and reward_id alone")
+            return _write_answer(await self.service.reward(decode(_REWARD, raw)))
+        except (Problem, StoreError) as error:
+            return _write_refusal(error)
 
-    async def _reward(self, raw: bytes) -> bytes:
-        if len(raw) > LARGE_BODY:
-            raise Problem(422, f"a reward has {len(raw):,} bytes; send decision_id, reward and reward_id alone")
-        return await self.service.reward(decode(_REWARD, raw))
+
+def _write_answer(answer: bytes) -> bytes:
+    return b'{"status":200,"answer":%b}' % answer
+
+
+def _write_refusal(error: Problem | StoreError) -> bytes:
+    if isinstance(error, StoreError):
+        error = Problem(503, str(error), retry_after=1 if isinstance(error, StoreUnavailable) else 60)
+    return _ENCODER.encode(messages.Refusal(error.status, error.detail, error.field, error.retry_after))
 
 
 def split_work(elements: list[bytes], n_catalogue: int) -> Iterator[list[bytes]]:
     """Split a batch so that no part holds up other requests for long; most batches are one part, and one commit.
 
-    `n_catalogue` is the number of features of all items, which an element without arms has to score.
+    `n_catalogue` is the number of features of all items, or of the shared arms, which an element without arms scores.
 
     >>> [len(part) for part in split_work([b"1"] * 5, n_catalogue=20_000)], list(split_work([b"1"], 0))
     ([2, 2, 1], [[b'1']])
@@ -92,37 +129,43 @@ def split_work(elements: list[bytes], n_catalogue: int) -> Iterator[list[bytes]]
     yield part
 
 
-def read_elements(decoder: msgspec.json.Decoder[Any], name: str, body: bytes) -> list[bytes]:
-    """Return the elements of the list `name`, the only field of the body, undecoded.
+def read_elements(decoder: msgspec.json.Decoder[Any], name: str, body: bytes) -> tuple[list[bytes], bytes | None]:
+    """Return the elements of the list `name` and the field `arms`, undecoded; there are no other fields.
 
     >>> read_elements(_OF_REWARDS, "rewards", b'{"rewards": [{"reward": 1}, 2]}')
-    [b'{"reward": 1}', b'2']
+    ([b'{"reward": 1}', b'2'], None)
+    >>> read_elements(_OF_DECISIONS, "decisions", b'{"arms": [{"id": "a"}], "decisions": [{}, {}]}')
+    ([b'{}', b'{}'], b'[{"id": "a"}]')
     """
     try:
-        elements = [bytes(one) for one in getattr(decoder.decode(body), name)]
+        found = decoder.decode(body)
     except UNREADABLE as error:
         # to name what is wrong in a large body takes seconds, in which nobody else is answered
         raise to_problem(error, *((body, decoder) if len(body) <= LARGE_BODY else ())) from None
+    elements = [bytes(one) for one in getattr(found, name)]
+    arms = bytes(getattr(found, "arms", b"")) or None
+    if not _comes_once(body, name.encode(), elements, arms):
+        if len(body) > LARGE_BODY:
+            raise Problem(422, f"{name} comes twice, or its name is written with escapes; send it once", field=name)
+        refuse_duplicates(body)
+    return elements, arms
+
+
+def _comes_once(body: bytes, name: bytes, elements: list[bytes], arms: bytes | None) -> bool:
+    """Whether the body has nothing beside these elements and these arms; False also if that is hard to say."""
+    wanted = b'{"%b":[%b]}' % (name, b"," * (len(elements) - 1))
+    if arms is not None:
+        before, _, after = body.partition(arms)
+        if before.translate(None, _SPACE) == b'{"arms":':
+            body, wanted = b"{" + after.lstrip(_SPACE).removeprefix(b","), wanted
+        else:
+            before, _, after = body.rpartition(arms)
+            if after.translate(None, _SPACE) != b"}":
+                return False
+            body, wanted = before, wanted[:-1] + b',"arms":'
     around, place = [], 0
     for one in elements:
         start = body.index(one, place)
         around.append(body[place:start])
         place = start + len(one)
-    rest = b"".join([*around, body[place:]]).translate(None, _SPACE)
-    if rest != b'{"%b":[%b]}' % (name.encode(), b"," * (len(elements) - 1)):
-        if len(body) > LARGE_BODY:
-            raise Problem(422, f"{name} comes twice, or its name is written with escapes; send it once", field=name)
-        refuse_duplicates(body)
-    return elements
-
-
-async def _find_outcome(handle: Callable[[bytes], Awaitable[bytes]], raw: bytes) -> bytes:
-    try:
-        return b'{"status":200,"answer":%b}' % await handle(raw)
-    except Problem as problem:
-        refused = problem
-    except StoreUnavailable as error:
-        refused = Problem(503, str(error), retry_after=1)
-    except StoreError as error:
-        refused = Problem(503, str(error), retry_after=60)
-    return _ENCODER.encode(messages.Refusal(refused.status, refused.detail, refused.field, refused.retry_after))
+    return b"".join([*around, body[place:]]).translate(None, _SPACE) == wanted

@@ -1,10 +1,10 @@
-"""The gauges of /metrics that describe the state of the service: log, users, models, store."""
+"""The metrics that describe the state of the service (log, users, models, store), and those counted in it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from lcb.serve.observe.metrics import Gauge
+from lcb.serve.observe.metrics import Counts, Gauge
 from lcb.serve.service import Service
 
 
@@ -18,3 +18,7 @@ def read_gauges(service: Service) -> Iterator[Gauge]:
     yield "lcb_waiting", "Requests waiting for the store.", journal.n_waiting
     yield "lcb_last_commit_seconds", "Duration of the last commit.", journal.last_commit
     yield "lcb_store_trouble", "1 while the store does not accept writes, else 0.", journal.trouble is not None
+
+
+def read_counts(service: Service) -> Iterator[Counts]:
+    yield "lcb_rules", "Decisions under a rule; none: refused, no arm was left.", "rule", service.decisions.n_ruled

@@ -81,7 +81,7 @@ function decisionRow(story, bands, decision, index) {
     first,
     el("td", {}, time(at)),
     el("td", { class: "chosen-arm" }, ...name),
-    el("td", {}, offered(arms, arm, decision.n_arms)),
+    el("td", {}, offered(arms, arm, decision.n_arms), decision.rules ? el("div", { class: "note rules" }, decision.rules) : ""),
     el("td", { class: "n" }, number(propensity, 3)),
     el("td", {}, policy ? `${policy}${decision.model ? ` v${decision.model}` : ""}` : ""),
     el("td", {}, REASONS[decision.reason]?.(propensity) ?? ""),

@@ -1,0 +1,118 @@
+"""Drill 44: decisions of a batch have the bits of single decisions, through every bandit over classes, own or common
+arms, kills and repeated ids; the control shares what must not be shared.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+
+from lcb.messages import Arm, DecisionRequest
+from lcb.models import LatentModels
+from lcb.serve import events
+from lcb.serve.audit.verify import verify
+from lcb.serve.config.recommenders import RecommenderSpec
+from lcb.serve.config.settings import Settings
+from lcb.serve.decide.arms import CommonArms
+from lcb.serve.decide_many import decide_many
+from lcb.serve.errors import Problem
+from lcb.storage.models.folder import save_models
+from support.harness import LONG
+from support.inside import Inside, sqlite
+
+N = 40 if LONG else 5  # batches
+SIZE = 20
+RNG = np.random.default_rng(0)
+ARMS = [Arm(f"a{i}", x) for i, x in enumerate(RNG.normal(size=(8, 3)).round(3).tolist())]
+BANDITS = ("thompson", "learned-classes", "posterior-mean", "lints")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    beta = np.random.default_rng(1).normal(size=(4, 3))
+    save_models(LatentModels(np.full(4, 0.25), beta, np.full(4, 0.3)), tmp_path / "models")
+    return tmp_path
+
+
+@pytest.fixture
+def services(folder: Path) -> Iterator[list[Inside]]:
+    """Two services with the same seed and ids: one for batches, one for single decisions."""
+    made = []
+    recommenders = tuple(RecommenderSpec(name, name, uniform=0.1) for name in BANDITS)
+    for name in ("together", "alone"):
+        settings = Settings(models=str(folder / "models"), recommenders=recommenders, pages=False)
+        made.append(Inside(sqlite(folder / f"{name}.db"), settings))
+    yield made
+    for one in made:
+        one.close()
+
+
+def requests(batch: int) -> list[DecisionRequest]:
+    """A batch: common arms for most, own arms, lists, rules, user features that do not fit, the same id twice."""
+    rng = np.random.default_rng(batch)
+    made = []
+    for i in range(SIZE):
+        arms = ARMS if rng.random() < 0.7 else [ARMS[j] for j in rng.permutation(8)[:4]]
+        more: dict[str, Any] = [{}, {}, {"k": 3}, {"exclude": ["a1"]}, {"x": [1.0]}][int(rng.integers(5))]
+        made.append(DecisionRequest(f"u{rng.integers(30)}", arms, decision_id=f"b{batch}-{i}", **more))
+    return [*made, made[0]]
+
+
+def play(together: Inside, alone: Inside) -> None:
+    """Send the same to both, batch by batch, with rewards in between; every answer and event must be the same."""
+    for batch in range(N):
+        asked = requests(batch)
+        answers = together.done(decide_many(together.service, asked))
+        waiting = [alone.ask(alone.service.decide(one)) for one in asked]
+        for one, task in zip(answers, waiting, strict=True):
+            if isinstance(one, Problem):
+                assert one.field == "x"
+                with pytest.raises(Problem, match=re.escape(one.detail)):
+                    alone.ended(task)
+            else:
+                assert one == alone.ended(task)
+        rng = np.random.default_rng(batch)
+        for one in answers[:-1]:
+            if isinstance(one, bytes) and rng.random() < 0.5:
+                answer = msgspec.json.decode(one)
+                id = answer["slots"][0]["reward_id"] if "slots" in answer else answer["decision_id"]
+                value = float(rng.random() < 0.4)
+                for service in (together, alone):
+                    service.reward(id, value)
+        if batch == 2:
+            together.crash()
+    bodies = [
+        {row.id: row.body for row in service.store.events(0) if row.kind == "decision"} for service in (together, alone)
+    ]
+    assert [_without_seq(one) for one in bodies[0].values()] == [_without_seq(bodies[1][id]) for id in bodies[0]]
+    assert verify(together.store).differences == []
+
+
+def _without_seq(raw: bytes) -> events.DecisionBody:
+    body = events.decode("decision", raw)
+    body.seen, body.at = 0, 0.0
+    return body
+
+
+def test_a_batch_has_the_bits_of_single_decisions(services: list[Inside]) -> None:
+    play(*services)
+    used = {row.user for row in services[0].store.events(0) if row.kind == "decision"}
+    assert len(used) > 10
+
+
+def test_what_belongs_to_other_arms_is_noticed(services: list[Inside], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The control: once read, arms are taken for those of every other element."""
+    whole = CommonArms.read
+
+    def read(self: CommonArms, request: DecisionRequest) -> Any:
+        return whole(self, request) if self._read is None else self._read
+
+    monkeypatch.setattr(CommonArms, "read", read)
+    with pytest.raises(AssertionError):
+        play(*services)
