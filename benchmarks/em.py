@@ -16,6 +16,7 @@ from workloads import largest_error, make
 from lcb import parallel
 from lcb.errors import ConvergenceWarning
 from lcb.learners.em import gaussian as em
+from lcb.learners.shared.users import find_users
 from lcb.models import LatentModels
 from lcb.prior import Prior
 from lcb.stats import UserStats
@@ -45,7 +46,7 @@ def step_against_products() -> list[dict[str, object]]:
 
         with parallel.threads(1) as run:
             pieces = {
-                "step": lambda stats=stats, run=run: em._step(stats, models, prior, False, run),
+                "step": lambda stats=stats, run=run: em.step(find_users(stats, run), models, prior, False),
                 "whole": whole,
                 "blocks": blocks,
             }

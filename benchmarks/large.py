@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from lcb import parallel
 from lcb.learners.em import gaussian
+from lcb.learners.shared.users import find_users
 from lcb.models import LatentModels
 from lcb.prior import Prior
 from lcb.stats import StatsBuilder, UserStats
@@ -89,7 +90,7 @@ def step(stats: UserStats, n_steps: int = 5):
     prior = Prior.scaled(stats)
     with parallel.threads(1) as spans:
         for _ in range(n_steps):
-            models, _ = gaussian._step(stats, models, prior, False, spans)
+            models, _ = gaussian.step(find_users(stats, spans), models, prior, False)
 
 
 def measure_disk(n_users):

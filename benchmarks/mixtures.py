@@ -22,6 +22,7 @@ from workloads import make
 from lcb import parallel
 from lcb.learners.em import gaussian as em
 from lcb.learners.gibbs import collapsed as gibbs
+from lcb.learners.shared.users import find_users
 from lcb.models import LatentModels
 from lcb.prior import Prior
 
@@ -34,7 +35,7 @@ def flexmix(n_users: int = 20_000, steps: int = 3) -> dict[str, object]:
     stats, prior = work.stats(), Prior.scaled(work.stats())
     models = LatentModels(np.full(30, 1 / 30), work.beta, np.full(30, 0.2))
     with parallel.threads(1) as run:
-        ours = in_turns({"step": lambda: em._step(stats, models, prior, False, run)}, turns=20)["step"]
+        ours = in_turns({"step": lambda: em.step(find_users(stats, run), models, prior, False)}, turns=20)["step"]
     found: dict[str, object] = {"what": "EM iteration on M", "ours_seconds": ours}
     if shutil.which("Rscript") is None:
         return {**found, "missing": "Rscript"}

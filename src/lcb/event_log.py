@@ -131,6 +131,28 @@ class EventLog:
     def n_users(self) -> int:
         return self.stats.n_users
 
+    @property
+    def n_events(self) -> int:
+        return self.stats.n_events
+
+    @property
+    def n_features(self) -> int:
+        return self.stats.n_features
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        return self.stats.features
+
+    @property
+    def arms(self) -> Floats | None:
+        """The different feature vectors (A, d), if clicks are counted."""
+        return None if self.clicks is None else self.clicks.arms
+
+    @property
+    def levels(self) -> tuple[float, float] | None:
+        """The rewards of a pass and of a click, if clicks are counted."""
+        return None if self.clicks is None else (self.clicks.low, self.clicks.high)
+
     def take(self, index: ArrayLike) -> EventLog:
         """Select the users at these positions (or under this mask)."""
         positions = np.asarray(index)

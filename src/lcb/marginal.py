@@ -10,7 +10,7 @@ The noise is one number, or one per arm where every user's rewards are counted b
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -23,16 +23,33 @@ _BLOCK = 1024  # users at a time
 _LEAST = 1e-12  # of the mean squared reward: less noise than this is lost in rounding
 
 
+@dataclass(frozen=True, eq=False)
+class Totals:
+    """The rewards of many users in all."""
+
+    count: Floats  # (A,) rewards with each noise
+    square: float  # sum of their squares
+
+    @property
+    def least(self) -> Floats:
+        """The least noise that is computable, (A,)."""
+        return np.full(len(self.count), _LEAST * self.square / self.count.sum())
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(self.count + other.count, self.square + other.square)
+
+
 class SharedNoise:
     """The rewards of many users by their statistics, with one noise for all: A = 1."""
 
     def __init__(self, stats: UserStats) -> None:
         self.stats, self.n_users = stats, stats.n_users
         self.arms: Floats | None = None
-        self.count: Floats = np.array([stats.count.sum(dtype=np.float64)])  # (A,) rewards with each noise
-        self.least: Floats = (
-            _LEAST * stats.packed[-2].sum(dtype=np.float64) / self.count
-        )  # (A,) noise that is computable
+
+    def total(self) -> Totals:
+        """Return the numbers of rewards and the squares of all users."""
+        count = np.array([self.stats.count.sum(dtype=np.float64)])
+        return Totals(count, float(self.stats.packed[-2].sum(dtype=np.float64)))
 
     def take(self, users: Index) -> SharedNoise:
         """Return the users at these positions."""
@@ -61,12 +78,13 @@ class NoisePerArm:
     def __init__(self, clicks: Clicks) -> None:
         self.arms, self.n_users = clicks.arms, clicks.clicked.shape[0]
         self.clicks = clicks
-        self.count: Floats = np.asarray((clicks.clicked + clicks.passed).sum(axis=0), np.float64)
-        n_clicked, n_passed = (np.asarray(part.sum(axis=0), np.float64) for part in (clicks.clicked, clicks.passed))
-        square = clicks.high**2 * n_clicked.sum() + clicks.low**2 * n_passed.sum()
-        self.least: Floats = np.full(len(self.count), _LEAST * square / self.count.sum())
         rows, columns = upper(self.arms.shape[1])
         self._products = self.arms[:, rows] * self.arms[:, columns]
+
+    def total(self) -> Totals:
+        clicks = self.clicks
+        n_clicked, n_passed = (np.asarray(part.sum(axis=0), np.float64) for part in (clicks.clicked, clicks.passed))
+        return Totals(n_clicked + n_passed, float(clicks.high**2 * n_clicked.sum() + clicks.low**2 * n_passed.sum()))
 
     def take(self, users: Index) -> NoisePerArm:
         """Return the users at these positions, with all arms."""

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
@@ -41,6 +41,15 @@ if TYPE_CHECKING:
 _LOG_2PI = float(np.log(2 * np.pi))
 EDGE = 1e-3  # the probability of a click is linear between EDGE and 1 - EDGE
 Likelihood = Literal["gaussian", "bernoulli"]
+
+
+class HasFeatures(Protocol):
+    """Data of named features."""
+
+    @property
+    def n_features(self) -> int: ...
+    @property
+    def features(self) -> tuple[str, ...]: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -260,7 +269,7 @@ class LatentModels(Displayed):
         """Return the log predictive density of each user's rewards, the class unknown, (users,)."""
         return np.logaddexp.reduce(self.user_log_likelihood(data) + self.log_pi, axis=1)
 
-    def check_features(self, stats: UserStats) -> None:
+    def check_features(self, stats: HasFeatures) -> None:
         if stats.n_features != self.n_features:
             raise InputError(
                 f"the data has {stats.n_features} features, the models were learned from {self.n_features} "

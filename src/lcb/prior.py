@@ -24,7 +24,7 @@ from lcb.arrays import Floats
 from lcb.errors import InputError
 from lcb.stats import UserStats
 
-_SAMPLE = 5_000  # users from whom a prior is scaled
+SAMPLE = 5_000  # users from whom a prior is scaled
 _TINY = 1e-13  # smaller values, relative to their own scale, are rounding
 
 
@@ -60,8 +60,8 @@ class Prior:
         enough rows).  The spread of the weights is the residual variance of one regression for all beyond that noise,
         distributed over the features by their size.
         """
-        if stats.n_users > _SAMPLE:
-            stats = stats.take(np.linspace(0, stats.n_users - 1, _SAMPLE).astype(np.intp))
+        if stats.n_users > SAMPLE:
+            stats = stats.take(np.linspace(0, stats.n_users - 1, SAMPLE).astype(np.intp))
         total = stats.total.astype(np.float64)
         count = total.count[0]
         size = np.diag(total.gram[0]) / count  # mean square of each feature

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from lcb.event_log import EventLog, TableColumns
 from lcb.learners.likelihood import choose_likelihood
 from lcb.learners.registry import Learner, get_learner
 from lcb.learners.shared.n_classes import MOST_USERS, Scores, choose_n_classes
+from lcb.learners.shared.users import Users
 from lcb.models import Fit, LatentModels, Likelihood
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
@@ -27,8 +29,15 @@ _TRIAL_STARTS = 2  # on clicks
 _TRIAL_TOL = 1e-5  # gain per user at which a trial on clicks ends; at 1e-4 too many classes seem better
 
 
+class Place(Protocol):
+    """Other machines that can hold users."""
+
+    def hold(self, log: EventLog, progress: Progress) -> AbstractContextManager[Users]:
+        """Send a log there, for the time of the block."""
+
+
 def fit(
-    data: UserStats | EventLog | Any,
+    data: UserStats | EventLog | Users | Any,
     n_classes: int | None = None,
     *,
     rng: np.random.Generator | int,
@@ -38,6 +47,7 @@ def fit(
     item: str | None = None,
     reward: str = "reward",
     features: Sequence[str] = (),
+    on: Place | None = None,
     progress: Progress = silent,
     **settings: Any,
 ) -> Fit:
@@ -45,7 +55,8 @@ def fit(
 
     `rng` is a generator or a seed, `learner` a name of `lcb.learners.registry`; `settings` are that learner's
     (docs/learners/index.md lists them).  `data` may be a DataFrame or a dictionary of columns, whose columns `user`,
-    `item`, `reward` and `features` name as in `EventLog.from_table`.
+    `item`, `reward` and `features` name as in `EventLog.from_table`.  `on` is a cluster (`lcb.connect`) whose machines
+    then hold the users; data that is on a cluster already (`Cluster.read_log`) is learned from there.
 
     Without `likelihood` it is Bernoulli if the log has counts of two-valued rewards and the learner supports it, else
     Gaussian.  `UserStats` has no counts, so 0/1 rewards given as `UserStats` are Gaussian, with a warning.
@@ -55,8 +66,11 @@ def fit(
     2
     """
     rng = np.random.default_rng(rng)
-    data = TableColumns(user, item, reward, features).read(data)
-    task = _Task.plan(data, learner, likelihood, settings)
+    if isinstance(on, str):
+        raise InputError(f"on={on!r} is an address; give the cluster there: on=lcb.connect({on!r})")
+    if not isinstance(data, Users):
+        data = TableColumns(user, item, reward, features).read(data)
+    task = _Task.plan(data, learner, likelihood, settings, elsewhere=on is not None)
     log, own, why, likelihood = task.log, task.settings, task.why, task.likelihood
     held_out: Scores = {}
     asked = n_classes is not None
@@ -66,14 +80,15 @@ def fit(
         n_classes, held_out, found = task.count(rng, progress)
         if log.n_users > MOST_USERS and task.can_start_from_models:
             own = {"start": found, **own, "n_starts": 0}  # new starts on many users take most of the time
-    result = task.run(log, n_classes, rng=rng, progress=progress, **own)
+    with nullcontext(log) if on is None or not isinstance(log, EventLog) else on.hold(log, progress) as users:
+        result = task.run(users, n_classes, rng=rng, progress=progress, **own)
     by = None if asked or log.constant is not None else "held-out users" if held_out else "the sampler"
     provenance = {
         **result.models.provenance,
         "learner": learner,
         "likelihood": likelihood,
         "n_users": log.n_users,
-        "n_events": log.stats.n_events,
+        "n_events": log.n_events,
         "n_steps": result.n_steps,
         "converged": result.converged,
         **({"n_classes_chosen_by": by} if by else {}),
@@ -120,7 +135,7 @@ def count_classes(
 class _Task:
     """What is learned, by which function and with which settings."""
 
-    log: EventLog
+    log: EventLog | Users
     learner: Learner
     likelihood: Likelihood
     why: str
@@ -129,19 +144,29 @@ class _Task:
 
     @classmethod
     def plan(
-        cls, data: UserStats | EventLog, learner: str, likelihood: Likelihood | None, settings: dict[str, Any]
+        cls,
+        data: UserStats | EventLog | Users,
+        learner: str,
+        likelihood: Likelihood | None,
+        settings: dict[str, Any],
+        *,
+        elsewhere: bool = False,
     ) -> _Task:
         chosen = get_learner(learner)
         if likelihood not in (None, "gaussian", "bernoulli"):
             raise InputError(f"unknown likelihood {likelihood!r}; it is 'gaussian' or 'bernoulli', or None to choose")
-        log = data if isinstance(data, EventLog) else EventLog(data)
-        if chosen.needs_rows and log.rows is None:
+        log: EventLog | Users = EventLog(data) if isinstance(data, UserStats) else data
+        if chosen.only_here and (elsewhere or not isinstance(log, EventLog)):
+            raise InputError(
+                f"learner {learner} runs on one machine: {chosen.only_here}; use em, personal or blocked, or no cluster"
+            )
+        if chosen.needs_rows and isinstance(log, EventLog) and log.rows is None:
             raise InputError(f"{learner} learns from rows; give EventLog.from_rows, or read_log with keep_rows=True")
         asked_for = likelihood is not None or "variance" in settings
         likelihood, why = choose_likelihood(log, learner, chosen, likelihood, settings)
-        if log is not data and likelihood == "gaussian":
+        if isinstance(data, UserStats) and likelihood == "gaussian":
             why = f"statistics do not show whether rewards are clicks: modelled as Gaussian, learned by {learner}"
-            if log.stats.of_clicks and chosen.fit_clicks and not asked_for:
+            if data.of_clicks and chosen.fit_clicks and not asked_for:
                 warnings.warn(
                     "the rewards are 0 or 1, but UserStats has no counts of clicks: modelled as Gaussian, which finds "
                     "too many classes; give EventLog.from_rows, as lcb learn does, or likelihood='gaussian'",
@@ -175,7 +200,8 @@ class _Task:
                 tried[n] = self.run(part, n, rng=rng, progress=silent, **few).models
             return tried[n]
 
-        most = self.learner.most_classes(self.log.stats) if self.learner.most_classes else None
+        limit = self.learner.most_classes
+        most = limit(self.log.stats) if limit and isinstance(self.log, EventLog) else None
         n_classes, held_out = choose_n_classes(self.log, trial, rng=rng, most=most, progress=progress)
         return n_classes, held_out, tried[n_classes]
 

@@ -7,14 +7,15 @@ from typing import Any
 from lcb.errors import InputError
 from lcb.event_log import MOST_PAIRS, EventLog
 from lcb.learners.registry import Learner
+from lcb.learners.shared.users import Users
 from lcb.models import Likelihood
 
 
 def choose_likelihood(
-    log: EventLog, name: str, learner: Learner, wanted: Likelihood | None, settings: dict[str, Any]
+    log: EventLog | Users, name: str, learner: Learner, wanted: Likelihood | None, settings: dict[str, Any]
 ) -> tuple[Likelihood, str]:
     """Return the likelihood for the rewards of a log, and why it was chosen."""
-    counted = log.clicks is not None
+    counted = log.arms is not None
     if wanted == "bernoulli" and not learner.fit_clicks:
         raise InputError(f"learner {name} models Gaussian rewards only; for a Bernoulli likelihood use em")
     if wanted is not None:
@@ -35,9 +36,9 @@ def choose_likelihood(
     return "gaussian", f"the rewards are not of two values: modelled as Gaussian, learned by {name}"
 
 
-def check_counted(log: EventLog) -> None:
+def check_counted(log: EventLog | Users) -> None:
     """Raise InputError for clicks that were too many to count, which nobody has asked to model as Gaussian."""
-    if log.two_valued and log.clicks is None:
+    if log.two_valued and log.arms is None:
         raise InputError(
             f"the rewards are clicks, and their (user, arm) pairs are more than {MOST_PAIRS:,}, too many to count; "
             "learn from fewer users (--users), or ask for likelihood 'gaussian', which may find too many classes"

@@ -42,6 +42,7 @@ class Learner:
     most_classes: Callable[[UserStats], int] | None = None  # None: any number
     start: Literal["models", "labels"] | None = None  # type of the setting `start`, to continue from known classes
     compared: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # variants for compare-learners
+    only_here: str | None = None  # why it cannot learn from users on other machines; None: it can
     why_gaussian: str | None = None  # `Fit.why` of a learner without Bernoulli likelihood; None: a default text
 
 

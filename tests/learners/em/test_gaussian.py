@@ -12,6 +12,7 @@ from lcb import parallel
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate.worlds.paper import equal_classes, paper_classes
 from lcb.learners.em import gaussian as em
+from lcb.learners.shared.users import find_users
 from lcb.models import LatentModels
 from lcb.prior import Prior
 from lcb.stats import UserStats
@@ -59,7 +60,7 @@ def test_a_step_is_the_published_one(dtype):
     start = LatentModels(pi=[0.2, 0.5, 0.3], beta=THREE.beta + 0.3, sigma2=[0.2, 0.3, 0.4])
     prior = Prior(mean=0.1, precision=0.7, shape=2.0, rate=0.3, concentration=1.7)
     with parallel.threads(1) as map_spans:
-        found, _ = em._step(stats, start, prior, False, map_spans)
+        found, _ = em.step(find_users(stats, map_spans), start, prior, False)
     tolerance = 1e-10 if dtype == np.float64 else 2e-4
     expected = naive_step((x, reward), user, 40, start, prior)
     for got, wanted in zip((found.pi, found.beta, found.sigma2), expected, strict=True):

@@ -15,8 +15,10 @@ from lcb.errors import ConvergenceWarning, InputError
 from lcb.event_log import EventLog
 from lcb.learners.personal import _steps
 from lcb.learners.personal.mixture import fit
+from lcb.learners.shared.users import Local
 from lcb.marginal import NoisePerArm, SharedNoise, marginal_log_likelihood
 from lcb.models import LatentModels
+from lcb.progress import silent
 from lcb.stats import UserStats
 
 
@@ -91,7 +93,7 @@ def test_the_compiled_e_step_agrees_with_the_likelihood_and_with_bayes_rule():
     log, _, _ = people(rng, MU, SIGMA, PI, 50, 4, 0.3)
     at = _steps.Parameters(PI, MU, SIGMA, np.array([0.09]))
     with parallel.threads(1) as run:
-        found = _steps.sum_expected(SharedNoise(log.stats), at, run)
+        found = Local(log, run).sums(_steps.Expect(at))
         means = _steps.user_means(SharedNoise(log.stats), at, run)
     models = LatentModels(PI, MU, np.full(3, 0.09), covariance=SIGMA, personal=True)
     assert found.evidence == pytest.approx(models.user_scores(log).sum(), rel=1e-10)
@@ -121,15 +123,16 @@ def test_the_compiled_e_step_agrees_with_the_likelihood_and_with_bayes_rule():
 def test_the_log_posterior_never_falls(seed, n_classes, tied, per_arm):
     rng = np.random.default_rng(seed)
     log = clicks(rng, d=3)
-    rewards = NoisePerArm(log.clicks) if per_arm else SharedNoise(log.stats)
+    with parallel.threads(1) as run:
+        users = Local(log, run)
+        totals = users.sums(_steps.CountRewards(per_arm))
     prior = _steps.SpreadPrior(
         rng.normal(size=3), np.eye(3) * rng.uniform(0.1, 10), np.eye(3) * rng.uniform(0.01, 1), rng.uniform(1, 50), 0.2
     )
     sigma = np.tile(np.eye(3) * rng.uniform(0.01, 2), (1 if tied else n_classes, 1, 1))
-    noise = rng.uniform(0.01, 1, len(rewards.count))
+    noise = rng.uniform(0.01, 1, len(totals.count))
     at = _steps.Parameters(np.full(n_classes, 1 / n_classes), rng.normal(size=(n_classes, 3)), sigma, noise)
-    with parallel.threads(1) as run:
-        _, trace = _steps.climb(rewards, at, prior, 1e-12, 40, run, lambda *_: None, "")
+    _, trace = _steps.climb(users, totals, at, prior, 1e-12, 40, silent, "", per_arm=per_arm)
     assert np.all(np.diff(trace) >= -1e-8 * np.abs(trace[:-1]))
 
 

@@ -27,8 +27,9 @@ from lcb.arrays import Floats
 from lcb.event_log import EventLog
 from lcb.item_effects import ItemEffects
 from lcb.learners.effects.rows import ItemRows
-from lcb.learners.personal._steps import Parameters, expect_users, maximise, sum_expected
+from lcb.learners.personal._steps import CountRewards, Expect, Parameters, expect_users, maximise
 from lcb.learners.personal.mixture import begin
+from lcb.learners.shared.users import Local
 from lcb.marginal import SharedNoise
 from lcb.models import Fit, LatentModels
 from lcb.progress import Progress, silent
@@ -81,11 +82,12 @@ def start_effects(rows: ItemRows, *, n_steps: int = _STEPS, progress: Progress =
         few = rows.take_users(np.linspace(0, rows.n_users - 1, _FEW).astype(np.intp))
     for step in range(n_steps):
         log = few.history(effects.effect)
-        rewards = SharedNoise(log.stats)
+        users = Local(log, _map)
+        totals = users.sums(CountRewards())
         if at is None:
-            at, prior = begin(log, rewards)
+            at, prior = begin(users, len(totals.count))
         for _ in range(2):
-            at = maximise(rewards, at, sum_expected(rewards, at, _map), prior)
+            at = maximise(totals, at, users.sums(Expect(at)), prior)
         before = effects.effect
         models = _as_models(at, rows)
         if step == 0:

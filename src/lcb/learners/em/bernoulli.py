@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -27,8 +27,9 @@ from scipy.special import gammaln
 from lcb import parallel
 from lcb.arrays import Floats, add_up
 from lcb.errors import ConvergenceWarning, InputError
-from lcb.event_log import Clicks, EventLog
+from lcb.event_log import EventLog
 from lcb.learners.em import gaussian as em
+from lcb.learners.shared.users import Map, Users, find_users, scale_prior
 from lcb.models import EDGE, Fit, LatentModels, squash
 from lcb.prior import Prior
 from lcb.progress import Progress, silent
@@ -38,11 +39,9 @@ _HALVINGS = 12
 _SMALLEST_SHARE = 1e-9
 _BLOCK = 4096  # arms whose probabilities under all classes stay in the cache together
 
-Map = Callable[[Callable[[slice], Any], Sequence[slice]], list[Any]]
-
 
 def fit(
-    log: EventLog,
+    log: EventLog | Users,
     n_classes: int,
     *,
     rng: np.random.Generator,
@@ -60,31 +59,32 @@ def fit(
     >>> fit(log, 1, rng=np.random.default_rng(0), prior=Prior(precision=1e-9)).models.beta.round(2)
     array([[0.75]])
     """
-    clicks = _check(log, tol, max_steps)
-    prior = prior or Prior.scaled(log.stats)
-    if start is None:
-        start = _fit_start(log, n_classes, prior, n_starts, rng, n_threads, progress)
-    start.check_features(log.stats)
-    if start.n_classes != n_classes:
-        raise InputError(f"start has {start.n_classes} classes, n_classes={n_classes}; ask for the same number")
-    pi = (start.pi + _SMALLEST_SHARE) / (1 + n_classes * _SMALLEST_SHARE)  # a share of 0 would stay 0
-    models = replace(start, pi=pi, likelihood="bernoulli", levels=(clicks.low, clicks.high))
     with parallel.threads(n_threads) as map_blocks:
-        problem = _Problem(clicks, prior, map_blocks)
-        resp, value = problem.expect(models)
+        users = find_users(log, map_blocks)
+        _check(users, tol, max_steps)
+        prior = prior or scale_prior(users)
+        if start is None:
+            start = _fit_start(users, n_classes, prior, n_starts, rng, n_threads, progress)
+        start.check_features(users)
+        if start.n_classes != n_classes:
+            raise InputError(f"start has {start.n_classes} classes, n_classes={n_classes}; ask for the same number")
+        pi = (start.pi + _SMALLEST_SHARE) / (1 + n_classes * _SMALLEST_SHARE)  # a share of 0 would stay 0
+        models = replace(start, pi=pi, likelihood="bernoulli", levels=users.levels)
+        problem = _Problem(users, prior, map_blocks)
+        counts, value = problem.expect(models)
         trace = [value]
         path = [models]
-        while len(trace) <= max_steps and not _has_settled(trace, tol, log.n_users):
+        while len(trace) <= max_steps and not _has_settled(trace, tol, users.n_users):
             progress("EM steps on clicks", len(trace), max_steps)
-            models, resp, value = problem.climb(models, resp, value)
+            models, counts, value = problem.climb(models, counts, value)
             path.append(models)
             if len(path) == 3:
-                models, resp, value = problem.extrapolate(path, resp, value)
+                models, counts, value = problem.extrapolate(path, counts, value)
                 path = [models]
             trace.append(value)
-    converged = _has_settled(trace, tol, log.n_users)
+    converged = _has_settled(trace, tol, users.n_users)
     if not converged:
-        gain = (trace[-1] - trace[-2]) / log.n_users
+        gain = (trace[-1] - trace[-2]) / users.n_users
         warnings.warn(
             f"EM on clicks stopped at {max_steps} steps, last gain {gain:.2g} per user (tol {tol:g}); "
             "raise max_steps, or ask for fewer classes",
@@ -94,17 +94,16 @@ def fit(
     return Fit(models, np.array(trace), converged)
 
 
-def _check(log: EventLog, tol: float, max_steps: int) -> Clicks:
+def _check(users: Users, tol: float, max_steps: int) -> None:
     if not tol > 0 or max_steps < 1:
         raise InputError(f"tol={tol}, max_steps={max_steps}; tol must be positive, max_steps at least 1")
-    if log.clicks is None:
-        reason = "this log has too many (user, arm) pairs to count" if log.two_valued else "this log has no such counts"
-        raise InputError(f"a Bernoulli likelihood needs rewards of exactly two values, counted; {reason}: use gaussian")
-    return log.clicks
+    if users.arms is None:
+        why = "this log has too many (user, arm) pairs to count" if users.two_valued else "this log has no such counts"
+        raise InputError(f"a Bernoulli likelihood needs rewards of exactly two values, counted; {why}: use gaussian")
 
 
 def _fit_start(
-    log: EventLog,
+    users: Users,
     n_classes: int,
     prior: Prior,
     n_starts: int,
@@ -115,63 +114,115 @@ def _fit_start(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)  # a start need not converge
         shared: dict[str, Any] = {"variance": "shared", "n_starts": n_starts, "n_threads": n_threads, "max_steps": 100}
-        return em.fit(log.stats, n_classes, rng=rng, prior=prior, progress=progress, **shared).models
+        return em.fit(users, n_classes, rng=rng, prior=prior, progress=progress, **shared).models
 
 
 def _has_settled(trace: Sequence[float], tol: float, n_users: int) -> bool:
     return len(trace) > 1 and (trace[-1] - trace[-2]) / n_users <= tol
 
 
-class _Problem:
-    """The counts and the prior, in the form that the steps use."""
+@dataclass(frozen=True, eq=False)
+class Counts:
+    """What an E-step on clicks adds up: the expected clicks and passes of each arm by class."""
 
-    def __init__(self, clicks: Clicks, prior: Prior, map_blocks: Map) -> None:
-        self.clicks, self.concentration, self.map = clicks, prior.concentration, map_blocks
-        self.n_arms, self.d = clicks.arms.shape
-        self.mean, precision = prior.arrays(self.d)
-        self.precision = precision / prior.rate * prior.shape  # in units of the noise the prior expects
-        self.span = clicks.high - clicks.low
-        self.clicked_of_arm, self.passed_of_arm = clicks.clicked.T.tocsr(), clicks.passed.T.tocsr()
-        self.blocks = [slice(i, min(i + _BLOCK, self.n_arms)) for i in range(0, self.n_arms, _BLOCK)]
+    clicked: Floats  # (A, N)
+    passed: Floats  # (A, N)
+    mass: Floats  # (N,) expected users
+    log_evidence: float
 
-    def expect(self, models: LatentModels) -> tuple[Floats, float]:
-        """Return responsibilities (users, N) and the log posterior."""
-        log_p, log_q = np.empty((self.n_arms, models.n_classes)), np.empty((self.n_arms, models.n_classes))
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.clicked + other.clicked,
+            self.passed + other.passed,
+            self.mass + other.mass,
+            self.log_evidence + other.log_evidence,
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class ExpectClicks:
+    """The E-step under given classes."""
+
+    beta: Floats  # (N, d)
+    log_pi: Floats  # (N,)
+    span: int | None = None
+
+    def prepare(self, log: EventLog, map_spans: Map) -> Callable[[slice, int], Counts]:
+        clicks, n_classes = log.clicks, len(self.beta)
+        assert clicks is not None
+        n_arms = len(clicks.arms)
+        log_p, log_q = np.empty((n_arms, n_classes)), np.empty((n_arms, n_classes))
 
         def logs(block: slice) -> None:
-            p = self._probability(models.beta, block)[0]
+            p = _find_probability(clicks.arms[block], self.beta, clicks.low, clicks.high)[0]
             np.log(p, out=log_p[block])
             np.log(np.subtract(1, p, out=p), out=log_q[block])
 
-        self.map(logs, self.blocks)
-        log_joint = self.clicks.clicked @ log_p
-        log_joint += self.clicks.passed @ log_q
-        log_joint += models.log_pi
-        top = log_joint.max(axis=1)
-        log_joint -= top[:, None]
-        resp = np.exp(log_joint, out=log_joint)
-        total = resp.sum(axis=1)
-        resp /= total[:, None]
-        return resp, float(top.sum() + np.log(total).sum()) + self._log_prior(models)
+        def count(users: slice, _: int) -> Counts:
+            clicked, passed = clicks.clicked, clicks.passed
+            if users != slice(0, log.n_users):
+                clicked, passed = clicked[users], passed[users]
+            log_joint = clicked @ log_p
+            log_joint += passed @ log_q
+            log_joint += self.log_pi
+            top = log_joint.max(axis=1)
+            log_joint -= top[:, None]
+            resp = np.exp(log_joint, out=log_joint)
+            total = resp.sum(axis=1)
+            resp /= total[:, None]
+            log_evidence = float(top.sum() + np.log(total).sum())
+            return Counts(clicked.T @ resp, passed.T @ resp, resp.sum(axis=0), log_evidence)
 
-    def climb(self, models: LatentModels, resp: Floats, value: float) -> tuple[LatentModels, Floats, float]:
-        """Return the next models, their responsibilities and their log posterior, which is at least `value`."""
-        beta, sigma2 = self._maximise(models.beta, resp)
-        mass = resp.sum(axis=0)
+        map_spans(logs, _split_arms(n_arms))
+        return count
+
+
+def _find_probability(arms: Floats, beta: Floats, low: float, high: float) -> tuple[Floats, Floats]:
+    """Return P(click) of arms (n, d) under every class, (n, N), and its slope."""
+    return squash((arms @ beta.T - low) / (high - low))
+
+
+def _split_arms(n_arms: int) -> list[slice]:
+    return [slice(i, min(i + _BLOCK, n_arms)) for i in range(0, n_arms, _BLOCK)]
+
+
+class _Problem:
+    """The users and the prior, in the form that the steps use."""
+
+    def __init__(self, users: Users, prior: Prior, map_blocks: Map) -> None:
+        assert users.arms is not None
+        assert users.levels is not None
+        self.users, self.concentration, self.map = users, prior.concentration, map_blocks
+        self.arms, (self.low, self.high) = users.arms, users.levels
+        self.d = users.n_features
+        self.mean, precision = prior.arrays(self.d)
+        self.precision = precision / prior.rate * prior.shape  # in units of the noise the prior expects
+        self.span = self.high - self.low
+        self.blocks = _split_arms(len(self.arms))
+
+    def expect(self, models: LatentModels) -> tuple[Counts, float]:
+        """Return the expected counts and the log posterior."""
+        counts = self.users.sums(ExpectClicks(models.beta, models.log_pi))
+        return counts, counts.log_evidence + self._log_prior(models)
+
+    def climb(self, models: LatentModels, counts: Counts, value: float) -> tuple[LatentModels, Counts, float]:
+        """Return the next models, their expected counts and their log posterior, which is at least `value`."""
+        beta, sigma2 = self._maximise(models.beta, counts)
+        mass = counts.mass
         pi = (mass + self.concentration / len(mass)) / (mass.sum() + self.concentration)
         stepped = replace(models, pi=pi, beta=beta, sigma2=sigma2)
-        stepped_resp, stepped_value = self.expect(stepped)
+        stepped_counts, stepped_value = self.expect(stepped)
         if stepped_value < value:  # by rounding alone: every class's own value rose
-            return models, resp, value
-        return stepped, stepped_resp, stepped_value
+            return models, counts, value
+        return stepped, stepped_counts, stepped_value
 
-    def _maximise(self, beta: Floats, resp: Floats) -> tuple[Floats, Floats]:
+    def _maximise(self, beta: Floats, counts: Counts) -> tuple[Floats, Floats]:
         """Take one step of Fisher scoring, halved for each class separately until its value does not fall."""
-        gradient, curvature, sigma2, before = self._compute_scores(beta, resp)
+        gradient, curvature, sigma2, before = self._compute_scores(beta, counts)
         step = np.linalg.solve(curvature, gradient[..., None])[..., 0]
         size = np.ones(len(beta))
         for _ in range(_HALVINGS):
-            fell = self._compute_values(beta + size[:, None] * step, resp) < before - 1e-12 * np.abs(before)
+            fell = self._compute_values(beta + size[:, None] * step, counts) < before - 1e-12 * np.abs(before)
             if not fell.any():
                 break
             size = np.where(fell, size / 2, size)
@@ -179,27 +230,27 @@ class _Problem:
             size = np.where(fell, 0.0, size)
         return beta + size[:, None] * step, sigma2
 
-    def extrapolate(self, path: list[LatentModels], resp: Floats, value: float) -> tuple[LatentModels, Floats, float]:
+    def extrapolate(self, path: list[LatentModels], counts: Counts, value: float) -> tuple[LatentModels, Counts, float]:
         """Extrapolate the last two steps (SQUAREM, Varadhan & Roland 2008) if that is better."""
         before, middle, after = (np.column_stack([models.beta, models.log_pi]) for models in path)
         first, change = middle - before, after - 2 * middle + before
         length = -np.linalg.norm(first) / max(float(np.linalg.norm(change)), 1e-300)
         if length >= -1:
-            return path[-1], resp, value
+            return path[-1], counts, value
         target = before - 2 * length * first + length**2 * change
         log_pi = target[:, -1] - np.logaddexp.reduce(target[:, -1])
         new = replace(path[-1], beta=target[:, :-1], pi=np.exp(log_pi))
-        new_resp, new_value = self.expect(new)
-        return (new, new_resp, new_value) if new_value > value else (path[-1], resp, value)
+        new_counts, new_value = self.expect(new)
+        return (new, new_counts, new_value) if new_value > value else (path[-1], counts, value)
 
-    def _compute_scores(self, beta: Floats, resp: Floats) -> tuple[Floats, Floats, Floats, Floats]:
+    def _compute_scores(self, beta: Floats, counts: Counts) -> tuple[Floats, Floats, Floats, Floats]:
         """Return gradient (N, d), expected curvature (N, d, d), variances (N,) and value (N,) of the M step."""
         rows, columns = upper(self.d)
 
         def part(block: slice) -> tuple[Floats, Floats, Floats, Floats, Floats]:
             p, slope = self._probability(beta, block)
-            clicked, passed = self.clicked_of_arm[block] @ resp, self.passed_of_arm[block] @ resp
-            n, variance, x = clicked + passed, p * (1 - p), self.clicks.arms[block]
+            clicked, passed = counts.clicked[block], counts.passed[block]
+            n, variance, x = clicked + passed, p * (1 - p), self.arms[block]
             pull = (clicked / p - passed / (1 - p)) * slope
             packed = (x[:, rows] * x[:, columns]).T @ (n * slope**2 / variance)
             value = (clicked * np.log(p) + passed * np.log(1 - p)).sum(axis=0)
@@ -218,12 +269,12 @@ class _Problem:
             value - self._penalty(beta),
         )
 
-    def _compute_values(self, beta: Floats, resp: Floats) -> Floats:
+    def _compute_values(self, beta: Floats, counts: Counts) -> Floats:
         """Return the objective of the M step, (N,)."""
 
         def part(block: slice) -> Floats:
             p = self._probability(beta, block)[0]
-            clicked, passed = self.clicked_of_arm[block] @ resp, self.passed_of_arm[block] @ resp
+            clicked, passed = counts.clicked[block], counts.passed[block]
             return (clicked * np.log(p) + passed * np.log(1 - p)).sum(axis=0)
 
         return add_up(self.map(part, self.blocks)) - self._penalty(beta)
@@ -235,7 +286,7 @@ class _Problem:
 
     def _probability(self, beta: Floats, block: slice) -> tuple[Floats, Floats]:
         """Return P(click) of a block of arms under every class, and its slope."""
-        return squash((self.clicks.arms[block] @ beta.T - self.clicks.low) / self.span)
+        return _find_probability(self.arms[block], beta, self.low, self.high)
 
     def _log_prior(self, models: LatentModels) -> float:
         n, share = models.n_classes, self.concentration / models.n_classes

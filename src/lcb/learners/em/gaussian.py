@@ -17,15 +17,18 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lcb import parallel
-from lcb.arrays import add_up
+from lcb.arrays import Floats
 from lcb.errors import ConvergenceWarning, InputError
-from lcb.learners.shared.starts import Labels, kmeans_starts, sample_users
+from lcb.event_log import EventLog
+from lcb.learners.shared.starts import Labels, kmeans_starts
+from lcb.learners.shared.users import CountNotFinite, Local, Map, Users, find_users, sample_users, scale_prior
 from lcb.models import Fit, LatentModels
 from lcb.prior import Prior
 from lcb.progress import Progress, silent
@@ -37,11 +40,10 @@ SPAN = 16 * BLOCK  # users a thread takes at a time; fixed spans make the sums i
 _TRIAL_STEPS = 20
 
 Variance = Literal["class", "shared"]
-Map = Callable[[Callable[[slice], Any], Sequence[slice]], list[Any]]
 
 
 def fit(
-    stats: UserStats,
+    data: UserStats | Users,
     n_classes: int,
     *,
     rng: np.random.Generator,
@@ -63,42 +65,44 @@ def fit(
     >>> fit(stats, 1, rng=np.random.default_rng(0), prior=Prior(precision=1e-9)).models.beta.round(3)
     array([[0.5]])
     """
-    _check(stats, n_classes, variance, n_starts, max_steps, tol)
     if n_starts == 0 and start is None:
         raise InputError("n_starts=0 without `start`; give `start`, or at least 1 of n_starts")
-    prior = prior or Prior.scaled(stats)
-    shared = variance == "shared"
-    if start is not None:
-        start.check_features(stats)
-        if start.n_classes != n_classes:
-            raise InputError(f"start has {start.n_classes} classes, n_classes={n_classes}; ask for the same number")
-
     progress("compiling, the first time", 0, None)
     with parallel.threads(n_threads) as map_spans:
-        sample = sample_users(stats, rng)
+        users = find_users(data, map_spans)
+        _check(users, n_classes, variance, n_starts, max_steps, tol)
+        prior = prior or scale_prior(users)
+        shared = variance == "shared"
+        if start is not None:
+            start.check_features(users)
+            if start.n_classes != n_classes:
+                raise InputError(f"start has {start.n_classes} classes, n_classes={n_classes}; ask for the same number")
+        sample = sample_users(users, rng)
+        few = Local(sample, map_spans)
         best: LatentModels | None = None
         trace: list[float] = []
         trials: list[LatentModels | Labels] = []
         if n_starts:
-            trials += kmeans_starts(sample, n_classes, prior, n_starts, rng)
+            trials += kmeans_starts(sample.stats, n_classes, prior, n_starts, rng)
         if start is not None:
             trials.append(start)
         for done, trial in enumerate(trials):
             progress("trying starts", done, len(trials))
-            models = trial if isinstance(trial, LatentModels) else _fit_labels(sample, trial, prior, shared)
-            models, values = _climb(sample, models, prior, shared, tol, min(_TRIAL_STEPS, max_steps), map_spans, silent)
+            models = trial if isinstance(trial, LatentModels) else _fit_labels(sample.stats, trial, prior, shared)
+            models, values = _climb(few, models, prior, shared, tol, min(_TRIAL_STEPS, max_steps), silent)
             if best is None or values[-1] > trace[-1]:
                 best, trace = models, values
         assert best is not None
-        trace = trace if sample is stats else []
-        if len(trace) < max_steps and not _has_settled(trace, tol, stats.n_users):
-            best, values = _climb(stats, best, prior, shared, tol, max_steps - len(trace), map_spans, progress)
+        n_users = users.n_users
+        trace = trace if sample.n_users == n_users else []
+        if len(trace) < max_steps and not _has_settled(trace, tol, n_users):
+            best, values = _climb(users, best, prior, shared, tol, max_steps - len(trace), progress)
             trace = trace + values
 
-    converged = _has_settled(trace, tol, stats.n_users)
+    converged = _has_settled(trace, tol, n_users)
     if not converged:
         warnings.warn(
-            f"EM stopped at {max_steps} steps, last gain {_gain(trace, stats.n_users):.2g} per user (tol {tol:g}); "
+            f"EM stopped at {max_steps} steps, last gain {_gain(trace, n_users):.2g} per user (tol {tol:g}); "
             "raise max_steps, or ask for fewer classes",
             ConvergenceWarning,
             stacklevel=2,
@@ -106,12 +110,12 @@ def fit(
     return Fit(best, np.array(trace), converged)
 
 
-def _check(stats: UserStats, n_classes: int, variance: str, n_starts: int, max_steps: int, tol: float) -> None:
+def _check(users: Users, n_classes: int, variance: str, n_starts: int, max_steps: int, tol: float) -> None:
     if n_classes < 1:
         raise InputError(f"n_classes={n_classes}; ask for at least 1")
-    if stats.n_users < n_classes:
+    if users.n_users < n_classes:
         raise InputError(
-            f"n_classes={n_classes}, but only {format_count(stats.n_users, 'user')} to learn from; ask for fewer"
+            f"n_classes={n_classes}, but only {format_count(users.n_users, 'user')} to learn from; ask for fewer"
         )
     if variance not in ("class", "shared"):
         raise InputError(f"variance={variance!r}; it is 'class' (one per class) or 'shared' (one for all)")
@@ -119,29 +123,29 @@ def _check(stats: UserStats, n_classes: int, variance: str, n_starts: int, max_s
         raise InputError(f"n_starts={n_starts}, max_steps={max_steps}; at least 0 and at least 1 are needed")
     if not tol > 0:
         raise InputError(f"tol={tol}; it must be a positive number")
-    if not all(np.isfinite(values).all() for values in stats.packed):
-        kind = stats.packed.dtype.name
-        raise InputError(f"the sums of features and rewards are too large for {kind}; scale them down, or use float64")
+    if users.sums(CountNotFinite()):
+        raise InputError(
+            "the sums of features and rewards are not finite; scale features and rewards down, or use float64"
+        )
 
 
 def _climb(
-    stats: UserStats,
+    users: Users,
     models: LatentModels,
     prior: Prior,
     shared: bool,
     tol: float,
     max_steps: int,
-    map_spans: Map,
     progress: Progress,
 ) -> tuple[LatentModels, list[float]]:
     """Step until the gain per user falls to `tol`; return the models, and the log posterior after each step."""
     trace: list[float] = []
-    models, _ = _step(stats, models, prior, shared, map_spans)
+    models, _ = step(users, models, prior, shared)
     while True:
-        stepped, value = _step(stats, models, prior, shared, map_spans)  # value belongs to `models`
+        stepped, value = step(users, models, prior, shared)  # value belongs to `models`
         trace.append(value)
         progress("EM steps", len(trace), max_steps)
-        if len(trace) >= max_steps or _has_settled(trace, tol, stats.n_users):
+        if len(trace) >= max_steps or _has_settled(trace, tol, users.n_users):
             return models, trace
         models = stepped
 
@@ -154,32 +158,41 @@ def _has_settled(trace: Sequence[float], tol: float, n_users: int) -> bool:
     return _gain(trace, n_users) <= tol
 
 
-def _step(
-    stats: UserStats, models: LatentModels, prior: Prior, shared: bool, map_spans: Map
-) -> tuple[LatentModels, float]:
+def step(users: Users, models: LatentModels, prior: Prior, shared: bool) -> tuple[LatentModels, float]:
     """Take one E and M step; return the next models, and the log posterior of the given ones."""
     value = prior.log_density(models.pi, models.beta, models.sigma2, shared)
-    sums, mass, log_evidence = _sum_expected(stats, models, map_spans)
-    return _maximise(UserStats(sums, stats.n_features, (), stats.features), mass, prior, shared), value + log_evidence
+    sums = users.sums(Expect(np.ascontiguousarray(models.packed().T), models.log_pi))
+    classes = UserStats(sums.statistics, users.n_features, (), users.features)
+    return _maximise(classes, sums.mass, prior, shared), value + sums.log_evidence
 
 
-def _sum_expected(
-    stats: UserStats, models: LatentModels, map_spans: Map
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
-    """Return each class's expected statistics (p, N) and users (N,), and the log evidence of all users."""
-    dtype = stats.packed.dtype
-    weights = np.ascontiguousarray(models.packed().T, dtype=dtype)  # (N, p)
-    log_pi = models.log_pi.astype(dtype)
-    spans = [slice(i, min(i + SPAN, stats.n_users)) for i in range(0, stats.n_users, SPAN)]
-    parts = map_spans(lambda span: _sum_span(stats.packed, weights, log_pi, span), spans)
-    if len(parts) == 1:
-        return parts[0]
-    return add_up(part[0] for part in parts), add_up(part[1] for part in parts), add_up(part[2] for part in parts)
+@dataclass(frozen=True, eq=False)
+class Sums:
+    """What an E-step adds up."""
+
+    statistics: NDArray[np.float64]  # (p, N) expected, of each class
+    mass: NDArray[np.float64]  # (N,) expected users
+    log_evidence: float
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(self.statistics + other.statistics, self.mass + other.mass, self.log_evidence + other.log_evidence)
 
 
-def _sum_span(
-    packed: NDArray[Any], weights: NDArray[Any], log_pi: NDArray[Any], span: slice
-) -> tuple[NDArray[np.float64], NDArray[np.float64], float]:
+@dataclass(frozen=True, eq=False)
+class Expect:
+    """The E-step under given models."""
+
+    weights: Floats  # (N, p), from `LatentModels.packed`
+    log_pi: Floats  # (N,)
+    span: int | None = SPAN
+
+    def prepare(self, log: EventLog, map_spans: Map) -> Callable[[slice, int], Sums]:
+        packed = log.stats.packed
+        weights, log_pi = self.weights.astype(packed.dtype, copy=False), self.log_pi.astype(packed.dtype)
+        return lambda span, _: _sum_span(packed, weights, log_pi, span)
+
+
+def _sum_span(packed: NDArray[Any], weights: NDArray[Any], log_pi: NDArray[Any], span: slice) -> Sums:
     from lcb.learners.em._softmax_numba import softmax
 
     n_classes, p = weights.shape
@@ -194,7 +207,7 @@ def _sum_span(
         block_resp = np.matmul(weights, block, out=resp[:, :size])
         softmax(block_resp, log_pi, top[here], total[here], mass)
         sums += block @ block_resp.T
-    return sums, mass, float(np.log(total).sum(dtype=np.float64) + top.sum(dtype=np.float64))
+    return Sums(sums, mass, float(np.log(total).sum(dtype=np.float64) + top.sum(dtype=np.float64)))
 
 
 def _maximise(classes: UserStats, mass: NDArray[np.float64], prior: Prior, shared: bool) -> LatentModels:

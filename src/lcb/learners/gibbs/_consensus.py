@@ -32,9 +32,15 @@ _BLOCK = 16_384
 
 
 def find_consensus(
-    stats: UserStats, prior: Prior, design: Design, chains: Sequence[Sequence[Draw]], shared: bool
+    stats: UserStats,
+    prior: Prior,
+    design: Design,
+    chains: Sequence[Sequence[Draw]],
+    shared: bool,
+    n_users: int | None = None,
 ) -> tuple[LatentModels, int]:
-    """Return the model, largest class first, and the number of its chain."""
+    """Return the model, largest class first, and the number of its chain; `stats` may be a sample of `n_users`."""
+    n_users = n_users or stats.n_users
     counts = [int((size > 0).sum()) for draws in chains for _, size in draws]
     likely = int(np.bincount(counts).argmax())
     some = stats
@@ -42,7 +48,7 @@ def find_consensus(
         some = stats.take(np.linspace(0, stats.n_users - 1, _SCORED_USERS).astype(np.intp))
 
     def score(models: LatentModels) -> float:
-        fit = add_up(models.user_scores(block).sum() for block in _blocks(some)) * stats.n_users / some.n_users
+        fit = add_up(models.user_scores(block).sum() for block in _blocks(some)) * n_users / some.n_users
         return float(fit) + prior.log_density(models.pi, models.beta, models.sigma2, shared)
 
     best: tuple[float, LatentModels, int, Draw] | None = None

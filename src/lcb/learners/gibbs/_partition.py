@@ -39,9 +39,14 @@ class Design:
     mean: Floats  # (d,), the prior's
     unit: Floats  # (d,), beta = mean + unit * (beta in these units)
     prior: Prior  # in these units
+    n_users: int
+    n_rewards: float
 
     @classmethod
-    def make(cls, stats: UserStats, prior: Prior) -> Design:
+    def make(
+        cls, stats: UserStats, prior: Prior, *, n_users: int | None = None, n_rewards: float | None = None
+    ) -> Design:
+        """Make the design of these users; `n_users` and `n_rewards` count all users, if they are elsewhere."""
         d = stats.n_features
         mean, precision = prior.arrays(d)
         unit = 1.0 / np.sqrt(np.diag(precision))
@@ -50,16 +55,14 @@ class Design:
         scaled = precision * unit[:, None] * unit
         packed[: len(rows)] = scaled[rows, columns]
         root = np.linalg.cholesky(scaled)
-        data = _centred_rows(stats, mean, unit)
+        data = centre_rows(stats, mean, unit)
         log_det, unexplained = np.empty(len(data)), np.empty(len(data))
         floor = np.square(np.diag(root))
         kernels.alone(data, packed, floor, log_det, unexplained)
         own = Prior(0.0, scaled, prior.shape, prior.rate, prior.concentration)
-        return cls(data, packed, floor, log_det, unexplained, mean, unit, own)
-
-    @property
-    def n_users(self) -> int:
-        return len(self.rows)
+        n_users = len(data) if n_users is None else n_users
+        n_rewards = float(data[:, -1].sum(dtype=np.float64)) if n_rewards is None else n_rewards
+        return cls(data, packed, floor, log_det, unexplained, mean, unit, own, n_users, n_rewards)
 
     def hyper(self, sigma2: float) -> Floats:
         """Return the prior's numbers for the kernels; `sigma2` 0 means a variance per class."""
@@ -130,7 +133,7 @@ class Partition:
     def draw_sigma2(self, rng: np.random.Generator) -> None:
         """Draw the shared variance given the classes, their beta integrated out."""
         design = self.design
-        gamma = rng.standard_gamma(design.prior.shape + 0.5 * float(design.rows[:, -1].sum(dtype=np.float64)))
+        gamma = rng.standard_gamma(design.prior.shape + 0.5 * design.n_rewards)
         self.sigma2 = (design.prior.rate + 0.5 * self.unexplained()) / max(gamma, 1e-300)
         self.refresh()
 
@@ -191,7 +194,7 @@ def log_partition(sizes: Floats, concentration: float, n_classes: int | None) ->
     return float(value + (gammaln(sizes + share) - gammaln(share)).sum())
 
 
-def _centred_rows(stats: UserStats, mean: Floats, unit: Floats) -> Floats:
+def centre_rows(stats: UserStats, mean: Floats, unit: Floats) -> Floats:
     """Return users' statistics, (users, p), of rewards minus x . mean and of features times `unit`."""
     d = stats.n_features
     rows, columns = upper(d)

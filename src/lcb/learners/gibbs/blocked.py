@@ -12,7 +12,7 @@ The last is a matrix product and one compiled draw, in threads over fixed spans 
 number of threads.  Split-merge moves and draws of alpha (and of a shared sigma2) follow, with pi and beta integrated
 out, as in `collapsed.py`; pi and beta are redrawn before they are used again, so every move leaves the posterior
 invariant.  Without `n_classes`, N is `most` and classes without users are dropped: as N grows this becomes the
-Dirichlet process.  A step costs O(users * N * d^2).
+Dirichlet process.  A step costs O(users * N * d^2).  Users on other machines are sampled without split-merge moves.
 """
 
 from __future__ import annotations
@@ -25,9 +25,11 @@ from numpy.random import Generator
 
 from lcb import parallel
 from lcb.errors import InputError
+from lcb.event_log import EventLog
 from lcb.learners.gibbs.collapsed import ChainSettings, check, run_chains
 from lcb.learners.gibbs.draws import GibbsFit
 from lcb.learners.registry import Learner, list_settings
+from lcb.learners.shared.users import Users
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
 
@@ -45,7 +47,12 @@ class BlockedSettings(ChainSettings):
 
 
 def fit(
-    stats: UserStats, n_classes: int | None = None, *, rng: Generator, progress: Progress = silent, **settings: Any
+    data: UserStats | Users,
+    n_classes: int | None = None,
+    *,
+    rng: Generator,
+    progress: Progress = silent,
+    **settings: Any,
 ) -> GibbsFit:
     """Sample the classes, their parameters and their users.  `settings`: see `BlockedSettings`, `ChainSettings`.
 
@@ -57,19 +64,27 @@ def fit(
     (2, [4, 4])
     """
     chosen = BlockedSettings(**settings)
-    check(stats, n_classes)
+    n = n_classes or min(chosen.most, data.n_users)
     progress("compiling", 0, None)
+    if not isinstance(data, UserStats):
+        from lcb.learners.gibbs._elsewhere import fit_elsewhere
+
+        return fit_elsewhere(chosen, data, n, rng, progress, drop_empty=n_classes is None)
+    check(data, n_classes)
     from lcb.learners.gibbs._blocked_step import step
 
-    n = n_classes or min(chosen.most, stats.n_users)
     with parallel.threads(chosen.n_threads) as map_spans:
         step_spans = partial(step, map_spans=map_spans)
-        return run_chains(step_spans, chosen, stats, n, rng, progress, drop_empty=n_classes is None)
+        return run_chains(step_spans, chosen, data, n, rng, progress, drop_empty=n_classes is None)
+
+
+def _fit_log(log: EventLog | Users, n_classes: int | None, **settings: Any) -> GibbsFit:
+    return fit(log.stats if isinstance(log, EventLog) else log, n_classes, **settings)
 
 
 LEARNER = Learner(
     "blocked Gibbs sampling, users in parallel",
-    lambda log, n_classes, **settings: fit(log.stats, n_classes, **settings),
+    _fit_log,
     list_settings(BlockedSettings),
     finds_n_classes=True,
     start="labels",

@@ -195,4 +195,5 @@ LEARNER = Learner(
     list_settings(ChainSettings),
     finds_n_classes=True,
     start="labels",
+    only_here="a sweep draws one user after the other",
 )

@@ -15,7 +15,7 @@ from lcb.arrays import Floats
 from lcb.errors import ConvergenceWarning, InputError, MissingExtra
 from lcb.learners.gibbs._consensus import assign_most_probable, find_consensus
 from lcb.learners.gibbs.diagnostics import LARGEST_RHAT, ess, rhat
-from lcb.models import Fit
+from lcb.models import Fit, LatentModels
 from lcb.prior import Prior
 from lcb.stats import UserStats
 
@@ -53,7 +53,7 @@ class Chain:
 class GibbsFit(Fit):
     """Models and the draws they were made from.  Traces are (chains, sweeps), burn-in included."""
 
-    label: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))  # each user's most probable class
+    label: NDArray[np.intp] = field(default_factory=lambda: np.empty(0, np.intp))  # users' likeliest classes, if here
     n_burn: int = 0
     n_classes: NDArray[np.int64] = field(default_factory=lambda: np.empty((0, 0), np.int64))
     log_joint: Floats = field(default_factory=lambda: np.empty((0, 0)))
@@ -107,11 +107,18 @@ class GibbsFit(Fit):
 def summarise(stats: UserStats, prior: Prior, design: Design, chains: Sequence[Chain], shared: bool) -> GibbsFit:
     """Make one model from all chains; warn if the chains do not agree."""
     models, chosen = find_consensus(stats, prior, design, [chain.kept for chain in chains], shared)
+    return describe(models, chosen, chains, assign_most_probable(models, stats), shared)
+
+
+def describe(
+    models: LatentModels, chosen: int, chains: Sequence[Chain], label: NDArray[np.intp], shared: bool
+) -> GibbsFit:
+    """Return the fit with the draws of all chains; warn if they do not agree."""
     result = GibbsFit(
         models,
         chains[chosen].log_joint,
         converged=True,
-        label=assign_most_probable(models, stats),
+        label=label,
         n_burn=chains[0].n_burn,
         n_classes=np.stack([chain.n_classes for chain in chains]),
         log_joint=np.stack([chain.log_joint for chain in chains]),
@@ -127,6 +134,6 @@ def summarise(stats: UserStats, prior: Prior, design: Design, chains: Sequence[C
         f"the chains do not agree on {worst}: R-hat {result.rhat[worst]:.3g}, wanted {LARGEST_RHAT} or less; "
         "raise n_sweeps; until then the number of classes is rough",
         ConvergenceWarning,
-        stacklevel=4,
+        stacklevel=5,
     )
     return replace(result, converged=False)

@@ -72,5 +72,9 @@ def fit(
 
 
 LEARNER = Learner(
-    "one mixture with a new class always possible, by Gibbs sampling", fit, list_settings(fit), finds_n_classes=True
+    "one mixture with a new class always possible, by Gibbs sampling",
+    fit,
+    list_settings(fit),
+    finds_n_classes=True,
+    only_here="every user takes a seat in turn, given the seats of all others",
 )

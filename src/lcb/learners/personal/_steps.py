@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
-from lcb.arrays import Floats, add_up
-from lcb.marginal import Rewards
+from lcb.arrays import Floats
+from lcb.event_log import EventLog
+from lcb.learners.shared.users import Map, Users
+from lcb.marginal import NoisePerArm, Rewards, SharedNoise, Totals
 from lcb.progress import Progress
 
 _SPAN = 1024  # users a thread takes at a time; sums are added span by span, so threads change nothing
-Map = Callable[[Callable[[slice], Any], Sequence[slice]], list[Any]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,39 +65,80 @@ class Expected:
     spread: Floats  # (N, d, d) or (1, d, d)
     residuals: Floats  # (A,)
 
+    def __add__(self, other: Expected) -> Expected:
+        return Expected(
+            self.evidence + other.evidence,
+            self.mass + other.mass,
+            self.first + other.first,
+            self.second + other.second,
+            self.spread + other.spread,
+            self.residuals + other.residuals,
+        )
+
+
+def get_rewards(log: EventLog, per_arm: bool) -> Rewards:
+    """Return the rewards of a log, with a noise for each arm or one for all."""
+    if not per_arm:
+        return SharedNoise(log.stats)
+    assert log.clicks is not None
+    return NoisePerArm(log.clicks)
+
+
+@dataclass(frozen=True)
+class CountRewards:
+    """The numbers of rewards with each noise, and their squares."""
+
+    per_arm: bool = False
+    span: int | None = None
+
+    def prepare(self, log: EventLog, map_spans: Map) -> Callable[[slice, int], Totals]:
+        def count(users: slice, _: int) -> Totals:
+            rewards = get_rewards(log, self.per_arm)
+            return (rewards if users == slice(0, log.n_users) else rewards.take(np.arange(log.n_users)[users])).total()
+
+        return count
+
+
+@dataclass(frozen=True, eq=False)
+class Expect:
+    """The E-step at given parameters."""
+
+    at: Parameters
+    per_arm: bool = False
+    span: int | None = _SPAN
+
+    def prepare(self, log: EventLog, map_spans: Map) -> Callable[[slice, int], Expected]:
+        rewards = get_rewards(log, self.per_arm)
+        return lambda users, _: _expect_span(rewards, self.at, users)[0]
+
 
 def climb(
-    rewards: Rewards,
+    users: Users,
+    totals: Totals,
     at: Parameters,
     prior: SpreadPrior,
     tol: float,
     max_steps: int,
-    map_spans: Map,
     progress: Progress,
     what: str,
+    *,
+    per_arm: bool,
 ) -> tuple[Parameters, list[float]]:
     """Step until the gain per user falls to `tol`; the parameters, and the log posterior before and after each step."""
-    expected = sum_expected(rewards, at, map_spans)
+    expected = users.sums(Expect(at, per_arm))
     trace = [expected.evidence + prior.log_density(at)]
     while len(trace) <= max_steps:
-        at = maximise(rewards, at, expected, prior)
-        expected = sum_expected(rewards, at, map_spans)
+        at = maximise(totals, at, expected, prior)
+        expected = users.sums(Expect(at, per_arm))
         trace.append(expected.evidence + prior.log_density(at))
         progress(what, len(trace) - 1, max_steps)
-        if has_settled(trace, tol, rewards.n_users):
+        if has_settled(trace, tol, users.n_users):
             break
     return at, trace
 
 
 def has_settled(trace: Sequence[float], tol: float, n_users: int) -> bool:
     return len(trace) > 1 and trace[-1] - trace[-2] <= tol * n_users
-
-
-def sum_expected(rewards: Rewards, at: Parameters, map_spans: Map) -> Expected:
-    """Run the E-step over all users, span by span."""
-    spans = [slice(i, min(i + _SPAN, rewards.n_users)) for i in range(0, rewards.n_users, _SPAN)]
-    parts = map_spans(lambda span: _expect_span(rewards, at, span)[0], spans)
-    return Expected(*(add_up(part[i] for part in parts) for i in range(6)))
 
 
 def user_means(rewards: Rewards, at: Parameters, map_spans: Map) -> Floats:
@@ -112,7 +153,7 @@ def expect_users(rewards: Rewards, at: Parameters, users: slice) -> tuple[Floats
     return mean, square
 
 
-def _expect_span(rewards: Rewards, at: Parameters, span: slice) -> tuple[tuple[Any, ...], Floats, Floats]:
+def _expect_span(rewards: Rewards, at: Parameters, span: slice) -> tuple[Expected, Floats, Floats]:
     from lcb.learners.personal._expect_numba import expect
 
     gram, moment, constant = (np.ascontiguousarray(part) for part in rewards.divide(at.noise, span))
@@ -125,10 +166,10 @@ def _expect_span(rewards: Rewards, at: Parameters, span: slice) -> tuple[tuple[A
     out = (mass, first, second, spread, mean, square)
     evidence = expect(gram, moment, constant, log_pi, at.mu, precision, half_log, *out)
     residuals = rewards.sum_residuals(span, mean, square)
-    return (evidence, mass, first, _mirror(second), _mirror(spread), residuals), mean, square
+    return Expected(evidence, mass, first, _mirror(second), _mirror(spread), residuals), mean, square
 
 
-def maximise(rewards: Rewards, at: Parameters, expected: Expected, prior: SpreadPrior) -> Parameters:
+def maximise(totals: Totals, at: Parameters, expected: Expected, prior: SpreadPrior) -> Parameters:
     """Run the M-step: mu given Sigma, then Sigma given the new mu; the noise and pi separately."""
     mass, first = expected.mass, expected.first
     n, d = at.mu.shape
@@ -142,8 +183,8 @@ def maximise(rewards: Rewards, at: Parameters, expected: Expected, prior: Spread
     if len(at.sigma) == 1:
         scatter, users = scatter.sum(axis=0, keepdims=True), mass.sum(keepdims=True)
     sigma = (scatter + expected.spread + prior.weight * prior.spread) / (users + prior.weight)[:, None, None]
-    noise = (expected.residuals + prior.noise_weight * prior.noise) / (rewards.count + prior.noise_weight)
-    noise = np.maximum(noise, rewards.least)  # rewards without noise would divide by 0
+    noise = (expected.residuals + prior.noise_weight * prior.noise) / (totals.count + prior.noise_weight)
+    noise = np.maximum(noise, totals.least)  # rewards without noise would divide by 0
     return Parameters((mass + 1 / n) / (mass.sum() + 1), at.mu + move, (sigma + sigma.swapaxes(1, 2)) / 2, noise)
 
 

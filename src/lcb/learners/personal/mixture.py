@@ -29,12 +29,20 @@ import numpy as np
 from lcb import parallel
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.event_log import EventLog
-from lcb.learners.personal._steps import Map, Parameters, SpreadPrior, climb, has_settled, user_means
+from lcb.learners.personal._steps import (
+    CountRewards,
+    Parameters,
+    SpreadPrior,
+    climb,
+    get_rewards,
+    has_settled,
+    user_means,
+)
 from lcb.learners.registry import Learner, list_settings
 from lcb.learners.shared.starts import cluster
-from lcb.marginal import NoisePerArm, Rewards, SharedNoise
+from lcb.learners.shared.users import CountNotFinite, Local, Map, Users, find_users, sample_users, scale_prior
+from lcb.marginal import Rewards, Totals
 from lcb.models import Fit, LatentModels
-from lcb.prior import Prior
 from lcb.progress import Progress, silent
 from lcb.words import format_count
 
@@ -44,7 +52,7 @@ _TRIAL_USERS = 10_000
 
 
 def fit(
-    log: EventLog,
+    log: EventLog | Users,
     n_classes: int,
     *,
     rng: np.random.Generator,
@@ -69,93 +77,106 @@ def fit(
     >>> models.beta.round(2), np.sqrt(models.covariance).round(2), np.sqrt(models.sigma2).round(2)
     (array([[0.49]]), array([[[0.2]]]), array([0.1]))
     """
-    rewards = _choose_noise(log, noise)
-    _check(log, n_classes, shrink, start, n_starts, tol, max_steps)
     progress("compiling, the first time", 0, None)
     with parallel.threads(n_threads) as map_spans:
+        users = find_users(log, map_spans)
+        per_arm = _choose_noise(users, noise)
+        _check(users, n_classes, shrink, start, n_starts, tol, max_steps)
+        totals, n_users = users.sums(CountRewards(per_arm)), users.n_users
 
         def run(
-            at: Parameters, prior: SpreadPrior, what: str, data: Rewards = rewards, most: int = max_steps
+            at: Parameters, prior: SpreadPrior, what: str, data: Users = users, most: int = max_steps
         ) -> tuple[Parameters, list[float]]:
-            return climb(data, at, prior, tol, most, map_spans, progress, what)
+            own = totals if data is users else data.sums(CountRewards(per_arm))
+            return climb(data, own, at, prior, tol, most, progress, what, per_arm=per_arm)
 
-        at, prior = begin(log, rewards)
+        at, prior = begin(users, len(totals.count))
         at, trace = run(at, prior, "EM steps, one class")
         if n_classes > 1:
             weight = prior.weight
-            prior = _scale_prior(at, rewards, weight)
-            trials = list(_starts(rewards, at, n_classes, start, n_starts, rng, map_spans))
+            prior = _scale_prior(at, totals, weight)
+            some = get_rewards(sample_users(users, rng), per_arm)
+            trials = list(_starts(some, at, n_classes, start, n_starts, rng, map_spans))
             if len(trials) > 1:
-                few = rewards
-                if log.n_users > _TRIAL_USERS:
-                    few = rewards.take(np.sort(rng.choice(log.n_users, _TRIAL_USERS, replace=False)))
+                few = users
+                if n_users > _TRIAL_USERS:
+                    few = Local(users.take(np.sort(rng.choice(n_users, _TRIAL_USERS, replace=False))), map_spans)
                 found = [run(trial, prior, "trying starts", few, _TRIAL_STEPS) for trial in trials]
                 trials = [max(found, key=lambda one: one[1][-1])[0]]
             at, _ = run(trials[0], prior, "EM steps, one covariance")
-            prior = replace(prior, spread=at.sigma[0], weight=shrink, noise=_mean_noise(at, rewards))
+            prior = replace(prior, spread=at.sigma[0], weight=shrink, noise=_mean_noise(at, totals))
             at = replace(at, sigma=np.tile(at.sigma, (n_classes, 1, 1)))
             at, trace = run(at, prior, "EM steps")
-    converged = has_settled(trace, tol, log.n_users)
+    converged = has_settled(trace, tol, n_users)
     if not converged:
-        gain = (trace[-1] - trace[-2]) / log.n_users
+        gain = (trace[-1] - trace[-2]) / n_users
         warnings.warn(
             f"personal classes stopped at {max_steps} steps, last gain {gain:.2g} per user (tol {tol:g}); "
             "raise max_steps, or ask for fewer classes",
             ConvergenceWarning,
             stacklevel=2,
         )
-    return Fit(_build_models(at, rewards, log.stats.features), np.array(trace), converged)
+    models = LatentModels(
+        at.pi,
+        at.mu,
+        np.full(len(at.mu), _mean_noise(at, totals)),
+        users.features,
+        covariance=at.sigma,
+        personal=True,
+        arms=users.arms if per_arm else None,
+        arm_sigma2=at.noise if per_arm else None,
+    )
+    return Fit(models, np.array(trace), converged)
 
 
-def _choose_noise(log: EventLog, noise: str | None) -> Rewards:
+def _choose_noise(users: Users, noise: str | None) -> bool:
+    """Whether every arm has a noise of its own."""
     if noise not in (None, "arm", "shared"):
         raise InputError(f"noise={noise!r}; it is 'arm' (one per arm), 'shared' (one for all), or None to choose")
-    if noise == "arm" and log.clicks is None:
+    if noise == "arm" and users.arms is None:
         raise InputError("noise='arm' needs a log with counts of two-valued rewards; use 'shared', or None to choose")
-    few = log.clicks is not None and len(log.clicks.arms) <= _MOST_ARMS
-    if log.clicks is not None and (noise == "arm" or (noise is None and few)):
-        return NoisePerArm(log.clicks)
-    return SharedNoise(log.stats)
+    return users.arms is not None and (noise == "arm" or (noise is None and len(users.arms) <= _MOST_ARMS))
 
 
 def _check(
-    log: EventLog, n_classes: int, shrink: float, start: LatentModels | None, n_starts: int, tol: float, max_steps: int
+    users: Users, n_classes: int, shrink: float, start: LatentModels | None, n_starts: int, tol: float, max_steps: int
 ) -> None:
-    if not 1 <= n_classes <= log.n_users:
+    if not 1 <= n_classes <= users.n_users:
         raise InputError(
-            f"n_classes={n_classes} of {format_count(log.n_users, 'user')}; ask for at least 1 and at most one per user"
+            f"n_classes={n_classes} of {format_count(users.n_users, 'user')}; "
+            "ask for at least 1 and at most one per user"
         )
     if not (0 < shrink < np.inf and tol > 0 and max_steps >= 1):
         raise InputError(f"shrink={shrink}, tol={tol}, max_steps={max_steps}; each must be a positive finite number")
     if n_starts < (start is None):
         raise InputError(f"n_starts={n_starts}; give at least 1, or 0 with a start")
     if start is not None:
-        start.check_features(log.stats)
+        start.check_features(users)
         if start.n_classes != n_classes:
             raise InputError(f"start has {start.n_classes} classes, n_classes={n_classes}; ask for the same number")
-    if not np.isfinite(log.stats.packed).all():
+    if users.sums(CountNotFinite()):
         raise InputError("the sums of features and rewards are not finite; scale features and rewards down")
 
 
-def begin(log: EventLog, rewards: Rewards) -> tuple[Parameters, SpreadPrior]:
+def begin(users: Users, n_noises: int) -> tuple[Parameters, SpreadPrior]:
     """Return one class on the scale of the data, and the weak prior of the first fit."""
-    d = log.stats.n_features
-    scaled = Prior.scaled(log.stats)
+    d = users.n_features
+    scaled = scale_prior(users)
     mean, precision = scaled.arrays(d)
     spread = scaled.rate * np.linalg.inv(precision)
     prior = SpreadPrior(mean, np.linalg.inv(spread), spread, weight=d + 1.0, noise=scaled.rate)
-    at = Parameters(np.ones(1), np.array(mean[None]), spread[None], np.full(len(rewards.count), scaled.rate))
+    at = Parameters(np.ones(1), np.array(mean[None]), spread[None], np.full(n_noises, scaled.rate))
     return at, prior
 
 
-def _scale_prior(one: Parameters, rewards: Rewards, weight: float) -> SpreadPrior:
+def _scale_prior(one: Parameters, totals: Totals, weight: float) -> SpreadPrior:
     """Return the prior for several classes: class means vary as much as users do in a single class."""
     sigma = one.sigma[0]
-    return SpreadPrior(one.mu[0], np.linalg.inv(sigma), sigma, weight, _mean_noise(one, rewards))
+    return SpreadPrior(one.mu[0], np.linalg.inv(sigma), sigma, weight, _mean_noise(one, totals))
 
 
-def _mean_noise(at: Parameters, rewards: Rewards) -> float:
-    return float(at.noise @ rewards.count / rewards.count.sum())
+def _mean_noise(at: Parameters, totals: Totals) -> float:
+    return float(at.noise @ totals.count / totals.count.sum())
 
 
 def _starts(
@@ -184,19 +205,6 @@ def _starts(
         if start.personal and start.covariance is not None:
             sigma = np.tensordot(pi, start.covariance, axes=1)[None]
         yield Parameters(pi, np.array(start.beta), sigma, one.noise)
-
-
-def _build_models(at: Parameters, rewards: Rewards, features: tuple[str, ...]) -> LatentModels:
-    return LatentModels(
-        at.pi,
-        at.mu,
-        np.full(len(at.mu), _mean_noise(at, rewards)),
-        features,
-        covariance=at.sigma,
-        personal=True,
-        arms=rewards.arms,
-        arm_sigma2=None if rewards.arms is None else at.noise,
-    )
 
 
 LEARNER = Learner("classes of people who differ: a mixture of mixed models", fit, list_settings(fit), start="models")

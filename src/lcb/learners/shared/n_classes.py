@@ -15,6 +15,7 @@ import numpy as np
 from lcb.arrays import Floats
 from lcb.errors import InputError
 from lcb.event_log import EventLog
+from lcb.learners.shared.users import Users
 from lcb.models import LatentModels
 from lcb.progress import Progress, silent
 from lcb.words import format_count
@@ -30,7 +31,12 @@ Scores = dict[int, tuple[float, float]]
 
 
 def choose_n_classes(
-    log: EventLog, learn: Learn, *, rng: np.random.Generator, most: int | None = None, progress: Progress = silent
+    log: EventLog | Users,
+    learn: Learn,
+    *,
+    rng: np.random.Generator,
+    most: int | None = None,
+    progress: Progress = silent,
 ) -> tuple[int, Scores]:
     """Return the number of classes and, of each number tried, the mean held-out score per user and its error.
 

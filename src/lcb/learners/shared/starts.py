@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from lcb.prior import Prior
 from lcb.stats import UserStats
 
-_MOST_USERS = 20_000  # users on which starts are tried
 _CLUSTERED_USERS = 5_000  # users on which k-means runs
 _TRIES = 3  # clusters whose split is tried
 
@@ -32,13 +31,6 @@ class Labels:
 
     label: NDArray[np.intp]
     n_classes: int
-
-
-def sample_users(stats: UserStats, rng: np.random.Generator) -> UserStats:
-    """Return all users, or a random sample that is enough to compare starts."""
-    if stats.n_users <= _MOST_USERS:
-        return stats
-    return stats.take(np.sort(rng.choice(stats.n_users, _MOST_USERS, replace=False)))
 
 
 def kmeans_starts(

@@ -192,6 +192,7 @@ LEARNER = Learner(
     _fit_rows,
     list_settings(_fit_rows, fit),
     needs_rows=True,
+    only_here="it learns from rows, and a cluster keeps sums",
     most_classes=lambda stats: stats.n_features,
     compared={
         "spectral-grouped": {"form": "grouped"},
