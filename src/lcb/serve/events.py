@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from lcb.arrays import Floats
 from lcb.decision import Decision
 from lcb.serve.event_ids import slot_id
+from lcb.serve.sparse import pack_distribution, unpack_distribution
 from lcb.storage.store.base import Row
 
 
@@ -26,33 +27,36 @@ class ChosenArm(Struct, array_like=True, gc=False):
     id: str
     propensity: float
     x: bytes
-    distribution: bytes | None  # None: 1 on this arm
+    distribution: bytes | None  # None: 1 on this arm; see lcb.serve.sparse
     at_random: bool
     advice: bytes | None
     effect: float | None = None  # of the item when it was chosen; None: chosen without item effects
     mean: float | None = None  # expected reward of its features for this user, beside the effect
+    rest: float | None = None  # probability of the arms that a sparse distribution leaves out; None: it is whole
 
     @classmethod
     def from_decision(cls, decision: Decision, id: str) -> ChosenArm:
         """Build from a decision; a distribution with all its mass on one arm is stored as None."""
         distribution = decision.distribution
         sure = distribution is None or (decision.propensity == 1 and distribution[decision.arm] == 1)
+        packed, rest = (None, None) if sure or distribution is None else pack_distribution(distribution)
         return cls(
             int(decision.arm),
             id,
             float(decision.propensity),
             decision.x.tobytes(),
-            None if sure or distribution is None else distribution.tobytes(),
+            packed,
             bool(decision.at_random),
             None if decision.advice is None else decision.advice.tobytes(),
             None if decision.effects is None else decision.effect,
             None if decision.effects is None else decision.mean,
+            rest,
         )
 
     def full_distribution(self, n_arms: int) -> Floats:
         """Return the probability of every arm, (n_arms,)."""
         if self.distribution is not None:
-            return floats(self.distribution)
+            return unpack_distribution(self.distribution, self.rest, n_arms)
         p = np.zeros(n_arms)
         p[self.arm] = 1.0
         return p

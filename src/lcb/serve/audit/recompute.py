@@ -37,12 +37,12 @@ def check_decision(world: World, row: Row, body: events.DecisionBody, report: Re
             _check_rules(row.seq, body, len(taken), again, report)
         if body.chosen is not None:
             callers = record_callers_arm(draw, ids, context, body.chosen.id, body.chosen.propensity)
-            _check_taken(row.seq, body.chosen, callers, report)
+            _check_taken(row.seq, body.n_arms, body.chosen, callers, report)
     except (Problem, LCBError, KeyError, ValueError, IndexError) as error:
         report.add(row.seq, "the decision", "in the log", f"cannot be recomputed ({error})")
         return
     for stored, redrawn in zip(body.taken, taken, strict=False):
-        _check_taken(row.seq, stored, redrawn, report)
+        _check_taken(row.seq, body.n_arms, stored, redrawn, report)
 
 
 def rebuild_context(world: World, body: events.DecisionBody) -> tuple[list[str], Floats]:
@@ -66,13 +66,15 @@ def _check_rules(seq: int, body: events.DecisionBody, n_slots: int, again: event
         report.add(seq, "the arms that the rules left", stored, wanted)
 
 
-def _check_taken(seq: int, stored: events.ChosenArm, again: events.ChosenArm, report: Report) -> None:
+def _check_taken(seq: int, n_arms: int, stored: events.ChosenArm, again: events.ChosenArm, report: Report) -> None:
+    if stored.rest is None and again.rest is not None:  # distributions over many arms were stored whole before
+        again.distribution, again.rest = again.full_distribution(n_arms).tobytes(), None
     if events.encode(stored) == events.encode(again):
         return
     for name in stored.__struct_fields__:
         one, other = getattr(stored, name), getattr(again, name)
         if one != other:
-            if isinstance(one, bytes) and isinstance(other, bytes):
+            if stored.rest is None and isinstance(one, bytes) and isinstance(other, bytes):
                 one, other = events.floats(one).tolist(), events.floats(other).tolist()
             report.add(seq, {"id": "item"}.get(name, name), one, other)
             return

@@ -21,6 +21,7 @@ from lcb.serve.decide.rules import Rules
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import slot_id
 from lcb.serve.events import ChosenArm, RulesBody
+from lcb.serve.sparse import pack_distribution
 from lcb.serve.state.model_version import UnreadableModels
 from lcb.serve.state.users import WARMUP, User
 from lcb.serve.state.world import World
@@ -188,7 +189,7 @@ def _draw_slot(
     if one.distribution is not None and arm.distribution is not None:
         whole = np.zeros(len(ids))
         whole[left] = one.distribution
-        arm.distribution = whole.tobytes()
+        arm.distribution, arm.rest = pack_distribution(whole)
     arm.arm = int(left[one.arm])
     return one, arm
 

@@ -36,7 +36,11 @@ def build_erasure(
         of = user.recommender if departed[0] else body.recommender
         left: Any
         if row.kind == "decision":
-            bare = [msgspec.structs.replace(arm, id="", distribution=None) for arm in body.shown] if shared else []
+            bare = (
+                [msgspec.structs.replace(arm, id="", distribution=None, rest=None) for arm in body.shown]
+                if shared
+                else []
+            )
             left = events.ErasedDecision(of, shared, bare, *departed)
         elif row.kind == "leave":
             departed = (0, b"")
