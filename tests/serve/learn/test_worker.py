@@ -211,6 +211,29 @@ def test_effects_are_learned_with_the_classes_and_without_the_held_out(store: St
     assert abs(again.score - again.baseline) < 0.05  # the same classes, and effects brought up to date
 
 
+@pytest.mark.parametrize("learner", ["em", "auto"])
+def test_two_kinds_of_readers_stay_two_classes_beside_item_effects(store: Store, learner: str) -> None:
+    """Clicks less effects are no clicks: counted on them there would be 9 classes and more."""
+    service(store)
+    rng = np.random.default_rng(3)
+    effect, likes = 0.04 * rng.normal(size=24), np.array([[0.9, 0.1], [0.1, 0.9]])
+    rows = []
+    for u in range(300):
+        for n in range(20):
+            i = int(rng.integers(24))
+            value = float(rng.random() < likes[u % 2, i % 2] + effect[i])
+            body = events.RewardBody(0.0, 1, "lcb", value, 1.0, np.eye(2)[i % 2].tobytes(), False, None, item=f"i{i}")
+            rows.append(NewRow(f"r/d{u}.{n}", "reward", f"u{u}", 0, events.encode(body)))
+    add(store, rows)
+    found = learn(Job(store.url, store.head(), 0, learner=learner, n_classes=None, item_effects=True), store)
+    models, _ = unpack_models(found.manifest, found.tensors, "here")
+    assert (models.n_classes, models.personal) == (2, False)
+    assert models.item_effects is not None
+    order = np.argsort(models.beta[:, 1])
+    gaps = models.beta[order][:, 0] - models.beta[order][:, 1]
+    np.testing.assert_allclose(gaps - gaps.mean(), [0.8, -0.8], atol=0.1)
+
+
 def test_items_that_do_not_come_again_have_no_effects(store: Store) -> None:
     service(store)
     add(store, rewards_of(paper_classes(n_classes=2), 60, 10))  # rewards without items, each with features of its own

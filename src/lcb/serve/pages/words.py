@@ -165,13 +165,13 @@ def explain_parts(own: float, everybody: float) -> str:
     """Say how much of a choice is because of the reader, and how much because of everybody.
 
     >>> explain_parts(0.082, 0.051)
-    'Because of you: you are expected to open articles of this kind 8.2 % more often than the others on offer. Because
-    of everybody: readers open this article 5.1 % more often than a new one of its kind.'
+    'Because of you: you are expected to open articles of this kind in 8.2 more of 100 offers than the others. Because
+    of everybody: readers open this article in 5.1 more of 100 offers than a new one of its kind.'
     >>> explain_parts(0.0001, -0.02)
-    'Because of you: nothing speaks for this kind of article yet. Because of everybody: readers open this article 2 %
-    less often than a new one of its kind.'
+    'Because of you: nothing speaks for this kind of article yet. Because of everybody: readers open this article in 2
+    fewer of 100 offers than a new one of its kind.'
     """
-    kind = f"you are expected to open articles of this kind {_compare(own)} than the others on offer"
+    kind = f"you are expected to open articles of this kind {_compare(own)} than the others"
     item = f"readers open this article {_compare(everybody)} than a new one of its kind"
     yours = kind if abs(own) >= 0.0005 else "nothing speaks for this kind of article yet"
     theirs = item if abs(everybody) >= 0.0005 else "too few readers have seen this article to say"
@@ -179,9 +179,9 @@ def explain_parts(own: float, everybody: float) -> str:
 
 
 def _compare(difference: float) -> str:
-    """Say a difference of two rates, in percent of the offers."""
-    percent = f"{100 * abs(difference):.1f}".removesuffix(".0")
-    return f"{percent} % {'more' if difference > 0 else 'less'} often"
+    """Say a difference of two rates in offers of 100: in percent it could be read as a part of the rate."""
+    n = f"{100 * abs(difference):.1f}".removesuffix(".0")
+    return f"in {n} {'more' if difference > 0 else 'fewer'} of 100 offers"
 
 
 def _seem(probability: float) -> str:

@@ -131,7 +131,7 @@ function showCtr(points) {
   charts.ctr.show([...ctr.values()]);
 }
 
-const TRENDS = { rising: "↑ rising", falling: "↓ falling", open: "too early to say" };
+const TRENDS = { rising: "↑\u00a0rising", falling: "↓\u00a0falling", open: "too early to say" };
 
 const SHOW = {
   uptime: (uptime) => ($("tile-uptime").textContent = duration(uptime)),
