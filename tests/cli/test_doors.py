@@ -33,7 +33,7 @@ def test_learn_takes_the_names_of_columns(lcb, visits):
 
 
 def test_what_is_misspelt_is_suggested(lcb, visits):
-    assert "did you mean evaluate?" in lcb("evalute").err
+    assert lcb("evalute").err == "lcb: no such command 'evalute', did you mean evaluate?; see lcb --help\n"
     assert "did you mean verify?" in lcb("log", "verfy").err
     said = lcb("learn", visits, "--user", "vistor", "--columns", "sport", "--out", "m").err
     assert "no column vistor (did you mean visitor?)" in said
@@ -54,6 +54,14 @@ def test_learners_are_chosen_and_stopped_after_the_budget(lcb, visits):
     assert outcome.code == 2
     assert "it takes longer than 0.001 s; raise --budget" in outcome.err
     assert "unknown learner" in lcb("compare-learners", "log", "--learners", "en").err
+
+
+def test_a_comparison_of_learners_takes_the_names_of_columns(lcb, visits):
+    names = ("--user", "visitor", "--reward", "clicked", "--learners", "em", "--classes", 2)
+    for words in (("--item", "article"), ("--columns", "sport")):
+        outcome = lcb("compare-learners", visits, *names, *words)
+        assert outcome.code == 0, outcome.err
+        assert "em" in outcome.out
 
 
 def test_click_models_draw_clicks_and_their_true_means():

@@ -37,7 +37,7 @@ def latent(make_bandit=GeneralizedThompson, **settings):
         models = em.fit(stats, 2, rng=rng, start=last, n_threads=1, tol=1e-3).models
         return models.with_covariance(weight_covariance(models, stats)) if make_bandit is MMTS else models
 
-    return Latent(D, make_bandit, learn, rng=np.random.default_rng(0), **settings)
+    return Latent(D, make_bandit, learn, rng=0, **settings)
 
 
 def past_users():
@@ -108,14 +108,10 @@ RECOMMENDERS = {
         lambda models: MUCB(models, n_steps=6, width=0.3), n_warmup_users=3, retrain_every=4, n_uniform_steps=1
     ),
     "club": lambda: Club(D, 11),
-    "club-sparse": lambda: Club(
-        D, 12, graph="sparse", degree=4.0, threshold=0.2, width=0.7, ridge=0.5, rng=np.random.default_rng(0)
-    ),
+    "club-sparse": lambda: Club(D, 12, graph="sparse", degree=4.0, threshold=0.2, width=0.7, ridge=0.5, rng=0),
     "club-one-hop": lambda: Club(D, 11, one_hop=True, threshold=0.3, log_bonus=False),
     "sclub": lambda: Sclub(D, 11),
-    "mixture": lambda: Mixture(
-        D, rng=np.random.default_rng(0), bonus=0.3, n_samples=2, n_sweeps=6, memory=50.0, share_memory=20.0
-    ),
+    "mixture": lambda: Mixture(D, rng=0, bonus=0.3, n_samples=2, n_sweeps=6, memory=50.0, share_memory=20.0),
     "sclub-split": lambda: Sclub(D, 13, threshold=0.3, frequency=0.4, width=0.7, ridge=0.5),
 }
 
@@ -189,3 +185,12 @@ def test_users_may_have_any_names(make):
 def test_one_arm_is_always_played(make):
     contexts, rewards = some_users(n_arms=1)
     assert (make().serve(range(11), contexts, rewards, np.random.default_rng(1)) == 0).all()
+
+
+def test_a_context_may_be_lists(make):
+    contexts, _ = some_users()
+    decisions = [
+        make().choose("ann", given, np.random.default_rng(2)) for given in (contexts[0, 0], contexts[0, 0].tolist())
+    ]
+    assert decisions[0].arm == decisions[1].arm
+    np.testing.assert_array_equal(decisions[0].x, decisions[1].x)

@@ -116,5 +116,5 @@ def _format_usage_error(error: Exception) -> str:
     if unknown := re.match(r"No such command '(\S+)'", message):
         known = getattr(context and context.command, "commands", None) or get_command(app).commands  # type: ignore[attr-defined]
         meant = suggest(unknown[1], known)
-        message = f"{message.rstrip('.')}, {meant}" if meant else message
+        message = f"{unknown[0]}, {meant}" if meant else unknown[0]  # some versions of Click suggest, too
     return f"{message[0].lower()}{message[1:].rstrip('.')}; see {path} --help"

@@ -70,7 +70,7 @@ class Factorised:
         self,
         items: Floats,
         *,
-        rng: np.random.Generator,
+        rng: np.random.Generator | int,
         n_factors: int = 5,
         ridge: float = 0.1,
         n_epochs: int = 100,
@@ -84,7 +84,7 @@ class Factorised:
             raise InputError(f"n_factors={n_factors}, n_epochs={n_epochs}; both must be at least 1")
         if not (np.isfinite(ridge) and ridge > 0 and np.isfinite(rate) and rate > 0):
             raise InputError(f"ridge={ridge}, rate={rate}; both must be positive numbers")
-        self.items, self.rng = np.array(items, float), rng
+        self.items, self.rng = np.array(items, float), np.random.default_rng(rng)
         self.n_factors, self.ridge, self.n_epochs, self.rate = n_factors, ridge, n_epochs, rate
         self._place = {_build_key(row): i for i, row in enumerate(self.items)}
         if len(self._place) < len(self.items):

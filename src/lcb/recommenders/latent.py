@@ -69,7 +69,7 @@ class Latent:
         make_bandit: MakeBandit,
         learn: Learn | FromRows | None = None,
         *,
-        rng: np.random.Generator,
+        rng: np.random.Generator | int,
         n_warmup_users: int = 50,
         warmup: Literal["pooled", "individual"] = "pooled",
         warmup_bandit: Bandit | None = None,
@@ -81,7 +81,7 @@ class Latent:
         _check(n_uniform_steps, train_on, retrain_every, learn, models)
         if models is not None and models.n_features != n_features:
             raise InputError(f"models have {models.n_features} features, n_features={n_features}; give the same number")
-        self.make_bandit, self.learn, self.rng = make_bandit, learn, rng
+        self.make_bandit, self.learn, self.rng = make_bandit, learn, np.random.default_rng(rng)
         self.schedule = Schedule(n_warmup_users, retrain_every, trained=models is not None)
         self.n_uniform_steps, self.train_on = n_uniform_steps, train_on
         self.warmup = build_warmup(warmup, warmup_bandit, n_features)

@@ -48,7 +48,7 @@ class Mixture:
         self,
         n_features: int,
         *,
-        rng: np.random.Generator,
+        rng: np.random.Generator | int,
         bonus: float = 0.5,
         n_samples: int = 8,
         n_sweeps: int = 16,
@@ -70,7 +70,7 @@ class Mixture:
         self.n_features, self.bonus, self.one_at_a_time = n_features, bonus, one_at_a_time
         self.seats = Seats(
             n_features,
-            rng=rng,
+            rng=np.random.default_rng(rng),
             n_samples=n_samples,
             n_sweeps=n_sweeps,
             concentration=concentration,

@@ -54,7 +54,7 @@ class TUCB:
         n_classes: int,
         *,
         n_steps: int,
-        rng: np.random.Generator,
+        rng: np.random.Generator | int,
         noise: float = 0.5,
         margin: float = 0.3,
         width: float = 1.0,
@@ -67,7 +67,8 @@ class TUCB:
             raise InputError(f"n_classes={n_classes} for {n_arms} arms; the method of moments finds 1 to {n_arms}")
         if not (np.isfinite(noise) and noise > 0 and np.isfinite(margin) and margin >= 0):
             raise InputError(f"noise={noise}, margin={margin}; noise must be above 0, margin at least 0")
-        self.n_arms, self.n_classes, self.n_steps, self.rng = n_arms, n_classes, n_steps, rng
+        self.n_arms, self.n_classes, self.n_steps = n_arms, n_classes, n_steps
+        self.rng = np.random.default_rng(rng)
         self.noise, self.margin, self.width, self.delta, self.n_first = noise, margin, width, delta, n_first
         self.schedule = Schedule(n_warmup_users, retrain_every)
         self.versions: list[LatentModels] = []

@@ -27,6 +27,14 @@ def compare_learners(
         int | None, typer.Option(min=1, help="Number of classes; without it each learner chooses.")
     ] = None,
     columns: ColumnsOption = None,
+    user: Annotated[str | None, typer.Option(help="Table: column of the user.", metavar="COLUMN")] = None,
+    item: Annotated[
+        str | None,
+        typer.Option(
+            help="Table: column of the item; each item is a feature, if there are no --columns.", metavar="COLUMN"
+        ),
+    ] = None,
+    reward: Annotated[str | None, typer.Option(help="Table: column of the reward.", metavar="COLUMN")] = None,
     user_columns: UserColumnsOption = None,
     like: Annotated[float | None, typer.Option(help="Imported log: smallest rating that counts as liked.")] = None,
     seed: Annotated[int, typer.Option(help="Seed of the split and the learners.", min=0)] = 0,
@@ -43,12 +51,14 @@ def compare_learners(
     Example:
       lcb compare-learners log --like 4 --learners em,personal --budget 60
       lcb compare-learners events.csv --columns sport,arts,politics --png learners.png
+      lcb compare-learners visits.csv --user visitor --item article --reward clicked
     """
     from lcb.evaluate import compare_learners as compare
     from lcb.evaluate.offline.history import LabelledRows, choose_features
     from lcb.progress import bar
+    from lcb.storage.importing.open_any import open_any
+    from lcb.storage.importing.table_source import Columns
     from lcb.storage.logs.files import find_table
-    from lcb.storage.logs.log import open_log
     from lcb.storage.tables.statistics import read_log
 
     check_output("--json", json, files=[events, png])
@@ -58,17 +68,23 @@ def compare_learners(
 
         charts.require()
     with bar() as progress:
-        table = find_table(events, named=columns is not None)
+        by_item = item is not None and columns is None
+        table = None if by_item else find_table(events, named=columns is not None)
         if table is None:
-            if columns or user_columns:
-                raise InputError("--columns and --user-columns are for an event table; a log has its own features")
-            labelled = LabelledRows.of_log(open_log(events, progress=progress, with_offers=False), like)
+            if columns or user_columns or ((user or reward) and not by_item):
+                raise InputError(
+                    "--columns, --user-columns, --user and --reward are for an event table; a log has its own features"
+                )
+            opened = open_any(events, Columns(user, item, reward), with_offers=False, progress=progress)
+            labelled = LabelledRows.of_log(opened, like)
             log = labelled.history(choose_features(labelled)[0], keep_rows=True)
         else:
             log = read_log(
                 table,
                 columns=parse_names(columns),
                 user_columns=parse_names(user_columns),
+                user=user or "user",
+                reward=reward or "reward",
                 keep_rows=True,
                 progress=progress,
             )

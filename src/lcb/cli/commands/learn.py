@@ -74,8 +74,8 @@ def learn(
     features: Annotated[
         str | None,
         typer.Option(
-            help="Imported log: one-hot, multi-hot, raw or pca:K, each with or without +1 for a constant; without it "
-            "compared on held-out users; or factors:K, learned from the rewards.",
+            help="Imported log: one-hot, multi-hot, raw or pca:K, each with or without +1 for a constant; factors:K, "
+            "learned from the rewards; pca or factors without K, and what is not given, is chosen on held-out users.",
             metavar="SPEC",
         ),
     ] = None,

@@ -81,7 +81,7 @@ class Club:
         one_hop: bool = False,
         log_bonus: bool = True,
         history: UserStats | None = None,
-        rng: np.random.Generator | None = None,
+        rng: np.random.Generator | int | None = None,
     ) -> None:
         """`degree` is the expected number of neighbours in a sparse initial graph; None: 3 ln n."""
         self._places = Places(n_features, n_users, history)
@@ -93,7 +93,7 @@ class Club:
             self._graph = build_complete_graph(n)
         else:
             assert rng is not None
-            self._graph = build_sparse_graph(n, 3 * np.log(n) if degree is None else degree, rng)
+            self._graph = build_sparse_graph(n, 3 * np.log(n) if degree is None else degree, np.random.default_rng(rng))
         stats, count = self._places.start_stats()
         self._users = _Users(stats, count, np.zeros((n, d)), np.full(n, float(threshold)))
         self._components = _Components(
@@ -176,7 +176,7 @@ def _check(
     graph: str,
     degree: float | None,
     n: int,
-    rng: np.random.Generator | None,
+    rng: np.random.Generator | int | None,
 ) -> None:
     for name, value in (("threshold", threshold), ("width", width)):
         if not (np.isfinite(value) and value >= 0):
