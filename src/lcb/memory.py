@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lcb.errors import InputError
 
-_SHARE = 0.9  # of the memory that is free
+SHARE = 0.9  # of the memory that is free
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
 
 
@@ -19,7 +19,7 @@ def need_memory(n_bytes: float, what: str, remedy: str) -> None:
     lcb.errors.InputError: statistics of 9 users need about 1,000,000,000 GB of memory, ...; ask for fewer features
     """
     free = read_free_memory()
-    if n_bytes > _SHARE * free:
+    if n_bytes > SHARE * free:
         raise InputError(
             f"{what} need about {n_bytes / 1e9:,.0f} GB of memory, {free / 1e9:,.1f} GB are free; {remedy}"
         )

@@ -23,8 +23,10 @@ from lcb.learners.effects.learn import (
     measure_effects,
     start_effects,
 )
+from lcb.learners.fitting import Place
 from lcb.learners.likelihood import check_counted
 from lcb.learners.registry import get_learner
+from lcb.learners.shared.users import Users
 from lcb.models import Fit, LatentModels, Likelihood
 from lcb.progress import Progress, silent
 from lcb.storage.tables.sample import UserSample, draw_users
@@ -40,7 +42,7 @@ class LearningData:
     """What to learn from: statistics made elsewhere, or also a way to read the rows of some users again."""
 
     name: str  # of the file or folder
-    log: EventLog
+    log: EventLog | Users
     read: Callable[..., EventLog] | None = None  # None: there are statistics only
     feature_map: FeatureMap | None = None
     table: Path | None = None  # if the events are rows of a table
@@ -50,6 +52,8 @@ class LearningData:
     def read_few(self, rng: np.random.Generator, progress: Progress = silent) -> EventLog:
         """Read the rows of users to choose on, drawn by name, or by hash where names are not kept."""
         assert self.read is not None
+        if not isinstance(self.log, EventLog):
+            return self.read(progress=progress)
         if self.log.stats.users or self.table is None:
             return self.read(keep_rows=True, users=draw_names(self.log, rng))
         sample = draw_users(self.table, min(MOST_USERS, self.log.n_users), progress)
@@ -64,13 +68,14 @@ def learn_classes(
     n_classes: int | None = None,
     likelihood: Likelihood | None = None,
     item_effects: bool = True,
+    on: Place | None = None,
     progress: Progress = silent,
     **settings: Any,
 ) -> Fit:
     """Learn the classes, largest first and without empty ones; the result says why they are as they are.
 
     Without `learner` and `settings` (those of a learner; threads do not count), kind and number are chosen by serving
-    held-out users, if there is more than statistics.
+    held-out users, if there is more than statistics.  `on` is a cluster to learn on.
     """
     rng = np.random.default_rng(seed)
     why = [data.history.why] if data.history is not None and data.history.why else []
@@ -82,7 +87,7 @@ def learn_classes(
         if measure_effects(items, effects) < LEAST_EFFECT:
             why.append(f"items have no effects of their own: they explain under {LEAST_EFFECT:.1%} of rewards")
             items = None
-    run: Callable[[EventLog], Fit]
+    run: Callable[[EventLog | Users], Fit]
     if learner is None and settings.keys() <= {"n_threads"} and data.read is not None:
         choice = _choose_classes(data, n_classes, likelihood, rng, progress)
         if items is not None:
@@ -91,7 +96,7 @@ def learn_classes(
     else:
         learner = learner or DEFAULT_LEARNER
         learn: partial[Fit] = partial(
-            fit, rng=rng, learner=learner, likelihood=likelihood, progress=progress, **settings
+            fit, rng=rng, learner=learner, likelihood=likelihood, on=on, progress=progress, **settings
         )
         if n_classes is None:
             n_classes, reasons = _count_classes(data, learner, learn, items is not None, progress)
@@ -124,14 +129,14 @@ def _choose_classes(
     """Choose kind and number of classes on some users."""
     if likelihood is None:
         check_counted(data.log)
-    few = data.log if can_serve(data.log) else data.read_few(rng, progress)
+    few = data.log if isinstance(data.log, EventLog) and can_serve(data.log) else data.read_few(rng, progress)
     n_events = None if data.history is None else data.history.n_events  # None: as many as rewards
     able = None if n_events is None else n_events >= N_STEPS
     return choose(few, n_classes=n_classes, rng=rng, able=able, likelihood=likelihood, progress=progress)
 
 
 def _count_classes(
-    data: LearningData, learner: str, learn: Callable[[EventLog], Fit], has_effects: bool, progress: Progress
+    data: LearningData, learner: str, learn: Callable[[EventLog | Users], Fit], has_effects: bool, progress: Progress
 ) -> tuple[int | None, list[str]]:
     """Return the number of classes and why; None if the learner finds it on what it is given."""
     if data.history is None or get_learner(learner).finds_n_classes:
