@@ -12,9 +12,11 @@ from .bandits.over_classes.posterior_mean import PosteriorMean as PosteriorMean
 from .bandits.over_classes.thompson import GeneralizedThompson as GeneralizedThompson
 from .client import AsyncClient as AsyncClient
 from .client import Client as Client
+from .cluster.connect import connect as connect
 from .decision import Decision as Decision
 from .errors import BadRows as BadRows
 from .errors import CategoryError as CategoryError
+from .errors import ClusterError as ClusterError
 from .errors import ConvergenceWarning as ConvergenceWarning
 from .errors import EventError as EventError
 from .errors import InputError as InputError

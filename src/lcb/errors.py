@@ -12,6 +12,7 @@
     │   └── StoreUnavailable  the store cannot be read or written now: locked, full or gone; nothing changed
     ├── ServiceError        the service refused a request; carries status, detail and field
     ├── Unreachable         the service did not answer
+    ├── ClusterError        a cluster does not answer, has gone, has no room, or runs other versions
     └── MissingExtra        an optional package is not installed; carries the line that installs it
     ConvergenceWarning      a learner stopped before it converged
     LikelihoodWarning       0/1 rewards are modelled as Gaussian, because their counts are not there
@@ -102,6 +103,10 @@ class Unreachable(LCBError):
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class ClusterError(LCBError):
+    """A cluster does not answer, has gone, has no room, or runs other versions."""
 
 
 class MissingExtra(LCBError, ImportError):

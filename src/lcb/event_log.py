@@ -245,15 +245,30 @@ class LogBuilder:
         if self._counting:
             self._count(positions, x, reward)
 
-    def build(self, dtype: Any = np.float64, users: tuple[Hashable, ...] | None = None) -> EventLog:
-        """Return the log of all rows added so far; `users` are the names, if the caller has coded them."""
+    @property
+    def rewards(self) -> tuple[float, ...]:
+        """The different rewards so far; counting ends with the third."""
+        return tuple(self._values)
+
+    def build(
+        self,
+        dtype: Any = np.float64,
+        users: tuple[Hashable, ...] | None = None,
+        rewards: tuple[float, ...] | None = None,
+    ) -> EventLog:
+        """Return the log of all rows added so far; `users` are the names, if the caller has coded them.
+
+        `rewards` are the different ones of the whole log, if these are the rows of some of its users.
+        """
+        if rewards is not None:
+            self._values += [value for value in rewards if value not in self._values]
         stats, two_valued = self._stats.build(dtype, users), len(self._values) == 2
         rows = None
         if self._kept is not None:
             none = np.empty(0, np.intp), np.empty((0, stats.n_features)), np.empty(0)
             owner, x, reward = (np.concatenate(part) for part in zip(none, *self._kept, strict=True))
             rows = owner, x, reward
-        clicks = self._build_clicks() if two_valued and self._counting else None
+        clicks = self._build_clicks() if two_valued and self._counting and self._pairs else None
         return EventLog(stats, clicks, two_valued, rows, self._values[0] if len(self._values) == 1 else None)
 
     def _stop_counting(self) -> None:

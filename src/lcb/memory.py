@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lcb.errors import InputError
 
-_SHARE = 0.9  # of the memory that is free
+SHARE = 0.9  # of the memory that is free
 _SMALL = 1e6
 _LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")  # of a container
 
@@ -22,7 +22,7 @@ def need_memory(n_bytes: float, what: str, remedy: str) -> None:
     if n_bytes < _SMALL:  # not worth a look at what is free
         return
     free = read_free_memory()
-    if n_bytes > _SHARE * free:
+    if n_bytes > SHARE * free:
         wanted = f"{n_bytes / 1e9:,.0f} GB" if n_bytes >= 1e10 else f"{n_bytes / 1e9:,.1f} GB"
         raise InputError(f"{what} need about {wanted} of memory, {free / 1e9:,.1f} GB are free; {remedy}")
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -25,6 +27,9 @@ from lcb.storage.logs.log import Log, open_log
 from lcb.storage.tables.sample import draw_users
 from lcb.storage.tables.statistics import read_log
 from lcb.storage.tables.user_statistics import read_user_statistics
+
+if TYPE_CHECKING:
+    from lcb.cluster.cluster import Cluster
 
 _OF_EVENTS = ("users", "features", "reading", "like", "user_columns", "reward_range", "on_disk")
 _OF_TABLES = ("columns", "user_columns", "reward_range", "float32", "on_disk")
@@ -54,6 +59,7 @@ class LearningInput:
     seed: int = 0
     with_effects: bool = True  # whether effects of items may be learned
     chooses: bool = True  # whether classes are chosen by serving
+    on: str | None = None
 
     def check_source(self) -> Path:
         """Return what to learn from; raise if both or none was given, or an option of events with statistics."""
@@ -70,17 +76,28 @@ class LearningInput:
                 )
         return source
 
-    def read(self, learner: str, progress: Progress) -> LearningData:
-        """Read what this learner needs; raise if an option is of another kind of input."""
+    def read(
+        self, learner: str, progress: Progress, cluster: Cluster | None = None, held: ExitStack | None = None
+    ) -> LearningData:
+        """Read what this learner needs; raise if an option is of another kind of input.
+
+        With a cluster, a table is read and held there until `held` is closed.
+        """
         if self.statistics is not None:
             return self._read_statistics(self.statistics, learner, progress)
         assert self.events is not None
         if self.item is not None and self.columns is None:
+            if cluster is not None:
+                raise _build_on_error("--item without --columns reads the table on one machine")
             columns = Columns(user=self.user, item=self.item, reward=self.reward)
             return self._read_history(open_any(self.events, columns, with_offers=False, progress=progress), progress)
         table = None if self.features is not None else find_table(self.events, named=self.columns is not None)
+        if table is not None and cluster is not None and held is not None:
+            return self._read_on(table, cluster, held, progress)
         if table is not None:
             return self._read_table(table, learner, progress)
+        if cluster is not None:
+            raise _build_on_error("an imported log is read by one machine, which learns item effects from its rows")
         self._refuse(_NAMES_IN_TABLES, "an event table")
         return self._read_history(self.events, progress)
 
@@ -151,6 +168,43 @@ class LearningInput:
             feature_map = None  # x was crossed with features of the user
         return LearningData(self.events.name, log, read, feature_map, table=table, sample=sample)
 
+    def check_on(self, learner: str, threads: int | None) -> None:
+        """Refuse at once what a cluster cannot do."""
+        if self.on is None:
+            return
+        if threads is not None:
+            raise InputError("--threads is for this machine; the nodes of a cluster use their own CPUs: leave it out")
+        if self.on_disk is not None:
+            raise InputError(
+                "--on-disk is for one machine; a cluster keeps statistics in memory: leave out one of the two"
+            )
+        if reason := get_learner(learner).only_here:
+            raise _build_on_error(f"--learner {learner}: {reason}")
+
+    def _read_on(self, table: Path, cluster: Cluster, held: ExitStack, progress: Progress) -> LearningData:
+        assert self.events is not None
+        self._refuse(_OF_LOGS, "an imported log")
+        feature_map = None if self.columns or self.user_columns else read_feature_map(table)
+        if self.users is not None and self.user not in (None, "user"):
+            raise InputError(f"--users reads a column called user, not {self.user}; rename the column")
+        sample = None if self.users is None else draw_users(table, self.users, progress)
+        users = held.enter_context(
+            cluster.read_log(
+                table,
+                columns=parse_names(self.columns),
+                user_columns=parse_names(self.user_columns),
+                reward_range=parse_range(self.reward_range),
+                user=self.user or "user",
+                reward=self.reward or "reward",
+                sample=sample,
+                dtype=self._dtype,
+                progress=progress,
+            )
+        )
+        if feature_map is not None and feature_map.n_features != users.n_features:
+            feature_map = None  # x was crossed with features of the user
+        return LearningData(self.events.name, users, users.read_few, feature_map, table=table, sample=sample)
+
     @property
     def _dtype(self) -> type[np.floating]:
         return np.float32 if self.float32 else np.float64
@@ -168,3 +222,7 @@ class LearningInput:
 
 def _spell(name: str) -> str:
     return f"--{name.replace('_', '-')}"
+
+
+def _build_on_error(reason: str) -> InputError:
+    return InputError(f"{reason}; leave out --on, or give an event table with --learner em, personal or blocked")

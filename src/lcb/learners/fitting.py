@@ -112,7 +112,7 @@ class Counted:
 
 
 def count_classes(
-    log: EventLog,
+    log: EventLog | Users,
     *,
     rng: np.random.Generator,
     learner: str = "em",

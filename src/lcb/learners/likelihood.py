@@ -10,6 +10,8 @@ from lcb.learners.registry import Learner
 from lcb.learners.shared.users import Users
 from lcb.models import Likelihood
 
+MOST_ARMS = 100_000  # different feature vectors; clicks on more of them are not counted on a cluster
+
 
 def choose_likelihood(
     log: EventLog | Users, name: str, learner: Learner, wanted: Likelihood | None, settings: dict[str, Any]
@@ -40,7 +42,8 @@ def check_counted(log: EventLog | Users) -> None:
     """Raise InputError for clicks that were too many to count, which nobody has asked to model as Gaussian."""
     if log.two_valued and log.arms is None:
         raise InputError(
-            f"the rewards are clicks, and their (user, arm) pairs are more than {MOST_PAIRS:,}, too many to count; "
+            f"the rewards are clicks, and their (user, arm) pairs are more than {MOST_PAIRS:,} (or their arms on a "
+            f"cluster more than {MOST_ARMS:,}), too many to count; "
             "learn from fewer users (--users), or ask for likelihood 'gaussian', which may find too many classes"
         )
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 import warnings
+from contextlib import ExitStack
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lcb.cli.clusters import OnOption, open_cluster
 from lcb.cli.options import ColumnsOption, JSONOption, ReadingName, UserColumnsOption
 from lcb.cli.output import check_output, write_json
 from lcb.errors import ConvergenceWarning, InputError
@@ -19,6 +21,7 @@ from lcb.words import format_count, list_names
 if TYPE_CHECKING:
     from lcb.evaluate.offline.learn_classes import LearningData
     from lcb.event_log import EventLog
+    from lcb.learners.shared.users import Users
     from lcb.models import Fit
 
 
@@ -143,6 +146,7 @@ def learn(
             "personal, mixture), which is learned where items come again.",
         ),
     ] = False,
+    on: OnOption = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of starts and draws.")] = 0,
     json: JSONOption = None,
 ) -> None:
@@ -156,7 +160,7 @@ def learn(
 
     Events are streamed, so memory grows with users and not with events (but spectral keeps all rows, and so do clicks
     with more than a few distinct feature vectors).  More than a few hundred thousand users hardly change the classes:
-    --users keeps a sample of them while reading.
+    --users keeps a sample of them while reading; --on has the machines of a Ray cluster hold them.
 
     Without --learner, point classes (em) and classes of people who differ (personal) are tried with several bonuses on
     at most 5,000 users: classes learned from one half serve the other half in simulation.  The simplest within one
@@ -170,6 +174,7 @@ def learn(
       lcb learn news --features pca:6+1 --classes 30 --out models
       lcb learn ratings --like 5 --features factors:5 --out models
       lcb learn 'parts/*.parquet' --users 200000 --out models
+      lcb learn /shared/events --columns sport,arts,politics --on ray --out models
     """
     from lcb.cli.learning_input import LearningInput
     from lcb.evaluate.offline.learn_classes import DEFAULT_LEARNER, learn_classes, takes_effects
@@ -204,6 +209,7 @@ def learn(
         seed=seed,
         with_effects=with_effects,
         chooses=learner is None,
+        on=on,
     )
     source = given.check_source()
     check_models_folder(out)
@@ -225,10 +231,17 @@ def learn(
         polish=polish or None,
         n_threads=threads,
     )
+    given.check_on(learner_name, threads)
     began = time.monotonic()
-    with bar() as progress, warnings.catch_warnings(record=True) as caught:
+    with (
+        open_cluster(on) as cluster,
+        ExitStack() as held,
+        bar() as shown,
+        warnings.catch_warnings(record=True) as caught,
+    ):
         warnings.simplefilter("always", ConvergenceWarning)
-        data = given.read(learner_name, progress)
+        progress = shown if cluster is None else cluster.report(shown)
+        data = given.read(learner_name, progress, cluster, held)
         result = learn_classes(
             data,
             seed=seed,
@@ -236,18 +249,20 @@ def learn(
             n_classes=classes,
             likelihood=likelihood.value if likelihood else None,
             item_effects=not no_item_effects,
+            on=cluster,
             progress=progress,
             **settings,
         )
+        n_nodes = None if cluster is None else cluster.n_nodes
     save_models(result.models, out, overwrite=True, feature_map=data.feature_map)
     if traces is not None:
         _draw_traces(result, traces)
     for warning in caught:
         typer.echo(f"warning: {warning.message}", err=True)
     seconds = time.monotonic() - began
-    write_json(json, _summarise(result, data.log, seconds))
+    write_json(json, _summarise(result, data.log, seconds, n_nodes))
     if json != "-":
-        _print_result(result, data, seconds)
+        _print_result(result, data, seconds, n_nodes)
         typer.echo(f"saved in {out}; lcb show {out} prints them")
 
 
@@ -293,24 +308,26 @@ def _draw_traces(result: Fit, path: Path) -> None:
     charts.save(charts.traces(result), path)  # type: ignore[arg-type]
 
 
-def _print_result(result: Fit, data: LearningData, seconds: float) -> None:
+def _print_result(result: Fit, data: LearningData, seconds: float, n_nodes: int | None) -> None:
     for line in result.why:
         typer.echo(line)
     models, log = result.models, data.log
     typer.echo(
-        f"{format_count(models.n_classes, 'class')} from {format_count(log.stats.n_events, 'event')} of "
-        f"{format_count(log.n_users, 'user')} ({format_count(result.n_steps, 'step')}, {seconds:.1f} s)"
+        f"{format_count(models.n_classes, 'class')} from {format_count(log.n_events, 'event')} of "
+        f"{format_count(log.n_users, 'user')} ({format_count(result.n_steps, 'step')}, {seconds:.1f} s"
+        + (")" if n_nodes is None else f", {format_count(n_nodes, 'node')})")
     )
     if data.feature_map is not None:
         typer.echo(f"features ({data.feature_map.spec}), in their order: {list_names(models.features)}")
 
 
-def _summarise(result: Fit, log: EventLog, seconds: float) -> dict[str, Any]:
+def _summarise(result: Fit, log: EventLog | Users, seconds: float, n_nodes: int | None) -> dict[str, Any]:
     models = result.models
     return {
         "classes": models.n_classes,
         "users": log.n_users,
-        "events": log.stats.n_events,
+        "events": log.n_events,
+        **({} if n_nodes is None else {"nodes": n_nodes}),
         "features": list(models.features),
         "learner": models.provenance["learner"],
         **({"bonus": models.provenance["bonus"]} if "bonus" in models.provenance else {}),

@@ -14,6 +14,7 @@ from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.errors import ConvergenceWarning
 from lcb.event_log import EventLog
 from lcb.learners import fit
+from lcb.learners.shared.users import Users
 from lcb.models import Fit, LatentModels, Likelihood
 from lcb.progress import Progress, silent
 
@@ -46,7 +47,7 @@ class Classes:
 
     def learn(
         self,
-        log: EventLog,
+        log: EventLog | Users,
         rng: np.random.Generator,
         progress: Progress = silent,
         n_threads: int | None = 1,

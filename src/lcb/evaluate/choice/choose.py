@@ -23,6 +23,7 @@ from lcb.event_log import EventLog, TableColumns
 from lcb.learners import fit
 from lcb.learners.fitting import describe_constant
 from lcb.learners.likelihood import check_counted
+from lcb.learners.shared.users import Users
 from lcb.models import Fit, Likelihood
 from lcb.progress import Progress, silent
 from lcb.words import format_count
@@ -112,7 +113,7 @@ def _draw_users(log: EventLog, able: NDArray[np.bool_], rng: np.random.Generator
 
 
 def learn_chosen(
-    log: EventLog,
+    log: EventLog | Users,
     choice: Choice,
     *,
     rng: np.random.Generator,

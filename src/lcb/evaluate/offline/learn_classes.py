@@ -23,10 +23,11 @@ from lcb.learners.effects.learn import (
     measure_effects,
     start_effects,
 )
-from lcb.learners.fitting import count_classes
+from lcb.learners.fitting import Place, count_classes
 from lcb.learners.likelihood import check_counted
 from lcb.learners.registry import get_learner
 from lcb.learners.shared.n_classes import MOST_USERS as COUNTED_USERS
+from lcb.learners.shared.users import Users
 from lcb.models import Fit, LatentModels, Likelihood
 from lcb.progress import Progress, silent
 from lcb.storage.tables.sample import UserSample, draw_users
@@ -43,7 +44,7 @@ class LearningData:
     """What to learn from: statistics made elsewhere, or also a way to read the rows of some users again."""
 
     name: str  # of the file or folder
-    log: EventLog
+    log: EventLog | Users
     read: Callable[..., EventLog] | None = None  # None: there are statistics only
     feature_map: FeatureMap | None = None
     table: Path | None = None  # if the events are rows of a table
@@ -54,6 +55,8 @@ class LearningData:
     def read_few(self, rng: np.random.Generator, progress: Progress = silent) -> EventLog:
         """Read the rows of users to choose on, drawn by name, or by hash where names are not kept."""
         assert self.read is not None
+        if not isinstance(self.log, EventLog):
+            return self.read(progress=progress)
         if self.log.stats.users or self.table is None:
             return self.read(keep_rows=True, users=draw_names(self.log, rng))
         sample = draw_users(self.table, min(MOST_USERS, self.log.n_users), progress)
@@ -68,26 +71,26 @@ def learn_classes(
     n_classes: int | None = None,
     likelihood: Likelihood | None = None,
     item_effects: bool = True,
+    on: Place | None = None,
     progress: Progress = silent,
     **settings: Any,
 ) -> Fit:
     """Learn the classes, largest first and without empty ones; the result says why they are as they are.
 
     Without `learner` and `settings` (those of a learner; threads do not count), kind and number are chosen by serving
-    held-out users, if there is more than statistics.
+    held-out users, if there is more than statistics.  `on` is a cluster to learn on.
     """
     rng = np.random.default_rng(seed)
     why = [data.history.why] if data.history is not None and data.history.why else []
-    takes_effects = item_effects and likelihood != "bernoulli" and (learner or DEFAULT_LEARNER) in _WITH_EFFECTS
-    takes_effects = takes_effects and data.log.constant is None
-    items = data.history.item_rows() if takes_effects and data.history is not None else None
+    may_have = item_effects and likelihood != "bernoulli" and takes_effects(learner) and data.log.constant is None
+    items = data.history.item_rows() if may_have and data.history is not None else None
     effects = None
     if items is not None:
         effects = start_effects(items, progress=progress)
         if measure_effects(items, effects) < LEAST_EFFECT:
             why.append(f"items have no effects of their own: they explain under {LEAST_EFFECT:.1%} of rewards")
             items = None
-    run: Callable[[EventLog], Fit]
+    run: Callable[[EventLog | Users], Fit]
     if learner is None and settings.keys() <= {"n_threads"} and data.read is not None:
         choice = data.choice if likelihood is None else None
         choice = choice or _choose_classes(data, n_classes, likelihood, rng, progress)
@@ -102,7 +105,7 @@ def learn_classes(
             why += reasons
         if learner == "em" and items is not None and data.log.n_users > COUNTED_USERS:
             asked.setdefault("tol", _TOL_WITH_EFFECTS)
-        run = partial(fit, n_classes=n_classes, **asked)
+        run = partial(fit, n_classes=n_classes, on=on, **asked)
     if items is None:
         result = run(data.log)
     else:
@@ -130,14 +133,14 @@ def _choose_classes(
     """Choose kind and number of classes on some users."""
     if likelihood is None:
         check_counted(data.log)
-    few = data.log if can_serve(data.log) else data.read_few(rng, progress)
+    few = data.log if isinstance(data.log, EventLog) and can_serve(data.log) else data.read_few(rng, progress)
     n_events = None if data.history is None else data.history.n_events  # None: as many as rewards
     able = None if n_events is None else n_events >= N_STEPS
     return choose(few, n_classes=n_classes, rng=rng, able=able, likelihood=likelihood, progress=progress)
 
 
 def _count_classes(
-    log: EventLog, history: History, has_effects: bool, asked: dict[str, Any]
+    log: EventLog | Users, history: History, has_effects: bool, asked: dict[str, Any]
 ) -> tuple[int | None, list[str]]:
     """Return the number of classes and why; None if it is found while they are learned."""
     n_classes, why = history.count_classes(asked["progress"])

@@ -82,7 +82,7 @@ class DrawClasses:
         if self.stream is None:
             return None
         bits = np.random.PCG64()
-        bits.state = self.stream
+        bits.state = self.stream  # type: ignore[assignment]
         return np.random.Generator(bits.advance(first)).random(n)
 
 
@@ -120,8 +120,8 @@ def fit_elsewhere(
             progress("Gibbs sweeps", number * n_sweeps + sweep + 1, settings.n_chains * n_sweeps)
         chains.append(chain)
     some = sample_users(users, np.random.default_rng(0), _SCORED_USERS).stats
-    models, chosen = find_consensus(some, prior, design, [chain.kept for chain in chains], shared, users.n_users)
-    return describe(models, chosen, chains, np.zeros(0, np.intp), shared)
+    best, chosen = find_consensus(some, prior, design, [chain.kept for chain in chains], shared, users.n_users)
+    return describe(best, chosen, chains, np.zeros(0, np.intp), shared)
 
 
 def _adopt(state: Partition, drawn: Drawn) -> None:

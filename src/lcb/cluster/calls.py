@@ -1,0 +1,126 @@
+"""Calls to the processes of a cluster: started on a machine, waited for, found lost."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lcb.cluster.heads import Head, answers
+from lcb.cluster.shard import Shard
+from lcb.errors import ClusterError, LCBError
+from lcb.version import __version__
+
+MOST_RESTARTS = 3
+_POLL_SECONDS = 2.0
+
+
+@dataclass(frozen=True)
+class Lost:
+    """A process that ended before it answered."""
+
+    reason: str
+
+
+@dataclass(frozen=True)
+class Node:
+    """A machine of the cluster."""
+
+    id: str
+    address: str
+    n_cpus: int
+
+
+class Calls:
+    """A connection to a cluster."""
+
+    def __init__(self, ray: Any, head: Head | None, step_seconds: float) -> None:
+        self.ray, self.head, self.step_seconds = ray, head, step_seconds
+        self.n_restarts = 0
+        self.n_nodes = 0  # at work on the users that are held
+
+    def list_nodes(self) -> list[Node]:
+        """Return the machines at work, in a fixed order."""
+        alive = [node for node in self.ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
+        nodes = [Node(one["NodeID"], one["NodeManagerAddress"], int(one["Resources"]["CPU"])) for one in alive]
+        if not nodes:
+            raise ClusterError("no machine of the cluster has a CPU to work with; add a node: ray start --address ...")
+        return sorted(nodes, key=lambda node: (node.address, node.id))
+
+    def start_shard(self, parts: tuple[int, int], node: Node) -> Any:
+        """Start a process on a machine, which will hold these parts."""
+        from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+        at = NodeAffinitySchedulingStrategy(node.id, soft=True)
+        remote = self.ray.remote(Shard).options(num_cpus=0, scheduling_strategy=at, max_restarts=0)
+        return remote.remote(parts, node.n_cpus)
+
+    def check_versions(self, actors: Sequence[Any], nodes: Sequence[Node]) -> list[float]:
+        """Return the bytes of memory that are free on each machine; refuse another version of lcb."""
+        found = self.wait([actor.describe.remote() for actor in actors], "the first answer of every machine")
+        free = []
+        for answer, node in zip(found, nodes, strict=True):
+            if isinstance(answer, Lost):
+                raise ClusterError(f"lcb does not start on the node {node.address}: {answer.reason}")
+            version, memory = answer
+            if version != __version__:
+                raise ClusterError(
+                    f"the node {node.address} has lcb {version}, this is {__version__}; install the same on every node"
+                )
+            free.append(memory)
+        return free
+
+    def wait(self, calls: Sequence[Any], what: str, done: Callable[[int], None] | None = None) -> list[Any]:
+        """Return the results of calls in their order; one whose process ended is `Lost`.
+
+        An error that a call raised is raised again.  Raise ClusterError if the cluster goes away, or at the deadline.
+        """
+        waiting, last, end = list(calls), 0, time.monotonic() + self.step_seconds
+        while waiting:
+            _, waiting = self.ray.wait(waiting, num_returns=len(waiting), timeout=_POLL_SECONDS, fetch_local=False)
+            if len(calls) - len(waiting) > last:
+                last, end = len(calls) - len(waiting), time.monotonic() + self.step_seconds
+                if done:
+                    done(last)
+            if waiting and self.head is not None and not answers(self.head):
+                raise ClusterError(
+                    f"the Ray cluster at {self.head[0]}:{self.head[1]} has gone while {what} was computed; start it "
+                    "again, and run the command again"
+                )
+            if waiting and time.monotonic() > end:
+                raise ClusterError(
+                    f"{what} has not come for {self.step_seconds:.0f} s: {len(waiting)} of {len(calls)} answers are "
+                    "missing; see whether a node is overloaded (ray status), use fewer users or more nodes"
+                )
+        return [self._get(call) for call in calls]
+
+    def _get(self, call: Any) -> Any:
+        """Return the result of a call that has ended, or that its process was lost."""
+        errors = self.ray.exceptions
+        lost = (errors.RayActorError, errors.WorkerCrashedError, errors.ObjectLostError, errors.OutOfMemoryError)
+        try:
+            return self.ray.get(call, timeout=self.step_seconds)
+        except errors.RayTaskError as error:
+            cause = error.cause
+            if isinstance(cause, lost):
+                return Lost(_shorten(cause))
+            if isinstance(cause, LCBError):
+                raise cause from None
+            raise ClusterError(f"a step failed on the cluster: {_shorten(cause or error)}") from error
+        except lost as error:
+            return Lost(_shorten(error))
+
+    def count_restart(self, reasons: Sequence[str]) -> None:
+        """Allow the next restart, or raise."""
+        self.n_restarts += 1
+        if self.n_restarts > MOST_RESTARTS:
+            raise ClusterError(
+                f"processes of the cluster ended {self.n_restarts} times, {MOST_RESTARTS} are allowed; the last: "
+                f"{reasons[-1]}; if that is memory, use --float32, --users or more nodes"
+            )
+
+
+def _shorten(error: BaseException) -> str:
+    words = " ".join(str(error).split())
+    return words if len(words) <= 200 else words[:200] + "..."

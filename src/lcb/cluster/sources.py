@@ -1,0 +1,171 @@
+"""Where the users of a cluster come from: event files that every machine reads, or a log that is sent.
+
+A source fills shards, also one that is started anew after a loss: it reads or sends what that shard had, again.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from lcb.cluster.calls import Calls, Lost
+from lcb.cluster.shard import N_PARTS, FileSummary, Rows, read_file
+from lcb.errors import ClusterError, InputError
+from lcb.event_log import EventLog, LogBuilder
+from lcb.memory import SHARE
+from lcb.progress import Progress, silent
+from lcb.stats import n_packed
+from lcb.storage.tables.event_rows import EventColumns
+from lcb.storage.tables.sample import UserSample, sample_hashes
+from lcb.words import format_count
+
+_IN_FLIGHT = 4  # messages that are on their way to a shard
+_MESSAGE = 1 << 26  # bytes of users that are sent at a time
+_FEW = 5_000  # users whose events are read to choose the kind of classes
+
+
+@dataclass(eq=False)
+class FromLog:
+    """A log in the memory of this process; its parts are ranges of users."""
+
+    log: EventLog
+    features: tuple[str, ...] = ()
+
+    def fill(self, cluster: Calls, shards: dict[int, Any], ends: Sequence[int], progress: Progress) -> dict[int, Any]:
+        """Send their users to some shards; return what each holds, or that it was lost."""
+        log, begins = self.log, np.linspace(0, self.log.n_users, N_PARTS + 1).astype(int).tolist()
+        size = log.stats.packed.itemsize * len(log.stats.packed)
+        calls: list[Any] = []
+        for number, shard in shards.items():
+            pieces: dict[int, EventLog] = {}
+            n_bytes, last = 0, ends[number + 1] - 1
+            for part in range(ends[number], last + 1):
+                users = slice(begins[part], begins[part + 1])
+                if users.stop > users.start:
+                    pieces[part] = _cut(log, users)
+                    n_bytes += size * (users.stop - users.start)
+                if pieces and (n_bytes >= _MESSAGE or part == last):
+                    progress("sending users", part + 1, N_PARTS)
+                    cluster.wait(calls[-_IN_FLIGHT : -_IN_FLIGHT + 1], "users that were sent")
+                    calls.append(shard.add_pieces.remote(pieces))
+                    pieces, n_bytes = {}, 0
+        nobody = _cut(log, slice(0, 0))
+        found = cluster.wait([shard.finish_pieces.remote(nobody) for shard in shards.values()], "users that were sent")
+        return dict(zip(shards, found, strict=True))
+
+    def check_memory(self, free: Sequence[float]) -> None:
+        need_room(self.log.n_users, self.log.n_features, self.log.stats.packed.dtype.itemsize, free)
+
+
+def _cut(log: EventLog, users: slice) -> EventLog:
+    """Return some neighbouring users, with the arms of all."""
+    stats = replace(log.stats, packed=np.ascontiguousarray(log.stats.packed[:, users]), users=())
+    clicks = log.clicks
+    if clicks is not None:
+        clicks = replace(clicks, clicked=clicks.clicked[users], passed=clicks.passed[users])
+    return EventLog(stats, clicks, log.two_valued, None, log.constant)
+
+
+@dataclass(eq=False)
+class FromFiles:
+    """Event files; the parts are hash buckets of the users' names."""
+
+    files: list[str]
+    asked: EventColumns
+    sample: UserSample | None
+    dtype: str
+    summaries: list[FileSummary] = field(default_factory=list)
+    rewards: tuple[float, ...] | None = None  # of all shards, once they are known
+    free: tuple[float, ...] = ()  # bytes of memory on each machine
+
+    def fill(self, cluster: Calls, shards: dict[int, Any], ends: Sequence[int], progress: Progress) -> dict[int, Any]:
+        """Read the files with all CPUs, and give each of some shards the rows of its users."""
+        calls = self._read(cluster, list(shards), ends, progress)
+        found = cluster.wait(
+            [call[0] for call in calls], "the events", lambda n: progress("reading files", n, len(calls))
+        )
+        for answer, file in zip(found, self.files, strict=True):
+            _refuse_lost(answer, f"reading {file}")
+        self.summaries = found
+        features = check_same(found)
+        self._need_room()
+        lost: dict[int, Any] = {}
+        for i, (number, shard) in enumerate(shards.items()):
+            rows = [call[1 + i] for call in calls]
+            added = cluster.wait([shard.add_rows.remote(one, features) for one in rows], "rows for a node")
+            if isinstance(added[-1], Lost):
+                lost[number] = added[-1]
+        kept = {number: shard for number, shard in shards.items() if number not in lost}
+        if self.rewards is None and not lost:
+            seen = cluster.wait([shard.count_rewards.remote() for shard in kept.values()], "the rewards")
+            self.rewards = tuple(sorted({value for one in seen if isinstance(one, tuple) for value in one})[:3])
+            lost |= {number: one for number, one in zip(kept, seen, strict=True) if not isinstance(one, tuple)}
+        if lost:
+            return {number: lost.get(number, next(iter(lost.values()))) for number in shards}
+        calls = [shard.finish.remote(self.rewards or (), self.dtype) for shard in kept.values()]
+        return dict(zip(kept, cluster.wait(calls, "statistics"), strict=True))
+
+    def read_few(self, cluster: Calls, progress: Progress = silent) -> EventLog:
+        """Read the rows of at most 5,000 users, those with the smallest hashes, into this process."""
+        hashes = np.unique(np.concatenate([one.hashes for one in self.summaries]))
+        few = replace(self, sample=sample_hashes(hashes, _FEW))
+        calls = few._read(cluster, [0], [0, N_PARTS], progress)
+        features = check_same(self.summaries)
+        builder = LogBuilder(len(features), features, keep_rows=True)
+        for call, file in zip(calls, self.files, strict=True):
+            (rows,) = cluster.wait([call[1]], f"some rows of {file}")
+            _refuse_lost(rows, f"reading {file}")
+            if isinstance(rows, Rows):
+                builder.add(rows.user.to_pylist(), rows.x, rows.reward)
+        return builder.build()
+
+    def check_memory(self, free: Sequence[float]) -> None:
+        """Keep how much memory is free on each machine; it is compared once the files are read."""
+        self.free = tuple(free)
+
+    def _need_room(self) -> None:
+        hashes = np.unique(np.concatenate([one.hashes for one in self.summaries]))
+        n_users = len(hashes) if len(hashes) <= _FEW else sample_hashes(hashes, _FEW).n_in_all
+        need_room(n_users, len(check_same(self.summaries)), np.dtype(self.dtype).itemsize, self.free)
+
+    def _read(self, cluster: Calls, wanted: list[int], ends: Sequence[int], progress: Progress) -> list[list[Any]]:
+        keep = self.sample.keep if self.sample else None
+        read = cluster.ray.remote(read_file).options(num_cpus=1, num_returns=1 + len(wanted), max_retries=3)
+        progress("reading files", 0, len(self.files))
+        return [read.remote(file, self.asked, keep, list(ends), wanted) for file in self.files]
+
+
+def check_same(summaries: Sequence[FileSummary]) -> tuple[str, ...]:
+    """Return the features of all files; refuse files that differ, or have no rows at all."""
+    filled = [one for one in summaries if one.n_rows]
+    if not filled:
+        raise InputError(f"{os.path.dirname(summaries[0].path)} has no rows; give a table with at least one row")
+    first = filled[0]
+    for one in filled:
+        if one.features != first.features:
+            here, there = ", ".join(one.features[:20]), ", ".join(first.features[:20])
+            raise InputError(f"{one.path} has the features {here}, {first.path} {there}; give parts of one table")
+        if one.of_integers != first.of_integers:
+            kinds = ("integers", "text") if one.of_integers else ("text", "integers")
+            raise InputError(f"{one.path} column user holds {kinds[0]}, {first.path} {kinds[1]}; convert one")
+    return first.features
+
+
+def need_room(n_users: int, n_features: int, itemsize: int, free: Sequence[float]) -> None:
+    """Raise ClusterError if statistics do not fit into the memory of the machines, each with an equal share."""
+    needed = 2.0 * n_users * n_packed(n_features) * itemsize
+    if needed > SHARE * min(free) * len(free):
+        raise ClusterError(
+            f"statistics of about {n_users:,} users with {n_features} features need about {needed / 1e9:,.3g} GB of "
+            f"memory on {format_count(len(free), 'node')}, where at least {min(free) / 1e9:,.3g} GB each are free; use "
+            "--float32, --users or more nodes"
+        )
+
+
+def _refuse_lost(answer: Any, what: str) -> None:
+    if isinstance(answer, Lost):
+        raise ClusterError(f"{what} failed on the cluster: {answer.reason}; the file must be where every node finds it")

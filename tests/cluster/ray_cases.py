@@ -1,0 +1,132 @@
+"""Learning on a real Ray cluster of one node; `test_ray.py` runs this file in a network of its own."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lcb
+from lcb.cluster.shards import Shards
+from lcb.errors import ClusterError, EventError
+from lcb.event_log import EventLog
+from lcb.learners.shared.users import CountNotFinite
+from support.dying_work import DyingWork
+
+pytestmark = pytest.mark.filterwarnings(
+    "ignore::lcb.ConvergenceWarning", "ignore::DeprecationWarning", "ignore::FutureWarning"
+)
+NAMES = ["sport", "arts", "science"]
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    with lcb.connect("local", step_seconds=120) as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def count_restarts_anew(cluster):
+    cluster.n_restarts = 0
+
+
+def draw(n_users=600, *, clicks=False, noise=2.0):
+    rng = np.random.default_rng(0)
+    label, user = rng.integers(3, size=n_users), np.repeat(np.arange(n_users), 10)
+    arms, beta = rng.normal(size=(12, 3)).round(3), np.array([[1.5, 0, 0], [0, -1.5, 0], [0, 0, 2.0]])
+    x = arms[rng.integers(12, size=len(user))]
+    mean = (x * beta[label[user]]).sum(axis=1)
+    reward = rng.random(len(user)) < 0.5 + 0.4 * np.tanh(mean) if clicks else mean + noise * rng.normal(size=len(user))
+    order = rng.permutation(len(user))
+    return user[order], x[order], reward[order].astype(float)
+
+
+def write(folder, user, x, reward):
+    for i in range(3):
+        own = slice(i, None, 3)
+        columns = {"user": [f"u{j}" for j in user[own]], "reward": reward[own]}
+        pq.write_table(pa.table({**columns, **dict(zip(NAMES, x[own].T, strict=True))}), folder / f"part-{i}.parquet")
+    return folder
+
+
+def test_statistics_give_the_same_classes_there_as_here(cluster, tmp_path, monkeypatch):
+    log = EventLog.from_rows(*draw(clicks=True))
+    gaussian = {"likelihood": "gaussian", "tol": 1e-12, "max_steps": 40}
+    with cluster.hold(log) as users:
+        for settings in (gaussian, {}, {"learner": "personal"}):
+            here, there = (lcb.fit(data, 3, rng=0, **settings).models for data in (log, users))
+            np.testing.assert_allclose(there.beta, here.beta, rtol=1e-12, atol=1e-12)
+            np.testing.assert_allclose(there.pi, here.pi, rtol=1e-12, atol=1e-12)
+
+        monkeypatch.setattr(cluster, "step_seconds", 0.5)  # a step without an answer is given up
+        with pytest.raises(ClusterError, match=r"a step has not come for 0 s: 1 of 1 answers are missing"):
+            users.sums(DyingWork(CountNotFinite(), str(tmp_path / "mark"), wait=True))
+
+
+def test_event_files_give_the_same_weights_and_a_lost_process_changes_no_bit(cluster, tmp_path, monkeypatch):
+    folder, mark = write(tmp_path, *draw(noise=0.3)), tmp_path / "mark"
+    asked = {"rng": 0, "tol": 1e-13, "max_steps": 60}
+    here = lcb.fit(lcb.read_log(folder, columns=NAMES), 3, **asked).models
+    with cluster.read_log(folder, columns=NAMES) as users:
+        assert (users.n_users, users.n_events, users.features) == (600, 6000, tuple(NAMES))
+        there = lcb.fit(users, 3, **asked).models
+        ours, theirs = np.argsort(here.pi), np.argsort(there.pi)
+        np.testing.assert_allclose(there.beta[theirs], here.beta[ours], atol=1e-6)
+        assert users.read_few().n_users == 600
+
+        before = lcb.fit(users, 3, rng=0, learner="personal").models
+        plain, calls = Shards.sums, []
+
+        def sum_dying(self, work):
+            calls.append(work)
+            return plain(self, DyingWork(work, str(mark)) if len(calls) == 5 else work)
+
+        monkeypatch.setattr(Shards, "sums", sum_dying)
+        after = lcb.fit(users, 3, rng=0, learner="personal").models
+        assert mark.exists()
+        assert cluster.n_restarts == 1
+        np.testing.assert_array_equal(after.beta, before.beta)
+        np.testing.assert_array_equal(after.covariance, before.covariance)
+
+        cluster.n_restarts = 3
+        with pytest.raises(ClusterError, match=r"ended 4 times, 3 are allowed; the last: .*died"):
+            users.sums(DyingWork(CountNotFinite(), str(mark), always=True))
+
+
+def test_a_bad_row_is_named(cluster, tmp_path):
+    user, x, reward = draw(30)
+    reward[4] = np.nan
+    folder = write(tmp_path, user, x, reward)
+    with (
+        pytest.raises(EventError, match=r"part-1\.parquet row 2: reward is nan"),
+        cluster.read_log(folder, columns=NAMES),
+    ):
+        pass
+
+
+def test_another_version_of_lcb_is_refused(cluster, monkeypatch):
+    monkeypatch.setattr("lcb.cluster.calls.__version__", "9.9.9")
+    log = EventLog.from_rows(*draw(30))
+    with pytest.raises(ClusterError, match=r"has lcb .*, this is 9\.9\.9; install the same on every node"):
+        lcb.fit(log, 2, rng=0, on=cluster)
+
+
+def test_lcb_learn_prints_nothing_but_its_json(cluster, tmp_path):
+    import ray
+
+    (tmp_path / "events").mkdir()
+    write(tmp_path / "events", *draw(300, clicks=True))
+    head = ray.get_runtime_context().gcs_address
+    run = partial(subprocess.run, capture_output=True, text=True, timeout=200)
+    command = [sys.executable, "-c", "from lcb.cli.main import main; main()", "learn", str(tmp_path / "events")]
+    command += ["--columns", ",".join(NAMES), "--learner", "em", "--classes", "3", "--out", str(tmp_path / "models")]
+    found = run([*command, "--on", head, "--json", "-"])
+    assert found.returncode == 0, found.stderr
+    summary = json.loads(found.stdout)
+    assert (summary["users"], summary["nodes"], summary["likelihood"]) == (300, 1, "bernoulli")

@@ -1,0 +1,197 @@
+"""What one process of a cluster holds and sums, here without Ray."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import lcb
+from lcb.arrays import add_up
+from lcb.cluster.heads import explain, find_head
+from lcb.cluster.shard import N_PARTS, FileSummary, Shard, join_logs, number_arms, read_file
+from lcb.cluster.sources import FromLog, check_same, need_room
+from lcb.errors import ClusterError, InputError
+from lcb.event_log import EventLog
+from lcb.learners.em.bernoulli import ExpectClicks
+from lcb.learners.em.gaussian import Expect
+from lcb.models import LatentModels
+from lcb.storage.tables.event_rows import EventColumns
+
+NAMES = ("sport", "arts")
+
+
+def write_events(folder, *, clicks=False, n_users=700, text=True):
+    rng = np.random.default_rng(0)
+    arms = rng.normal(size=(9, 2)).round(3)
+    for i in range(3):
+        user, x = rng.integers(n_users, size=1500), arms[rng.integers(9, size=1500)]
+        reward = rng.integers(2, size=1500) if clicks else rng.normal(size=1500)
+        ids = [f"user {j}" for j in user] if text else user
+        columns = {"user": ids, "reward": reward.astype(float), **dict(zip(NAMES, x.T, strict=True))}
+        pq.write_table(pa.table(columns), folder / f"part-{i}.parquet")
+    return folder
+
+
+def fill(folder, n_shards) -> list[Shard]:
+    """Give the rows of the files to several shards, as a cluster does."""
+    ends = [round(i * N_PARTS / n_shards) for i in range(n_shards + 1)]
+    files = sorted(map(str, folder.glob("*.parquet")))
+    read = [read_file(file, EventColumns(NAMES), None, ends, range(n_shards)) for file in files]
+    shards = [Shard((ends[i], ends[i + 1]), 1) for i in range(n_shards)]
+    for i, shard in enumerate(shards):
+        for summary, *rows in read:
+            shard.add_rows(rows[i], summary.features)
+    rewards = tuple(sorted({value for shard in shards for value in shard.count_rewards()})[:3])
+    first, found = 0, [shard.finish(rewards, "float64") for shard in shards]
+    arms = [shard.get_arms() for shard in shards]
+    union = None if arms[0] is None else np.unique(np.concatenate(arms), axis=0)
+    for shard, holding in zip(shards, found, strict=True):
+        shard.place_users(first, union)
+        first += sum(holding.part_sizes)
+    return shards
+
+
+def sum_all(shards, work):
+    return add_up(part for shard in shards for part in shard.sums(work))
+
+
+@pytest.mark.parametrize("text", [True, False])
+def test_the_number_of_shards_changes_no_bit(tmp_path, text):
+    folder = write_events(tmp_path, text=text)
+    models = LatentModels([0.4, 0.6], [[0.1, 0.2], [-0.3, 0.4]], [0.5, 0.7], NAMES)
+    work = Expect(np.ascontiguousarray(models.packed().T), models.log_pi)
+    one, three = (sum_all(fill(folder, n), work) for n in (1, 3))
+    np.testing.assert_array_equal(one.statistics, three.statistics)
+    assert one.log_evidence == three.log_evidence
+    here = lcb.read_log(folder, columns=NAMES)
+    assert one.log_evidence == pytest.approx(models.user_scores(here).sum(), rel=1e-12)
+    np.testing.assert_allclose(one.statistics.sum(axis=1), here.stats.total.packed[:, 0], rtol=1e-12)
+
+
+def test_clicks_are_counted_by_the_arms_of_all_shards(tmp_path):
+    folder = write_events(tmp_path, clicks=True)
+    work = ExpectClicks(np.array([[0.1, 0.2], [-0.3, 0.4]]), np.log([0.4, 0.6]))
+    one, two = (sum_all(fill(folder, n), work) for n in (1, 2))
+    np.testing.assert_array_equal(one.clicked, two.clicked)
+    here = lcb.read_log(folder, columns=NAMES).clicks
+    order = np.lexsort(here.arms.T[::-1])
+    np.testing.assert_allclose(one.clicked.sum(axis=1), here.clicked.sum(axis=0)[order])
+    np.testing.assert_allclose(one.passed.sum(axis=1), here.passed.sum(axis=0)[order])
+
+
+def test_a_shard_without_users_counts_clicks_with_the_others(tmp_path):
+    pq.write_table(
+        pa.table({"user": ["ann", "ann", "bob"], "reward": [1.0, 0.0, 1.0], "sport": [1.0] * 3, "arts": [0.0] * 3}),
+        tmp_path / "few.parquet",
+    )
+    ends, file = [0, 128, 256], str(tmp_path / "few.parquet")
+    summary = read_file(file, EventColumns(NAMES), None, ends, [0, 1])[0]
+    assert summary.n_rows == 3
+    assert len(summary.hashes) == 2
+    shard = Shard((0, 256), 1)
+    shard.add_rows(None, summary.features)
+    holding = shard.finish((0.0, 1.0), "float64")
+    assert holding.n_events == sum(holding.part_sizes) == 0
+    assert shard.sums(Expect(np.ones((1, 7)), np.zeros(1))) == []
+
+
+def test_users_are_taken_from_a_shard_by_position(tmp_path):
+    (shard,) = fill(write_events(tmp_path), 1)
+    some = shard.take(np.array([5, 2]))
+    np.testing.assert_array_equal(some.stats.packed, shard.log.stats.packed[:, [5, 2]])
+
+
+def test_logs_are_joined_and_arms_renumbered():
+    log = EventLog.from_rows(user=[0, 0, 1], x=[[2.0], [1.0], [1.0]], reward=[1, 0, 1])
+    arms = np.array([[0.0], [1.0], [2.0]])
+    own = number_arms(log.clicks, arms)
+    assert own.clicked.toarray().tolist() == [[0, 0, 1], [0, 1, 0]]
+    assert own.passed.toarray().tolist() == [[0, 1, 0], [0, 0, 0]]
+    both = join_logs([log, log])
+    assert both.n_users == 4
+    assert both.clicks.clicked.shape == (4, 2)
+
+
+def test_files_that_differ_are_refused():
+    none = np.zeros(0, np.uint64)
+    first = FileSummary("a.parquet", ("x",), True, 5, none)
+    with pytest.raises(InputError, match=r"b\.parquet has the features y, a\.parquet x; give parts of one table"):
+        check_same([first, FileSummary("b.parquet", ("y",), True, 5, none)])
+    with pytest.raises(InputError, match=r"b\.parquet column user holds text, a\.parquet integers"):
+        check_same([first, FileSummary("b.parquet", ("x",), False, 5, none)])
+    with pytest.raises(InputError, match="has no rows"):
+        check_same([FileSummary("c/a.parquet", (), True, 0, none)])
+
+
+def test_a_file_that_a_node_does_not_find_is_named(tmp_path):
+    with pytest.raises(InputError, match=r"gone\.parquet is not on the node .*; put the events where every node finds"):
+        read_file(str(tmp_path / "gone.parquet"), EventColumns(NAMES), None, [0, 256], [0])
+
+
+def test_statistics_that_do_not_fit_are_refused_first():
+    need_room(1_000_000, 6, 8, [1e9])  # 464 MB
+    words = (
+        r"about 100,000,000 users with 21 features need about 406 GB of memory on 2 nodes, .*--float32, --users or more"
+    )
+    with pytest.raises(ClusterError, match=words):
+        need_room(100_000_000, 21, 8, [16e9, 64e9])
+    with pytest.raises(ClusterError, match="more nodes"):
+        FromLog(EventLog.from_rows(user=[0, 1], x=[[1.0], [2.0]], reward=[1, 2])).check_memory([10.0])
+
+
+VERSIONS = """Version mismatch: The cluster was started with:
+    Ray: 2.61.0
+    Python: 3.11.9
+This process on node 10.0.0.7 was started with:
+    Ray: 2.60.0
+    Python: 3.11.7
+"""
+
+
+@pytest.mark.parametrize(
+    "came, said",
+    [
+        (
+            VERSIONS,
+            r"runs Ray 2\.61\.0 with Python 3\.11\.9, this is Ray 2\.60\.0 with Python 3\.11\.7; .*ray job submit",
+        ),
+        ("Failed to connect to GCS within 5 seconds", r"RAY_AUTH_MODE=token and RAY_AUTH_TOKEN"),
+        ("InvalidAuthToken: Authentication token is missing or incorrect", "does not accept this process"),
+        ("no disk\nno luck", "Ray does not start at head:6379: no disk; see docs/cluster.md"),
+    ],
+)
+def test_what_ray_says_is_explained(came, said):
+    with pytest.raises(ClusterError, match=said):
+        raise explain(came, ("head", 6379))
+
+
+def test_a_cluster_that_does_not_answer_is_named(monkeypatch, tmp_path):
+    with pytest.raises(ClusterError, match=r"no Ray cluster answers at 127\.0\.0\.1:1; start one"):
+        lcb.connect("127.0.0.1:1")
+    for wrong in ("somewhere", "host:port"):
+        with pytest.raises(InputError, match="it is ray, local, or HOST:PORT"):
+            lcb.connect(wrong)
+    with pytest.raises(InputError, match="address of the Ray client"):
+        find_head("ray://10.0.0.1:10001")
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    monkeypatch.setenv("RAY_TMPDIR", str(tmp_path))
+    with pytest.raises(ClusterError, match="this machine belongs to no Ray cluster"):
+        find_head("ray")
+    with pytest.raises(InputError, match="step_seconds=0"):
+        lcb.connect("local", step_seconds=0)
+
+
+def test_without_ray_the_line_that_installs_it_is_given(monkeypatch):
+    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    with pytest.raises(lcb.MissingExtra, match=r"ray is not installed; .*pip install '\.\[ray\]'"):
+        lcb.connect("local")
+
+
+def test_learners_of_one_machine_are_refused_with_the_reason():
+    log = EventLog.from_rows(user=[0, 1], x=[[1.0], [2.0]], reward=[1, 2])
+    with pytest.raises(InputError, match="learner mixture runs on one machine: every user takes a seat in turn"):
+        lcb.fit(log, rng=0, learner="mixture", on=object())
+    with pytest.raises(InputError, match=r"on='ray' is an address; give the cluster there: on=lcb\.connect\('ray'\)"):
+        lcb.fit(log, rng=0, on="ray")
