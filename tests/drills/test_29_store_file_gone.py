@@ -58,6 +58,8 @@ def drill(folder: Path, act: Callable[[Path], None], *, without: tuple[str, ...]
     path = folder / "lcb.db"
     with serving(folder, without=without, models=models_folder(folder)) as server, server.client() as http:
         assert all(decide(http, i).status_code == 200 for i in range(5))
+        os.utime(folder, (1e9, 1e9))  # the folder has not changed for long
+        assert decide(http, 5).status_code == 200
         act(path)
         if idle:
             wait_until_noticed(http)

@@ -63,7 +63,8 @@ class Service:
     ) -> None:
         self.settings, self.store, self.now = settings, store, now
         self.new_id = new_id or make_time_ordered_ids(now)
-        self.watchers: list[Watcher] = []  # called with every event after it is applied
+        self._watchers: list[tuple[Watcher, Collection[str]]] = []
+        self._watchers_of: dict[str, list[Watcher]] = {}  # by kind of event
         self._sizing = asyncio.Lock()
         self.large = Threads("large", most_waiting=32)  # decisions over very many arms, changes of many items
         self.arriving: dict[str, asyncio.Event] = {}  # users whose first decision is being stored
@@ -96,11 +97,24 @@ class Service:
         for row in self.store.append([entry.row], self.world.seq, (), first).rows:
             self.world.apply(row)
 
+    def watch(self, watcher: Watcher, kinds: Collection[str]) -> None:
+        """Call `watcher` with every event of these kinds after it is applied."""
+        self._watchers.append((watcher, kinds))
+        self._watchers_of = {}
+
+    def unwatch(self, watcher: Watcher) -> None:
+        self._watchers = [one for one in self._watchers if one[0] != watcher]
+        self._watchers_of = {}
+
     def _watch(self, row: Row, body: Any) -> None:
         self._reads.note_event(row)
-        if self.watchers:
+        watchers = self._watchers_of.get(row.kind)
+        if watchers is None:
+            watchers = [watcher for watcher, kinds in self._watchers if row.kind in kinds]
+            self._watchers_of[row.kind] = watchers
+        if watchers:
             body = events.decode(row.kind, row.body) if body is None else body
-            for watcher in self.watchers:
+            for watcher in watchers:
                 watcher(row, body)
 
     def start(self, *, alone: bool = False) -> None:

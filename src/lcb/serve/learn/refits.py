@@ -44,13 +44,12 @@ class Refits:
         service.world.mixtures.keeps_starts = True
 
     def start(self) -> None:
-        self.service.watchers.append(self._watch)
+        self.service.watch(self._watch, ("leave", "erased leave"))
         self.begin_if_due()
 
     async def stop(self) -> None:
         """Cancel the running refit; nothing of it is kept."""
-        if self._watch in self.service.watchers:
-            self.service.watchers.remove(self._watch)
+        self.service.unwatch(self._watch)
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -60,8 +59,7 @@ class Refits:
         return self._task is not None
 
     def _watch(self, row: Row, body: Any) -> None:
-        if row.kind in ("leave", "erased leave"):
-            self.begin_if_due()
+        self.begin_if_due()
 
     def begin_if_due(self) -> None:
         if self._task is not None or time.monotonic() < self._pause:

@@ -56,13 +56,12 @@ class Retraining:
         self._pause = 0.0  # time on the monotonic clock before which no job starts automatically
 
     def start(self) -> None:
-        self.service.watchers.append(self._watch)
+        self.service.watch(self._watch, ("decision", "reward"))
         self._begin_if_due()
 
     async def stop(self) -> None:
         """Cancel the running job; nothing of it is kept."""
-        if self._watch in self.service.watchers:
-            self.service.watchers.remove(self._watch)
+        self.service.unwatch(self._watch)
         task = self._task
         if task is not None:
             task.cancel()
@@ -119,7 +118,7 @@ class Retraining:
         return [name for name, rule in rules.items() if rule in closed]
 
     def _watch(self, row: Row, body: Any) -> None:
-        if self._task is None and row.kind in ("decision", "reward"):
+        if self._task is None:
             self._begin_if_due()
 
     def _begin_if_due(self) -> None:

@@ -29,6 +29,7 @@ _MOST_STEPS = 20
 _MOST_OPEN = 20_000
 _MOST_POINTS, _MOST_CLASSES = 60, 8  # of the chart of a mixture
 _MOST_AUDIT = 20  # entries shown
+_MOST_WAITING = 200  # events that are counted together
 _SIZE_EVERY = 10.0  # seconds between two measurements of the log's size
 
 
@@ -45,14 +46,27 @@ class Live:
         self._items = ItemBoard(app.service)
         entries = trail.read_trail(self.service.store, _MOST_AUDIT)
         self._audit: deque[dict[str, Any]] = deque(reversed(entries), maxlen=_MOST_AUDIT)  # newest first
-        self.service.watchers.append(self.watch)
+        self._waiting: list[tuple[Row, Any, float]] = []  # decisions and rewards to count, and when they came
+        self.service.watch(self.watch, ("decision", "reward"))
+        self.service.watch(self.watch_audit, {"erase", *trail.KINDS})
 
     def watch(self, row: Row, body: Any) -> None:
-        if row.kind not in ("decision", "reward"):
-            if row.kind in trail.KINDS:
-                self._audit.appendleft(trail.describe_action(row, body))
-            return
-        now = self.clock()
+        """Keep an event until somebody looks; counting many together costs half."""
+        self._waiting.append((row, body, self.clock()))
+        if len(self._waiting) >= _MOST_WAITING:
+            self._count_waiting()
+
+    def watch_audit(self, row: Row, body: Any) -> None:
+        self._count_waiting()  # keep nothing of an erased user
+        if row.kind in trail.KINDS:
+            self._audit.appendleft(trail.describe_action(row, body))
+
+    def _count_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for row, body, now in waiting:
+            self._count(row, body, now)
+
+    def _count(self, row: Row, body: Any, now: float) -> None:
         self._items.watch(row, body, now)
         second = self._get_second(now)
         key = (now - now % _BUCKET, body.recommender, row.model or 0)
@@ -90,6 +104,7 @@ class Live:
     def read_state(self, since: float) -> dict[str, Any]:
         """Return all fields of the dashboard; of rates and click rates only points newer than `since`."""
         now = self.clock()
+        self._count_waiting()
         self._get_second(now)
         world, journal, store = self.service.world, self.service.journal, self.service.store
         listed = versions.list_versions(world, self.app.retraining)

@@ -33,7 +33,7 @@ class Sessions:
         self._open: dict[bytes, tuple[bytes, float]] = {}  # digest -> that of the key, end; the oldest first
         self._rates = RateLimits(service.settings.limits.sign_ins, "limits.sign_ins", seconds=400, what=_WHAT)
         self.load()
-        service.watchers.append(self._watch)
+        service.watch(self._watch, ("audit",))
 
     def load(self) -> None:
         """Read the sessions of the last day from the log."""
@@ -42,7 +42,7 @@ class Sessions:
             self._watch(row, events.decode(row.kind, row.body))
 
     def _watch(self, row: Row, body: Any) -> None:
-        if row.kind != "audit" or body.session is None:
+        if body.session is None:
             return
         if body.action == SIGNED_OUT:
             self._forget(body.session)

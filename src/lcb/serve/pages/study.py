@@ -61,13 +61,13 @@ class Study:
         self.running = self.done = 0
         self._loading = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.service.watchers.append(self._watch)
+        self.service.watch(self._watch, ("reward", "erase"))
         self._log = structlog.get_logger("lcb.serve")
 
     def _watch(self, row: Row, body: Any) -> None:
         if row.kind == "erase":
             self.finished = self._coming = None  # read again
-        elif row.kind == "reward" and row.user is not None and row.user.startswith(_PREFIX):
+        elif row.user is not None and row.user.startswith(_PREFIX):
             user = self.service.world.cache.peek(row.user)
             for kept in (self.finished, self._coming):
                 if kept is not None and user is not None:

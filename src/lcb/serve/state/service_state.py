@@ -39,6 +39,7 @@ class ServiceState:
         self.activations = [WARMUP]  # versions in the order they were activated
         self.n_features: int | None = None  # None: no event has fixed it yet
         self._closed: list[tuple[int, frozenset[str]]] = []  # seqs of `teachers` events, and the closed recommenders
+        self._mixtures: dict[str, str | None] = {}  # recommender -> its mixture
         self._bandits: dict[tuple[str, int], tuple[DescribedBandit, str | None]] = {}
         self._with_effects: dict[tuple[str, int], bool] = {}
 
@@ -55,6 +56,7 @@ class ServiceState:
         elif kind == "recommender":
             spec = RecommenderSpec.from_json(body.spec)
             self.recommenders[spec.name] = spec
+            self._mixtures = {}
         elif kind == "items":
             self.catalogue.apply(body)
             self.n_features = self.n_features or self.catalogue.n_features
@@ -146,7 +148,11 @@ class ServiceState:
 
         None if its bandit seats no users.
         """
-        spec = self.recommenders[recommender]
+        if recommender not in self._mixtures:
+            self._mixtures[recommender] = self._find_mixture(self.recommenders[recommender])
+        return self._mixtures[recommender]
+
+    def _find_mixture(self, spec: RecommenderSpec) -> str | None:
         if not spec.traits.seats_users:
             return None
         alike = (one.name for one in self.recommenders.values() if one.bandit == spec.bandit)

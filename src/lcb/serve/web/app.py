@@ -26,6 +26,7 @@ from lcb.serve.service import Service
 from lcb.serve.threads import Threads
 from lcb.serve.web.api import Api
 from lcb.serve.web.endpoint import (
+    SENT_BY_PAGES,
     Ask,
     Call,
     Endpoint,
@@ -168,21 +169,24 @@ class App:
     def admit(self, scope: Scope, needed: str) -> str | None:
         """Return the name of a request's key after checks of host, key and rate; Problem 401, 403, 421 or 429."""
         who = authorization = None
-        probe = scope["path"] in PROBES
+        probe, from_page = scope["path"] in PROBES, False
         for name, value in scope["headers"]:
-            if name == b"authorization":
+            if name == b"host":
+                if value not in self.hosts.known and not probe:
+                    self.hosts.check(value)
+            elif name == b"authorization":
                 authorization = value
-            elif name == b"host" and value not in self.hosts.known and not probe:
-                self.hosts.check(value)
+            elif name in SENT_BY_PAGES:
+                from_page = True
         if needed and not self.keyring.open:
             if authorization is None and self.pages is not None:
                 who = self.pages.check_session(scope, needed)
                 if who is not None:
                     refuse_other_sites(scope)
             who = who or self.keyring.check(authorization, needed)
-        elif needed:
+        elif needed and from_page:
             refuse_other_sites(scope)
-        if not probe:
+        if not probe and self.rates.rate:
             self.rates.take(who or counted_address(scope))
         return who
 

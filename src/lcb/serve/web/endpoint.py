@@ -19,6 +19,7 @@ from lcb.errors import StoreError, StoreUnavailable
 from lcb.serve.errors import Problem
 from lcb.serve.events import Actor
 from lcb.serve.observe.logging import read_request_id
+from lcb.serve.web.wire.cycle import Cycle, encode_headers
 from lcb.serve.web.wire.headers import NO_STORE, NOSNIFF
 from lcb.serve.web.wire.places import group_address
 
@@ -57,7 +58,9 @@ def address_of(scope: Scope) -> str:
 
 def counted_address(scope: Scope) -> str:
     """Return the address under which a caller is counted: of an IPv6 address the first 64 bits."""
-    return group_address(address_of(scope))
+    client = scope.get("client")
+    address: str = client[0] if client else ""
+    return group_address(address) if ":" in address else address
 
 
 class Reply(msgspec.Struct):
@@ -122,9 +125,16 @@ class Endpoint:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         request, who = read_request_id(scope["headers"]), None
+        cycle = getattr(send, "__self__", None)
+        if not isinstance(cycle, Cycle):  # something is between the server and this
+            cycle = None
         try:
             who = self.around.admit(scope, self.needed)
-            body = await _read_body(receive, scope, self.max_body)
+            body = None if cycle is None else cycle.take_body()
+            if body is None:
+                body = await _read_body(receive, scope, self.max_body)
+            elif len(body) > self.max_body:
+                raise _too_large(self.max_body)
             reply = await self.handler(Ask(body, scope, scope.get("path_params", {}), who))
         except Disconnected:
             return
@@ -145,7 +155,7 @@ class Endpoint:
         if request is not None:
             reply.headers = [*reply.headers, (b"x-request-id", request.encode())]
         stream = None if scope["method"] == "HEAD" else reply.stream
-        if stream is None:
+        if stream is None and (cycle is None or not answer_whole(cycle, reply)):
             await respond(send, reply)
         self.around.observe(self.route, reply.status, time.perf_counter() - began, request)
         if stream is not None:
@@ -187,6 +197,9 @@ def _too_large(most: int) -> Problem:
     return Problem(413, f"the body is larger than the {most:,} bytes that this route takes; send less at a time")
 
 
+SENT_BY_PAGES = frozenset({b"origin", b"sec-fetch-site"})  # headers that `refuse_other_sites` looks at
+
+
 def refuse_other_sites(scope: Scope) -> None:
     """Refuse a request that a browser sends for a page of another site (cross-site request forgery)."""
     host = origin = b""
@@ -207,6 +220,12 @@ def build_headers(reply: Reply) -> list[tuple[bytes, bytes]]:
     if reply.stream is None:
         headers.append((b"content-length", b"%d" % len(reply.body)))
     return headers
+
+
+def answer_whole(cycle: Cycle, reply: Reply) -> bool:
+    """Send an answer in one piece; False if that is not possible now."""
+    head = encode_headers((b"content-type", reply.type), NOSNIFF, (b"cache-control", reply.cache))
+    return cycle.answer(reply.status, head, reply.headers, reply.body)
 
 
 async def respond(send: Send, reply: Reply) -> None:

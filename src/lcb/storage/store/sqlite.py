@@ -25,6 +25,7 @@ from lcb.storage.store.snapshots import CheckedSnapshots, add_checksums
 from lcb.storage.store.sqlite_backup import copy_database
 from lcb.storage.store.sqlite_errors import ErrorTranslator
 from lcb.storage.store.sqlite_file import (
+    FolderWatch,
     OpenFiles,
     ServerLock,
     check_place,
@@ -67,6 +68,7 @@ class SQLite(base.SharedReads, CheckedSnapshots):
         self._lock = ServerLock(self.path) if serve else None
         self._reading = threading.Lock()
         self._files: OpenFiles | None = None
+        self._folder = FolderWatch(self.path.parent)
         self._gone = False  # the last check found a file removed or replaced, or another server
         self._unscrubbed = False  # erased rows are still in the write-ahead log
         self._salts = Salts()
@@ -162,7 +164,9 @@ class SQLite(base.SharedReads, CheckedSnapshots):
         self._check_after_write()
 
     def _check_after_write(self) -> None:
-        self._check_files()
+        if self._gone or not self._folder.is_unchanged():
+            self._check_files()
+            self._folder.note_checked()
         if self._unscrubbed:
             self._scrub(wait=False)
 

@@ -7,12 +7,14 @@ import logging
 import os
 import sqlite3
 import stat
+import time
 from pathlib import Path
 
 from lcb.errors import StoreError, StoreUnavailable
 from lcb.storage.files import create_private
 
 _WAL_HEADER, _FRAME_HEADER = 32, 24  # bytes
+_TICK = 1_000_000_000  # nanoseconds, more than any file system's clock takes
 _BESIDE = ("", "-wal", "-shm", ".lock")
 
 
@@ -96,6 +98,35 @@ class OpenFiles:
             return [(found.st_dev, found.st_ino) for found in map(os.stat, self._paths)]
         except OSError:
             return []
+
+
+class FolderWatch:
+    """Tells by one system call that no file of a folder was removed or replaced since the files were last checked.
+
+    Each call releases the interpreter lock and then waits for it, so one after every commit is better than four.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = str(folder)
+        self._found: tuple[int, int, int] | None = None  # at the last look
+        self._checked: tuple[int, int, int] | None = None  # before the last check that found all files
+
+    def is_unchanged(self) -> bool:
+        try:
+            found = os.stat(self._folder)
+        except OSError:
+            self._found = None
+            return False
+        self._found = (found.st_dev, found.st_ino, found.st_mtime_ns)
+        return self._found == self._checked
+
+    def note_checked(self) -> None:
+        """After a check that found all files, which began with `is_unchanged`.
+
+        The clock of the file system ticks every few milliseconds: after a change, the next one may have the same time.
+        """
+        settled = self._found is not None and time.time_ns() - self._found[2] > _TICK
+        self._checked = self._found if settled else None
 
 
 class ServerLock:

@@ -20,22 +20,28 @@ uvicorn's `timeout_keep_alive`, which saves two timers per request.
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
+from httptools import HttpParserError, HttpParserUpgrade, parse_url
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.server import ServerState
 
 from lcb.serve.errors import Problem
+from lcb.serve.web.wire.cycle import Cycle
 from lcb.serve.web.wire.headers import NO_STORE, NOSNIFF
 from lcb.serve.web.wire.outgoing import Outgoing
 from lcb.serve.web.wire.places import Places, Sweep, unmap_address
 
 LINGER = 1.0
 MAX_PIPELINED = 32  # requests sent ahead of their answers on one connection
+_PLAIN_PATH = re.compile(rb"(?:/[\w.:~-]+)+")  # with nothing in it that must be decoded
 _IDLE, _HEADERS, _BODY, _REFUSED = range(4)
 
 
@@ -126,7 +132,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.body = 0
         self.sent, self.sent_at = -1, 0.0
         self.answered_at = 0.0
-        self.answering: RequestResponseCycle | None = None  # `cycle` is the last request, which may be queued
+        self.answering: Cycle | None = None  # `cycle` is the last request, which may be queued
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
@@ -169,7 +175,14 @@ class GuardedProtocol(HttpToolsProtocol):
                 self.transport.close()
             return
         self.chunk = len(data)
-        HttpToolsProtocol.data_received(self, data)
+        try:
+            self.parser.feed_data(data)
+        except HttpParserError:
+            self.send_400_response("")
+            return
+        except HttpParserUpgrade:  # else it is answered in HTTP/1.1, and its connection closed
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
         stage = self.stage
         if _IDLE < stage < _REFUSED:
             self.came = 0 if self.came < 0 else self.came + self.chunk
@@ -212,11 +225,35 @@ class GuardedProtocol(HttpToolsProtocol):
             came = f"{n_hosts} headers Host" if n_hosts else "no header Host"
             return self._refuse(Problem(400, f"a request of HTTP/1.1 with {came}; send it once, as RFC 9112 wants it"))
         self.stage = _BODY
-        HttpToolsProtocol.on_headers_complete(self)
-        if upgrade and self.cycle is not None:
-            self.cycle.keep_alive = False  # the parser discards the rest of this chunk
+        if upgrade and self._should_upgrade():
+            return
+        self._begin_request(upgrade)
         if not self.pipeline:
             self.answering = self.cycle
+
+    def _begin_request(self, upgrade: bool) -> None:
+        """Do what uvicorn does when the headers are complete, with a `Cycle`."""
+        parser, scope, url = self.parser, self.scope, self.url
+        version = parser.get_http_version()
+        if version != "1.1":
+            scope["http_version"] = version
+        scope["method"] = parser.get_method().decode("ascii")
+        query = b""
+        if not _PLAIN_PATH.fullmatch(url):
+            parsed = parse_url(url)
+            url, query = parsed.path, parsed.query or b""
+        path = url.decode("ascii")
+        scope["path"] = unquote(path) if "%" in path else path
+        scope["raw_path"], scope["query_string"] = url, query
+        before = self.cycle
+        # after a request to upgrade, the parser discards the rest of the chunk
+        keep_alive = version != "1.0" and not upgrade and parser.should_keep_alive()
+        self.cycle = Cycle(self, scope, keep_alive=keep_alive)
+        if before is None or before.response_complete:
+            self._start_asgi_task(self.cycle, self.app)
+        else:
+            self.flow.pause_reading()
+            self.pipeline.appendleft((self.cycle, self.app))
 
     def on_body(self, body: bytes) -> None:
         if self.stage == _REFUSED:
@@ -224,14 +261,21 @@ class GuardedProtocol(HttpToolsProtocol):
         self.body += len(body)
         if self.body > self.max_body:
             return self._refuse_body()
-        HttpToolsProtocol.on_body(self, body)
+        cycle = self.cycle
+        if not cycle.response_complete:
+            cycle.body += body
+            if len(cycle.body) > HIGH_WATER_LIMIT:
+                self.flow.pause_reading()
+            cycle.message_event.set()
 
     def on_message_complete(self) -> None:
         if self.stage == _REFUSED:
             return
         self.stage = _IDLE
         self.since = None
-        HttpToolsProtocol.on_message_complete(self)
+        if not self.cycle.response_complete:
+            self.cycle.more_body = False
+            self.cycle.message_event.set()
 
     def on_response_complete(self) -> None:
         self.outgoing.end_answer()
@@ -244,9 +288,6 @@ class GuardedProtocol(HttpToolsProtocol):
             self._start_asgi_task(self.answering, app)
         else:
             self.answered_at = self.loop.time()
-
-    def _unsupported_upgrade_warning(self) -> None:
-        """Log nothing; a request to upgrade is answered in HTTP/1.1, and its connection closed."""
 
     def _check_upgrade(self) -> Problem | None:
         """Return the problem of a request whose body the parser would take for the next request."""
