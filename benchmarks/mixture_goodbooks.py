@@ -1,6 +1,6 @@
 """`lcb-mixture` on a log of ratings, users one after another as in figure 3c, beside algorithms that relearn.
 
-    python benchmarks/mixture_goodbooks.py FOLDER [--seeds 3,4,5] [--users 4000] [--readings labels,choices] [--like 5]
+    python benchmarks/mixture_goodbooks.py FOLDER [--seeds 3,4,5] [--users 2000] [--readings labels,choices] [--like 5]
                                            [--algorithms lcb-mixture,...] [--figures FOLDER]
 
 FOLDER is goodbooks-10k as `lcb import` writes it; features are one-hot, a user has 20 steps.  The users of each seed
@@ -92,22 +92,26 @@ def describe(reading: str, name: str, ours: np.ndarray, base: np.ndarray) -> dic
 
 
 def draw(reading: str, found: dict[str, np.ndarray], file: Path) -> None:
-    """Draw clicks per decision of successive users, the mean over seeds and over blocks of users."""
-    curves = []
+    """Draw clicks relative to Population LinUCB for each block of users; standard errors are paired by user."""
+    base, curves = found[POPULATION], []
+    n = base.shape[1] // BLOCK
     for name, rates in found.items():
-        blocks = rates[:, : rates.shape[1] // BLOCK * BLOCK].reshape(-1, BLOCK)
-        by_block = blocks.reshape(len(rates), -1, BLOCK).mean(axis=2)
-        at = (BLOCK * (np.arange(by_block.shape[1]) + 0.5)).tolist()
-        error = by_block.std(axis=0, ddof=1) / np.sqrt(len(rates)) if len(rates) > 1 else np.zeros(len(at))
-        curves.append(charts.Curve(name, at, by_block.mean(axis=0), error))
-    charts.save(charts.rewards_by_users(curves, f"goodbooks-10k, {reading}"), file)
+        pairs = [(one[:, i * BLOCK : (i + 1) * BLOCK].astype(float) for one in (rates, base)) for i in range(n)]
+        means, errors = [], []
+        for ours, theirs in pairs:
+            means.append(ours.mean() / theirs.mean())
+            errors.append((ours - theirs).std(ddof=1) / np.sqrt(ours.size) / theirs.mean())
+        curves.append(charts.Curve(name, [(i + 1) * BLOCK for i in range(n)], means, errors))
+    words = "5 stars" if reading == "labels" else "choices"
+    title = f"goodbooks-10k, {words}: clicks of every {BLOCK} users relative to Population LinUCB"
+    charts.save(charts.relative_ctr(curves, "users so far", title), file)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("--seeds", default="3,4,5", help="of the orders of users")
-    parser.add_argument("--users", type=int, default=4000)
+    parser.add_argument("--users", type=int, default=2000)
     parser.add_argument("--readings", default="labels,choices")
     parser.add_argument("--like", type=float, default=5.0, help="stars that are a click")
     parser.add_argument("--algorithms", default=",".join(NAMES))
