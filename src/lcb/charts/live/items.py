@@ -40,15 +40,20 @@ def items_by_appeal(rows: Rows, title: str | None = None) -> alt.LayerChart:
 
 
 def item_rates(rows: Rows, title: str | None = None) -> alt.LayerChart:
-    """Draw rewards per offer over time, a line per item, from rows {t, item, offers, rate}."""
+    """Draw rewards per offer over time, a line per item with a larger point for more offers.
+
+    Rows are {t, item, offers, rate}.
+    """
     alt = load_altair()
     base = parts.time_chart().transform_calculate(name=f"truncate(datum.item, {_MOST})")
     colour = alt.Color("name:N", legend=None).scale(range=list(VERSIONS))
     x, y = parts.time_axis(), alt.Y("rate:Q", title="reward per offer").scale(domainMin=0).axis(tickCount=4)
     hints = ["item:N", alt.Tooltip("time:T", format="%H:%M"), alt.Tooltip("rate:Q", format=".3f"), "offers:Q"]
     line = base.mark_line(strokeWidth=2).encode(x=x, y=y, color=colour)
-    point = base.mark_point(filled=True, size=20, opacity=1).encode(x=x, y=y, color=colour, tooltip=hints)
+    size = alt.Size("offers:Q", legend=None).scale(range=[15, 200], domainMin=0)
+    point = base.mark_point(filled=True, opacity=1).encode(x=x, y=y, color=colour, size=size, tooltip=hints)
     ends = parts.keep_last(base, "t", "name").transform_calculate(text="datum.name + ' · ' + format(datum.rate, '.2f')")
     layers = [line, point, *parts.ranked_labels(ends, "time", "rate", colour, 22)]
     data = parts.table(rows, texts=["item"], numbers=["t", "offers", "rate"])
-    return apply_theme(parts.layer_charts(layers, data), title, width=parts.WIDTH, height=parts.HEIGHT)
+    words = "larger points: more offers"
+    return apply_theme(parts.layer_charts(layers, data), title, words, width=parts.WIDTH, height=parts.HEIGHT)
