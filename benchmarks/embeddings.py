@@ -3,7 +3,7 @@
     python benchmarks/embeddings.py [ITEMS [USERS [NUMBERS]]]
 
 Two planted kinds of users like opposite ends of one of eight hidden directions.  Prints wall and CPU seconds of each
-command and the largest memory of all its processes together (proportional set size, looked at five times a second).
+command and the largest memory of all its processes together (proportional set size, looked at twice a second).
 Every option that is not named has its default: all algorithms, three seeds.
 """
 
@@ -60,7 +60,7 @@ def run(words: list[str], folder: Path) -> None:
     process = subprocess.Popen([Path(sys.executable).with_name("lcb"), *words], cwd=folder)
     while process.poll() is None:
         most = max(most, sum(map(read_memory, list_processes(process.pid))))
-        time.sleep(0.2)
+        time.sleep(0.5)
     seconds, used = time.monotonic() - began, os.times()
     cpu = used.children_user + used.children_system - before.children_user - before.children_system
     print(
