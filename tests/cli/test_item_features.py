@@ -163,3 +163,25 @@ def test_an_evaluation_over_items_uses_the_numbers(lcb, world):
     assert "pca:4+1 features: the reward per step of 60 held-out users" in found["settings"]["why_features"]
     rows = {row["algorithm"]: row for row in found["results"]}
     assert rows["lcb-auto"]["relative_ctr"] > 1.2 * rows["popularity"]["relative_ctr"]
+
+
+def test_embeddings_of_a_csv_are_many_columns_or_text(lcb, world):
+    folder, ids, vectors = world
+    columns = [f"e{j}" for j in range(M)]
+    many = [",".join([id, f"About {id}", *map(str, own)]) for id, own in zip(ids, vectors.tolist(), strict=True)]
+    (folder / "many.csv").write_text("\n".join([",".join(["article", "title", *columns]), *many]))
+    text = [f'{id},"{own}"' for id, own in zip(ids, vectors.tolist(), strict=True)]
+    (folder / "text.csv").write_text("\n".join(["article,embedding", *text]))
+    for words in (
+        ("--items", "many.csv", "--item-features", "e*"),
+        ("--items", "text.csv", "--item-features", "embedding"),
+        ("--item-features", "text.csv"),
+    ):
+        outcome = lcb("import", *WORDS, *words, "--out", "log")
+        assert outcome.code == 0, outcome.err
+        log = open_log(folder / "log")
+        place = [int(name[1:]) for name in log.items.to_pylist()]
+        np.testing.assert_array_equal(log.item_features, vectors[place])
+        assert log.inputs == tuple(columns) if "many.csv" in words else log.inputs[1] == "embedding1"
+    outcome = lcb("import", *WORDS, "--items", "many.csv", "--item-features", "v*", "--out", "other")
+    assert "no column of many.csv matches v*" in outcome.err

@@ -108,3 +108,22 @@ def test_import_learn_and_the_catalogue_fit_by_construction(lcb, visits, tmp_pat
     for item in items:
         assert item["title"] == f"Story <{item['id'][1:]}>"
         assert features.of_names(item["categories"]).shape == (3,)
+
+
+def test_the_gain_is_estimated_over_items_where_they_have_numbers_of_their_own(lcb, tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["user,item,reward,section,taste"]
+    taste = rng.choice([-1.0, 1.0], 30)
+    for user in range(60):
+        for item in rng.permutation(30)[:15].tolist():
+            clicked = int(rng.random() < 0.5 + 0.45 * taste[item] * (1 if user % 2 else -1))
+            lines.append(f"u{user},i{item},{clicked},{'ab'[item % 2]},{taste[item]}")
+    (tmp_path / "visits.csv").write_text("\n".join(lines))
+    words = ("--item-categories", "section", "--item-features", "taste", "--out", "log")
+    assert lcb("import", "visits.csv", *words).code == 0
+    outcome = lcb("report", "log", "--seeds", 1, "--workers", 1, "--json", "found.json")
+    assert outcome.code == 0, outcome.err
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert found["evaluation"]["settings"]["method"] == "items"
+    assert found["evaluation"]["answer"]["algorithm"] == "lcb-auto"
+    assert any("1 number of their own" in line for line in found["limits"])

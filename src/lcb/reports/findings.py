@@ -8,7 +8,7 @@ An arm is a category, or an item where a log has no categories.  `total` and `co
 shown: an item of three categories counts for each of them.  Weights would have to be extrapolated to items of one
 category alone, which may not exist.  Each rate is drawn to that of all users (and that to the mean of all arms) by k
 labels, so that few labels make no arm the best.  How much all users would gain, and how sure that is, is estimated by
-serving held-out users (`lcb evaluate`).
+serving held-out users (`lcb evaluate`), over items where these have numbers of their own.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ from lcb.arrays import Floats
 from lcb.errors import InputError
 from lcb.evaluate.choice.choose import N_STEPS, choose, draw_names, learn_chosen
 from lcb.evaluate.choice.serving import can_serve
+from lcb.evaluate.items.evaluate_items import ItemPlan, evaluate_items
+from lcb.evaluate.items.labels import read_item_labels
 from lcb.evaluate.offline.evaluate_any import evaluate_log
 from lcb.evaluate.offline.history import read_history
 from lcb.evaluate.offline.labels import Reading, default_reading, read_labels
@@ -34,6 +36,7 @@ from lcb.storage.logs.log import Log
 from lcb.words import format_count
 
 ALGORITHMS = ("lcb-auto", "linucb-population", "random")
+ITEM_ALGORITHMS = ("lcb-auto", "popularity", "linucb-population", "random")
 _ENOUGH_USERS = 100  # who have as many events as a test has steps
 _FEWEST_STEPS = 3
 _SIZES = ((1, 1), (2, 4), (5, 9), (10, 19), (20, 49), (50, None))  # of users, by their events
@@ -90,7 +93,7 @@ def study_log(
     progress: Progress = silent,
 ) -> LogFindings:
     """Learn the classes of a log, evaluate on held-out users, and collect what the page says."""
-    whole, log = log, replace(log, item_features=None, inputs=())  # arms are categories or items, each a feature
+    whole, log = log, replace(log, item_features=None, inputs=())  # classes are of categories or items, each a feature
     reading = reading or default_reading(log, like)
     labels = read_labels(log, reading, like)
     rng = np.random.default_rng(0)
@@ -113,10 +116,12 @@ def study_log(
     n_steps = _choose_steps(labels.n_events)
     evaluation, limits = None, []
     try:
-        evaluation = evaluate_log(
-            log, ALGORITHMS, reading=reading, like=like, n_steps=n_steps, n_seeds=n_seeds, n_workers=n_workers,
-            progress=progress,
-        )  # fmt: skip
+        how: dict[str, Any] = {"n_seeds": n_seeds, "n_workers": n_workers, "progress": progress}
+        if whole.item_features is None:
+            evaluation = evaluate_log(log, ALGORITHMS, reading=reading, like=like, n_steps=n_steps, **how)
+        else:
+            plan = ItemPlan(n_steps, algorithms=ITEM_ALGORITHMS)
+            evaluation = evaluate_items(read_item_labels(whole, reading, like), plan, **how)
     except InputError as error:
         limits.append(f"How much users would gain: {error}.")
     return LogFindings(
@@ -219,15 +224,16 @@ def _find_limits(log: Log, reading: Reading, evaluation: Evaluation | None) -> l
             f"Which of the {format_count(log.n_items, 'item')} is best: arms are categories, and the items of one "
             "category count as alike."
         )
-    if not log.categories and log.n_items > 100:
+    if not log.categories and log.n_items > 100 and not log.inputs:
         limits.append(
             f"Anything about {log.n_items - 100:,} of {format_count(log.n_items, 'item')}: without categories only the "
             "100 most frequent items are arms. Import categories with --item-categories."
         )
     if log.inputs:
         limits.append(
-            f"What the items' {format_count(len(log.inputs), 'number')} of their own add: this page does not use them; "
-            "lcb learn does."
+            f"Which kinds of users the items' {format_count(len(log.inputs), 'number')} of their own would tell apart: "
+            "the classes of this page are of categories, or of the 100 most frequent items, and do not use them; its "
+            "estimate of the gain does, and so does lcb learn."
         )
     limits += [f"{note[0].upper()}{note[1:]}." for note in log.notes]
     return limits

@@ -72,8 +72,8 @@ def import_log(
     item_features: Annotated[
         str | None,
         typer.Option(
-            help="Numbers of the items' own, such as an embedding: a column of lists or numeric columns of --items or "
-            "of the log, a table with a column of the item, or an .npy file.",
+            help="Numbers of the items' own, such as an embedding: a column of lists or numeric columns ('e*'), "
+            "of --items or of the log, a table with a column of the item, or an .npy file.",
             metavar="FILE|COLUMN",
         ),
     ] = None,

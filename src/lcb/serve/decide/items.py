@@ -41,7 +41,9 @@ def build_items_event(
     wanted = state.n_features or (sizes[0] if sizes else None)
     for i, size in enumerate(sizes):
         if size != wanted:
-            words = f"item {items[i][0]!r} has {size} features, but this service has {wanted}; send {wanted}"
+            own = state.feature_map.inputs if state.feature_map is not None else ()
+            also = f", or the {len(own)} numbers of the item's own" if own else ""
+            words = f"item {items[i][0]!r} has {size} features, but this service has {wanted}; send {wanted}{also}"
             raise Problem(422, words, field=f"items[{i}].x")
     kept = set() if request.replace else set(state.catalogue.items)
     n = len((kept - set(request.remove)) | {id for id, *_ in items})

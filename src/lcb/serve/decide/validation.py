@@ -52,17 +52,26 @@ def check_size(context: Floats, field: str, *, of_arm: bool = True) -> None:
 def read_item(
     i: int, item: messages.ItemRequest, features: FeatureMap | None
 ) -> tuple[str, bytes, list[str] | None, str | None, str | None]:
-    """Return an item as its event stores it: id, features, categories, title, summary; `i` is its place."""
+    """Return an item as its event stores it: id, features, categories, title, summary; `i` is its place.
+
+    Where the models know items by numbers of their own, x may be these numbers, beside categories; where there are as
+    many features, x is features.
+    """
     if item.x is None and item.categories is None and features is not None and features.is_learned:
         return item.id, features.of_item(item.id).tobytes(), None, item.title, item.summary
-    if (item.x is None) == (item.categories is None):
+    is_own = item.x is not None and features is not None and len(item.x) == len(features.inputs) != features.n_features
+    if (item.x is None) == (item.categories is None) and not is_own:
         has = "neither x nor" if item.x is None else "both x and"
         raise Problem(422, f"item {item.id!r} has {has} categories; give one of them", field=f"items[{i}]")
     if item.x is not None:
         x = np.array(item.x)
         check_size(x[None], f"items[{i}].x", of_arm=False)
-        if features is not None and len(x) == len(features.inputs) != features.n_features:
-            x = features.of_vector(x)  # an embedding as the models' items had it
+        if is_own:
+            assert features is not None
+            try:
+                x = features.of_vector(x, item.categories or ())  # as the models' items had them
+            except CategoryError as error:
+                raise Problem(422, str(error), field=f"items[{i}].categories[{error.place}]") from None
         return item.id, x.tobytes(), None, item.title, item.summary
     assert item.categories is not None
     if features is None:

@@ -1,6 +1,7 @@
 """Numbers of the items' own, such as an embedding, for an import.
 
-a column of lists, or numeric columns    of the table of items, or of the log: the first row of each item counts
+a column of lists, or numeric columns    of the table of items, or of the log: the first row of each item counts;
+                                         lists may be text, "[0.1, 0.2]"; a pattern, e*, names many columns
 a table                                  with a column of the item, and a column of lists or numeric columns
 vectors.npy                              (n, m), its ids in vectors.ids.npy or vectors.ids.txt, one per row; without
                                          such a file the rows are those of the table of items, in their order
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +23,7 @@ from numpy.typing import NDArray
 from lcb.errors import InputError
 from lcb.memory import need_memory
 from lcb.storage.logs.items import Items, list_first
-from lcb.storage.tables.arrow import is_list, parse_numbers, plain
+from lcb.storage.tables.arrow import are_lists, is_list, is_string, parse_numbers, plain, split_lists
 from lcb.storage.tables.open_table import open_table
 from lcb.storage.tables.row_errors import name_file_in_errors
 from lcb.storage.tables.table import Table
@@ -66,16 +68,12 @@ def read_item_features(
     if os.path.exists(given):
         opened = open_table(given)
         id = _find_id(opened, (item_id, item))
-        lists = [name for name in opened.lists if name != id]
-        columns = lists[:1] or [name for name in opened.numeric if name != id]
+        columns = _find_lists(opened, id)[:1] or [name for name in opened.numeric if name != id]
         if not columns:
             raise InputError(f"{given} has neither a column of lists nor a numeric column; give one with numbers")
         return _read_columns(opened, id, columns, _estimate_rows(opened))
     opened = open_table(table)
-    columns = [name.strip() for name in given.split(",")]
-    if any(name not in opened.names for name in columns) and "." in given:
-        raise InputError(f"--item-features {given}: no such file, and no such column of {opened.path}")
-    opened.require(columns)
+    columns = _find_columns(given, opened)
     n_rows = _estimate_rows(opened) if one_row_each else 0
     return _read_columns(opened, _find_id(opened, (item_id, item)), columns, n_rows)
 
@@ -85,6 +83,29 @@ def _find_id(table: Table, usual: tuple[str, ...]) -> str:
     if found is None:
         table.require([usual[0]])
     return str(found)
+
+
+def _find_columns(given: str, table: Table) -> list[str]:
+    """Return the columns that are named, or match a pattern, in the order of the table for each pattern."""
+    found: list[str] = []
+    for name in (one.strip() for one in given.split(",")):
+        is_pattern = name not in table.names and bool(set("*?[") & set(name))
+        found += [one for one in table.names if fnmatchcase(one, name)] if is_pattern else [name]
+        if is_pattern and not found:
+            raise InputError(f"--item-features {given}: no column of {table.path} matches {name}; name those there are")
+    if any(name not in table.names for name in found) and "." in given:
+        raise InputError(f"--item-features {given}: no such file, and no such column of {table.path}")
+    table.require(found)
+    return list(dict.fromkeys(found))
+
+
+def _find_lists(table: Table, id: str) -> list[str]:
+    """Return the columns of lists, in a text by its first rows."""
+    if table.lists or table.numeric != (id,) * (id in table.numeric):
+        return [name for name in table.lists if name != id]
+    others = [name for name in table.names if name != id]
+    first = next(table.batches(dict.fromkeys(others, "text")), None)
+    return [] if first is None else [name for name in others if are_lists(plain(first[0].column(name)))]
 
 
 def _estimate_rows(table: Table) -> int:
@@ -131,6 +152,8 @@ def _read_batch(batch: Any, columns: list[str], path: str, rows: Any) -> tuple[N
     parts, names = [], []
     for name in columns:
         column = plain(batch.column(name))
+        if is_string(column.type) and are_lists(column):
+            column = split_lists(column)
         if is_list(column.type):
             lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
             wrong = np.flatnonzero(lengths != lengths[0]) if len(lengths) else np.zeros(0, np.int64)

@@ -53,6 +53,24 @@ def parse_numbers(text: Any) -> Any:
         return pc.coalesce(words.cast(pa.float64()), others.cast(pa.float64()))
 
 
+def split_lists(text: Any) -> Any:
+    """Return cells such as "[0.1, 0.2]" or "[0.1 0.2]", as pandas and NumPy print them, as lists of text.
+
+    >>> split_lists(pa.array(["[0.5, 1]", "[2 3 ]"])).to_pylist()
+    [['0.5', '1'], ['2', '3']]
+    """
+    inside = pc.utf8_trim(text.cast(pa.string()), " []\n\t")
+    return pc.split_pattern_regex(inside, r"\s*,\s*|\s+")
+
+
+def are_lists(column: Any) -> bool:
+    """Whether a column is of lists, or of text that begins as a list does."""
+    if not is_string(column.type):
+        return is_list(column.type)
+    first = column.drop_null()[:1].to_pylist()
+    return bool(first) and first[0].lstrip().startswith("[")
+
+
 def convert_cells(column: Any, convert: Callable[[Any], Any]) -> tuple[Any, NDArray[np.int64]]:
     """Return the converted column, with null for cells that cannot be converted, and the indices of those cells.
 
