@@ -27,9 +27,6 @@ def read_gauges(service: Service) -> Iterator[Gauge]:
 
 def read_counts(service: Service) -> Iterator[Counts]:
     yield "lcb_rules", "Decisions under a rule; none: refused, no arm was left.", "rule", service.decisions.n_ruled
-    ended = Counter(
-        "promoted" if one.outcome == PROMOTED else "withdrawn"
-        for one in service.world.state.canaries
-        if one.outcome in (PROMOTED, WITHDRAWN)
-    )
-    yield "lcb_canaries", "Canaries of the log that were promoted or withdrawn.", "outcome", ended
+    ended = Counter({PROMOTED: 0, WITHDRAWN: 0})
+    ended.update(one.outcome for one in service.world.state.canaries if one.outcome in (PROMOTED, WITHDRAWN))
+    yield "lcb_canaries", "Canaries of the log by how they ended.", "outcome", ended
