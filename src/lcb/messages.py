@@ -43,7 +43,7 @@ Vector = Annotated[list[float], Meta(min_length=1, max_length=MOST_FEATURES)]
 Number = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 Probability = Annotated[float, Meta(gt=0, le=1)]
 # not a Literal, so that a client can read a status that a later service adds
-Status = Annotated[str, Meta(extra_json_schema={"enum": ["active", "kept", "aside", "damaged"]})]
+Status = Annotated[str, Meta(extra_json_schema={"enum": ["active", "kept", "aside", "canary", "withdrawn", "damaged"]})]
 
 
 class Arm(Struct, forbid_unknown_fields=True, gc=False):

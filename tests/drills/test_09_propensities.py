@@ -13,8 +13,9 @@ from lcb.bandits.bandit import Bandit, count_decision
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.bandits.registry import BANDITS
 from lcb.decision import Decision
+from lcb.serve.chance import draw_number
 from lcb.serve.config.recommenders import RecommenderSpec
-from lcb.serve.decide.drawing import OneNumber, draw_number
+from lcb.serve.decide.drawing import OneNumber
 from support.harness import LONG, classes
 
 DRAWS = 200_000 if LONG else 3_000

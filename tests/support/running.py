@@ -90,10 +90,12 @@ async def running(
     app.retraining.command = build_command
     service.start()
     app.retraining.start()
+    app.canaries.start()
     transport = httpx.ASGITransport(app=app, raise_app_exceptions=True)  # type: ignore[arg-type]
     try:
         async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as http:
             yield Running(app, http)
     finally:
+        await app.canaries.stop()
         await app.retraining.stop()
         await service.stop()

@@ -126,7 +126,7 @@ export interface ItemsRequest {
 export interface ModelAnswer {
   version: number;
   active: boolean;
-  status: "active" | "kept" | "aside" | "damaged";
+  status: "active" | "kept" | "aside" | "canary" | "withdrawn" | "damaged";
   n_classes: number;
   n_features: number;
   n_users: number;

@@ -4,6 +4,7 @@ decision      <decision>                      sent by the caller or generated; c
 slot          <decision>, or <decision>/<i>   the decision, or place i of its list; a reward request names it
 reward        r/<slot>, r/<slot>#2, ...       #n is the n-th reward event of a slot; it changes the earlier reward
 model         model/<version>
+canary        canary/<version>                its end, so that replicas write it once
 recommender   recommender/<name>
 leave         leave/<seq>                     of the user's event before it, so that replicas write it once
 mixture       mixture/<seq>                   of the refit that it ends; mixture/<recommender>: from models

@@ -148,6 +148,21 @@ class ModelBody(Struct, array_like=True):
     baseline: float | None = None
     n_started: int | None = None  # users with a decision when learning began; None: count at this event
     seen: int | None = None  # it was learned from the log up to this seq
+    canary: float | None = None  # share of newcomers that get it first, until an event `canary`
+    canary_users: int = 0  # of these, with a reward, before there is a verdict
+
+
+class CanaryBody(Struct, array_like=True):
+    """The end of a canary: new users get its version from here on, or none does any more.
+
+    Void if the canary was ended by another version.
+    """
+
+    at: float
+    version: int
+    promoted: bool
+    reason: str
+    verdict: bytes  # MessagePack of `state.canary.Verdict`
 
 
 class LearningBody(Struct, array_like=True):
@@ -325,6 +340,7 @@ KINDS: dict[str, type[Struct]] = {
     "items": ItemsBody,
     "model": ModelBody,
     "learning": LearningBody,
+    "canary": CanaryBody,
     "activate": ActivateBody,
     "service": ServiceBody,
     "recommender": RecommenderBody,

@@ -30,6 +30,7 @@ from lcb.serve.log.bootstrap import FirstItems, prepare_log, read_first_items
 from lcb.serve.log.erasure import build_erasure
 from lcb.serve.log.journal import IdTaken, Journal, WorldBehindLog
 from lcb.serve.log.remote_reads import RemoteReads
+from lcb.serve.state.canary import Verdict
 from lcb.serve.state.load_users import LARGE_HISTORY
 from lcb.serve.state.reward_slots import RewardSlots
 from lcb.serve.state.users import WARMUP, User
@@ -264,6 +265,12 @@ class Service:
             row = NewRow(event_id("model", version), "model", None, None, events.encode(body))
             if await self._append(Entry(row, body, b"", key="model")) is not None:
                 return version
+
+    async def end_canary(self, verdict: Verdict) -> bool:
+        """Carry out the verdict on a canary; False if another replica has done it."""
+        body = events.CanaryBody(self.now(), verdict.version, verdict.promoted, verdict.reason, events.encode(verdict))
+        row = NewRow(event_id("canary", verdict.version), "canary", None, None, events.encode(body))
+        return await self._append(Entry(row, body, b"", key=row.id)) is not None
 
     async def begin_learning(self) -> tuple[int, int]:
         """Write into the log that a version is learned from it; return the seq to learn up to, and n_started there."""

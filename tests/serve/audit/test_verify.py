@@ -16,8 +16,8 @@ from lcb.serve import events
 from lcb.serve.audit.export import export
 from lcb.serve.audit.report import Report
 from lcb.serve.audit.verify import verify
+from lcb.serve.chance import draw_number
 from lcb.serve.config.recommenders import RecommenderSpec
-from lcb.serve.decide.drawing import draw_number
 from lcb.storage.store.base import NewRow, Snapshot
 from lcb.storage.store.open_store import open_store
 from lcb.storage.store.snapshots import add_checksums

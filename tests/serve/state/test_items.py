@@ -19,6 +19,7 @@ from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning
 from lcb.serve.state.world import World
+from lcb.storage.models.folder import pack_models
 from support import item_worlds
 from support.inside import Inside, fold_log, sqlite
 from support.item_worlds import MEAN, NOISE, VARIANCE, add_version, effect_of, fill, shown
@@ -153,6 +154,25 @@ def test_a_version_that_is_kept_aside_or_comes_from_elsewhere(opened: Any) -> No
     inside.done(inside.service.activate(1, "a test"))
     assert inside.decide("ann", arms=one_arm("i3"))["model"] == 1
     assert effect_of(inside, "i3") == (0.9, 0.01)
+    check(inside)
+
+
+def test_a_canary_brings_its_effects_when_it_is_promoted(opened: Any) -> None:
+    inside = opened()
+    inside.reward(inside.decide("u0", arms=one_arm("i3"))["decision_id"], 1.0)
+    before = effect_of(inside, "i3")
+    seq, _ = inside.done(inside.service.begin_learning())
+    manifest, tensors = pack_models(item_worlds.models({"i3": 0.9}))
+    more: dict[str, Any] = {"seen": seq, "canary": 0.5, "canary_users": 2}
+    version = inside.done(inside.service.add_model(manifest, tensors, active=False, reason="a test", n_users=1, **more))
+    assert effect_of(inside, "i3") == before
+    users = iter(f"v{n}" for n in range(100))
+    while inside.service.world.canary.verdict is None:
+        inside.reward(inside.decide(next(users), arms=one_arm("i4"))["decision_id"], 1.0)
+    inside.done(inside.service.end_canary(inside.service.world.canary.verdict))
+    assert inside.service.world.state.active == version
+    assert effect_of(inside, "i3") == (0.9, 0.01)
+    assert effect_of(inside, "i4") != (item_worlds.MEAN, item_worlds.VARIANCE)  # rewards since learning began count
     check(inside)
 
 

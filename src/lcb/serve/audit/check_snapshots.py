@@ -57,6 +57,7 @@ def compare_worlds(one: World, other: World) -> list[tuple[str, object, object]]
     facts += [(name, getattr(one.state, name), getattr(other.state, name)) for name in ("n_features", "active")]
     facts.append(("versions", sorted(one.state.versions), sorted(other.state.versions)))
     facts.append(("catalogue", one.state.catalogue.ids, other.state.catalogue.ids))
+    facts.append(("the users of the canary", one.canary.rates, other.canary.rates))
     facts.append(("the sums of items", one.items.sums, other.items.sums))
     for name in {*one.shared.states, *other.shared.states}:
         states = (one.shared.states.get(name), other.shared.states.get(name))

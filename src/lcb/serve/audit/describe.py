@@ -40,7 +40,10 @@ def _describe(row: Row, body: Any) -> str:
         removed = ", all others removed" if body.replace else f", {len(body.remove)} removed" if body.remove else ""
         return f"{format_count(len(body.items), 'item')}{removed}"
     if row.kind == "model":
-        return f"version {body.version}, {'active' if body.active else 'kept aside'}: {body.reason}"
+        place = "active" if body.active else "kept aside" if body.canary is None else f"canary for {body.canary:g}"
+        return f"version {body.version}, {place}: {body.reason}"
+    if row.kind == "canary":
+        return f"version {body.version} was {'promoted' if body.promoted else 'withdrawn'}: {body.reason}"
     if row.kind == "activate":
         return f"version {body.version}: {body.reason}"
     if row.kind == "service":

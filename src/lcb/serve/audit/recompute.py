@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+
+import msgspec
+
 from lcb.arrays import Floats
 from lcb.errors import LCBError
 from lcb.features import cross
@@ -10,6 +14,7 @@ from lcb.serve.audit.report import Report
 from lcb.serve.decide.drawing import begin_draw, draw_arms, draw_under_rules, record_callers_arm
 from lcb.serve.decide.rules import rebuild_rules
 from lcb.serve.errors import Problem
+from lcb.serve.state.canary import Verdict
 from lcb.serve.state.world import World
 from lcb.storage.store.base import Row
 
@@ -22,9 +27,11 @@ def check_decision(world: World, row: Row, body: events.DecisionBody, report: Re
         ids, context = rebuild_context(world, body)
         user = world.user(row.user)
         if user is None:
-            model = world.state.model_for_newcomers(body.recommender)
+            model = world.state.model_for_newcomers(body.recommender, row.user)
             user = world.fold.start(body.recommender, model, 0, context.shape[1])
-        served = (user.recommender, world.state.model_for(user))
+        else:
+            model = world.state.model_for(user)
+        served = (user.recommender, model)
         if (body.recommender, row.model) != served:
             report.add(row.seq, "recommender and model", (body.recommender, row.model), served)
             return
@@ -43,6 +50,28 @@ def check_decision(world: World, row: Row, body: events.DecisionBody, report: Re
         return
     for stored, redrawn in zip(body.taken, taken, strict=False):
         _check_taken(row.seq, body.n_arms, stored, redrawn, report)
+
+
+def check_canary(world: World, row: Row, body: events.CanaryBody, report: Report) -> None:
+    """Compare the verdict on a canary with that of the replayed log.
+
+    If a user whom it counted was erased since, the log no longer has what it rests on.
+    """
+    canary, stored = world.state.canary, msgspec.msgpack.decode(body.verdict, type=Verdict)
+    if canary is None or canary.version != body.version:  # void
+        return
+    if (stored.promoted, stored.version) != (body.promoted, body.version):
+        report.add(row.seq, "what was done with a canary", (body.version, body.promoted), stored)
+    if world.erased_at > stored.seq or any(canary.since < seq <= stored.seq for seq in world.erased):
+        return
+    again = world.canary.verdict
+    if again is None or not _are_close(stored, again):
+        report.add(row.seq, "the verdict on a canary", stored, again)
+
+
+def _are_close(one: Verdict, other: Verdict) -> bool:
+    pairs = zip(msgspec.structs.astuple(one), msgspec.structs.astuple(other), strict=True)
+    return all(a == b if isinstance(a, int) else math.isclose(a, b, rel_tol=1e-9, abs_tol=1e-12) for a, b in pairs)
 
 
 def rebuild_context(world: World, body: events.DecisionBody) -> tuple[list[str], Floats]:

@@ -27,7 +27,7 @@ from lcb.serve import events
 from lcb.serve.audit.check_order import check_order
 from lcb.serve.audit.check_snapshots import check_snapshots
 from lcb.serve.audit.check_users import check_users
-from lcb.serve.audit.recompute import check_decision
+from lcb.serve.audit.recompute import check_canary, check_decision
 from lcb.serve.audit.report import Report
 from lcb.serve.audit.without_snapshots import WithoutSnapshots
 from lcb.serve.event_ids import WORLD_SNAPSHOT
@@ -162,6 +162,8 @@ def _apply_next(
             if seq not in world.erased:
                 report.add(row.seq, f"event {seq}, which it erases", "present", "erased")
     report.n_erased += row.kind == "erased decision"
+    if row.kind == "canary":
+        check_canary(world, row, body, report)
     obstacle = _find_obstacle(world, row, body)
     try:
         if obstacle is None:

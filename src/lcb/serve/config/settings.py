@@ -46,11 +46,17 @@ class Learning:
     max_seconds: float = 3600.0
     max_memory: int | None = None  # bytes the learning process may use; None: no limit
     idle: float = 1800.0  # seconds after which a user of a mixture has left and is seated in a class
+    canary: float = 0.0  # share of newcomers that get a new version until it is promoted or withdrawn; 0: all do
+    canary_users: int = 100  # of these, with a reward, before a version is promoted or withdrawn
     pin: bool = False  # users keep their version under every recommender, also where the newest could serve them
 
     def __post_init__(self) -> None:
         if self.learner not in (AUTO, *LEARNERS):
             raise InputError(f"unknown learner {self.learner!r}; the learners are {', '.join((AUTO, *LEARNERS))}")
+        if not 0 <= self.canary < 1:
+            raise InputError(f"canary is {self.canary}; it is a share of the newcomers and must lie in [0, 1)")
+        if self.canary_users < 2:
+            raise InputError(f"canary_users is {self.canary_users}; it must be at least 2")
         for name in ("n_warmup_users", "retrain_every", "n_classes", "max_memory"):
             value = getattr(self, name)
             if value is not None and value < 1:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from lcb.arrays import add_up
-from lcb.serve.decide.drawing import draw_number
+from lcb.serve.chance import draw_number
 from lcb.serve.state.service_state import ServiceState
 
 

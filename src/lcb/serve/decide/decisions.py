@@ -109,9 +109,10 @@ class Decisions:
         newcomer = user is None
         if user is None:
             recommender = recommender or self.assignment.assign(request.user)
-            model = world.state.model_for_newcomers(recommender)
+            model = world.state.model_for_newcomers(recommender, request.user)
             user = world.fold.start(recommender, model, 0, context.shape[1])
-        model = world.state.model_for(user)
+        else:
+            model = world.state.model_for(user)
         return Begun(
             request=request,
             decision_id=request.decision_id or self.new_id(),

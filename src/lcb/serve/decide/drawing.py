@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -17,6 +16,7 @@ from lcb.bandits.traits import DescribedBandit
 from lcb.decision import Decision, rescale
 from lcb.errors import InputError
 from lcb.item_effects import ArmEffects
+from lcb.serve.chance import draw_number
 from lcb.serve.decide.rules import Rules
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import slot_id
@@ -203,16 +203,6 @@ def record_callers_arm(draw: Draw, ids: list[str], context: Floats, id: str, pro
         assert own.means is not None
         decision = decision.with_effects(draw.effects.effect, own.means)
     return ChosenArm.from_decision(decision, id)
-
-
-def draw_number(seed: bytes, name: str) -> float:
-    """Return a number in [0, 1), uniform over names, computed from the seed and the name.
-
-    >>> draw_number(b"seed", "d1") == draw_number(b"seed", "d1") != draw_number(b"seed", "d2")
-    True
-    """
-    digest = hashlib.blake2b(name.encode(), digest_size=8, key=seed).digest()
-    return (int.from_bytes(digest, "big") >> 11) * 2.0**-53
 
 
 class OneNumber:

@@ -4,6 +4,7 @@
     again     after every `retrain_every` new users
               visitors of the pages count only where they teach
     never     if no recommender uses classes, or, after the first version, if `retrain_every` is none
+    not yet   while a canary is open
 
 An operator can start learning at any time (POST /v1/models/retrain).  After a failure the next automatic run waits for
 as many new users again.
@@ -24,7 +25,7 @@ def next_training_at(world: World, settings: Settings, learning: Learning, not_b
         return None
     if not world.state.versions:
         return max(world.n_started + learning.n_warmup_users - world.n_rewarded, not_before)
-    if learning.retrain_every is None:
+    if learning.retrain_every is None or world.state.canary is not None:
         return None
     return max(world.started_at_training + learning.retrain_every, not_before)
 

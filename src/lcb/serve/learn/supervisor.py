@@ -26,6 +26,7 @@ from lcb.serve.learn.process import Failed, NotYet, run_job, worker_command
 from lcb.serve.learn.schedule import next_training_at, retry_at
 from lcb.serve.observe.metrics import Metrics
 from lcb.serve.service import Service
+from lcb.serve.state.users import WARMUP
 from lcb.storage.models.folder import unpack_models
 from lcb.storage.store.base import Row
 
@@ -197,19 +198,23 @@ class Retraining:
         finally:
             self.process = None
         self._check(result)
+        first = result.better and learning.canary > 0 and world.state.active != WARMUP
         version = await self.service.add_model(
             result.manifest,
             result.tensors,
-            active=result.better,
+            active=result.better and not first,
             reason=result.reason,
             n_users=result.n_users,
             score=result.score,
             baseline=result.baseline,
             n_started=n_started,
             seen=job.seq,
+            canary=learning.canary if first else None,
+            canary_users=learning.canary_users if first else 0,
         )
         self.error = self.note = None
-        self.log.info("learned", version=version, active=result.better, reason=result.reason)
+        served = {"canary": learning.canary} if first else {"active": result.better}
+        self.log.info("learned", version=version, reason=result.reason, **served)
 
     def _note_process(self, process: asyncio.subprocess.Process) -> None:
         self.process = process

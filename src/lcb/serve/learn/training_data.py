@@ -18,7 +18,7 @@ from lcb.event_log import EventLog, LogBuilder
 from lcb.learners.effects.rows import ItemRows
 from lcb.progress import Progress, silent
 from lcb.serve import events
-from lcb.serve.decide.drawing import draw_number
+from lcb.serve.chance import draw_number
 from lcb.serve.event_ids import changes_reward, is_visitor, slot_of_reward
 from lcb.storage.store.base import Row, Store
 

@@ -19,8 +19,8 @@ from lcb.bandits.linear.lints import LinTS
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.serve import events
 from lcb.serve.audit.story import SCORED, StoryStep, read_story
+from lcb.serve.chance import draw_number
 from lcb.serve.config.settings import READER
-from lcb.serve.decide.drawing import draw_number
 from lcb.serve.errors import Problem
 from lcb.serve.pages import words
 from lcb.serve.pages.cookies import name_of, new_visitor_cookie, read_cookies, set_cookie

@@ -13,6 +13,7 @@ from lcb.item_effects import ItemEffects
 from lcb.serve import events
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.event_ids import is_visitor
+from lcb.serve.state.canary import ENDED, PROMOTED, WITHDRAWN, Canary
 from lcb.serve.state.catalogue import Catalogue
 from lcb.serve.state.model_version import UnreadableModels, Version
 from lcb.serve.state.users import WARMUP, User
@@ -37,6 +38,7 @@ class ServiceState:
         self.catalogue = Catalogue()
         self.versions: dict[int, Version] = {}
         self.activations = [WARMUP]  # versions in the order they were activated
+        self.canaries: list[Canary] = []  # in the order they began
         self.n_features: int | None = None  # None: no event has fixed it yet
         self._closed: list[tuple[int, frozenset[str]]] = []  # seqs of `teachers` events, and the closed recommenders
         self._mixtures: dict[str, str | None] = {}  # recommender -> its mixture
@@ -68,8 +70,19 @@ class ServiceState:
                 version.check_size(self.n_features)
             version.reason = body.reason
             if body.active:
+                self._end_canary(seq, ENDED)
                 self._activate(body.version)
+            elif body.canary is not None and version.readable:
+                self._end_canary(seq, ENDED)
+                self.canaries.append(Canary(body.version, self.active, body.canary, body.canary_users, seq))
+        elif kind == "canary":
+            if self.canary is not None and self.canary.version == body.version:
+                self._end_canary(seq, PROMOTED if body.promoted else WITHDRAWN)
+                self.versions[body.version].reason = body.reason
+                if body.promoted:
+                    self._activate(body.version)
         elif kind == "activate":
+            self._end_canary(seq, ENDED)
             self._activate(body.version)
             if body.version in self.versions:
                 self.versions[body.version].reason = f"activated by hand: {body.reason}"
@@ -82,6 +95,21 @@ class ServiceState:
         self.activations.append(version)
         if version in self.versions:
             self.versions[version].served = True
+
+    def _end_canary(self, seq: int, outcome: str) -> None:
+        if (canary := self.canary) is not None:
+            canary.until, canary.outcome = seq, outcome
+
+    @property
+    def canary(self) -> Canary | None:
+        """The canary that is open."""
+        return self.canaries[-1] if self.canaries and self.canaries[-1].until is None else None
+
+    def place_in_canary(self, recommender: str, model: int, seq: int) -> int:
+        """Return `Canary.place` of a user whose first decision is `seq`."""
+        if not self.recommenders[recommender].over_classes:
+            return 0
+        return next((place for one in reversed(self.canaries) if (place := one.place(seq, model))), 0)
 
     @property
     def seed(self) -> bytes:
@@ -140,7 +168,10 @@ class ServiceState:
         closed = next((one for since, one in reversed(self._closed) if since < decision), frozenset())
         return recommender not in closed
 
-    def model_for_newcomers(self, recommender: str) -> int:
+    def model_for_newcomers(self, recommender: str, name: str) -> int:
+        """Return the version that a new user of this name gets."""
+        if self.canaries and (canary := self.canary) is not None and canary.takes(self.seed, name):
+            return canary.version if self.recommenders[recommender].over_classes else WARMUP
         return self.active if self.recommenders[recommender].over_classes else WARMUP
 
     def mixture_of(self, recommender: str) -> str | None:
@@ -163,8 +194,14 @@ class ServiceState:
         return self.recommenders[recommender].pin
 
     def model_for(self, user: User) -> int:
-        """Return the version that serves a user's next decision: the user's own, or the newest."""
-        return user.model if self.is_pinned(user.recommender) else self.model_for_newcomers(user.recommender)
+        """Return the version that serves a user's next decision: the user's own, the open canary's, or the newest."""
+        if self.is_pinned(user.recommender):
+            return user.model
+        if not self.recommenders[user.recommender].over_classes:
+            return WARMUP
+        if user.canary > 0 and (canary := self.canary) is not None and user.canary > canary.since:
+            return canary.version
+        return self.active
 
     @property
     def active(self) -> int:

@@ -32,16 +32,22 @@ class UserFold:
         self.state = state
 
     def start(self, recommender: str, model: int, seq: int, n_features: int | None = None) -> User:
-        """Return a new user of this recommender and model version."""
+        """Return a new user of this recommender and model version; `seq` is their first event, 0: not stored yet."""
+        user = User(recommender, model, self._start_state(recommender, model, n_features), seq)
+        if self.state.canaries and seq:
+            user.canary = self.state.place_in_canary(recommender, model, seq)
+        return user
+
+    def _start_state(self, recommender: str, model: int, n_features: int | None) -> Floats | None:
         if not self.state.is_pinned(recommender):
             size = self.state.n_features or n_features
             assert size is not None
-            return User(recommender, model, np.zeros(n_packed(size)), seq)
+            return np.zeros(n_packed(size))
         try:
             bandit, shared = self.state.bandit(recommender, model, n_features)
         except UnreadableModels:
-            return User(recommender, model, LOST, seq)
-        return User(recommender, model, None if shared else bandit.start(), seq)
+            return LOST
+        return None if shared else bandit.start()
 
     def fold(self, rows: Iterable[Row]) -> User | None:
         """Return a user from all of their events; a reward that was changed counts as if sent with its final value."""

@@ -22,6 +22,7 @@ class User:
     """One user; `state` is the bandit's state, None if it is shared by all users of the recommender."""
 
     __slots__ = (
+        "canary",
         "held",
         "left",
         "model",
@@ -40,6 +41,7 @@ class User:
         self.n_decisions = self.n_rewards = self.settled = 0
         self.reward_sum = 0.0
         self.left = 0  # seq of the event with which the user left a mixture; 0: not left
+        self.canary = 0  # seq of the first decision, if it was made while a canary was open; negative: not its version
         self.saved = 0  # seq of the snapshot in the store
         self.held = 0  # bytes that the cache counts for this user
 
@@ -69,8 +71,8 @@ class User:
         """Return the user as bytes; the same events give the same bytes."""
         state = None if self.state is None else self.state.tobytes()
         counts = (self.n_decisions, self.n_rewards, self.reward_sum, self.settled)
-        left = (self.left,) if self.left else ()  # snapshots were written before there were departures
-        return events.encode((self.recommender, self.model, state, self.seq, *counts, *left))
+        more = (self.left, self.canary) if self.canary else (self.left,) if self.left else ()  # as in older snapshots
+        return events.encode((self.recommender, self.model, state, self.seq, *counts, *more))
 
     def snapshot(self, name: str) -> Snapshot:
         return Snapshot(user_snapshot(name), self.seq, self.pack())
@@ -83,4 +85,5 @@ class User:
         user.n_decisions, user.n_rewards, user.reward_sum, user.settled = n_decisions, n_rewards, reward_sum, settled
         user.saved = seq
         user.left = known[8] if len(known) > 8 else 0
+        user.canary = known[9] if len(known) > 9 else 0
         return user

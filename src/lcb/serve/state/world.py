@@ -19,6 +19,7 @@ from lcb.errors import StoreError
 from lcb.serve import events
 from lcb.serve.event_ids import WORLD_SNAPSHOT
 from lcb.serve.events import floats
+from lcb.serve.state.canary import CanaryCounts, Verdict
 from lcb.serve.state.items import ItemState, ItemSums
 from lcb.serve.state.load_users import Prefetched, UserLoader, needs_history
 from lcb.serve.state.mixtures import Mixtures
@@ -48,6 +49,8 @@ class _WorldSnapshot(Struct):
     erased: list[int] = []
     mixtures: bytes | None = None
     items: ItemSums | None = None
+    canary: dict[int, tuple[float, bool]] = {}
+    verdict: Verdict | None = None
 
 
 class World:
@@ -66,6 +69,7 @@ class World:
         self.mixtures = Mixtures(self.state)
         self.items = ItemState(self.state.catalogue)
         self.seen = SeenItems(store)
+        self.canary = CanaryCounts()
         self.seq = 0
         self.n_started = self.n_rewarded = 0  # users to learn from: those with a decision, those with a reward
         self.n_events = 0
@@ -74,7 +78,7 @@ class World:
         self.users_per_model: dict[int, int] = {}
         self.concentration: dict[int, dict[int, int]] = {}  # model -> decisions until settled -> users
         self.erased: set[int] = set()  # seqs of erased events whose `erase` event was not applied yet
-        self.n_erasures = 0  # since the start of this process
+        self.n_erasures = self.erased_at = 0  # since the start of this process: how many, and the last one's seq
         self.started_at_learning = 0  # n_started at the last `learning` event since the start of this process
         self._histories: dict[str, list[Row]] = {}
 
@@ -119,6 +123,8 @@ class World:
             erased=sorted(self.erased),
             mixtures=self.mixtures.pack(),
             items=self.items.sums,
+            canary=self.canary.rates,
+            verdict=self.canary.verdict,
         )
         return Snapshot(WORLD_SNAPSHOT, self.seq, events.encode(body))
 
@@ -132,6 +138,7 @@ class World:
         self.concentration, self.erased = body.concentration, set(body.erased)
         if body.mixtures is not None:
             self.mixtures.restore(body.mixtures)
+        self.canary.restore(body.canary, body.verdict)
         if body.items is not None:
             self.items.restore(body.items, self.state.item_effects(body.items.version))
 
@@ -204,6 +211,7 @@ class World:
             self._apply_reward(row, body)
         elif row.kind == "erase":
             self._apply_erase(body)
+            self.erased_at = row.seq
         elif row.kind == "leave":
             self._apply_leave(row, body)
         elif row.kind == "erased leave":
@@ -232,15 +240,24 @@ class World:
                 self.mixtures.begin_refit(body.recommender, row.seq)
             elif row.kind == "mixture":
                 self.mixtures.end_refit(body)
+            elif row.kind in ("canary", "activate") and self.state.canary is None:
+                self.canary.begin()
+                if row.kind == "canary" and body.promoted and self.state.active == body.version:
+                    self._take_effects(self.state.versions[body.version].body)
             elif row.kind == "model":
+                if self.state.canary is None or self.state.canary.since == row.seq:
+                    self.canary.begin()
                 if body.active and self.state.versions[body.version].readable:
-                    self.items.take_version(body.version, body.seen, self.state.item_effects(body.version))
+                    self._take_effects(body)
                 self.started_at_training = self.n_started if body.n_started is None else body.n_started
         self.seq = row.seq
         if self.seen:
             self.seen.apply(row, body)
         if row.user in self._histories:
             self._histories[row.user].append(row)
+
+    def _take_effects(self, body: events.ModelBody) -> None:
+        self.items.take_version(body.version, body.seen, self.state.item_effects(body.version))
 
     def _apply_decision(self, row: Row, body: events.DecisionBody) -> None:
         name = row.user
@@ -255,6 +272,8 @@ class World:
             self.tally(user.recommender).n_users += 1
             _add(self.users_per_model, user.model, 1)
             self.cache.admit(name, user)
+            if user.canary and self.state.canary is not None and self.fold.is_teaching(row, body):
+                self.canary.add(user)
         tally, before, last = self.tally(user.recommender), user.rate, user.model
         self.mixtures.come(user, row.seq, body.at)
         if self.fold.updates_shared(user, row, body):
@@ -267,6 +286,7 @@ class World:
         self.n_events += 1
         tally.n_decisions += len(shown)
         tally.change_rate(before, user.rate)
+        self._compare_canary(user, row.seq)
 
     def _apply_reward(self, row: Row, body: events.RewardBody) -> None:
         assert row.user is not None
@@ -297,8 +317,13 @@ class World:
         tally.n_rewards += first
         tally.change_rewards(sum_before, user.reward_sum)
         tally.change_rate(before, user.rate)
+        self._compare_canary(user, row.seq)
         if user.settled != settled:
             self._count_settled(user.model, user.settled, 1)
+
+    def _compare_canary(self, user: User, seq: int) -> None:
+        if user.canary and (canary := self.state.canary) is not None:
+            self.canary.update(canary, user, seq)
 
     def _apply_leave(self, row: Row, body: events.LeaveBody) -> None:
         assert row.user is not None
@@ -323,6 +348,7 @@ class World:
         self.started_at_training -= body.started and self._was_trained_on(body.history[0][0], bool(counted))
         self.cache.forget(seqs)
         self.seen.forget(seqs)
+        self.canary.forget(body.history[0][0])
         self.mixtures.forget_users(seqs)
         if not counted:
             return

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from lcb import messages
 from lcb.serve.errors import Problem
+from lcb.serve.learn.canaries import Canaries
 from lcb.serve.learn.departures import Departures
 from lcb.serve.learn.refits import Refits
 from lcb.serve.learn.supervisor import Retraining
@@ -77,6 +78,7 @@ class App:
         self.metrics = Metrics(partial(read_gauges, service), partial(read_counts, service))
         self.retraining = Retraining(service, self.metrics, has_keys=lambda: not keyring.open)
         self.refits = Refits(service, self.metrics)
+        self.canaries = Canaries(service)
         self.departures = Departures(service, self.refits.begin_if_due)
         self._declared_open = keyring.open
         service.declare_teachers(self.retraining.list_closed())
@@ -118,6 +120,7 @@ class App:
         self.retraining.start()
         self.refits.start()
         self.departures.start()
+        self.canaries.start()
         self.refusals.start()
         if self.pages is not None:
             self.pages.start()
@@ -136,6 +139,7 @@ class App:
     async def end_work(self) -> None:
         self.heavy.end()
         await self.retraining.stop()
+        await self.canaries.stop()
         await self.departures.stop()
         await self.refits.stop()
         await self.refusals.stop()

@@ -127,7 +127,7 @@ class SharedReads:
     def events_of_service(self, upto: int | None = None) -> list[Row]:
         found = self._read(
             f'select {COLUMNS} from event where "user" is null and seq > 0 and seq <= {self.placeholder} '
-            "and kind in ('service', 'recommender', 'items', 'model', 'activate', 'teachers') order by seq",
+            "and kind in ('service', 'recommender', 'items', 'model', 'activate', 'canary', 'teachers') order by seq",
             (LAST if upto is None else upto,),
         )
         return [Row(*row) for row in found]

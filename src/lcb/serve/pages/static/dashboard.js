@@ -255,7 +255,7 @@ function fill(id, rows, columns, nothing) {
 function modelRow({ version, status: state, created, n_users, score, reason, active }) {
   const cells = [
     el("th", { scope: "row" }, `v${version}`),
-    el("td", {}, active ? el("span", { class: "pill live" }, "active") : state ?? ""),
+    el("td", {}, active || state === "canary" ? el("span", { class: "pill live" }, active ? "active" : state) : state ?? ""),
     el("td", {}, time(created)),
     el("td", { class: "n" }, number(n_users)),
     el("td", { class: "n" }, rounded(score)),

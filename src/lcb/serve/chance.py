@@ -1,0 +1,15 @@
+"""Random numbers that can be drawn again: they depend on the log's seed and a name only."""
+
+from __future__ import annotations
+
+import hashlib
+
+
+def draw_number(seed: bytes, name: str) -> float:
+    """Return a number in [0, 1), uniform over names, computed from the seed and the name.
+
+    >>> draw_number(b"seed", "d1") == draw_number(b"seed", "d1") != draw_number(b"seed", "d2")
+    True
+    """
+    digest = hashlib.blake2b(name.encode(), digest_size=8, key=seed).digest()
+    return (int.from_bytes(digest, "big") >> 11) * 2.0**-53
