@@ -103,3 +103,32 @@ def _is_alive(pid: int) -> bool:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
     except (FileNotFoundError, ProcessLookupError):
         return False
+
+
+class Log:
+    """Counts how often it is sent."""
+
+    n_sent = 0
+
+    def __getstate__(self) -> dict[str, int]:
+        type(self).n_sent += 1
+        return {}
+
+
+def give_number(task: tuple[Log, int]) -> int:
+    return task[1]
+
+
+def test_what_tasks_share_is_sent_once_to_a_worker_and_not_with_every_task():
+    log, Log.n_sent = Log(), 0
+    assert parallel.processes(give_number, [(log, i) for i in range(12)], 2) == list(range(12))
+    assert Log.n_sent == 2
+
+
+def test_tasks_run_elsewhere_inside_spread():
+    def run(work, tasks, done):
+        return [work(task) + 100 for task in tasks]
+
+    with parallel.spread(run):
+        assert parallel.processes(abs, [-1, -2], 1) == [101, 102]
+    assert parallel.processes(abs, [-1, -2], 1) == [1, 2]

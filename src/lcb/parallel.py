@@ -14,6 +14,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from multiprocessing import get_context, parent_process
@@ -26,6 +27,8 @@ T = TypeVar("T")
 R = TypeVar("R")
 _ITEMS_AHEAD = 4
 _END = object()
+Run = Callable[[Callable[[Any], Any], Sequence[Any], Callable[[int], None] | None], list[Any]]
+_elsewhere: ContextVar[Run | None] = ContextVar("elsewhere", default=None)
 _BLAS_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "VECLIB_MAXIMUM_THREADS")
 
 
@@ -115,8 +118,11 @@ def processes(
 ) -> list[R]:
     """Run `work` on every task in worker processes; return the results in the order of the tasks.
 
-    `done(n)` is called when the n-th result arrives.  With one worker or one task, no process is started.
+    `done(n)` is called when the n-th result arrives.  With one worker or one task, no process is started.  Every worker
+    gets all tasks at once, so what they share (a log) is sent to it once.  Inside `spread` they run elsewhere.
     """
+    if (elsewhere := _elsewhere.get()) is not None:
+        return elsewhere(work, tasks, done)
     n_workers = min(_check_count("n_workers", n_workers), len(tasks))
     if n_workers <= 1:
         results = []
@@ -128,9 +134,11 @@ def processes(
     pool = None
     try:
         with _hold_ctrl_c():
-            pool = ProcessPoolExecutor(n_workers, mp_context=get_context("spawn"), initializer=_end_with_parent)
+            pool = ProcessPoolExecutor(
+                n_workers, mp_context=get_context("spawn"), initializer=_begin, initargs=(work, tasks)
+            )
             with _block_ctrl_c_in_children(), _one_blas_thread_in_children():
-                futures = [pool.submit(work, task) for task in tasks]
+                futures = [pool.submit(_run, i) for i in range(len(tasks))]
         for n, future in enumerate(as_completed(futures), start=1):
             future.result()
             if done:
@@ -143,6 +151,29 @@ def processes(
     finally:
         if pool:
             pool.shutdown(wait=True, cancel_futures=True)
+
+
+@contextmanager
+def spread(run: Run | None) -> Iterator[None]:
+    """Have `processes` call `run(work, tasks, done)` in the block: a cluster's, say; None changes nothing."""
+    token = _elsewhere.set(run)
+    try:
+        yield
+    finally:
+        _elsewhere.reset(token)
+
+
+_given: list[Any] = []  # in a worker: the work and all tasks
+
+
+def _begin(work: Callable[[Any], Any], tasks: Sequence[Any]) -> None:
+    _given[:] = [work, tasks]
+    _end_with_parent()
+
+
+def _run(i: int) -> Any:
+    work, tasks = _given
+    return work(tasks[i])
 
 
 def _end_with_parent() -> None:

@@ -13,8 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import lcb
+from lcb import parallel
 from lcb.cluster.shards import Shards
 from lcb.errors import ClusterError, EventError
+from lcb.evaluate import SimulatedWorld, paper_classes
 from lcb.event_log import EventLog
 from lcb.learners.shared.users import CountNotFinite
 from support.dying_work import DyingWork
@@ -130,3 +132,12 @@ def test_lcb_learn_prints_nothing_but_its_json(cluster, tmp_path):
     assert found.returncode == 0, found.stderr
     summary = json.loads(found.stdout)
     assert (summary["users"], summary["nodes"], summary["likelihood"]) == (300, 1, "bernoulli")
+
+
+def test_runs_of_a_simulation_are_spread_and_give_the_same_numbers(cluster):
+    world = SimulatedWorld(paper_classes(), n_arms=5)
+    asked = {"n_users": 20, "n_steps": 5, "n_runs": 2, "seed": 3}
+    here = lcb.simulate(world, ["random"], n_workers=1, **asked)
+    with parallel.spread(cluster.run):
+        there = lcb.simulate(world, ["random"], **asked)
+    np.testing.assert_array_equal(there.results[0].regret, here.results[0].regret)

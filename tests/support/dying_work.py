@@ -15,13 +15,16 @@ from typing import Any
 class DyingWork:
     """Does `work`; the first process that begins it is killed with SIGKILL, after it has written the file `mark`.
 
-    With `always`, every process is; with `wait`, it says that it has begun and waits to be killed by others.
+    With `always`, every process is; with `wait`, it waits instead; with `node`, its node (the raylet that started it)
+    is killed first; with `head`, the GCS server among the children of that process is killed, and then it waits.
     """
 
     work: Any
     mark: str
     always: bool = False
     wait: bool = False
+    node: bool = False
+    head: int | None = None
 
     @property
     def span(self) -> int | None:
@@ -31,7 +34,17 @@ class DyingWork:
         mark = Path(self.mark)
         if self.always or not mark.exists():
             mark.write_text(str(os.getpid()))
-            if self.wait:
+            if self.head is not None:
+                _kill_gcs(self.head)
+            if self.wait or self.head is not None:
                 time.sleep(600)
+            if self.node:
+                os.kill(os.getppid(), signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
         return self.work.prepare(log, map_spans)
+
+
+def _kill_gcs(parent: int) -> None:
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    (gcs,) = (int(one) for one in children if b"gcs_server" in Path(f"/proc/{one}/cmdline").read_bytes())
+    os.kill(gcs, signal.SIGKILL)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+from lcb.errors import InputError
+from lcb.parallel import spread
+from lcb.progress import Progress
 
 if TYPE_CHECKING:
     from lcb.cluster.cluster import Cluster
@@ -33,6 +37,15 @@ def open_cluster(on: str | None) -> Iterator[Cluster | None]:
 
     with _keep_stdout_clean(), connect(on) as cluster:
         yield cluster
+
+
+@contextmanager
+def spread_runs(on: str | None, workers: int | None = None) -> Iterator[Callable[[Progress], Progress]]:
+    """Have the runs of an evaluation carried out on a cluster; yield how its progress is reported."""
+    if on is not None and workers is not None:
+        raise InputError("--workers is for this machine; a cluster uses all its CPUs: leave out one of the two")
+    with open_cluster(on) as cluster, spread(None if cluster is None else cluster.run):
+        yield (lambda progress: progress) if cluster is None else cluster.report
 
 
 @contextmanager

@@ -71,7 +71,9 @@ class Calls:
             free.append(memory)
         return free
 
-    def wait(self, calls: Sequence[Any], what: str, done: Callable[[int], None] | None = None) -> list[Any]:
+    def wait(
+        self, calls: Sequence[Any], what: str, done: Callable[[int], None] | None = None, *, deadline: bool = True
+    ) -> list[Any]:
         """Return the results of calls in their order; one whose process ended is `Lost`.
 
         An error that a call raised is raised again.  Raise ClusterError if the cluster goes away, or at the deadline.
@@ -88,7 +90,7 @@ class Calls:
                     f"the Ray cluster at {self.head[0]}:{self.head[1]} has gone while {what} was computed; start it "
                     "again, and run the command again"
                 )
-            if waiting and time.monotonic() > end:
+            if waiting and deadline and time.monotonic() > end:
                 raise ClusterError(
                     f"{what} has not come for {self.step_seconds:.0f} s: {len(waiting)} of {len(calls)} answers are "
                     "missing; see whether a node is overloaded (ray status), use fewer users or more nodes"

@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import DTypeLike
 
-from lcb.cluster.calls import Calls
+from lcb.cluster.calls import MOST_RESTARTS, Calls, Lost
+from lcb.cluster.runs import run_task
 from lcb.cluster.shards import Shards
 from lcb.cluster.sources import FromFiles, FromLog
+from lcb.errors import ClusterError
 from lcb.event_log import EventLog
 from lcb.progress import Progress, silent
 from lcb.storage.tables.event_rows import EventColumns
 from lcb.storage.tables.parts import list_parts
 from lcb.storage.tables.sample import UserSample
 from lcb.words import format_count
+
+R = TypeVar("R")
 
 
 class Cluster(Calls):
@@ -40,6 +45,19 @@ class Cluster(Calls):
             progress(f"{what}, {format_count(self.n_nodes, 'node')} at work", done, total)
 
         return told if progress is not silent else silent
+
+    def run(self, work: Callable[[Any], R], tasks: Sequence[Any], done: Callable[[int], None] | None = None) -> list[R]:
+        """Run `work` on every task on the machines; return the results in the order of the tasks.
+
+        This is for `lcb.parallel.spread`.  The tasks are sent to a machine once, together.
+        """
+        self.n_nodes = len(self.list_nodes())
+        given = self.ray.put((work, tasks))
+        run = self.ray.remote(run_task).options(num_cpus=1, max_retries=MOST_RESTARTS)
+        found = self.wait([run.remote([given], i) for i in range(len(tasks))], "a run", done, deadline=False)
+        if lost := [one for one in found if isinstance(one, Lost)]:
+            raise ClusterError(f"a run was lost {MOST_RESTARTS} times: {lost[0].reason}; use fewer or larger nodes")
+        return found
 
     @contextmanager
     def hold(self, log: EventLog, progress: Progress = silent) -> Iterator[Shards]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lcb.cli.clusters import OnOption, spread_runs
 from lcb.cli.options import JSONOption, ReadingName, WorkersOption, parse_names
 from lcb.cli.output import build_table, check_output, format_number, get_console, write_json
 from lcb.errors import InputError
@@ -97,6 +98,7 @@ def evaluate(
     ] = 3,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the first split.")] = 0,
     workers: WorkersOption = None,
+    on: OnOption = None,
     json: JSONOption = None,
 ) -> None:
     """Estimate from a log how algorithms would serve new users.
@@ -125,7 +127,8 @@ def evaluate(
     names = parse_names(algorithms or _DEFAULT)
     how: Method = (method or MethodName.filled).value
     settings = None
-    with bar() as progress:
+    with spread_runs(on, workers) as report, bar() as shown:
+        progress = report(shown)
         with_offers = reading is not ReadingName.labels if arms is ArmsName.items else how in (*ESTIMATORS, "replay")
         log = open_log(path, progress=progress, with_offers=with_offers)
         chosen: Reading = reading.value if reading else default_reading(log, like)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from lcb.cli.clusters import OnOption, spread_runs
 from lcb.cli.options import JSONOption, ReadingName, parse_algorithms
 from lcb.cli.output import check_output, write_json
 from lcb.errors import InputError
@@ -54,6 +55,7 @@ def reproduce(
     ] = None,
     out: Annotated[Path, typer.Option(help="Folder for NAME.png, NAME.svg and NAME.json.")] = Path("figures"),
     seed: Annotated[int, typer.Option(min=0, help="Seed of the runs.")] = 0,
+    on: OnOption = None,
     json: JSONOption = None,
     algorithms: Annotated[
         str | None,
@@ -152,8 +154,8 @@ def reproduce(
     check_output("--json", json, files=[out / f"{figure}.{suffix}" for suffix in ("png", "svg", "json")])
     experiment = load_experiment(figure)
     command = shlex.join(["lcb", *sys.argv[1:]]) if sys.argv[1:2] == ["reproduce"] else f"lcb reproduce {figure}"
-    with bar() as progress:
-        outcome = run(figure, experiment, out, command, progress, **more)
+    with spread_runs(on) as report, bar() as shown:
+        outcome = run(figure, experiment, out, command, report(shown), **more)
     write_json(json, experiment.to_json(outcome))
     if json != "-":
         for line in experiment.summarise(outcome):
@@ -163,7 +165,7 @@ def reproduce(
 
 def list_options(name: str) -> list[str]:
     """Return the options of one figure or table: those of all, and its own."""
-    common = ["out", "json", *(["runs"] if name == "report" else ["runs", "seed"])]
+    common = ["out", "json", *(["runs"] if name == "report" else ["runs", "seed", "on"])]
     return [*common, *(option for option, theirs in _BELONGS.items() if name in theirs)]
 
 

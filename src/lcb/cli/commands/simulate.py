@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lcb.cli.clusters import OnOption, spread_runs
 from lcb.cli.options import JSONOption, WorkersOption, parse_algorithms
 from lcb.cli.output import build_table, check_output, format_number, get_console, write_json
 from lcb.cli.world import ArmsOption, ClassesOption, FixedArmsOption, NoiseOption, StepsOption, build_world
@@ -38,6 +39,7 @@ def simulate(
     runs: Annotated[int, typer.Option(min=1, help="Independent runs.")] = 10,
     seed: Annotated[int, typer.Option(min=0, help="Seed; results do not depend on the number of workers.")] = 0,
     workers: WorkersOption = None,
+    on: OnOption = None,
     json: JSONOption = None,
 ) -> None:
     """Compare algorithms in the simulation of the paper and print their regret.
@@ -55,7 +57,8 @@ def simulate(
     check_output("--json", json, files=[settings, None if is_folder else models], folders=[models] * is_folder)
     tuned = {} if settings is None else parse_settings(read_json(settings), str(settings))
     world = build_world(models, noise, n_arms=arms, fixed_arms=fixed_arms)
-    with bar() as progress:
+    with spread_runs(on, workers) as report, bar() as shown:
+        progress = report(shown)
         simulation = run(
             world,
             parse_algorithms(algorithms, DEFAULTS),

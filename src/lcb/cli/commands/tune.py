@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lcb.cli.clusters import OnOption, spread_runs
 from lcb.cli.options import JSONOption, WorkersOption, parse_algorithms
 from lcb.cli.output import (
     build_table,
@@ -44,6 +45,7 @@ def tune(
     most: Annotated[int, typer.Option(min=1, help="Most combinations to try of one algorithm.")] = 60,
     seed: Annotated[int, typer.Option(min=0, help="Seed; lcb simulate draws other users with the same seed.")] = 0,
     workers: WorkersOption = None,
+    on: OnOption = None,
     png: Annotated[Path | None, typer.Option(help="Draw all regrets to this .png, .svg, .html or .json file.")] = None,
     json: JSONOption = None,
 ) -> None:
@@ -68,7 +70,8 @@ def tune(
 
         charts.require()
     world = build_world(models, noise, n_arms=arms, fixed_arms=fixed_arms)
-    with bar() as progress:
+    with spread_runs(on, workers) as report, bar() as shown:
+        progress = report(shown)
         tuning = run(
             world,
             parse_algorithms(algorithms or "all", ()),

@@ -1,0 +1,24 @@
+"""One run of an evaluation, in a process of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lcb import parallel
+
+_given: dict[str, tuple[Any, Sequence[Any]]] = {}  # the work and all tasks, by the object that holds them
+
+
+def run_task(given: Sequence[Any], i: int) -> Any:
+    """Run one task; what all tasks share is fetched once by a process."""
+    import ray
+
+    (reference,) = given
+    name = reference.hex()
+    if name not in _given:
+        _given.clear()
+        _given[name] = ray.get(reference)
+    work, tasks = _given[name]
+    with parallel.threads(1):  # one thread of BLAS
+        return work(tasks[i])

@@ -1,0 +1,15 @@
+"""Drill 42: a Ray cluster of three nodes loses a worker and a node in the middle of a step, spills, meets another
+version and a wrong token, and goes away.  Its short form is `tests/cluster/test_ray.py`, with one node.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from support.harness import LONG
+from support.ray_runs import run_cases
+
+if LONG:
+
+    def test_faults_on_three_nodes():
+        run_cases(Path(__file__).parents[1] / "cluster" / "node_cases.py", timeout=900)
