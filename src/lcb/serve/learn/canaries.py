@@ -7,6 +7,7 @@ from typing import Any
 
 import structlog
 
+from lcb.serve import events
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
 from lcb.storage.store.base import Row
@@ -22,12 +23,11 @@ class Canaries:
     def start(self) -> None:
         """Start inside the event loop; the verdict may have been reached before a crash."""
         if self.service.settings.learning.canary or self.service.world.state.canary is not None:
-            self.service.watchers.append(self._watch)
+            self.service.watch(self._watch, events.KINDS)
             self._end_if_due()
 
     async def stop(self) -> None:
-        if self._watch in self.service.watchers:
-            self.service.watchers.remove(self._watch)
+        self.service.unwatch(self._watch)
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
