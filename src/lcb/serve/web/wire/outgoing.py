@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 _CONTINUE = b"HTTP/1.1 100 "
-_LARGE = 65_536  # bytes; a larger part is not copied, so that clients that do not read a file share its memory
+LARGE = 65_536  # bytes; a larger part is not copied, so that clients that do not read a file share its memory
 
 
 class Outgoing:
@@ -29,7 +29,7 @@ class Outgoing:
         self.written += len(data)
         if not self.at_head:
             head, self._head = self._head, b""
-            if head and len(data) > _LARGE:
+            if head and len(data) > LARGE:
                 self._write(head)
                 self._write(data)
             else:
