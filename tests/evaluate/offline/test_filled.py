@@ -155,7 +155,10 @@ def test_a_log_whose_labels_are_mostly_of_one_arm_gives_no_answer():
     enough = use_labels(2000, 0.2, 13.0, 0.8, 0.69)
     assert enough.shortfall is None
     assert "most labels of a user are of one arm" in replace(enough, favoured=0.71).shortfall
-    assert replace(enough, favoured=0.71, withheld=0.04).shortfall is None  # labels sufficed
+    assert "most labels of a user are of one arm" in replace(enough, favoured=0.71, withheld=0.02).shortfall
+    assert "8 % of the pairs of user and arm" in replace(enough, support=0.08, withheld=0.02).shortfall
+    for few in (replace(enough, favoured=0.71), replace(enough, support=0.08)):
+        assert replace(few, withheld=0.009).shortfall is None  # labels sufficed
     assert replace(enough, favoured=0.71, withheld=0.04, method="queue").shortfall is None
 
 

@@ -18,6 +18,7 @@ from lcb.words import format_count
 LEAST_SUPPORT = 0.5  # to draw rates; a policy that showed users fewer arms has left out the arms that they dislike
 MOST_FAVOURED = 0.7  # what one arm has of a user's labels, beyond an equal share; then the others have too few
 MOST_WITHHELD = 0.05  # of the steps of a queue; beyond it arms are compared that nobody would choose
+MOST_UNSHOWN = 0.01  # of the steps, where a log hardly shows an arm: a drawn reward may then be off by all of itself
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,13 +74,13 @@ class LabelUse(Use):
                 f"{self._describe_withheld()}, and with {self.labels_per_arm:.1f} labels per user and arm too "
                 "little is known to draw them; log more events per user, or group the arms into fewer categories"
             )
-        if self.method == "filled" and self.support < LEAST_SUPPORT and self.withheld > MOST_WITHHELD:
+        if self.method == "filled" and self.support < LEAST_SUPPORT and self.withheld > MOST_UNSHOWN:
             return (
                 f"{self._describe_withheld()}, and only {100 * self.support:.0f} % of the pairs of user and arm have a "
                 "label: a log that shows users few arms does not tell how they like the others; use --method snips or "
                 "dr if the log has propensities, or log with a larger uniform share"
             )
-        if self.method == "filled" and self.favoured > MOST_FAVOURED and self.withheld > MOST_WITHHELD:
+        if self.method == "filled" and self.favoured > MOST_FAVOURED and self.withheld > MOST_UNSHOWN:
             return (
                 f"{self._describe_withheld()}, and most labels of a user are of one arm: a recommender that shows "
                 "users what they like leaves few labels for the other arms; use --method snips or dr if the log has "

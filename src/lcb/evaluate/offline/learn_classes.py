@@ -99,7 +99,13 @@ def learn_classes(
         run = partial(learn_chosen, choice=choice, rng=rng, progress=progress, **settings)
     else:
         learner = learner or DEFAULT_LEARNER
-        asked = {"rng": rng, "learner": learner, "likelihood": likelihood, "progress": progress, **settings}
+        asked: dict[str, Any] = {
+            "rng": rng,
+            "learner": learner,
+            "likelihood": likelihood,
+            "progress": progress,
+            **settings,
+        }
         if n_classes is None and data.history is not None and not get_learner(learner).finds_n_classes:
             n_classes, reasons = _count_classes(data.log, data.history, items is not None, asked)
             why += reasons
