@@ -16,8 +16,9 @@ import numpy as np
 
 from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms, serve
+from lcb.bandits.over_classes._kept_normals import KeptNormals
 from lcb.bandits.over_classes.personal_classes import PersonalClasses
-from lcb.decision import Decision
+from lcb.decision import Decision, check_context
 from lcb.errors import InputError
 from lcb.first_models import first_models
 from lcb.learners.mixture.seats import Seats
@@ -83,6 +84,7 @@ class Mixture:
         self._present: set[Hashable] = set()  # users who have not left
         self._n_at_refit = 0.0
         self._bandit: PersonalClasses | None = None  # None: to be built from the seats
+        self._kept: tuple[Hashable, KeptNormals] | None = None  # the user of the last decision
 
     @property
     def n_users(self) -> int:
@@ -99,12 +101,26 @@ class Mixture:
     def choose(self, user: Hashable, context: Floats, rng: np.random.Generator) -> Decision:
         self.start(user)
         state = self.state_of(user)
-        return self._bandit_for(state).choose(state, context, rng)
+        bandit = self._bandit_for(state)
+        if not self.seats.samples:
+            return bandit.choose(state, context, rng)
+        context = check_context(context, self.n_features)
+        if not np.isfinite(context.sum()):
+            raise InputError("the context contains NaN or infinity; give finite features")
+        if self._kept is None or self._kept[0] != user or self._kept[1].bandit is not bandit:
+            self._kept = user, KeptNormals(bandit, state)
+        return Decision.best(self._kept[1].score(context), context, rng.random())
 
     def update(self, user: Hashable, decision: Decision, reward: float) -> None:
         state = self.state_of(user)
         self._come(user)
         self._set(user, self._bandit_for(state).update(state, decision, reward))
+        if (
+            self._kept is not None
+            and self._kept[0] == user
+            and not self._kept[1].add(decision.x, reward - decision.effect)
+        ):
+            self._kept = None
 
     def leave(self, user: Hashable) -> None:
         """Seat a user whose visit is over, and refit if it is time."""
@@ -141,6 +157,7 @@ class Mixture:
                     self._bandit_for(state), state[None], contexts[u : u + 1], rewards[u : u + 1], rng
                 )
                 self._set(user, states[0])
+                self._kept = None
                 continue
             for t, context in enumerate(contexts[u]):
                 decision = self.choose(user, context, rng)

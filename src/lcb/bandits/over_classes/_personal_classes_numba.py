@@ -17,7 +17,7 @@ The mean and the variance of an arm over all classes are those of one vector and
 Where every arm has one feature only (one-hot), just the diagonal of C is made, and P_h x is one row of P_h.
 
 The statistics stay the state: the distributions are made from them at a user's first decision, and again after
-`_STEPS_KEPT` rewards or a reward that would lose digits, so that rounding does not add up.
+`STEPS_KEPT` rewards or a reward that would lose digits, so that rounding does not add up.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from lcb._compiled import njit
 from lcb.bandits._kernels_numba import COMPILED, dot, pick_best, pick_uniform, solve_lower
 from lcb.bandits.over_classes._mmts_numba import add_reward, keep_likely, log_posterior
 
-_STEPS_KEPT = 100  # rewards after which the distributions are made from the statistics again
+STEPS_KEPT = 100  # rewards after which the distributions are made from the statistics again
 _LEAST_NOISE = 1e-6  # of a reward's variance; below it, the subtraction from P_h loses too many digits
 
 
@@ -194,4 +194,4 @@ def serve_personal_classes(  # type: ignore[no-untyped-def]
             add_reward(state, x, reward)
             if n_kept >= 0:
                 accurate = add_to_normals(x, reward, terms[2], log_w, means, covariances, gain)
-                n_kept = n_kept + 1 if accurate and n_kept < _STEPS_KEPT else -1
+                n_kept = n_kept + 1 if accurate and n_kept < STEPS_KEPT else -1

@@ -23,6 +23,8 @@ def invert(matrix, out, work):  # type: ignore[no-untyped-def]
         work[i, i] = 1.0
         for k in range(i):
             factor = matrix[i, k]
+            if factor == 0.0:  # as for one-hot features
+                continue
             for j in range(k + 1):
                 work[i, j] -= factor * work[k, j]
         for j in range(i + 1):
@@ -31,6 +33,8 @@ def invert(matrix, out, work):  # type: ignore[no-untyped-def]
     for i in range(d):
         for j in range(i + 1):
             factor = work[i, j]
+            if factor == 0.0:
+                continue
             for k in range(j + 1):
                 out[j, k] += factor * work[i, k]
     for i in range(d):
@@ -97,6 +101,8 @@ def _add_from_mean(v, v_mean, variance, work, covariance):  # type: ignore[no-un
     for i in range(d):
         for k in range(d):
             factor = v[i, k] / variance**2
+            if factor == 0.0:
+                continue
             for j in range(d):
                 work[i, j] += factor * v_mean[k, j]
     for i in range(d):

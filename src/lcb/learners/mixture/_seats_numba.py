@@ -24,6 +24,8 @@ def factorise(matrix):  # type: ignore[no-untyped-def]
         least = 1e-15 * matrix[j, j]
         for k in range(j):
             factor = matrix[j, k]
+            if factor == 0.0:  # as for one-hot features
+                continue
             for i in range(j, d):
                 matrix[i, j] -= matrix[i, k] * factor
         pivot = np.sqrt(max(matrix[j, j], least))
