@@ -64,14 +64,14 @@ def read_factor_history(
     chosen, choice = specs[0], None
     if chooses or len(specs) > 1:
         steps = labels.lower_steps(N_STEPS)
-        chosen, *found = choose_classes(labels, users, specs, steps, n_classes, rng, progress=progress)
-        choice = Choice(*found)
+        chosen, classes, bonus, why = choose_classes(labels, users, specs, steps, n_classes, rng, progress=progress)
+        choice = Choice(classes, bonus, why)
     q = learn_factors_of(labels, users, int(chosen.partition(":")[2]), rng, progress)[1]
     features = fit_factors(labels.ids, q)
     nothing = np.empty((len(labels.ids), 0))
     rows = LabelledRows((), nothing, labels.user, labels.item, labels.reward, features.names, labels.ids)
-    why = f"{chosen} features, learned from the rewards of {len(labels.ids):,} items"
-    history = History(rows.history(features), features, "; ".join((why, *labels.notes)), rows, sample=sample)
+    told = f"{chosen} features, learned from the rewards of {len(labels.ids):,} items"
+    history = History(rows.history(features), features, "; ".join((told, *labels.notes)), rows, sample=sample)
     return history, choice
 
 

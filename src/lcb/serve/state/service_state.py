@@ -122,7 +122,7 @@ class ServiceState:
         """Whether a recommender uses item effects and a version has classes that were learned beside them."""
         found = self._with_effects.get((recommender, model))
         if found is None:
-            found = self.recommenders[recommender].item_effects and self.item_effects(model) is not None
+            found = bool(self.recommenders[recommender].item_effects) and self.item_effects(model) is not None
             self._with_effects[recommender, model] = found
         return found
 
