@@ -49,7 +49,7 @@ def _average(variance, weight):  # type: ignore[no-untyped-def]
 @njit(**_EXACT)
 def _weigh(variance, level, weight, rise):  # type: ignore[no-untyped-def]
     """Return the square of the bonus of an item of this variance, among arms of the mean variance `level`."""
-    if variance > level > 0.0:
+    if variance > level * (1.0 + 1e-9) > 0.0:  # where all are equal, their mean may be a little less
         return weight * variance * (1.0 + rise * np.log(variance / level))
     return weight * variance
 

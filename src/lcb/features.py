@@ -199,7 +199,7 @@ def is_learned(spec: str | None) -> bool:
 
 def fit_factors(ids: Sequence[str], factors: Floats) -> FeatureMap:
     """Return the map from the ids of items to factors (n, k), which were learned from rewards, beside a constant."""
-    kept = np.array([float(f"{value:.6g}") for value in factors.ravel().tolist()]).reshape(factors.shape)
+    kept = np.array([[float(f"{value:.6g}") for value in row] for row in factors.tolist()])
     longest = float(np.linalg.norm(kept, axis=1).max())
     spec, mean = f"factors:{factors.shape[1]}", np.zeros(len(kept))
     return FeatureMap(spec, tuple(ids), mean, kept, 1 / max(longest, 1e-300), constant=True)

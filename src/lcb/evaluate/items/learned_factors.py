@@ -73,8 +73,8 @@ def read_factor_history(
     features = fit_factors(labels.ids, q)
     nothing = np.empty((len(labels.ids), 0))
     rows = LabelledRows((), nothing, labels.user, labels.item, labels.reward, features.names, labels.ids)
-    why = f"{chosen} features, learned from the rewards of {len(labels.ids):,} items"
-    history = History(rows.history(features), features, "; ".join((why, *labels.notes)), rows, sample=sample)
+    told = f"{chosen} features, learned from the rewards of {len(labels.ids):,} items"
+    history = History(rows.history(features), features, "; ".join((told, *labels.notes)), rows, sample=sample)
     return history, choice
 
 

@@ -45,6 +45,7 @@ class ItemState:
         self._variance: Floats
         self._whole: tuple[int, Index] | None  # rows of the catalogue, and after which of its changes
         self._of_whole: ArmEffects | None  # effects of the catalogue, gathered once for all decisions until a reward
+        self._last: tuple[Sequence[str], Index]  # the arms of the last decision over others, and their rows
         self._begin()
 
     # Events
@@ -102,7 +103,9 @@ class ItemState:
         `rows` are those of the catalogue, where they are known: its items were looked up once.
         """
         if rows is None and ids is not self._catalogue.ids:
-            return self._gather(self._find_rows(ids))
+            if ids != self._last[0]:  # the same arms are often offered to one user after another
+                self._last = [*ids], self._find_rows(ids)
+            return self._gather(self._last[1])
         catalogue, whole = self._catalogue, self._whole
         if whole is None or whole[0] != catalogue.n_changes:
             whole = self._whole = catalogue.n_changes, self._find_rows(catalogue.ids)
@@ -150,6 +153,7 @@ class ItemState:
         learned = self.learned
         self._known = {} if learned is None else learned.rows
         self._others, self._whole, self._of_whole = {}, None, None
+        self._last = (), np.empty(0, np.intp)
         self._effect = np.empty(0) if learned is None else learned.effect.copy()
         self._variance = np.empty(0) if learned is None else learned.variance.copy()
         for item in self.sums.since:
