@@ -123,3 +123,17 @@ def test_an_evaluation_takes_a_frame_or_a_path(visits, tmp_path):
     models = lcb.LatentModels(pi=[1.0], beta=[[0.5]], sigma2=[1.0], features=["<b>"])
     assert models.to_frame().loc[1, "<b>"] == 0.5
     assert "&lt;b&gt;" in models._repr_html_()
+
+
+def test_a_frame_with_embeddings_is_evaluated_over_items():
+    rng = np.random.default_rng(0)
+    vectors, user = rng.normal(size=(40, 4)), np.repeat(np.arange(80), 15)
+    item = np.concatenate([rng.permutation(40)[:15] for _ in range(80)])
+    clicked = rng.random(1200) < 0.5 + 0.4 * np.sign(vectors[item, 0]) * np.where(user % 2, 1, -1)
+    visits = {"visitor": user, "article": item, "clicked": clicked, "embedding": list(vectors[item])}
+    columns = {"user": "visitor", "item": "article", "reward": "clicked", "item_features": "embedding"}
+    how = {"arms": "items", "features": "raw+1", "n_steps": 5, "n_seeds": 1, "n_workers": 1, "n_classes": 2}
+    found = lcb.evaluate_log(visits, ["lcb-auto", "random"], **columns, **how)
+    assert found.settings["features"] == "raw+1"
+    assert found.answer.algorithm == "lcb-auto"
+    assert found.answer.low > 0

@@ -31,7 +31,7 @@ from .errors import StoreUnavailable as StoreUnavailable
 from .errors import TooFewRows as TooFewRows
 from .errors import Unreachable as Unreachable
 from .evaluate.choice.choose import learn as learn
-from .evaluate.offline.evaluate_any import evaluate_log as evaluate_log
+from .evaluate.evaluate_any import evaluate_log as evaluate_log
 from .evaluate.simulation.simulate import simulate as simulate
 from .event_log import EventLog as EventLog
 from .learners import fit as fit

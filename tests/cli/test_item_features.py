@@ -137,6 +137,17 @@ def test_an_evaluation_that_cannot_use_the_numbers_is_refused(lcb, world):
     assert "--arms items" in outcome.err
 
 
+def test_an_evaluation_over_categories_says_that_it_does_not_use_the_numbers(lcb, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [f"u{u},i{i},{int(rng.random() < 0.5)},{'ab'[i % 2]},{i}" for u in range(30) for i in range(12)]
+    (tmp_path / "visits.csv").write_text("\n".join(["user,item,reward,section,price", *rows]))
+    words = ("--item-categories", "section", "--item-features", "price", "--out", "log")
+    assert lcb("import", "visits.csv", *words).code == 0
+    outcome = lcb("evaluate", "log", "--seeds", 1, "--steps", 3, "--algorithms", "random", "--workers", 1)
+    assert outcome.code == 0, outcome.err
+    assert "the items' 1 number of their own are not used: arms are categories; --arms items uses them" in outcome.out
+
+
 def test_an_evaluation_over_items_uses_the_numbers(lcb, world):
     folder, *_ = world
     text = (folder / "visits.csv").read_text().splitlines()

@@ -1,7 +1,7 @@
 from .algorithms import ALGORITHMS as ALGORITHMS
 from .algorithms import Algorithm as Algorithm
 from .algorithms import tuned_settings as tuned_settings
-from .offline.evaluate_any import evaluate_log as evaluate_log
+from .evaluate_any import evaluate_log as evaluate_log
 from .offline.outcomes import Evaluation as Evaluation
 from .simulation.simulate import Simulation as Simulation
 from .simulation.simulate import simulate as simulate

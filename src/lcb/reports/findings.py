@@ -24,9 +24,9 @@ from lcb.arrays import Floats
 from lcb.errors import InputError
 from lcb.evaluate.choice.choose import N_STEPS, choose, draw_names, learn_chosen
 from lcb.evaluate.choice.serving import can_serve
+from lcb.evaluate.evaluate_any import evaluate_log
 from lcb.evaluate.items.evaluate_items import ItemPlan, evaluate_items
 from lcb.evaluate.items.labels import read_item_labels
-from lcb.evaluate.offline.evaluate_any import evaluate_log
 from lcb.evaluate.offline.history import read_history
 from lcb.evaluate.offline.labels import Reading, default_reading, read_labels
 from lcb.evaluate.offline.outcomes import Evaluation

@@ -74,9 +74,9 @@ def evaluate(
     features: Annotated[
         str | None,
         typer.Option(
-            help="one-hot, multi-hot, raw or pca:K, each with or without +1 for a constant; pca without K, and what is "
-            "not given, is chosen on training users, as lcb learn does. With --arms items also factors:K, K features "
-            "learned from the rewards alone.",
+            help="one-hot, multi-hot, raw or pca:K, each with or without +1 for a constant; without it chosen on "
+            "training users, as lcb learn does. With --arms items also pca, with a K that is chosen, and factors:K, K "
+            "features learned from the rewards alone.",
             metavar="SPEC",
         ),
     ] = None,
@@ -158,7 +158,12 @@ def evaluate(
     by_seed = {} if settings is None else {"settings_by_seed": settings}
     write_json(json, {**evaluation.to_json(), "settings": {**about, **by_seed}})
     if json != "-":
-        for note in (*log.notes, *evaluation.settings.get("notes", ())):
+        unused = (
+            f"the items' {format_count(len(log.inputs), 'number')} of their own are not used: arms are categories; "
+            "--arms items uses them"
+        )
+        told = (unused,) if log.inputs and arms is ArmsName.categories else ()
+        for note in (*log.notes, *told, *evaluation.settings.get("notes", ())):
             typer.echo(note)
         get_console().print(_build_table(evaluation, chosen))
         if evaluation.settings["why_features"]:

@@ -7,7 +7,7 @@ the differences paired by user.  Item effects, the same for all features, stand 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -66,7 +66,7 @@ def list_open_specs(features: str | None, n_inputs: int, n_categories: int = 0) 
 def can_choose(rows: ItemRows) -> bool:
     """Whether enough users have labels to be served, and labels differ."""
     n_labels = np.bincount(rows.user)
-    return int((n_labels >= LABELS_PER_STEP).sum()) >= FEWEST_USERS and np.ptp(rows.reward) > 0
+    return int((n_labels >= LABELS_PER_STEP).sum()) >= FEWEST_USERS and bool(np.ptp(rows.reward) > 0)
 
 
 def choose_item_features(
@@ -115,5 +115,5 @@ def _explain(spec: str, scores: dict[tuple[_Features, float], Floats], n_users: 
     )
 
 
-def _by_rank(one: tuple[tuple[_Features, float], Floats]) -> Sequence[object]:
+def _by_rank(one: tuple[tuple[_Features, float], Floats]) -> tuple[int, str]:
     return one[0][0].rank

@@ -10,6 +10,7 @@ vectors.npy                              (n, m), its ids in vectors.ids.npy or v
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -76,6 +77,11 @@ def read_item_features(
     columns = _find_columns(given, opened)
     n_rows = _estimate_rows(opened) if one_row_each else 0
     return _read_columns(opened, _find_id(opened, (item_id, item)), columns, n_rows)
+
+
+def read_item_columns(table: Table, item: str, columns: Sequence[str]) -> ItemVectors:
+    """Read columns of a table whose items are in column `item`; the first row of each counts."""
+    return _read_columns(table, item, _find_columns(",".join(columns), table), 0)
 
 
 def _find_id(table: Table, usual: tuple[str, ...]) -> str:
@@ -188,7 +194,8 @@ def _read_npy(path: Path, table: str | os.PathLike[str], usual: tuple[str, ...])
     with name_file_in_errors(path):
         try:
             shape = np.load(path, mmap_mode="r", allow_pickle=False).shape
-            _need_memory(*(shape if len(shape) == 2 else (0, 0)), str(path))
+            if len(shape) == 2:
+                _need_memory(shape[0], shape[1], str(path))
             vectors = np.load(path, allow_pickle=False)
         except ValueError as error:
             raise InputError(f"{path} is no array of numbers ({error}); write it with numpy.save") from None

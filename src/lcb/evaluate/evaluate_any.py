@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
+from lcb.errors import InputError
+from lcb.evaluate.items.evaluate_items import ITEM_ALGORITHMS, ItemPlan, evaluate_items
+from lcb.evaluate.items.labels import read_item_labels
 from lcb.evaluate.offline.evaluate_log import evaluate_log as evaluate_source
 from lcb.evaluate.offline.labels import Reading, default_reading
 from lcb.evaluate.offline.log_sources import Method, open_source
@@ -20,7 +23,7 @@ DEFAULT_ALGORITHMS = ("lcb-auto", "lcb", "lcb-mean", "linucb-population", "linuc
 
 def evaluate_log(
     log: Any,
-    algorithms: Sequence[str] = DEFAULT_ALGORITHMS,
+    algorithms: Sequence[str] | None = None,
     *,
     user: str | None = None,
     item: str | None = None,
@@ -29,6 +32,8 @@ def evaluate_log(
     order: str | None = None,
     propensity: str | None = None,
     categories: str | None = None,
+    item_features: str | Sequence[str] = (),
+    arms: Literal["categories", "items"] = "categories",
     reading: Reading | None = None,
     like: float | None = None,
     method: Method = "filled",
@@ -46,7 +51,8 @@ def evaluate_log(
 
     `log` is a DataFrame (pandas, polars, pyarrow, DuckDB), a dictionary of columns, the path of a table or of an
     imported log, or a `Log`.  `user`, `item`, `reward`, ... name the columns of a table; those with the usual names are
-    found.  The other arguments are the options of `lcb evaluate`.
+    found, and `item_features` the columns with the items' own numbers, such as an embedding.  The other arguments are
+    the options of `lcb evaluate`; with `arms="items"` the arms are the items that a test user has labels for.
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -59,9 +65,20 @@ def evaluate_log(
     (['lcb-mean', 'linucb-population'], True)
     """
     columns = Columns(user, item, reward, rating, order, propensity, categories)
-    opened = open_any(log, columns, with_offers=method in (*ESTIMATORS, "replay"), progress=progress)
+    numbers = (item_features,) if isinstance(item_features, str) else tuple(item_features)
+    with_offers = reading != "labels" if arms == "items" else method in (*ESTIMATORS, "replay")
+    opened = open_any(log, columns, item_features=numbers, with_offers=with_offers, progress=progress)
     chosen = reading or default_reading(opened, like)
+    if arms == "items":
+        if method != "filled":
+            raise InputError(f"method {method} with arms items, which is a method of its own; leave it out")
+        items_plan = ItemPlan(
+            n_steps, n_train_users, n_test_users, n_classes, features, algorithms or tuple(ITEM_ALGORITHMS)
+        )
+        labels = read_item_labels(opened, chosen, like, seed)
+        return evaluate_items(labels, items_plan, n_seeds=n_seeds, seed=seed, n_workers=n_workers, progress=progress)
     source = open_source(opened, method, chosen, like)
     n_train, n_test = choose_sizes(source.n_events, n_steps, n_train_users, n_test_users)
     plan = Plan(n_train, n_test, n_steps, n_classes, features, fixes_classes=n_classes is not None)
-    return evaluate_source(source, algorithms, plan, n_seeds=n_seeds, seed=seed, n_workers=n_workers, progress=progress)
+    names = DEFAULT_ALGORITHMS if algorithms is None else algorithms
+    return evaluate_source(source, names, plan, n_seeds=n_seeds, seed=seed, n_workers=n_workers, progress=progress)
