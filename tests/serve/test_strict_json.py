@@ -152,12 +152,13 @@ def test_an_ordinary_decision_is_not_parsed_again(parses, raw):
         DecisionRequest("a"),
         DecisionRequest("a:b", [messages.Arm("::"), messages.Arm("b", [0.0, 1e-7])], x=[0.5], k=1, decision_id="c:d"),
         DecisionRequest("a", [messages.Arm("b", [1.0])] * 3, chosen="b:", chosen_propensity=0.25),
+        DecisionRequest("a", exclude=["b:", "c"], seen="exclude", at_most=2),
         RewardRequest("a:1", 0.0),
         RewardRequest("a", 1.0, "b:c"),
     ],
 )
 def test_pairs_are_counted_alike_with_and_without_encoding(request_):
-    assert strict_json._count_pairs_of_request(request_) == strict_json.count_pairs(request_)
+    assert strict_json.count_pairs_of_request(request_) == strict_json.count_pairs(request_)
 
 
 def test_the_requests_checked_by_counting_have_no_default_but_null():

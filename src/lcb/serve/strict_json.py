@@ -97,7 +97,7 @@ def refuse_duplicates(raw: bytes, message: object = None) -> None:
     lcb.serve.errors.Problem: arms[0].x comes twice; send it once
     """
     counted = isinstance(message, NULL_DEFAULTS) and b"\\" not in raw  # an escape could hide a colon
-    if not counted or raw.count(b":") != _count_pairs_of_request(message):
+    if not counted or raw.count(b":") != count_pairs_of_request(message):
         _parse_exactly(raw)
 
 
@@ -107,7 +107,7 @@ def count_pairs(message: object) -> int:
     return encoded.count(b":") - encoded.count(b":null")
 
 
-def _count_pairs_of_request(request: Any) -> int:
+def count_pairs_of_request(request: Any) -> int:
     """Do the same as `count_pairs` for a decision or a reward, five times as fast: no number is encoded."""
     values = [value for value in msgspec.structs.astuple(request) if value is not None]
     n = len(values) + "".join([value for value in values if type(value) is str]).count(":")

@@ -139,6 +139,39 @@ def test_a_key_that_comes_twice_inside_an_element_is_refused_there(tmp_path: Pat
     assert (status, body["outcomes"][0]["status"], body["outcomes"][0]["field"]) == (200, 422, "user")
 
 
+@pytest.mark.parametrize(
+    ("second", "field"),
+    [
+        (b'{"user": "bob", "user": "cy", "arms": %b}', "user"),
+        (b'{"arms": %b, "user": "bob", "arms": []}', "arms"),
+        (b'{"user": "bob", "arms": %b, "k": "1"}', "k"),
+        (b'{"user": "bo\\u0000b", "arms": %b}', "user"),
+        (b'{"user": "b:b", "arms": %b, "exclude": ["c:d"], "x": null}', None),
+    ],
+)
+def test_an_element_whose_arms_came_before_is_checked_like_any_other(tmp_path: Path, second: bytes, field: str | None):
+    arms = json.dumps(ARMS).encode()
+    body = b'{"decisions": [{"user": "ann", "arms": %b}, %b]}' % (arms, second % arms)
+    ((_, answer),) = batch(tmp_path, ("/v1/decisions:batch", body))
+    first, other = answer["outcomes"]
+    assert first["status"] == 200
+    assert (other["status"], other.get("field")) == (200 if field is None else 422, field)
+
+
+def test_arms_of_a_batch_are_those_of_all_that_send_none(tmp_path: Path):
+    own = [{"id": "own", "x": [1.0, 1.0]}]
+    asks = [{"user": "ann"}, {"user": "bob", "arms": own}, {"user": "cy", "k": 2}]
+    sent = ("/v1/decisions:batch", {"decisions": asks, "arms": ARMS})
+    wrong = ("/v1/decisions:batch", {"arms": [{"id": "a", "x": []}], "decisions": asks})
+    twice = ("/v1/decisions:batch", b'{"arms": [{"id": "a"}], "decisions": [{"user": "ann"}], "arms": [{"id": "b"}]}')
+    (_, body), (refused, why), (again, reason) = batch(tmp_path, sent, wrong, twice)
+    answers = [outcome["answer"] for outcome in body["outcomes"]]
+    assert [len(answer["distribution"]) for answer in answers] == [2, 1, 2]
+    assert (answers[1]["arm"], len(answers[2]["slots"])) == ("own", 2)
+    assert (refused, why["field"]) == (422, "arms[0].x")
+    assert (again, reason["field"]) == (422, "arms")
+
+
 def test_every_element_counts_against_the_rate(tmp_path: Path):
     asks = {"decisions": [ask(f"u{i}") for i in range(50)]}
     first, second = batch(
