@@ -1,4 +1,4 @@
-"""Faults on a Ray cluster of three nodes; `tests/drills/test_42_cluster.py` runs this file in a network of its own."""
+"""Faults on a Ray cluster of three nodes; `tests/drills/test_46_cluster.py` runs this file in a network of its own."""
 
 from __future__ import annotations
 
