@@ -1,4 +1,4 @@
-"""Types of the arrays that all modules pass to each other, and a sum that every version of Python rounds alike."""
+"""Types of the arrays that all modules pass to each other, a sum that every version of Python rounds alike, bitmaps."""
 
 from __future__ import annotations
 
@@ -23,3 +23,16 @@ def add_up(parts: Iterable[T]) -> T:
     True
     """
     return reduce(add, parts)
+
+
+def pack_bools(values: NDArray[np.bool_]) -> bytes:
+    """Return booleans (n,) as a bitmap.
+
+    >>> unpack_bools(pack_bools(np.array([True, False, True])), 3).tolist()
+    [True, False, True]
+    """
+    return np.packbits(values).tobytes()
+
+
+def unpack_bools(data: bytes, n: int) -> NDArray[np.bool_]:
+    return np.unpackbits(np.frombuffer(data, np.uint8), count=n).astype(bool)

@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from lcb.arrays import unpack_bools
 from lcb.messages import DecisionRequest, ItemRequest, ItemsRequest, RewardRequest
 from lcb.serve import events
 from lcb.serve.audit.export import export
@@ -192,7 +193,7 @@ def draw_many(inside: Inside, n: int) -> float:
         (one, two), rules = drawing.draw_under_rules(begun.draw, ids, context, f"d{i}", begun.rules)
         first[one.arm] += 1
         p = one.full_distribution(len(ids))
-        left = events.unpack_arms(rules.left[1], len(ids))
+        left = unpack_bools(rules.left[1], len(ids))
         weights[two.arm] += 1 / two.propensity / left.sum()
         assert two.full_distribution(len(ids))[~left].sum() == 0
     frequency = np.array([first[a] for a in range(len(ids))]) / n

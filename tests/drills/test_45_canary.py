@@ -212,7 +212,7 @@ def test_replicas_come_to_one_verdict(postgres_database: str, tmp_path: Path) ->
         manifest, tensors = pack_models(BLUNT)
         more: dict[str, Any] = {"canary": SHARE, "canary_users": 6}
         await services[0].add_model(manifest, tensors, active=False, reason="a drill", n_users=1, **more)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(110):
             while services[1].world.state.canary is None:
                 await asyncio.sleep(0.01)
             n = 0

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from lcb.arrays import Floats
+from lcb.arrays import Floats, unpack_bools
 from lcb.decision import Decision
 from lcb.serve.event_ids import slot_id
 from lcb.serve.sparse import pack_distribution, unpack_distribution
@@ -63,7 +63,7 @@ class ChosenArm(Struct, array_like=True, gc=False):
 
 
 class RulesBody(Struct, array_like=True, gc=False):
-    """The rules of a decision, and the arms that they left; arms are a bitmap (`pack_arms`)."""
+    """The rules of a decision, and the arms that they left; arms are a bitmap (`lcb.arrays.pack_bools`)."""
 
     k: int | None  # slots that were asked for; `at_most` may leave fewer
     excluded: bytes  # arms that the caller excluded
@@ -101,7 +101,7 @@ class DecisionBody(Struct, array_like=True, gc=False):
     def on_offer(self, slot: int = 0) -> NDArray[np.intp]:
         """Return the indices of the arms that a slot could show: without those above it, and after the rules."""
         if self.rules is not None:
-            return np.flatnonzero(unpack_arms(self.rules.left[slot], self.n_arms))
+            return np.flatnonzero(unpack_bools(self.rules.left[slot], self.n_arms))
         return np.delete(np.arange(self.n_arms), [one.arm for one in self.taken[:slot]])
 
 
@@ -392,19 +392,6 @@ def to_decision(record: ChosenArm | RewardBody | ErasedReward) -> Decision:
         None if record.advice is None else floats(record.advice),
         0.0 if isinstance(record, ErasedReward) else record.effect or 0.0,
     )
-
-
-def pack_arms(chosen: NDArray[np.bool_]) -> bytes:
-    """Return a subset of the arms as a bitmap.
-
-    >>> unpack_arms(pack_arms(np.array([True, False, True])), 3).tolist()
-    [True, False, True]
-    """
-    return np.packbits(chosen).tobytes()
-
-
-def unpack_arms(data: bytes, n_arms: int) -> NDArray[np.bool_]:
-    return np.unpackbits(np.frombuffer(data, np.uint8), count=n_arms).astype(bool)
 
 
 def floats(data: bytes) -> Floats:

@@ -16,7 +16,6 @@ from lcb.evaluate.worlds.paper import SimulatedWorld, equal_classes, paper_class
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning
 from lcb.serve.learn import supervisor
-from lcb.serve.learn.schedule import next_training_at
 from lcb.serve.web.keys import Keyring, sha256
 from lcb.storage.models.folder import save_models
 from lcb.storage.store.base import Key
@@ -198,35 +197,6 @@ def test_a_version_that_scores_worse_is_kept_aside_until_somebody_activates_it(t
             assert (await service.decide("new", arms_of(np.eye(6))))["model"] == 1
             assert [one["status"] for one in (await service.models())["versions"]] == ["active", "kept"]
             assert (await service.models())["versions"][0]["reason"] == "activated by hand: a look at it"
-
-    asyncio.run(drive())
-
-
-@pytest.mark.usefixtures("learning_here")
-def test_a_better_version_goes_to_a_share_of_newcomers_first(tmp_path: Path) -> None:
-    one = SimulatedWorld(paper_classes(n_classes=1, n_features=6), n_arms=8).models
-    save_models(one, tmp_path / "one")
-    learning = Learning(retrain_every=5, n_classes=3, canary=0.5, canary_users=2)
-
-    async def drive() -> None:
-        given = {"models": str(tmp_path / "one"), "recommenders": (RecommenderSpec("lcb", "thompson"),)}
-        async with running(tmp_path, **given, learning=replace(learning, retrain_every=None)) as service:
-            await rewarded(service, 40, n_steps=6)
-            assert (await service.http.post("/v1/models/retrain")).status_code == 202
-            answer = await service.learned()
-            assert answer["active"] == 1
-            first = answer["versions"][0]
-            assert (first["version"], first["status"]) == (2, "canary")
-            assert first["reason"].startswith("canary for 0.5 of new users: 0 of 2 users with a reward so far; ")
-            assert "lcb_canary_version 2.0" in (await service.http.get("/metrics")).text
-            assert next_training_at(service.world, service.app.service.settings, learning, 0) is None  # not meanwhile
-            for i in range(60):
-                await rewarded(service, 1, prefix=f"new{i}-", seed=i)
-            async with asyncio.timeout(60):
-                while service.world.state.canary is not None:
-                    await asyncio.sleep(0.01)
-            assert (await service.models())["versions"][0]["status"] in ("active", "withdrawn")
-            assert "lcb_canaries_total{outcome=" in (await service.http.get("/metrics")).text
 
     asyncio.run(drive())
 

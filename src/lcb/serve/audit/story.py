@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from lcb.arrays import Floats
+from lcb.arrays import Floats, unpack_bools
 from lcb.bandits.over_classes.learned_classes import LearnedClasses
 from lcb.bandits.over_classes.personal_classes import PersonalClasses
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
@@ -82,7 +82,7 @@ def read_story(world: World, rows: Iterable[Row], views: Mapping[str, View] = Ma
 def _count_left(body: events.DecisionBody, slot: int) -> tuple[int, int] | None:
     if body.rules is None:
         return None
-    return len(body.on_offer(slot)), int(events.unpack_arms(body.rules.excluded, body.n_arms).sum())
+    return len(body.on_offer(slot)), int(unpack_bools(body.rules.excluded, body.n_arms).sum())
 
 
 def _find_reason(world: World, user: User, model: int, body: events.DecisionBody) -> str | None:

@@ -17,9 +17,10 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
+from lcb.arrays import pack_bools, unpack_bools
 from lcb.messages import DecisionRequest
 from lcb.serve.errors import Problem
-from lcb.serve.events import RulesBody, pack_arms, unpack_arms
+from lcb.serve.events import RulesBody
 from lcb.serve.state.world import World
 
 Bools = NDArray[np.bool_]
@@ -52,12 +53,12 @@ class Rules(Struct):
 
     def record(self, left: list[NDArray[np.intp]]) -> RulesBody:
         """Return what the log keeps; `left` are the arms that each slot could show."""
-        return RulesBody(self.k, pack_arms(self.excluded), self.seen, self.at_most, [self._pack(one) for one in left])
+        return RulesBody(self.k, pack_bools(self.excluded), self.seen, self.at_most, [self._pack(one) for one in left])
 
     def _pack(self, left: NDArray[np.intp]) -> bytes:
         chosen = np.zeros(len(self.excluded), bool)
         chosen[left] = True
-        return pack_arms(chosen)
+        return pack_bools(chosen)
 
 
 def read_rules(world: World, request: DecisionRequest, ids: list[str]) -> Rules:
@@ -69,7 +70,7 @@ def read_rules(world: World, request: DecisionRequest, ids: list[str]) -> Rules:
 
 def rebuild_rules(world: World, user: str, ids: list[str], body: RulesBody) -> Rules:
     """Return the rules of a decision of the log, as of the state of `world`."""
-    return apply_rules(world, user, ids, body.k, unpack_arms(body.excluded, len(ids)), body.seen, body.at_most)
+    return apply_rules(world, user, ids, body.k, unpack_bools(body.excluded, len(ids)), body.seen, body.at_most)
 
 
 def apply_rules(
