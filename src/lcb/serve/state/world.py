@@ -152,7 +152,12 @@ class World:
         """Whether `user` returns this user without blocking the event loop for long."""
         if not self.store.inline:
             return self.cache.knows(name)
-        return self.cache.can_get(name) or self.cache.is_unknown(name) or not self.loader.is_large(name, self.seq)
+        if self.cache.can_get(name) or self.cache.is_unknown(name):
+            return True
+        if not self.store.newest_of(name):
+            self.cache.admit(name, None)
+            return True
+        return not self.loader.is_large(name, self.seq)
 
     def is_slow(self, row: Row) -> bool:
         """Whether applying an event would read so much from a local store that a thread should do it."""
