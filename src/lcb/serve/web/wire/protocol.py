@@ -30,7 +30,7 @@ from weakref import WeakKeyDictionary
 from httptools import HttpParserError, HttpParserUpgrade, parse_url
 from uvicorn.config import Config
 from uvicorn.protocols.http.flow_control import HIGH_WATER_LIMIT
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.server import ServerState
 
 from lcb.serve.errors import Problem
@@ -132,7 +132,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.body = 0
         self.sent, self.sent_at = -1, 0.0
         self.answered_at = 0.0
-        self.answering: Cycle | None = None  # `cycle` is the last request, which may be queued
+        self.answering: RequestResponseCycle | None = None  # `cycle` is the last request, which may be queued
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
