@@ -88,7 +88,8 @@ def _look_up(catalogue: Catalogue, arms: list[messages.Arm], ids: list[str]) -> 
 
 
 def _stack_vectors(arms: list[messages.Arm]) -> Floats:
-    n, numbers = len(arms[0].x or ()), []
+    n = len(arms[0].x or ())
+    numbers: list[float] = []
     for arm in arms:
         if arm.x is None or len(arm.x) != n:
             raise build_ragged_error(arms)

@@ -161,7 +161,12 @@ class World:
         """Whether `user` returns this user without blocking the event loop for long."""
         if not self.store.inline:
             return self.cache.knows(name)
-        return self.cache.can_get(name) or self.cache.is_unknown(name) or not self.loader.is_large(name, self.seq)
+        if self.cache.can_get(name) or self.cache.is_unknown(name):
+            return True
+        if not self.store.newest_of(name):
+            self.cache.admit(name, None)
+            return True
+        return not self.loader.is_large(name, self.seq)
 
     def has_seen(self, name: str) -> bool:
         """Whether what a user was shown is known without blocking the event loop for long."""

@@ -227,7 +227,9 @@ def build_headers(reply: Reply) -> list[tuple[bytes, bytes]]:
 
 
 def answer_whole(cycle: Cycle, reply: Reply) -> bool:
-    """Send an answer in one piece; False if that is not possible now."""
+    """Send an answer in one piece; False if that is not possible now, or the answer is a stream."""
+    if reply.stream is not None:  # HEAD of it
+        return False
     return cycle.answer(reply.status, encode_headers(*list_common_headers(reply)), reply.headers, reply.body)
 
 

@@ -29,7 +29,7 @@ class Cycle(RequestResponseCycle):
     more_body = True
     response_started = False
     response_complete = False
-    chunked_encoding = None
+    chunked_encoding: bool | None = None
     expected_content_length = 0
 
     def __init__(self, protocol: GuardedProtocol, scope: Any, *, keep_alive: bool) -> None:
