@@ -135,13 +135,13 @@ def measure_cost() -> list[dict[str, object]]:
         mixture.serve(range(500), users.contexts, users.rewards, rng)
         mixture.start("last")
         seats = mixture.seats
-        for u in range(501, n):  # past users with the statistics of the first, seated as those are
-            mixture._position[u] = position = seats.add_user()
-            seats.rows[position] = seats.rows[u % 500]
-            seats.n_left += 1
-            seats.left[position] = seats.n_left
-            for sample in seats.samples:
-                sample.label[position] = sample.label[u % 500]
+        for u in range(501, n):
+            mixture._position[u] = seats.add_user()
+        more = np.arange(501, n)  # past users with the statistics of the first 500, seated as those are
+        seats.rows[more], seats.left[more] = seats.rows[more % 500], seats.n_left + more - 500
+        seats.n_left += len(more)
+        for sample in seats.samples:
+            sample.label[more] = sample.label[more % 500]
         memory = tracemalloc.get_traced_memory()[0] / n
         tracemalloc.stop()
         mixture.choose("last", users.contexts[0, 0], rng)  # the classes are described once after a departure

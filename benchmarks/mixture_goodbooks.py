@@ -11,7 +11,7 @@ Printed is the gain over Population LinUCB in percent, with its standard error, 
 after the first 1,000.
 
 It takes long, so every part (one algorithm, seed and reading) is kept in benchmarks/results/parts and not played again;
-delete a file there to play it again.  `--algorithms` plays only some of them; the table needs all.
+delete a file there to play it again.  `--algorithms` plays only some of them; the table needs linucb-population.
 """
 
 from __future__ import annotations
@@ -96,9 +96,9 @@ def draw(reading: str, found: dict[str, np.ndarray], file: Path) -> None:
     base, curves = found[POPULATION], []
     n = base.shape[1] // BLOCK
     for name, rates in found.items():
-        pairs = [(one[:, i * BLOCK : (i + 1) * BLOCK].astype(float) for one in (rates, base)) for i in range(n)]
         means, errors = [], []
-        for ours, theirs in pairs:
+        for i in range(n):
+            ours, theirs = (one[:, i * BLOCK : (i + 1) * BLOCK].astype(float) for one in (rates, base))
             means.append(ours.mean() / theirs.mean())
             errors.append((ours - theirs).std(ddof=1) / np.sqrt(ours.size) / theirs.mean())
         curves.append(charts.Curve(name, [(i + 1) * BLOCK for i in range(n)], means, errors))
@@ -129,10 +129,10 @@ def main() -> None:
                 file = PARTS / f"mixture_goodbooks-{reading}-{len(order)}-{seed}-{name}.npy"
                 label = f"{reading}, seed {seed}, {name}"
                 found[name].append(play_or_read(file, lambda a=(source, name, order, seed): play(*a), label))
-        if not set(NAMES) <= found.keys():
+        if POPULATION not in found:
             continue
-        rewards = {name: np.array(found[name]) for name in NAMES}
-        rows += [describe(reading, name, rewards[name], rewards[POPULATION]) for name in NAMES[:-1]]
+        rewards = {name: np.array(each) for name, each in found.items()}
+        rows += [describe(reading, name, rewards[name], rewards[POPULATION]) for name in names if name != POPULATION]
         if asked.figures:
             draw(reading, rewards, asked.figures / f"mixture-goodbooks-{reading}.png")
     if rows:
