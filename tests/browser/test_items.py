@@ -31,7 +31,7 @@ def service(tmp_path_factory, settings):
     """A service with item effects, and rewards of two new items: all opened one, nobody the other."""
     folder = Path(tmp_path_factory.mktemp("items"))
     known = [id for id in TITLES if id not in (RISING, FALLING)]
-    effect = [{GOOD: 0.3, BAD: -0.3}.get(id, 0.01 * (i % 5)) for i, id in enumerate(known)]
+    effect = [{GOOD: 0.3, BAD: -0.3}.get(id, 0.01 * (1 + i % 5)) for i, id in enumerate(known)]
     numbers = {"prior_mean": 0.0, "prior_variance": 0.02, "noise": 0.1}
     effects = ItemEffects(tuple(known), effect, np.full(len(known), 0.001), np.full(len(known), 90.0), **numbers)
     models = replace(reader_classes(), item_effects=effects)
@@ -73,9 +73,11 @@ def test_a_reader_learns_what_is_because_of_them_and_what_because_of_everybody(s
     page = look(service, "/", **WIDE | {"viewport": {"width": 1280, "height": 960}})
     ready(page)
     page.click(".toggle")
-    assert page.inner_text(".headline") == TITLES[RISING]  # for everybody, as nothing is known of the reader
-    words = "Because of everybody: readers open this article in "
-    page.wait_for_function("words => document.querySelector('.why')?.textContent.includes(words)", arg=words)
-    assert "more of 100 offers than a new one of its kind" in page.inner_text(".why")
+    until = "words => words.every((one) => document.querySelector('.why')?.textContent.includes(one))"
+    everybody = [
+        "Because of everybody: readers open this article in ",
+        " more of 100 offers than a new one of its kind.",
+    ]
+    page.wait_for_function(until, arg=["Because of you: ", *everybody])  # whichever articles are on offer
     answer(page, opened=True)
-    page.wait_for_function("() => document.querySelector('.why')?.textContent.includes('Because of you: ')")
+    page.wait_for_function(until, arg=["Because of you: ", *everybody])
