@@ -16,7 +16,9 @@ from ray.cluster_utils import Cluster as RayCluster
 
 import lcb
 from lcb.cluster.shards import Shards
+from lcb.prior import Prior
 from support.dying_work import DyingWork
+from support.harness import wait_until
 
 pytestmark = pytest.mark.filterwarnings("ignore::lcb.ConvergenceWarning", "ignore::DeprecationWarning")
 NAMES = [f"x{j}" for j in range(6)]
@@ -51,16 +53,19 @@ def write(folder: Path, n_rows: int, n_users: int, n_files: int = 6) -> Path:
     return folder
 
 
-def learn(users):
-    return lcb.fit(users, 4, rng=0, tol=1e-12, max_steps=40).models
+def learn(users, prior):
+    return lcb.fit(users, 4, rng=0, prior=prior, tol=1e-14, max_steps=300).models
 
 
 def test_a_worker_and_a_node_that_are_lost_in_a_step_change_no_bit(cluster, tmp_path, monkeypatch):
     folder, plain, calls = write(tmp_path, 60_000, 25_000), Shards.sums, []
+    past = lcb.read_log(folder, columns=NAMES)
+    prior = Prior.scaled(past.stats)  # else scaled by other users there, who stand in another order
     with cluster.read_log(folder, columns=NAMES) as users:
         assert (cluster.n_nodes, len(users.actors)) == (3, 3)
-        before = learn(users)
-        died = {8: {}, 20: {"node": True}}  # a worker in the 8th sum, a whole node in the 20th
+        before = learn(users, prior)
+        mine = ray.get_runtime_context().get_node_id()  # a node that this process needs itself
+        died = {3: {}, 6: {"node": True, "spare": mine}}  # a worker in the third sum, a whole node in the sixth
 
         def sum_dying(self, work):
             calls.append(work)
@@ -68,32 +73,32 @@ def test_a_worker_and_a_node_that_are_lost_in_a_step_change_no_bit(cluster, tmp_
             return plain(self, work if how is None else DyingWork(work, str(tmp_path / f"mark {len(calls)}"), **how))
 
         monkeypatch.setattr(Shards, "sums", sum_dying)
-        after = learn(users)
+        after = learn(users, prior)
         assert len(list(tmp_path.glob("mark*"))) == 2
-        assert cluster.n_restarts == 2
-        assert cluster.n_nodes == 2
+        assert 2 <= cluster.n_restarts <= 3
     monkeypatch.undo()
+    wait_until(lambda: len(cluster.list_nodes()) == 2, "Ray did not notice that a node is gone", seconds=120)
     with cluster.read_log(folder, columns=NAMES) as users:  # two nodes are left
         assert len(users.actors) == 2
-        anew = learn(users)
+        anew = learn(users, prior)
     for found in (after, anew):
         np.testing.assert_array_equal(found.beta, before.beta)
         np.testing.assert_array_equal(found.pi, before.pi)
-    here = lcb.fit(lcb.read_log(folder, columns=NAMES), 4, rng=0, tol=1e-12, max_steps=40).models
+    here = learn(past, prior)
     ours, theirs = np.argsort(here.pi), np.argsort(before.pi)
     np.testing.assert_allclose(before.beta[theirs], here.beta[ours], atol=1e-6)
 
 
 def test_more_events_than_the_object_stores_hold_are_spilled(cluster, tmp_path):
-    from ray._private.internal_api import memory_summary
-
     cluster.n_restarts = 0
     n_rows = 4_800_000  # 307 MB of rows, in stores of 240 MB
     folder = write(tmp_path, n_rows, 50_000, n_files=12)
     with cluster.read_log(folder, columns=NAMES) as users:
         assert users.n_events == n_rows
         assert users.n_users == 50_000
-    assert "Spilled" in memory_summary(stats_only=True)
+    logs = Path(os.environ["RAY_TMPDIR"], "ray", "session_latest", "logs")
+    assert list(logs.glob("*spill_worker*"))
+    assert list(logs.glob("*restore_worker*"))
 
 
 SCRIPT = """
@@ -132,6 +137,7 @@ def test_a_cluster_that_goes_away_is_said(machines, tmp_path):
     during = f"""
         import numpy as np
         from support.dying_work import DyingWork
+from support.harness import wait_until
         from lcb.learners.shared.users import CountNotFinite
         log = lcb.EventLog.from_rows(np.arange(300), np.ones((300, 1)), np.arange(300.0))
         with cluster.hold(log) as users:

@@ -94,7 +94,7 @@ def test_a_shard_without_users_counts_clicks_with_the_others(tmp_path):
     shard.add_rows(None, summary.features)
     holding = shard.finish((0.0, 1.0), "float64")
     assert holding.n_events == sum(holding.part_sizes) == 0
-    assert shard.sums(Expect(np.ones((1, 7)), np.zeros(1))) == []
+    assert list(shard.sums(Expect(np.ones((1, 7)), np.zeros(1)))) == []
 
 
 def test_users_are_taken_from_a_shard_by_position(tmp_path):

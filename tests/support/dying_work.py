@@ -17,6 +17,7 @@ class DyingWork:
 
     With `always`, every process is; with `wait`, it waits instead; with `node`, its node (the raylet that started it)
     is killed first; with `head`, the GCS server among the children of that process is killed, and then it waits.
+    Processes on the node `spare` live on.
     """
 
     work: Any
@@ -25,15 +26,14 @@ class DyingWork:
     wait: bool = False
     node: bool = False
     head: int | None = None
+    spare: str | None = None
 
     @property
     def span(self) -> int | None:
         return self.work.span
 
     def prepare(self, log: Any, map_spans: Any) -> Callable[[slice, int], Any]:
-        mark = Path(self.mark)
-        if self.always or not mark.exists():
-            mark.write_text(str(os.getpid()))
+        if not self._is_spared() and (self._is_first() or self.always):
             if self.head is not None:
                 _kill_gcs(self.head)
             if self.wait or self.head is not None:
@@ -42,6 +42,20 @@ class DyingWork:
                 os.kill(os.getppid(), signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
         return self.work.prepare(log, map_spans)
+
+    def _is_spared(self) -> bool:
+        if self.spare is None:
+            return False
+        import ray
+
+        return ray.get_runtime_context().get_node_id() == self.spare
+
+    def _is_first(self) -> bool:
+        try:
+            os.close(os.open(self.mark, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return False
+        return True
 
 
 def _kill_gcs(parent: int) -> None:

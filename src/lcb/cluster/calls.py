@@ -29,6 +29,7 @@ class Node:
 
     id: str
     address: str
+    port: int
     n_cpus: int
 
 
@@ -40,10 +41,14 @@ class Calls:
         self.n_restarts = 0
         self.n_nodes = 0  # at work on the users that are held
 
-    def list_nodes(self) -> list[Node]:
-        """Return the machines at work, in a fixed order."""
+    def list_nodes(self, *, probe: bool = False) -> list[Node]:
+        """Return the machines at work, in a fixed order; `probe` finds those that have gone before Ray notices."""
         alive = [node for node in self.ray.nodes() if node["Alive"] and node["Resources"].get("CPU", 0) >= 1]
-        nodes = [Node(one["NodeID"], one["NodeManagerAddress"], int(one["Resources"]["CPU"])) for one in alive]
+        nodes = [
+            Node(one["NodeID"], one["NodeManagerAddress"], one["NodeManagerPort"], int(one["Resources"]["CPU"]))
+            for one in alive
+            if not probe or answers((one["NodeManagerAddress"], one["NodeManagerPort"]))
+        ]
         if not nodes:
             raise ClusterError("no machine of the cluster has a CPU to work with; add a node: ray start --address ...")
         return sorted(nodes, key=lambda node: (node.address, node.id))
@@ -80,7 +85,7 @@ class Calls:
         """
         waiting, last, end = list(calls), 0, time.monotonic() + self.step_seconds
         while waiting:
-            _, waiting = self.ray.wait(waiting, num_returns=len(waiting), timeout=_POLL_SECONDS, fetch_local=False)
+            _, waiting = self.ray.wait(waiting, num_returns=len(waiting), timeout=_POLL_SECONDS)
             if len(calls) - len(waiting) > last:
                 last, end = len(calls) - len(waiting), time.monotonic() + self.step_seconds
                 if done:
@@ -100,7 +105,13 @@ class Calls:
     def _get(self, call: Any) -> Any:
         """Return the result of a call that has ended, or that its process was lost."""
         errors = self.ray.exceptions
-        lost = (errors.RayActorError, errors.WorkerCrashedError, errors.ObjectLostError, errors.OutOfMemoryError)
+        lost = (
+            errors.RayActorError,
+            errors.WorkerCrashedError,
+            errors.ObjectLostError,
+            errors.OutOfMemoryError,
+            errors.NodeDiedError,
+        )
         try:
             return self.ray.get(call, timeout=self.step_seconds)
         except errors.RayTaskError as error:
@@ -110,6 +121,10 @@ class Calls:
             if isinstance(cause, LCBError):
                 raise cause from None
             raise ClusterError(f"a step failed on the cluster: {_shorten(cause or error)}") from error
+        except errors.LocalRayletDiedError:
+            raise ClusterError(
+                "Ray has ended on this machine, which the command needs; start it again (ray start --address ...)"
+            ) from None
         except lost as error:
             return Lost(_shorten(error))
 

@@ -102,7 +102,7 @@ class Shards:
     def _replace(self, lost: dict[int, str]) -> None:
         """Start lost shards anew, on their machine or, if that is gone, on another, and fill them again."""
         self.cluster.count_restart(list(lost.values()))
-        nodes = self.cluster.list_nodes()
+        nodes = self.cluster.list_nodes(probe=True)
         for number in lost:
             node = next((one for one in nodes if one.id == self.places[number].id), nodes[number % len(nodes)])
             self.cluster.ray.kill(self.actors[number])

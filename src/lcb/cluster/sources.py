@@ -6,18 +6,19 @@ A source fills shards, also one that is started anew after a loss: it reads or s
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from lcb.cluster.calls import Calls, Lost
+from lcb.cluster.calls import MOST_RESTARTS, Calls, Lost
 from lcb.cluster.shard import N_PARTS, FileSummary, Rows, read_file
 from lcb.errors import ClusterError, InputError
 from lcb.event_log import EventLog, LogBuilder
 from lcb.memory import SHARE
-from lcb.progress import Progress, silent
+from lcb.progress import Progress, count_up, silent
 from lcb.stats import n_packed
 from lcb.storage.tables.event_rows import EventColumns
 from lcb.storage.tables.sample import UserSample, sample_hashes
@@ -25,6 +26,7 @@ from lcb.words import format_count
 
 _IN_FLIGHT = 4  # messages that are on their way to a shard
 _MESSAGE = 1 << 26  # bytes of users that are sent at a time
+_NOTICE_SECONDS = 5.0  # after which Ray has noticed that a node is gone
 _FEW = 5_000  # users whose events are read to choose the kind of classes
 
 
@@ -40,6 +42,7 @@ class FromLog:
         log, begins = self.log, np.linspace(0, self.log.n_users, N_PARTS + 1).astype(int).tolist()
         size = log.stats.packed.itemsize * len(log.stats.packed)
         calls: list[Any] = []
+        owner: list[int] = []
         for number, shard in shards.items():
             pieces: dict[int, EventLog] = {}
             n_bytes, last = 0, ends[number + 1] - 1
@@ -52,10 +55,13 @@ class FromLog:
                     progress("sending users", part + 1, N_PARTS)
                     cluster.wait(calls[-_IN_FLIGHT : -_IN_FLIGHT + 1], "users that were sent")
                     calls.append(shard.add_pieces.remote(pieces))
+                    owner.append(number)
                     pieces, n_bytes = {}, 0
+        sent = cluster.wait(calls, "users that were sent")
+        lost = {number: one for number, one in zip(owner, sent, strict=True) if isinstance(one, Lost)}
         nobody = _cut(log, slice(0, 0))
         found = cluster.wait([shard.finish_pieces.remote(nobody) for shard in shards.values()], "users that were sent")
-        return dict(zip(shards, found, strict=True))
+        return {**dict(zip(shards, found, strict=True)), **lost}
 
     def check_memory(self, free: Sequence[float]) -> None:
         need_room(self.log.n_users, self.log.n_features, self.log.stats.packed.dtype.itemsize, free)
@@ -85,29 +91,24 @@ class FromFiles:
     def fill(self, cluster: Calls, shards: dict[int, Any], ends: Sequence[int], progress: Progress) -> dict[int, Any]:
         """Read the files with all CPUs, and give each of some shards the rows of its users."""
         calls = self._read(cluster, list(shards), ends, progress)
-        found = cluster.wait(
-            [call[0] for call in calls], "the events", lambda n: progress("reading files", n, len(calls))
-        )
-        for answer, file in zip(found, self.files, strict=True):
-            _refuse_lost(answer, f"reading {file}")
+        found = self._wait(cluster, calls, list(shards), ends, progress)
         self.summaries = found
         features = check_same(found)
         self._need_room()
-        lost: dict[int, Any] = {}
-        for i, (number, shard) in enumerate(shards.items()):
-            rows = [call[1 + i] for call in calls]
-            added = cluster.wait([shard.add_rows.remote(one, features) for one in rows], "rows for a node")
-            if isinstance(added[-1], Lost):
-                lost[number] = added[-1]
-        kept = {number: shard for number, shard in shards.items() if number not in lost}
-        if self.rewards is None and not lost:
-            seen = cluster.wait([shard.count_rewards.remote() for shard in kept.values()], "the rewards")
-            self.rewards = tuple(sorted({value for one in seen if isinstance(one, tuple) for value in one})[:3])
-            lost |= {number: one for number, one in zip(kept, seen, strict=True) if not isinstance(one, tuple)}
-        if lost:
+        added = {
+            number: [shard.add_rows.remote(call[1 + i], features) for call in calls]
+            for i, (number, shard) in enumerate(shards.items())
+        }
+        lost = _find_lost({number: cluster.wait(own, "rows for a node") for number, own in added.items()})
+        if not lost and self.rewards is None:
+            seen = cluster.wait([shard.count_rewards.remote() for shard in shards.values()], "the rewards")
+            lost = _find_lost({number: [one] for number, one in zip(shards, seen, strict=True)})
+            if not lost:
+                self.rewards = tuple(sorted({value for one in seen for value in one})[:3])
+        if lost:  # the others have begun as well: all are filled anew
             return {number: lost.get(number, next(iter(lost.values()))) for number in shards}
-        calls = [shard.finish.remote(self.rewards or (), self.dtype) for shard in kept.values()]
-        return dict(zip(kept, cluster.wait(calls, "statistics"), strict=True))
+        done = [shard.finish.remote(self.rewards or (), self.dtype) for shard in shards.values()]
+        return dict(zip(shards, cluster.wait(done, "statistics"), strict=True))
 
     def read_few(self, cluster: Calls, progress: Progress = silent) -> EventLog:
         """Read the rows of at most 5,000 users, those with the smallest hashes, into this process."""
@@ -133,10 +134,33 @@ class FromFiles:
         need_room(n_users, len(check_same(self.summaries)), np.dtype(self.dtype).itemsize, self.free)
 
     def _read(self, cluster: Calls, wanted: list[int], ends: Sequence[int], progress: Progress) -> list[list[Any]]:
-        keep = self.sample.keep if self.sample else None
-        read = cluster.ray.remote(read_file).options(num_cpus=1, num_returns=1 + len(wanted), max_retries=3)
         progress("reading files", 0, len(self.files))
-        return [read.remote(file, self.asked, keep, list(ends), wanted) for file in self.files]
+        return [self._read_one(cluster, file, wanted, ends) for file in self.files]
+
+    def _read_one(self, cluster: Calls, file: str, wanted: list[int], ends: Sequence[int]) -> list[Any]:
+        keep = self.sample.keep if self.sample else None
+        read = cluster.ray.remote(read_file).options(
+            num_cpus=1, num_returns=1 + len(wanted), max_retries=MOST_RESTARTS, scheduling_strategy="SPREAD"
+        )
+        answers: list[Any] = read.remote(file, self.asked, keep, list(ends), wanted)
+        return answers
+
+    def _wait(
+        self, cluster: Calls, calls: list[list[Any]], wanted: list[int], ends: Sequence[int], progress: Progress
+    ) -> list[FileSummary]:
+        """Wait until all files are read; those that a lost node was reading are read again."""
+        for attempt in range(MOST_RESTARTS + 1):
+            told = count_up(progress, "reading files", len(calls))
+            found = cluster.wait([call[0] for call in calls], "the events", told)
+            lost = [i for i, answer in enumerate(found) if isinstance(answer, Lost)]
+            if not lost:
+                return found
+            if attempt == MOST_RESTARTS:
+                _refuse_lost(found[lost[0]], f"reading {self.files[lost[0]]}")
+            time.sleep(_NOTICE_SECONDS)
+            for i in lost:
+                calls[i] = self._read_one(cluster, self.files[i], wanted, ends)
+        return []
 
 
 def check_same(summaries: Sequence[FileSummary]) -> tuple[str, ...]:
@@ -169,3 +193,9 @@ def need_room(n_users: int, n_features: int, itemsize: int, free: Sequence[float
 def _refuse_lost(answer: Any, what: str) -> None:
     if isinstance(answer, Lost):
         raise ClusterError(f"{what} failed on the cluster: {answer.reason}; the file must be where every node finds it")
+
+
+def _find_lost(answers: dict[int, list[Any]]) -> dict[int, Lost]:
+    """Return the shards of which an answer was lost."""
+    found = {number: [one for one in own if isinstance(one, Lost)] for number, own in answers.items()}
+    return {number: own[0] for number, own in found.items() if own}

@@ -74,7 +74,7 @@ def _read_batch(batch: Any, d: int, place: Place) -> Floats:
     """Return the statistics (p, n) of a batch."""
     for name in ("moment", "gram"):
         if not pa.types.is_nested(batch.column(name).type):
-            raise place.error(0, f"{name} is no list of numbers; it is a list of sums, see docs/cluster.md")
+            raise place.error(0, f"{name} is no list of numbers; it is a list of sums, see docs/large.md")
     count, square_sum = (read_numbers(batch.column(name), name, place) for name in ("count", "square_sum"))
     moment = read_list_matrix(batch.column("moment"), "moment", [f"moment[{j}]" for j in range(d)], place)
     cells = [f"gram[{i}, {j}]" for i in range(d) for j in range(d)]
