@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 from drills.test_20_slow_clients import connect, memory
-from lcb.serve import events
+from lcb.serve import events, sparse
 from lcb.serve.audit.story import read_story
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
@@ -170,7 +170,7 @@ def drill_large_user(folder: Path, *, without: tuple[str, ...] = (), patience: f
     rng, answers = np.random.default_rng(3), []
     spec = {"name": "lcb", "bandit": "linucb", "uniform": 0.5}
     settings: dict[str, Any] = {"recommenders": [spec], "pages": False, "rewards": "last"}
-    with serving(folder, **settings) as server, server.client() as http:
+    with serving(folder, without=("sparse distributions",), **settings) as server, server.client() as http:
         assert http.put("/v1/items", json={"items": arms(rng, 2_000, 2)}).status_code == 200
         made = http.post("/v1/decisions", json={"user": "large", "k": 90, "decision_id": "large"}).json()
         slot = made["slots"][0]["reward_id"]
@@ -206,7 +206,10 @@ def drill_large_user(folder: Path, *, without: tuple[str, ...] = (), patience: f
 
 
 async def drill_memory_of_lists(folder: Path, n: int = 12) -> None:
-    """Lists from many items, and the story of their user: nothing is kept that no reward needs."""
+    """Lists from many items, and the story of their user: nothing is kept that no reward needs.
+
+    Distributions are stored whole, as for a policy that gives each arm a probability of its own.
+    """
     async with running(folder, pages=False, recommenders=(RecommenderSpec("lcb", "linucb", uniform=0.5),)) as service:
         await service.http.put("/v1/items", json={"items": arms(np.random.default_rng(4), 2_000, 2)})
         first = 0
@@ -346,16 +349,24 @@ def test_control_large_users_are_read_in_the_event_loop(tmp_path: Path) -> None:
         drill_large_user(tmp_path, without=("large reads apart",), patience=SHORT)
 
 
+@pytest.fixture
+def whole_distributions(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sparse, "FEWEST_ARMS", 10**9)
+
+
+@pytest.mark.usefixtures("whole_distributions")
 def test_lists_from_many_items_leave_little_in_memory(tmp_path: Path) -> None:
     asyncio.run(drill_memory_of_lists(tmp_path))
 
 
+@pytest.mark.usefixtures("whole_distributions")
 def test_control_slots_keep_whole_distributions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(reward_slots, "_LARGE", 10**9)
     with pytest.raises(AssertionError, match="decisions are kept in memory"):
         asyncio.run(drill_memory_of_lists(tmp_path))
 
 
+@pytest.mark.usefixtures("whole_distributions")
 def test_control_stories_keep_whole_decisions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "_LARGE_DECISION", 10**9)
     with pytest.raises(AssertionError, match="a story keeps"):

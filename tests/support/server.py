@@ -371,6 +371,13 @@ def with_slow_items() -> None:
     replace(items, "read_items", read_items)
 
 
+def without_sparse_distributions() -> None:
+    """Store every distribution whole, as for a policy that gives each arm a probability of its own."""
+    from lcb.serve import sparse
+
+    sparse.FEWEST_ARMS = 10**9
+
+
 def with_slow_histories() -> None:
     """Hold up reading the events of the user "large" and the decision "large"."""
     from lcb.storage.store.sqlite import SQLite
@@ -495,6 +502,7 @@ WITHOUT = {
     "fast scores": with_slow_scores,
     "fast items": with_slow_items,
     "fast histories": with_slow_histories,
+    "sparse distributions": without_sparse_distributions,
     "large reads apart": without_large_reads_apart,
     "own threads": without_own_threads,
     "large work apart": without_large_work_apart,

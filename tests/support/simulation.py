@@ -90,8 +90,8 @@ class Trouble(Unsynced):
         return done
 
     @contextmanager
-    def _transaction(self) -> Iterator[Any]:
-        with super()._transaction() as connection:
+    def _transaction(self, **how: bool) -> Iterator[Any]:
+        with super()._transaction(**how) as connection:
             yield connection
             if self._within:
                 raise Crash

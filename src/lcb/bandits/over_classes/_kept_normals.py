@@ -47,10 +47,10 @@ class KeptNormals:
 
     def score(self, context: Floats) -> Floats:
         """Return the expected reward plus the bonus of each arm, (K,)."""
-        scores = np.empty(len(context))
+        scores, only = np.empty(len(context)), np.empty(len(context), np.int64)
         keep_likely(self.log_w, self._weights)
         score_normals(
-            np.ascontiguousarray(context), self.bandit.bonus, self._weights, self.means, self.covariances,
+            np.ascontiguousarray(context), only, self.bandit.bonus, self._weights, self.means, self.covariances,
             self._mean, self._spread, scores,
         )  # fmt: skip
         return scores

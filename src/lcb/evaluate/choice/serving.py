@@ -5,6 +5,7 @@ The users are split in two halves; classes learned from one half serve the other
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 
 import numpy as np
@@ -52,7 +53,7 @@ def serve_held_out(
     """Return, by classes and bonus, the mean reward of each user who is `able` (users,), the same users for all."""
     halves = np.array_split(rng.permutation(log.n_users), 2)
     done = count_up(progress, "percent of serving held-out users", 100)
-    spent, cost = 0.0, sum(one.cost for one in tried)
+    spent, cost = 0.0, math.fsum(one.cost for one in tried)
     found: dict[tuple[Classes, float], list[Floats]] = {(one, c): [] for one in tried for c in bonuses}
     for learning, held_out in (halves, halves[::-1]):
         past = log.take(learning)
