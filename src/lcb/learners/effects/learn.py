@@ -13,6 +13,10 @@ sum (r - x . m - a0) / (n_i + s2 / t2).  m is the user's own: an item shown to e
 
 `start_effects` does this with one class of people who differ, one EM step for the class and one for the items in turn;
 `learn_with_effects` then alternates with the learner that was asked for.  A step costs O(users d^3 + rows d^2).
+
+What is linear in the features belongs to the weights, but effects hardly give it back once they have it.  So every step
+of the start ends with a regression of the effects on the features: a_i - x_i . g and weights + g say the same of every
+reward, and the effects are as small as they can be.
 """
 
 from __future__ import annotations
@@ -75,7 +79,7 @@ def start_effects(rows: ItemRows, *, n_steps: int = _STEPS, progress: Progress =
     >>> bool(np.abs(effects.effect - effects.effect.mean() - appeal + appeal.mean()).max() < 0.3)
     True
     """
-    effects = _begin_effects(rows)
+    effects, _ = give_to_features(_begin_effects(rows), rows)
     at: Parameters | None = None
     few = rows
     if rows.n_users > _FEW:
@@ -92,11 +96,48 @@ def start_effects(rows: ItemRows, *, n_steps: int = _STEPS, progress: Progress =
         models = _as_models(at, rows)
         if step == 0:
             size = _count_effective(rows, models, find_user_means(rows, models, effects, with_spread=True)[1])
-        effects = improve_effects(effects, rows, models, size)
+        effects, given = give_to_features(improve_effects(effects, rows, models, size), rows)
+        at = replace(at, mu=at.mu + given)
         progress("learning item effects", step + 1, n_steps)
         if np.abs(effects.effect - before).max() <= _TOL * np.sqrt(effects.prior_variance):
             break
-    return improve_effects(effects, rows, models)
+    return improve_effects(effects, rows, _as_models(at, rows))
+
+
+def give_to_features(effects: ItemEffects, rows: ItemRows) -> tuple[ItemEffects, Floats]:
+    """Return the effects without what is linear in the features of items, and the weights (d,) that say it instead.
+
+    An item counts by how well its effect is known, and one more counts for weights of 0.
+
+    >>> rows = ItemRows(("a", "b", "c"), np.array([[1.0], [2.0], [3.0]]), [0] * 9, [0, 1, 2] * 3, [0.0] * 9)
+    >>> effects = ItemEffects(rows.ids, np.array([0.1, 0.2, 0.3]), np.full(3, 1e-9), rows.count, 0.2, 1.0, 1.0)
+    >>> left, weights = give_to_features(effects, rows)
+    >>> weights.round(3), (left.effect - left.effect.mean()).round(3)
+    (array([0.075]), array([-0.025,  0.   ,  0.025]))
+    """
+    seen = rows.count > 0
+    known = np.where(seen, np.clip(1 - effects.variance / max(effects.prior_variance, 1e-300), 0.0, 1.0), 0.0)
+    if known.sum() < 2:
+        return effects, np.zeros(rows.x.shape[1])
+    share = known / known.sum()
+    x = rows.x - share @ rows.x
+    gram = (x * known[:, None]).T @ x
+    ridge = float(np.trace(gram)) / known.sum()
+    if ridge <= 0:
+        return effects, np.zeros(x.shape[1])
+    moment = x.T @ (known * (effects.effect - share @ effects.effect))
+    weights = np.linalg.solve(gram + ridge * np.eye(len(gram)), moment)
+    effect = effects.effect - rows.x @ weights
+    a0 = float(effect[seen].mean())
+    t2 = float(np.mean((effect[seen] - a0) ** 2 + effects.variance[seen]))
+    left = replace(
+        effects,
+        effect=np.where(seen, effect, a0),
+        variance=np.where(seen, effects.variance, t2),
+        prior_mean=a0,
+        prior_variance=t2,
+    )
+    return left, weights
 
 
 def improve_effects(
