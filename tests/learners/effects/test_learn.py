@@ -10,10 +10,12 @@ import pytest
 
 from lcb.learners import fit
 from lcb.learners.effects.learn import (
+    LEAST_EFFECT,
     explain,
     find_user_means,
     improve_effects,
     learn_with_effects,
+    measure_effects,
     start_effects,
 )
 from lcb.learners.effects.rows import ItemRows
@@ -134,3 +136,22 @@ def test_what_is_expected_of_a_row_follows_from_its_users_weights(kind):
             square[h] = x @ cov @ x + mean[h] ** 2
         assert fitted[row] == pytest.approx(resp[rows.user[row]] @ mean)
         assert spread[row] == pytest.approx(resp[rows.user[row]] @ square - fitted[row] ** 2, abs=1e-12)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.03, 0.1])
+@pytest.mark.parametrize("by_taste", [False, True])
+def test_effects_leave_to_the_features_what_features_explain(spread, by_taste):
+    """Categories liked by all to a different degree, shown alike or by taste: the weights say so, not the effects."""
+    rng = np.random.default_rng(1)
+    liked, category = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6]), np.arange(60) % 6
+    appeal = rng.normal(0.0, spread, 60)
+    shown = np.exp(2.0 * liked[category]) if by_taste else np.ones(60)
+    user, item = np.repeat(np.arange(1000), 30), rng.choice(60, 30_000, p=shown / shown.sum())
+    reward = (rng.random(30_000) < np.clip(liked[category] + appeal, 0, 1)[item]).astype(float)
+    rows = ItemRows(tuple(map(str, range(60))), np.eye(6)[category], user, item, reward)
+    effects = start_effects(rows)
+    models = fit(rows.history(effects.effect), 1, rng=rng).models
+    by_category = [(appeal - effects.effect)[category == one].mean() + liked[one] for one in range(6)]
+    np.testing.assert_allclose(models.beta[0], by_category, atol=0.03)
+    assert abs(np.sqrt(effects.prior_variance) - spread) < 0.03
+    assert (measure_effects(rows, effects) < LEAST_EFFECT) == (spread == 0.0)
