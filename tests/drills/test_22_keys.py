@@ -114,6 +114,18 @@ def test_a_service_that_does_not_look_at_keys_or_scopes_fails(tmp_path: Path, mo
         drill(tmp_path)
 
 
+@pytest.mark.parametrize("order", [("admin", "wrong"), ("wrong", "admin")])
+def test_two_keys_in_one_request_are_refused(tmp_path: Path, order: tuple[str, str]) -> None:
+    """A proxy and the service could each look at another of them."""
+
+    async def ask() -> int:
+        async with inside(Settings(store=str(tmp_path / "lcb.db")), keys=KEYS) as (_, client):
+            headers = [("authorization", f"Bearer {SECRETS[who]}") for who in order]
+            return int((await client.get("/v1/models", headers=headers)).status_code)
+
+    assert asyncio.run(ask()) == 400
+
+
 @pytest.mark.parametrize(
     "authorization",
     [b"", b"Bearer", b"Bearer ", b"lcb_admin", b"Basic lcb_admin", b"Bearer lcb_admi", b"Bearer lcb_adminn",

@@ -106,6 +106,15 @@ def remove_link(log: Tampered) -> int:
     return 12
 
 
+def remove_chain(log: Tampered) -> int:
+    """As if an earlier version, which had no chain, had written everything."""
+    if not log.inline:
+        log.run("alter table event drop constraint event_has_link")
+    log.run("update event set salt = null, digest = null, link = null")
+    log.move_head()
+    return 1
+
+
 def remove_items(log: Tampered) -> int:
     """Without a gap: the later events move up.  These items are replaced before they are decided about."""
     seq, _ = log.find("items", lambda body: len(body.items) == 1)
@@ -147,7 +156,7 @@ def turn_into_an_erased_event(log: Tampered) -> int:
 CASES: list[Callable[[Tampered], int]] = [
     change_time, change_name_of_arm_not_taken, change_time_of_reward, change_title_of_item, change_time_of_last_event,
     change_what_was_left_of_an_erased_event, change_digest_of_an_erased_event, change_salt, change_id, remove_link,
-    remove_items, add_items, swap_rewards, turn_into_an_erased_event,
+    remove_chain, remove_items, add_items, swap_rewards, turn_into_an_erased_event,
 ]  # fmt: skip
 UNSEEN = [
     change_time, change_name_of_arm_not_taken, change_time_of_reward, change_title_of_item, change_time_of_last_event,

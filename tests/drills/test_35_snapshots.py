@@ -205,6 +205,18 @@ def test_events_that_were_numbered_anew_are_noticed_at_the_start(log: Tampered, 
     assert f"event {log.n // 2} is not what was written at this place; run: lcb log verify" in said
 
 
+@pytest.mark.parametrize("n_left", [0, 20])
+def test_links_that_were_removed_are_noticed_at_the_start(log: Tampered, capsys: Any, n_left: int) -> None:
+    if not log.inline:
+        log.run("alter table event drop constraint event_has_link")
+    log.run("update event set salt = null, digest = null, link = null where seq > ?", (n_left,))
+    store = log.open()
+    bootstrap.check_whole(store)
+    store.close()
+    said = capsys.readouterr().out
+    assert f"event {n_left + 1} is not what was written at this place; run: lcb log verify" in said
+
+
 def test_a_service_does_not_start_on_a_log_with_a_missing_event(tmp_path: Path) -> None:
     path = tmp_path / "lcb.db"
     body = {"user": "ann", "arms": [{"id": "a", "x": [1.0]}, {"id": "b", "x": [2.0]}]}

@@ -118,6 +118,29 @@ def test_a_worse_version_is_withdrawn(start: Start, bandit: str) -> None:
     check_log(inside)
 
 
+def judge(group: list[float], others: list[float]) -> Any:
+    counts = CanaryCounts()
+    rates = [(i + 1, rate) for i, rate in enumerate(group)] + [(-i - 1, rate) for i, rate in enumerate(others)]
+    counts.restore({place: (rate, True) for place, rate in rates}, None)
+    return counts._judge(Canary(2, 1, SHARE, LEAST, 0), 1)
+
+
+@pytest.mark.parametrize("huge", [1e9, -1e9])
+def test_one_user_with_a_huge_reward_changes_no_verdict(huge: float) -> None:
+    rng = np.random.default_rng(0)
+    bad, good = rng.normal(0.1, 0.1, 30).tolist(), rng.normal(0.5, 0.1, 60).tolist()
+    for group, others in ((bad, good), ([*bad, huge], good), (bad, [*good, huge])):
+        assert not judge(group, others).promoted
+        assert judge(others, group).promoted
+    assert judge(bad, good) == judge(bad[::-1], good[::-1])
+
+
+def test_a_version_as_good_as_the_old_one_is_withdrawn_once_in_forty_times() -> None:
+    rng = np.random.default_rng(1)
+    worse = [not judge(rng.normal(size=15).tolist(), rng.normal(size=30).tolist()).promoted for _ in range(800)]
+    assert abs(np.mean(worse) - 0.025) < 4.5 * np.sqrt(0.025 * 0.975 / 800)
+
+
 def test_a_better_version_is_promoted(start: Start) -> None:
     inside = start(BLUNT)
     new = add_canary(inside, TRUE)
@@ -159,6 +182,25 @@ def test_activating_a_version_by_hand_ends_a_canary(start: Start) -> None:
     assert {version for i in range(9) for version in visit(inside, f"v{i}", seed=i, steps=1)} == {old}
     assert new in inside.service.world.state.versions
     check_log(inside)
+
+
+def test_a_verdict_of_an_earlier_version_that_compared_mean_rates_verifies(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = CanaryCounts._judge
+
+    def judge_means(self: CanaryCounts, canary: Canary, seq: int) -> Any:
+        verdict = whole(self, canary, seq)
+        assert verdict is not None
+        return msgspec.structs.replace(verdict, ranked=False, low=-0.1, high=0.2, promoted=True)
+
+    inside = start(TRUE)
+    add_canary(inside, BLUNT)
+    with monkeypatch.context() as patch:
+        patch.setattr(CanaryCounts, "_judge", judge_means)
+        play(inside)
+    assert outcome(inside) == PROMOTED
+    assert verify(inside.store).differences == []
 
 
 # Controls

@@ -15,6 +15,8 @@ from lcb.serve.log.bootstrap import keep_recommenders
 from lcb.serve.service import Service
 from lcb.storage.models.folder import save_models
 from lcb.storage.store.open_store import open_store
+from support.inside import Inside, sqlite
+from support.tampering import run_sql
 
 
 def models(folder: Path, *features: str) -> str:
@@ -44,6 +46,30 @@ def test_categories_on_a_log_that_began_without_them_are_refused(tmp_path: Path)
     start(tmp_path, models=models(tmp_path, "a", "b"))
     with pytest.raises(InputError, match="began without categories and has 2 features; leave them out"):
         start(tmp_path, categories=("x", "y"))
+
+
+@pytest.mark.parametrize(
+    ("kind", "change"),
+    [
+        ("reward", "\"user\" = 'nobody'"),
+        ("reward", "body = x'90'"),
+        ("decision", "body = x'c1'"),
+        ("reward", "kind = 'x'"),
+    ],
+)
+def test_an_event_that_was_changed_is_refused_in_one_sentence(tmp_path: Path, kind: str, change: str) -> None:
+    service = Inside(sqlite(tmp_path / "lcb.db"), Settings(pages=False))
+    try:
+        arms = [{"id": "a", "x": [1.0]}, {"id": "b", "x": [2.0]}]
+        service.reward(service.decide("ann", arms=arms)["decision_id"], 1.0)
+        seq = next(row.seq for row in service.store.events(0) if row.kind == kind)
+        service.crash()
+    finally:
+        service.close()
+    run_sql(str(tmp_path / "lcb.db"), "delete from snapshot")
+    run_sql(str(tmp_path / "lcb.db"), f"update event set {change} where seq = ?", (seq,))
+    with pytest.raises(StoreError, match=rf"event {seq} of .* cannot be applied .*run lcb log verify .* from a backup"):
+        start(tmp_path)
 
 
 def test_a_link_to_a_store_is_the_store(tmp_path: Path) -> None:

@@ -63,6 +63,24 @@ def test_refused_elements_change_nothing_and_leave_the_others_alone(tmp_path: Pa
     assert kinds == ["bob", "cy"]
 
 
+@pytest.mark.parametrize(
+    "arms",
+    [
+        [{"id": f"a{i}", "x": [0] * 100} for i in range(600)],  # 60,000 numbers, 35 times
+        [{"id": f"{i:0256}"} for i in range(2000)],  # ids alone, of items that the catalogue would have
+    ],
+)
+def test_common_arms_that_a_batch_would_write_too_often_are_refused(tmp_path: Path, arms: list[dict[str, Any]]):
+    decisions = [{"user": f"u{i}"} for i in range(35)]
+    ((status, body),) = batch(tmp_path, ("/v1/decisions:batch", {"arms": arms, "decisions": decisions}))
+    assert (status, body["field"]) == (422, "arms")
+    assert f"{len(arms):,} arms of" in body["detail"]
+    assert "at most 16,000,000 are written at once; put the items into the catalogue" in body["detail"]
+    store = open_store(str(tmp_path / "lcb.db"))
+    assert not any(row.kind == "decision" for row in store.events(0))
+    store.close()
+
+
 def test_rewards_have_outcomes_of_their_own(tmp_path: Path):
     rewards = [
         {"decision_id": "d", "reward": 1},

@@ -16,6 +16,8 @@ from lcb.decision import Decision, check_reward
 from lcb.errors import InputError
 from lcb.stats import UserStats
 
+_LEAST_RELATIVE_RIDGE = 1e-12
+
 
 def start(n_features: int, ridge: float) -> Floats:
     return np.eye(n_features, n_features + 1).ravel() * ridge
@@ -44,8 +46,29 @@ def inverse_factor(gram: Floats) -> Floats:
     """
     lower, failed_at = dpotrf(gram, lower=1, clean=1)
     if failed_at:
-        raise build_singular_error()
+        return _inverse_factor_of_nearly_singular(gram)
     return dtrtri(lower, lower=1, overwrite_c=1)[0]
+
+
+def _inverse_factor_of_nearly_singular(gram: Floats) -> Floats:
+    """Return R for a sum beside which the ridge was lost to rounding, so that huge features cannot stop decisions.
+
+    The ridge is put back relative to the features: `gram` is scaled to a diagonal of 1 plus the first of 1e-12,
+    1e-11, ... that leaves it positive definite.
+    """
+    diagonal = np.diagonal(gram)
+    largest = np.abs(gram).max()
+    if not 0 < largest < np.inf:
+        raise build_singular_error()
+    scale = np.sqrt(np.where(diagonal > 0, diagonal, _LEAST_RELATIVE_RIDGE * largest))
+    scaled = np.clip(gram / scale[:, None] / scale, -1.0, 1.0)
+    ridge = _LEAST_RELATIVE_RIDGE
+    while True:  # ends at the latest where the diagonal dominates
+        np.fill_diagonal(scaled, 1.0 + ridge)
+        lower, failed_at = dpotrf(scaled, lower=1, clean=1)
+        if not failed_at:
+            return np.asarray(dtrtri(lower, lower=1, overwrite_c=1)[0] / scale)
+        ridge *= 10
 
 
 def build_singular_error() -> InputError:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from lcb.progress import Progress
 from lcb.serve import events
 from lcb.serve.audit.report import Report
+from lcb.serve.log.check_whole import begins_with_chain
 from lcb.storage.store.base import LAST, Head, Row, Seal, Store
 from lcb.storage.store.chain import compute_digest, compute_link, digest_rewrite
 
@@ -98,6 +99,8 @@ class _Chain:
         report, before, self.link = self.report, self.link, seal.link
         if row.kind.startswith("erase"):
             self._check_erased(row)
+        if row.seq == 1 and begins_with_chain(row):
+            report.chain_start = 1
         if seal.link is None:
             if report.chain_start is not None:
                 report.add(row.seq, "link", "none", f"a link, because the chain begins at event {report.chain_start}")

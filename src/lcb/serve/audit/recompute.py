@@ -65,6 +65,10 @@ def check_canary(world: World, row: Row, body: events.CanaryBody, report: Report
     if world.erased_at > stored.seq or any(canary.since < seq <= stored.seq for seq in world.erased):
         return
     again = world.canary.verdict
+    if again is not None and not stored.ranked:  # of an earlier version, which compared mean rates
+        again = msgspec.structs.replace(
+            again, ranked=False, low=stored.low, high=stored.high, promoted=not stored.high < 0
+        )
     if again is None or not _are_close(stored, again):
         report.add(row.seq, "the verdict on a canary", stored, again)
 

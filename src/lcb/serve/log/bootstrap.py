@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lcb.errors import InputError
+from lcb.errors import InputError, StoreError
 from lcb.features import FeatureMap, fit_features
 from lcb.learners.mixture.served import ServedMixture
 from lcb.models import LatentModels
@@ -70,7 +70,7 @@ def prepare_log(
     """Load the log and append what the settings add: the first event, new recommenders, new models."""
     if world.seq == 0:
         check_whole(store)
-        world.load()
+        _load(store, world)
     state = world.state
     models = None if settings.models is None else load_models(settings.models)
     feature_map = None if settings.models is None else load_feature_map(settings.models)
@@ -118,6 +118,20 @@ def prepare_log(
             world.apply(row)
         if appended.refused:  # another replica started at the same time
             prepare_log(settings, store, world, now, seed, items)
+
+
+def _load(store: Store, world: World) -> None:
+    """Load the log; refuse one with an event that does not fit those before it."""
+    try:
+        world.load()
+    except (StoreError, MemoryError):
+        raise
+    except Exception as error:  # whatever a changed event raises is told in one sentence
+        which = f"event {world.seq + 1}" if world.seq else "an event"
+        raise StoreError(
+            f"{which} of {store.url} cannot be applied ({type(error).__name__}: {error}): it is not what was written; "
+            f"run lcb log verify {store.url}, and restore the log from a backup"
+        ) from error
 
 
 def _start_mixtures(settings: Settings, world: World, models: LatentModels, at: float) -> list[NewRow]:

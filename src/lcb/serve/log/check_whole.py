@@ -5,10 +5,12 @@ The start reads only the events after the newest snapshot, so it would not meet 
 
 from __future__ import annotations
 
+import msgspec
 import structlog
 
 from lcb.errors import StoreError
-from lcb.storage.store.base import Store
+from lcb.serve import events
+from lcb.storage.store.base import Row, Seal, Store
 from lcb.storage.store.chain import compute_digest, compute_link
 
 _LAST = 200  # events whose links are computed again
@@ -25,11 +27,31 @@ def check_whole(store: Store) -> None:
             f"{store.url} ends with event {head}, but has {n} events: {head - n} are missing; restore it from a backup "
             "(lcb log verify names the first that is missing)"
         )
-    link = None
-    for row, seal in store.sealed_events(max(head - _LAST, 0), head):
+    first, link = max(head - _LAST, 0), None
+    has_chain = any(_has_link(row, seal) for row, seal in store.sealed_events(0, min(head, 1)))
+    for row, seal in store.sealed_events(first, head):
         digest = seal.digest if seal.salt is None else compute_digest(seal.salt, row)
-        if link is not None and digest is not None and compute_link(link, row.seq, digest) != seal.link:
+        if seal.link is None:
+            broken = has_chain
+        else:
+            broken = digest is None or (link is not None and compute_link(link, row.seq, digest) != seal.link)
+        if broken:
             words = f"event {row.seq} is not what was written at this place; run: lcb log verify {store.url}"
             structlog.get_logger("lcb.serve").error("chain", error=words)
             return
         link = seal.link
+        has_chain = has_chain or link is not None
+
+
+def begins_with_chain(first: Row) -> bool:
+    """Whether a log with this first event has a chain from it on; logs of the first versions began without one."""
+    if first.kind == "key":
+        return True
+    try:
+        return first.kind == "service" and events.decode(first.kind, first.body).has_key_events
+    except msgspec.DecodeError:  # told where the event is read
+        return True
+
+
+def _has_link(row: Row, seal: Seal) -> bool:
+    return seal.link is not None or begins_with_chain(row)

@@ -2,8 +2,12 @@
 
     group      newcomers who were drawn for the new version; the other newcomers since then are the old version's group
     rate       reward per decision of a user
+    rank       place of a rate among those of both groups, from 0 to 1; equal rates share theirs
     verdict    once `least` users of the group have a reward: withdraw if Welch's 95 % interval of the difference of
-               mean rates (new - old) lies below 0, else promote
+               mean ranks (new - old) lies below 0, else promote
+
+The difference of mean ranks is P(a user of the group has the higher rate) - 1/2, where equal rates count half.  Ranks,
+because one user with a huge reward would widen an interval of mean rates until nothing is found worse.
 
 The verdict follows from the log: every replica comes to the same one, at the same event.  It is carried out by an event
 of its own, so decisions depend on events alone.
@@ -13,6 +17,7 @@ from __future__ import annotations
 
 from math import fsum
 
+import numpy as np
 from msgspec import Struct
 
 from lcb.serve.chance import draw_number
@@ -57,15 +62,17 @@ class Verdict(Struct, array_like=True):
     n_others: int
     mean: float
     mean_of_others: float
-    low: float  # of the interval of the difference
+    low: float  # of the interval of the difference of mean ranks
     high: float
+    ranked: bool = False  # of an earlier version: low and high are of the difference of mean rates
 
     @property
     def reason(self) -> str:
         what = "not worse" if self.promoted else "worse"
         return (
             f"{what} than the version before it: {self.mean:.4g} per decision of {self.n_users} users, against "
-            f"{self.mean_of_others:.4g} of {self.n_others} others; difference {self.low:+.4g} to {self.high:+.4g}"
+            f"{self.mean_of_others:.4g} of {self.n_others} others; difference of their mean ranks (0 to 1) "
+            f"{self.low:+.4g} to {self.high:+.4g}"
         )
 
 
@@ -116,10 +123,27 @@ class CanaryCounts:
     def _judge(self, canary: Canary, seq: int) -> Verdict | None:
         from lcb.evaluate.two_groups import Group  # imports SciPy, which decisions do not need
 
+        rates = self.compare()
+        if not all(rates):
+            return None
+        ranks = _rank(rates[0] + rates[1])
+        parts = ranks[: len(rates[0])], ranks[len(rates[0]) :]
         # exact sums, so that neither the order of users nor an erasure leaves rounding behind
-        new, old = (Group.of_sums(len(one), fsum(one), fsum(rate * rate for rate in one)) for one in self.compare())
+        new, old = (Group.of_sums(len(one), fsum(one), fsum(rank * rank for rank in one)) for one in parts)
         found = new.difference_to(old)
-        if found is None or new.mean is None or old.mean is None:
+        if found is None:
             return None
         _, low, high = found
-        return Verdict(canary.version, not high < 0, seq, new.n, old.n, new.mean, old.mean, low, high)
+        mean, mean_of_others = (fsum(one) / len(one) for one in rates)
+        return Verdict(canary.version, not high < 0, seq, new.n, old.n, mean, mean_of_others, low, high, ranked=True)
+
+
+def _rank(rates: list[float]) -> list[float]:
+    """Return the place of each rate among all, from 0 to 1; equal rates share the mean of theirs.
+
+    >>> _rank([0.5, 1e9, 0.0, 0.5])
+    [0.5, 0.875, 0.125, 0.5]
+    """
+    _, which, counts = np.unique(rates, return_inverse=True, return_counts=True)
+    ranks: list[float] = ((np.cumsum(counts) - counts / 2) / len(rates))[which].tolist()
+    return ranks

@@ -171,7 +171,7 @@ class App:
     # Around every endpoint
 
     def admit(self, scope: Scope, needed: str) -> str | None:
-        """Return the name of a request's key after checks of host, key and rate; Problem 401, 403, 421 or 429."""
+        """Return the name of a request's key after checks of host, key and rate; Problem 400, 401, 403, 421 or 429."""
         who = authorization = None
         probe, from_page = scope["path"] in PROBES, False
         for name, value in scope["headers"]:
@@ -179,6 +179,8 @@ class App:
                 if value not in self.hosts.known and not probe:
                     self.hosts.check(value)
             elif name == b"authorization":
+                if authorization is not None:
+                    raise Problem(400, "the request has two headers Authorization; send one")
                 authorization = value
             elif name in SENT_BY_PAGES:
                 from_page = True

@@ -27,6 +27,7 @@ _DECISION = msgspec.json.Decoder(messages.DecisionRequest)
 _REWARD = msgspec.json.Decoder(messages.RewardRequest)
 _ENCODER = msgspec.json.Encoder()
 _SPACE = b" \t\n\r"
+_MOST_WRITTEN = 16_000_000  # bytes of common arms, which every decision of a batch writes: 2,000,000 numbers
 
 
 class _Decisions(Struct, forbid_unknown_fields=True):
@@ -90,6 +91,8 @@ class Batches:
         elements, raw_arms = read_elements(_OF_DECISIONS, "decisions", ask.body)
         self.count(ask, len(elements) - 1)
         arms = None if raw_arms is None else (await self._decode(b'{"user":"-","arms":%b}' % raw_arms)).arms
+        if arms is not None:
+            _check_written(arms, len(elements))
         catalogue, found = self.service.world.state.catalogue, list[bytes]()
         n_arms = len(catalogue) if arms is None else len(arms)
         n_features = (catalogue.n_features or 0) if arms is None else len(arms[0].x or ()) or catalogue.n_features or 0
@@ -134,6 +137,20 @@ class Batches:
             return _write_answer(await self.service.reward(decode(_REWARD, raw)))
         except (Problem, StoreError) as error:
             return _write_refusal(error)
+
+
+def _check_written(arms: list[messages.Arm], n_decisions: int) -> None:
+    """Refuse common arms that a batch of this size would write too often: the event of each decision has them all."""
+    size = sum(8 * len(arm.x or ()) + len(arm.id.encode()) for arm in arms)
+    written, most = size * n_decisions, max(1, _MOST_WRITTEN // size)
+    if n_decisions > most:
+        raise Problem(
+            422,
+            f"{len(arms):,} arms of {size:,} bytes for {n_decisions} decisions would write {written:,} bytes "
+            f"of arms (8 per number of x, and the ids) to the log, and at most {_MOST_WRITTEN:,} are written at once; "
+            f"put the items into the catalogue and leave out arms, or send at most {most} decisions",
+            field="arms",
+        )
 
 
 def _write_answer(answer: bytes) -> bytes:
