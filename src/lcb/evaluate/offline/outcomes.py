@@ -151,6 +151,7 @@ class Evaluation(Displayed):
 
     settings: dict[str, Any]
     outcomes: list[AlgorithmRewards]
+    shortfall: str | None = None  # why the log gives no answer, whatever the algorithm
 
     @property
     def population(self) -> AlgorithmRewards:
@@ -177,6 +178,8 @@ class Evaluation(Displayed):
         best = self.best
         if best is None:
             return f"only {POPULATION} was evaluated; name another algorithm to compare it with"
+        if self.shortfall is not None:
+            return self.shortfall
         short = next((one for one in (best, self.population) if one.shortfall), None)
         if short is not None:
             return f"{short.algorithm}: {short.shortfall}"
