@@ -48,6 +48,9 @@ class ArmEffects(NamedTuple):
     variance: Floats  # (K,)
 
 
+SMALL_EFFECTS = "item_effects_explain_under"  # in the provenance of models whose effects were left out, being too small
+
+
 @dataclass(frozen=True)
 class ItemEffect:
     """The effect of one item beyond the mean of all items, with its 95 % interval."""

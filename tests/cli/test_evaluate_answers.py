@@ -66,6 +66,34 @@ def test_without_a_supporting_event_there_are_results_and_no_answer(lcb, tmp_pat
     assert [row["algorithm"] for row in written["results"]] == ["lcb-mean", "random", POPULATION]
 
 
+@pytest.mark.parametrize("method", ["ips", "snips", "dr"])
+def test_an_estimate_at_logged_moments_does_not_promise_what_serving_would_bring(method):
+    rate = np.random.default_rng(0).random(200)
+    served = evaluate(1.2 * rate, rate)
+    logged = Evaluation({**served.settings, "method": method}, served.outcomes)
+    assert logged.answer == served.answer
+    told = logged.describe()
+    assert told.startswith("at the logged moments, after learning from the logged choices, lcb-mean would have chosen")
+    assert "would learn from its own choices when it serves is not in this estimate" in told
+    assert "would have had" not in told
+    assert logged.to_json()["caveat"] in told
+    assert set(logged.to_json()["answer"]) == {"algorithm", "percent", "low", "high"}
+    assert "caveat" not in served.to_json()
+    assert "clicked 20.0 % (95 %: " in told
+    fewer = Evaluation({**served.settings, "method": method}, evaluate(0.8 * rate, rate).outcomes)
+    assert "less often" in fewer.describe()
+
+
+def test_a_mean_weight_is_not_called_a_share_of_choices():
+    rng = np.random.default_rng(0)
+    found = measure_support(rng.exponential(0.98, 400), np.arange(400))
+    assert found.shortfall is None
+    assert "% of what it would choose" not in found.describe("lcb")
+    assert f"mean weight {found.mean_weight:.3f}" in found.describe("lcb")
+    exact = measure_support(rng.exponential(1.0, 400), np.arange(400), np.zeros(400))
+    assert "the log supports 100.0 % of what it would choose" in exact.describe("lcb")
+
+
 def test_weights_of_one_user_that_never_reach_1_are_no_support():
     alone = measure_support(np.full(40, 0.336), np.zeros(40, int), missing=np.zeros(40))
     assert "hardly ever shows part of what it would choose (mean weight 0.336; it must be 1)" in alone.shortfall

@@ -9,6 +9,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lcb.evaluate.choice.candidates import Classes
+from lcb.evaluate.choice.choose import Choice
+from lcb.evaluate.offline.history import read_history
+from lcb.evaluate.offline.learn_classes import LearningData, learn_classes
+from lcb.event_log import EventLog
 from lcb.storage.models.folder import load_models
 
 N_ITEMS, N_USERS, N_LABELS = 60, 250, 20
@@ -97,3 +102,55 @@ def test_two_classes_stay_two_and_effects_that_explain_nothing_are_left_out(
     assert (models.n_classes, models.personal) == (2, False)
     assert (models.item_effects is not None) == has_effects
     assert ("items have no effects of their own" in outcome.out) != has_effects
+    told = lcb("show", "models", "--items")
+    assert (told.code == 0) == has_effects
+    assert ("they were left out, since they explain under" in told.err) != has_effects
+    assert "the rewards are not of two values" not in outcome.out
+    assert ("modelled as clicks (Bernoulli)" in outcome.out) != has_effects
+    assert (
+        "rewards less the effects of items are not of two values: modelled as Gaussian" in outcome.out
+    ) == has_effects
+
+
+def test_classes_chosen_as_clicks_and_learned_beside_effects_say_both(world):
+    history = read_history(world[0], "one-hot", like=5)
+    choice = Choice(Classes(False, 2, "bernoulli"), 1.0, ("chosen: 2 point classes (Bernoulli)",))
+    data = LearningData("log", history.log, history.read, history.feature_map, history=history, choice=choice)
+    found = learn_classes(data, seed=0)
+    assert found.models.likelihood == "gaussian"
+    assert "rewards less the effects of items are not of two values: learned as Gaussian" in found.why
+
+
+def test_statistics_do_not_say_that_rewards_are_no_clicks(world):
+    history = read_history(world[0], "one-hot", like=5)
+    found = learn_classes(LearningData("stats", EventLog(history.log.stats)), seed=0, n_classes=2)
+    assert "statistics do not show whether rewards are clicks: modelled as Gaussian, learned by em" in found.why
+
+
+def test_options_of_another_kind_of_input_are_named(lcb, tmp_path):
+    rng = np.random.default_rng(0)
+    rows = [f"u{i % 20},{rng.random():.3f},{rng.random():.3f},{i % 2}\n" for i in range(80)]
+    (tmp_path / "t.csv").write_text("user,a,b,reward\n" + "".join(rows))
+    told = lcb("learn", tmp_path / "t.csv", "--columns", "a,b", "--features", "pca:2", "--out", "models")
+    assert told.code != 0
+    assert "--features pca:2 is for an imported log" in " ".join(told.err.split())
+    told = lcb("learn", tmp_path / "t.csv", "--columns", "a,b", "--no-item-effects", "--out", "models")
+    assert told.code != 0
+    assert "--no-item-effects is for an imported log" in " ".join(told.err.split())
+
+
+def test_events_and_labels_are_counted_apart(lcb, world, tmp_path):
+    folder, _, _ = world
+    plan = ["--like", 5, "--learner", "em", "--classes", 2, "--out", "models", "--json", "out.json"]
+    outcome = lcb("learn", folder, "--features", "factors:2", *plan)
+    assert outcome.code == 0, outcome.err
+    events = pq.read_table(folder / "events.parquet", columns=["user", "item"]).to_pylist()
+    pairs = len({(one["user"], one["item"]) for one in events})
+    assert f"from {len(events):,} events ({pairs:,} labels) of 250 users" in " ".join(outcome.out.split())
+    with open("out.json") as file:
+        summary = json.load(file)
+    assert (summary["events"], summary["labels"]) == (len(events), pairs)
+    outcome = lcb("learn", folder, "--reading", "choices", "--classes", 2, "--learner", "em", "--out", "models")
+    assert f"from {len(events):,} events ({2 * len(events):,} labels) of" in " ".join(outcome.out.split())
+    outcome = lcb("learn", folder, "--features", "one-hot", *plan)
+    assert f"from {len(events):,} events of 250 users" in " ".join(outcome.out.split())

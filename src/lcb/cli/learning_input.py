@@ -31,10 +31,10 @@ from lcb.storage.tables.user_statistics import read_user_statistics
 if TYPE_CHECKING:
     from lcb.cluster.cluster import Cluster
 
-_OF_EVENTS = ("users", "features", "reading", "like", "user_columns", "reward_range", "on_disk")
+_OF_EVENTS = ("users", "features", "reading", "like", "user_columns", "reward_range", "on_disk", "no_item_effects")
 _OF_TABLES = ("columns", "user_columns", "reward_range", "float32", "on_disk")
 _NAMES_IN_TABLES = ("user", "item", "reward")
-_OF_LOGS = ("reading", "like")
+_OF_LOGS = ("reading", "like", "no_item_effects")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,6 +57,7 @@ class LearningInput:
     on_disk: Path | None
     classes: int | None = None  # for features that are chosen by serving
     seed: int = 0
+    no_item_effects: bool | None = None  # None: not given
     with_effects: bool = True  # whether effects of items may be learned
     chooses: bool = True  # whether classes are chosen by serving
     on: str | None = None
@@ -91,6 +92,11 @@ class LearningInput:
                 raise _build_on_error("--item without --columns reads the table on one machine")
             columns = Columns(user=self.user, item=self.item, reward=self.reward)
             return self._read_history(open_any(self.events, columns, with_offers=False, progress=progress), progress)
+        if self.columns is not None and self.features is not None:
+            raise InputError(
+                f"--features {self.features} is for an imported log, --columns for an event table: leave out "
+                "--features, or import the table (lcb import) and leave out --columns"
+            )
         table = None if self.features is not None else find_table(self.events, named=self.columns is not None)
         if table is not None and cluster is not None and held is not None:
             return self._read_on(table, cluster, held, progress)

@@ -11,8 +11,7 @@ from lcb.evaluate.items.labels import read_item_labels
 from lcb.evaluate.offline.evaluate_log import evaluate_log as evaluate_source
 from lcb.evaluate.offline.labels import Reading, default_reading
 from lcb.evaluate.offline.log_sources import Method, open_source
-from lcb.evaluate.offline.off_policy import ESTIMATORS
-from lcb.evaluate.offline.outcomes import Evaluation
+from lcb.evaluate.offline.outcomes import ESTIMATORS, Evaluation
 from lcb.evaluate.offline.split import Plan, choose_sizes
 from lcb.progress import Progress, silent
 from lcb.storage.importing.open_any import open_any

@@ -10,6 +10,7 @@ from lcb.learners.registry import Learner
 from lcb.learners.shared.users import Users
 from lcb.models import Likelihood
 
+NOT_TWO_VALUED = "the rewards are not of two values"
 MOST_ARMS = 100_000  # different feature vectors; clicks on more of them are not counted on a cluster
 
 
@@ -35,7 +36,7 @@ def choose_likelihood(
             "gaussian",
             f"the rewards take two values, but {name} models Gaussian rewards: Gaussian, learned by {name}",
         )
-    return "gaussian", f"the rewards are not of two values: modelled as Gaussian, learned by {name}"
+    return "gaussian", f"{NOT_TWO_VALUED}: modelled as Gaussian, learned by {name}"
 
 
 def check_counted(log: EventLog | Users) -> None:

@@ -116,8 +116,7 @@ def evaluate(
     from lcb.evaluate.offline.evaluate_log import evaluate_log
     from lcb.evaluate.offline.labels import default_reading
     from lcb.evaluate.offline.log_sources import open_source
-    from lcb.evaluate.offline.off_policy import ESTIMATORS
-    from lcb.evaluate.offline.outcomes import POPULATION
+    from lcb.evaluate.offline.outcomes import ESTIMATORS, POPULATION
     from lcb.evaluate.offline.split import Plan, choose_sizes
     from lcb.evaluate.tuning.tune_log import tune_seeds
     from lcb.progress import bar
@@ -173,8 +172,7 @@ def evaluate(
                 typer.echo(outcome.diagnostics.describe(outcome.algorithm))
             for line in outcome.why:
                 typer.echo(f"{outcome.algorithm}, seed {seed}: {line}")
-        answer = evaluation.answer
-        typer.echo(f"no answer: {evaluation.why_no_answer}" if answer is None else answer.describe())
+        typer.echo(evaluation.describe())
 
 
 def _refuse_with_items(**options: object) -> None:

@@ -20,8 +20,6 @@ from lcb.words import format_count, list_names
 
 if TYPE_CHECKING:
     from lcb.evaluate.offline.learn_classes import LearningData
-    from lcb.event_log import EventLog
-    from lcb.learners.shared.users import Users
     from lcb.models import Fit
 
 
@@ -207,6 +205,7 @@ def learn(
         on_disk=on_disk,
         classes=classes,
         seed=seed,
+        no_item_effects=no_item_effects or None,
         with_effects=with_effects,
         chooses=learner is None,
         on=on,
@@ -260,7 +259,7 @@ def learn(
     for warning in caught:
         typer.echo(f"warning: {warning.message}", err=True)
     seconds = time.monotonic() - began
-    write_json(json, _summarise(result, data.log, seconds, n_nodes))
+    write_json(json, _summarise(result, data, seconds, n_nodes))
     if json != "-":
         _print_result(result, data, seconds, n_nodes)
         typer.echo(f"saved in {out}; lcb show {out} prints them")
@@ -312,8 +311,9 @@ def _print_result(result: Fit, data: LearningData, seconds: float, n_nodes: int 
     for line in result.why:
         typer.echo(line)
     models, log = result.models, data.log
+    labels = f" ({format_count(log.n_events, 'label')})" if log.n_events != data.n_events else ""
     typer.echo(
-        f"{format_count(models.n_classes, 'class')} from {format_count(log.n_events, 'event')} of "
+        f"{format_count(models.n_classes, 'class')} from {format_count(data.n_events, 'event')}{labels} of "
         f"{format_count(log.n_users, 'user')} ({format_count(result.n_steps, 'step')}, {seconds:.1f} s"
         + (")" if n_nodes is None else f", {format_count(n_nodes, 'node')})")
     )
@@ -321,12 +321,13 @@ def _print_result(result: Fit, data: LearningData, seconds: float, n_nodes: int 
         typer.echo(f"features ({data.feature_map.spec}), in their order: {list_names(models.features)}")
 
 
-def _summarise(result: Fit, log: EventLog | Users, seconds: float, n_nodes: int | None) -> dict[str, Any]:
-    models = result.models
+def _summarise(result: Fit, data: LearningData, seconds: float, n_nodes: int | None) -> dict[str, Any]:
+    models, log = result.models, data.log
     return {
         "classes": models.n_classes,
         "users": log.n_users,
-        "events": log.n_events,
+        "events": data.n_events,
+        **({} if log.n_events == data.n_events else {"labels": log.n_events}),
         **({} if n_nodes is None else {"nodes": n_nodes}),
         "features": list(models.features),
         "learner": models.provenance["learner"],

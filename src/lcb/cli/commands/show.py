@@ -64,6 +64,14 @@ def show(
 
 def show_items(models: LatentModels, folder: Path, json: str | None, png: Path | None) -> None:
     """Print and draw the item effects of some models."""
+    from lcb.item_effects import SMALL_EFFECTS
+
+    small = models.provenance.get(SMALL_EFFECTS)
+    if models.item_effects is None and small is not None:
+        raise InputError(
+            f"{folder} has no item effects: they were left out, since they explain under {small:.1%} of the rewards; "
+            "items differ by their features alone, which lcb show without --items prints"
+        )
     if models.item_effects is None:
         raise InputError(f"{folder} has no item effects; learn them with lcb learn from a log whose items come again")
     lists = models.item_effects.list_extremes(_LISTED)

@@ -20,6 +20,7 @@ from lcb.bandits.linear.linucb import LinUCB
 from lcb.errors import InputError
 from lcb.evaluate.choice.item_queues import LABELS_PER_STEP, ItemQueues, draw_item_queues, lower_steps, serve_classes
 from lcb.evaluate.items.choose_classes import choose_classes, learn_classes
+from lcb.evaluate.items.favour import UNKNOWN
 from lcb.evaluate.items.item_features import choose_specs, count_features, learn_item_features, list_specs
 from lcb.evaluate.items.item_use import ItemUse
 from lcb.evaluate.items.labels import ItemLabels
@@ -133,8 +134,16 @@ def evaluate_items(
         "logged_rate": float(logged.mean()),
         "reward_range": [float(labels.reward.min()), float(labels.reward.max())],
         "notes": notes,
+        "caveat": _find_caveat(labels),
     }
-    return Evaluation(about, outcomes)
+    return Evaluation(about, outcomes, None if labels.favour is None else labels.favour.shortfall)
+
+
+def _find_caveat(labels: ItemLabels) -> str | None:
+    """Return what an answer from these labels leaves out; candidates beside choices are drawn, not shown."""
+    if labels.favour is not None:
+        return labels.favour.caveat
+    return None if labels.are_choices else UNKNOWN
 
 
 @dataclass(frozen=True, eq=False)

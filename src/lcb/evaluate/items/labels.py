@@ -18,6 +18,7 @@ from lcb.arrays import Floats, Index
 from lcb.errors import InputError
 from lcb.evaluate.choice.item_queues import keep_last_labels
 from lcb.evaluate.items.candidates import add_candidates
+from lcb.evaluate.items.favour import Favour, measure_favour
 from lcb.evaluate.offline.history import need_member_memory
 from lcb.evaluate.offline.labels import Reading
 from lcb.learners.effects.rows import ItemRows
@@ -41,6 +42,7 @@ class ItemLabels:
     vectors: NDArray[np.float32] | None = field(default=None, repr=False)  # (I, m) numbers of the items' own
     inputs: tuple[str, ...] = ()  # (m,) their names
     are_choices: bool = False
+    favour: Favour | None = None  # None: choices, or the log has no propensities
 
     @property
     def n_events(self) -> NDArray[np.int64]:
@@ -80,4 +82,5 @@ def read_item_labels(log: Log, reading: Reading, like: float | None = None, seed
     ids = tuple(str(id) for id in log.items.to_pylist())
     member = log.item_categories.toarray().astype(np.float64)
     own = log.item_features, log.inputs
-    return ItemLabels(ids, tuple(log.categories), member, user, item, reward, notes, *own, reading == "choices")
+    favour = None if reading == "choices" else measure_favour(log, log.labels(like).astype(np.float64))
+    return ItemLabels(ids, tuple(log.categories), member, user, item, reward, notes, *own, reading == "choices", favour)

@@ -74,7 +74,8 @@ def read_factor_history(
     nothing = np.empty((len(labels.ids), 0))
     rows = LabelledRows((), nothing, labels.user, labels.item, labels.reward, features.names, labels.ids)
     told = f"{chosen} features, learned from the rewards of {len(labels.ids):,} items"
-    history = History(rows.history(features), features, "; ".join((told, *labels.notes)), rows, sample=sample)
+    why = "; ".join((told, *labels.notes))
+    history = History(rows.history(features), features, why, rows, sample=sample, n_logged=log.n_events)
     return history, choice
 
 

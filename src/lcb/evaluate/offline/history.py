@@ -54,6 +54,7 @@ class History:
     rows: LabelledRows | None = None  # None: the events are choices
     n_events: NDArray[np.int64] | None = None  # of each user of `log`, if the events are choices
     sample: UserSample | None = None  # of the users, if not all were asked for
+    n_logged: int | None = None  # events that were logged, if `log` has another number of labels
 
     def read(self, *, users: Collection[Hashable], keep_rows: bool) -> EventLog:
         """Return the training rows of these users only; of choices, those of all users."""
@@ -107,7 +108,11 @@ def read_history(
         users = np.flatnonzero(labels.n_events > 0)
         fitted = fit_features(features or SPECS[0], labels.arms, *labels.count_items(users))
         return History(
-            labels.history(users, fitted.arms, fitted.names), fitted, n_events=labels.n_events[users], sample=sample
+            labels.history(users, fitted.arms, fitted.names),
+            fitted,
+            n_events=labels.n_events[users],
+            sample=sample,
+            n_logged=log.n_events,
         )
     rows = LabelledRows.of_log(log, like)
     if features is not None and not is_open(features):

@@ -15,6 +15,7 @@ from lcb.evaluate.choice.serving import can_serve
 from lcb.evaluate.offline.history import History
 from lcb.event_log import EventLog
 from lcb.features import FeatureMap
+from lcb.item_effects import SMALL_EFFECTS
 from lcb.learners import fit
 from lcb.learners.effects.learn import (
     LEAST_EFFECT,
@@ -24,7 +25,7 @@ from lcb.learners.effects.learn import (
     start_effects,
 )
 from lcb.learners.fitting import Place, count_classes
-from lcb.learners.likelihood import check_counted
+from lcb.learners.likelihood import NOT_TWO_VALUED, check_counted
 from lcb.learners.registry import get_learner
 from lcb.learners.shared.n_classes import MOST_USERS as COUNTED_USERS
 from lcb.learners.shared.users import Users
@@ -36,6 +37,7 @@ from lcb.words import format_count
 DEFAULT_LEARNER = "em"
 _WITH_EFFECTS = ("em", "personal", "mixture")  # learners whose classes are of r - a_i as well
 _TOL_WITH_EFFECTS = 2e-5  # gain per user of many users at which em ends: the effects are not known better
+_LESS_EFFECTS = "rewards less the effects of items are not of two values"
 _FEWEST_USERS = 0.5  # a class that expects fewer is left out
 
 
@@ -51,6 +53,12 @@ class LearningData:
     history: History | None = None  # if they are those of an imported log
     sample: UserSample | None = None  # of the users, if not all were asked for
     choice: Choice | None = None  # of the classes, if it was made together with that of the features
+
+    @property
+    def n_events(self) -> int:
+        """Events that were logged; of choices, and for learned features, `log` has labels, another number."""
+        logged = None if self.history is None else self.history.n_logged
+        return self.log.n_events if logged is None else logged
 
     def read_few(self, rng: np.random.Generator, progress: Progress = silent) -> EventLog:
         """Read the rows of users to choose on, drawn by name, or by hash where names are not kept."""
@@ -84,18 +92,20 @@ def learn_classes(
     why = [data.history.why] if data.history is not None and data.history.why else []
     may_have = item_effects and likelihood != "bernoulli" and takes_effects(learner) and data.log.constant is None
     items = data.history.item_rows() if may_have and data.history is not None else None
-    effects = None
+    effects, left_out = None, False
     if items is not None:
         effects = start_effects(items, progress=progress)
         if measure_effects(items, effects) < LEAST_EFFECT:
             why.append(f"items have no effects of their own: they explain under {LEAST_EFFECT:.1%} of rewards")
             items = None
+            left_out = True
     run: Callable[[EventLog | Users], Fit]
     if learner is None and settings.keys() <= {"n_threads"} and data.read is not None:
         choice = data.choice if likelihood is None else None
         choice = choice or _choose_classes(data, n_classes, likelihood, rng, progress)
-        if items is not None:
-            choice = replace(choice, classes=replace(choice.classes, likelihood="gaussian"))
+        if items is not None and choice.classes.likelihood != "gaussian":
+            told = (*choice.why, f"{_LESS_EFFECTS}: learned as Gaussian")
+            choice = replace(choice, classes=replace(choice.classes, likelihood="gaussian"), why=told)
         run = partial(learn_chosen, choice=choice, rng=rng, progress=progress, **settings)
     else:
         learner = learner or DEFAULT_LEARNER
@@ -117,6 +127,9 @@ def learn_classes(
     else:
         result = learn_with_effects(items, lambda own, _: run(own), effects=effects, n_rounds=1)
         why.append(describe_effects(items, result.models))
+        result = _correct_reason(result, _LESS_EFFECTS)
+    if data.read is None:
+        result = _correct_reason(result, "statistics do not show whether rewards are clicks")
     if data.sample is not None:
         why.insert(0, f"learned from {data.sample.describe()}")
     models = _drop_empty_classes(result.models, data.log.n_users)
@@ -126,6 +139,8 @@ def learn_classes(
     if data.feature_map is not None:
         models = replace(models, features=data.feature_map.names)
     models = models.with_provenance(_describe_origin(models, data, seed))
+    if left_out:
+        models = models.with_provenance({**models.provenance, SMALL_EFFECTS: LEAST_EFFECT})
     return replace(result, models=models, why=(*why, *result.why))
 
 
@@ -152,8 +167,13 @@ def _count_classes(
     n_classes, why = history.count_classes(asked["progress"])
     if n_classes is None and has_effects:  # rewards less effects are no clicks, which would be split
         counted = count_classes(log, **asked)
-        return counted.n_classes, [*why, *counted.why]
+        return counted.n_classes, [*why, *(f"counted without effects of items: {one}" for one in counted.why[1:])]
     return n_classes, why
+
+
+def _correct_reason(result: Fit, reason: str) -> Fit:
+    """Return the result with another reason for rewards that are modelled as Gaussian."""
+    return replace(result, why=tuple(line.replace(NOT_TWO_VALUED, reason) for line in result.why))
 
 
 def _drop_empty_classes(models: LatentModels, n_users: int) -> LatentModels:

@@ -21,11 +21,10 @@ import numpy as np
 from lcb.arrays import Floats, Index
 from lcb.errors import InputError
 from lcb.evaluate.offline.logged_events import LoggedEvents
+from lcb.evaluate.offline.outcomes import ESTIMATORS
 from lcb.evaluate.offline.support import Support, find_missing, measure_support
 from lcb.progress import Progress, silent
 from lcb.recommenders.recommender import Recommender, build_logged_decision
-
-ESTIMATORS = ("ips", "snips", "dr")
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,6 +18,11 @@ from lcb.evaluate.algorithms import Settings
 from lcb.evaluate.offline.label_use import LabelUse
 
 POPULATION = "linucb-population"
+ESTIMATORS = ("ips", "snips", "dr")  # methods that weigh logged events by their propensities
+_AT_LOGGED_MOMENTS = (
+    "what an algorithm would learn from its own choices when it serves is not in this estimate; the default method, "
+    "filled, lets it serve"
+)
 _LEAST_SHARE = 0.01  # of labels among the rewards, so that an error stays finite
 
 
@@ -127,13 +132,17 @@ class Answer:
     low: float
     high: float
 
-    def describe(self) -> str:
-        """Return the answer as a sentence."""
-        more, ends = ("more", (self.low, self.high)) if self.percent >= 0 else ("fewer", (-self.high, -self.low))
-        return (
-            f"{self.algorithm} would have had {abs(self.percent):.1f} % (95 %: {ends[0]:.1f} to {ends[1]:.1f}) {more} "
-            "clicks than one model for all users"
-        )
+    def describe(self, *, at_logged_moments: bool = False) -> str:
+        """Return the answer as a sentence: of serving, or of single choices at the logged moments."""
+        rises, others = self.percent >= 0, "one model for all users"
+        ends = (self.low, self.high) if rises else (-self.high, -self.low)
+        percent = f"{abs(self.percent):.1f} % (95 %: {ends[0]:.1f} to {ends[1]:.1f})"
+        if at_logged_moments:
+            return (
+                f"at the logged moments, after learning from the logged choices, {self.algorithm} would have chosen "
+                f"what is clicked {percent} {'more' if rises else 'less'} often than what {others} chooses"
+            )
+        return f"{self.algorithm} would have had {percent} {'more' if rises else 'fewer'} clicks than {others}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +151,7 @@ class Evaluation(Displayed):
 
     settings: dict[str, Any]
     outcomes: list[AlgorithmRewards]
+    shortfall: str | None = None  # why the log gives no answer, whatever the algorithm
 
     @property
     def population(self) -> AlgorithmRewards:
@@ -168,6 +178,8 @@ class Evaluation(Displayed):
         best = self.best
         if best is None:
             return f"only {POPULATION} was evaluated; name another algorithm to compare it with"
+        if self.shortfall is not None:
+            return self.shortfall
         short = next((one for one in (best, self.population) if one.shortfall), None)
         if short is not None:
             return f"{short.algorithm}: {short.shortfall}"
@@ -201,9 +213,23 @@ class Evaluation(Displayed):
         size = float(np.sqrt(np.mean(apart**2))) if len(apart) else high - low
         return float(100 * 3 / self._n_users * size / np.nanmean(self.population.rate))
 
+    @property
+    def caveat(self) -> str | None:
+        """What the answer does not say, as a sentence; None if there is nothing to add."""
+        found: str | None = self.settings.get("caveat")
+        return _AT_LOGGED_MOMENTS if self._at_logged_moments else found
+
+    @property
+    def _at_logged_moments(self) -> bool:
+        return self.settings.get("method") in ESTIMATORS
+
     def describe(self) -> str:
-        """Return the answer, or why there is none, as a sentence."""
-        return f"no answer: {self.why_no_answer}" if self.answer is None else self.answer.describe()
+        """Return the answer with its caveat, or why there is none, as a sentence."""
+        answer, caveat = self.answer, self.caveat
+        if answer is None:
+            return f"no answer: {self.why_no_answer}"
+        told = answer.describe(at_logged_moments=self._at_logged_moments)
+        return told if caveat is None else f"{told}; {caveat}"
 
     def chart(self, title: str | None = None) -> Any:
         """Draw the gain of every algorithm over one model for all users, in percent (extra `plots`)."""
@@ -230,4 +256,5 @@ class Evaluation(Displayed):
         ]
         answer = self.answer
         found = {"answer": asdict(answer)} if answer else {"answer": None, "why": self.why_no_answer}
-        return {**found, "settings": self.settings, "results": rows}
+        caveat = {} if self.caveat is None else {"caveat": self.caveat}
+        return {**found, **caveat, "settings": self.settings, "results": rows}

@@ -75,13 +75,15 @@ class Support:
         if self.shortfall is not None:
             size = f"effective size {self.effective_size:,.0f} of {format_count(self.n_events, 'event')}"
             return f"{policy}: no interval, because {self.shortfall}; {size}"
+        size = f"effective size {self.effective_size:,.0f} of {format_count(self.n_events, 'event')}"
+        share = f"the log supports {100 * (1 - self.missing_share):.1f} % of what it would choose"
+        if self.mean_weight is None:
+            return f"{policy}: {share}; {size}"
         error = "" if self.mean_weight_se is None else f" ± {self.mean_weight_se:.3f}"
-        weight = "" if self.mean_weight is None else f" mean weight {self.mean_weight:.3f}{error}, 1 expected;"
-        share = 100 * (1 - self.missing_share)
-        return (
-            f"{policy}: the log supports {share:.1f} % of what it would choose;{weight} effective size "
-            f"{self.effective_size:,.0f} of {format_count(self.n_events, 'event')}"
-        )
+        weight = f"mean weight {self.mean_weight:.3f}{error}, 1 expected"
+        if self.missing is None:  # an average that is below 1 by chance is no share of choices
+            return f"{policy}: {weight} if the log supports all that it would choose; {size}"
+        return f"{policy}: {share}; {weight}; {size}"
 
     def to_json(self) -> dict[str, Any]:
         return {
