@@ -128,8 +128,9 @@ def _load(store: Store, world: World) -> None:
         raise
     except Exception as error:  # whatever a changed event raises is told in one sentence
         which = f"event {world.seq + 1}" if world.seq else "an event"
+        why = f"{type(error).__name__}: {error}".removesuffix(": ")
         raise StoreError(
-            f"{which} of {store.url} cannot be applied ({type(error).__name__}: {error}): it is not what was written; "
+            f"{which} of {store.url} cannot be applied ({why}): it is not what was written; "
             f"run lcb log verify {store.url}, and restore the log from a backup"
         ) from error
 
