@@ -101,6 +101,7 @@ def start_effects(rows: ItemRows, *, n_steps: int = _STEPS, progress: Progress =
         progress("learning item effects", step + 1, n_steps)
         if np.abs(effects.effect - before).max() <= _TOL * np.sqrt(effects.prior_variance):
             break
+    assert at is not None  # there is at least one step
     return improve_effects(effects, rows, _as_models(at, rows))
 
 
