@@ -147,3 +147,16 @@ def test_options_of_event_tables_are_refused_for_logs(lcb, log, words, message):
     outcome = lcb("learn", log, "--like", 5, "--out", "models", *words)
     assert outcome.code == 2
     assert message in outcome.err
+
+
+def test_factors_and_several_categories_lead_to_arms_items(lcb, log):
+    outcome = lcb("evaluate", log, "--like", 5, *WORDS, "--features", "factors:3")
+    assert outcome.code != 0
+    assert "features factors:3 are learned for items" in " ".join(outcome.err.split())
+    assert "--arms items" in outcome.err
+    words = ["--like", 5, "--steps", 6, "--seeds", 1, "--workers", 1, "--algorithms", "random"]
+    hint = "--arms items evaluates the choice of items"
+    assert hint in " ".join(lcb("evaluate", log, *words).out.split())
+    items = pa.table({"item": [0, 1, 2], "categories": [[0], [1], [2]]})
+    pq.write_table(items, log / "items.parquet")
+    assert hint not in " ".join(lcb("evaluate", log, *words).out.split())

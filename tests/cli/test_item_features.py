@@ -196,3 +196,15 @@ def test_embeddings_of_a_csv_are_many_columns_or_text(lcb, world):
         assert log.inputs == tuple(columns) if "many.csv" in words else log.inputs[1] == "embedding1"
     outcome = lcb("import", *WORDS, "--items", "many.csv", "--item-features", "v*", "--out", "other")
     assert "no column of many.csv matches v*" in outcome.err
+
+
+def test_a_file_of_vectors_with_two_rows_of_an_item_is_refused(lcb, world):
+    folder, ids, vectors = world
+    twice = pa.table({"item": [*ids, ids[7]], "embedding": [*vectors, vectors[0]]})
+    pq.write_table(twice, folder / "vectors.parquet")
+    outcome = lcb("import", *WORDS, "--item-features", "vectors.parquet", "--out", "log")
+    assert outcome.code != 0
+    assert "item i7 has a second row" in " ".join(outcome.err.split())
+    assert not (folder / "log").exists()
+    pq.write_table(twice[:-1], folder / "vectors.parquet")
+    assert lcb("import", *WORDS, "--item-features", "vectors.parquet", "--out", "log").code == 0

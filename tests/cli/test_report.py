@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import warnings
 
 import numpy as np
 import pytest
+
+from lcb.errors import ConvergenceWarning
+from lcb.evaluate.offline import evaluate_log
+from lcb.reports import findings
 
 TOPICS = ("sport", "opera", "comets")
 LIKES = np.array([[0.9, 0.1, 0.2], [0.1, 0.8, 0.2]])
@@ -127,3 +132,25 @@ def test_the_gain_is_estimated_over_items_where_they_have_numbers_of_their_own(l
     assert found["evaluation"]["settings"]["method"] == "items"
     assert found["evaluation"]["answer"]["algorithm"] == "lcb-auto"
     assert any("1 number of their own" in line for line in found["limits"])
+
+
+def test_warnings_are_told_in_words_and_bad_rows_name_the_command_that_skips_them(lcb, visits, tmp_path, monkeypatch):
+    def warn_first(function, message):
+        def run(*args, **settings):
+            warnings.warn(message, ConvergenceWarning, stacklevel=1)
+            return function(*args, **settings)
+
+        return run
+
+    monkeypatch.setattr(findings, "learn_chosen", warn_first(findings.learn_chosen, "classes stopped early"))
+    prepare = warn_first(evaluate_log.prepare_training, "an algorithm stopped early")
+    monkeypatch.setattr(evaluate_log, "prepare_training", prepare)
+    words = (*WORDS, "--seeds", 1, "--workers", 1, "--out", tmp_path / "page.html")
+    outcome = lcb("report", visits, *words)
+    assert outcome.code == 0, outcome.err
+    assert outcome.err.count("warning: classes stopped early\n") == 1
+    assert "ConvergenceWarning" not in outcome.err
+    visits.write_text(visits.read_text() + "\nv1,s1,sport,Story,maybe")
+    outcome = lcb("report", visits, *words)
+    assert outcome.code != 0
+    assert "leave them out with lcb import --on-error skip" in " ".join(outcome.err.split())

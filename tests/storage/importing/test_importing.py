@@ -492,7 +492,8 @@ def test_a_bad_row_is_named_counted_and_left_out_if_asked(tmp_path, suffix, what
     with pytest.raises(BadRows) as refused:
         import_log(source, tmp_path / "out")
     assert str(refused.value) == (
-        f"log{suffix} has 2 bad rows of 5: {reason} (2); correct them, or leave them out with --on-error skip"
+        f"log{suffix} has 2 bad rows of 5: {reason} (2); correct them, or leave them out with "
+        "lcb import --on-error skip"
     )
     assert refused.value.listed == tuple(f"{path} row {row}: {said}" for row in (3, 5))
     assert [path.name for path in tmp_path.iterdir()] == [f"log{suffix}"]

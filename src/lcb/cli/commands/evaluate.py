@@ -161,8 +161,14 @@ def evaluate(
             f"the items' {format_count(len(log.inputs), 'number')} of their own are not used: arms are categories; "
             "--arms items uses them"
         )
+        several = (
+            "items have several categories, and a step shows a category, not an item; --arms items evaluates the "
+            "choice of items"
+        )
+        by_category = evaluation.settings["arm_kind"] == "category"
         told = (unused,) if log.inputs and arms is ArmsName.categories else ()
-        for note in (*log.notes, *told, *evaluation.settings.get("notes", ())):
+        hints = (several,) if by_category and log.item_categories.nnz > log.n_items else ()
+        for note in (*log.notes, *told, *hints, *evaluation.settings.get("notes", ())):
             typer.echo(note)
         get_console().print(_build_table(evaluation, chosen))
         if evaluation.settings["why_features"]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +10,7 @@ import typer
 
 from lcb.cli.options import JSONOption, ReadingName, WorkersOption
 from lcb.cli.output import check_output, write_json
-from lcb.errors import InputError
+from lcb.errors import ConvergenceWarning, InputError
 
 if TYPE_CHECKING:
     from lcb.evaluate.offline.labels import Reading
@@ -59,7 +60,8 @@ def report(
     columns = Columns(user=user, item=item, reward=reward, rating=rating, categories=item_categories)
     named = {"user": user, "item": item, "reward": reward, "rating": rating, "item-categories": item_categories}
     wanted: Reading | None = reading.value if reading else None
-    with bar() as progress:
+    with bar() as progress, warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", ConvergenceWarning)
         log = open_any(path, columns, with_offers=False, progress=progress)
         found = study_log(
             log,
@@ -71,6 +73,8 @@ def report(
             columns={name: value for name, value in named.items() if value is not None},
             progress=progress,
         )
+    for message in dict.fromkeys(str(warning.message) for warning in caught):
+        typer.echo(f"warning: {message}", err=True)
     write_whole(out, render_findings(found).encode())
     write_json(json, to_json(found))
     if json == "-":

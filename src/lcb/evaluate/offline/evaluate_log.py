@@ -26,7 +26,7 @@ from lcb.evaluate.offline.outcomes import POPULATION, AlgorithmRewards, Evaluati
 from lcb.evaluate.offline.split import Plan, Split, split_users
 from lcb.evaluate.offline.support import Support, combine_support
 from lcb.event_log import EventLog
-from lcb.features import FeatureMap
+from lcb.features import FeatureMap, is_learned
 from lcb.learners import fit
 from lcb.progress import Progress, count_up, silent
 from lcb.recommenders.recommender import Recommender
@@ -50,6 +50,11 @@ def evaluate_log(
 
     `settings` maps a seed, then an algorithm, to settings; what is missing has its default.
     """
+    if is_learned(plan.features):
+        raise InputError(
+            f"features {plan.features} are learned for items, and arms are categories; give --arms items as well, or "
+            "other features"
+        )
     chosen = {one: check_settings(own) for one, own in (settings or {}).items()}
     names = [*algorithms, *([] if POPULATION in algorithms else [POPULATION])]
     find_algorithms(names)
@@ -189,7 +194,13 @@ class RunResult:
 
 
 def run_on_split(run: EvaluationRun) -> RunResult:
-    """Train and test one algorithm on one split."""
+    """Train and test one algorithm on one split, as it is: whether its learning converged shows in its rewards."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        return _train_and_test(run)
+
+
+def _train_and_test(run: EvaluationRun) -> RunResult:
     reset_peak()  # the process may have run other algorithms before
     before = peak_megabytes()
     prepared = prepare_training(run.source, run.plan, run.split, run.seed)

@@ -21,7 +21,7 @@ POPULATION = "linucb-population"
 ESTIMATORS = ("ips", "snips", "dr")  # methods that weigh logged events by their propensities
 _AT_LOGGED_MOMENTS = (
     "what an algorithm would learn from its own choices when it serves is not in this estimate; the default method, "
-    "filled, lets it serve"
+    "filled, lets it serve where labels suffice"
 )
 _LEAST_SHARE = 0.01  # of labels among the rewards, so that an error stays finite
 

@@ -94,7 +94,7 @@ def _check_rows(reading: Reading, on_error: str) -> None:
     if problems.n_rows and on_error == "stop":
         raise BadRows(
             f"{name} has {format_count(problems.n_rows, 'bad row')} of {reading.n_rows:,}: {problems.summary()}; "
-            "correct them, or leave them out with --on-error skip",
+            "correct them, or leave them out with lcb import --on-error skip",
             problems.lines(),
         )
     if not reading.spill.n_rows:

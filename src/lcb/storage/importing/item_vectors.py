@@ -72,7 +72,7 @@ def read_item_features(
         columns = _find_lists(opened, id)[:1] or [name for name in opened.numeric if name != id]
         if not columns:
             raise InputError(f"{given} has neither a column of lists nor a numeric column; give one with numbers")
-        return _read_columns(opened, id, columns, _estimate_rows(opened))
+        return _read_columns(opened, id, columns, _estimate_rows(opened), one_row_each=True)
     opened = open_table(table)
     columns = _find_columns(given, opened)
     n_rows = _estimate_rows(opened) if one_row_each else 0
@@ -131,8 +131,11 @@ def _need_memory(n_items: int, m: int, path: str) -> None:
     )
 
 
-def _read_columns(table: Table, id: str, columns: list[str], n_rows: int) -> ItemVectors:
-    """Read the vectors of the first row of each item, batch by batch: memory grows with items, not with rows."""
+def _read_columns(table: Table, id: str, columns: list[str], n_rows: int, *, one_row_each: bool = False) -> ItemVectors:
+    """Read the vectors of the first row of each item, batch by batch: memory grows with items, not with rows.
+
+    With `one_row_each` a second row of an item is refused: which vector is meant is not known.
+    """
     seen: set[str] = set()
     ids: list[str] = []
     parts: list[Numbers] = []
@@ -142,6 +145,11 @@ def _read_columns(table: Table, id: str, columns: list[str], n_rows: int) -> Ite
         texts = plain(batch.column(id)).cast(pa.string()).to_pylist()
         first = {text: i for i, text in reversed([*enumerate(texts)]) if text not in seen}
         places = sorted(first.values())
+        if one_row_each and len(places) < len(texts):
+            i = min(set(range(len(texts))).difference(places))
+            raise InputError(
+                f"{table.path} row {rows[i]}: item {texts[i]} has a second row; give one row for each item"
+            )
         part, names = _read_batch(batch.take(pa.array(places, pa.int64())), columns, table.path, rows[places])
         if parts and part.shape[1] != parts[0].shape[1]:
             raise InputError(
