@@ -220,9 +220,8 @@ def _why_so_many(n_classes: int, by: str | None, held_out: dict[int, tuple[float
     best = max(held_out, key=lambda n: held_out[n][0])
     within, gap = "", ""
     if n_classes != best:
-        lost = held_out[best][0] - mean
-        within = f"the fewest within {'one standard error' if lost <= error else 'two standard errors'} of "
-        gap = f", {lost:.3f} ± {error:.3f} below that of {best}"
+        within = "the fewest within one standard error of "
+        gap = f", {held_out[best][0] - mean:.3f} ± {error:.3f} below that of {best}"
     return (
         f"{format_count(n_classes, 'class')}: {within}the best held-out log likelihood per user "
         f"({mean:.3f}{gap}; tried {', '.join(map(str, held_out))})",

@@ -9,7 +9,7 @@ from lcb.evaluate.worlds.paper import equal_classes, paper_classes
 from lcb.event_log import EventLog
 from lcb.learners import fit
 from lcb.learners.fitting import count_classes
-from lcb.learners.shared.n_classes import _pick_smallest, choose_n_classes
+from lcb.learners.shared.n_classes import choose_n_classes
 from lcb.stats import UserStats
 
 
@@ -119,12 +119,3 @@ def test_counting_alone_chooses_what_learning_chooses():
     counted = count_classes(EventLog(stats), rng=np.random.default_rng(0))
     assert counted.n_classes == found.models.n_classes == 3
     assert counted.why == found.why
-
-
-@pytest.mark.parametrize(("errors", "chosen"), [(0.5, 1), (1.5, 1), (3.0, 5)])
-def test_more_than_one_class_must_be_better_by_two_errors(errors, chosen, rng):
-    one = rng.normal(size=400)
-    rise = rng.normal(size=400)
-    rise += errors * rise.std(ddof=1) / 20 - rise.mean()
-    assert _pick_smallest({1: one, 5: one + rise}) == chosen
-    assert _pick_smallest({2: one, 5: one + rise}) == (2 if errors < 1 else 5)

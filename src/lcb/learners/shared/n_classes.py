@@ -1,8 +1,7 @@
 """Chooses the number of classes that predicts held-out users best.
 
 Each number is scored by the log predictive density of held-out users' rewards, their classes unknown; differences are
-paired by user.  The smallest number within one standard error of the best is chosen; more than one class must be better
-than one by two such errors, because the best of many numbers is easily better by one.  Numbers are doubled until two in
+paired by user.  The smallest number within one standard error of the best is chosen.  Numbers are doubled until two in
 a row improve by less than that error, or one of at least 16; then numbers between the neighbours of the best are tried,
 then smaller ones while they are as good.  Numbers that differ by less than an eighth are not told apart.
 """
@@ -25,7 +24,6 @@ _HELD_OUT = 0.3  # share of the users
 _USUAL_TRIALS = 12  # numbers of classes tried, to estimate the time left
 MOST_USERS = 10_000  # more users are not used to choose the number
 _APART = 8  # numbers that differ by less than n / 8 are not tried
-_ERRORS_OVER_ONE = 2.0  # by which the best number must be better than one class
 _MANY = 16  # classes from which on one number that is no better ends the doubling
 
 Learn = Callable[[EventLog, int], LatentModels]
@@ -115,19 +113,17 @@ def _are_apart(n: int, other: int) -> bool:
     return abs(n - other) >= max(1, other // _APART)
 
 
-def is_better(before: Floats, after: Floats, n_errors: float = 1.0) -> bool:
-    """Whether the scores rose by more than so many standard errors of the rise, and by more than rounding."""
+def is_better(before: Floats, after: Floats) -> bool:
+    """Whether the scores rose by more than the standard error of the rise, and by more than rounding."""
     if not np.isfinite(after).all():
         return False
     gain, error = _mean_and_error(after - before)
-    return gain > max(n_errors * error, 1e-9 * abs(float(before.mean())))
+    return gain > max(error, 1e-9 * abs(float(before.mean())))
 
 
 def _pick_smallest(scores: dict[int, Floats]) -> int:
     known = {n: values for n, values in scores.items() if np.isfinite(values).all()}
     best = max(known, key=lambda n: known[n].mean())
-    if 1 in known and best != 1 and not is_better(known[1], known[best], _ERRORS_OVER_ONE):
-        return 1
     return next(n for n in sorted(known) if n == best or not is_better(known[n], known[best]))
 
 
