@@ -73,14 +73,45 @@ def test_an_item_shown_to_those_who_like_it_is_not_taken_for_a_good_one():
     assert np.sqrt(np.mean(ours**2)) < 0.05 < 0.1 < np.sqrt(np.mean(theirs**2))
 
 
+def covers(effects, category, appeal):
+    """Whether the 95 % interval of each item, compared within its category, has its planted effect."""
+    apart = within_category(effects.effect, category) - within_category(appeal, category)
+    return np.abs(apart) <= 1.96 * np.sqrt(effects.variance)
+
+
 def test_intervals_cover_the_planted_effects():
     inside = []
     for seed in range(3, 7):
         rows, category, appeal = draw_world(seed)
-        effects = start_effects(rows)
-        apart = within_category(effects.effect, category) - within_category(appeal, category)
-        inside.append(np.abs(apart) <= 1.96 * np.sqrt(effects.variance))
+        inside.append(covers(start_effects(rows), category, appeal))
     assert 0.9 <= np.mean(inside) <= 0.99  # 240 intervals of 95 %
+
+
+def test_intervals_are_wider_for_items_whose_rewards_have_more_noise():
+    """As clicks on what is liked have: a rate of 0.3 has three times the noise of one of 0.07."""
+    inside, noisy = [], np.arange(N_ITEMS) % 4 == 0
+    for seed in range(3, 7):
+        rows, category, appeal = draw_world(seed)
+        more = np.random.default_rng(seed + 100).normal(0.0, 2 * NOISE, len(rows.reward)) * noisy[rows.item]
+        effects = start_effects(replace(rows, reward=rows.reward + more))  # five times the variance
+        inside.append(covers(effects, category, appeal))
+    inside = np.array(inside)
+    assert inside[:, noisy].mean() >= 0.9  # 60 intervals; 0.85 with the noise that all items have
+    assert 0.9 <= inside[:, ~noisy].mean() <= 1.0
+
+
+def test_intervals_cover_the_planted_effects_of_clicks_with_low_rates():
+    inside = []
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        category, appeal = np.arange(60) % 3, rng.normal(0.0, 0.08, 60)
+        taste = np.array([[0.3, 0.0, 0.0], [0.0, 0.3, 0.0]])
+        user, item = np.repeat(np.arange(600), 20), rng.integers(0, 60, 12_000)
+        rate = np.clip(0.15 + appeal[item] + taste[user % 2, category[item]], 0.01, 0.99)
+        reward = (rng.random(12_000) < rate).astype(float)
+        rows = ItemRows(tuple(map(str, range(60))), np.eye(3)[category], user, item, reward)
+        inside.append(covers(start_effects(rows), category, appeal))
+    assert 0.9 <= np.mean(inside) <= 0.99  # 360 intervals of 95 %
 
 
 def test_without_effects_the_spread_is_small_and_they_explain_nothing():

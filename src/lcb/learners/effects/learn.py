@@ -8,6 +8,9 @@ Given what the models say of a user, weights of mean m and covariance P after al
     a_i  += (sum (r - x . m - a_i) / s2 - (a_i - a0) / t2) Var(a_i)         Var(a_i) = 1 / (1 / t2 + n_i' / s2)
     a0    = mean of a_i            t2 = mean of (a_i - a0)^2 + Var(a_i)     over the items that have rewards (EM)
 
+Where the rewards of an item have more noise than the others, s2_i > s2, as clicks on what is liked have, Var(a_i) is
+multiplied by 1 + g (s2_i / s2 - 1), g = 1 - Var(a_i) / t2 being the weight of the rewards against the prior.
+
 The step is Newton's for the likelihood with the weights integrated out, one item at a time; where it rests, a_i is a0 +
 sum (r - x . m - a0) / (n_i + s2 / t2).  m is the user's own: an item shown to enthusiasts is not taken for a good one.
 
@@ -44,6 +47,7 @@ _STEPS = 12
 _FEW = 5_000  # users from whom the class of the start is learned; effects are from all
 _TOL = 2e-2  # change of an effect, in standard deviations of the effects, at which the steps end
 LEAST_EFFECT = 0.001  # share of the variance of rewards; effects that explain less are not kept
+_LIKE_OTHERS = 10.0  # rewards of the noise that all items have, beside those of an item
 _ROUNDS = 2  # of classes and effects in turn, after the start
 
 
@@ -147,7 +151,8 @@ def improve_effects(
     """Return the effects after one step, given the classes of r - a_i; `size` is n_i', which hardly changes."""
     noise, a0, t2 = float(models.pi @ models.sigma2), effects.prior_mean, effects.prior_variance
     fitted, spread = find_user_means(rows, models, effects, with_spread=size is None)
-    gradient = rows.sum_by_item(rows.reward - fitted) - rows.count * effects.effect
+    rest = rows.reward - fitted
+    gradient = rows.sum_by_item(rest) - rows.count * effects.effect
     size = _count_effective(rows, models, spread) if size is None else size
     shrink = noise / t2 if t2 > 0 else np.inf
     effect = (
@@ -157,8 +162,19 @@ def improve_effects(
     seen = rows.count > 0
     a0 = float(effect[seen].mean())
     t2 = float(np.mean((effect[seen] - a0) ** 2 + variance[seen]))
+    variance *= _widen(rows, rest - effect[rows.item], variance / max(t2, 1e-300), noise)
     effect, variance = np.where(seen, effect, a0), np.where(seen, variance, t2)
     return ItemEffects(rows.ids, effect, variance, rows.count, a0, t2, noise)
+
+
+def _widen(rows: ItemRows, rest: Floats, unknown: Floats, noise: float) -> Floats:
+    """Return the factors, (I,), at least 1, of the variances of items whose rewards have more noise than the others.
+
+    `rest` is what is left of every reward, (n,); `unknown` is Var(a_i) / t2, (I,).  The factor is that of the mean
+    squared error of a_i, which weighs rewards as if all had the same noise.
+    """
+    own = (rows.sum_by_item(rest**2) + _LIKE_OTHERS * noise) / ((rows.count + _LIKE_OTHERS) * noise)
+    return np.asarray(1 + np.clip(1 - unknown, 0.0, 1.0) * np.maximum(own - 1, 0.0))
 
 
 def _count_effective(rows: ItemRows, models: LatentModels, spread: Floats) -> Floats:
