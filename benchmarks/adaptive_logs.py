@@ -31,7 +31,6 @@ from typing import Any
 import numpy as np
 from evaluation_truth import N_CLASSES, N_STEPS, PAIR, build
 
-from lcb import parallel
 from lcb.arrays import Floats
 from lcb.bandits.bandit import Bandit, serve
 from lcb.bandits.linear.linucb import LinUCB
@@ -42,6 +41,7 @@ from lcb.evaluate.offline.split import Plan, choose_sizes, split_users
 from lcb.evaluate.worlds.logged import PEOPLE, LoggedWorld, serve_live
 from lcb.event_log import EventLog
 from lcb.learners import fit
+from lcb.runtime import parallel
 from lcb.storage.logs.log import Log
 
 LOGGING = ("all", "per user", "service 0.01", "service 0.1", "service 0.3")

@@ -21,13 +21,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import lcb
-from lcb import parallel
 from lcb.cluster.shard import Shard
 from lcb.event_log import EventLog
 from lcb.learners.em import gaussian
 from lcb.learners.shared.users import find_users
 from lcb.models import LatentModels
-from lcb.prior import Prior
+from lcb.models.prior import Prior
+from lcb.runtime import parallel
 from lcb.stats import UserStats, n_packed
 from lcb.storage.tables.statistics import read_stats
 

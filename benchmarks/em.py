@@ -13,12 +13,12 @@ import numpy as np
 from timing import in_turns, save
 from workloads import largest_error, make
 
-from lcb import parallel
 from lcb.errors import ConvergenceWarning
 from lcb.learners.em import gaussian as em
 from lcb.learners.shared.users import find_users
 from lcb.models import LatentModels
-from lcb.prior import Prior
+from lcb.models.prior import Prior
+from lcb.runtime import parallel
 from lcb.stats import UserStats
 
 N_USERS, N_CLASSES = 200_000, 30

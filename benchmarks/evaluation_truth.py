@@ -21,7 +21,6 @@ from zlib import crc32
 
 import numpy as np
 
-from lcb import parallel
 from lcb.arrays import Floats
 from lcb.evaluate.algorithms import ALGORITHMS
 from lcb.evaluate.offline.evaluate_log import evaluate_log, prepare_training
@@ -32,6 +31,7 @@ from lcb.evaluate.offline.split import Plan, Split, choose_sizes, split_users
 from lcb.evaluate.user_rates import Counts, DrawnRates, fit_rates
 from lcb.evaluate.worlds.logged import LOGGING, PEOPLE, LoggedWorld, serve_live
 from lcb.recommenders.recommender import Recommender
+from lcb.runtime import parallel
 
 N_STEPS, N_TRUE, N_CLASSES = 20, 3000, 5
 LABELS = (1, 2, 4, 8, 15, 30)  # per user, times the steps

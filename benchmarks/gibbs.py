@@ -20,7 +20,7 @@ import numpy as np
 from timing import in_turns
 from workloads import Workload, largest_error, make
 
-from lcb import charts, parallel
+from lcb import charts
 from lcb.charts.sampler import traces
 from lcb.errors import ConvergenceWarning
 from lcb.learners.gibbs import blocked
@@ -28,7 +28,8 @@ from lcb.learners.gibbs import collapsed as gibbs
 from lcb.learners.gibbs._blocked_step import assign, draw_models
 from lcb.learners.gibbs._partition import Design, Partition
 from lcb.learners.gibbs.draws import GibbsFit
-from lcb.prior import Prior
+from lcb.models.prior import Prior
+from lcb.runtime import parallel
 from lcb.stats import UserStats
 
 Row = dict[str, Any]

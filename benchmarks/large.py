@@ -19,11 +19,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from lcb import parallel
 from lcb.learners.em import gaussian
 from lcb.learners.shared.users import find_users
 from lcb.models import LatentModels
-from lcb.prior import Prior
+from lcb.models.prior import Prior
+from lcb.runtime import parallel
 from lcb.stats import StatsBuilder, UserStats
 from lcb.storage.tables.sample import draw_users
 from lcb.storage.tables.statistics import read_log, read_stats

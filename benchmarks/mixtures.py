@@ -19,12 +19,12 @@ import numpy as np
 from timing import in_turns, save
 from workloads import make
 
-from lcb import parallel
 from lcb.learners.em import gaussian as em
 from lcb.learners.gibbs import collapsed as gibbs
 from lcb.learners.shared.users import find_users
 from lcb.models import LatentModels
-from lcb.prior import Prior
+from lcb.models.prior import Prior
+from lcb.runtime import parallel
 
 HERE = Path(__file__).parent
 

@@ -17,9 +17,9 @@ import pytest
 from hypothesis import HealthCheck, settings
 from threadpoolctl import threadpool_limits
 
-from lcb import parallel
 from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
 from lcb.models import LatentModels
+from lcb.runtime import parallel
 from lcb.stats import UserStats
 
 # Hypothesis tries the same examples in every run and judges no times: what fails here fails everywhere.  To look for

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb._compiled import njit
+from lcb.runtime.compiled import njit
 
 _EXACT = {"cache": True, "nogil": True}  # sums are not reordered: equal arms get equal scores
 

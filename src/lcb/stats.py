@@ -21,8 +21,8 @@ from numpy.typing import ArrayLike, DTypeLike, NDArray
 
 from lcb.arrays import LARGEST, Floats, Index
 from lcb.errors import EventError, InputError
-from lcb.memory import need_memory
-from lcb.on_disk import allocate
+from lcb.runtime.memory import need_memory
+from lcb.runtime.on_disk import allocate
 
 _BLOCK = 1 << 14  # users whose statistics are turned at a time
 

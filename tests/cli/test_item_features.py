@@ -100,10 +100,10 @@ def test_what_does_not_fit_into_memory_is_refused_before_the_work_starts_with_th
     folder, ids, vectors = world
     words = (*WORDS, "--items", "articles.parquet", "--out", "log", "--item-features")
     assert lcb("import", *words, "embedding").code == 0
-    monkeypatch.setattr("lcb.memory._SMALL", 0)
+    monkeypatch.setattr("lcb.runtime.memory._SMALL", 0)
 
     def refuse(free, *words):
-        monkeypatch.setattr("lcb.memory.read_free_memory", lambda: free)
+        monkeypatch.setattr("lcb.runtime.memory.read_free_memory", lambda: free)
         outcome = lcb(*words)
         assert outcome.code == 2
         return " ".join(outcome.err.split())

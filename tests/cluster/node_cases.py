@@ -16,7 +16,7 @@ from ray.cluster_utils import Cluster as RayCluster
 
 import lcb
 from lcb.cluster.shards import Shards
-from lcb.prior import Prior
+from lcb.models.prior import Prior
 from support.dying_work import DyingWork
 from support.harness import wait_until
 

@@ -13,12 +13,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import lcb
-from lcb import parallel
 from lcb.cluster.shards import Shards
 from lcb.errors import ClusterError, EventError
 from lcb.evaluate import SimulatedWorld, paper_classes
 from lcb.event_log import EventLog
 from lcb.learners.shared.users import CountNotFinite
+from lcb.runtime import parallel
 from support.dying_work import DyingWork
 
 pytestmark = pytest.mark.filterwarnings(

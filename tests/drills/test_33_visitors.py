@@ -20,7 +20,7 @@ from lcb.serve.errors import Problem
 from lcb.serve.learn import supervisor
 from lcb.serve.pages.open_visits import OpenVisits
 from lcb.serve.service import Service
-from lcb.serve.state.user_fold import UserFold
+from lcb.serve.state.per_user.user_fold import UserFold
 from lcb.serve.state.world import World
 from lcb.serve.web.app import App
 from lcb.serve.web.keys import sha256

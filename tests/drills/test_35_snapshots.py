@@ -29,7 +29,7 @@ from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.log import bootstrap
 from lcb.serve.service import Service
-from lcb.serve.state.user_cache import UserCache
+from lcb.serve.state.per_user.user_cache import UserCache
 from lcb.serve.state.users import User
 from lcb.serve.state.world import World, _WorldSnapshot
 from lcb.storage.store import snapshots

@@ -20,7 +20,7 @@ from lcb.serve.audit.verify import verify
 from lcb.serve.decide.rewards import Rewards
 from lcb.serve.service import Service
 from lcb.serve.state.items import ItemState, ItemSums
-from lcb.serve.state.user_fold import UserFold
+from lcb.serve.state.per_user.user_fold import UserFold
 from lcb.storage.models.folder import pack_models
 from lcb.storage.store.base import Store
 from lcb.storage.store.open_store import open_store

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lcb.learners.gibbs._partition import log_partition
-from lcb.prior import Prior
+from lcb.models.prior import Prior
 from lcb.stats import UserStats, upper
 
 BOUND = 4.5  # standard errors: with 40 batches about one false alarm in 17,000 per number compared

@@ -398,7 +398,7 @@ def with_slow_histories() -> None:
 def without_large_reads_apart() -> None:
     """Read the events of every user in the event loop."""
     from lcb.serve import service
-    from lcb.serve.state import load_users
+    from lcb.serve.state.per_user import load_users
 
     replace(load_users, "LARGE_HISTORY", math.inf)
     replace(service, "LARGE_HISTORY", math.inf)

@@ -6,7 +6,7 @@ import numpy as np
 
 from lcb.learners.registry import Learner, list_settings
 from lcb.models import Fit, LatentModels
-from lcb.prior import Prior
+from lcb.models.prior import Prior
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb._compiled import njit
+from lcb.runtime.compiled import njit
 
 _FAST = {"contract", "reassoc", "nnan", "nsz"}  # sums may be reordered, to vectorise them; infinities are kept
 COMPILED = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": _FAST}

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from lcb.errors import InputError
-from lcb.parallel import spread
 from lcb.progress import Progress
+from lcb.runtime.parallel import spread
 
 if TYPE_CHECKING:
     from lcb.cluster.cluster import Cluster

@@ -49,7 +49,7 @@ class Cluster(Calls):
     def run(self, work: Callable[[Any], R], tasks: Sequence[Any], done: Callable[[int], None] | None = None) -> list[R]:
         """Run `work` on every task on the machines; return the results in the order of the tasks.
 
-        This is for `lcb.parallel.spread`.  The tasks are sent to a machine once, together.
+        This is for `lcb.runtime.parallel.spread`.  The tasks are sent to a machine once, together.
         """
         self.n_nodes = len(self.list_nodes())
         given = self.ray.put((work, tasks))

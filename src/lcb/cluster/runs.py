@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from lcb import parallel
+from lcb.runtime import parallel
 
 _given: dict[str, tuple[Any, Sequence[Any]]] = {}  # the work and all tasks, by the object that holds them
 

@@ -17,12 +17,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from lcb import parallel
 from lcb.arrays import Floats, Index
 from lcb.errors import InputError
 from lcb.event_log import Clicks, EventLog, LogBuilder
 from lcb.learners.shared.users import Work, sum_parts
-from lcb.memory import read_free_memory
+from lcb.runtime import parallel
+from lcb.runtime.memory import read_free_memory
 from lcb.stats import UserStats
 from lcb.storage.tables.codes import IntegerCodes, StringCodes, hash_ids
 from lcb.storage.tables.event_rows import EventColumns, EventRows, Keep, read_rows

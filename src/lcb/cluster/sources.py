@@ -17,8 +17,8 @@ from lcb.cluster.calls import MOST_RESTARTS, Calls, Lost
 from lcb.cluster.shard import N_PARTS, FileSummary, Rows, read_file
 from lcb.errors import ClusterError, InputError
 from lcb.event_log import EventLog, LogBuilder
-from lcb.memory import SHARE
 from lcb.progress import Progress, count_up, silent
+from lcb.runtime.memory import SHARE
 from lcb.stats import n_packed
 from lcb.storage.tables.event_rows import EventColumns
 from lcb.storage.tables.sample import UserSample, sample_hashes

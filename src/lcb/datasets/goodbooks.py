@@ -28,7 +28,7 @@ from lcb.storage.importing.items import build_items
 from lcb.storage.importing.source import Source
 from lcb.storage.importing.table_source import Columns, source_from_table
 from lcb.storage.logs.items import Items
-from lcb.storage.tables.delimited import open_csv
+from lcb.storage.tables.formats.delimited import open_csv
 from lcb.storage.tables.table import Table
 
 _FILES = ("ratings.csv", "books.csv", "book_tags.csv", "tags.csv")

@@ -22,7 +22,7 @@ from lcb.storage.importing.bad_rows import Problems, show_cell
 from lcb.storage.importing.items import build_items, read_item_table
 from lcb.storage.importing.source import Chunk, Source
 from lcb.storage.tables.arrow import plain
-from lcb.storage.tables.delimited import open_csv
+from lcb.storage.tables.formats.delimited import open_csv
 from lcb.storage.tables.table import Kind
 
 _BEHAVIORS = ("impression", "user", "time", "history", "impressions")

@@ -19,7 +19,7 @@ from lcb.storage.importing.bad_rows import Problems
 from lcb.storage.importing.items import build_items, read_item_table
 from lcb.storage.importing.source import Chunk, Source
 from lcb.storage.tables.arrow import plain
-from lcb.storage.tables.delimited import open_csv
+from lcb.storage.tables.formats.delimited import open_csv
 from lcb.storage.tables.table import Kind
 
 _CAMPAIGNS = ("all.csv", "men.csv", "women.csv")

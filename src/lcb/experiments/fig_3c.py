@@ -16,7 +16,7 @@ from zlib import crc32
 
 import numpy as np
 
-from lcb import charts, parallel
+from lcb import charts
 from lcb.arrays import Floats, Index
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.errors import InputError
@@ -32,6 +32,7 @@ from lcb.experiments.claims import Claim
 from lcb.experiments.real_data import ALGORITHMS, N_CLASSES, N_STEPS, Data
 from lcb.progress import Progress, count_up, silent
 from lcb.recommenders.recommender import Recommender
+from lcb.runtime import parallel
 
 N_UNIFORM, N_BLOCKS = 5, 8  # phase 1 is the first block of users; classes are relearned after each block
 ALL_STEPS = "lcb-mean, all steps"  # our setting, beside the paper's

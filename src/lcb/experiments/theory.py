@@ -18,13 +18,14 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lcb import charts, parallel, theory
+from lcb import charts, theory
 from lcb.arrays import Floats
 from lcb.evaluate.simulation.growth import Slope, fit_slopes, mean_slope
 from lcb.evaluate.simulation.schedules import BANDITS, BanditName, Learner, ScheduleRun, play_schedules
 from lcb.evaluate.worlds.paper import SimulatedWorld, equal_classes, paper_classes
 from lcb.experiments.claims import Claim
 from lcb.progress import Progress, count_up, silent
+from lcb.runtime import parallel
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from lcb import parallel
 from lcb.arrays import Floats, Index
 from lcb.bandits.bandit import Bandit
 from lcb.bandits.linear.linucb import LinUCB
@@ -32,6 +31,7 @@ from lcb.progress import Progress, count_up, silent
 from lcb.recommenders.latent import Latent
 from lcb.recommenders.pooled import Pooled
 from lcb.recommenders.recommender import Recommender
+from lcb.runtime import parallel
 from lcb.stats import UserStats
 
 N_PAST, N_STEPS, N_OFFERED, N_ARTICLES = 4000, 20, 170, 500

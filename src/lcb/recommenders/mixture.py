@@ -20,9 +20,9 @@ from lcb.bandits.over_classes._kept_normals import KeptNormals
 from lcb.bandits.over_classes.personal_classes import PersonalClasses
 from lcb.decision import Decision, check_context
 from lcb.errors import InputError
-from lcb.first_models import first_models
 from lcb.learners.mixture.seats import Seats
 from lcb.models import LatentModels
+from lcb.models.first_models import first_models
 from lcb.recommenders.recommender import Users
 
 _EVERY_USER = 20  # users after each of whom there is a refit

@@ -31,7 +31,7 @@ from lcb.serve.log.erasure import build_erasure
 from lcb.serve.log.journal import IdTaken, Journal, WorldBehindLog
 from lcb.serve.log.remote_reads import RemoteReads
 from lcb.serve.state.canary import Verdict
-from lcb.serve.state.load_users import LARGE_HISTORY
+from lcb.serve.state.per_user.load_users import LARGE_HISTORY
 from lcb.serve.state.reward_slots import RewardSlots
 from lcb.serve.state.users import WARMUP, User
 from lcb.serve.state.world import World

@@ -14,7 +14,7 @@ from lcb.event_log import EventLog
 from lcb.learners import fit
 from lcb.learners.em import bernoulli
 from lcb.learners.em import gaussian as em
-from lcb.prior import Prior
+from lcb.models.prior import Prior
 
 BETA = np.array([[0.7, 0.1, 0.1, 0.1], [0.1, 0.7, 0.1, 0.1], [0.1, 0.1, 0.1, 0.7]])
 

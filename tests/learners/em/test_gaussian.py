@@ -8,13 +8,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from conftest import largest_error, rows_of, stats_of
-from lcb import parallel
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate.worlds.paper import equal_classes, paper_classes
 from lcb.learners.em import gaussian as em
 from lcb.learners.shared.users import find_users
 from lcb.models import LatentModels
-from lcb.prior import Prior
+from lcb.models.prior import Prior
+from lcb.runtime import parallel
 from lcb.stats import UserStats
 
 THREE = equal_classes(np.array([[0.9, 0.1, 0.0], [0.0, 0.8, 0.2], [0.3, -0.7, 0.6]]), noise=0.3)

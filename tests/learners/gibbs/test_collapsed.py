@@ -17,7 +17,7 @@ from lcb.learners.gibbs import _gibbs_numba, _split_merge, diagnostics
 from lcb.learners.gibbs import collapsed as gibbs
 from lcb.learners.gibbs._concentration import slice_finite
 from lcb.learners.gibbs._partition import Design, Partition, log_partition
-from lcb.prior import Prior
+from lcb.models.prior import Prior
 from lcb.stats import UserStats
 from support import sampling
 from support.sampling import BOUND, ODD, PRIOR, X, odd, planted, same_partition

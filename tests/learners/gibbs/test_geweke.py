@@ -16,7 +16,7 @@ from lcb.learners.gibbs import _blocked_step as _blocked
 from lcb.learners.gibbs import _collapsed_step as _collapsed
 from lcb.learners.gibbs import _gibbs_numba, _split_merge
 from lcb.learners.gibbs._partition import Design, Partition
-from lcb.prior import Prior
+from lcb.models.prior import Prior
 from support import sampling
 from support.sampling import ALPHA, BOUND, PRIOR, X
 

@@ -209,7 +209,9 @@ def load_changed(line: str, changed: str) -> Any:
     source = Path(str(kernels.__file__)).read_text()
     assert source.count(line) == 1
     namespace: dict[str, Any] = {"__name__": "changed"}
-    source = source.replace("from lcb._compiled import njit", "njit = lambda **settings: lambda function: function")
+    source = source.replace(
+        "from lcb.runtime.compiled import njit", "njit = lambda **settings: lambda function: function"
+    )
     exec(compile(source.replace(line, changed), "changed", "exec"), namespace)
 
     class Changed:

@@ -10,15 +10,15 @@ from scipy.integrate import quad
 from scipy.stats import multivariate_normal, norm
 
 import lcb
-from lcb import parallel
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.event_log import EventLog
 from lcb.learners.personal import _steps
 from lcb.learners.personal.mixture import fit
 from lcb.learners.shared.users import Local
-from lcb.marginal import NoisePerArm, SharedNoise, marginal_log_likelihood
 from lcb.models import LatentModels
+from lcb.models.marginal import NoisePerArm, SharedNoise, marginal_log_likelihood
 from lcb.progress import silent
+from lcb.runtime import parallel
 from lcb.stats import UserStats
 
 

@@ -19,7 +19,8 @@ from lcb.storage.importing import sorting
 from lcb.storage.importing.import_log import import_log
 from lcb.storage.importing.table_source import Columns, table_source
 from lcb.storage.logs.log import open_log
-from lcb.storage.tables import codes, delimited, parquet
+from lcb.storage.tables import codes
+from lcb.storage.tables.formats import delimited, parquet
 
 SUFFIXES = [".parquet", ".csv", ".csv.gz", ".tsv", ".jsonl", ".ndjson.gz"]
 

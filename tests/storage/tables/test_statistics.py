@@ -17,9 +17,9 @@ from hypothesis import strategies as st
 from lcb.errors import EventError, InputError
 from lcb.features import cross
 from lcb.stats import UserStats
-from lcb.storage.tables import delimited, json_lines
-from lcb.storage.tables import parquet as parquet_reader
 from lcb.storage.tables.codes import hash_ids
+from lcb.storage.tables.formats import delimited, json_lines
+from lcb.storage.tables.formats import parquet as parquet_reader
 from lcb.storage.tables.open_table import open_table
 from lcb.storage.tables.sample import UserSample, draw_users
 from lcb.storage.tables.statistics import read_log, read_stats

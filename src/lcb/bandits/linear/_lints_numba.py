@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb._compiled import njit
 from lcb.bandits._kernels_numba import COMPILED, arm_scores, pick_best, solve_lower
 from lcb.bandits.linear._ridge_numba import add_reward, factor, solve_upper
+from lcb.runtime.compiled import njit
 
 
 @njit(**COMPILED)

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb._compiled import njit
 from lcb.bandits._kernels_numba import COMPILED, add_packed, dot, normalise, pick, pick_best, solve_lower
+from lcb.runtime.compiled import njit
 
 _LEAST = 1e-15  # a class with less weight is left out
 

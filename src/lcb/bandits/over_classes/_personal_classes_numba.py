@@ -24,9 +24,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb._compiled import njit
 from lcb.bandits._kernels_numba import COMPILED, dot, pick_best, pick_uniform, solve_lower
 from lcb.bandits.over_classes._mmts_numba import add_reward, keep_likely, log_posterior
+from lcb.runtime.compiled import njit
 
 STEPS_KEPT = 100  # rewards after which the distributions are made from the statistics again
 _LEAST_NOISE = 1e-6  # of a reward's variance; below it, the subtraction from P_h loses too many digits

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb._compiled import njit
 from lcb.bandits._kernels_numba import COMPILED, arm_scores, dot, log_density, normalise, pick_best, pick_uniform
+from lcb.runtime.compiled import njit
 
 
 @njit(**COMPILED)

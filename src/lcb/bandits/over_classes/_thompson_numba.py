@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb._compiled import njit
 from lcb.bandits._kernels_numba import (
     COMPILED,
     SQUARE,
@@ -20,6 +19,7 @@ from lcb.bandits._kernels_numba import (
     pick_softmax,
     pick_uniform,
 )
+from lcb.runtime.compiled import njit
 
 
 @njit(**COMPILED)

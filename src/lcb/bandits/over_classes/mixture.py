@@ -19,8 +19,8 @@ from lcb.bandits.over_classes.personal_classes import PersonalClasses
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_context, check_reward
 from lcb.errors import InputError
-from lcb.first_models import first_models
 from lcb.models import LatentModels
+from lcb.models.first_models import first_models
 from lcb.stats import add_row, n_packed
 
 

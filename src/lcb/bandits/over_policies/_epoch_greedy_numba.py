@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb._compiled import njit
 from lcb.bandits._kernels_numba import COMPILED, pick
 from lcb.bandits.over_policies import epoch_greedy
 from lcb.bandits.over_policies.epoch_greedy import EXPLORED, REWARDED, SINCE, SUMS
+from lcb.runtime.compiled import njit
 
 exploit_steps = njit(**COMPILED)(epoch_greedy.exploit_steps)
 

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from lcb._compiled import njit
 from lcb.bandits._kernels_numba import COMPILED, pick
 from lcb.bandits.over_policies.iltcb import COUNT, MU, N_ARMS, RENEWED, REWARDED, WEIGHTS
+from lcb.runtime.compiled import njit
 
 PSI = 100.0  # the publication's
 _LEAST = 1e-10  # a step is taken if D / K is above this; less is rounding

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb._compiled import njit
 from lcb.bandits._kernels_numba import COMPILED, dot, normalise
 from lcb.bandits.over_classes._personal_classes_numba import find_only_feature
+from lcb.runtime.compiled import njit
 
 
 @njit(**COMPILED)

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from lcb import parallel
 from lcb.arrays import Floats, Index
 from lcb.bandits.linear.linucb import LinUCB
 from lcb.errors import InputError
@@ -34,6 +33,7 @@ from lcb.learners.effects.learn import start_effects
 from lcb.learners.effects.rows import ItemRows
 from lcb.models import LatentModels
 from lcb.progress import Progress, count_up, silent
+from lcb.runtime import parallel
 from lcb.words import format_count
 
 _SHRINK = 10.0  # rewards of the mean that a rate starts with

@@ -15,7 +15,6 @@ from zlib import crc32
 
 import numpy as np
 
-from lcb import parallel
 from lcb.arrays import Floats
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.evaluate._memory import peak_megabytes, reset_peak
@@ -30,6 +29,7 @@ from lcb.features import FeatureMap, is_learned
 from lcb.learners import fit
 from lcb.progress import Progress, count_up, silent
 from lcb.recommenders.recommender import Recommender
+from lcb.runtime import parallel
 
 _TRAINING = 0x7A  # part of the seed of training rows, so that no other random numbers are the same
 _CLASSES = 0x7B  # the same for the number of classes

@@ -25,9 +25,9 @@ from lcb.features import FeatureMap, fit_features, fit_many, uses_inputs
 from lcb.learners.effects.rows import ItemRows
 from lcb.learners.fitting import fit
 from lcb.learners.shared.n_classes import is_better
-from lcb.memory import need_memory
 from lcb.models import Likelihood
 from lcb.progress import Progress, silent
+from lcb.runtime.memory import need_memory
 from lcb.stats import n_packed
 from lcb.storage.logs.log import Log, open_log
 from lcb.storage.tables.codes import hash_ids

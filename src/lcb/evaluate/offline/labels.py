@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from lcb.arrays import Floats, Index
 from lcb.errors import InputError
 from lcb.event_log import EventLog
-from lcb.memory import need_memory
+from lcb.runtime.memory import need_memory
 from lcb.stats import UserStats
 from lcb.storage.logs.log import Log
 from lcb.words import format_count

@@ -17,7 +17,6 @@ from zlib import crc32
 
 import numpy as np
 
-from lcb import parallel
 from lcb.arrays import Floats
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import (
@@ -33,6 +32,7 @@ from lcb.evaluate.worlds.fixed_arms import FixedArms
 from lcb.evaluate.worlds.paper import SimulatedWorld
 from lcb.progress import Progress, count_up, silent
 from lcb.recommenders.recommender import Recommender
+from lcb.runtime import parallel
 
 _BLOCK = 50  # users drawn at a time
 _MOST_POINTS = 1000  # on a curve

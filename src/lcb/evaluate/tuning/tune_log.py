@@ -11,7 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from lcb import parallel
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS, Settings, find_algorithms
 from lcb.evaluate.offline.evaluate_log import EvaluationRun, complete_plan, run_on_split
@@ -19,6 +18,7 @@ from lcb.evaluate.offline.log_sources import LogSource
 from lcb.evaluate.offline.split import Plan, Split, split_users
 from lcb.evaluate.tuning.grid_search import Values, choose_trials, name_values
 from lcb.progress import Progress, count_up, silent
+from lcb.runtime import parallel
 from lcb.words import format_count
 
 MOST = 12  # combinations of one algorithm

@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 
-from lcb import parallel
 from lcb.arrays import Floats
 from lcb.errors import InputError
 from lcb.evaluate.algorithms import ALGORITHMS, Settings, find_algorithms
@@ -29,6 +28,7 @@ from lcb.evaluate.tuning.grid_search import Values, choose_trials, name_values
 from lcb.evaluate.worlds.fixed_arms import FixedArms
 from lcb.evaluate.worlds.paper import SimulatedWorld
 from lcb.progress import Progress, count_up, silent
+from lcb.runtime import parallel
 
 TUNING = 0x74756E65  # "tune"
 MOST = 60  # combinations of one algorithm

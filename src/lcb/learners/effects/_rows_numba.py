@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lcb._compiled import njit
+from lcb.runtime.compiled import njit
 
 
 @njit(cache=True, nogil=True)

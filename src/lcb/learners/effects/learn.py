@@ -37,8 +37,8 @@ from lcb.learners.effects.rows import ItemRows
 from lcb.learners.personal._steps import CountRewards, Expect, Parameters, expect_users, maximise
 from lcb.learners.personal.mixture import begin
 from lcb.learners.shared.users import Local
-from lcb.marginal import SharedNoise
 from lcb.models import Fit, LatentModels
+from lcb.models.marginal import SharedNoise
 from lcb.progress import Progress, silent
 from lcb.stats import upper
 

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lcb._compiled import njit
 from lcb.learners.shared._exp_numba import fast_exp, fast_exp32
+from lcb.runtime.compiled import njit
 
 _COMPILED = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": {"contract", "nnan", "ninf", "nsz"}}
 

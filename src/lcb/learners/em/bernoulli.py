@@ -24,15 +24,15 @@ from typing import Any
 import numpy as np
 from scipy.special import gammaln
 
-from lcb import parallel
 from lcb.arrays import Floats, add_up
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.event_log import EventLog
 from lcb.learners.em import gaussian as em
 from lcb.learners.shared.users import Map, Users, find_users, scale_prior
 from lcb.models import EDGE, Fit, LatentModels, squash
-from lcb.prior import Prior
+from lcb.models.prior import Prior
 from lcb.progress import Progress, silent
+from lcb.runtime import parallel
 from lcb.stats import upper
 
 _HALVINGS = 12

@@ -23,15 +23,15 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from lcb import parallel
 from lcb.arrays import Floats
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.event_log import EventLog
 from lcb.learners.shared.starts import Labels, kmeans_starts
 from lcb.learners.shared.users import CountNotFinite, Local, Map, Users, find_users, sample_users, scale_prior
 from lcb.models import Fit, LatentModels
-from lcb.prior import Prior
+from lcb.models.prior import Prior
 from lcb.progress import Progress, silent
+from lcb.runtime import parallel
 from lcb.stats import UserStats
 from lcb.words import format_count
 

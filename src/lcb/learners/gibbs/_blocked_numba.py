@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb._compiled import njit
 from lcb.learners.shared._exp_numba import COMPILED, fast_exp
+from lcb.runtime.compiled import njit
 
 
 @njit(**COMPILED)

@@ -20,7 +20,7 @@ from scipy.optimize import linear_sum_assignment
 
 from lcb.arrays import Floats, add_up
 from lcb.models import LatentModels
-from lcb.prior import Prior
+from lcb.models.prior import Prior
 from lcb.stats import UserStats
 
 if TYPE_CHECKING:

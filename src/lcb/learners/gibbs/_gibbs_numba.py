@@ -12,8 +12,8 @@ import math
 
 import numpy as np
 
-from lcb._compiled import njit
 from lcb.learners.shared._exp_numba import COMPILED, fast_exp
+from lcb.runtime.compiled import njit
 
 LANES = 8  # columns are padded to a multiple of this
 _GROUP = 8  # pivots multiplied before their log is taken

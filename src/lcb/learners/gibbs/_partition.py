@@ -21,7 +21,7 @@ from scipy.special import gammaln
 
 from lcb.arrays import Floats
 from lcb.learners.gibbs import _gibbs_numba as kernels
-from lcb.prior import Prior
+from lcb.models.prior import Prior
 from lcb.stats import UserStats, upper
 
 Labels = NDArray[np.int32]

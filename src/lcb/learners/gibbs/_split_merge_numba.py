@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb._compiled import njit
 from lcb.learners.gibbs._gibbs_numba import LOG_DET, N_EXTRA, eliminate, evidence
 from lcb.learners.shared._exp_numba import COMPILED
+from lcb.runtime.compiled import njit
 
 
 @njit(**COMPILED)

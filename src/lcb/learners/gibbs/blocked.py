@@ -23,7 +23,6 @@ from typing import Any
 
 from numpy.random import Generator
 
-from lcb import parallel
 from lcb.errors import InputError
 from lcb.event_log import EventLog
 from lcb.learners.gibbs.collapsed import ChainSettings, check, run_chains
@@ -31,6 +30,7 @@ from lcb.learners.gibbs.draws import GibbsFit
 from lcb.learners.registry import Learner, list_settings
 from lcb.learners.shared.users import Users
 from lcb.progress import Progress, silent
+from lcb.runtime import parallel
 from lcb.stats import UserStats
 
 

@@ -25,15 +25,15 @@ import numpy as np
 from numpy.random import Generator
 from numpy.typing import ArrayLike, NDArray
 
-from lcb import parallel
 from lcb.errors import InputError
 from lcb.learners.gibbs._consensus import assign_most_probable
 from lcb.learners.gibbs.draws import Chain, Concentration, GibbsFit, summarise
 from lcb.learners.registry import Learner, list_settings
 from lcb.learners.shared.starts import kmeans_starts
 from lcb.models import LatentModels
-from lcb.prior import Prior
+from lcb.models.prior import Prior
 from lcb.progress import Progress, silent
+from lcb.runtime import parallel
 from lcb.stats import UserStats
 
 Start = Literal["split", "one"] | tuple[Literal["split", "one"], ...] | ArrayLike

@@ -16,7 +16,7 @@ from lcb.errors import ConvergenceWarning, InputError, MissingExtra
 from lcb.learners.gibbs._consensus import assign_most_probable, find_consensus
 from lcb.learners.gibbs.diagnostics import LARGEST_RHAT, ess, rhat
 from lcb.models import Fit, LatentModels
-from lcb.prior import Prior
+from lcb.models.prior import Prior
 from lcb.stats import UserStats
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb._compiled import njit
 from lcb.learners.mixture._seats_numba import COMPILED, factorise
+from lcb.runtime.compiled import njit
 
 _LEAST_NOISE = 1e-6  # of the mean square of the rewards
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb._compiled import njit
+from lcb.runtime.compiled import njit
 
 COMPILED = {"cache": True, "nogil": True, "error_model": "numpy", "fastmath": {"contract", "reassoc", "nnan", "nsz"}}
 

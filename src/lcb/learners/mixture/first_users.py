@@ -1,13 +1,13 @@
-"""The hyperparameters that the mixture starts from: the likeliest pair of the grid of `lcb.first_models`."""
+"""The hyperparameters that the mixture starts from: the likeliest pair of the grid of `lcb.models.first_models`."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from lcb.arrays import Floats
-from lcb.first_models import build_grid
 from lcb.learners.mixture._seats_numba import log_predictive
 from lcb.learners.mixture.sample import Hyperparameters
+from lcb.models.first_models import build_grid
 
 
 def choose_hyperparameters(sums: Floats, n_features: int, concentration: float | None) -> Hyperparameters | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb._compiled import njit
+from lcb.runtime.compiled import njit
 
 _FAST = {"contract", "reassoc", "nnan", "nsz"}
 _COMPILED = {"nogil": True, "cache": True, "error_model": "numpy", "fastmath": _FAST}
@@ -21,7 +21,7 @@ def expect(  # type: ignore[no-untyped-def]
 ):
     """Add up one block and return the sum of its users' log evidence.
 
-    In: `gram` (n, d (d + 1) / 2), `moment` (n, d), `constant` (n,) as in lcb.marginal; `precision` (C, d, d) and
+    In: `gram` (n, d (d + 1) / 2), `moment` (n, d), `constant` (n,) as in lcb.models.marginal; `precision` (C, d, d) and
     `half_log` = log|precision| / 2 (C,) with C = N, or C = 1 for one covariance.  Out, added to: `mass` (N,), `first`
     (N, d) and `second` (N, d, d), the sums of 1, D and D D' with D the mean's distance from mu_h, and `spread`
     (C, d, d) of the covariances, upper triangles only; set: each user's mean (n, d) and E[w w'] (n, d (d + 1) / 2).

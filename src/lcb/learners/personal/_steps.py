@@ -10,7 +10,7 @@ import numpy as np
 from lcb.arrays import Floats
 from lcb.event_log import EventLog
 from lcb.learners.shared.users import Map, Users
-from lcb.marginal import NoisePerArm, Rewards, SharedNoise, Totals
+from lcb.models.marginal import NoisePerArm, Rewards, SharedNoise, Totals
 from lcb.progress import Progress
 
 _SPAN = 1024  # users a thread takes at a time; sums are added span by span, so threads change nothing

@@ -26,7 +26,6 @@ from typing import Literal
 
 import numpy as np
 
-from lcb import parallel
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.event_log import EventLog
 from lcb.learners.personal._steps import (
@@ -41,9 +40,10 @@ from lcb.learners.personal._steps import (
 from lcb.learners.registry import Learner, list_settings
 from lcb.learners.shared.starts import cluster
 from lcb.learners.shared.users import CountNotFinite, Local, Map, Users, find_users, sample_users, scale_prior
-from lcb.marginal import Rewards, Totals
 from lcb.models import Fit, LatentModels
+from lcb.models.marginal import Rewards, Totals
 from lcb.progress import Progress, silent
+from lcb.runtime import parallel
 from lcb.words import format_count
 
 _MOST_ARMS = 256  # with more, noise is shared

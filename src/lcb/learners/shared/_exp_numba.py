@@ -13,7 +13,7 @@ import numpy as np
 from numba import types
 from numba.extending import intrinsic
 
-from lcb._compiled import njit
+from lcb.runtime.compiled import njit
 
 COMPILED: dict[str, Any] = {
     "nogil": True,

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lcb.prior import Prior
+from lcb.models.prior import Prior
 from lcb.stats import UserStats
 
 _CLUSTERED_USERS = 5_000  # users on which k-means runs

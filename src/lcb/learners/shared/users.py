@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 
 from lcb.arrays import Floats, Index, add_up
 from lcb.event_log import EventLog
-from lcb.prior import SAMPLE, Prior
+from lcb.models.prior import SAMPLE, Prior
 from lcb.stats import UserStats
 
 S = TypeVar("S")

@@ -36,7 +36,7 @@ from lcb.learners.spectral._scaled import ScaledMoments, remove_noise, scale
 from lcb.learners.spectral.moments import Form, Moments
 from lcb.learners.spectral.tensor_power import tensor_power, whitening
 from lcb.models import Fit, LatentModels
-from lcb.prior import Prior
+from lcb.models.prior import Prior
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
 from lcb.words import format_count

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb._compiled import njit
 from lcb.bandits._kernels_numba import COMPILED
+from lcb.runtime.compiled import njit
 
 
 @njit(**COMPILED)

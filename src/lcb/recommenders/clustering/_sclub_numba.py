@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from lcb._compiled import njit
 from lcb.bandits._kernels_numba import COMPILED, add_packed, pick_best
 from lcb.recommenders.clustering._ridge_numba import ucb_scores, weights
+from lcb.runtime.compiled import njit
 
 
 @njit(**COMPILED)

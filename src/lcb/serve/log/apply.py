@@ -18,7 +18,7 @@ from msgspec import Struct
 from lcb.errors import StoreUnavailable
 from lcb.serve import events
 from lcb.serve.errors import Problem
-from lcb.serve.state.load_users import Prefetched
+from lcb.serve.state.per_user.load_users import Prefetched
 from lcb.serve.state.reward_slots import RewardSlots
 from lcb.serve.state.world import World
 from lcb.storage.store.base import Row

@@ -7,8 +7,8 @@ from lcb.bandits.bandit import Bandit
 from lcb.bandits.traits import Revisable
 from lcb.serve import events
 from lcb.serve.events import to_decision
+from lcb.serve.state.per_user.user_fold import count_decisions
 from lcb.serve.state.service_state import ServiceState
-from lcb.serve.state.user_fold import count_decisions
 
 
 class SharedStates:

@@ -21,14 +21,14 @@ from lcb.serve.event_ids import WORLD_SNAPSHOT
 from lcb.serve.events import floats
 from lcb.serve.state.canary import CanaryCounts, Verdict
 from lcb.serve.state.items import ItemState, ItemSums
-from lcb.serve.state.load_users import Prefetched, UserLoader, needs_history
 from lcb.serve.state.mixtures import Mixtures
+from lcb.serve.state.per_user.load_users import Prefetched, UserLoader, needs_history
+from lcb.serve.state.per_user.user_cache import UserCache
+from lcb.serve.state.per_user.user_fold import UserFold
 from lcb.serve.state.seen_items import SeenItems
 from lcb.serve.state.service_state import ServiceState
 from lcb.serve.state.shared_states import SharedStates
 from lcb.serve.state.tally import StoredTally, Tally
-from lcb.serve.state.user_cache import UserCache
-from lcb.serve.state.user_fold import UserFold
 from lcb.serve.state.users import WARMUP, User
 from lcb.storage.store.base import Row, Snapshot, Store
 

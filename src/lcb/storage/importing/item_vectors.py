@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lcb.errors import InputError
-from lcb.memory import need_memory
+from lcb.runtime.memory import need_memory
 from lcb.storage.logs.items import Items, list_first
 from lcb.storage.tables.arrow import are_lists, is_list, is_string, parse_numbers, plain, split_lists
 from lcb.storage.tables.open_table import open_table

@@ -15,7 +15,7 @@ from lcb.storage.importing.item_vectors import read_item_columns
 from lcb.storage.importing.table_source import Columns, source_from_table, table_source
 from lcb.storage.logs.files import is_log
 from lcb.storage.logs.log import Log, open_log
-from lcb.storage.tables.frames import open_frame
+from lcb.storage.tables.formats.frames import open_frame
 from lcb.storage.tables.open_table import open_table
 
 

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from lcb.errors import InputError
-from lcb.memory import need_memory
 from lcb.progress import Progress
+from lcb.runtime.memory import need_memory
 from lcb.storage.importing.bad_rows import Check, Problems, show_cell
 from lcb.storage.importing.cells import Orders, to_numbers
 from lcb.storage.importing.ids import Ids

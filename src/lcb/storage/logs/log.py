@@ -23,8 +23,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csr_array
 
 from lcb.errors import InputError
-from lcb.memory import need_memory
 from lcb.progress import Progress, silent
+from lcb.runtime.memory import need_memory
 from lcb.storage.logs.events import read_events
 from lcb.storage.logs.files import LogFiles
 from lcb.storage.logs.items import read_items

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from lcb._compiled import njit
+from lcb.runtime.compiled import njit
 
 _MIX = np.uint64(0x9E3779B97F4A7C15)
 _SEED, _PRIME = np.uint64(0xCBF29CE484222325), np.uint64(0x100000001B3)  # FNV-1a

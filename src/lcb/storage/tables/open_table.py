@@ -6,9 +6,9 @@ import os
 from collections.abc import Callable
 
 from lcb.errors import InputError
-from lcb.storage.tables.delimited import open_csv
-from lcb.storage.tables.json_lines import open_json_lines
-from lcb.storage.tables.parquet import open_parquet
+from lcb.storage.tables.formats.delimited import open_csv
+from lcb.storage.tables.formats.json_lines import open_json_lines
+from lcb.storage.tables.formats.parquet import open_parquet
 from lcb.storage.tables.row_errors import name_file_in_errors
 from lcb.storage.tables.table import Table
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from lcb.parallel import read_ahead
 from lcb.progress import Progress, silent
+from lcb.runtime.parallel import read_ahead
 from lcb.storage.tables.codes import Hashes, hash_ids
 from lcb.storage.tables.event_rows import check_users
 from lcb.storage.tables.open_table import open_table

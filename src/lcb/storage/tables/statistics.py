@@ -29,8 +29,8 @@ from numpy.typing import DTypeLike, NDArray
 
 from lcb.errors import InputError
 from lcb.event_log import EventLog, LogBuilder
-from lcb.parallel import read_ahead
 from lcb.progress import Progress, silent
+from lcb.runtime.parallel import read_ahead
 from lcb.stats import UserStats
 from lcb.storage.tables.arrow import plain
 from lcb.storage.tables.codes import IntegerCodes, StringCodes

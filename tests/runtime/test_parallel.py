@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from lcb import parallel
 from lcb.errors import InputError
+from lcb.runtime import parallel
 
 
 def is_deaf_to_ctrl_c(task: int) -> bool:
@@ -20,7 +20,7 @@ def is_deaf_to_ctrl_c(task: int) -> bool:
 
 def test_workers_do_not_hear_ctrl_c():
     code = (
-        "from lcb import parallel; from test_parallel import is_deaf_to_ctrl_c\n"
+        "from lcb.runtime import parallel; from test_parallel import is_deaf_to_ctrl_c\n"
         "if __name__ == '__main__': print(parallel.processes(is_deaf_to_ctrl_c, [0, 1], 2))"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}
@@ -80,7 +80,7 @@ def tell_and_wait(file: str) -> None:
 def test_workers_end_when_their_parent_is_killed(tmp_path):
     file = tmp_path / "workers"
     code = (
-        "from lcb import parallel; from test_parallel import tell_and_wait\n"
+        "from lcb.runtime import parallel; from test_parallel import tell_and_wait\n"
         f"if __name__ == '__main__': parallel.processes(tell_and_wait, [{str(file)!r}] * 2, 2)"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([os.path.dirname(__file__), *sys.path])}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lcb.serve.state.user_cache import UserCache
+from lcb.serve.state.per_user.user_cache import UserCache
 from lcb.serve.state.users import User
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from lcb.errors import InputError
 from lcb.evaluate.offline.labels import read_labels
-from lcb.memory import need_memory, read_free_memory
+from lcb.runtime.memory import need_memory, read_free_memory
 from lcb.stats import StatsBuilder
 from lcb.storage.importing.import_log import import_log
 from lcb.storage.importing.table_source import Columns, table_source
@@ -19,8 +19,8 @@ from lcb.storage.logs.log import open_log
 @pytest.fixture
 def free(monkeypatch):
     """A function that sets the free memory, in bytes."""
-    monkeypatch.setattr("lcb.memory._SMALL", 0)
-    return lambda n_bytes: monkeypatch.setattr("lcb.memory.read_free_memory", lambda: n_bytes)
+    monkeypatch.setattr("lcb.runtime.memory._SMALL", 0)
+    return lambda n_bytes: monkeypatch.setattr("lcb.runtime.memory.read_free_memory", lambda: n_bytes)
 
 
 def test_a_tenth_of_what_is_free_is_left(free):

@@ -9,7 +9,7 @@ import msgspec
 
 from lcb.serve import events
 from lcb.serve.event_ids import changes_reward, user_snapshot
-from lcb.serve.state.user_fold import UserFold
+from lcb.serve.state.per_user.user_fold import UserFold
 from lcb.serve.state.users import User
 from lcb.storage.store.base import Row, Snapshot, Store
 

@@ -10,7 +10,7 @@ from scipy.stats import norm
 from conftest import rows_of
 from lcb.errors import InputError, ModelError
 from lcb.models import LatentModels, weight_covariance
-from lcb.prior import Prior
+from lcb.models.prior import Prior
 from lcb.stats import UserStats
 
 MODELS = LatentModels(

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from lcb.errors import InputError
-from lcb.on_disk import allocate
+from lcb.runtime.on_disk import allocate
 from lcb.stats import StatsBuilder
 
 

@@ -13,7 +13,7 @@ This is linear in the user's counts.  In both cases the expected reward is beta_
 
 The weights are estimates; `covariance` (N, d, d) is their uncertainty, for bandits that use it.  In personal models
 (`personal` is true) it is how much the people of a class differ: a user's own weights are N(beta_h, covariance_h), the
-likelihood above is then the one of `lcb.marginal`, and the noise may be known per arm.
+likelihood above is then the one of `lcb.models.marginal`, and the noise may be known per arm.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
@@ -31,12 +31,10 @@ from lcb.displays import Displayed, DisplayTable
 from lcb.errors import InputError, ModelError
 from lcb.event_log import EventLog
 from lcb.item_effects import ItemEffects
-from lcb.marginal import NoisePerArm, Rewards, SharedNoise, marginal_log_likelihood
-from lcb.stats import UserStats, n_packed, upper
+from lcb.models.checks import check_covariance, check_likelihood, check_sums
+from lcb.models.marginal import NoisePerArm, Rewards, SharedNoise, marginal_log_likelihood
+from lcb.stats import UserStats, upper
 from lcb.words import format_count
-
-if TYPE_CHECKING:
-    from lcb.prior import Prior
 
 _LOG_2PI = float(np.log(2 * np.pi))
 EDGE = 1e-3  # the probability of a click is linear between EDGE and 1 - EDGE
@@ -91,7 +89,7 @@ class LatentModels(Displayed):
             raise ModelError(f"pi sums to {pi.sum():g} with smallest {pi.min():g}; shares must be >= 0 and sum to 1")
         if (sigma2 <= 0).any():
             raise ModelError(f"sigma2 has {sigma2.min():g}; every variance must be above 0")
-        _check_likelihood(self.likelihood, self.levels)
+        check_likelihood(self.likelihood, self.levels)
         if self.item_effects is not None and self.likelihood != "gaussian":
             raise ModelError("rewards less item effects are not two-valued; item effects need a Gaussian likelihood")
         features = tuple(self.features) or tuple(f"x{j}" for j in range(beta.shape[1]))
@@ -99,9 +97,9 @@ class LatentModels(Displayed):
             raise ModelError(f"{len(set(features))} different feature names for {beta.shape[1]} weights per class")
         if abs(pi.sum() - 1) > 1e-12:  # do not change the bits of normalised shares
             pi /= pi.sum()
-        covariance = None if self.covariance is None else _check_covariance(self.covariance, beta)
+        covariance = None if self.covariance is None else check_covariance(self.covariance, beta)
         arms, arm_sigma2 = _check_personal(self, beta)
-        sums = None if self.sums is None else _check_sums(self.sums, beta)
+        sums = None if self.sums is None else check_sums(self.sums, beta)
         for values in (pi, beta, sigma2):
             values.setflags(write=False)
         object.__setattr__(self, "pi", pi)
@@ -283,52 +281,6 @@ class LatentModels(Displayed):
             )
 
 
-@dataclass(frozen=True, eq=False)
-class Fit(Displayed):
-    """The result of a learner."""
-
-    models: LatentModels
-    trace: Floats  # log posterior after each step
-    converged: bool
-    held_out: Mapping[int, tuple[float, float]] = field(default_factory=dict)  # n_classes -> mean, error of its gap
-    why: tuple[str, ...] = ()  # explanations of the choices that were made
-
-    @property
-    def n_steps(self) -> int:
-        return len(self.trace)
-
-    def chart(self, title: str | None = None) -> Any:
-        """Draw the classes as a heat map (extra `plots`)."""
-        return self.models.chart(title)
-
-    def _table(self) -> DisplayTable:
-        table = self.models._table()
-        return replace(table, caption=". ".join([table.caption, *self.why]))
-
-
-def weight_covariance(models: LatentModels, data: UserStats | EventLog, prior: Prior | None = None) -> Floats:
-    """Return the uncertainty of each class's weights, (N, d, d), after learning from `data`.
-
-        covariance_h = sigma2_h (precision + sum_u resp_uh X_u'X_u)^-1         resp_uh: the posterior of u's class
-
-    This is the covariance of the Normal posterior of beta_h, each user weighted by the probability of class h;
-    `precision` is the prior's, scaled from the data if not given.
-
-    >>> from lcb.prior import Prior
-    >>> stats = UserStats.from_rows(user=[0, 0, 1], x=[[1.0], [1.0], [1.0]], reward=[0.5, 0.5, 0.5])
-    >>> weight_covariance(LatentModels(pi=[1.0], beta=[[0.5]], sigma2=[0.04]), stats, Prior(precision=1.0))
-    array([[[0.01]]])
-    """
-    from lcb.prior import Prior  # brings SciPy, which serving does without
-
-    stats = data.stats if isinstance(data, EventLog) else data
-    resp = models.posterior(data)
-    gram = UserStats(stats.packed.astype(np.float64, copy=False) @ resp, stats.n_features).gram
-    _, precision = (prior or Prior.scaled(stats)).arrays(stats.n_features)
-    covariance = models.sigma2[:, None, None] * np.linalg.inv(precision + gram)
-    return np.asarray((covariance + covariance.swapaxes(1, 2)) / 2)
-
-
 def squash(z: Floats) -> tuple[Floats, Floats]:
     """Return z kept inside (0, 1) by slow tails, and its slope.
 
@@ -342,43 +294,6 @@ def squash(z: Floats) -> tuple[Floats, Floats]:
     below, above = np.maximum(EDGE - z, 0.0), np.maximum(z - (1 - EDGE), 0.0)
     low, high = EDGE / (EDGE + below), EDGE / (EDGE + above)
     return np.clip(z, EDGE * low, 1 - EDGE * high), (low * high) ** 2
-
-
-def _check_covariance(covariance: Floats, beta: Floats) -> Floats:
-    n_classes, d = beta.shape
-    values = np.array(covariance, dtype=np.float64)
-    if values.shape != (n_classes, d, d):
-        raise ModelError(f"covariance has shape {values.shape}, beta {beta.shape}; wanted (N, d, d) and (N, d)")
-    if not np.isfinite(values).all():
-        raise ModelError(f"covariance has {int((~np.isfinite(values)).sum())} values that are not finite numbers")
-    size = np.einsum("hii->hi", values)
-    if (size <= 0).any() or not np.allclose(values, values.swapaxes(1, 2), rtol=1e-9, atol=1e-12 * size.max()):
-        raise ModelError("covariance is not symmetric with a positive diagonal; weight_covariance makes one")
-    root = np.sqrt(size)
-    if not _is_positive_definite(values / (root[:, :, None] * root[:, None, :])):
-        raise ModelError("covariance is not positive definite; weight_covariance makes one that is")
-    values.setflags(write=False)
-    return values
-
-
-def _is_positive_definite(correlations: Floats) -> bool:
-    try:
-        pivots = np.diagonal(np.linalg.cholesky(correlations), axis1=1, axis2=2)
-    except np.linalg.LinAlgError:
-        return False
-    # a root with a tiny pivot may be due to rounding; the eigenvalues then decide
-    return bool(pivots.min() > 1e-6) or bool(np.linalg.eigvalsh(correlations).min() > 0)
-
-
-def _check_sums(sums: Floats, beta: Floats) -> Floats:
-    values = np.array(sums, dtype=np.float64)
-    if values.shape != (len(beta), n_packed(beta.shape[1])) or not np.isfinite(values).all():
-        raise ModelError(
-            f"sums of shape {values.shape} for weights of shape {beta.shape}, or not finite; the learner 'mixture' "
-            "makes them"
-        )
-    values.setflags(write=False)
-    return values
 
 
 def _check_personal(models: LatentModels, beta: Floats) -> tuple[Floats | None, Floats | None]:
@@ -397,14 +312,3 @@ def _check_personal(models: LatentModels, beta: Floats) -> tuple[Floats | None, 
     arms.setflags(write=False)
     sigma2.setflags(write=False)
     return arms, sigma2
-
-
-def _check_likelihood(likelihood: str, levels: tuple[float, float] | None) -> None:
-    if likelihood not in ("gaussian", "bernoulli"):
-        raise ModelError(f"likelihood={likelihood!r}; it is 'gaussian' or 'bernoulli'")
-    if (likelihood == "bernoulli") != (levels is not None):
-        raise ModelError(
-            f"likelihood={likelihood!r} with levels {levels}; a Bernoulli likelihood, and only it, has two"
-        )
-    if levels is not None and not (len(levels) == 2 and np.isfinite(levels).all() and levels[0] < levels[1]):
-        raise ModelError(f"levels {levels}; give the two rewards, the lower first")

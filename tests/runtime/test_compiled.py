@@ -11,9 +11,9 @@ from pathlib import Path
 import numba
 import pytest
 
-from lcb import _compiled
+from lcb.runtime import compiled
 
-PACKAGE = Path(_compiled.__file__).parent
+PACKAGE = Path(compiled.__file__).parents[1]
 ACCUMULATE = """
 import numpy as np
 from lcb._stats_numba import accumulate
@@ -57,14 +57,14 @@ def test_a_temporary_folder_that_others_may_write_is_not_trusted(tmp_path):
 
 def test_with_no_place_at_all_functions_compile_and_it_is_said_once(monkeypatch):
     monkeypatch.setattr("numba.core.caching.CacheImpl._locator_classes", [])
-    monkeypatch.setattr(_compiled, "_warned", False)
+    monkeypatch.setattr(compiled, "_warned", False)
     with pytest.warns(UserWarning, match="NUMBA_CACHE_DIR") as said:
-        functions = [_compiled.njit(cache=True, nogil=True)(add) for add in (lambda a, b: a + b, lambda a, b: a - b)]
+        functions = [compiled.njit(cache=True, nogil=True)(add) for add in (lambda a, b: a + b, lambda a, b: a - b)]
     assert len(said) == 1
     assert [function(2, 1) for function in functions] == [3, 1]
 
 
 def test_the_fallback_is_for_our_own_functions_only():
     before = numba.config.CACHE_DIR
-    _compiled.njit(cache=True)(lambda a: a)
+    compiled.njit(cache=True)(lambda a: a)
     assert before == numba.config.CACHE_DIR

@@ -8,7 +8,7 @@ from scipy.stats import invgamma, multivariate_normal
 from conftest import stats_of
 from lcb.errors import InputError
 from lcb.evaluate.worlds.paper import paper_classes
-from lcb.prior import Prior
+from lcb.models.prior import Prior
 from lcb.stats import UserStats
 
 PRIOR = Prior(mean=[0.2, -0.1], precision=[[2.0, 0.5], [0.5, 1.0]], shape=3.0, rate=0.7)

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from lcb.frames import to_arrow
 from lcb.storage.tables.arrow import is_list, is_number, value_type
-from lcb.storage.tables.parquet import PARQUET_ROWS
+from lcb.storage.tables.formats.parquet import PARQUET_ROWS
 from lcb.storage.tables.row_errors import OnBadRow
 from lcb.storage.tables.table import Batches, Kind, Table
 

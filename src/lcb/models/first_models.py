@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from lcb.arrays import Floats
-from lcb.models import LatentModels
+from lcb.models.latent_models import LatentModels
 from lcb.stats import UserStats
 
 _VARIANCES = np.logspace(-2, 1, 7)

@@ -1,0 +1,1 @@
+"""How work runs on this machine: processes and threads, memory, arrays in files, compiled code."""

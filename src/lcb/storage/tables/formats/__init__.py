@@ -1,0 +1,1 @@
+"""The formats of tables: Parquet, delimited text, JSON lines, DataFrames."""
