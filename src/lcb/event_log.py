@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -63,6 +64,7 @@ class EventLog:
     two_valued: bool = False  # if true and `clicks` is None, there were too many pairs to count
     rows: tuple[Index, Floats, Floats] | None = field(default=None, repr=False)  # user (n,), x (n, d), reward (n,)
     constant: float | None = None  # the reward, if all rows have the same
+    hashes: NDArray[np.uint64] | None = field(default=None, repr=False)  # (users,) of their names, if from a table
 
     @classmethod
     def from_rows(cls, user: ArrayLike, x: ArrayLike, reward: ArrayLike, *, features: Sequence[str] = ()) -> EventLog:
@@ -152,6 +154,23 @@ class EventLog:
     def levels(self) -> tuple[float, float] | None:
         """The rewards of a pass and of a click, if clicks are counted."""
         return None if self.clicks is None else (self.clicks.low, self.clicks.high)
+
+    @cached_property
+    def order(self) -> Index | None:
+        """Positions of the users by the hash of their names; None: as they stand.
+
+        Learners draw users in this order, so that they draw the same ones wherever the table is read.
+        """
+        return None if self.hashes is None else np.argsort(self.hashes, kind="stable")
+
+    def sort_arms(self) -> EventLog:
+        """Return the log with the arms in the order of their features, where clicks are counted."""
+        clicks = self.clicks
+        if clicks is None:
+            return self
+        rank = np.lexsort(clicks.arms.T[::-1])
+        own = replace(clicks, arms=clicks.arms[rank], clicked=clicks.clicked[:, rank], passed=clicks.passed[:, rank])
+        return replace(self, clicks=own)
 
     def take(self, index: ArrayLike) -> EventLog:
         """Select the users at these positions (or under this mask)."""

@@ -16,6 +16,7 @@ from lcb.errors import ClusterError, InputError
 from lcb.event_log import EventLog
 from lcb.learners.em.bernoulli import ExpectClicks
 from lcb.learners.em.gaussian import Expect
+from lcb.learners.shared.users import Local, map_here
 from lcb.models import LatentModels
 from lcb.storage.tables.event_rows import EventColumns
 
@@ -68,6 +69,32 @@ def test_the_number_of_shards_changes_no_bit(tmp_path, text):
     here = lcb.read_log(folder, columns=NAMES)
     assert one.log_evidence == pytest.approx(models.user_scores(here).sum(), rel=1e-12)
     np.testing.assert_allclose(one.statistics.sum(axis=1), here.stats.total.packed[:, 0], rtol=1e-12)
+
+
+class OnShards(Local):
+    """Users on some shards."""
+
+    def __init__(self, shards, log):
+        super().__init__(log, map_here)
+        self.shards = shards
+
+    def take(self, index):
+        return join_logs([shard.take(np.arange(shard.log.n_users)) for shard in self.shards]).take(index)
+
+    def sums(self, work):
+        return sum_all(self.shards, work)
+
+
+def test_learners_draw_the_same_users_here_and_from_shards(tmp_path):
+    """So the number of classes, the prior, the starts and the number of steps are the same, and weights to rounding."""
+    folder = write_events(tmp_path)
+    past = lcb.read_log(folder, columns=NAMES)
+    users = OnShards(fill(folder, 3), past)
+    assert not np.array_equal(past.order, np.arange(past.n_users))
+    np.testing.assert_array_equal(users.take([7, 3]).stats.packed, past.take(past.order[[7, 3]]).stats.packed)
+    here, there = (lcb.fit(data, rng=0) for data in (past, users))
+    assert (there.n_steps, there.held_out) == (here.n_steps, here.held_out)
+    np.testing.assert_allclose(there.models.beta, here.models.beta, rtol=1e-9, atol=1e-12)
 
 
 def test_clicks_are_counted_by_the_arms_of_all_shards(tmp_path):

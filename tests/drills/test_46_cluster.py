@@ -1,4 +1,4 @@
-"""Drill 42: a Ray cluster of three nodes loses a worker and a node in the middle of a step, spills, meets another
+"""Drill 46: a Ray cluster of three nodes loses a worker and a node in the middle of a step, spills, meets another
 version and a wrong token, and goes away.  Its short form is `tests/cluster/test_ray.py`, with one node.
 """
 

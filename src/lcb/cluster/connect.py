@@ -22,6 +22,7 @@ def connect(address: str = "ray", *, step_seconds: float = 600.0) -> Cluster:
     os.environ.setdefault("RAY_gcs_rpc_server_reconnect_timeout_s", "3600")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "error")
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_worker_niceness", "0")  # of a local cluster: else its processes give way to all others
     with need_extra("ray"):
         import ray
     if ray.is_initialized():

@@ -29,7 +29,7 @@ from lcb.storage.tables.event_rows import EventColumns, EventRows, Keep, read_ro
 from lcb.version import __version__
 
 N_PARTS = 256
-_SKETCH = 5_001  # smallest hashes that are kept of a file, to estimate the number of users
+FIRST = 20_000  # users with the smallest hashes, of whom some are chosen to read their events again
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,7 +111,8 @@ def read_file(
     place[list(wanted)] = np.arange(len(wanted))
     for rows in read_rows(path, asked, keep):
         own = hash_ids(rows.user)
-        hashes = np.unique(np.concatenate([hashes, own]))[:_SKETCH]
+        few = own if len(hashes) <= FIRST else own[own < hashes[-1]]
+        hashes = np.unique(np.concatenate([hashes, few]))[: FIRST + 1] if len(few) else hashes
         n_rows, last = n_rows + len(rows.reward), rows
         if len(ends) == 2:
             pieces[0].append(rows)
@@ -178,13 +179,14 @@ class Shard:
         return self.builder.rewards
 
     def finish(self, rewards: tuple[float, ...], dtype: str) -> Holding:
-        """Make the statistics, in the order of the parts; `rewards` are those of all shards."""
+        """Make the statistics, in the order of the hashes; `rewards` are those of all shards."""
         assert self.builder is not None
         names = self.codes.names()
-        part = find_part(hash_ids(names)) if len(names) else np.zeros(0, np.intp)
+        hashes = hash_ids(names) if len(names) else np.zeros(0, np.uint64)
         log = self.builder.build(np.dtype(dtype), users=(), rewards=rewards)
         self.builder, self.codes = None, IntegerCodes()
-        return self._hold(log.take(np.argsort(part, kind="stable")), np.bincount(part, minlength=N_PARTS))
+        sizes = np.bincount(find_part(hashes), minlength=N_PARTS)
+        return self._hold(log.take(np.argsort(hashes, kind="stable")), sizes)
 
     # Users that were sent
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lcb.arrays import Floats, add_up
+from lcb.arrays import Floats, Index, add_up
 from lcb.cluster.calls import Calls, Lost, Node
 from lcb.cluster.shard import N_PARTS, Holding, join_logs
 from lcb.cluster.sources import FromFiles, FromLog, check_same
@@ -74,10 +74,10 @@ class Shards:
         order[np.argsort(owner, kind="stable")] = np.arange(len(positions))
         return join_logs(list(logs.values())).take(order)
 
-    def read_few(self, progress: Progress = silent) -> EventLog:
-        """Read the events of at most 5,000 users, drawn by a hash of their names, into this process."""
+    def read_few(self, positions: Index, progress: Progress = silent) -> EventLog:
+        """Read the events of some of the first 20,000 users into this process; users keep their order."""
         assert isinstance(self.source, FromFiles)
-        return self.source.read_few(self.cluster, progress)
+        return self.source.read_few(self.cluster, positions, progress)
 
     def sums(self, work: Work[S]) -> S:
         """Return the sum over all parts, in their order."""

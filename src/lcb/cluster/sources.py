@@ -12,22 +12,25 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
 
+from lcb.arrays import Index
 from lcb.cluster.calls import MOST_RESTARTS, Calls, Lost
-from lcb.cluster.shard import N_PARTS, FileSummary, Rows, read_file
+from lcb.cluster.shard import FIRST, N_PARTS, FileSummary, Rows, read_file
 from lcb.errors import ClusterError, InputError
 from lcb.event_log import EventLog, LogBuilder
 from lcb.progress import Progress, count_up, silent
 from lcb.runtime.memory import SHARE
 from lcb.stats import n_packed
+from lcb.storage.tables.codes import hash_ids
 from lcb.storage.tables.event_rows import EventColumns
-from lcb.storage.tables.sample import UserSample, sample_hashes
+from lcb.storage.tables.sample import HashedUsers, UserSample, sample_hashes
 from lcb.words import format_count
 
 _IN_FLIGHT = 4  # messages that are on their way to a shard
 _MESSAGE = 1 << 26  # bytes of users that are sent at a time
 _NOTICE_SECONDS = 5.0  # after which Ray has noticed that a node is gone
-_FEW = 5_000  # users whose events are read to choose the kind of classes
 
 
 @dataclass(eq=False)
@@ -82,7 +85,7 @@ class FromFiles:
 
     files: list[str]
     asked: EventColumns
-    sample: UserSample | None
+    sample: UserSample | HashedUsers | None
     dtype: str
     summaries: list[FileSummary] = field(default_factory=list)
     rewards: tuple[float, ...] | None = None  # of all shards, once they are known
@@ -110,11 +113,11 @@ class FromFiles:
         done = [shard.finish.remote(self.rewards or (), self.dtype) for shard in shards.values()]
         return dict(zip(shards, cluster.wait(done, "statistics"), strict=True))
 
-    def read_few(self, cluster: Calls, progress: Progress = silent) -> EventLog:
-        """Read the rows of at most 5,000 users, those with the smallest hashes, into this process."""
-        hashes = np.unique(np.concatenate([one.hashes for one in self.summaries]))
-        few = replace(self, sample=sample_hashes(hashes, _FEW))
+    def read_few(self, cluster: Calls, positions: Index, progress: Progress = silent) -> EventLog:
+        """Read the rows of some of the first users, by their hashes, into this process; users keep this order."""
+        few = replace(self, sample=HashedUsers(self._find_smallest()[positions]))
         calls = few._read(cluster, [0], [0, N_PARTS], progress)
+        few._wait(cluster, calls, [0], [0, N_PARTS], progress)
         features = check_same(self.summaries)
         builder = LogBuilder(len(features), features, keep_rows=True)
         for call, file in zip(calls, self.files, strict=True):
@@ -122,15 +125,20 @@ class FromFiles:
             _refuse_lost(rows, f"reading {file}")
             if isinstance(rows, Rows):
                 builder.add(rows.user.to_pylist(), rows.x, rows.reward)
-        return builder.build()
+        log = builder.build()
+        return log.take(np.argsort(hash_ids(pa.array(log.stats.users)), kind="stable"))
+
+    def _find_smallest(self) -> NDArray[np.uint64]:
+        """Return the smallest hashes of all files, at least `FIRST` if there are so many."""
+        return np.unique(np.concatenate([one.hashes for one in self.summaries]))
 
     def check_memory(self, free: Sequence[float]) -> None:
         """Keep how much memory is free on each machine; it is compared once the files are read."""
         self.free = tuple(free)
 
     def _need_room(self) -> None:
-        hashes = np.unique(np.concatenate([one.hashes for one in self.summaries]))
-        n_users = len(hashes) if len(hashes) <= _FEW else sample_hashes(hashes, _FEW).n_in_all
+        hashes = self._find_smallest()
+        n_users = len(hashes) if len(hashes) <= FIRST else sample_hashes(hashes, FIRST).n_in_all
         need_room(n_users, len(check_same(self.summaries)), np.dtype(self.dtype).itemsize, self.free)
 
     def _read(self, cluster: Calls, wanted: list[int], ends: Sequence[int], progress: Progress) -> list[list[Any]]:

@@ -18,14 +18,15 @@ from lcb.event_log import EventLog, TableColumns
 from lcb.learners.likelihood import choose_likelihood
 from lcb.learners.registry import Learner, get_learner
 from lcb.learners.shared.n_classes import MOST_USERS, Scores, choose_n_classes
-from lcb.learners.shared.users import Users
+from lcb.learners.shared.starts import MANY_CLASSES
+from lcb.learners.shared.users import Users, find_users, map_here
 from lcb.models import Fit, LatentModels, Likelihood
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
 from lcb.words import format_count
 
 _TRIAL_STEPS = 200
-_TRIAL_STARTS = 2  # on clicks
+_TRIAL_STARTS, _TRIAL_STARTS_ON_CLICKS = 4, 2
 _TRIAL_TOL = 1e-5  # gain per user at which a trial on clicks ends; at 1e-4 too many classes seem better
 
 
@@ -79,7 +80,9 @@ def fit(
     if n_classes is None and not task.learner.finds_n_classes:
         n_classes, held_out, found = task.count(rng, progress)
         if log.n_users > MOST_USERS and task.can_start_from_models:
-            own = {"start": found, **own, "n_starts": 0}  # new starts on many users take most of the time
+            own = {"start": found, **own}
+            if n_classes < MANY_CLASSES or not task.starts_by_number:
+                own["n_starts"] = 0  # new starts take long and hardly find better classes
     with nullcontext(log) if on is None or not isinstance(log, EventLog) else on.hold(log, progress) as users:
         result = task.run(users, n_classes, rng=rng, progress=progress, **own)
     by = None if asked or log.constant is not None else "held-out users" if held_out else "the sampler"
@@ -183,13 +186,20 @@ class _Task:
     def can_start_from_models(self) -> bool:
         return self.learner.start == "models" and "n_starts" in self.learner.settings
 
+    @property
+    def starts_by_number(self) -> bool:
+        """Whether the learner tries more starts for more classes."""
+        return self.learner.settings.get("n_starts", 0) is None
+
     def count(self, rng: np.random.Generator, progress: Progress) -> tuple[int, Scores, LatentModels]:
         """Choose the number of classes; return it, the scores of the numbers tried, and so many classes."""
         few = dict(self.settings)
         if "max_steps" in self.learner.settings:
             few["max_steps"] = min(_TRIAL_STEPS, few.get("max_steps", _TRIAL_STEPS))
+        if self.starts_by_number:
+            few.setdefault("n_starts", _TRIAL_STARTS)
         if self.likelihood == "bernoulli":
-            few["n_starts"] = min(_TRIAL_STARTS, few.get("n_starts", _TRIAL_STARTS))
+            few["n_starts"] = min(_TRIAL_STARTS_ON_CLICKS, few["n_starts"])
             few["tol"] = max(_TRIAL_TOL, few.get("tol", self.learner.settings["tol"]))
 
         tried: dict[int, LatentModels] = {}
@@ -202,7 +212,8 @@ class _Task:
 
         limit = self.learner.most_classes
         most = limit(self.log.stats) if limit and isinstance(self.log, EventLog) else None
-        n_classes, held_out = choose_n_classes(self.log, trial, rng=rng, most=most, progress=progress)
+        users = find_users(self.log, map_here)
+        n_classes, held_out = choose_n_classes(users, trial, rng=rng, most=most, progress=progress)
         return n_classes, held_out, tried[n_classes]
 
 

@@ -217,3 +217,32 @@ def test_rewards_far_from_zero_are_learned_all_the_same(offset):
     found = em.fit(UserStats.from_rows(user, x, reward), 2, rng=rng).models
     np.testing.assert_allclose(found.sigma2, 0.01, rtol=0.15)
     np.testing.assert_allclose(sorted(found.pi), [0.5, 0.5], atol=0.02)
+
+
+def try_starts(values, n_starts, later=None, max_steps=500):
+    """Try starts that reach these values in 20 steps, and `later` after more; return the chosen one and all climbs."""
+    climbs = []
+
+    def climb(name, *, max_steps):
+        climbs.append((name, max_steps))
+        value = values[name] if max_steps == 20 else (later or values)[name]
+        return name, [value] * max_steps
+
+    chosen, trace = em._try_starts(iter(range(len(values))), n_starts, max_steps, 0.1, climb, lambda *_: None)
+    return chosen, len(trace), climbs
+
+
+def test_no_more_starts_are_tried_once_three_agree_on_the_best():
+    assert try_starts([5.0, 9.0, 9.05, 5.0, 5.05, 9.02, 0.0], 16) == (2, 20, [(i, 20) for i in range(6)])
+
+
+def test_where_starts_do_not_agree_the_best_four_climb_longer():
+    values = [float(i) for i in range(16)]
+    chosen, n_steps, climbs = try_starts(values, 16, later=[0.0] * 12 + [1.0, 99.0, 2.0, 3.0])
+    assert (chosen, n_steps) == (13, 120)
+    assert climbs == [(i, 20) for i in range(16)] + [(i, 100) for i in (15, 14, 13, 12)]
+    assert try_starts(values, 16, max_steps=20)[:2] == (15, 20)  # no step is left to climb longer
+
+
+def test_four_starts_are_all_tried_and_the_best_is_taken():
+    assert try_starts([9.0, 9.0, 9.0, 9.5], 4) == (3, 20, [(i, 20) for i in range(4)])

@@ -103,7 +103,11 @@ def learn(
         ),
     ] = None,
     starts: Annotated[
-        int | None, typer.Option(min=1, help="Random starts; the best is kept (em: 4, spectral: 50, personal: 2).")
+        int | None,
+        typer.Option(
+            min=1,
+            help="Random starts; the best is kept (em: 4, of 10 classes or more up to 16; spectral: 50, personal: 2).",
+        ),
     ] = None,
     max_steps: Annotated[
         int | None, typer.Option(min=1, help="Most steps (em: 500, for clicks 300, personal: 200).")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -20,6 +21,7 @@ from lcb.progress import Progress, silent
 
 BONUSES = (0.0, 0.5, 1.0)
 PERSONAL = (1, 5, 10, 30)  # numbers of personal classes
+_TRIAL_STARTS = 4  # of point classes, however many
 DEFAULT_BONUS = 0.5  # where no user can be served
 
 
@@ -52,8 +54,9 @@ class Classes:
         progress: Progress = silent,
         n_threads: int | None = 1,
         most: int | None = None,
+        **settings: Any,
     ) -> Fit:
-        """Learn these classes, at most `most`."""
+        """Learn these classes, at most `most`; `settings` are those of the learner."""
         return fit(
             log,
             self.n_classes if most is None else min(self.n_classes, most),
@@ -62,13 +65,15 @@ class Classes:
             likelihood=self.likelihood,
             n_threads=n_threads,
             progress=progress,
+            **settings,
         )
 
     def learn_trial(self, log: EventLog, rng: np.random.Generator) -> LatentModels:
         """Learn these classes for a comparison, whether or not the learner converged."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", ConvergenceWarning)
-            return self.learn(log, rng, most=log.n_users).models
+            settings: dict[str, Any] = {} if self.personal else {"n_starts": _TRIAL_STARTS}
+            return self.learn(log, rng, most=log.n_users, **settings).models
 
     def __str__(self) -> str:
         if self.personal:

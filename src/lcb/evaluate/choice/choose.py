@@ -20,8 +20,7 @@ from lcb.evaluate.choice.candidates import BONUSES, DEFAULT_BONUS, Classes, list
 from lcb.evaluate.choice.predicting import predict_later_rewards
 from lcb.evaluate.choice.serving import find_labels, serve_held_out
 from lcb.event_log import EventLog, TableColumns
-from lcb.learners import fit
-from lcb.learners.fitting import describe_constant
+from lcb.learners.fitting import count_classes, describe_constant
 from lcb.learners.likelihood import check_counted
 from lcb.learners.shared.users import Users
 from lcb.models import Fit, Likelihood
@@ -100,9 +99,16 @@ def draw_names(log: EventLog, rng: np.random.Generator) -> set[Hashable]:
 def draw_positions(n_users: int, able: NDArray[np.bool_] | None, rng: np.random.Generator) -> Index:
     """Draw the positions of at most 5,000 users, able ones first."""
     order = rng.permutation(n_users)
-    if able is not None:
-        order = np.concatenate([order[able[order]], order[~able[order]]])
-    return np.sort(order[:MOST_USERS])
+    return np.sort(order[:MOST_USERS] if able is None else order[draw_able(able[order])])
+
+
+def draw_able(able: NDArray[np.bool_]) -> Index:
+    """Return the positions of the first 5,000 users, able ones first.
+
+    >>> draw_able(np.array([False, True])).tolist()
+    [0, 1]
+    """
+    return np.sort(np.argsort(~able, kind="stable")[:MOST_USERS])
 
 
 def _draw_users(log: EventLog, able: NDArray[np.bool_], rng: np.random.Generator) -> tuple[EventLog, NDArray[np.bool_]]:
@@ -192,5 +198,5 @@ def _find_point_classes(
     if likelihood is not None:
         able = (likelihood,)
     if n_classes is None:
-        n_classes = fit(log, None, rng=rng, likelihood=able[0], n_threads=1, progress=progress).models.n_classes
+        n_classes = count_classes(log, rng=rng, likelihood=able[0], n_threads=1, progress=progress).n_classes
     return [Classes(False, n_classes, one) for one in able]

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lcb.evaluate.choice.choose import MOST_USERS, N_STEPS, Choice, choose, draw_names, learn_chosen
+from lcb.evaluate.choice.choose import N_STEPS, Choice, choose, draw_able, draw_names, learn_chosen
 from lcb.evaluate.choice.serving import can_serve
 from lcb.evaluate.offline.history import History
 from lcb.event_log import EventLog
@@ -28,16 +28,17 @@ from lcb.learners.fitting import Place, count_classes
 from lcb.learners.likelihood import NOT_TWO_VALUED, check_counted
 from lcb.learners.registry import get_learner
 from lcb.learners.shared.n_classes import MOST_USERS as COUNTED_USERS
-from lcb.learners.shared.users import Users
+from lcb.learners.shared.users import Users, find_users, map_here
 from lcb.models import Fit, LatentModels, Likelihood
 from lcb.progress import Progress, silent
-from lcb.storage.tables.sample import UserSample, draw_users
+from lcb.storage.tables.sample import HashedUsers, UserSample
 from lcb.words import format_count
 
 DEFAULT_LEARNER = "em"
 _WITH_EFFECTS = ("em", "personal", "mixture")  # learners whose classes are of r - a_i as well
 _TOL_WITH_EFFECTS = 2e-5  # gain per user of many users at which em ends: the effects are not known better
 _LESS_EFFECTS = "rewards less the effects of items are not of two values"
+_FIRST = 20_000  # users with the smallest hashes, of whom those with many rewards are chosen on
 _FEWEST_USERS = 0.5  # a class that expects fewer is left out
 
 
@@ -61,14 +62,22 @@ class LearningData:
         return self.log.n_events if logged is None else logged
 
     def read_few(self, rng: np.random.Generator, progress: Progress = silent) -> EventLog:
-        """Read the rows of users to choose on, drawn by name, or by hash where names are not kept."""
+        """Return the users to choose on, with their rows unless counts of clicks are enough."""
         assert self.read is not None
+        if isinstance(self.log, EventLog) and self.log.order is None:
+            return self.log if can_serve(self.log) else self.read(keep_rows=True, users=draw_names(self.log, rng))
+        users = find_users(self.log, map_here)
+        some = users.take(np.arange(min(_FIRST, users.n_users)))
+        chosen = draw_able(some.stats.count >= N_STEPS)
+        few = some.take(chosen).sort_arms()
+        if can_serve(few):
+            return few
         if not isinstance(self.log, EventLog):
-            return self.read(progress=progress)
-        if self.log.stats.users or self.table is None:
-            return self.read(keep_rows=True, users=draw_names(self.log, rng))
-        sample = draw_users(self.table, min(MOST_USERS, self.log.n_users), progress)
-        return self.read(keep_rows=True, sample=sample, folder=None)
+            return self.read(chosen, progress)
+        assert self.log.hashes is not None
+        own = HashedUsers(self.log.hashes[self.log.order][chosen])
+        found = find_users(self.read(keep_rows=True, sample=own, folder=None), map_here)
+        return found.take(np.arange(found.n_users))
 
 
 def learn_classes(
@@ -154,7 +163,7 @@ def _choose_classes(
     """Choose kind and number of classes on some users."""
     if likelihood is None:
         check_counted(data.log)
-    few = data.log if isinstance(data.log, EventLog) and can_serve(data.log) else data.read_few(rng, progress)
+    few = data.read_few(rng, progress)
     n_events = None if data.history is None else data.history.n_events  # None: as many as rewards
     able = None if n_events is None else n_events >= N_STEPS
     return choose(few, n_classes=n_classes, rng=rng, able=able, likelihood=likelihood, progress=progress)

@@ -24,9 +24,8 @@ reward, and the effects are as small as they can be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -36,7 +35,7 @@ from lcb.item_effects import ItemEffects
 from lcb.learners.effects.rows import ItemRows
 from lcb.learners.personal._steps import CountRewards, Expect, Parameters, expect_users, maximise
 from lcb.learners.personal.mixture import begin
-from lcb.learners.shared.users import Local
+from lcb.learners.shared.users import Local, map_here
 from lcb.models import Fit, LatentModels
 from lcb.models.marginal import SharedNoise
 from lcb.progress import Progress, silent
@@ -90,7 +89,7 @@ def start_effects(rows: ItemRows, *, n_steps: int = _STEPS, progress: Progress =
         few = rows.take_users(np.linspace(0, rows.n_users - 1, _FEW).astype(np.intp))
     for step in range(n_steps):
         log = few.history(effects.effect)
-        users = Local(log, _map)
+        users = Local(log, map_here)
         totals = users.sums(CountRewards())
         if at is None:
             at, prior = begin(users, len(totals.count))
@@ -257,7 +256,3 @@ def _begin_effects(rows: ItemRows) -> ItemEffects:
 
 def _as_models(at: Parameters, rows: ItemRows) -> LatentModels:
     return LatentModels(at.pi, at.mu, at.noise[:1], rows.features, covariance=at.sigma, personal=True)
-
-
-def _map(function: Callable[[slice], Any], spans: Sequence[slice]) -> list[Any]:
-    return [function(span) for span in spans]

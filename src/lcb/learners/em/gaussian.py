@@ -10,14 +10,17 @@ statistics, so a step is two matrix products, O(users * classes * d^2), for any 
 
 Every step raises the log posterior under `Prior(mean=w, precision=V, shape=a, rate=b, concentration=c)`; an
 emptied class falls back to the prior instead of dividing by zero.  Starts are k-means++ on ridge coefficients;
-each is tried for a few steps on a sample of users, and the best goes on with all of them.
+each is tried for a few steps on a sample of users, and the best goes on with all of them.  Of many classes, up to 16
+starts are tried until three of them agree; where they do not, the best four climb longer before one is chosen.
 """
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +29,7 @@ from numpy.typing import NDArray
 from lcb.arrays import Floats
 from lcb.errors import ConvergenceWarning, InputError
 from lcb.event_log import EventLog
-from lcb.learners.shared.starts import Labels, kmeans_starts
+from lcb.learners.shared.starts import MANY_CLASSES, Labels, kmeans_starts
 from lcb.learners.shared.users import CountNotFinite, Local, Map, Users, find_users, sample_users, scale_prior
 from lcb.models import Fit, LatentModels
 from lcb.models.prior import Prior
@@ -37,20 +40,24 @@ from lcb.words import format_count
 
 BLOCK = 1024  # users whose statistics and responsibilities stay in the cache together
 SPAN = 16 * BLOCK  # users a thread takes at a time; fixed spans make the sums independent of the number of threads
-_TRIAL_STEPS = 20
+_STARTS, _MOST_STARTS = 4, 16  # of few classes, and of many
+_TRIAL_STEPS = 20  # of every start
+_LONGER_STEPS = 120  # of the best four, where more starts do not agree
+_AGREEING = 3  # starts that reach the same value, after which no more are tried
+_SAME = 1e-6  # difference of log posteriors per reward
 
 Variance = Literal["class", "shared"]
 
 
 def fit(
-    data: UserStats | Users,
+    data: UserStats | EventLog | Users,
     n_classes: int,
     *,
     rng: np.random.Generator,
     prior: Prior | None = None,
     variance: Variance = "class",
     start: LatentModels | None = None,
-    n_starts: int = 4,
+    n_starts: int | None = None,
     tol: float = 1e-6,
     max_steps: int = 500,
     n_threads: int | None = None,
@@ -58,13 +65,16 @@ def fit(
 ) -> Fit:
     """Learn `n_classes` latent models from the statistics of past users.
 
-    `start` (last week's models, say) is tried beside the other starts, and is the only one with `n_starts=0`.  Steps
-    end when the log posterior gains less than `tol` per user.  Statistics in float32 take half the memory and time.
+    `start` (last week's models, say) is tried beside the other starts, and is the only one with `n_starts=0`; by
+    default there are 4, of 10 classes or more up to 16.  Steps end when the log posterior gains less than `tol` per
+    user.  Statistics in float32 take half the memory and time.
 
     >>> stats = UserStats.from_rows(user=[0, 1], x=[[1.0], [1.0]], reward=[0.9, 0.1])
     >>> fit(stats, 1, rng=np.random.default_rng(0), prior=Prior(precision=1e-9)).models.beta.round(3)
     array([[0.5]])
     """
+    if n_starts is None:
+        n_starts = _STARTS if n_classes < MANY_CLASSES else _MOST_STARTS
     if n_starts == 0 and start is None:
         raise InputError("n_starts=0 without `start`; give `start`, or at least 1 of n_starts")
     progress("compiling, the first time", 0, None)
@@ -79,20 +89,13 @@ def fit(
                 raise InputError(f"start has {start.n_classes} classes, n_classes={n_classes}; ask for the same number")
         sample = sample_users(users, rng)
         few = Local(sample, map_spans)
-        best: LatentModels | None = None
-        trace: list[float] = []
-        trials: list[LatentModels | Labels] = []
+        trials: list[Iterable[LatentModels]] = [] if start is None else [[start]]
         if n_starts:
-            trials += kmeans_starts(sample.stats, n_classes, prior, n_starts, rng)
-        if start is not None:
-            trials.append(start)
-        for done, trial in enumerate(trials):
-            progress("trying starts", done, len(trials))
-            models = trial if isinstance(trial, LatentModels) else _fit_labels(sample.stats, trial, prior, shared)
-            models, values = _climb(few, models, prior, shared, tol, min(_TRIAL_STEPS, max_steps), silent)
-            if best is None or values[-1] > trace[-1]:
-                best, trace = models, values
-        assert best is not None
+            labels = kmeans_starts(sample.stats, n_classes, prior, n_starts, rng)
+            trials.append(_fit_labels(sample.stats, label, prior, shared) for label in labels)
+
+        climb = partial(_climb, few, prior=prior, shared=shared, tol=tol, progress=silent)
+        best, trace = _try_starts(chain(*trials), n_starts, max_steps, _SAME * sample.n_events, climb, progress)
         n_users = users.n_users
         trace = trace if sample.n_users == n_users else []
         if len(trace) < max_steps and not _has_settled(trace, tol, n_users):
@@ -108,6 +111,32 @@ def fit(
             stacklevel=2,
         )
     return Fit(best, np.array(trace), converged)
+
+
+def _try_starts(
+    trials: Iterable[LatentModels],
+    n_starts: int,
+    max_steps: int,
+    same: float,
+    climb: Callable[..., tuple[LatentModels, list[float]]],
+    progress: Progress,
+) -> tuple[LatentModels, list[float]]:
+    """Return the best models after some steps from each start, and their trace; equal values differ by `same`."""
+    found: list[tuple[LatentModels, list[float]]] = []
+    for trial in trials:
+        progress("trying starts", len(found), max(n_starts, 1))
+        found.append(climb(trial, max_steps=min(_TRIAL_STEPS, max_steps)))
+        found.sort(key=lambda one: -one[1][-1])
+        if n_starts > _STARTS and len(found) >= _AGREEING and found[0][1][-1] - found[_AGREEING - 1][1][-1] <= same:
+            return found[0]
+    n_more = min(_LONGER_STEPS, max_steps) - _TRIAL_STEPS
+    if n_starts > _STARTS and n_more > 0:
+        for i, (models, trace) in enumerate(found[:_STARTS]):
+            progress("climbing from the best starts", i, _STARTS)
+            if len(trace) == _TRIAL_STEPS:  # others have settled
+                models, more = climb(models, max_steps=n_more)
+                found[i] = models, trace + more
+    return max(found[:_STARTS], key=lambda one: one[1][-1])
 
 
 def _check(users: Users, n_classes: int, variance: str, n_starts: int, max_steps: int, tol: float) -> None:

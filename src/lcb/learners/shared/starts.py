@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from lcb.models.prior import Prior
 from lcb.stats import UserStats
 
+MANY_CLASSES = 10  # from here on EM tries more starts
 _CLUSTERED_USERS = 5_000  # users on which k-means runs
 _TRIES = 3  # clusters whose split is tried
 

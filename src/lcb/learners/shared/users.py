@@ -4,7 +4,9 @@ A learner needs two things of many users: `take`, the statistics of a few of the
 number of classes), and `sums`, one step over all of them.  A step is a `Work`: what it computes of a span of users adds
 up.  `Local` users are in this process and its threads; those of `lcb.cluster` are on other machines.
 
-Spans are fixed by the data and added in their order, so the result does not depend on the number of threads.
+Spans are fixed by the data and added in their order, so the result does not depend on the number of threads.  Users
+that were read from a table are taken by the order of the hashes of their names, on one machine and on a cluster alike,
+so that the same random numbers draw the same users.
 """
 
 from __future__ import annotations
@@ -76,7 +78,9 @@ class Local:
         self.arms, self.levels = log.arms, log.levels
 
     def take(self, index: ArrayLike) -> EventLog:
-        return self.log.take(index)
+        """Return the users at these positions of the log's order."""
+        order = self.log.order
+        return self.log.take(index if order is None else order[np.asarray(index)])
 
     def sums(self, work: Work[S]) -> S:
         return sum_parts(work, self.log, [slice(0, self.n_users)], 0, self.map)[0]
@@ -108,11 +112,18 @@ def find_users(data: UserStats | EventLog | Users, map_spans: Map) -> Users:
     return Local(data, map_spans) if isinstance(data, EventLog) else data
 
 
+def map_here(work: Callable[[Any], Any], spans: Sequence[Any]) -> list[Any]:
+    """Do the work of spans one after the other, in this thread."""
+    return [work(span) for span in spans]
+
+
 def take_most(users: Users, most: int, choose: Callable[[], Index]) -> EventLog:
     """Return all users if there are at most `most`, else those that `choose` gives."""
     if users.n_users > most:
         return users.take(choose())
-    return users.log if isinstance(users, Local) else users.take(np.arange(users.n_users))
+    if isinstance(users, Local) and users.log.order is None:
+        return users.log
+    return users.take(np.arange(users.n_users))
 
 
 def sample_users(users: Users, rng: np.random.Generator, most: int = MOST_STARTED) -> EventLog:

@@ -56,6 +56,16 @@ class UserSample:
         return f"a sample of {self.n_users:,} users, drawn by a hash of their names, of about {self.n_in_all:,}"
 
 
+@dataclass(frozen=True, eq=False)
+class HashedUsers:
+    """The users whose names have these hashes."""
+
+    hashes: Hashes
+
+    def keep(self, column: Any) -> NDArray[np.bool_]:
+        return np.isin(hash_ids(column), self.hashes)
+
+
 def draw_users(path: str | os.PathLike[str], n_users: int, progress: Progress = silent) -> UserSample:
     """Draw `n_users` users of a table, or all if it has fewer."""
     smallest: Hashes = np.empty(0, np.uint64)  # at most one more than is kept, to know whether there are more

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Hashable, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -33,10 +34,10 @@ from lcb.progress import Progress, silent
 from lcb.runtime.parallel import read_ahead
 from lcb.stats import UserStats
 from lcb.storage.tables.arrow import plain
-from lcb.storage.tables.codes import IntegerCodes, StringCodes
+from lcb.storage.tables.codes import IntegerCodes, StringCodes, hash_ids
 from lcb.storage.tables.event_rows import EventColumns, EventRows, Keep, read_rows
 from lcb.storage.tables.parts import list_parts
-from lcb.storage.tables.sample import UserSample
+from lcb.storage.tables.sample import HashedUsers, UserSample
 
 
 def read_stats(
@@ -72,7 +73,7 @@ def read_log(
     dtype: DTypeLike = np.float64,
     keep_rows: bool = False,
     users: Collection[Hashable] | None = None,
-    sample: UserSample | None = None,
+    sample: UserSample | HashedUsers | None = None,
     folder: str | os.PathLike[str] | None = None,
     user: str = "user",
     reward: str = "reward",
@@ -81,8 +82,8 @@ def read_log(
     """Do the same as `read_stats`, with counts of clicks if rewards are two-valued, and with rows if `keep_rows`.
 
     With `users`, the log has only the rows of these users; with `sample` (`lcb.storage.tables.sample.draw_users`), of
-    those whose names have a small hash.  With `folder`, the statistics are in files there, and users have no names.
-    `user` and `reward` name their columns.
+    those whose names have a small hash or one of some hashes.  With `folder`, the statistics are in files there, and
+    users have no names.  `user` and `reward` name their columns.
     """
     asked, keep = EventColumns(columns, user_columns, reward_range, user, reward), sample.keep if sample else None
     if users is not None:
@@ -128,7 +129,9 @@ class _Sums:
 
     def build(self, dtype: DTypeLike, *, named: bool = True) -> EventLog:
         assert self.builder is not None
-        return self.builder.build(dtype, users=tuple(self.codes.names().to_pylist()) if named else ())
+        names = self.codes.names()
+        log = self.builder.build(dtype, users=tuple(names.to_pylist()) if named else ())
+        return replace(log, hashes=hash_ids(names))
 
     def _check_same(self, rows: EventRows, first: EventRows) -> None:
         """Refuse a part whose features or type of ids differ from those of the parts before."""
