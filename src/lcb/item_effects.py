@@ -79,7 +79,7 @@ class ItemEffects:
     ids: tuple[str, ...] = field(repr=False)
     effect: Floats = field(repr=False)  # (n,)
     variance: Floats = field(repr=False)  # (n,)
-    count: Floats = field(repr=False)  # (n,) rewards that each effect was learned from
+    count: Floats = field(repr=False)  # (n,) users that each effect was learned from
     prior_mean: float = 0.0
     prior_variance: float = 0.0
     noise: float = 1.0  # variance of one residual

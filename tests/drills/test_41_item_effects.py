@@ -1,10 +1,12 @@
 """Drill 41: item effects are the same in any order of rewards, after a kill, an erasure and a new version, and on every
-replica, and the log alone gives them back.  Each has a control: a build without the protection must fail it.
+replica, the log alone gives them back, and one user moves an item no further than anybody else.
+Each has a control: a build without the protection must fail it.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +23,7 @@ from lcb.serve.decide.rewards import Rewards
 from lcb.serve.service import Service
 from lcb.serve.state.items import ItemState, ItemSums
 from lcb.serve.state.per_user.user_fold import UserFold
+from lcb.serve.state.service_state import ServiceState
 from lcb.storage.models.folder import pack_models
 from lcb.storage.store.base import Store
 from lcb.storage.store.open_store import open_store
@@ -150,23 +153,22 @@ def test_a_decision_with_another_effect_is_found(build: Build, monkeypatch: pyte
 # A new version
 
 
-def count_rewards(store: Store, upto: int | None = None) -> dict[str, int]:
-    counts: dict[str, int] = {}
-    for row in store.events(0, upto):
-        if row.kind == "reward":
-            item = events.decode(row.kind, row.body).item
-            counts[item] = counts.get(item, 0) + 1
-    return counts
+def count_raters(store: Store, upto: int | None = None) -> dict[str, int]:
+    """Return how many users have rewarded each item."""
+    found = [
+        (events.decode(row.kind, row.body).item, row.user) for row in store.events(0, upto) if row.kind == "reward"
+    ]
+    return Counter(item for item, _ in set(found))
 
 
 def play_around_learning(inside: Inside) -> tuple[dict[str, int], dict[str, int]]:
-    """Learn while rewards come in; return the rewards that the service counts by item, and those of the log."""
+    """Learn while rewards come in; return the users that the service counts by item, and those of the log."""
     left = play(inside, seed=0)
     seq, _ = inside.done(inside.service.begin_learning())
     for id in list(left)[: len(left) // 2]:
         inside.reward(id, left.pop(id))
     play(inside, seed=1, first=N, n=N // 2)
-    learned = count_rewards(inside.store, seq)  # what a version learned from the log up to `seq` knows
+    learned = count_raters(inside.store, seq)  # what a version learned from the log up to `seq` knows
     made = item_worlds.models(dict.fromkeys(learned, 0.3))
     assert made.item_effects is not None
     counts = np.array([learned[id] for id in made.item_effects.ids], float)
@@ -174,10 +176,10 @@ def play_around_learning(inside: Inside) -> tuple[dict[str, int], dict[str, int]
     add_version(inside, made, seen=seq)
     for id, reward in left.items():
         inside.reward(id, reward)
-    return {one["id"]: inside.service.world.items.count(one["id"]) for one in ITEMS}, count_rewards(inside.store)
+    return {one["id"]: inside.service.world.items.count(one["id"]) for one in ITEMS}, count_raters(inside.store)
 
 
-def test_across_a_new_version_every_reward_counts_once(build: Build) -> None:
+def test_across_a_new_version_every_user_of_an_item_counts_once(build: Build) -> None:
     inside = build()
     counted, logged = play_around_learning(inside)
     assert counted == {one["id"]: logged.get(one["id"], 0) for one in ITEMS}
@@ -199,6 +201,40 @@ def test_without_the_second_table_rewards_are_lost_or_count_twice(
     counted, logged = play_around_learning(build())
     assert (sum(counted.values()) < sum(logged.values())) == (wrong == "lost")
     assert (sum(counted.values()) > sum(logged.values())) == (wrong == "twice")
+
+
+# One user who clicks and clicks
+
+
+def bend(inside: Inside, clicks: int) -> tuple[float, float]:
+    """Let 20 users dislike an item and one like it `clicks` times; return its effect and variance."""
+    for n in range(20):
+        inside.reward(inside.decide(f"u{n}", arms=[{"id": "i3"}])["decision_id"], 0.0)
+    ids = [inside.decide("fan", arms=[{"id": "i3"}])["decision_id"] for _ in range(clicks)]
+    for id in ids:
+        inside.reward(id, 1.0)
+    assert verify(inside.store).differences == []
+    return inside.service.world.items.get("i3")
+
+
+def test_one_user_who_clicks_often_moves_an_item_as_one_who_clicks_once(build: Build) -> None:
+    once, often = bend(build(), 1), bend(build(), 100)
+    assert often == pytest.approx(once, abs=0.002)
+    inside = build()
+    bend(inside, 30)
+    before = read_effects(inside)
+    inside.erase("fan")
+    assert read_effects(inside) == before
+    inside.crash()
+    assert read_effects(inside) == before
+    assert verify(inside.store).differences == []
+
+
+def test_where_every_reward_counts_one_user_bends_an_item(build: Build, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ServiceState, "counts_users", False)
+    once, often = bend(build(), 1), bend(build(), 100)
+    assert often[0] - once[0] > 0.3
+    assert often[1] < once[1] / 3
 
 
 # Erasure
@@ -231,7 +267,7 @@ def test_without_the_residuals_of_the_erased_decisions_do_not_recompute(
     inside = build()
     play(inside, seed=0)
     with monkeypatch.context() as patch:
-        patch.setattr(UserFold, "find_residual", lambda *_: None)
+        patch.setattr(UserFold, "moves_item", lambda *_: False)
         inside.erase("u1")
     assert verify(inside.store).differences != []
 

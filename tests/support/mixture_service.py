@@ -27,7 +27,7 @@ def settings(cached_bytes: int = 10**8, **given: Any) -> Settings:
     spec = RecommenderSpec("mix", "mixture", settings=more, uniform=0.05)
     return Settings(
         recommenders=(spec,), pages=False, learning=Learning(idle=IDLE), limits=Limits(cached_bytes=cached_bytes),
-        rewards="last",
+        rewards="last", reward_range=(-10.0, 10.0),
     )  # fmt: skip
 
 

@@ -77,9 +77,12 @@ def arms_of(context: np.ndarray) -> list[dict[str, Any]]:
 async def running(
     folder: Path | str, *, keyring: Keyring | None = None, seed: bytes = b"0123456789abcdef", **settings: Any
 ) -> AsyncIterator[Running]:
-    """Run a service with a store in a folder or at an address, and stop it at the end; `seed` is that of a new log."""
+    """Run a service with a store in a folder or at an address, and stop it at the end; `seed` is that of a new log.
+
+    It takes rewards of any size, such as those of simulated users.
+    """
     url = str(folder / "lcb.db") if isinstance(folder, Path) else folder
-    made = Settings(store=url, **settings)
+    made = Settings(store=url, **{"reward_range": (-1e9, 1e9)} | settings)
     store = open_store(url, serve=True)
     try:
         service = Service(made, store, seed=lambda: seed)

@@ -123,7 +123,7 @@ class RewardBody(Struct, array_like=True, gc=False):
 
     @property
     def residual(self) -> tuple[int, float] | None:
-        """What the reward adds to its item: a count and a sum of r - mean; a changed reward adds the difference."""
+        """What it adds to its item where each reward counts: one and r - mean; a changed reward adds the difference."""
         if self.mean is None:
             return None
         return (1, self.reward - self.mean) if self.before is None else (0, self.reward - self.before)
@@ -195,6 +195,7 @@ class ServiceBody(Struct, array_like=True):
     feature_map: bytes | None  # JSON
     features: list[str] | None
     has_key_events: bool = False  # every key of this log has an event of kind `key`
+    counts_users: bool = False  # a user's rewards for one item move its effect as one, by their mean; else each does
 
 
 class RecommenderBody(Struct, array_like=True):

@@ -114,6 +114,21 @@ def test_intervals_cover_the_planted_effects_of_clicks_with_low_rates():
     assert 0.9 <= np.mean(inside) <= 0.99  # 360 intervals of 95 %
 
 
+@pytest.mark.parametrize("each", [False, True])
+def test_one_user_who_rewards_an_item_often_counts_for_it_as_one(monkeypatch, each):
+    """If each reward counts, one of 801 users makes the worst item of a category a good one."""
+    rows, category, appeal = draw_world(3)
+    own = np.flatnonzero(category == category[np.argmin(within_category(appeal, category))])
+    worst, best = own[np.argmin(appeal[own])], own[np.argmax(appeal[own])]
+    more = (np.r_[rows.user, np.full(2000, N_USERS)], np.r_[rows.item, np.repeat([worst, best], 1000)])
+    bent = ItemRows(rows.ids, rows.x, *more, np.r_[rows.reward, np.repeat([1.5, -1.0], 1000)])
+    if each:
+        monkeypatch.setattr(ItemRows, "share", property(lambda self: np.ones(len(self.item))))
+    without, effects = (within_category(start_effects(one).effect, category) for one in (rows, bent))
+    assert (effects[worst] - without[worst] > 0.5) == each
+    assert (np.abs(effects - without).max() < 0.1) != each
+
+
 def test_without_effects_the_spread_is_small_and_they_explain_nothing():
     rows, _, _ = draw_world(8, spread=0.0)
     found = learn_with_effects(rows, partial(learn, "em", 2))

@@ -79,15 +79,16 @@ def test_clicks_of_readers_are_learned_as_clicks_and_no_later_reward_is_refused(
     world = NewsFront(draw_articles(30, rng), n_arms=8)
 
     async def drive() -> None:
-        async with running(tmp_path, learning=Learning(n_warmup_users=20, retrain_every=None, n_classes=2)) as service:
+        learning = Learning(n_warmup_users=20, retrain_every=None, n_classes=2)
+        async with running(tmp_path, learning=learning, reward_range=(0.0, 1.0)) as service:
             await service.visits("u", world.draw(20, 5, rng))
             (version,) = (await service.learned())["versions"]
             assert version["provenance"]["likelihood"] == "bernoulli"
             made = await service.decide("new", arms_of(world.draw(1, 1, rng).contexts[0, 0]))
             assert made["model"] == 1
-            await service.reward(made["decision_id"], 7.5)
+            await service.reward(made["decision_id"], 0.75)
             known = (await service.http.get("/v1/users/new")).json()
-            assert known["reward_sum"] == 7.5
+            assert known["reward_sum"] == 0.75
             again = await service.decide("other", arms_of(world.draw(1, 1, rng).contexts[0, 0]))
             await service.reward(again["decision_id"], 1.0)
             assert sum(known["posterior"]) == pytest.approx(1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +10,11 @@ import pytest
 
 from lcb.errors import InputError, StoreError
 from lcb.models import LatentModels
+from lcb.serve import events
+from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import AUTO, Settings
+from lcb.serve.errors import Problem
 from lcb.serve.log.bootstrap import keep_recommenders
 from lcb.serve.service import Service
 from lcb.storage.models.folder import save_models
@@ -132,3 +136,39 @@ def test_a_log_keeps_its_recommenders_and_a_new_one_serves_what_is_chosen(tmp_pa
     start(tmp_path, recommenders=(RecommenderSpec("old", "thompson"),))
     assert [(one.name, one.bandit, one.pin) for one in keep().recommenders] == [("old", "thompson", True)]
     assert keep().learner == "em"
+
+
+def test_a_new_log_takes_rewards_of_0_to_1_unless_told_otherwise(tmp_path: Path) -> None:
+    arms = [{"id": "a", "x": [1.0]}]
+    with closing(Inside(sqlite(tmp_path / "plain.db"), Settings(pages=False))) as inside:
+        id = inside.decide("ann", arms=arms)["decision_id"]
+        with pytest.raises(
+            Problem, match=r"reward 1e\+09 is outside the range \[0, 1\] of this log; .* --reward-range"
+        ):
+            inside.reward(id, 1e9)
+        inside.reward(id, 1.0)
+    stars = tmp_path / "stars.db"
+    with closing(Inside(sqlite(stars), Settings(pages=False, rewards="sum", reward_range=(0.0, 5.0)))) as inside:
+        id = inside.decide("ann", arms=arms)["decision_id"]
+        inside.reward(id, 4.0)
+        with pytest.raises(Problem, match=r"reward 2 makes the sum 6, which is outside the range \[0, 5\]"):
+            inside.reward(id, 2.0)
+        inside.reward(id, 1.0)
+    with closing(Inside(sqlite(stars), Settings(pages=False, rewards="sum"))) as inside:  # a log keeps its range
+        assert tuple(inside.service.world.state.settings.reward_range) == (0.0, 5.0)
+    with pytest.raises(InputError, match=r"reward_range is \(0.0, 5.0\) in this log, but \(0.0, 1.0\) in the settings"):
+        Inside(sqlite(stars), Settings(pages=False, rewards="sum", reward_range=(0.0, 1.0)))
+
+
+def test_a_log_of_an_earlier_version_takes_any_number_as_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = events.ServiceBody
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            events, "ServiceBody", lambda at, seed, rewards, _, *rest, **more: whole(at, seed, rewards, None, *rest)
+        )
+        Inside(sqlite(tmp_path / "lcb.db"), Settings(pages=False)).close()
+    with closing(Inside(sqlite(tmp_path / "lcb.db"), Settings(pages=False))) as inside:
+        inside.reward(inside.decide("ann", arms=[{"id": "a", "x": [1.0]}])["decision_id"], 1e9)
+        assert verify(inside.store).differences == []

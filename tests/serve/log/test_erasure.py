@@ -29,7 +29,9 @@ def opened(place: Path) -> Iterator[Any]:
     made: list[Inside] = []
 
     def open_one(*recommenders: RecommenderSpec, **more: Any) -> Inside:
-        given = Settings(recommenders=recommenders or (RecommenderSpec("lcb"),), pages=False, **more)
+        given = Settings(
+            recommenders=recommenders or (RecommenderSpec("lcb"),), pages=False, **{"reward_range": (0.0, 10.0)} | more
+        )
         made.append(Inside(sqlite(place), given))
         return made[-1]
 

@@ -196,7 +196,7 @@ def test_the_event_loop_never_reads_from_a_far_store(postgres_database: str, tmp
             given = {"decision_id": f"d{seed}.{i}"} if rng.random() < 0.3 else {}
             id = await decided(here, user, i, **given)
             try:
-                await there.reward(RewardRequest(id, 1.0))
+                await there.reward(RewardRequest(id, 0.5))
                 if rewards != "once":
                     await here.reward(RewardRequest(id, 0.25))
             except Problem as problem:

@@ -113,13 +113,46 @@ def test_a_changed_reward_counts_once_with_its_last_value(opened: Any, rule: str
     inside = opened(rewards=rule)
     answer = inside.decide("ann", arms=one_arm("i3"))
     mean = shown(inside.store, answer["decision_id"])[0].mean
-    inside.reward(answer["decision_id"], 1.0)
-    inside.reward(answer["decision_id"], 1.0)  # the same again
+    inside.reward(answer["decision_id"], 0.5)
+    inside.reward(answer["decision_id"], 0.5)  # the same again
     inside.reward(answer["decision_id"], 0.25)
-    final = {"last": 0.25, "sum": 1.25}[rule]
+    final = {"last": 0.25, "sum": 0.75}[rule]
     assert effect_of(inside, "i3") == pytest.approx(add_residuals(MEAN, VARIANCE, 1, final - mean, NOISE))
     assert inside.service.world.items.sums.since["i3"][0] == 1
     check(inside)
+
+
+def test_the_rewards_of_one_user_for_one_item_count_as_one(opened: Any) -> None:
+    """Also if one is changed, if the user is read from the store again, and on both sides of a new version."""
+    inside = opened(rewards="last")
+    ids = [inside.decide("ann", arms=one_arm("i3"))["decision_id"] for _ in range(4)]
+    rewards, means = [1.0, 0.5, 1.0, 0.0], [shown(inside.store, id)[0].mean for id in ids]
+    inside.reward(ids[0], 0.0)
+    for id, reward in zip(ids[:3], rewards, strict=False):
+        inside.reward(id, reward)
+    mean = np.mean([reward - mean for reward, mean in zip(rewards[:3], means, strict=False)])
+    assert inside.service.world.items.sums.since["i3"] == (1, pytest.approx(mean))
+    check(inside)
+    inside.crash()
+    seq, _ = inside.done(inside.service.begin_learning())
+    add_version(inside, item_worlds.models({"i3": 0.5}), seen=seq)
+    inside.reward(ids[3], rewards[3])
+    now = np.mean([reward - mean for reward, mean in zip(rewards, means, strict=True)])
+    assert inside.service.world.items.sums.since["i3"] == (0, pytest.approx(now - mean))  # the version knows the rest
+    check(inside)
+
+
+def test_in_a_log_of_an_earlier_version_every_reward_counts(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = events.ServiceBody
+    monkeypatch.setattr(events, "ServiceBody", lambda *all, **more: whole(*all, **more | {"counts_users": False}))
+    inside = opened()
+    for _ in range(3):
+        inside.reward(inside.decide("ann", arms=one_arm("i3"))["decision_id"], 1.0)
+    assert inside.service.world.items.sums.since["i3"][0] == 3
+    check(inside)
+    inside.erase("ann")
+    check_again = fold_log(inside.store)
+    assert check_again.items.sums.since["i3"][0] == 3
 
 
 def test_rewards_after_a_version_was_learned_are_all_it_does_not_know(opened: Any) -> None:

@@ -24,7 +24,7 @@ def serve_user(local: Local, user: str, rewards: list[float]) -> None:
 @pytest.mark.parametrize("restart", [False, True])
 def test_an_erased_reward_of_1e9_leaves_no_rounding_behind(tmp_path: Path, restart: bool) -> None:
     kept = {f"u{i}": [0.1 * (i + 1), 0.7] for i in range(4)}
-    with Local(str(tmp_path / "lcb.db")) as local:
+    with Local(str(tmp_path / "lcb.db"), reward_range=(0.0, 1e9)) as local:
         serve_user(local, "u0", kept["u0"])
         serve_user(local, "big", [1e9, 0.3])
         for user in ("u1", "u2", "u3"):

@@ -35,7 +35,7 @@ def items_by_appeal(rows: Rows, title: str | None = None) -> alt.LayerChart:
     data = parts.table(rows, texts=["item", "kind"], numbers=["effect", "low", "high", "rewards"])
     chart = alt.layer(rule, point, text, data=data)
     return apply_theme(
-        chart, title, "intervals of 95 %, and the number of rewards", width=parts.WIDTH, height=alt.Step(24)
+        chart, title, "intervals of 95 %, and the number of users", width=parts.WIDTH, height=alt.Step(24)
     )
 
 

@@ -54,7 +54,8 @@ def serve(
         str | None, typer.Option(help="Several rewards for one decision: once, first, sum or last.", metavar="RULE")
     ] = None,
     reward_range: Annotated[
-        str | None, typer.Option(help="Refuse rewards outside this range.", metavar="LOW,HIGH")
+        str | None,
+        typer.Option(help="Refuse rewards outside this range.  [default: 0,1 in a new log]", metavar="LOW,HIGH"),
     ] = None,
     classes: Annotated[
         str | None, typer.Option(help="Number of classes to learn; none: chosen on held-out users.", metavar="N")

@@ -82,7 +82,7 @@ def show_items(models: LatentModels, folder: Path, json: str | None, png: Path |
         charts.save(charts.item_effects(lists), png)
     write_json(json, {**models.item_effects.summary(), **rows})
     if json != "-":
-        table = build_table("", "item", "effect", "95 % interval", "rewards", left=["", "item"])
+        table = build_table("", "item", "effect", "95 % interval", "users", left=["", "item"])
         for name, listed in lists.items():
             for i, one in enumerate(listed):
                 interval = f"{one.low:+.3f} to {one.high:+.3f}"

@@ -11,6 +11,9 @@ Given what the models say of a user, weights of mean m and covariance P after al
 Where the rewards of an item have more noise than the others, s2_i > s2, as clicks on what is liked have, Var(a_i) is
 multiplied by 1 + g (s2_i / s2 - 1), g = 1 - Var(a_i) / t2 being the weight of the rewards against the prior.
 
+The rewards of one user for one item count as one, their mean: an effect is what everybody likes, and one who clicks a
+hundred times is one person.  (Sums over its rewards then have the weight 1 / n of each user's n rewards for it.)
+
 The step is Newton's for the likelihood with the weights integrated out, one item at a time; where it rests, a_i is a0 +
 sum (r - x . m - a0) / (n_i + s2 / t2).  m is the user's own: an item shown to enthusiasts is not taken for a good one.
 
@@ -151,7 +154,7 @@ def improve_effects(
     noise, a0, t2 = float(models.pi @ models.sigma2), effects.prior_mean, effects.prior_variance
     fitted, spread = find_user_means(rows, models, effects, with_spread=size is None)
     rest = rows.reward - fitted
-    gradient = rows.sum_by_item(rest) - rows.count * effects.effect
+    gradient = rows.sum_over_users(rest) - rows.n_raters * effects.effect
     size = _count_effective(rows, models, spread) if size is None else size
     shrink = noise / t2 if t2 > 0 else np.inf
     effect = (
@@ -163,7 +166,7 @@ def improve_effects(
     t2 = float(np.mean((effect[seen] - a0) ** 2 + variance[seen]))
     variance *= _widen(rows, rest - effect[rows.item], variance / max(t2, 1e-300), noise)
     effect, variance = np.where(seen, effect, a0), np.where(seen, variance, t2)
-    return ItemEffects(rows.ids, effect, variance, rows.count, a0, t2, noise)
+    return ItemEffects(rows.ids, effect, variance, rows.n_raters, a0, t2, noise)
 
 
 def _widen(rows: ItemRows, rest: Floats, unknown: Floats, noise: float) -> Floats:
@@ -172,13 +175,13 @@ def _widen(rows: ItemRows, rest: Floats, unknown: Floats, noise: float) -> Float
     `rest` is what is left of every reward, (n,); `unknown` is Var(a_i) / t2, (I,).  The factor is that of the mean
     squared error of a_i, which weighs rewards as if all had the same noise.
     """
-    own = (rows.sum_by_item(rest**2) + _LIKE_OTHERS * noise) / ((rows.count + _LIKE_OTHERS) * noise)
+    own = (rows.sum_over_users(rest**2) + _LIKE_OTHERS * noise) / ((rows.n_raters + _LIKE_OTHERS) * noise)
     return np.asarray(1 + np.clip(1 - unknown, 0.0, 1.0) * np.maximum(own - 1, 0.0))
 
 
 def _count_effective(rows: ItemRows, models: LatentModels, spread: Floats) -> Floats:
     """Return n_i', (I,), of the x'P x of every row."""
-    return rows.sum_by_item(np.clip(1 - spread / float(models.pi @ models.sigma2), 0.0, 1.0))
+    return rows.sum_over_users(np.clip(1 - spread / float(models.pi @ models.sigma2), 0.0, 1.0))
 
 
 def find_user_means(
@@ -245,8 +248,8 @@ def describe_effects(rows: ItemRows, models: LatentModels) -> str:
 
 def _begin_effects(rows: ItemRows) -> ItemEffects:
     """Return effects by the means of the items: their spread less what noise alone would give."""
-    mean, count = float(rows.reward.mean()), rows.count
-    total = rows.sum_by_item(rows.reward - mean)
+    mean, count = float(rows.reward.mean()), rows.n_raters
+    total = rows.sum_over_users(rows.reward - mean)
     noise = max(float(rows.reward.var()), 1e-12)
     often = count >= 2
     spread = float(np.mean((total[often] / count[often]) ** 2 - noise / count[often])) if often.any() else 0.0

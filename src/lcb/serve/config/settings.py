@@ -18,6 +18,7 @@ RewardRule = Literal["once", "first", "sum", "last"]
 AUTO = "auto"  # kind and number of classes and the bonus are chosen, see `lcb.evaluate.choice` and `Settings.learner`
 CHOSEN = RecommenderSpec("lcb", "learned-classes")  # serves what the choice makes
 READER = "reader"  # the recommender of the visitors' page; not part of any trial
+NEW_RANGE = (0.0, 1.0)  # of the rewards of a new log, unless another one is declared
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,64}")
 _RULES = ("once", "first", "sum", "last")
 
@@ -110,7 +111,7 @@ class Settings:
     simulated_visitors: float = 0.0  # simulated visitors of the study per minute
     shadow: bool = False  # the caller chooses the arms; the service logs what it would have chosen
     rewards: RewardRule = "once"  # the rule for several rewards of one decision
-    reward_range: tuple[float, float] | None = None
+    reward_range: tuple[float, float] | None = None  # None: that of the log, [0, 1] in a new one
     learning: Learning = Learning()
     limits: Limits = Limits()
     log_level: Literal["debug", "info", "warning", "error"] = "info"
@@ -194,12 +195,15 @@ class Settings:
                 allowed = f"at least {low}" if high == math.inf else f"in [{low}, {high:g}]"
                 raise InputError(f"{name} is {value}; it must be {allowed}")
 
-    @property
-    def range(self) -> tuple[float, float] | None:
-        """The declared range of rewards, or [0, 1] if none is declared and a bandit needs one."""
-        if self.reward_range is None and any(one.traits.needs_reward_range for one in self.recommenders):
-            return (0.0, 1.0)
-        return self.reward_range
+    def choose_range(self, log: tuple[float, float] | None) -> tuple[float, float] | None:
+        """Return the range of rewards that a log must have; `log` is what it has, None: any number.
+
+        Logs of earlier versions may take any number, unless a bandit needs a range.
+        """
+        if self.reward_range is not None:
+            return self.reward_range
+        needed = any(one.traits.needs_reward_range for one in self.recommenders)
+        return NEW_RANGE if log is None and needed else log
 
     @cached_property
     def over_classes(self) -> bool:

@@ -33,8 +33,7 @@ class Rewards:
         assert settings is not None
         rule, bounds = settings.rewards, settings.reward_range
         if bounds is not None and not bounds[0] <= reward <= bounds[1]:
-            words = f"reward {reward:g} is outside the declared range [{bounds[0]:g}, {bounds[1]:g}]"
-            raise Problem(422, f"{words}; send one inside, or declare the range of your rewards", field="reward")
+            raise _refuse(f"reward {reward:g} is outside", bounds)
         if request.reward_id is not None and rule != "sum":
             words = f"reward_id is only for services with rewards = sum, this one has {rule}; leave it out"
             raise Problem(422, words, field="reward_id")
@@ -42,6 +41,9 @@ class Rewards:
             part = request.reward_id or f"={reward!r}"
             sent = (slot.parts or {}).get(part)
             if sent is None:
+                total = (before or 0.0) + reward
+                if bounds is not None and not bounds[0] <= total <= bounds[1]:
+                    raise _refuse(f"reward {reward:g} makes the sum {total:g}, which is outside", bounds)
                 return self.build_event(request.decision_id, slot, reward, part)
             if sent != reward:
                 words = f"reward {part} is {sent:g} in the log, not {reward:g}; the first one stands"
@@ -98,3 +100,9 @@ class Rewards:
 
 def _answer(slot_id: str, reward: float) -> bytes:
     return _JSON.encode(messages.RewardAnswer(slot_id, reward))
+
+
+def _refuse(what: str, bounds: tuple[float, float]) -> Problem:
+    words = f"{what} the range [{bounds[0]:g}, {bounds[1]:g}] of this log"
+    wanted = "send one inside, or begin a new store with the range of your rewards (lcb serve --reward-range LOW,HIGH)"
+    return Problem(422, f"{words}; {wanted}", field="reward")

@@ -16,7 +16,7 @@ from lcb.learners.mixture.served import ServedMixture
 from lcb.models import LatentModels
 from lcb.serve import events
 from lcb.serve.config.recommenders import RecommenderSpec
-from lcb.serve.config.settings import READER, Settings
+from lcb.serve.config.settings import NEW_RANGE, READER, Settings
 from lcb.serve.event_ids import event_id
 from lcb.serve.log.check_whole import check_whole
 from lcb.serve.state.mixtures import read_settings
@@ -81,15 +81,24 @@ def prepare_log(
         feature_map = fit_features("one-hot", categories, [])
     body: Any
     new: list[NewRow] = []
+    reward_range = NEW_RANGE if state.settings is None else state.settings.reward_range
+    reward_range = settings.choose_range(reward_range and (reward_range[0], reward_range[1]))
     if state.settings is None:
         encoded = None if feature_map is None else msgspec.json.encode(feature_map.to_json())
         features = None if models is None or feature_map is not None else list(models.features)
         body = events.ServiceBody(
-            now(), seed(), settings.rewards, settings.range, encoded, features, has_key_events=True
+            now(),
+            seed(),
+            settings.rewards,
+            reward_range,
+            encoded,
+            features,
+            has_key_events=True,
+            counts_users=True,
         )
         new.append(_build_row("service", "service", body))
     else:
-        _check_same(settings, state, feature_map, models)
+        _check_same(settings, reward_range, state, feature_map, models)
     specs = [spec.complete(state.recommenders.get(spec.name)) for spec in settings.all_recommenders]
     for spec in specs:
         known = state.recommenders.get(spec.name)
@@ -109,9 +118,9 @@ def prepare_log(
             new.append(_build_row(event_id("model", n), "model", body))
         new += _start_mixtures(settings, world, models, now())
     if models is not None:
-        _check_usable(settings, specs, models, str(settings.models))
+        _check_usable(reward_range, specs, models, str(settings.models))
     elif state.active != WARMUP:
-        _check_usable(settings, specs, state.versions[state.active].models(), f"version {state.active} of this log")
+        _check_usable(reward_range, specs, state.versions[state.active].models(), f"version {state.active} of this log")
     if new:
         appended = store.append(new, world.seq)
         for row in appended.rows:
@@ -162,14 +171,18 @@ def _build_row(id: str, kind: str, body: Any) -> NewRow:
 
 
 def _check_same(
-    settings: Settings, state: ServiceState, feature_map: FeatureMap | None, models: LatentModels | None
+    settings: Settings,
+    reward_range: tuple[float, float] | None,
+    state: ServiceState,
+    feature_map: FeatureMap | None,
+    models: LatentModels | None,
 ) -> None:
     """Refuse settings that contradict the log, where the reward rule, reward range and features never change."""
     log = state.settings
     assert log is not None
     for name, kept, wanted in (
         ("rewards", log.rewards, settings.rewards),
-        ("reward_range", log.reward_range and tuple(log.reward_range), settings.range),
+        ("reward_range", log.reward_range and tuple(log.reward_range), reward_range),
     ):
         if kept != wanted:
             raise InputError(f"{name} is {kept} in this log, but {wanted} in the settings; keep it, or use a new store")
@@ -203,7 +216,9 @@ def _join_names(names: Sequence[str]) -> str:
     return ", ".join(names[:6]) + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
-def _check_usable(settings: Settings, specs: list[RecommenderSpec], models: LatentModels, source: str) -> None:
+def _check_usable(
+    reward_range: tuple[float, float] | None, specs: list[RecommenderSpec], models: LatentModels, source: str
+) -> None:
     """Refuse a recommender that cannot use these models."""
     for spec in specs:
         if spec.over_classes and models.item_effects is not None and not spec.item_effects:
@@ -213,6 +228,6 @@ def _check_usable(settings: Settings, specs: list[RecommenderSpec], models: Late
             )
         if spec.over_classes:
             try:
-                spec.make(models, models.n_features, settings.range)
+                spec.make(models, models.n_features, reward_range)
             except InputError as error:
                 raise InputError(f"recommender {spec.name} cannot use the models of {source}: {error}") from None

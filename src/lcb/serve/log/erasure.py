@@ -9,6 +9,7 @@ import msgspec
 
 from lcb.serve import events
 from lcb.serve.event_ids import event_id
+from lcb.serve.state.users import weigh_own
 from lcb.serve.state.world import World
 from lcb.storage.store.base import NewRow, Rewrite, Row
 from lcb.storage.store.chain import digest_rewrite
@@ -27,6 +28,7 @@ def build_erasure(
     rewrites, history, models = [], [], []
     recommender = ""
     departed: tuple[int, bytes] = (0, b"")  # the departure before the event, and the statistics then
+    added: dict[str, tuple[int, float]] = {}  # by item, what the user's rewards have added
     teaching: dict[str, bool] = {}  # by kind, of the first decision and the first reward
     for row, body, user in world.fold.walk(rows):
         recommender = user.recommender
@@ -52,8 +54,10 @@ def build_erasure(
             nothing = (0.0, 1.0, b"", False, None, None)
             bare_reward = events.ErasedReward(of, shared, *(kept if shared else nothing))
             left = msgspec.structs.replace(bare_reward, left=departed[0], row=departed[1])
-            if (residual := world.fold.find_residual(row, body)) is not None:
-                left.item, left.residual = body.item, residual
+            if world.fold.moves_item(row, body):
+                left.item = body.item
+                left.residual = world.fold.find_residual(body, added.get(body.item, (0, 0.0)), user)
+                added[body.item] = weigh_own(user.residuals, body.item)
         if row.kind != "leave":
             departed = (0, b"")
         history.append((row.seq, user.n_decisions, user.n_rewards, user.reward_sum, user.settled))

@@ -1,7 +1,8 @@
 """The effects of items now: what the newest version brought, and the residuals of the rewards since.
 
     effect, variance   of the version, or its prior for an item that it did not know
-    count, sum         of r - x . m over the rewards since the version was learned; m: the user's expected weights then
+    count, sum         of r - x . m over the rewards since the version was learned; m: the user's expected weights then;
+                       of one user's rewards for one item, the mean counts, so that nobody moves an item twice
     now                `lcb.item_effects.add_residuals(effect, variance, count, sum, noise)`
 
 A `learning` event opens a second table of sums.  The version that is learned from the log up to that event takes it

@@ -117,6 +117,11 @@ class ServiceState:
         assert self.settings is not None
         return self.settings.seed
 
+    @property
+    def counts_users(self) -> bool:
+        """Whether the rewards of one user for one item move its effect as one."""
+        return self.settings is not None and self.settings.counts_users
+
     def bandit(self, recommender: str, model: int, n_features: int | None = None) -> tuple[DescribedBandit, str | None]:
         """Return the bandit for a recommender's users of a model version, and the name of their state if it is shared.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Any
 
 import msgspec
@@ -15,6 +16,9 @@ from lcb.storage.store.base import Row, Snapshot
 
 WARMUP = 0  # the model version of users who started before there were classes
 _USER_BYTES, _ARRAY_BYTES = 400, 150  # of a user in a dict, without name and state; of an array, without its numbers
+_OWN = np.dtype([("item", "u8"), ("count", "f8"), ("sum", "f8")])
+OwnResiduals = np.ndarray[tuple[int], np.dtype[np.void]]  # (n,) of the items that one user has rewarded
+NO_RESIDUALS: OwnResiduals = np.empty(0, _OWN)
 LOST: Floats = np.empty(0)  # the state of a user whose models cannot be read; never written to a snapshot
 
 
@@ -29,6 +33,7 @@ class User:
         "n_decisions",
         "n_rewards",
         "recommender",
+        "residuals",
         "reward_sum",
         "saved",
         "seq",
@@ -42,6 +47,7 @@ class User:
         self.reward_sum = 0.0
         self.left = 0  # seq of the event with which the user left a mixture; 0: not left
         self.canary = 0  # seq of the first decision, if it was made while a canary was open; negative: not its version
+        self.residuals = NO_RESIDUALS  # of the rewards for each item that has effects
         self.saved = 0  # seq of the snapshot in the store
         self.held = 0  # bytes that the cache counts for this user
 
@@ -53,7 +59,8 @@ class User:
     @property
     def n_bytes(self) -> int:
         """The memory of this user; the two constants were measured with tracemalloc."""
-        return _USER_BYTES + (0 if self.state is None else _ARRAY_BYTES + self.state.nbytes)
+        own = _ARRAY_BYTES + self.residuals.nbytes if len(self.residuals) else 0
+        return _USER_BYTES + (0 if self.state is None else _ARRAY_BYTES + self.state.nbytes) + own
 
     @property
     def rate(self) -> float:
@@ -71,7 +78,9 @@ class User:
         """Return the user as bytes; the same events give the same bytes."""
         state = None if self.state is None else self.state.tobytes()
         counts = (self.n_decisions, self.n_rewards, self.reward_sum, self.settled)
-        more = (self.left, self.canary) if self.canary else (self.left,) if self.left else ()  # as in older snapshots
+        more = [self.left, self.canary, self.residuals.tobytes()]
+        while more and not more[-1]:  # as in older snapshots
+            more.pop()
         return events.encode((self.recommender, self.model, state, self.seq, *counts, *more))
 
     def snapshot(self, name: str) -> Snapshot:
@@ -86,4 +95,33 @@ class User:
         user.saved = seq
         user.left = known[8] if len(known) > 8 else 0
         user.canary = known[9] if len(known) > 9 else 0
+        if len(known) > 10:
+            user.residuals = np.frombuffer(known[10], _OWN)
         return user
+
+
+def add_own(own: OwnResiduals, item: str, residual: float) -> OwnResiduals:
+    """Return a user's residuals with one more; an item takes 24 bytes.
+
+    >>> own = add_own(add_own(add_own(NO_RESIDUALS, "a", 0.5), "b", 1.0), "a", 0.0)
+    >>> weigh_own(own, "a"), weigh_own(own, "b"), weigh_own(own, "c")
+    ((1, 0.25), (1, 1.0), (0, 0.0))
+    """
+    key = _hash_item(item)
+    found = np.flatnonzero(own["item"] == key)
+    if not len(found):
+        return np.concatenate([own, np.array([(key, 1.0, residual)], _OWN)])
+    own = own.copy()
+    own["count"][found] += 1
+    own["sum"][found] += residual
+    return own
+
+
+def weigh_own(own: OwnResiduals, item: str) -> tuple[int, float]:
+    """Return what a user's rewards for an item add to its effect: nothing, or one residual, their mean."""
+    found = own[own["item"] == _hash_item(item)]
+    return (1, float(found["sum"][0] / found["count"][0])) if len(found) else (0, 0.0)
+
+
+def _hash_item(item: str) -> int:
+    return int.from_bytes(blake2b(item.encode(), digest_size=8).digest(), "little")

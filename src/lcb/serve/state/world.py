@@ -29,7 +29,7 @@ from lcb.serve.state.seen_items import SeenItems
 from lcb.serve.state.service_state import ServiceState
 from lcb.serve.state.shared_states import SharedStates
 from lcb.serve.state.tally import StoredTally, Tally
-from lcb.serve.state.users import WARMUP, User
+from lcb.serve.state.users import WARMUP, User, weigh_own
 from lcb.storage.store.base import Row, Snapshot, Store
 
 
@@ -304,8 +304,8 @@ class World:
             self.n_rewarded += self.fold.is_teaching(row, body)
         if self.fold.updates_shared(user, row, body):
             self.shared.update(user.recommender, row.model or WARMUP, body)
-        if (residual := self.fold.find_residual(row, body)) is not None:
-            self.items.add(body.item or "", residual)
+        item = body.item if self.fold.moves_item(row, body) else None
+        added = (0, 0.0) if item is None else weigh_own(user.residuals, item)
         settled = user.settled
         if first:
             self.fold.step(user, row, body, body.reward)
@@ -318,6 +318,8 @@ class World:
             self.cache.replace(row.user, user)
             self._count_settled(user.model, settled, -1)
             settled = 0
+        if item is not None:
+            self.items.add(item, self.fold.find_residual(body, added, user))
         self.n_events += 1
         tally.n_rewards += first
         tally.change_rewards(sum_before, user.reward_sum)

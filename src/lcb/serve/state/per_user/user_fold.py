@@ -17,7 +17,7 @@ from lcb.serve.event_ids import slot_of_reward
 from lcb.serve.events import to_decision
 from lcb.serve.state.model_version import UnreadableModels
 from lcb.serve.state.service_state import ServiceState
-from lcb.serve.state.users import LOST, WARMUP, User
+from lcb.serve.state.users import LOST, WARMUP, User, add_own, weigh_own
 from lcb.stats import add_row, n_packed
 from lcb.storage.store.base import Row
 
@@ -97,6 +97,8 @@ class UserFold:
             return
         user.n_rewards += 1
         user.reward_sum += reward
+        if body.mean is not None and self.state.counts_users and self.is_teaching(row, body):
+            user.residuals = add_own(user.residuals, body.item, reward - body.mean)
         if not self.state.is_pinned(user.recommender):
             if user.state is not None and body.recommender == user.recommender:
                 user.state = add_row(user.state, events.floats(body.x), reward - (body.effect or 0.0))
@@ -136,9 +138,20 @@ class UserFold:
         decision = body.decision if row.kind == "reward" else row.seq
         return self.state.is_teaching(row.user, body.recommender, decision)
 
-    def find_residual(self, row: Row, body: events.RewardBody) -> tuple[int, float] | None:
-        """Return what a reward adds to its item; None if its decision had no effects, or its user does not teach."""
-        return body.residual if self.is_teaching(row, body) else None
+    def moves_item(self, row: Row, body: events.RewardBody) -> bool:
+        """Whether a reward moves the effect of its item: its decision had effects, and its user teaches."""
+        return body.mean is not None and self.is_teaching(row, body)
+
+    def find_residual(self, body: events.RewardBody, before: tuple[int, float], after: User) -> tuple[int, float]:
+        """Return what a reward adds to the count and the sum of its item.
+
+        `before` is what the user's rewards for the item had added so far. In logs of earlier versions each counts.
+        """
+        if not self.state.counts_users:
+            assert body.residual is not None
+            return body.residual
+        n, mean = weigh_own(after.residuals, body.item or "")
+        return n - before[0], mean - before[1]
 
     def _own_bandit(self, user: User, row: Row, body: Any) -> tuple[DescribedBandit, Floats] | None:
         """Return the bandit that updates the user's own state, and that state.
