@@ -20,7 +20,7 @@ Defect = Callable[[Service], None] | None
 
 
 def opened(folder: Path, rule: RewardRule = "once", broken: Defect = None, name: str = "own") -> Inside:
-    given = Settings(recommenders=RECOMMENDERS, shares={name: 1.0}, rewards=rule, pages=False)
+    given = Settings(recommenders=RECOMMENDERS, shares={name: 1.0}, rewards=rule, pages=False, reward_range=(0.0, 10.0))
     return Inside(sqlite(folder / f"{rule}-{name}.db"), given, broken=broken)
 
 

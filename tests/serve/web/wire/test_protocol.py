@@ -7,6 +7,7 @@ import gc
 import json
 import logging
 import os
+import re
 import select
 import socket
 import struct
@@ -20,7 +21,7 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from lcb.serve.web.wire.outgoing import Outgoing
-from lcb.serve.web.wire.protocol import protocol
+from lcb.serve.web.wire.protocol import MAX_PIPELINED, protocol
 
 DEADLINE = 0.6
 LONG = 30.0  # far above the deadline, far below never: machines are noisy
@@ -38,9 +39,11 @@ class App:
     def __init__(self) -> None:
         self.n_disconnected, self.received, self.n_requests, self.n_held = 0, 0, 0, 0
         self.may_go_on = threading.Event()
+        self.host: bytes | None = None
 
     async def __call__(self, scope, receive, send):
         self.n_requests += 1
+        self.host = dict(scope["headers"]).get(b"host")
         if scope["path"] in ("/late", "/slow"):
             await asyncio.sleep(2 * DEADLINE)
         size, more = 0, True
@@ -575,23 +578,68 @@ def test_an_idle_connection_is_kept_as_long_as_uvicorn_keeps_it(start):
         assert answer(client)[0] == 200
 
 
-def test_requests_sent_ahead_are_answered_in_order_and_too_many_are_not(start):
+def read_all(client: socket.socket) -> list[bytes]:
+    """Read until the service closes the connection; return the answers."""
+    came = b""
+    while part := client.recv(65536):
+        came += part
+    return re.split(rb"HTTP/1\.1 (?=\d)", came)[1:]
+
+
+def test_requests_sent_ahead_are_answered_in_order_and_too_many_are_refused_after_them(start):
     server = start()
     with server.connect(post("/echo", 1, b"x") + post("/echo", 2, b"xx") + post("/echo", 3, b"xxx")) as client:
         came = b""
         while came.count(b"\r\n\r\n") < 3 or not came.endswith(b"3"):
             came += client.recv(65536)
         assert [part[:1] for part in came.split(b"\r\n\r\n")[1:]] == [b"1", b"2", b"3"]
-    with memory_grows_by_less_than(20_000_000), server.connect() as client:
-        send_all(client, GET.replace(b"/echo", b"/slow") * 20_000, 1)
-        assert answer(client)[0] == 0
+    for first in (GET, HELD):
+        with memory_grows_by_less_than(20_000_000), server.connect(first + GET * 2_000) as client:
+            server.app.may_go_on.set()
+            *answers, last = read_all(client)
+            assert [one[:3] for one in answers] == [b"200"] * (MAX_PIPELINED + 1)
+            assert last.startswith(b"429 ")
+            assert b"32 requests were sent ahead of their answers" in last
     assert server.ask()[0] == 200
 
 
-def test_a_refusal_is_never_taken_for_the_answer_to_an_earlier_request(start):
+@pytest.mark.parametrize(
+    ("wrong", "status"),
+    [(post("/echo", MAX_BODY + 1), b"413"), (b"not http\r\n\r\n", b"400"), (b"GET / HTTP/1.1\r\n\r\n", b"400")],
+)
+def test_a_refusal_comes_after_the_answers_to_the_requests_before_it(start, wrong, status):
+    for before in (HELD, GET, HELD + GET):
+        server = start()
+        with server.connect(before + wrong) as client:
+            server.app.may_go_on.set()
+            assert [one[:3] for one in read_all(client)] == [b"200"] * before.count(b"HTTP") + [status]
+
+
+def test_a_body_that_grows_too_large_behind_another_request_is_refused_after_its_answer(start):
     server = start()
-    with server.connect(GET.replace(b"/echo", b"/slow") + post("/echo", MAX_BODY + 1)) as client:
-        assert answer(client)[0] == 0
+    chunked = b"POST /echo HTTP/1.1\r\nhost: a\r\ntransfer-encoding: chunked\r\n\r\n"
+    with server.connect(HELD + GET + chunked + b"%x\r\n" % (MAX_BODY + 1) + b"x" * (MAX_BODY + 1)) as client:
+        wait_until(lambda: server.app.n_held == 1)
+        server.app.may_go_on.set()
+        assert [one[:3] for one in read_all(client)] == [b"200", b"200", b"413"]
+    assert server.ask()[0] == 200
+
+
+@pytest.mark.parametrize(
+    ("target", "host"),
+    [
+        ("http://other/echo", "other"),
+        ("http://other:81/echo", "other:81"),
+        ("http://[::1]:8/echo", "[::1]:8"),
+        ("/echo", "a"),
+    ],
+)
+def test_the_host_of_a_whole_target_counts_before_the_header(start, target, host):
+    server = start()
+    assert server.ask(f"GET {target} HTTP/1.1\r\nhost: a\r\n\r\n".encode())[0] == 200
+    assert server.app.host == host.encode()
+    assert server.ask(f"GET {target} HTTP/1.0\r\n\r\n".encode())[0] == 200
+    assert server.app.host == (host.encode() if target != "/echo" else None)
 
 
 def test_what_is_not_http_is_a_problem_too(start):

@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from http import HTTPStatus
 from typing import Any
+
+from lcb.serve.errors import Problem
+from lcb.serve.web.wire.headers import NO_STORE, NOSNIFF
 
 _CONTINUE = b"HTTP/1.1 100 "
 LARGE = 65_536  # bytes; a larger part is not copied, so that clients that do not read a file share its memory
@@ -53,3 +58,20 @@ class Outgoing:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
+
+
+def encode_problem(problem: Problem, more: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return a whole answer with the problem, after which the connection is closed; `more` are further headers."""
+    body = problem.to_json()
+    headers = [
+        *more,
+        (b"content-type", b"application/problem+json"),
+        NOSNIFF,
+        (b"cache-control", NO_STORE),
+        (b"content-length", b"%d" % len(body)),
+        (b"connection", b"close"),
+    ]
+    if problem.retry_after is not None:
+        headers.append((b"retry-after", b"%d" % problem.retry_after))
+    status = f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}".encode()
+    return b"\r\n".join([status, *(name + b": " + value for name, value in headers), b"", body])

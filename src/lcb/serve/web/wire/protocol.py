@@ -9,8 +9,11 @@
     connections of an address above
     `max_per_address`                         the same among those of this address; if none waits
                                               429, closed      Retry-After: 1
+    requests sent ahead of their answers
+    above `MAX_PIPELINED`                     429, closed      (after the answers to those before)
     an answer not read for `deadline` s       closed           (a client that reads a stream slowly is not closed)
 
+A refusal waits until the requests before it on the connection are answered; nothing is read meanwhile.
 One sweep per server checks all connections every tenth of the deadline; a request costs five short calls.  A refusal is
 written at once; what the client still sends is discarded for up to `LINGER` seconds, because closing a socket with
 unread bytes makes the kernel drop the answer.  The sweep also closes connections that are idle for longer than
@@ -22,7 +25,6 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Callable
-from http import HTTPStatus
 from typing import Any
 from urllib.parse import unquote
 from weakref import WeakKeyDictionary
@@ -35,14 +37,13 @@ from uvicorn.server import ServerState
 
 from lcb.serve.errors import Problem
 from lcb.serve.web.wire.cycle import Cycle
-from lcb.serve.web.wire.headers import NO_STORE, NOSNIFF
-from lcb.serve.web.wire.outgoing import Outgoing
+from lcb.serve.web.wire.outgoing import Outgoing, encode_problem
 from lcb.serve.web.wire.places import Places, Sweep, unmap_address
 
 LINGER = 1.0
 MAX_PIPELINED = 32  # requests sent ahead of their answers on one connection
 _PLAIN_PATH = re.compile(rb"(?:/[\w.:~-]+)+")  # with nothing in it that must be decoded
-_IDLE, _HEADERS, _BODY, _REFUSED = range(4)
+_IDLE, _HEADERS, _BODY, _REFUSED, _REFUSING = range(5)  # _REFUSING: earlier requests are still answered
 
 
 def protocol(
@@ -94,6 +95,7 @@ class GuardedProtocol(HttpToolsProtocol):
         "chunk",
         "outgoing",
         "places",
+        "refusal",
         "sent",
         "sent_at",
         "since",
@@ -132,6 +134,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self.body = 0
         self.sent, self.sent_at = -1, 0.0
         self.answered_at = 0.0
+        self.refusal: Problem | None = None  # to be sent after the answers to the requests before
         self.answering: RequestResponseCycle | None = None  # `cycle` is the last request, which may be queued
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -170,7 +173,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self.stage == _REFUSED:
+        if self.stage >= _REFUSED:
             if self in self.sweep.turned_away:
                 self.transport.close()
             return
@@ -195,7 +198,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.since = self.loop.time()  # line ends before a request that may never arrive
 
     def on_message_begin(self) -> None:
-        if self.stage == _REFUSED:
+        if self.stage >= _REFUSED:
             return
         self.stage = _HEADERS
         self.since = self.loop.time()
@@ -204,7 +207,7 @@ class GuardedProtocol(HttpToolsProtocol):
         HttpToolsProtocol.on_message_begin(self)
 
     def on_headers_complete(self) -> None:
-        if self.stage == _REFUSED:
+        if self.stage >= _REFUSED:
             return
         if self.chunk > self.max_header or self.came > 0:
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
@@ -217,7 +220,8 @@ class GuardedProtocol(HttpToolsProtocol):
             elif name == b"content-length" and int(value) > self.max_body:
                 return self._refuse_body(int(value))
         if len(self.pipeline) >= MAX_PIPELINED:
-            return self._refuse(Problem(429, "too many pipelined requests; wait for the answers"), answer=False)
+            words = f"more than {MAX_PIPELINED} requests were sent ahead of their answers; wait for some, then go on"
+            return self._refuse(Problem(429, words, retry_after=1))
         upgrade = self.parser.should_upgrade()
         if upgrade and (problem := self._check_upgrade()):
             return self._refuse(problem)
@@ -241,7 +245,9 @@ class GuardedProtocol(HttpToolsProtocol):
         query = b""
         if not _PLAIN_PATH.fullmatch(url):
             parsed = parse_url(url)
-            url, query = parsed.path, parsed.query or b""
+            if parsed.host is not None:  # RFC 9112, 3.2.2: the target's host counts, not the header's
+                self._set_host(parsed.host, parsed.port)
+            url, query = parsed.path or b"/", parsed.query or b""
         path = url.decode("ascii")
         scope["path"] = unquote(path) if "%" in path else path
         scope["raw_path"], scope["query_string"] = url, query
@@ -255,8 +261,14 @@ class GuardedProtocol(HttpToolsProtocol):
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
 
+    def _set_host(self, host: bytes, port: int | None) -> None:
+        """Replace the header Host."""
+        host = b"[%b]" % host if b":" in host else host
+        self.headers[:] = [header for header in self.headers if header[0] != b"host"]
+        self.headers.append((b"host", host if port is None else b"%b:%d" % (host, port)))
+
     def on_body(self, body: bytes) -> None:
-        if self.stage == _REFUSED:
+        if self.stage >= _REFUSED:
             return
         self.body += len(body)
         if self.body > self.max_body:
@@ -269,7 +281,7 @@ class GuardedProtocol(HttpToolsProtocol):
             cycle.message_event.set()
 
     def on_message_complete(self) -> None:
-        if self.stage == _REFUSED:
+        if self.stage >= _REFUSED:
             return
         self.stage = _IDLE
         self.since = None
@@ -286,6 +298,10 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.pipeline:
             self.answering, app = self.pipeline.pop()
             self._start_asgi_task(self.answering, app)
+        elif self.refusal is not None:
+            assert self.answering is not None  # the last request before it
+            problem, self.refusal, self.stage, self.cycle = self.refusal, None, _IDLE, self.answering
+            self._refuse(problem)
         else:
             self.answered_at = self.loop.time()
 
@@ -304,7 +320,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
-        if self.stage != _REFUSED:
+        if self.stage < _REFUSED:
             self._refuse(Problem(400, "this is not valid HTTP/1.1; send a well-formed request"))
 
     @property
@@ -351,12 +367,15 @@ class GuardedProtocol(HttpToolsProtocol):
         self._refuse(Problem(413, detail))
 
     def _refuse(self, problem: Problem, *, answer: bool = True) -> None:
-        """Send the problem if the client is waiting for this answer next, then close the connection."""
+        """Send the problem after the answers to the requests before, then close the connection."""
         cycle = self.cycle
+        if answer and (self.pipeline if self.stage == _BODY else cycle is not None and not cycle.response_complete):
+            if self.stage == _BODY:
+                self.pipeline.popleft()  # the refused request itself
+            self.refusal, self.stage, self.since = problem, _REFUSING, None
+            return
         if self.stage == _BODY:
-            answer = answer and not self.pipeline and not cycle.response_started
-        else:
-            answer = answer and (cycle is None or cycle.response_complete)
+            answer = answer and not cycle.response_started
         self.stage = _REFUSED
         self.since = self.loop.time()
         if cycle is not None and not cycle.response_complete:
@@ -367,25 +386,10 @@ class GuardedProtocol(HttpToolsProtocol):
         if not answer:
             self.transport.abort()
             return
-        self.transport.write(self._build_response(problem))
+        self.transport.write(encode_problem(problem, self.server_state.default_headers))
         self.outgoing.end_answer()
         if self.transport.can_write_eof():
             self.flow.resume_reading()
             self.transport.write_eof()
         else:
             self.transport.close()
-
-    def _build_response(self, problem: Problem) -> bytes:
-        body = problem.to_json()
-        headers = [
-            *self.server_state.default_headers,
-            (b"content-type", b"application/problem+json"),
-            NOSNIFF,
-            (b"cache-control", NO_STORE),
-            (b"content-length", b"%d" % len(body)),
-            (b"connection", b"close"),
-        ]
-        if problem.retry_after is not None:
-            headers.append((b"retry-after", b"%d" % problem.retry_after))
-        status = f"HTTP/1.1 {problem.status} {HTTPStatus(problem.status).phrase}".encode()
-        return b"\r\n".join([status, *(name + b": " + value for name, value in headers), b"", body])
