@@ -193,7 +193,7 @@ def drill_erasure(folder: Path, kind: type[SQLite] = SQLite) -> None:
     )
     names = [f"Person-{i}-of-Interest" for i in range(6)]
     path = folder / "lcb.db"
-    with Inside(lambda: kind(path), Settings(recommenders=specs, pages=False)) as inside:
+    with Inside(lambda: kind(path), Settings(recommenders=specs, pages=False, reward_range=(0.0, 2.0))) as inside:
         for i in range(400 if LONG else 120):
             who = names[i // 4 % 6] if i % 4 == 0 else f"user{i % 17}"
             film = f"Film-{i}-seen-by-{who}"

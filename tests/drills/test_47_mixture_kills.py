@@ -20,7 +20,12 @@ from support.inside import fold_log
 
 KILLED_REFITS = 20 if LONG else 1
 MIXTURE = {"name": "mix", "bandit": "mixture", "settings": {"n_samples": 2, "n_sweeps": 4}, "uniform": 0.05}
-SETTINGS: dict[str, Any] = {"recommenders": [MIXTURE], "learning": {"idle": 0.2}, "pages": False}
+SETTINGS: dict[str, Any] = {
+    "recommenders": [MIXTURE],
+    "learning": {"idle": 0.2},
+    "pages": False,
+    "reward_range": [-10.0, 10.0],
+}
 BETA = np.array([[1.0, 0.0, 0.3], [0.0, 1.0, 0.3]])
 
 

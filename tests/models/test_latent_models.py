@@ -206,3 +206,17 @@ def test_personal_models_travel_between_processes_and_become_points():
     np.testing.assert_array_equal(travelled.noise_of(np.eye(3)), [1.0, 2.0, 3.0])
     points = models.without_spread()
     assert (points.personal, points.covariance, points.arms) == (False, None, None)
+
+
+def test_one_user_with_features_of_1e9_does_not_stop_the_scores_of_others():
+    """Two rewards of three features: rounding takes more from their Gram matrix than the spread of the weights adds."""
+    rng = np.random.default_rng(0)
+    user, x, reward = np.repeat(np.arange(60), 2), rng.standard_normal((120, 3)), rng.random(120)
+    x[14:16] *= 9e8
+    spread = np.stack([np.eye(3), 0.1 * np.eye(3)])
+    models = LatentModels([0.5, 0.5], np.zeros((2, 3)), np.full(2, 0.01), covariance=spread, personal=True)
+    scores = models.user_scores(UserStats.from_rows(user, x, reward))
+    assert np.isfinite(scores).all()
+    others = user != 7
+    alone = models.user_scores(UserStats.from_rows(user[others], x[others], reward[others]))
+    np.testing.assert_allclose(np.delete(scores, 7), alone)

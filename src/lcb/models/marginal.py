@@ -134,9 +134,31 @@ def marginal_log_likelihood(rewards: Rewards, sigma2: Floats, beta: Floats, cova
         gram[:, rows, columns] = gram[:, columns, rows] = packed
         for h, mean in enumerate(beta):
             z = moment - gram @ mean
-            root = np.linalg.cholesky(precision[h] + gram)
+            root = _factor(precision[h] + gram)
             y = np.linalg.solve(root, z[..., None])[..., 0]
             log_root = np.log(np.einsum("uii->ui", root)).sum(axis=1)
             square = constant - moment @ mean - z @ mean - np.square(y).sum(axis=1)
             found[users, h] = -0.5 * (square + log_size[h]) - log_root
     return found
+
+
+def _factor(matrices: Floats) -> Floats:
+    """Return the Cholesky factors of positive definite matrices, (n, d, d).
+
+    Rounding can take that from the matrix of a user with features of 1e9 and fewer rewards than features.  Then all get
+    a ridge of the size of the rounding, or of ten times as much if need be.
+
+    >>> x = np.array([3e8, 1e9 / 3, 7e8])
+    >>> bool(np.isfinite(_factor((np.eye(3) + np.outer(x, x))[None])).all())
+    True
+    """
+    try:
+        return np.linalg.cholesky(matrices)
+    except np.linalg.LinAlgError:
+        ridge = np.spacing(np.einsum("uii->u", matrices))
+        for _ in range(8):
+            try:
+                return np.linalg.cholesky(matrices + ridge[:, None, None] * np.eye(matrices.shape[1]))
+            except np.linalg.LinAlgError:
+                ridge = 10 * ridge
+        raise

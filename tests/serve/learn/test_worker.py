@@ -194,7 +194,9 @@ def test_effects_are_learned_with_the_classes_and_without_the_held_out(store: St
     assert effects is not None
     assert sorted(effects.ids) == sorted(truth)
     n_learned = sum(not is_held_out(SEED, f"u{u}", 0.2) for u in range(120))
-    assert (found.n_users, effects.count.sum()) == (n_learned, 20 * n_learned)
+    pairs = {(row.user, events.decode("reward", row.body).item) for row in rows}
+    raters = sum(not is_held_out(SEED, user, 0.2) for user, _ in pairs)
+    assert (found.n_users, effects.count.sum()) == (n_learned, raters)
     learned, wanted = effects.effect, np.array([truth[id] for id in effects.ids])
     kind = np.array([int(id[1:]) % 2 for id in effects.ids])
     for one in (0, 1):  # a shift of all items of a kind is the weight of the kind

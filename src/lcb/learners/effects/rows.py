@@ -57,7 +57,7 @@ class ItemRows:
     @cached_property
     def n_raters(self) -> Floats:
         """The number of users with a reward for each item, (I,)."""
-        return self.sum_over_users(np.ones(len(self.item)))
+        return np.rint(self.sum_over_users(np.ones(len(self.item))))
 
     @property
     def items_repeat(self) -> bool:
