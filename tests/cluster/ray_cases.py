@@ -16,6 +16,9 @@ import lcb
 from lcb.cluster.shards import Shards
 from lcb.errors import ClusterError, EventError
 from lcb.evaluate import SimulatedWorld, paper_classes
+from lcb.evaluate.choice.candidates import Classes
+from lcb.evaluate.choice.choose import Choice
+from lcb.evaluate.offline.history import read_history
 from lcb.evaluate.offline.learn_classes import LearningData, learn_classes
 from lcb.event_log import EventLog
 from lcb.learners.shared.users import CountNotFinite
@@ -111,6 +114,27 @@ def test_the_same_kind_and_number_of_classes_is_chosen(cluster, tmp_path, clicks
     assert there.models.personal == here.models.personal
     np.testing.assert_allclose(there.models.beta, here.models.beta, rtol=1e-6, atol=1e-9)
     np.testing.assert_allclose(there.models.pi, here.models.pi, rtol=1e-6, atol=1e-9)
+
+
+def test_item_effects_and_classes_of_an_imported_log_are_those_of_one_machine(cluster, tmp_path):
+    rng = np.random.default_rng(0)
+    category, appeal = np.arange(30) % 2, rng.normal(size=30)
+    user, item = np.repeat(np.arange(100), 10), rng.integers(30, size=1000)
+    reward = np.array([[2.0, 0.0], [0.0, 2.0]])[user % 2, category[item]] + appeal[item] + 0.3 * rng.normal(size=1000)
+    order = np.tile(np.arange(10), 100)
+    pq.write_table(
+        pa.table({"user": user, "order": order, "item": item, "reward": reward}), tmp_path / "events.parquet"
+    )
+    items = {"item": np.arange(30), "categories": [[one] for one in category.tolist()]}
+    pq.write_table(pa.table(items), tmp_path / "items.parquet")
+    (tmp_path / "categories.json").write_text(json.dumps(["crime", "travel"]))
+    history = read_history(tmp_path, "one-hot")
+    choice = Choice(Classes(False, 2), 1.0)
+    data = LearningData("log", history.log, history.read, history.feature_map, history=history, choice=choice)
+    here, there = (learn_classes(data, seed=0, on=on).models for on in (None, cluster))
+    assert np.corrcoef(there.item_effects.effect, appeal)[0, 1] > 0.9
+    np.testing.assert_allclose(there.item_effects.effect, here.item_effects.effect, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(there.beta, here.beta, rtol=1e-12, atol=1e-12)
 
 
 def test_a_bad_row_is_named(cluster, tmp_path):

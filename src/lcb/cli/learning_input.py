@@ -82,14 +82,12 @@ class LearningInput:
     ) -> LearningData:
         """Read what this learner needs; raise if an option is of another kind of input.
 
-        With a cluster, a table is read and held there until `held` is closed.
+        With a cluster, a table is read and held there until `held` is closed; an imported log is read here.
         """
         if self.statistics is not None:
             return self._read_statistics(self.statistics, learner, progress)
         assert self.events is not None
         if self.item is not None and self.columns is None:
-            if cluster is not None:
-                raise _build_on_error("--item without --columns reads the table on one machine")
             columns = Columns(user=self.user, item=self.item, reward=self.reward)
             return self._read_history(open_any(self.events, columns, with_offers=False, progress=progress), progress)
         if self.columns is not None and self.features is not None:
@@ -102,8 +100,6 @@ class LearningInput:
             return self._read_on(table, cluster, held, progress)
         if table is not None:
             return self._read_table(table, learner, progress)
-        if cluster is not None:
-            raise _build_on_error("an imported log is read by one machine, which learns item effects from its rows")
         self._refuse(_NAMES_IN_TABLES, "an event table")
         return self._read_history(self.events, progress)
 
@@ -185,7 +181,7 @@ class LearningInput:
                 "--on-disk is for one machine; a cluster keeps statistics in memory: leave out one of the two"
             )
         if reason := get_learner(learner).only_here:
-            raise _build_on_error(f"--learner {learner}: {reason}")
+            raise InputError(f"--learner {learner}: {reason}; leave out --on, or use --learner em, personal or blocked")
 
     def _read_on(self, table: Path, cluster: Cluster, held: ExitStack, progress: Progress) -> LearningData:
         assert self.events is not None
@@ -228,7 +224,3 @@ class LearningInput:
 
 def _spell(name: str) -> str:
     return f"--{name.replace('_', '-')}"
-
-
-def _build_on_error(reason: str) -> InputError:
-    return InputError(f"{reason}; leave out --on, or give an event table with --learner em, personal or blocked")

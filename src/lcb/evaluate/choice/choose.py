@@ -20,7 +20,7 @@ from lcb.evaluate.choice.candidates import BONUSES, DEFAULT_BONUS, Classes, list
 from lcb.evaluate.choice.predicting import predict_later_rewards
 from lcb.evaluate.choice.serving import find_labels, serve_held_out
 from lcb.event_log import EventLog, TableColumns
-from lcb.learners.fitting import count_classes, describe_constant
+from lcb.learners.fitting import Place, count_classes, describe_constant
 from lcb.learners.likelihood import check_counted
 from lcb.learners.shared.users import Users
 from lcb.models import Fit, Likelihood
@@ -124,10 +124,11 @@ def learn_chosen(
     *,
     rng: np.random.Generator,
     n_threads: int | None = None,
+    on: Place | None = None,
     progress: Progress = silent,
 ) -> Fit:
-    """Learn the chosen classes from all users; the models keep the bonus in their provenance."""
-    found = choice.classes.learn(log, rng, progress, n_threads)
+    """Learn the chosen classes from all users, on a cluster if `on` is one; the models keep the bonus."""
+    found = choice.classes.learn(log, rng, progress, n_threads, on=on)
     models = found.models.with_provenance({**found.models.provenance, "bonus": choice.bonus})
     return replace(found, models=models, why=choice.why)
 

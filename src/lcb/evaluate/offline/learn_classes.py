@@ -115,7 +115,7 @@ def learn_classes(
         if items is not None and choice.classes.likelihood != "gaussian":
             told = (*choice.why, f"{_LESS_EFFECTS}: learned as Gaussian")
             choice = replace(choice, classes=replace(choice.classes, likelihood="gaussian"), why=told)
-        run = partial(learn_chosen, choice=choice, rng=rng, progress=progress, **settings)
+        run = partial(learn_chosen, choice=choice, rng=rng, on=on, progress=progress, **settings)
     else:
         learner = learner or DEFAULT_LEARNER
         asked: dict[str, Any] = {
