@@ -11,6 +11,7 @@ import pytest
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import RewardRule, Settings
+from lcb.serve.errors import Problem
 from lcb.serve.service import Service
 from support.crashing_stores import ARMS
 from support.inside import Inside, fold_log, sqlite
@@ -149,3 +150,22 @@ def test_the_answer_says_what_counts(tmp_path: Path) -> None:
     with opened(tmp_path) as inside:
         id = inside.decide("ann", arms=ARMS)["decision_id"]
         assert json.loads(inside.ended(inside.begin_reward(id, 0.25))) == {"decision_id": id, "reward": 0.25}
+
+
+@pytest.mark.parametrize("rule", ["last", "sum"])
+def test_one_decision_takes_a_hundred_rewards_and_no_more(tmp_path: Path, rule: RewardRule) -> None:
+    """Each is an event, and applying it reads all events of its user: one user could fill the log, and slow it down."""
+
+    def send(i: int) -> None:
+        inside.reward(id, 0.0001 * (i + 1), **({"reward_id": str(i)} if rule == "sum" else {}))
+
+    with opened(tmp_path, rule) as inside:
+        id = inside.decide("ann", arms=[{"id": "a", "x": [1.0]}])["decision_id"]
+        for i in range(100):
+            send(i)
+        seq = inside.service.world.seq
+        for i in range(100, 103):
+            with pytest.raises(Problem, match="has had 100 rewards, each an event of the log, and takes no more"):
+                send(i)
+        send(99)  # the last one again
+        assert inside.service.world.seq == seq

@@ -12,6 +12,7 @@ import pytest
 from lcb.serve.config.settings import Limits, Settings
 from lcb.storage.store.open_store import open_store
 from support.http_inside import inside
+from support.raw_requests import Local
 
 ARMS = [{"id": "a", "x": [1.0, 0.0]}, {"id": "b", "x": [0.0, 1.0]}]
 
@@ -217,3 +218,21 @@ def test_a_large_reward_and_a_large_list_that_comes_twice_are_refused(tmp_path: 
     )
     assert one["outcomes"][0]["status"] == 422
     assert (status, other["field"]) == (422, "rewards")
+
+
+def test_a_batch_of_long_lists_from_many_items_is_refused_as_a_whole(tmp_path: Path) -> None:
+    """2 kB were two minutes of work and 35 MB of log."""
+    with Local(str(tmp_path / "lcb.db")) as local:
+        items = [{"id": f"i{n}", "x": [1.0, n % 7]} for n in range(1001)]
+        assert local.send("PUT", "/v1/items", {"items": items}).status == 200
+        before = local.service.world.seq
+        many = {"decisions": [{"user": f"u{n}", "k": 20} for n in range(100)]}
+        answered = local.send("POST", "/v1/decisions:batch", many)
+        assert answered.status == 422
+        assert "have 2,002,000 arms to score for their slots, at most 2,000,000 at once" in answered.json["detail"]
+        own = {"decisions": [{"user": "u", "k": 100, "arms": items[:300]} for _ in range(70)]}
+        assert local.send("POST", "/v1/decisions:batch", own).status == 422
+        assert local.service.world.seq == before
+        few = {"decisions": [{"user": "u", "k": 20}, {"user": "v", "k": "a"}, 7]}
+        outcomes = local.send("POST", "/v1/decisions:batch", few).json["outcomes"]
+        assert [one["status"] for one in outcomes] == [200, 422, 422]

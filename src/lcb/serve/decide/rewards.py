@@ -18,6 +18,7 @@ from lcb.serve.state.world import World
 from lcb.storage.store.base import NewRow
 
 _JSON = msgspec.json.Encoder()
+MOST_REWARDS = 100  # of one slot, changed or added; applying one reads all events of its user
 
 
 class Rewards:
@@ -60,6 +61,9 @@ class Rewards:
 
     def build_event(self, slot_id: str, slot: RewardSlot, sent: float, part: str | None) -> Entry:
         before, arm = slot.reward, slot.arm
+        if slot.n >= MOST_REWARDS:
+            words = f"{slot_id} has had {slot.n} rewards, each an event of the log, and takes no more"
+            raise Problem(422, f"{words}; add up on your side, and send what is final", field="reward")
         reward = sent if part is None else sent + (before or 0.0)
         try:
             self._check_bandit_takes(slot, reward)

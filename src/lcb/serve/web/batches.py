@@ -30,6 +30,18 @@ _SPACE = b" \t\n\r"
 _MOST_WRITTEN = 16_000_000  # bytes of common arms, which every decision of a batch writes: 2,000,000 numbers
 
 
+_MOST_SCORED = (
+    2_000_000  # arms, counted for every slot that is chosen from them; a single request has half of it at most
+)
+
+
+class _Slots(Struct):
+    """What an element of a batch costs, besides its user."""
+
+    k: int | None = None
+    arms: Raw = Raw()
+
+
 class _Decisions(Struct, forbid_unknown_fields=True):
     decisions: Annotated[list[Raw], Meta(min_length=1, max_length=messages.MOST_IN_BATCH)]
     arms: Raw = Raw()
@@ -39,6 +51,7 @@ class _Rewards(Struct, forbid_unknown_fields=True):
     rewards: Annotated[list[Raw], Meta(min_length=1, max_length=messages.MOST_IN_BATCH)]
 
 
+_OF_SLOTS = msgspec.json.Decoder(_Slots)
 _OF_DECISIONS = msgspec.json.Decoder(_Decisions)
 _OF_REWARDS = msgspec.json.Decoder(_Rewards)
 
@@ -96,6 +109,7 @@ class Batches:
         catalogue, found = self.service.world.state.catalogue, list[bytes]()
         n_arms = len(catalogue) if arms is None else len(arms)
         n_features = (catalogue.n_features or 0) if arms is None else len(arms[0].x or ()) or catalogue.n_features or 0
+        _check_scored(elements, n_arms)
         for part in split_work(elements, n_arms * n_features):
             found += await self._decide(part, arms)
         return Reply(b'{"outcomes":[' + b",".join(found) + b"]}")
@@ -151,6 +165,32 @@ def _check_written(arms: list[messages.Arm], n_decisions: int) -> None:
             f"put the items into the catalogue and leave out arms, or send at most {most} decisions",
             field="arms",
         )
+
+
+def _check_scored(elements: list[bytes], n_arms: int) -> None:
+    """Refuse a batch of lists that would take minutes; `n_arms` are those of an element without arms of its own."""
+    n_scored = sum(_count_scored(one, n_arms) for one in elements)
+    if n_scored > _MOST_SCORED:
+        raise Problem(
+            422,
+            f"every slot of a list is chosen from all arms, and the {len(elements)} decisions of this batch have "
+            f"{n_scored:,} arms to score for their slots, at most {_MOST_SCORED:,} at once; "
+            "send fewer, or shorter lists",
+            field="decisions",
+        )
+
+
+def _count_scored(raw: bytes, n_arms: int) -> int:
+    """Return the slots of an element times its arms; 0 if it cannot be read, and will be refused by itself.
+
+    >>> _count_scored(b'{"user": "a", "k": 3}', 50), _count_scored(b'{"k": 2, "arms": [{"id": "a"}, {"id": "b"}]}', 50)
+    (150, 4)
+    """
+    try:
+        found = _OF_SLOTS.decode(raw)
+    except UNREADABLE:
+        return 0
+    return min(max(found.k or 1, 1), messages.MOST_SLOTS) * (bytes(found.arms).count(b'"id"') or n_arms)
 
 
 def _write_answer(answer: bytes) -> bytes:
