@@ -1,13 +1,12 @@
 """A new item among 170, and what item effects cost a decision.
 
-    python benchmarks/item_effects.py [--seeds 8] [--shown 20] [--rise 4] [--only shares|cost|memory]
+    python benchmarks/item_effects.py [--seeds 8] [--first 0] [--shown 20] [--horizon 1e5] [--only shares|cost|memory]
 
 The world has two kinds of readers and 170 items in 5 categories with effects a_i ~ N(0.10, 0.04^2); readers like two
 categories and dislike two others by 0.08.  A reader gets 20 items (`--shown`), each the best of those not shown yet.
 The newcomer has the effect 0.20.  One service knows every effect; the other knows all but the newcomer's, which it
 learns (a version knows 300 rewards of every other item).  Shares are of 300 readers after 300 offers of the newcomer;
-the share is 0 if it does not get 300 offers from 3,000 readers.  `--rise 0` is the rule without the lift of items that
-are less known than the others.
+the share is 0 if it does not get 300 offers from 3,000 readers.  `--horizon 0` is the rule before there was a horizon.
 
 The cost is CPU time with and without effects in turn, medians over blocks of 100 decisions: of a bandit of the
 library, of computing a decision in a service, and of a whole decision without HTTP, stored by 16 in one commit and
@@ -29,8 +28,8 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
-from lcb import LearnedClasses, item_effects, messages
-from lcb.item_effects import ArmEffects, ItemEffects
+from lcb import LearnedClasses, messages
+from lcb.item_effects import ITEM_HORIZON, ArmEffects, ItemEffects
 from lcb.models import LatentModels
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
@@ -46,8 +45,8 @@ NOISE = 0.1
 BETA = 0.08 * np.array([[1, 1, 0, -1, -1], [-1, -1, 0, 1, 1]])
 
 
-def build(folder: str, effects: ItemEffects | None) -> Inside:
-    spec = RecommenderSpec("lcb", "learned-classes")
+def build(folder: str, effects: ItemEffects | None, horizon: float = ITEM_HORIZON) -> Inside:
+    spec = RecommenderSpec("lcb", "learned-classes", settings={"item_horizon": horizon})
     inside = Inside(sqlite(Path(folder) / "lcb.db"), Settings(recommenders=(spec,), pages=False))
     x = np.eye(N_CATEGORIES)
     items = [{"id": f"i{i}", "x": x[i % N_CATEGORIES].tolist()} for i in range(N_ITEMS)]
@@ -58,7 +57,7 @@ def build(folder: str, effects: ItemEffects | None) -> Inside:
     return inside
 
 
-def measure_share(seed: int, n_steps: int, *, known: bool) -> tuple[float, int, float]:
+def measure_share(seed: int, n_steps: int, horizon: float, *, known: bool) -> tuple[float, int, float]:
     """Return the newcomer's share after its first 300 offers, how many readers these took, and the reward per offer."""
     rng = np.random.default_rng(seed)
     truth = dict(zip((f"i{i}" for i in range(N_ITEMS)), rng.normal(A0, SPREAD, N_ITEMS), strict=True)) | {"new": NEW}
@@ -72,7 +71,7 @@ def measure_share(seed: int, n_steps: int, *, known: bool) -> tuple[float, int, 
     )
     offers: list[bool] = []  # by reader: was the newcomer shown?
     expected = 0.0
-    with tempfile.TemporaryDirectory() as folder, build(folder, effects) as inside:
+    with tempfile.TemporaryDirectory() as folder, build(folder, effects, horizon) as inside:
         after = 0 if known else MOST_READERS
         while len(offers) < min(MOST_READERS, after + N_AFTER):
             reader, left = len(offers), list(truth)
@@ -94,11 +93,17 @@ def measure_share(seed: int, n_steps: int, *, known: bool) -> tuple[float, int, 
 def measure_cost(n_blocks: int = 40, n: int = 100) -> dict[str, float]:
     """Return the ratio of the CPU time of a decision with effects to one without, by the form of its arms."""
     ids = tuple(f"i{i}" for i in range(N_ITEMS))
-    many = np.full(N_ITEMS, A0)
-    effects = ItemEffects(ids, many, many**2, many, prior_mean=A0, prior_variance=SPREAD**2, noise=NOISE)
+    alike = np.full(N_ITEMS, A0)
+    effects = ItemEffects(ids, alike, alike**2, alike, prior_mean=A0, prior_variance=SPREAD**2, noise=NOISE)
     x = np.eye(N_CATEGORIES)
     vectors = [messages.Arm(f"i{i}", x[i % N_CATEGORIES].tolist()) for i in range(20)]
-    forms = {"catalogue of 171": None, "170 by id": [messages.Arm(id) for id in ids], "20 with features": vectors}
+    others = [vectors[i:] + vectors[:i] for i in range(1, 20)]
+    forms = {
+        "catalogue of 171": [None],
+        "170 by id": [[messages.Arm(id) for id in ids]],
+        "20 with features": [vectors],
+        "20 with features, others each time": others,
+    }
     found: dict[str, float] = {}
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
         services = [build(one, effects), build(two, None)]
@@ -109,13 +114,14 @@ def measure_cost(n_blocks: int = 40, n: int = 100) -> dict[str, float]:
                 for which, inside in enumerate(services):
                     answer = inside.decide(f"{name}{block}", arms=[{"id": "i1"}])
                     inside.reward(answer["decision_id"], 0.0)
-                    request = messages.DecisionRequest(f"{name}{block}", arms)
+                    requests = [messages.DecisionRequest(f"{name}{block}", own) for own in arms]
+                    many = [requests[i % len(requests)] for i in range(n)]
                     begin = time.process_time()
-                    for _ in range(n):
+                    for request in many:
                         inside.service.decisions.decide(request)
                     middle = time.process_time()
-                    for _ in range(n // 16):
-                        asked = [inside.ask(inside.service.decide(request)) for _ in range(16)]
+                    for i in range(n // 16):
+                        asked = [inside.ask(inside.service.decide(request)) for request in many[16 * i : 16 * i + 16]]
                         for one in asked:
                             inside.ended(one)
                     if block >= 4:
@@ -180,14 +186,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=8)
     parser.add_argument("--shown", type=int, default=20, help="items that a reader gets")
-    parser.add_argument("--rise", type=float, default=item_effects._RISE)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--horizon", type=float, default=ITEM_HORIZON)
     parser.add_argument("--only", choices=["shares", "cost", "memory"])
     options = parser.parse_args()
-    item_effects._RISE = options.rise
     ratios = []
-    for seed in range(options.seeds if options.only in (None, "shares") else 0):
+    for seed in range(options.first, options.first + options.seeds if options.only in (None, "shares") else 0):
         (target, *_), (share, readers, reward) = (
-            measure_share(seed, options.shown, known=known) for known in (True, False)
+            measure_share(seed, options.shown, options.horizon, known=known) for known in (True, False)
         )
         ratios.append(share / target)
         row = {"seed": seed, "known": target, "learned": share, "ratio": share / target, "readers": readers}

@@ -1,12 +1,18 @@
-"""Rules for the bonus of items: does a newcomer of twice the appeal get its share, and what does trying cost everybody?
+"""The bonus of items: does a newcomer of twice the appeal get its share, and what does trying cost everybody?
 
-    python benchmarks/newcomers.py [--seeds 12]
+    python benchmarks/newcomers.py [--seeds 12] [--first 0] [--rules ...] [--worlds ...]
 
-The worlds are like that of `benchmarks/item_effects.py`, simulated with the compiled rule and classes that are known,
-so that many fit into a minute: 170 items with effects N(mean, sd^2), known by `before` rewards each, and a newcomer of
-twice the mean.  "reached" counts the seeds in which the newcomer has, after 300 offers, 80 % of the share that it has
-under known effects; it has none if 4,000 readers do not give it 300 offers.  "reward" is that of all readers as a share
-of that under known effects.
+The worlds are like that of `benchmarks/item_effects.py`, simulated with the rule that the product has and classes that
+are known, so that many fit into a minute: 170 items with effects N(mean, sd^2), known by `before` rewards each, and
+
+    good    a newcomer of twice the mean.  "reached": the seeds in which, after 300 offers of it, its share (over the
+            next 300 readers) is 80 % of that under known effects; "ratio": the mean over seeds of the one divided by
+            the other, 0 if 4,000 readers do not give it 300 offers; "readers": how many these took (median)
+    bad     a newcomer of half the mean: how often 4,000 readers are offered it (mean, largest)
+    many    20 newcomers with effects as the others': their share of what the first 500 readers are offered, and the
+            reward of these and of all 4,000 readers, as a share of the reward under known effects
+
+A rule is item_bonus:horizon; horizon 0 is the rule before there was one.
 """
 
 from __future__ import annotations
@@ -16,90 +22,119 @@ import argparse
 import numba
 import numpy as np
 
-from lcb._item_effects_numba import add_effects_to_spread
+from lcb._item_effects_numba import weigh_variance
 
-N, NOISE, N_OFFERS, N_AFTER = 170, 0.1, 300, 300
-RULES = {
-    "item_bonus 1, no lift": (1.0, 0.0),
-    "item_bonus 2, no lift": (2.0, 0.0),
-    "item_bonus 1": (1.0, 4.0),
-    "item_bonus 2": (2.0, 4.0),
+N, NOISE, N_OFFERS, N_AFTER, READERS = 170, 0.1, 300, 300, 4000
+WORLDS = {  # mean, sd, likes, shown, before
+    "20 shown": (0.10, 0.04, 0.08, 20, 300),
+    "5 shown": (0.10, 0.04, 0.08, 5, 300),
+    "20 shown, known by 3,000": (0.10, 0.04, 0.08, 20, 3000),
+    "5 shown, known by 3,000": (0.10, 0.04, 0.08, 5, 3000),
+    "20 shown, likes 0.2": (0.10, 0.04, 0.2, 20, 300),
+    "20 shown, sd 0.08": (0.10, 0.08, 0.08, 20, 300),
+    "20 shown, rates of 0.05": (0.05, 0.02, 0.03, 20, 300),
 }
-NEWCOMER = {  # mean, sd, likes, shown, before, readers
-    "20 shown": (0.10, 0.04, 0.08, 20, 300, 4000),
-    "5 shown": (0.10, 0.04, 0.08, 5, 300, 4000),
-    "20 shown, likes 0.2": (0.10, 0.04, 0.2, 20, 300, 4000),
-    "20 shown, sd 0.08": (0.10, 0.08, 0.08, 20, 300, 4000),
-    "20 shown, rates of 0.05": (0.05, 0.02, 0.03, 20, 300, 4000),
-}
-YOUNG = {
-    "all new, 20 shown, 300 readers": (0.10, 0.04, 0.08, 20, 0, 300),
-    "all new, 20 shown, 3,000 readers": (0.10, 0.04, 0.08, 20, 0, 3000),
-    "all new, 5 shown, sd 0.1": (0.10, 0.10, 0.08, 5, 0, 3000),
-    "30 rewards each, 20 shown": (0.10, 0.04, 0.08, 20, 30, 3000),
-    "30 rewards each, 5 shown": (0.10, 0.04, 0.08, 5, 30, 3000),
-}
+KNOWN = (-1.0, 0.0)
 
 
 @numba.njit
-def play(rng, mean, sd, likes, shown, before, readers, item_bonus, rise, known):  # type: ignore[no-untyped-def]
-    """Return for every reader whether the newcomer was offered, and the mean expected reward of an offer."""
+def play(rng, mean, sd, likes, shown, before, readers, n_new, appeal, item_bonus, horizon):  # type: ignore[no-untyped-def]
+    """Return for every reader how many newcomers were offered and the expected reward of an offer.
+
+    One newcomer has `appeal` times the mean.  If it is twice, the play ends 300 readers after its first 300 offers.
+    """
+    known = item_bonus < 0
+    n = N + n_new
     beta = likes * np.array([[1.0, 1.0, 0.0, -1.0, -1.0], [-1.0, -1.0, 0.0, 1.0, 1.0]])
-    truth, first, start = np.empty(N + 1), np.empty(N + 1), np.full(N + 1, 1e-9)
-    for i in range(N):
-        truth[i] = mean + sd * rng.standard_normal()
-    truth[N] = 2 * mean
-    first[:] = truth
-    if not known:
-        start[:] = 1 / (1 / sd**2 + before / NOISE)
-        start[N] = sd**2
-        for i in range(N):
-            told = truth[i] + np.sqrt(NOISE / max(before, 1e-9)) * rng.standard_normal()
-            first[i] = (mean / sd**2 + told * before / NOISE) * start[i]
-        first[N] = mean
-    count, total, offered, reward = np.zeros(N + 1), np.zeros(N + 1), np.zeros(readers), 0.0
-    means, spread, category = np.empty(N + 1), np.empty(N + 1), np.arange(N + 1) % 5
+    truth = mean + sd * rng.standard_normal(n)
+    if n_new == 1:
+        truth[N] = appeal * mean
+    start = np.full(n, sd**2)
+    start[:N] = 1 / (1 / sd**2 + before / NOISE)
+    told = truth + np.sqrt(NOISE / before) * rng.standard_normal(n)
+    first = (mean / sd**2 + told * before / NOISE) * start
+    first[N:] = mean
+    if known:
+        first[:], start[:] = truth, 1e-9
+    category = np.arange(n) % 5
     category[N] = 0
+    count, total, effect, variance, own = np.zeros(n), np.zeros(n), first.copy(), start.copy(), np.zeros(n)
+    offered, reward, liked, spread = np.zeros(readers), np.zeros(readers), np.empty(5), np.empty(5)
+    weight, end, n_offers = max(item_bonus, 0.0) ** 2, readers, 0
     for r in range(readers):
-        log_w, left = np.zeros(2), np.ones(N + 1)
+        if r == end:
+            return offered[:r], reward[:r]
+        level = variance.mean()
+        for i in range(n):
+            own[i] = weigh_variance(variance[i], level, weight, horizon, NOISE)
+        log_w, left = np.zeros(2), np.ones(n)
         for _ in range(shown):
             w = 1 / (1 + np.exp(log_w[1] - log_w[0]))
-            size = count * start + NOISE
-            effect, variance = first + start * (total - count * first) / size, start * NOISE / size
-            for i in range(N + 1):
-                a, b = beta[0, category[i]], beta[1, category[i]]
-                means[i] = w * a + (1 - w) * b if left[i] else -1e3
-                spread[i] = w * (1 - w) * (a - b) ** 2
-            arm, _ = add_effects_to_spread(spread, means, 0.5, effect, variance, item_bonus**2, rise)
+            for c in range(5):
+                liked[c] = w * beta[0, c] + (1 - w) * beta[1, c]
+                spread[c] = w * (1 - w) * (beta[0, c] - beta[1, c]) ** 2
+            arm, best = -1, 0.0
+            for i in range(n):
+                score = liked[category[i]] + effect[i] + np.sqrt(0.25 * spread[category[i]] + own[i])
+                if left[i] and (arm < 0 or score > best):
+                    arm, best = i, score
             rate = min(max(truth[arm] + beta[r % 2, category[arm]], 0.0), 1.0)
             got = 1.0 if rng.random() < rate else 0.0
-            count[arm] += 1
-            total[arm] += got - means[arm]
             for h in range(2):
                 log_w[h] -= (got - effect[arm] - beta[h, category[arm]]) ** 2 / 2 / NOISE
+            count[arm] += 1
+            total[arm] += got - liked[category[arm]]
+            size = count[arm] * start[arm] + NOISE
+            effect[arm] = first[arm] + start[arm] * (total[arm] - count[arm] * first[arm]) / size
+            variance[arm] = start[arm] * NOISE / size
             left[arm] = 0
-            reward += rate
-            offered[r] += arm == N
-    return offered, reward / (readers * shown)
+            reward[r] += rate / shown
+            if arm >= N:
+                offered[r] += 1
+                n_offers += 1
+                if n_offers == N_OFFERS and n_new == 1 and appeal == 2.0 and not known:
+                    end = r + 1 + N_AFTER
+    return offered, reward
+
+
+def compare(world: tuple[float, ...], rule: tuple[float, float], seeds: range) -> dict[str, float]:
+    ratios, readers, bad, many = [], [], [], []
+    for seed in seeds:
+        share = play(np.random.default_rng(seed), *world, 800, 1, 2.0, *KNOWN)[0].mean()
+        offers = play(np.random.default_rng(seed), *world, READERS, 1, 2.0, *rule)[0]
+        enough = offers[:-N_AFTER].sum() >= N_OFFERS
+        ratios.append(offers[-N_AFTER:].mean() / share if enough else 0.0)
+        readers.append(len(offers) - N_AFTER if enough else READERS)
+        bad.append(play(np.random.default_rng(seed), *world, READERS, 1, 0.5, *rule)[0].sum())
+        best = play(np.random.default_rng(seed), *world, 800, 20, 0.0, *KNOWN)[1].mean()
+        offers, reward = play(np.random.default_rng(seed), *world, READERS, 20, 0.0, *rule)
+        many.append((offers[:500].mean() / world[3], reward[:500].mean() / best, reward.mean() / best))
+    newcomers, early, whole = np.mean(many, axis=0)
+    return {
+        "reached": sum(one >= 0.8 for one in ratios),
+        "ratio": float(np.mean(ratios)),
+        "never": sum(one == 0 for one in ratios),
+        "readers": float(np.median(readers)),
+        "bad": float(np.mean(bad)),
+        "worst bad": max(bad),
+        "many": newcomers,
+        "reward of 500": early,
+        "of all": whole,
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=12)
-    n_seeds = parser.parse_args().seeds
-    for name, world in (NEWCOMER | YOUNG).items():
-        best = [play(np.random.default_rng(seed), *world[:-1], 600, 1.0, 0.0, True) for seed in range(n_seeds)]
-        for rule, (item_bonus, rise) in RULES.items():
-            ratios, rewards = [], []
-            for seed in range(n_seeds):
-                offered, reward = play(np.random.default_rng(seed), *world, item_bonus, rise, False)
-                at = int(np.searchsorted(offered.cumsum(), N_OFFERS))
-                enough = at + N_AFTER <= len(offered)
-                ratios.append(offered[at : at + N_AFTER].mean() / max(best[seed][0].mean(), 1e-9) if enough else 0.0)
-                rewards.append(reward / best[seed][1])
-            told = f"reached {sum(one >= 0.8 for one in ratios)} of {n_seeds}, mean {np.mean(ratios):.2f}"
-            told = told if name in NEWCOMER else ""
-            print(f"{name:34} {rule:22} reward {np.mean(rewards):.4f}  {told}", flush=True)
+    parser.add_argument("--first", type=int, default=0)
+    parser.add_argument("--rules", nargs="+", default=["0:0", "1:0", "1:100000"])
+    parser.add_argument("--worlds", nargs="+", default=list(WORLDS), choices=list(WORLDS))
+    options = parser.parse_args()
+    for name in options.worlds:
+        for rule in options.rules:
+            item_bonus, horizon = map(float, rule.split(":"))
+            found = compare(WORLDS[name], (item_bonus, horizon), range(options.first, options.first + options.seeds))
+            print(f"{name:26} {rule:10}", *(f"{key} {value:.4g} " for key, value in found.items()), flush=True)
 
 
 if __name__ == "__main__":

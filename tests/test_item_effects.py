@@ -70,6 +70,8 @@ def test_the_weight_of_the_bonus_must_be_a_number():
     for wrong in (-1.0, np.inf, np.nan):
         with pytest.raises(InputError, match="item_bonus"):
             PosteriorMean(models, item_bonus=wrong)
+        with pytest.raises(InputError, match="item_horizon"):
+            PosteriorMean(models, item_horizon=wrong)
 
 
 def test_clicks_have_no_item_effects():

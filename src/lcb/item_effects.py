@@ -14,13 +14,15 @@ over rewards, so their order does not matter.  An item that nobody has seen has 
 In a decision an effect is added to the expected reward of its arm, and its variance to the uncertainty (`ArmEffects`):
 
     score_a = mu_a + a_i + sqrt(bonus^2 sd_a^2 + item_bonus^2 l_i Var(a_i))
-    l_i     = 1 + 4 log(Var(a_i) / mean of Var over the arms on offer)             at least 1
+    l_i     = 1.5 psi(item_horizon Var(a_i) / noise)^2
 
 mu_a and sd_a are of the arm's features for this user.  The effect is for everybody and the weights are the user's own,
-so the two variances add up.  Each has its weight, because what is learned about an item serves later users too.  l_i
-lifts an item that is less known than those beside it, as the index of MOSS does (Audibert & Bubeck 2009): without it a
-newcomer among items that are well known is not tried again after a few bad offers.  The reward then teaches the user's
-bandit r - a_i, the effect that the decision used.
+so the two variances add up.  Each has its weight, because what is learned about an item serves later users too: a_i +
+psi sqrt(Var(a_i)) is Gittins' index of an item that is to be offered `item_horizon` more times (Brezzi & Lai 2002), the
+certain reward for which it would not be worth a try; an item that is known from as many rewards gains nothing.  The 1.5
+is for clicks, which have more noise on an item that is liked more than on the others.  With `item_horizon` = 0, as in
+logs written before there was one, l_i is 1 + 4 log(Var(a_i) / mean of Var over the arms on offer), at least 1.  The
+reward then teaches the user's bandit r - a_i, the effect that the decision used.
 """
 
 from __future__ import annotations
@@ -38,7 +40,7 @@ from lcb.decision import Decision
 from lcb.errors import InputError, ModelError
 
 _TWO_SIDED = 1.96  # standard deviations of a 95 % interval
-_RISE = 4.0  # of the bonus of an item that is less known than the arms beside it
+ITEM_HORIZON = 100_000.0  # offers of an item that are still to come, for the weight of its uncertainty
 
 
 class ArmEffects(NamedTuple):
@@ -46,6 +48,11 @@ class ArmEffects(NamedTuple):
 
     effect: Floats  # (K,)
     variance: Floats  # (K,)
+    noise: float = 1.0  # variance of one residual
+
+    def take(self, rows: Index) -> ArmEffects:
+        """Return the effects of some of the arms."""
+        return ArmEffects(self.effect[rows], self.variance[rows], self.noise)
 
 
 SMALL_EFFECTS = "item_effects_explain_under"  # in the provenance of models whose effects were left out, being too small
@@ -73,7 +80,7 @@ class ItemEffects:
     >>> effects.effect, effects.variance  # 0.1 + (2 - 4 * 0.1) / (4 + 4); 0.04 * 0.16 / (4 * 0.04 + 0.16)
     (array([0.3, 0.1]), array([0.02, 0.04]))
     >>> effects.of(["a", "never seen"])
-    ArmEffects(effect=array([0.3, 0.1]), variance=array([0.02, 0.04]))
+    ArmEffects(effect=array([0.3, 0.1]), variance=array([0.02, 0.04]), noise=0.16)
     """
 
     ids: tuple[str, ...] = field(repr=False)
@@ -170,7 +177,7 @@ class ItemEffects:
         """Return the effects of the arms of a decision."""
         found = [self.get(id) for id in ids]
         effect, variance = np.array(found, np.float64).reshape(-1, 2).T.copy()
-        return ArmEffects(effect, variance)
+        return ArmEffects(effect, variance, self.noise)
 
 
 def add_residuals(effect: Any, variance: Any, count: Any, residual_sum: Any, noise: float) -> tuple[Any, Any]:
@@ -186,39 +193,58 @@ def add_residuals(effect: Any, variance: Any, count: Any, residual_sum: Any, noi
 
 
 def choose_by_scores(
-    scores: Floats, means: Floats, effects: ArmEffects, item_bonus: float, context: Floats, uniform: float
+    scores: Floats,
+    means: Floats,
+    effects: ArmEffects,
+    item_bonus: float,
+    horizon: float,
+    context: Floats,
+    uniform: float,
 ) -> Decision:
     """Choose the best arm with item effects; `scores` without them are `means` plus a bonus, (K,) each, overwritten.
 
     >>> effects = ArmEffects(np.zeros(2), np.full(2, 0.16))  # 0.2 + sqrt(0.3^2 + 0.4^2) against 0.2 + 0.4
-    >>> choose_by_scores(np.array([0.5, 0.2]), np.array([0.2, 0.2]), effects, 1.0, np.eye(2), uniform=0.5).arm
+    >>> choose_by_scores(np.array([0.5, 0.2]), np.array([0.2, 0.2]), effects, 1.0, 0.0, np.eye(2), uniform=0.5).arm
     0
     """
-    bounds = _load_kernels()[0](scores, means, effects.effect, effects.variance, item_bonus * item_bonus, _RISE)
-    return Decision.best(scores, context, uniform, bounds, effects.effect, means)
+    effect, variance, noise = effects
+    bounds = _load_kernels()[0](scores, means, effect, variance, item_bonus * item_bonus, horizon, noise)
+    return Decision.best(scores, context, uniform, bounds, effect, means)
 
 
-def choose_by_spread(
-    spread: Floats,
-    means: Floats,
+def choose_by_means(
+    means: Floats, effects: ArmEffects, item_bonus: float, horizon: float, context: Floats, uniform: float
+) -> Decision:
+    """Do the same where the expected rewards of the features, (K,), are certain or their bonus is 0."""
+    return choose_by_scores(means.copy(), means, effects, item_bonus, horizon, context, uniform)
+
+
+def choose_by_classes(
+    weights: Floats,
+    expected: Floats,
     bonus: float,
     effects: ArmEffects,
     item_bonus: float,
+    horizon: float,
     context: Floats,
     uniform: float,
 ) -> Decision:
-    """The same, where `spread` is the variance of the expected reward of the features, (K,), overwritten."""
-    bounds = _load_kernels()[1](spread, means, bonus, effects.effect, effects.variance, item_bonus * item_bonus, _RISE)
-    return Decision.best(spread, context, uniform, bounds, effects.effect, means)
+    """Do the same for classes of these `weights` (N,), under which the arms have the `expected` rewards (N, K)."""
+    effect, variance, noise = effects
+    means, scores = np.empty(len(context)), np.empty(len(context))
+    weighs = item_bonus * item_bonus, horizon, noise
+    bounds = _load_kernels()[1](weights, expected, bonus, effect, variance, *weighs, means, scores)
+    return Decision.best(scores, context, uniform, bounds, effect, means)
 
 
 @cache
 def _load_kernels() -> tuple[Callable[..., tuple[int, int]], Callable[..., tuple[int, int]]]:
-    from lcb._item_effects_numba import add_effects_to_scores, add_effects_to_spread
+    from lcb._item_effects_numba import add_effects_to_scores, score_by_classes
 
-    return add_effects_to_scores, add_effects_to_spread
+    return add_effects_to_scores, score_by_classes
 
 
-def check_item_bonus(item_bonus: float) -> None:
-    if not 0 <= item_bonus < np.inf:
-        raise InputError(f"item_bonus={item_bonus}; it must be a finite number, at least 0")
+def check_item_bonus(item_bonus: float, item_horizon: float) -> None:
+    for name, value in (("item_bonus", item_bonus), ("item_horizon", item_horizon)):
+        if not 0 <= value < np.inf:
+            raise InputError(f"{name}={value}; it must be a finite number, at least 0")

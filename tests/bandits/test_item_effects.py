@@ -46,29 +46,43 @@ def test_every_bandit_that_says_so_is_tested_here():
     }  # fmt: skip
 
 
+def index_of(s):
+    """Brezzi & Lai (2002), (3.4): Gittins' index of a normal arm beyond its mean, in standard deviations."""
+    root = np.sqrt(s)
+    parts = [(s <= 0.2, np.sqrt(s / 2)), (s <= 1, 0.49 - 0.11 / root), (s <= 5, 0.63 - 0.26 / root)]
+    large = np.log(np.maximum(s, 15))
+    parts += [(s <= 15, 0.77 - 0.58 / root), (s > 15, np.sqrt(2 * large - np.log(large) - np.log(16 * np.pi)))]
+    return np.select(*zip(*parts, strict=True))
+
+
+@pytest.mark.parametrize("horizon", [0.0, 1.0, 300.0])
 @pytest.mark.parametrize("bandit", OVER_CLASSES, ids=str)
-def test_the_best_arm_is_that_of_the_formula(bandit):
+def test_the_best_arm_is_that_of_the_formula(bandit, horizon):
+    bandit = replace(bandit, item_horizon=horizon)
     state, rng = after_some_rewards(bandit), np.random.default_rng(0)
     scores = bandit.scores(state, CONTEXT)
     for _ in range(50):
         effect, variance = rng.normal(size=6), rng.gamma(0.5, size=6)
-        decision = bandit.choose(state, CONTEXT, rng, ArmEffects(effect, variance))
+        decision = bandit.choose(state, CONTEXT, rng, ArmEffects(effect, variance, noise=0.3))
         means = decision.means
         sd = (scores - means) / 0.7  # no bonus: 0
-        lift = 1 + 4 * np.log(np.maximum(variance / variance.mean(), 1))
+        relative = 1 + 4 * np.log(
+            np.maximum(variance / variance.mean(), 1)
+        )  # in logs written before there was a horizon
+        lift = 1.5 * index_of(horizon * variance / 0.3) ** 2 if horizon else relative
         mine = means + effect + np.sqrt(0.7**2 * sd**2 + 0.4**2 * lift * variance)
         assert decision.arm == mine.argmax()
         assert (decision.effect, decision.mean) == (effect[decision.arm], means[decision.arm])
 
 
 @pytest.mark.parametrize("bandit", OVER_CLASSES, ids=str)
-def test_a_newcomer_is_tried_among_items_that_are_known_but_not_among_newcomers(bandit):
+def test_a_newcomer_is_tried_and_dropped_once_it_is_known_to_be_no_better(bandit):
     """One standard deviation would not do: 0.10 + 0.04 against 0.16 + 0.016."""
     bandit, x = replace(bandit, item_bonus=1.0), np.zeros((21, 3))  # no feature says anything
-    effect, known = np.array([*np.full(20, 0.16), 0.10]), np.array([*np.full(20, 0.00027), 0.0016])
-    for variance, is_tried in ((known, True), (np.full(21, 0.0016), False)):
-        decision = bandit.choose(bandit.start(), x, np.random.default_rng(0), ArmEffects(effect, variance))
-        assert (decision.arm == 20) == is_tried
+    effect = np.array([*np.full(20, 0.16), 0.10])
+    for own, is_tried in ((0.0016, True), (0.0012, True), (0.0006, False), (0.00027, False)):
+        effects = ArmEffects(effect, np.array([*np.full(20, 0.00027), own]), noise=0.1)
+        assert (bandit.choose(bandit.start(), x, np.random.default_rng(0), effects).arm == 20) == is_tried
 
 
 def test_the_mean_is_that_of_the_users_expected_weights():

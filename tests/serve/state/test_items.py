@@ -76,13 +76,13 @@ def test_an_unseen_item_is_tried_and_a_bad_one_is_not(opened: Any) -> None:
     inside = opened()
     arms = [{"id": "i0"}, {"id": "i2"}]  # of one kind; i0 has effect 0.35, nobody has seen i2
     offered = []
-    for n in range(40):
+    for n in range(60):
         answer = inside.decide(f"u{n}", arms=arms)
         assert answer["propensity"] == 1.0
         offered.append(answer["arm"])
         inside.reward(answer["decision_id"], 1.0 if answer["arm"] == "i0" and n % 2 else 0.0)
-    assert offered[0] == "i2"  # 0.3 + sqrt(0.04 + 0.01) > 0.35 + sqrt(0.01 + 0.01)
-    assert offered.count("i2") < 5
+    assert offered[:3] == ["i2"] * 3  # it is less known than i0, and some 0 do not yet say that it is bad
+    assert offered.count("i2") < 10
     assert set(offered[-20:]) == {"i0"}
     check(inside)
 
@@ -264,10 +264,16 @@ def test_a_recommender_says_whether_it_uses_effects() -> None:
     spec = RecommenderSpec("lcb", "learned-classes").complete(None)
     assert spec.item_effects
     assert spec.settings["item_bonus"] == 1.0
+    assert spec.settings["item_horizon"] == 100_000.0
     assert RecommenderSpec.from_json(spec.to_json()) == spec
     assert not RecommenderSpec("lcb", "thompson").complete(None).item_effects
     old = RecommenderSpec.from_json(b'{"bandit":"learned-classes","name":"lcb"}')
     assert old.item_effects is False
+    lifted = b'{"bandit":"learned-classes","name":"lcb","item_effects":true,"settings":{"item_bonus":1.0}}'
+    assert RecommenderSpec.from_json(lifted).settings["item_horizon"] == 0.0  # the rule that its decisions were made by
+    assert RecommenderSpec("lcb", "learned-classes").complete(RecommenderSpec.from_json(lifted)).settings == {
+        "item_bonus": 1.0, "item_horizon": 0.0,
+    }  # fmt: skip
     assert RecommenderSpec("lcb", "learned-classes").complete(old).item_effects is False
     with pytest.raises(InputError, match="item_effects is true, but thompson does not use item effects"):
         RecommenderSpec("lcb", "thompson", item_effects=True)
@@ -302,7 +308,7 @@ def test_items_that_came_since_are_forgotten_and_computed_again(opened: Any, mon
         answer = inside.decide(f"u{n}", arms=[{"id": id, "x": [1.0, 0.0]} for id in ids])
         inside.reward(answer["decision_id"], float(n % 2))
         alone = [items._compute(id) for id in ids]
-        assert [*zip(*items.of_arms(ids), strict=True)] == alone
+        assert [*zip(*items.of_arms(ids)[:2], strict=True)] == alone
         assert len(items._others) <= 3
     check(inside)
 

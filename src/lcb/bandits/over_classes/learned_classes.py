@@ -23,7 +23,7 @@ from lcb.bandits.over_classes.personal_classes import PersonalClasses
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_reward
-from lcb.item_effects import ArmEffects
+from lcb.item_effects import ITEM_HORIZON, ArmEffects
 from lcb.models import LatentModels
 from lcb.stats import add_row, n_packed
 
@@ -56,6 +56,7 @@ class LearnedClasses:
     bonus: float | None = None
     uniform: float = 0.0
     item_bonus: float = 0.0  # weight of the uncertainty of item effects
+    item_horizon: float = ITEM_HORIZON  # offers of an item that are still to come
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "models", replace(self.models, arms=None, arm_sigma2=None))
@@ -65,8 +66,8 @@ class LearnedClasses:
     def _rule(self) -> PersonalClasses | PosteriorMean:
         bonus = self.models.provenance.get("bonus", _DEFAULT_BONUS) if self.bonus is None else self.bonus
         if self.models.personal:
-            return PersonalClasses(self.models, bonus, self.uniform, self.item_bonus)
-        return PosteriorMean(self.models, self.uniform, bonus, self.item_bonus)
+            return PersonalClasses(self.models, bonus, self.uniform, self.item_bonus, self.item_horizon)
+        return PosteriorMean(self.models, self.uniform, bonus, self.item_bonus, self.item_horizon)
 
     @cached_property
     def _log_likelihood(self) -> Floats:

@@ -28,7 +28,7 @@ from lcb.bandits.over_classes._uncertain import UncertainClasses
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_context, check_reward, rescale
 from lcb.errors import InputError
-from lcb.item_effects import ArmEffects, check_item_bonus, choose_by_scores
+from lcb.item_effects import ITEM_HORIZON, ArmEffects, check_item_bonus, choose_by_scores
 from lcb.models import LatentModels
 from lcb.stats import add_row
 
@@ -55,9 +55,10 @@ class PersonalClasses(UncertainClasses):
     bonus: float = 0.5
     uniform: float = 0.0
     item_bonus: float = 0.0  # weight of the uncertainty of item effects
+    item_horizon: float = ITEM_HORIZON  # offers of an item that are still to come
 
     def __post_init__(self) -> None:
-        check_item_bonus(self.item_bonus)
+        check_item_bonus(self.item_bonus, self.item_horizon)
         if self.models.covariance is None:
             raise InputError(
                 "the models have no covariance, which PersonalClasses needs; learn them with the learner 'personal', "
@@ -84,7 +85,7 @@ class PersonalClasses(UncertainClasses):
         if effects is None:
             decision = Decision.best(scores, context, rest)
         else:
-            decision = choose_by_scores(scores, means, effects, self.item_bonus, context, rest)
+            decision = choose_by_scores(scores, means, effects, self.item_bonus, self.item_horizon, context, rest)
         return decision.with_uniform(self.uniform, context, uniform) if self.uniform else decision
 
     def _scores_and_means(self, state: Floats, context: Floats) -> tuple[Floats, Floats]:

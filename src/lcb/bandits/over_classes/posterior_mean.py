@@ -23,7 +23,7 @@ from lcb.bandits.bandit import Arms
 from lcb.bandits.traits import Traits
 from lcb.decision import Decision, check_context, check_reward, rescale
 from lcb.errors import InputError
-from lcb.item_effects import ArmEffects, check_item_bonus, choose_by_spread
+from lcb.item_effects import ITEM_HORIZON, ArmEffects, check_item_bonus, choose_by_classes, choose_by_means
 from lcb.models import LatentModels
 
 
@@ -47,9 +47,10 @@ class PosteriorMean:
     uniform: float = 0.0
     bonus: float = 0.0
     item_bonus: float = 0.0  # weight of the uncertainty of item effects
+    item_horizon: float = ITEM_HORIZON  # offers of an item that are still to come
 
     def __post_init__(self) -> None:
-        check_item_bonus(self.item_bonus)
+        check_item_bonus(self.item_bonus, self.item_horizon)
         if not 0 <= self.bonus < np.inf:
             raise InputError(f"bonus={self.bonus}; it must be a finite number, at least 0")
         if not 0 <= self.uniform <= 1:
@@ -83,13 +84,21 @@ class PosteriorMean:
             context = check_context(context, self.models.n_features)
         uniform = rng.random()
         rest = rescale(uniform, self.uniform)
-        mean, spread = self._moments(state, context, prepared)
         if effects is None:
-            decision = Decision.best(self._add_bonus(mean, spread), context, rest)
+            decision = Decision.best(self._add_bonus(*self._moments(state, context, prepared)), context, rest)
         else:
-            spread = np.zeros(len(mean)) if spread is None else spread
-            decision = choose_by_spread(spread, mean, self.bonus, effects, self.item_bonus, context, rest)
+            decision = self._choose_with(effects, state, context, rest, prepared)
         return decision.with_uniform(self.uniform, context, uniform) if self.uniform else decision
+
+    def _choose_with(
+        self, effects: ArmEffects, state: Floats, context: Floats, uniform: float, expected: Floats | None
+    ) -> Decision:
+        weighs = self.item_bonus, self.item_horizon
+        if not self.bonus or len(context) == 1:
+            mean, _ = self._moments(state, context, expected)
+            return choose_by_means(mean, effects, *weighs, context, uniform)
+        expected = self._expected(context) if expected is None else expected
+        return choose_by_classes(np.exp(state), expected, self.bonus, effects, *weighs, context, uniform)
 
     def _add_bonus(self, mean: Floats, spread: Floats | None) -> Floats:
         return mean if spread is None else np.asarray(mean + self.bonus * np.sqrt(spread))

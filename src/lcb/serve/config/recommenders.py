@@ -161,4 +161,7 @@ class RecommenderSpec:
     @classmethod
     def from_json(cls, kept: bytes) -> RecommenderSpec:
         """Read a recommender of a log; what it does not have, there was not when it was written."""
-        return cls(**{"uniform": 0.0, "item_effects": False, **msgspec.json.decode(kept)})
+        known = {"uniform": 0.0, "item_effects": False, **msgspec.json.decode(kept)}
+        if "item_bonus" in known.get("settings", ()):
+            known["settings"] = {"item_horizon": 0.0, **known["settings"]}
+        return cls(**known)

@@ -183,7 +183,7 @@ def _draw_slot(
 ) -> tuple[Decision, ChosenArm]:
     """Draw one of the arms `left`; return the decision among these, and its record among all arms."""
     bandit, _, share, seed, effects, _ = draw
-    of_left = None if effects is None else ArmEffects(effects.effect[left], effects.variance[left])
+    of_left = None if effects is None else effects.take(left)
     one = choose_arm(bandit, state, context[left], share, draw_number(seed, name), of_left)
     arm = ChosenArm.from_decision(one, ids[left[one.arm]])
     if one.distribution is not None and arm.distribution is not None:

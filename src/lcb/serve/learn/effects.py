@@ -57,7 +57,7 @@ def see_held_out(models: LatentModels, learning: ItemRows, held_out: ItemRows) -
     if effects.ids != held_out.ids:
         known = effects.of(held_out.ids)
         prior = (effects.prior_mean, effects.prior_variance, effects.noise)
-        effects = ItemEffects(held_out.ids, *known, learning.n_raters, *prior)
+        effects = ItemEffects(held_out.ids, known.effect, known.variance, learning.n_raters, *prior)
         effects = improve_effects(effects, learning, replace(models, item_effects=None))
     return held_out.history(_at_least_prior(effects, learning))
 

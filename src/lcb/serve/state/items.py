@@ -44,6 +44,7 @@ class ItemState:
         self._others: dict[str, int]  # and of those that came since
         self._effect: Floats  # of these rows, as of now
         self._variance: Floats
+        self._noise: float  # of one residual
         self._whole: tuple[int, Index] | None  # rows of the catalogue, and after which of its changes
         self._of_whole: ArmEffects | None  # effects of the catalogue, gathered once for all decisions until a reward
         self._last: tuple[Sequence[str], Index]  # the arms of the last decision over others, and their rows
@@ -88,7 +89,7 @@ class ItemState:
 
     def get(self, item: str) -> tuple[float, float]:
         """Return the effect of an item and its variance; there must be a version with effects."""
-        effect, variance = self.of_arms([item])
+        effect, variance, _ = self.of_arms([item])
         return float(effect[0]), float(variance[0])
 
     def count(self, item: str) -> int:
@@ -113,11 +114,10 @@ class ItemState:
             self._of_whole = None
         if self._of_whole is None:
             self._of_whole = self._gather(whole[1])
-        effect, variance = self._of_whole
-        return self._of_whole if rows is None else ArmEffects(effect[rows], variance[rows])
+        return self._of_whole if rows is None else self._of_whole.take(rows)
 
     def _gather(self, rows: Index) -> ArmEffects:
-        return ArmEffects(self._effect[rows], self._variance[rows])
+        return ArmEffects(self._effect[rows], self._variance[rows], self._noise)
 
     def _find_rows(self, ids: Sequence[str]) -> Index:
         """Return where `_effect` has these items; those it does not have are computed."""
@@ -155,6 +155,7 @@ class ItemState:
         self._known = {} if learned is None else learned.rows
         self._others, self._whole, self._of_whole = {}, None, None
         self._last = (), np.empty(0, np.intp)
+        self._noise = 1.0 if learned is None else learned.noise
         self._effect = np.empty(0) if learned is None else learned.effect.copy()
         self._variance = np.empty(0) if learned is None else learned.variance.copy()
         for item in self.sums.since:
