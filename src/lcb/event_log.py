@@ -257,7 +257,7 @@ class LogBuilder:
         if self._kept is not None:
             self._kept.append((positions, x, reward))
         if self._watching:
-            self._values += [value for value in np.unique(reward).tolist() if value not in self._values]
+            self._values += [value for value in np.unique(reward)[:5].tolist() if value not in self._values][:3]
             if len(self._values) > 2:
                 self._watching = False
                 self._stop_counting()
@@ -266,8 +266,8 @@ class LogBuilder:
 
     @property
     def rewards(self) -> tuple[float, ...]:
-        """The different rewards so far; counting ends with the third."""
-        return tuple(self._values)
+        """The different rewards so far; counting ends with the third, and others are not kept."""
+        return tuple(self._values[:3])
 
     def build(
         self,

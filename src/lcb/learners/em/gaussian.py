@@ -226,14 +226,14 @@ def _sum_span(packed: NDArray[Any], weights: NDArray[Any], log_pi: NDArray[Any],
 
     n_classes, p = weights.shape
     n, dtype = span.stop - span.start, packed.dtype
-    resp = np.empty((n_classes, min(BLOCK, n)), dtype)
+    resp = np.empty(n_classes * min(BLOCK, n), dtype)
     top, total = np.empty(n, dtype), np.empty(n, dtype)
     sums, mass = np.zeros((p, n_classes)), np.zeros(n_classes)
     for i in range(0, n, BLOCK):
         here = slice(i, min(i + BLOCK, n))
         block = packed[:, span.start + here.start : span.start + here.stop]
         size = block.shape[1]
-        block_resp = np.matmul(weights, block, out=resp[:, :size])
+        block_resp = np.matmul(weights, block, out=resp[: n_classes * size].reshape(n_classes, size))
         softmax(block_resp, log_pi, top[here], total[here], mass)
         sums += block @ block_resp.T
     return Sums(sums, mass, float(np.log(total).sum(dtype=np.float64) + top.sum(dtype=np.float64)))
