@@ -15,6 +15,7 @@ from lcb.errors import InputError
 from lcb.item_effects import add_residuals
 from lcb.serve import events
 from lcb.serve.audit.check_snapshots import compare_worlds
+from lcb.serve.audit.story import read_story
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning
@@ -85,6 +86,19 @@ def test_an_unseen_item_is_tried_and_a_bad_one_is_not(opened: Any) -> None:
     assert offered.count("i2") < 10
     assert set(offered[-20:]) == {"i0"}
     check(inside)
+
+
+def test_a_story_says_that_an_item_was_tried_because_nobody_had_answered_to_it(opened: Any) -> None:
+    inside = opened()
+    arms = [{"id": "i0"}, {"id": "i2"}]
+    for user, reward in (("ann", 1.0), ("bob", 1.0)):
+        answer = inside.decide(user, arms=arms)
+        assert answer["arm"] == "i2"
+        inside.reward(answer["decision_id"], reward)
+    reasons = {
+        user: read_story(inside.service.world, inside.store.stream_of(user))[0].reason for user in ("ann", "bob")
+    }
+    assert reasons == {"ann": "new", "bob": "popular"}  # ann liked it
 
 
 def test_every_slot_of_a_list_moves_its_own_item(opened: Any) -> None:

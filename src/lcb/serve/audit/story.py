@@ -37,7 +37,7 @@ class StoryStep:
     body: events.DecisionBody
     taken: events.ChosenArm
     model: int = WARMUP  # the version that decided
-    reason: str | None = None  # "liked", "popular" or "informative", of a rule with a bonus; "drawn" from the posterior
+    reason: str | None = None  # "liked", "popular", "new" or "informative", of a rule with a bonus; "drawn" of others
     parts: tuple[float, float] | None = None  # with item effects: expected reward above others by features, and by item
     left: tuple[int, int] | None = None  # of a decision under rules: arms that were left, arms that the caller excluded
     reward: float | None = None
@@ -131,7 +131,12 @@ def _find_parts(world: World, user: User, model: int, body: events.DecisionBody)
 
 
 def _name_larger(own: float, item: float) -> str:
-    """Name the larger part; an arm that is above others by neither was taken because its answer tells most."""
+    """Name the larger part; an arm that is above others by neither was taken because its answer tells most.
+
+    The effect of an item that nobody has answered to is that of a new one, and it is tried for those who come later.
+    """
+    if abs(item) <= _SAME:
+        return "new"
     if max(own, item) <= _SAME:
         return "informative"
     return "liked" if own >= item else "popular"

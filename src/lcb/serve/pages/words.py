@@ -128,17 +128,23 @@ def explain_score(
     'You seem to be one of the readers who like arts, books, film and the like, and of all articles you are expected to
     like this one most. It was drawn at random from 170 articles; this one had a chance of 99 %, against 0.6 % if all
     were equally likely.'
+    >>> explain_score(np.array([0.24, 0.76]), likes, "new", 1.0, 170, n_answers=4, parts=(0.0, 0.0)).partition(".")[0]
+    'No reader has answered to this article yet'
     """
     if reason is None:
         why = "This one was picked at random, to learn something new about you."
     elif reason == "informative":
         why = "Another article may be the safer choice, but your answer to this one tells most about what you like."
+    elif reason == "new":
+        why = (
+            "No reader has answered to this article yet. It is tried, because those who come later gain by the answers."
+        )
     elif n_answers == 0:
         why = "It knows nothing about you yet, so it starts with what readers like most on average."
     else:
         best = int(np.argmax(weights))
         kind = f"one of the readers who like {name_taste(likes[best])}"
-        most = "" if reason == "popular" else ", and of all articles you are expected to like this one most"
+        most = "" if parts is not None else ", and of all articles you are expected to like this one most"
         why = f"You {_seem(weights[best])} {kind}{most}."
     if parts is not None:
         why = f"{why} {explain_parts(*parts)}"
@@ -174,7 +180,7 @@ def explain_parts(own: float, everybody: float) -> str:
     kind = f"you are expected to open articles of this kind {_compare(own)} than the others"
     item = f"readers open this article {_compare(everybody)} than a new one of its kind"
     yours = kind if abs(own) >= 0.0005 else "nothing speaks for this kind of article yet"
-    theirs = item if abs(everybody) >= 0.0005 else "too few readers have seen this article to say"
+    theirs = item if abs(everybody) >= 0.0005 else "nobody has answered to this article yet"
     return f"Because of you: {yours}. Because of everybody: {theirs}."
 
 

@@ -66,6 +66,7 @@ function offered(arms, arm, n) {
 const REASONS = {
   liked: () => "liked most",
   popular: () => "liked by everybody",
+  new: () => "nobody has answered to it yet",
   informative: () => "its answer tells most",
   drawn: (propensity) => `drawn from the posterior, chance ${number(100 * propensity, 0)} %`,
 };
