@@ -39,6 +39,14 @@ class DrawnRates:
     rate: Floats = field(repr=False)  # (U, A) in (0, 1)
     n_classes: int
     concentration: float  # the smallest of the models
+    folds: tuple[tuple[Index, RateModel], ...] = field(default=(), repr=False)  # users, and the model of the others
+
+    def draw_again(self, clicked: Floats, passed: Floats, rng: np.random.Generator) -> Floats:
+        """Draw other rates of the same users, (U, A), from the same models."""
+        rate = np.empty(clicked.shape)
+        for own, model in self.folds:
+            rate[own] = model.draw(Counts.build(clicked[own], passed[own]), rng)
+        return rate
 
 
 def draw_rates(clicked: Floats, passed: Floats, rng: np.random.Generator) -> DrawnRates:
@@ -54,14 +62,14 @@ def draw_rates(clicked: Floats, passed: Floats, rng: np.random.Generator) -> Dra
     n_classes = _choose_n_classes(
         [Counts.build(clicked[half], passed[half]) for half in (order[::2], order[1::2])], rng
     )
-    rate, concentration = np.empty(clicked.shape), np.inf
+    rate, folds = np.empty(clicked.shape), []
     for i in range(min(_FOLDS, n_users)):
         own, others = order[i::_FOLDS], order[np.arange(n_users) % _FOLDS != i]
         others = others[:_MOST_USERS] if len(others) else own
         model = fit_rates(Counts.build(clicked[others], passed[others]), n_classes, rng)
         rate[own] = model.draw(Counts.build(clicked[own], passed[own]), rng)
-        concentration = min(concentration, model.concentration)
-    return DrawnRates(rate, n_classes, concentration)
+        folds.append((own, model))
+    return DrawnRates(rate, n_classes, min(model.concentration for _, model in folds), tuple(folds))
 
 
 def find_residuals(user: Index, arm: Index, label: Floats, count: Floats, total: Floats) -> tuple[list[Floats], float]:

@@ -78,6 +78,27 @@ def test_the_choice_is_learned_and_made_again_when_users_have_doubled(
         learn(Job(store.url, store.head(), 1, learner="auto"), store)
 
 
+def test_from_own_choices_among_the_same_arms_a_mixture_is_learned_that_knows_what_it_has_not_tried(
+    store: Store,
+) -> None:
+    """Two kinds of users, who like the first or the second arm; the third was hardly ever shown."""
+    rng = np.random.default_rng(0)
+    service(store)
+    for user in range(60):
+        for step in range(12):
+            arm = 2 if (user, step) == (0, 0) else int(rng.integers(2))
+            clicked = rng.random() < (0.9 if arm == user % 2 else 0.1)
+            add(store, [reward(f"u{user}", f"d{user}.{step}", np.eye(3)[arm].tolist(), float(clicked))])
+    models, _ = unpack_models(*_packed(learn(Job(store.url, store.head(), 0, learner="auto"), store)), "here")
+    assert (models.provenance["learner"], models.provenance["bonus"]) == ("mixture", 0.5)
+    variance = np.diagonal(models.covariance, axis1=1, axis2=2)
+    largest = np.argsort(-models.pi)[:2]
+    assert (variance[largest, 2] > 10 * variance[largest, :2].max(axis=1)).all()
+    given = Job(store.url, store.head(), 0, learner="auto", n_classes=2)
+    models, _ = unpack_models(*_packed(learn(given, store)), "here")
+    assert (models.n_classes, models.provenance["learner"]) == (2, "em")
+
+
 def _packed(found: JobResult) -> tuple[bytes, bytes]:
     return found.manifest, found.tensors
 

@@ -10,6 +10,7 @@ from lcb.evaluate.algorithms.latent import OURS, build_relearning
 from lcb.evaluate.algorithms.learning import learn_from_last
 from lcb.evaluate.choice.candidates import DEFAULT_BONUS, build_bandit
 from lcb.evaluate.choice.choose import Choice, choose, draw_positions, learn_chosen
+from lcb.evaluate.choice.own_choices import is_one_sided, learn_own_choices
 from lcb.evaluate.choice.serving import can_serve
 from lcb.event_log import EventLog
 from lcb.models import LatentModels
@@ -18,7 +19,7 @@ from lcb.recommenders.recommender import Recommender
 
 
 class _Relearn:
-    """Learns as users come; the choice is made again when the users have doubled."""
+    """Learns as users come; the choice, if there is one to make, is made again when the users have doubled."""
 
     def __init__(self, task: Task) -> None:
         self.task = task
@@ -26,6 +27,8 @@ class _Relearn:
         self.n_users = 0  # at the last choice
 
     def __call__(self, log: EventLog, rng: np.random.Generator, last: LatentModels | None) -> LatentModels:
+        if is_one_sided(log):
+            return learn_own_choices(log, rng)
         if self.choice is None or log.n_users >= 2 * self.n_users:
             self.choice, self.n_users = choose(log, rng=rng, n_steps=self.task.n_steps), log.n_users
             return learn_chosen(log, self.choice, rng=rng, n_threads=1).models

@@ -3,7 +3,9 @@
 Where users can be served (arms come again, so that their labels can be queued), every candidate serves users who were
 not learned from, on their own labels: see `serving`.  Elsewhere candidates predict the later rewards of such users
 from their earlier ones: see `predicting`.  The simplest candidate within one standard error of the best is chosen, the
-differences paired by user: point classes before personal ones, then fewer classes, then a smaller bonus.
+differences paired by user: point classes before personal ones, then fewer classes, then a smaller bonus.  Users are
+served with several orders of their labels, which makes the means sharper; the standard error is that of one order, so
+that little gains, which other classes learned from as many users might not have, do not make the choice complex.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 from lcb.arrays import Floats, Index
 from lcb.evaluate.choice.candidates import BONUSES, DEFAULT_BONUS, Classes, list_personal
 from lcb.evaluate.choice.predicting import predict_later_rewards
-from lcb.evaluate.choice.serving import find_labels, serve_held_out
+from lcb.evaluate.choice.serving import N_ORDERS, find_labels, serve_held_out
 from lcb.event_log import EventLog, TableColumns
 from lcb.learners.fitting import Place, count_classes, describe_constant
 from lcb.learners.likelihood import check_counted
@@ -73,22 +75,22 @@ def choose(
     if likelihood is None:
         tried += list_personal(n_classes, few.n_users)
     if labels is not None:
-        scores = serve_held_out(few, labels, able, tried, BONUSES, n_steps, rng, progress)
+        served = serve_held_out(few, labels, able, tried, BONUSES, n_steps, rng, progress)
+        scores, means, n_orders = served.close, served.means, N_ORDERS
     else:
         scores = predict_later_rewards(few, tried, DEFAULT_BONUS, rng, progress)
-    (classes, bonus), best = pick_simplest(scores)
+        means, n_orders = {one: float(score.mean()) for one, score in scores.items()}, 1
+    (classes, bonus), best = pick_simplest(scores, n_orders)
     what = "reward per step of held-out users" if labels is not None else "log density of held-out users' later rewards"
-    (top, top_bonus), error = best, _paired_error(scores[best], scores[classes, bonus])
+    (top, top_bonus), error = best, _paired_error(scores[best], scores[classes, bonus], n_orders)
     same = best == (classes, bonus)
     gap = "the best" if same else f"within one standard error, {error:.2g}, of the best, {top} with bonus {top_bonus:g}"
     why = (
         f"chosen: {classes} with bonus {bonus:g}: {gap}",
         f"{what}: {scores[classes, bonus].mean():.4g}, of the best {scores[best].mean():.4g}; "
-        f"{len(scores)} candidates tried on {len(scores[best]):,} users",
+        f"{len(means)} candidates tried on {len(scores[best]):,} users",
     )
-    return Choice(
-        classes, bonus, why, {f"{one}, bonus {c:g}": float(value.mean()) for (one, c), value in scores.items()}
-    )
+    return Choice(classes, bonus, why, {f"{one}, bonus {c:g}": mean for (one, c), mean in means.items()})
 
 
 def draw_names(log: EventLog, rng: np.random.Generator) -> set[Hashable]:
@@ -172,20 +174,25 @@ class Ranked(Protocol):
 C = TypeVar("C", bound=Ranked)
 
 
-def pick_simplest(scores: Mapping[tuple[C, float], Floats]) -> tuple[tuple[C, float], tuple[C, float]]:
+def pick_simplest(
+    scores: Mapping[tuple[C, float], Floats], n_orders: int = 1
+) -> tuple[tuple[C, float], tuple[C, float]]:
     """Return the simplest candidate within one paired standard error of the best, and the best.
 
+    Scores are means over `n_orders` orders of the labels, the error is that of one.
     A candidate that differs in one user only is exactly one standard error away, so rounding is allowed for.
     """
     best = max(scores, key=lambda one: scores[one].mean())
     for one in sorted(scores, key=lambda one: (one[0].rank, one[1])):
-        if scores[best].mean() - scores[one].mean() <= (1 + _ROUNDING) * _paired_error(scores[best], scores[one]):
+        if scores[best].mean() - scores[one].mean() <= (1 + _ROUNDING) * _paired_error(
+            scores[best], scores[one], n_orders
+        ):
             return one, best
     return best, best
 
 
-def _paired_error(best: Floats, other: Floats) -> float:
-    return float((best - other).std(ddof=1) / np.sqrt(len(best)))
+def _paired_error(best: Floats, other: Floats, n_orders: int) -> float:
+    return float((best - other).std(ddof=1) * np.sqrt(n_orders / len(best)))
 
 
 def _find_point_classes(

@@ -5,18 +5,20 @@ the user's rate of the arm, as in the method `filled` of `lcb evaluate`: see `lc
 one label per user and arm such rates would be those of the model; then queues are left short as in the method `queue`,
 and a user is served for half as many steps as they have labels: after the last label all candidates are equal.
 
-The queues are drawn before anything is served, so that all candidates meet the same rewards.
+Queues are drawn before anything is served, so that all candidates meet the same rewards.  They can be drawn repeatedly:
+labels in another order, and other rates from the same model.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lcb.arrays import Floats, Index
-from lcb.evaluate.user_rates import FEWEST_LABELS, draw_rates, find_residuals
+from lcb.evaluate.user_rates import FEWEST_LABELS, DrawnRates, draw_rates, find_residuals
 from lcb.event_log import Clicks
 
 Integers = NDArray[np.int64]
@@ -46,57 +48,76 @@ class Values:
     n_users: int
 
 
-def draw_queues(labels: Clicks | Values, n_steps: int, rng: np.random.Generator) -> Queues:
-    """Draw the queues of all users of `labels`."""
+def draw_queues(labels: Clicks | Values, n_steps: int, rng: np.random.Generator) -> Iterator[Queues]:
+    """Draw the queues of all users of `labels`, again and again."""
     return _draw_clicks(labels, n_steps, rng) if isinstance(labels, Clicks) else _draw_values(labels, n_steps, rng)
 
 
-def _draw_clicks(labels: Clicks, n_steps: int, rng: np.random.Generator) -> Queues:
+def _draw_clicks(labels: Clicks, n_steps: int, rng: np.random.Generator) -> Iterator[Queues]:
     count = labels.clicked + labels.passed
     n_users, n_arms = count.shape
     is_filled = _can_fill(count.sum(), n_users, n_arms)
     if is_filled:
         user, arm = np.divmod(np.arange(n_users * n_arms), n_arms)
-        n, left_high = count.toarray().ravel(), labels.clicked.toarray().ravel()
+        n, clicked = count.toarray().ravel(), labels.clicked.toarray().ravel()
     else:
         user, arm = count.nonzero()
-        n, left_high = (np.asarray(table.tocsr()[user, arm], np.float64) for table in (count, labels.clicked))
-    clicked, passed = left_high.copy(), n - left_high
-    is_high = np.empty((len(user), n_steps), bool)
-    for j, uniform in enumerate(rng.random((n_steps, len(user)))):
-        is_high[:, j] = uniform * np.maximum(n - j, 1) < left_high
-        left_high -= is_high[:, j]
-    if is_filled and (n < n_steps).any():
-        rate = draw_rates(clicked.reshape(n_users, n_arms), passed.reshape(n_users, n_arms), rng).rate.ravel()
-        no_label = np.arange(n_steps) >= n[:, None]
-        is_high[no_label] = (rng.random(is_high.shape) < rate[:, None])[no_label]
-    return _build(labels.arms, user, arm, np.where(is_high, labels.high, labels.low), n, n_users, is_filled)
+        n, clicked = (np.asarray(table.tocsr()[user, arm], np.float64) for table in (count, labels.clicked))
+    no_label = np.arange(n_steps) >= n[:, None] if is_filled and (n < n_steps).any() else None
+    rates = None if no_label is None else _Rates(clicked.reshape(n_users, -1), (n - clicked).reshape(n_users, -1))
+    while True:
+        left_high, is_high = clicked.copy(), np.empty((len(user), n_steps), bool)
+        for j, uniform in enumerate(rng.random((n_steps, len(user)))):
+            is_high[:, j] = uniform * np.maximum(n - j, 1) < left_high
+            left_high -= is_high[:, j]
+        if rates is not None:
+            rate = rates.draw(rng).reshape(-1, 1)
+            is_high[no_label] = (rng.random(is_high.shape) < rate)[no_label]
+        yield _build(labels.arms, user, arm, np.where(is_high, labels.high, labels.low), n, n_users, is_filled)
 
 
-def _draw_values(labels: Values, n_steps: int, rng: np.random.Generator) -> Queues:
+def _draw_values(labels: Values, n_steps: int, rng: np.random.Generator) -> Iterator[Queues]:
     n_users, n_arms = labels.n_users, len(labels.arms)
     is_filled = _can_fill(len(labels.reward), n_users, n_arms)
-    order = np.lexsort((rng.random(len(labels.reward)), labels.arm, labels.user))
-    reward, pair = labels.reward[order], (labels.user * n_arms + labels.arm)[order]
-    pairs, first, inverse, n = np.unique(pair, return_index=True, return_inverse=True, return_counts=True)
-    place = np.arange(len(pair)) - first[inverse]
+    pair = labels.user * n_arms + labels.arm
+    pairs, n = np.unique(pair, return_counts=True)
     if is_filled:
-        pairs, inverse, n = np.arange(n_users * n_arms), pair, np.bincount(pair, minlength=n_users * n_arms)
+        pairs, n = np.arange(n_users * n_arms), np.bincount(pair, minlength=n_users * n_arms)
     user, arm = np.divmod(pairs, n_arms)
-    rewards, early = np.zeros((len(pairs), n_steps)), place < n_steps
-    rewards[inverse[early], place[early]] = reward[early]
-    if is_filled and (n < n_steps).any():
-        low, high = reward.min(), reward.max()
-        share = (reward - low) / (high - low)
+    no_label = np.arange(n_steps) >= n[:, None] if is_filled and (n < n_steps).any() else None
+    if no_label is not None:
+        low, high = labels.reward.min(), labels.reward.max()
+        share = (labels.reward - low) / (high - low)
         count = n.reshape(n_users, n_arms).astype(np.float64)
         total = np.bincount(pair, share, len(pairs)).reshape(count.shape).astype(np.float64)
-        residuals, weight = find_residuals(*np.divmod(pair, n_arms), share, count, total)
-        rate = draw_rates(weight * total, weight * (count - total), rng).rate
-        noise = np.stack([rng.choice(pool, (n_users, n_steps)) for pool in residuals], axis=1)
-        drawn = low + (high - low) * np.clip(rate[..., None] + noise, 0, 1)
-        no_label = np.arange(n_steps) >= n[:, None]
-        rewards[no_label] = drawn.reshape(rewards.shape)[no_label]
-    return _build(labels.arms, user, arm, rewards, n, n_users, is_filled)
+        residuals, weight = find_residuals(labels.user, labels.arm, share, count, total)
+        rates = _Rates(weight * total, weight * (count - total))
+    while True:
+        order = np.lexsort((rng.random(len(pair)), pair))
+        of = np.searchsorted(pairs, pair[order])
+        place = np.arange(len(pair)) - (np.cumsum(n) - n)[of]
+        rewards, early = np.zeros((len(pairs), n_steps)), place < n_steps
+        rewards[of[early], place[early]] = labels.reward[order][early]
+        if no_label is not None:
+            rate = rates.draw(rng)
+            noise = np.stack([rng.choice(pool, (n_users, n_steps)) for pool in residuals], axis=1)
+            drawn = low + (high - low) * np.clip(rate[..., None] + noise, 0, 1)
+            rewards[no_label] = drawn.reshape(rewards.shape)[no_label]
+        yield _build(labels.arms, user, arm, rewards, n, n_users, is_filled)
+
+
+class _Rates:
+    """Draws the rates of users again and again, from their numbers of clicks and passes (U, A); fitted at the first."""
+
+    def __init__(self, clicked: Floats, passed: Floats) -> None:
+        self.clicked, self.passed = clicked, passed
+        self._drawn: DrawnRates | None = None
+
+    def draw(self, rng: np.random.Generator) -> Floats:
+        if self._drawn is None:
+            self._drawn = draw_rates(self.clicked, self.passed, rng)
+            return self._drawn.rate
+        return self._drawn.draw_again(self.clicked, self.passed, rng)
 
 
 def _can_fill(n_labels: float, n_users: int, n_arms: int) -> bool:

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lcb.errors import ConvergenceWarning, InputError, LCBError, ModelError, TooFewRows
+from lcb.evaluate.choice.own_choices import LEARNER, is_one_sided, learn_own_choices
 from lcb.evaluate.choice.serving import can_serve
 from lcb.event_log import EventLog
 from lcb.features import FeatureMap
@@ -204,7 +205,10 @@ def _learn_with_effects(about: _Log, active: LatentModels | None) -> _Learned | 
     keep_rows = small if job.learner == AUTO else get_learner(job.learner).needs_rows
     # kind and number of classes are chosen on the rewards as they are: Gaussian classes of clicks would be split
     start = _fit_models(job, _read_users(about, active)[0], active, about.service, about.progress)
-    chosen = msgspec.structs.replace(job, n_classes=start.n_classes)
+    if job.learner == AUTO and start.provenance["learner"] == LEARNER:
+        chosen = msgspec.structs.replace(job, learner=LEARNER)
+    else:
+        chosen = msgspec.structs.replace(job, n_classes=start.n_classes)
     fit = partial(_fit_models, chosen, service=about.service, progress=about.progress)
     start = replace(start, likelihood="gaussian", levels=None)
     models = fit_with_effects(learning, fit, start, keep_rows=keep_rows, progress=about.progress)
@@ -265,10 +269,18 @@ def _fit_models(
 def _fit_choice(
     job: Job, log: EventLog, active: LatentModels | None, rng: np.random.Generator, progress: Progress
 ) -> LatentModels:
-    """Learn the classes that the choice makes; it is made again when the users have doubled."""
+    """Learn the classes that the choice makes; it is made again when the users have doubled.
+
+    Where own choices left arms with hardly any labels, a mixture is learned instead, unless `n_classes` is given.
+    """
     from lcb.evaluate.choice.candidates import Classes
     from lcb.evaluate.choice.choose import Choice, choose, learn_chosen
 
+    if job.n_classes is None and is_one_sided(log):
+        try:
+            return learn_own_choices(log, rng, progress)
+        except InputError as error:
+            raise TooFewRows(str(error)) from None
     known = {} if active is None else active.provenance
     if active is not None and log.n_users < 2 * known.get("chosen_from", 0):
         choice = Choice(Classes(active.personal, active.n_classes, active.likelihood), known["bonus"])
