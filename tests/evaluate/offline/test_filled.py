@@ -132,6 +132,8 @@ def test_the_answer_is_about_the_best_algorithm_wherever_it_stands():
     answer = evaluation(*several).answer
     assert (answer.algorithm, answer.percent) == ("lcb-mean", pytest.approx(30))
     assert answer.describe().startswith("lcb-mean would have had 30.0 % (95 %: ")
+    assert " more clicks than " in answer.describe()
+    assert " more reward than " in answer.describe(are_clicks=False)
 
 
 def test_drawn_rewards_are_no_observations():

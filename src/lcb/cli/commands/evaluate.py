@@ -103,7 +103,8 @@ def evaluate(
 ) -> None:
     """Estimate from a log how algorithms would serve new users.
 
-    Relative CTR is the mean reward of the algorithm divided by the mean reward of the same users in the log. The last
+    Relative CTR is the mean reward of the algorithm divided by the mean reward of the same users in the log (with
+    --arms items, the mean of their labels, one for each item). The last
     line is the gain of the best algorithm over one LinUCB for all users, or why this log cannot tell.
 
     \b

@@ -35,7 +35,7 @@ def show(
 ) -> None:
     """Show the classes in a folder of models: share of users, noise of rewards, weights.
 
-    With --items, show what items are liked beyond their features, with 95 % intervals.
+    With --items, show what items are liked beyond their features, with 95 % intervals; --json has every item.
 
     \b
     Example:
@@ -80,7 +80,9 @@ def show_items(models: LatentModels, folder: Path, json: str | None, png: Path |
         from lcb import charts
 
         charts.save(charts.item_effects(lists), png)
-    write_json(json, {**models.item_effects.summary(), **rows})
+    if json is not None:
+        everything = models.item_effects.list_extremes(models.item_effects.n_items)["best"]
+        write_json(json, {**models.item_effects.summary(), **rows, "all": [asdict(one) for one in everything]})
     if json != "-":
         table = build_table("", "item", "effect", "95 % interval", "users", left=["", "item"])
         for name, listed in lists.items():

@@ -52,6 +52,7 @@ ITEM_ALGORITHMS = {
     "matrix-factorisation": f"{_MF_FACTORS} factors of items and users, and item effects",
     "random": "items in random order",
 }
+_DRAWN = "clicks are items that users took, among candidates that the evaluation put beside them"
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,10 +141,10 @@ def evaluate_items(
 
 
 def _find_caveat(labels: ItemLabels) -> str | None:
-    """Return what an answer from these labels leaves out; candidates beside choices are drawn, not shown."""
+    """Return what an answer from these labels leaves out."""
     if labels.favour is not None:
         return labels.favour.caveat
-    return None if labels.are_choices else UNKNOWN
+    return _DRAWN if labels.are_choices else UNKNOWN
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,6 +19,10 @@ LEAST_SUPPORT = 0.5  # to draw rates; a policy that showed users fewer arms has 
 MOST_FAVOURED = 0.7  # what one arm has of a user's labels, beyond an equal share; then the others have too few
 MOST_WITHHELD = 0.05  # of the steps of a queue; beyond it arms are compared that nobody would choose
 MOST_UNSHOWN = 0.01  # of the steps, where a log hardly shows an arm: a drawn reward may then be off by all of itself
+_NEXT = (
+    "log with a larger uniform share, or ask a narrower question of its propensities: --method snips or dr tells what "
+    "would have been chosen at the logged moments, not how users would be served"
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,14 +81,12 @@ class LabelUse(Use):
         if self.method == "filled" and self.support < LEAST_SUPPORT and self.withheld > MOST_UNSHOWN:
             return (
                 f"{self._describe_withheld()}, and only {100 * self.support:.0f} % of the pairs of user and arm have a "
-                "label: a log that shows users few arms does not tell how they like the others; use --method snips or "
-                "dr if the log has propensities, or log with a larger uniform share"
+                f"label: a log that shows users few arms does not tell how they like the others; {_NEXT}"
             )
         if self.method == "filled" and self.favoured > MOST_FAVOURED and self.withheld > MOST_UNSHOWN:
             return (
                 f"{self._describe_withheld()}, and most labels of a user are of one arm: a recommender that shows "
-                "users what they like leaves few labels for the other arms; use --method snips or dr if the log has "
-                "propensities, or log with a larger uniform share"
+                f"users what they like leaves few labels for the other arms; {_NEXT}"
             )
         return None
 

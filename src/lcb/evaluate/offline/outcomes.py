@@ -20,8 +20,8 @@ from lcb.evaluate.offline.label_use import LabelUse
 POPULATION = "linucb-population"
 ESTIMATORS = ("ips", "snips", "dr")  # methods that weigh logged events by their propensities
 _AT_LOGGED_MOMENTS = (
-    "what an algorithm would learn from its own choices when it serves is not in this estimate; the default method, "
-    "filled, lets it serve where labels suffice"
+    "what an algorithm would learn from its own choices when it serves is not in this estimate, and may give another "
+    "gain; the default method, filled, lets it serve, on logs that have labels of most arms for most users"
 )
 _LEAST_SHARE = 0.01  # of labels among the rewards, so that an error stays finite
 
@@ -132,7 +132,7 @@ class Answer:
     low: float
     high: float
 
-    def describe(self, *, at_logged_moments: bool = False) -> str:
+    def describe(self, *, at_logged_moments: bool = False, are_clicks: bool = True) -> str:
         """Return the answer as a sentence: of serving, or of single choices at the logged moments."""
         rises, others = self.percent >= 0, "one model for all users"
         ends = (self.low, self.high) if rises else (-self.high, -self.low)
@@ -141,8 +141,14 @@ class Answer:
             return (
                 f"at the logged moments, after learning from the logged choices, {self.algorithm} would have chosen "
                 f"what is clicked {percent} {'more' if rises else 'less'} often than what {others} chooses"
+                if are_clicks
+                else f"at the logged moments, after learning from the logged choices, what {self.algorithm} would have "
+                f"chosen gives {percent} {'more' if rises else 'less'} reward than what {others} chooses"
             )
-        return f"{self.algorithm} would have had {percent} {'more' if rises else 'fewer'} clicks than {others}"
+        more = (
+            ("more clicks" if rises else "fewer clicks") if are_clicks else ("more reward" if rises else "less reward")
+        )
+        return f"{self.algorithm} would have had {percent} {more} than {others}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +234,8 @@ class Evaluation(Displayed):
         answer, caveat = self.answer, self.caveat
         if answer is None:
             return f"no answer: {self.why_no_answer}"
-        told = answer.describe(at_logged_moments=self._at_logged_moments)
+        are_clicks = list(self.settings["reward_range"]) == [0, 1]
+        told = answer.describe(at_logged_moments=self._at_logged_moments, are_clicks=are_clicks)
         return told if caveat is None else f"{told}; {caveat}"
 
     def chart(self, title: str | None = None) -> Any:
