@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lcb.bandits import LearnedClasses
+from lcb.decision import Decision
 from lcb.errors import ModelError, TooFewRows
 from lcb.evaluate.worlds.paper import paper_classes
 from lcb.learners.registry import LEARNERS
@@ -280,3 +282,32 @@ def test_an_item_that_changed_its_features_is_learned_from_its_newest(store: Sto
     models, _ = unpack_models(found.manifest, found.tensors, "here")
     assert models.item_effects is not None
     assert len(models.item_effects.ids) == 12
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_user_who_always_gives_the_same_does_not_draw_newcomers_into_a_class_without_noise(
+    store: Store, monkeypatch: pytest.MonkeyPatch, shared: bool
+) -> None:
+    """One of 101 users: without shared noise, two rewards of 0 make a newcomer one of that kind."""
+    if not shared:
+        monkeypatch.setattr("lcb.serve.learn.worker.share_noise", lambda models, n_users: models)
+    service(store)
+    rng, likes, held = np.random.default_rng(0), np.array([[0.7, 0.2], [0.2, 0.7]]), {f"u{u}" for u in range(101)}
+    fan = next(name for name in sorted(held) if not is_held_out(SEED, name, 0.2))
+    rows = []
+    for name in sorted(held):
+        for n in range(500 if name == fan else 20):
+            i = int(rng.integers(2))
+            value = float(i) if name == fan else float(rng.random() < likes[int(name[1:]) % 2, i])
+            body = events.RewardBody(0.0, 1, "lcb", value, 1.0, np.eye(2)[i].tobytes(), False, None)
+            rows.append(NewRow(f"r/{name}.{n}", "reward", name, 0, events.encode(body)))
+    add(store, rows)
+    found = learn(Job(store.url, store.head(), 0, learner="em", n_classes=3), store)
+    models, _ = unpack_models(found.manifest, found.tensors, "here")
+    bandit = LearnedClasses(models)
+    state = bandit.start()
+    for _ in range(2):
+        state = bandit.update(state, Decision(0, 1.0, np.array([1.0, 0.0])), 0.0)
+    strange = int(np.argmin(models.sigma2))
+    assert models.beta[strange] == pytest.approx([0.0, 1.0], abs=0.05)
+    assert (bandit.weights(state)[strange] < 0.1) == shared

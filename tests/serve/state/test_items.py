@@ -327,6 +327,19 @@ def test_items_that_came_since_are_forgotten_and_computed_again(opened: Any, mon
     check(inside)
 
 
+def test_ever_new_ids_do_not_take_ever_more_memory(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lcb.serve.state.items._MOST_SUMS", 3)
+    inside = opened()
+    for n in [*range(6), 0, 5]:
+        id = inside.decide(f"u{n}", arms=[{"id": f"new{n}", "x": [1.0, 0.0]}])["decision_id"]
+        inside.reward(id, 1.0)
+    assert inside.service.world.items.sums.since.keys() == {"new0", "new1", "new2"}
+    assert effect_of(inside, "new0")[0] > effect_of(inside, "new5")[0] == MEAN
+    check(inside)
+    inside.erase("u5")
+    check(inside)
+
+
 def test_models_with_effects_are_refused_for_recommenders_that_use_none(tmp_path: Path) -> None:
     from lcb.storage.models.folder import save_models
 

@@ -43,6 +43,7 @@ from lcb.storage.store.open_store import open_store
 
 _EVERY = 0.2  # seconds between two step frames of the same phase
 _SMALL = 125_000  # numbers: a covariance up to this size is kept even if no bandit needs it
+_LIKE_OTHERS = 5.0  # users of average noise that a class has beside its own
 _MOST_KEPT = 20_000_000  # numbers: features of the events of a log are kept up to this size, for the choice of classes
 _NICE = 10
 
@@ -178,6 +179,7 @@ class _Learned(NamedTuple):
 def _learn_classes(about: _Log, active: LatentModels | None) -> _Learned:
     learning, held_out = _read_users(about, active)
     models = _fit_models(about.job, learning, active, about.service, about.progress)
+    models = share_noise(models, learning.n_users)
     about.progress("scoring held-out users", 0, None)
     return _Learned(models, learning, held_out)
 
@@ -212,6 +214,7 @@ def _learn_with_effects(about: _Log, active: LatentModels | None) -> _Learned | 
     fit = partial(_fit_models, chosen, service=about.service, progress=about.progress)
     start = replace(start, likelihood="gaussian", levels=None)
     models = fit_with_effects(learning, fit, start, keep_rows=keep_rows, progress=about.progress)
+    models = share_noise(models, learning.n_users)
     about.progress("scoring held-out users", 0, None)
     assert models.item_effects is not None
     log = learning.history(models.item_effects.effect)
@@ -219,6 +222,22 @@ def _learn_with_effects(about: _Log, active: LatentModels | None) -> _Learned | 
         return _Learned(models, log, log.take(np.empty(0, np.intp)))
     theirs = None if active is None else see_held_out(active, learning, held_out)
     return _Learned(models, log, see_held_out(models, learning, held_out), theirs)
+
+
+def share_noise(models: LatentModels, n_users: int) -> LatentModels:
+    """Return point classes with their noise drawn towards that of all, as if each had five users more of average noise.
+
+    The noise of a class is known from its people, not from the number of their rewards.  One user who always gives the
+    same would be a class without noise, to which every newcomer seems to belong who gives that a few times.
+
+    >>> models = LatentModels([0.995, 0.005], np.zeros((2, 1)), [0.1, 1e-6])
+    >>> share_noise(models, 200).sigma2.round(3)
+    array([0.1  , 0.083])
+    """
+    if models.personal:
+        return models
+    n, mean = models.pi * n_users, float(models.pi @ models.sigma2)
+    return replace(models, sigma2=(n * models.sigma2 + _LIKE_OTHERS * mean) / (n + _LIKE_OTHERS))
 
 
 def _read_service(store: Store, job: Job) -> tuple[events.ServiceBody, events.ModelBody | None]:

@@ -20,6 +20,7 @@ from lcb.arrays import Floats, Index
 from lcb.item_effects import ArmEffects, ItemEffects, add_residuals
 from lcb.serve.state.catalogue import Catalogue
 
+_MOST_SUMS = 1_000_000  # items with rewards since the last learning; those beyond wait for the next one
 _MOST_KEPT = 1_000_000  # items whose effects are kept computed, beside those of the version
 Sums = dict[str, tuple[int, float]]  # by item: count, and sum of residuals
 
@@ -74,6 +75,8 @@ class ItemState:
         """Add the count and the residual of a reward to its item."""
         sums = self.sums
         for table in (sums.since, sums.learning) if sums.began else (sums.since,):
+            if len(table) >= _MOST_SUMS and item not in table:
+                continue  # somebody sends ever new ids; learning begins anew
             n, total = table.get(item, (0, 0.0))
             table[item] = n + residual[0], total + residual[1]
         row = self._known.get(item)
