@@ -1,7 +1,10 @@
 """Durable requests per second through HTTP: half decisions of 20 arms x 6, half rewards, over 10,000 users.
 
     python benchmarks/serve.py [--rounds 5] [--seconds 4] [--prototype FOLDER] [--store postgresql://...]
-    python benchmarks/serve.py --batch 100      decisions alone: one per request, and as many per request
+    python benchmarks/serve.py --batch 100 [--rewards] [--bandit learned-classes]
+
+With --batch, decisions are made one per request and as many per request, in turn: with the same arms in every decision,
+with other arms in every decision, and with arms sent once for all.  With --rewards, half are the rewards of the others.
 
 wrk on loopback with 32 connections, after 6 s in which most of the users come for the first time (12 s with --store,
 where each is looked up over the network); the service runs 5 classes and Thompson Sampling. Classes are not relearned
@@ -41,9 +44,9 @@ from lcb.serve.server import run
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning, Settings
 learning = Learning(retrain_every=int(sys.argv[4]) or None, learner="em")
-thompson = (RecommenderSpec("lcb", "thompson"),)
-store, models, port = sys.argv[1:4]
-run(Settings(store, port=int(port), models=models, recommenders=thompson, learning=learning, log_level="warning"))
+store, models, port, _, bandit = sys.argv[1:6]
+served = (RecommenderSpec("lcb", bandit),)
+run(Settings(store, port=int(port), models=models, recommenders=served, learning=learning, log_level="warning"))
 """
 
 
@@ -93,6 +96,8 @@ def measure(command: list[str], env: dict[str, str], script: Path, port: int, gi
             [*wrk, f"-d{given.seconds}s", url], env=env, capture_output=True, text=True, check=True
         ).stdout
         n = size * int(re.search(r"(\d+) requests in", said)[1])
+        if not n:
+            sys.exit(f"no request was answered within {given.seconds} s; give more --seconds, or a machine less busy")
         bad = re.search(r"Non-2xx.*: (\d+)", said)
         return {
             "rate": size * float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1]),
@@ -107,18 +112,21 @@ def measure(command: list[str], env: dict[str, str], script: Path, port: int, gi
 
 
 def compare_batches(folder: Path, given: argparse.Namespace) -> dict[str, list[dict[str, float]]]:
-    """Measure decisions alone in turn: one per request, batches, and batches whose arms come once for all."""
+    """Measure in turn: one decision per request, and batches, by how arms are sent."""
+    size = {"BATCH": str(given.batch)}
     kinds = {
         "single": {},
-        "batch": {"BATCH": str(given.batch)},
-        "same arms": {"BATCH": str(given.batch), "SHARED": "1"},
+        "equal arms": size,
+        "other arms": size | {"ARMS": "other"},
+        "common arms": size | {"ARMS": "common"},
     }
     found: dict[str, list[dict[str, float]]] = {name: [] for name in kinds}
     for i in range(given.rounds):
         for name, more in kinds.items():
             port, store = free_port(), str(folder / f"{name}-{i}.db")
             env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PAYLOAD": str(folder / "arms.json"), "SEED": str(i)}
-            command = [sys.executable, "-c", RUN, store, str(folder / "models"), str(port), "0"]
+            env |= {"REWARDS": "1"} if given.rewards else {}
+            command = [sys.executable, "-c", RUN, store, str(folder / "models"), str(port), "0", given.bandit]
             few = argparse.Namespace(**{**vars(given), "connections": 4 if more else given.connections})
             found[name].append(measure(command, env | more, HERE / "batch.lua", port, few))
     return found
@@ -133,6 +141,8 @@ def main() -> None:
     parser.add_argument("--store", help="postgresql:// address of a server for both; SQLite files when not given")
     parser.add_argument("--retrain-every", type=int, default=0, help="new users; 0: not at all")
     parser.add_argument("--batch", type=int, help="decisions of one request")
+    parser.add_argument("--rewards", action="store_true", help="with --batch: half of the requests are rewards")
+    parser.add_argument("--bandit", default="thompson")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
     rng = np.random.default_rng(0)
@@ -159,6 +169,7 @@ def main() -> None:
                     str(folder / "models"),
                     str(port),
                     str(given.retrain_every),
+                    given.bandit,
                 ]
                 ours = measure(command, env | more, HERE / "serve.lua", port, given)
             found.setdefault("lcb", []).append(ours)
@@ -176,12 +187,12 @@ def main() -> None:
                 more |= {"STORE": "pg", "DSN": store} if store else {"STORE": "sqlite"}
                 theirs = measure(command, env | more, script, port, given)
             found.setdefault("prototype", []).append(theirs)
-    what = "decisions" if given.batch else "requests"
+    what = "decisions" if given.batch and not given.rewards else "events"
     for name, rounds in found.items():
         middle = {key: statistics.median(one[key] for one in rounds) for key in rounds[0]}
         rates = [one["rate"] for one in rounds]
         print(
-            f"{name:10} {middle['rate']:7.0f} {what}/s ({min(rates):.0f}-{max(rates):.0f})  "
+            f"{name:11} {middle['rate']:7.0f} {what}/s ({min(rates):.0f}-{max(rates):.0f})  "
             f"{middle['cpu_us']:5.0f} us CPU  p50 {middle['p50_ms']:.1f} ms  p99 {middle['p99_ms']:.1f} ms  "
             f"refused {sum(one['bad'] for one in rounds)}"
         )
@@ -190,10 +201,10 @@ def main() -> None:
             ratios = [a[key] / b[key] for a, b in zip(found["lcb"], found["prototype"], strict=True)]
             print(f"{key} / prototype's: median {statistics.median(ratios):.2f}, {min(ratios):.2f}-{max(ratios):.2f}")
     if given.batch:
-        for name in ("batch", "same arms"):
+        for name in [name for name in found if name != "single"]:
             ratios = [a["cpu_us"] / b["cpu_us"] for a, b in zip(found["single"], found[name], strict=True)]
             words = f"median {statistics.median(ratios):.2f}, {min(ratios):.2f}-{max(ratios):.2f}"
-            print(f"decisions per CPU second, {name} / single: {words}")
+            print(f"{what} per CPU second, {name} / single: {words}")
     if given.json:
         given.json.write_text(json.dumps(found, indent=2))
 

@@ -53,6 +53,7 @@ def test_the_dashboard_and_the_alerts_use_metrics_that_there_are(metrics):
     assert names_in(" ".join(asked)) <= metrics
     assert names_in(" ".join(alerts)) <= metrics
     assert not {"lcb_requests_made_up"} <= metrics
+    assert {"lcb_batch_elements_total", "lcb_rules_total", "lcb_canary_users"} <= names_in(" ".join(asked))
 
 
 def test_every_alert_of_the_docs_is_a_rule():

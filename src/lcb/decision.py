@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lcb.arrays import LARGEST, Floats
+from lcb.arrays import LARGEST, Floats, Index
 from lcb.errors import InputError
 
 
@@ -95,6 +95,52 @@ class Decision:
         arm = self.arm
         own = arm, self.propensity, self.x, self.distribution, self.at_random, self.advice
         return Decision(*own, effects.item(arm), means.item(arm), effects, means)
+
+
+@dataclass(slots=True, eq=False)
+class Choices:
+    """The decisions for many users from one context, each with the bits that it would have alone.
+
+    >>> choices = Choices.best(np.array([[0.2, 0.7], [0.9, 0.1]]), np.array([0.5, 0.5]))
+    >>> choices.arms, choices.with_uniform(0.1, np.array([0.5, 0.05])).distributions
+    (array([1, 0]), array([[0.05, 0.95],
+           [0.95, 0.05]]))
+    """
+
+    arms: Index  # (B,)
+    distributions: Floats  # (B, K); an arm's probability is its propensity
+    means: Floats | None = None  # (B, K) expected rewards of the features, where the bandit was given item effects
+
+    @classmethod
+    def best(cls, scores: Floats, uniforms: Floats) -> Choices:
+        """Do the same as `Decision.best` for each row of `scores` (B, K)."""
+        rows, n_arms = np.arange(len(scores)), scores.shape[1]
+        arms = scores.argmax(axis=1)
+        best = scores[rows, arms]
+        if np.isnan(best).any():
+            raise InputError("the context or the state contains NaN; give finite features and rewards")
+        distributions = np.zeros(scores.shape)
+        distributions[rows, arms] = 1.0
+        for i in (arms != n_arms - 1 - scores[:, ::-1].argmax(axis=1)).nonzero()[0].tolist():
+            tied = (scores[i] == best[i]).nonzero()[0]
+            arms[i] = tied[int(uniforms[i] * len(tied))]
+            distributions[i] = 0.0
+            distributions[i, tied] = 1 / len(tied)
+        return cls(arms, distributions)
+
+    def with_uniform(self, share: float, uniforms: Floats) -> Choices:
+        """Do the same as `Decision.with_uniform` for each decision."""
+        n_arms = self.distributions.shape[1]
+        arms, at_random = self.arms.copy(), uniforms < share
+        arms[at_random] = (uniforms[at_random] / share * n_arms).astype(np.intp)
+        distributions = (1 - share) * self.distributions
+        distributions += share / n_arms
+        return Choices(arms, distributions, self.means)
+
+
+def rescale_many(uniforms: Floats, share: float) -> Floats:
+    """Do the same as `rescale` for each number."""
+    return np.maximum((uniforms - share) / (1 - share), 0.0) if share < 1 else np.zeros(len(uniforms))
 
 
 def rescale(uniform: float, share: float) -> float:

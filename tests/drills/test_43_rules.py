@@ -258,7 +258,7 @@ def test_rules_that_leave_no_arm_say_what_came_and_what_to_do(inside: Inside) ->
     assert refuse(at_most=1).field == "at_most"
     foreign = [{"id": "new", "x": [1.0, 0.0, 0.0]}]
     assert "'new' is not in the catalogue" in refuse(arms=foreign, k=1, at_most=1).detail
-    assert inside.service.decisions.n_ruled == {"none": 2}
+    assert +inside.service.decisions.n_ruled == {"none": 2}
 
 
 def test_a_request_without_rules_has_the_digest_of_earlier_versions() -> None:

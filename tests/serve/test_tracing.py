@@ -79,7 +79,8 @@ def test_the_decisions_of_a_batch_and_learning_are_traced(tmp_path: Path) -> Non
 
     spans = run(tmp_path, ask, learn=learn)
     (batch,) = spans["POST /v1/decisions:batch"]
-    assert [span.parent.span_id for span in spans["decision"][1:]] == [batch.context.span_id] * 2
+    (together,) = spans["decisions"]
+    assert (together.parent.span_id, together.attributes["lcb.decisions"]) == (batch.context.span_id, 2)
     assert spans["learning"][0].attributes == {"lcb.users": 2}
 
 

@@ -11,6 +11,9 @@ Some bandits have one or two more methods.  Call them through the functions of t
     decision = add_advice(bandit, decision, context)    for a decision made elsewhere; some updates need each policy's
                                                         probability of the arm
 
+A bandit may have a method `choose_many(states, context, uniforms)`, which decides for many users from one context as
+`choose` would for each, to the last bit.
+
 `serve` runs whole sequences of many users at once, for simulations.  A bandit may have a compiled method `serve`; for
 the others, `serve_step_by_step` calls the three methods.  Both use exactly one uniform random number per decision, in
 the same order, and so make the same choices.
@@ -25,7 +28,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from lcb.arrays import Floats
+from lcb.arrays import Floats, Index
 from lcb.decision import Decision
 from lcb.errors import InputError
 
@@ -68,6 +71,16 @@ def draw_index(p: Floats, uniform: float) -> tuple[int, float]:
         raise InputError("the context or the state contains NaN; give finite features and rewards")
     rest = (wanted - cumulative[place] + p[place]) / p[place]
     return place, min(max(rest, 0.0), _BELOW_ONE)
+
+
+def draw_indices(p: Floats, uniforms: Floats) -> Index:
+    """Do the same as `draw_index` for each row of `p` (B, N), without the second number."""
+    cumulative = p.cumsum(axis=1)
+    wanted = uniforms * cumulative[:, -1]
+    places = (cumulative <= wanted[:, None]).sum(axis=1)
+    if np.isnan(wanted).any() or (places == p.shape[1]).any():
+        raise InputError("the context or the state contains NaN; give finite features and rewards")
+    return np.asarray(places)
 
 
 def serve(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from functools import cache
 
 
 def draw_number(seed: bytes, name: str) -> float:
@@ -11,5 +12,11 @@ def draw_number(seed: bytes, name: str) -> float:
     >>> draw_number(b"seed", "d1") == draw_number(b"seed", "d1") != draw_number(b"seed", "d2")
     True
     """
-    digest = hashlib.blake2b(name.encode(), digest_size=8, key=seed).digest()
-    return (int.from_bytes(digest, "big") >> 11) * 2.0**-53
+    keyed = _key(seed).copy()
+    keyed.update(name.encode())
+    return (int.from_bytes(keyed.digest(), "big") >> 11) * 2.0**-53
+
+
+@cache
+def _key(seed: bytes) -> hashlib.blake2b:
+    return hashlib.blake2b(digest_size=8, key=seed)

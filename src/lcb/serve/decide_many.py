@@ -1,55 +1,76 @@
-"""Many decisions at once, each as if it had been sent alone at the same moment.
+"""Many decisions or rewards at once, each as if it had been sent alone at the same moment.
 
-Those that need not wait are decided in a row, without a task for each, and what their arms have in common is computed
-once.  The others, such as a second decision of a new user, go the way of single requests.
+Those that need not wait are built in a row, without a task for each; decisions from the same arms are drawn together.
+The others, such as a second decision of a new user, go the way of single requests.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
 from lcb.errors import StoreError
-from lcb.messages import DecisionRequest
+from lcb.messages import DecisionRequest, RewardRequest
 from lcb.serve.decide.arms import CommonArms
+from lcb.serve.decide.decisions import Begun
 from lcb.serve.decide.entry import Entry
 from lcb.serve.decide.large import is_large
 from lcb.serve.errors import Problem
+from lcb.serve.event_ids import decision_of_slot, reward_id
 from lcb.serve.log.journal import IdTaken
 from lcb.serve.service import Service
 
 Outcome = bytes | Problem | StoreError
+Request = TypeVar("Request", DecisionRequest, RewardRequest)
 
 
 async def decide_many(service: Service, requests: Sequence[DecisionRequest]) -> list[Outcome]:
     """Return the answers and refusals in the order of the requests."""
     found: dict[int, Outcome] = {}
-    waiting: list[tuple[int, Entry, asyncio.Future[None]]] = []
-    newcomers, later = list[str](), dict[int, Awaitable[bytes]]()
-    common = CommonArms(service.world.state)
+    entries = _build_decisions(service, requests, found)
+    newcomers = [requests[i].user for i, entry in entries.items() if entry.newcomer]
+    return await _store(service, requests, service.decide, entries, found, newcomers)
+
+
+async def reward_many(service: Service, requests: Sequence[RewardRequest]) -> list[Outcome]:
+    """Return the answers and refusals in the order of the requests."""
+    found: dict[int, Outcome] = {}
+    return await _store(service, requests, service.reward, _build_rewards(service, requests, found), found)
+
+
+async def _store(
+    service: Service,
+    requests: Sequence[Request],
+    ask_alone: Callable[[Request], Awaitable[bytes]],
+    entries: dict[int, Entry],
+    found: dict[int, Outcome],
+    newcomers: Sequence[str] = (),
+) -> list[Outcome]:
+    """Store entries by place of their requests, ask for what is neither there nor in `found`, and return all outcomes.
+
+    The next decisions of newcomers wait until these entries are stored.
+    """
+    stored: dict[int, asyncio.Future[None]] = {}
+    for user in newcomers:
+        service.arriving[user] = asyncio.Event()
     try:
-        for i, request in enumerate(requests):
-            if not can_decide_now(service, request):
-                later[i] = asyncio.ensure_future(service.decide(request))
-                continue
+        for i, entry in entries.items():
             try:
-                entry = service.decisions.decide(request, common=common)
-                if isinstance(entry, bytes):
-                    found[i] = entry
-                    continue
-                waiting.append((i, entry, service.journal.append(entry)))
-            except (Problem, StoreError) as error:
-                found[i] = error
-                continue
-            if entry.newcomer:
-                service.arriving[request.user] = asyncio.Event()
-                newcomers.append(request.user)
-        for i, entry, stored in waiting:
+                stored[i] = service.journal.append(entry)
+            except Problem as problem:
+                found[i] = problem
+        later = {
+            i: asyncio.ensure_future(ask_alone(request))
+            for i, request in enumerate(requests)
+            if i not in found and i not in stored
+        }
+        for i, done in stored.items():
             try:
-                await stored
-                found[i] = entry.answer
+                await done
+                found[i] = entries[i].answer
             except IdTaken:
-                later[i] = service.decide(requests[i])
+                later[i] = asyncio.ensure_future(ask_alone(requests[i]))
             except (Problem, StoreError) as error:
                 found[i] = error
     finally:
@@ -62,6 +83,58 @@ async def decide_many(service: Service, requests: Sequence[DecisionRequest]) -> 
     return [found[i] for i in range(len(requests))]
 
 
+def _build_decisions(
+    service: Service, requests: Sequence[DecisionRequest], found: dict[int, Outcome]
+) -> dict[int, Entry]:
+    """Return the new decisions of the requests that need not wait; refusals and repeated answers go to `found`."""
+    common, begun = CommonArms(service.world), dict[int, Begun]()
+    newcomers, ids = set[str](), set[str]()  # a second request of one of these waits for the first
+    for i, request in enumerate(requests):
+        id = request.decision_id
+        if request.user in newcomers or id in ids or not can_decide_now(service, request):
+            continue
+        try:
+            one = service.decisions.begin(request, common=common)
+        except (Problem, StoreError) as error:
+            found[i] = error
+            continue
+        if isinstance(one, bytes):
+            found[i] = one
+            continue
+        begun[i] = one
+        if one.newcomer:
+            newcomers.add(request.user)
+        if id is not None:
+            ids.add(id)
+    made: dict[int, Entry] = {}
+    for i, entry in zip(begun, service.decisions.finish_many(list(begun.values())), strict=True):
+        if isinstance(entry, Problem):
+            found[i] = entry
+        else:
+            made[i] = entry
+    return made
+
+
+def _build_rewards(service: Service, requests: Sequence[RewardRequest], found: dict[int, Outcome]) -> dict[int, Entry]:
+    """Return the new rewards of the requests that need not wait; refusals and repeated answers go to `found`."""
+    made, slots = dict[int, Entry](), set[str]()  # a second reward of a slot waits for the first
+    for i, request in enumerate(requests):
+        slot = request.decision_id
+        if slot in slots or not can_reward_now(service, slot):
+            continue
+        try:
+            entry = service.rewards.reward(request)
+        except (Problem, StoreError) as error:
+            found[i] = error
+            continue
+        if isinstance(entry, bytes):
+            found[i] = entry
+        else:
+            made[i] = entry
+            slots.add(slot)
+    return made
+
+
 def can_decide_now(service: Service, request: DecisionRequest) -> bool:
     """Whether a decision needs no read, no thread and no other request first."""
     world, id = service.world, request.decision_id
@@ -70,3 +143,11 @@ def can_decide_now(service: Service, request: DecisionRequest) -> bool:
     if id is not None and (not service.store.inline or service.journal.pending(id) is not None):
         return False
     return request.user not in service.arriving and world.has_user(request.user)
+
+
+def can_reward_now(service: Service, slot: str) -> bool:
+    """Whether the reward of a slot needs no read and no other request first."""
+    journal, slots = service.journal, service.slots
+    if slot not in slots or journal.pending(decision_of_slot(slot)) or journal.pending(reward_id(slot)):
+        return False
+    return service.world.has_user(slots.get(slot).user)

@@ -7,6 +7,7 @@ import math
 import os
 import random
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
 from typing import Any
 
@@ -68,6 +69,7 @@ class Service:
         self._watchers_of: dict[str, list[Watcher]] = {}  # by kind of event
         self._sizing = asyncio.Lock()
         self.large = Threads("large", most_waiting=32)  # decisions over very many arms, changes of many items
+        self.n_in_batches: Counter[str] = Counter(decided=0, rewarded=0, refused=0)  # elements since the start
         self.arriving: dict[str, asyncio.Event] = {}  # users whose first decision is being stored
         self.world = World(store, most_bytes=settings.limits.cached_bytes)
         prepare_log(settings, store, self.world, now, seed, items)

@@ -2,6 +2,8 @@
 
     POST /v1/decisions          a request; its parent is the caller's span, if a `traceparent` header came
       decision                  the choice of an arm
+    POST /v1/decisions:batch
+      decisions                 the choices that are made together; one that must wait has a `decision` of its own
     commit                      one transaction, of the events of many requests
     learning                    a new model version, in another process
 
@@ -11,7 +13,7 @@ this module did not exist.  Spans have routes, statuses and counts, but no users
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
@@ -99,7 +101,7 @@ def _trace_requests(tracer: Tracer, endpoint: Endpoint) -> Callable[[Ask], Await
 
 def _trace_decisions(tracer: Tracer, app: App) -> None:
     decisions, service = app.service.decisions, app.service
-    decide, finish = decisions.decide, service._finish
+    decide, finish_many, finish = decisions.decide, decisions.finish_many, service._finish
 
     def traced_decide(*given: Any, **more: Any) -> Entry | bytes:
         with tracer.start_as_current_span("decision", record_exception=False) as span:
@@ -116,10 +118,16 @@ def _trace_decisions(tracer: Tracer, app: App) -> None:
 
     async def traced_finish(begun: Begun) -> bytes | None:
         """A decision over very many arms, which ends in another thread."""
-        given: dict[str, Any] = {"lcb.recommender": begun.user.recommender, "lcb.model": begun.model}
-        given["lcb.arms"] = len(begun.ids)
+        given: dict[str, Any] = {"lcb.recommender": begun.recommender, "lcb.model": begun.model}
+        given["lcb.arms"] = len(begun.arms.ids)
         with tracer.start_as_current_span("decision", attributes=given):
             return await finish(begun)
 
+    def traced_finish_many(begun: Sequence[Begun]) -> list[Entry | Problem]:
+        """The decisions of a batch, which are drawn together."""
+        with tracer.start_as_current_span("decisions", attributes={"lcb.decisions": len(begun)}):
+            return finish_many(begun)
+
     decisions.decide = traced_decide  # type: ignore[method-assign]
+    decisions.finish_many = traced_finish_many  # type: ignore[method-assign]
     service._finish = traced_finish  # type: ignore[method-assign]

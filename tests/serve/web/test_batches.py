@@ -191,6 +191,19 @@ def test_arms_of_a_batch_are_those_of_all_that_send_none(tmp_path: Path):
     assert (again, reason["field"]) == (422, "arms")
 
 
+def test_the_elements_of_batches_are_counted_by_outcome(tmp_path: Path):
+    async def drive() -> str:
+        async with inside(Settings(store=str(tmp_path / "lcb.db"), pages=False)) as (_, client):
+            asks = [ask("ann", decision_id="d"), ask("bob"), ask("cy", k=0)]
+            await client.post("/v1/decisions:batch", json={"decisions": asks})
+            await client.post("/v1/rewards:batch", json={"rewards": [{"decision_id": "d", "reward": 1}]})
+            return (await client.get("/metrics")).text
+
+    found = asyncio.run(drive())
+    for outcome, n in (("decided", 2), ("rewarded", 1), ("refused", 1)):
+        assert f'lcb_batch_elements_total{{outcome="{outcome}"}} {n}.0' in found
+
+
 def test_every_element_counts_against_the_rate(tmp_path: Path):
     asks = {"decisions": [ask(f"u{i}") for i in range(50)]}
     first, second = batch(

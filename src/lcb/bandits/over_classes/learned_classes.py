@@ -11,6 +11,7 @@ Noise is one number: noise per arm would weigh the statistics by the classes.  A
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import ClassVar
@@ -22,12 +23,13 @@ from lcb.bandits.bandit import Arms
 from lcb.bandits.over_classes.personal_classes import PersonalClasses
 from lcb.bandits.over_classes.posterior_mean import PosteriorMean
 from lcb.bandits.traits import Traits
-from lcb.decision import Decision, check_reward
+from lcb.decision import Choices, Decision, check_reward
 from lcb.item_effects import ITEM_HORIZON, ArmEffects
 from lcb.models import LatentModels
 from lcb.stats import add_row, n_packed
 
 _DEFAULT_BONUS = 0.5
+_MOST_AT_ONCE = 100_000  # numbers: statistics times classes times users
 
 
 @dataclass(frozen=True)
@@ -86,22 +88,21 @@ class LearnedClasses:
         """Return the expected reward plus the bonus of each arm, (K,)."""
         return self._rule.scores(self._state_of_rule(state), context)
 
-    def prepare(self, context: Floats) -> Floats | None:
-        """Compute what decisions for many users from the same context have in common, for `choose`."""
-        return None if isinstance(self._rule, PersonalClasses) else self._rule.prepare(context)
-
     def choose(
-        self,
-        state: Floats,
-        context: Floats,
-        rng: np.random.Generator,
-        effects: ArmEffects | None = None,
-        *,
-        prepared: Floats | None = None,
+        self, state: Floats, context: Floats, rng: np.random.Generator, effects: ArmEffects | None = None
     ) -> Decision:
-        if prepared is None or isinstance(self._rule, PersonalClasses):
-            return self._rule.choose(self._state_of_rule(state), context, rng, effects)
-        return self._rule.choose(self._log_weights(state), context, rng, effects, prepared=prepared)
+        return self._rule.choose(self._state_of_rule(state), context, rng, effects)
+
+    @property
+    def choose_many(self) -> Callable[..., Choices] | None:
+        """The method that does the same as `choose` for many users, `states` (B, S); point classes have it alone."""
+        return self._choose_many if isinstance(self._rule, PosteriorMean) else None
+
+    def _choose_many(
+        self, states: Floats, context: Floats, uniforms: Floats, effects: ArmEffects | None = None
+    ) -> Choices:
+        assert isinstance(self._rule, PosteriorMean)
+        return self._rule.choose_many(self._log_weights_of_many(states), context, uniforms, effects)
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         check_reward(reward)
@@ -124,3 +125,11 @@ class LearnedClasses:
     def _log_weights(self, state: Floats) -> Floats:
         log_w = self.models.log_pi + (self._log_likelihood * state).sum(axis=1)
         return np.asarray(log_w - np.logaddexp.reduce(log_w))
+
+    def _log_weights_of_many(self, states: Floats) -> Floats:
+        """Return the same for many users, (B, N); few at a time where statistics are large."""
+        log_likelihood = self._log_likelihood
+        n = max(1, _MOST_AT_ONCE // log_likelihood.size)
+        parts = [(log_likelihood * states[start : start + n, None]).sum(axis=2) for start in range(0, len(states), n)]
+        log_w = self.models.log_pi + np.concatenate(parts)
+        return np.asarray(log_w - np.logaddexp.reduce(log_w, axis=1)[:, None])

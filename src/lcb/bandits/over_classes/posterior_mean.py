@@ -21,7 +21,7 @@ import numpy as np
 from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms
 from lcb.bandits.traits import Traits
-from lcb.decision import Decision, check_context, check_reward, rescale
+from lcb.decision import Choices, Decision, check_context, check_reward, rescale, rescale_many
 from lcb.errors import InputError
 from lcb.item_effects import ITEM_HORIZON, ArmEffects, check_item_bonus, choose_by_classes, choose_by_means
 from lcb.models import LatentModels
@@ -67,38 +67,44 @@ class PosteriorMean:
         """Return the expected reward plus the bonus of each arm, (K,)."""
         return self._add_bonus(*self._moments(state, context))
 
-    def prepare(self, context: Floats) -> Floats | None:
-        """Compute what decisions for many users from the same context have in common, for `choose`."""
-        return self._expected(check_context(context, self.models.n_features)) if self.bonus else None
-
     def choose(
-        self,
-        state: Floats,
-        context: Floats,
-        rng: np.random.Generator,
-        effects: ArmEffects | None = None,
-        *,
-        prepared: Floats | None = None,
+        self, state: Floats, context: Floats, rng: np.random.Generator, effects: ArmEffects | None = None
     ) -> Decision:
-        if prepared is None:
-            context = check_context(context, self.models.n_features)
+        context = check_context(context, self.models.n_features)
         uniform = rng.random()
         rest = rescale(uniform, self.uniform)
         if effects is None:
-            decision = Decision.best(self._add_bonus(*self._moments(state, context, prepared)), context, rest)
+            decision = Decision.best(self._add_bonus(*self._moments(state, context)), context, rest)
         else:
-            decision = self._choose_with(effects, state, context, rest, prepared)
+            decision = self._choose_with(effects, state, context, rest)
         return decision.with_uniform(self.uniform, context, uniform) if self.uniform else decision
 
     def _choose_with(
-        self, effects: ArmEffects, state: Floats, context: Floats, uniform: float, expected: Floats | None
+        self, effects: ArmEffects, state: Floats, context: Floats, uniform: float, expected: Floats | None = None
     ) -> Decision:
         weighs = self.item_bonus, self.item_horizon
         if not self.bonus or len(context) == 1:
-            mean, _ = self._moments(state, context, expected)
+            mean, _ = self._moments(state, context)
             return choose_by_means(mean, effects, *weighs, context, uniform)
         expected = self._expected(context) if expected is None else expected
         return choose_by_classes(np.exp(state), expected, self.bonus, effects, *weighs, context, uniform)
+
+    def choose_many(
+        self, states: Floats, context: Floats, uniforms: Floats, effects: ArmEffects | None = None
+    ) -> Choices:
+        """Do the same as `choose` for many users, `states` (B, N), with one uniform number each."""
+        context = check_context(context, self.models.n_features)
+        rest = rescale_many(uniforms, self.uniform)
+        if effects is None:
+            choices = Choices.best(self._add_bonus(*self._moments_of_many(states, context)), rest)
+        else:
+            expected = self._expected(context) if self.bonus else None
+            size = len(states), len(context)
+            choices = Choices(np.empty(len(states), np.intp), np.empty(size), means := np.empty(size))
+            for i, number in enumerate(rest.tolist()):
+                one = self._choose_with(effects, states[i], context, number, expected)
+                choices.arms[i], choices.distributions[i], means[i] = one.arm, one.distribution, one.means
+        return choices.with_uniform(self.uniform, uniforms) if self.uniform else choices
 
     def _add_bonus(self, mean: Floats, spread: Floats | None) -> Floats:
         return mean if spread is None else np.asarray(mean + self.bonus * np.sqrt(spread))
@@ -107,14 +113,22 @@ class PosteriorMean:
         """Return the expected reward of every arm under every class, (N, K)."""
         return np.einsum("hj,kj->hk", self.models.beta, context)  # unlike BLAS, gives equal arms equal sums
 
-    def _moments(self, state: Floats, context: Floats, expected: Floats | None = None) -> tuple[Floats, Floats | None]:
+    def _moments(self, state: Floats, context: Floats) -> tuple[Floats, Floats | None]:
         """Return the mean of the expected reward of each arm, (K,), and its variance, which only a bonus needs."""
         w = np.exp(state)
         if not self.bonus:
             return np.asarray(context @ (w @ self.models.beta)), None
-        expected = self._expected(context) if expected is None else expected
+        expected = self._expected(context)
         mean = (w[:, None] * expected).sum(axis=0)
         return mean, (w[:, None] * (expected - mean) ** 2).sum(axis=0)
+
+    def _moments_of_many(self, states: Floats, context: Floats) -> tuple[Floats, Floats | None]:
+        """Do the same for many users, (B, K) each."""
+        if not self.bonus:
+            return np.array([self._moments(state, context)[0] for state in states]), None
+        w, expected = np.exp(states)[:, :, None], self._expected(context)
+        means = (w * expected).sum(axis=1)
+        return means, (w * (expected - means[:, None]) ** 2).sum(axis=1)
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         check_reward(reward)

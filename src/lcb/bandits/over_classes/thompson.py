@@ -20,9 +20,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from lcb.arrays import Floats
-from lcb.bandits.bandit import Arms, draw_index
+from lcb.bandits.bandit import Arms, draw_index, draw_indices
 from lcb.bandits.traits import Traits
-from lcb.decision import Decision, check_context, check_reward, rescale
+from lcb.decision import Choices, Decision, check_context, check_reward, rescale, rescale_many
 from lcb.errors import InputError
 from lcb.models import LatentModels, squash
 from lcb.policies import Greedy, Policy, Softmax
@@ -68,17 +68,10 @@ class GeneralizedThompson:
         """Return the probability of each class, (N,)."""
         return np.exp(state)
 
-    def prepare(self, context: Floats) -> Floats:
-        """Compute what decisions for many users from the same context have in common, for `choose`."""
-        return self.policy(self.models.beta @ check_context(context, self.models.n_features).T)
-
-    def choose(
-        self, state: Floats, context: Floats, rng: np.random.Generator, *, prepared: Floats | None = None
-    ) -> Decision:
-        if prepared is None:
-            context = check_context(context, self.models.n_features)
+    def choose(self, state: Floats, context: Floats, rng: np.random.Generator) -> Decision:
+        context = check_context(context, self.models.n_features)
         weights, number = np.exp(state), rng.random()
-        policies = self.policy(self.models.beta @ context.T) if prepared is None else prepared
+        policies = self.policy(self.models.beta @ context.T)
         h, rest = draw_index(weights, rescale(number, self.uniform) if self.uniform else number)
         own = policies[h]
         arm = int(own.argmax())
@@ -87,6 +80,21 @@ class GeneralizedThompson:
         distribution = weights @ policies
         decision = Decision(arm, distribution[arm], context[arm], distribution)
         return decision.with_uniform(self.uniform, context, number) if self.uniform else decision
+
+    def choose_many(self, states: Floats, context: Floats, uniforms: Floats) -> Choices:
+        """Do the same as `choose` for many users, `states` (B, N), with one uniform number each."""
+        context = check_context(context, self.models.n_features)
+        weights = np.exp(states)
+        policies = self.policy(self.models.beta @ context.T)
+        numbers = rescale_many(uniforms, self.uniform) if self.uniform else uniforms
+        classes = draw_indices(weights, numbers)
+        best = policies.argmax(axis=1)
+        arms = best[classes]
+        for i in (policies[classes, arms] != 1).nonzero()[0].tolist():
+            h, rest = draw_index(weights[i], float(numbers[i]))
+            arms[i] = draw_index(policies[h], rest)[0]
+        choices = Choices(arms, np.matmul(weights[:, None, :], policies)[:, 0])
+        return choices.with_uniform(self.uniform, uniforms) if self.uniform else choices
 
     def update(self, state: Floats, decision: Decision, reward: float) -> Floats:
         check_reward(reward)

@@ -15,6 +15,7 @@ from lcb.serve.decide.validation import check_ids, check_size
 from lcb.serve.errors import Problem
 from lcb.serve.state.catalogue import Catalogue
 from lcb.serve.state.service_state import ServiceState
+from lcb.serve.state.world import World
 
 
 class Arms(NamedTuple):
@@ -22,7 +23,7 @@ class Arms(NamedTuple):
 
     ids: list[str]
     context: Floats  # (K, d)
-    sent: Floats | None  # the features that the request sent, if it sent any
+    sent: bytes | None  # the features that the request sent, if it sent any
     rows: Index | None  # of the catalogue, (K,), if the request named some of its items
 
 
@@ -52,25 +53,27 @@ def read_arms(state: ServiceState, request: messages.DecisionRequest, stacked: F
     if size > messages.MOST_FEATURES:
         words = f"the arms crossed with x have {size} features; send fewer, at most {messages.MOST_FEATURES} in all"
         raise Problem(422, words, field="x")
-    return Arms(ids, context if user_x is None else cross(context, user_x), sent, rows)
+    data = None if sent is None else sent.tobytes()
+    return Arms(ids, context if user_x is None else cross(context, user_x), data, rows)
 
 
 class CommonArms:
     """The arms of requests that are decided in a row; a list of arms that several of them have is read once."""
 
-    def __init__(self, state: ServiceState) -> None:
-        self.state = state
+    def __init__(self, world: World) -> None:
+        self.world = world
         self._sent: list[messages.Arm] | None = None
         self._read: tuple[Arms, CommonDraws] | None = None
 
-    def read(self, request: messages.DecisionRequest) -> tuple[Arms, CommonDraws | None]:
+    def read(self, request: messages.DecisionRequest) -> tuple[Arms, CommonDraws]:
         """Do the same as `read_arms`, and return what draws from these arms have in common."""
-        if request.x is not None:
-            return read_arms(self.state, request), None
-        if self._read is None or self._sent is not request.arms:
-            arms = read_arms(self.state, request)
-            self._sent, self._read = request.arms, (arms, CommonDraws(arms.ids, arms.context, arms.rows))
-        return self._read
+        if self._read is not None and self._sent is request.arms and request.x is None:
+            return self._read
+        arms = read_arms(self.world.state, request)
+        found = arms, CommonDraws(self.world, arms.ids, arms.context.shape[1], arms.rows)
+        if request.x is None:
+            self._sent, self._read = request.arms, found
+        return found
 
 
 def _look_up(catalogue: Catalogue, arms: list[messages.Arm], ids: list[str]) -> Index:

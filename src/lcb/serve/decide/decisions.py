@@ -8,17 +8,25 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import numpy as np
 
 from lcb import messages
-from lcb.arrays import Floats
+from lcb.errors import InputError
 from lcb.serve import events
-from lcb.serve.decide.arms import CommonArms, read_arms
+from lcb.serve.decide.arms import Arms, CommonArms, read_arms
 from lcb.serve.decide.assignment import Assignment
-from lcb.serve.decide.drawing import Draw, begin_draw, draw_arms, draw_under_rules, record_callers_arm
+from lcb.serve.decide.drawing import (
+    Draw,
+    begin_draw,
+    can_draw_together,
+    draw_arms,
+    draw_together,
+    draw_under_rules,
+    record_callers_arm,
+)
 from lcb.serve.decide.entry import Entry
 from lcb.serve.decide.large import NO_RULES, WITHOUT_RULES, Prepared
 from lcb.serve.decide.rules import RULES, NoArmLeft, Rules, read_rules
@@ -26,11 +34,12 @@ from lcb.serve.decide.validation import check_user
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import slot_id
 from lcb.serve.state.service_state import policy_name
-from lcb.serve.state.users import WARMUP, User
+from lcb.serve.state.users import WARMUP
 from lcb.serve.state.world import World
 from lcb.storage.store.base import NewRow, Row
 
 _JSON = msgspec.json.Encoder()
+_FEWEST_TOGETHER = 3  # decisions; fewer are drawn faster one by one
 
 
 class Begun(msgspec.Struct):
@@ -41,15 +50,18 @@ class Begun(msgspec.Struct):
     digest: bytes | None
     at: float
     seen: int  # seq of the state that it is made from
-    user: User
+    recommender: str
     model: int  # the version that it is made with
     newcomer: bool
     fixes_n_features: bool
-    ids: list[str]
-    context: Floats  # (K, d)
-    sent: Floats | None  # the features that the request sent
+    arms: Arms
     draw: Draw
     rules: Rules | None = None
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether it draws one arm from all."""
+        return self.rules is None and self.request.k is None and self.request.chosen is None
 
 
 class Decisions:
@@ -65,22 +77,47 @@ class Decisions:
         shadow: bool = False,
     ) -> None:
         self.world, self.assignment, self.now, self.new_id, self.shadow = world, assignment, now, new_id, shadow
-        self.n_ruled: Counter[str] = Counter()  # decisions by rule since the start; none: no arm was left
+        self.n_ruled = Counter[str](dict.fromkeys((*RULES, "none"), 0))  # since the start; none: no arm was left
 
     def decide(
         self,
         request: messages.DecisionRequest,
         recommender: str | None = None,
         logged: Row | None = None,
-        common: CommonArms | None = None,
     ) -> Entry | bytes:
         """Return a new decision, or the answer of the one logged under the same id.
 
-        `logged` is the event of that id, read beforehand where the store is remote.  `common` is what was read of the
-        arms of other decisions of a batch.
+        `logged` is the event of that id, read beforehand where the store is remote.
         """
-        begun = self.begin(request, recommender, logged, common=common)
+        begun = self.begin(request, recommender, logged)
         return begun if isinstance(begun, bytes) else self.finish(begun)
+
+    def finish_many(self, begun: Sequence[Begun]) -> list[Entry | Problem]:
+        """Do the rest of `decide` for each; those with the same arms and the same bandit are drawn together."""
+        groups: dict[tuple[int, int], list[int]] = {}
+        for i, one in enumerate(begun):
+            if one.is_plain and can_draw_together(one.draw):
+                groups.setdefault((id(one.arms), id(one.draw.bandit)), []).append(i)
+        drawn: list[tuple[events.ChosenArm, list[float] | None] | None] = [None] * len(begun)
+        for places in groups.values():
+            if len(places) < _FEWEST_TOGETHER:
+                continue
+            group, arms = [begun[i] for i in places], begun[places[0]].arms
+            try:
+                found = draw_together(
+                    [one.draw for one in group], arms.ids, arms.context, [one.decision_id for one in group]
+                )
+            except InputError:  # of one of them: each is drawn alone
+                continue
+            for i, arm in zip(places, found, strict=True):
+                drawn[i] = arm
+        made: list[Entry | Problem] = []
+        for one, chosen in zip(begun, drawn, strict=True):
+            try:
+                made.append(self.finish(one, chosen))
+            except Problem as problem:
+                made.append(problem)
+        return made
 
     def begin(
         self,
@@ -90,7 +127,10 @@ class Decisions:
         prepared: Prepared | None = None,
         common: CommonArms | None = None,
     ) -> Begun | bytes:
-        """Do the part of `decide` that reads the state; `prepared` is what was computed from the request before."""
+        """Do the part of `decide` that reads the state; `prepared` is what was computed from the request before.
+
+        `common` is what was read of the arms of other decisions of a batch.
+        """
         world, digest = self.world, None
         if request.decision_id is not None:
             digest = compute_digest(request) if prepared is None else prepared.digest
@@ -104,63 +144,69 @@ class Decisions:
             arms = read_arms(world.state, request, None if prepared is None else prepared.context)
         else:
             arms, draws = common.read(request)
-        ids, context, sent, rows = arms
         user = world.user(request.user)
         newcomer = user is None
         if user is None:
             recommender = recommender or self.assignment.assign(request.user)
             model = world.state.model_for_newcomers(recommender, request.user)
-            user = world.fold.start(recommender, model, 0, context.shape[1])
+            user = world.fold.start(recommender, model, 0, arms.context.shape[1])
         else:
             model = world.state.model_for(user)
+        if draws is None:
+            draw = begin_draw(world, user, model, arms.ids, arms.context.shape[1], arms.rows)
+        else:
+            draw = draws.begin(user, model)
         return Begun(
-            request=request,
-            decision_id=request.decision_id or self.new_id(),
-            digest=digest,
-            at=self.now(),
-            seen=world.seq,
-            user=user,
-            model=model,
-            newcomer=newcomer,
-            fixes_n_features=world.state.n_features is None,
-            ids=ids,
-            context=context,
-            sent=sent,
-            draw=begin_draw(world, user, model, ids, context.shape[1], rows, draws),
-            rules=self._read_rules(request, ids) if request.has_rules else None,
+            request,
+            request.decision_id or self.new_id(),
+            digest,
+            self.now(),
+            world.seq,
+            user.recommender,
+            model,
+            newcomer,
+            world.state.n_features is None,
+            arms,
+            draw,
+            self._read_rules(request, arms.ids) if request.has_rules else None,
         )
 
-    def finish(self, begun: Begun) -> Entry:
-        """Do the rest of `decide`; reads nothing that later events change, so it may run in another thread."""
-        request, user, ids, context = begun.request, begun.user, begun.ids, begun.context
-        decision_id, model, rules = begun.decision_id, begun.model, None
-        if begun.rules is None:
+    def finish(self, begun: Begun, drawn: tuple[events.ChosenArm, list[float] | None] | None = None) -> Entry:
+        """Do the rest of `decide`; reads nothing that later events change, so it may run in another thread.
+
+        `drawn` is the arm and its distribution, if it was drawn together with others.
+        """
+        request, (ids, context, sent, _) = begun.request, begun.arms
+        decision_id, model, rules, distribution = begun.decision_id, begun.model, None, None
+        if drawn is not None:
+            taken, distribution = [drawn[0]], drawn[1]
+        elif begun.rules is None:
             taken = draw_arms(begun.draw, ids, context, decision_id, request.k)
         else:
             taken, rules = draw_under_rules(begun.draw, ids, context, decision_id, begun.rules)
         body = events.DecisionBody(
-            at=begun.at,
-            seen=begun.seen,
-            recommender=user.recommender,
-            n_arms=len(ids),
-            arms=None if request.arms is None else ids,
-            x=None if begun.sent is None else begun.sent.tobytes(),
-            user_x=None if request.x is None else np.array(request.x).tobytes(),
-            taken=taken,
-            digest=begun.digest,
-            listed=request.k is not None,
-            chosen=None if request.chosen is None else self._record_chosen(begun),
-            own=request.chosen is None or request.chosen_propensity is not None,
-            rules=rules,
+            begun.at,
+            begun.seen,
+            begun.recommender,
+            len(ids),
+            None if request.arms is None else ids,
+            sent,
+            None if request.x is None else np.array(request.x).tobytes(),
+            taken,
+            begun.digest,
+            request.k is not None,
+            None if request.chosen is None else self._record_chosen(begun),
+            request.chosen is None or request.chosen_propensity is not None,
+            rules,
         )
         return Entry(
             NewRow(decision_id, "decision", request.user, model, events.encode(body)),
             body,
-            self.answer(decision_id, model, body),
-            key=decision_id,
-            newcomer=begun.newcomer,
-            fixes_n_features=begun.fixes_n_features,
-            made_from=begun.seen,
+            self.answer(decision_id, model, body, distribution),
+            decision_id,
+            begun.newcomer,
+            begun.fixes_n_features,
+            begun.seen,
         )
 
     def _read_rules(self, request: messages.DecisionRequest, ids: list[str]) -> Rules:
@@ -184,14 +230,14 @@ class Decisions:
 
     def _record_chosen(self, begun: Begun) -> events.ChosenArm:
         """Return the record of the arm that the caller chose; Problem 422 if the user's bandit cannot learn from it."""
-        request, user, model, ids = begun.request, begun.user, begun.model, begun.ids
+        request, model, ids = begun.request, begun.model, begun.arms.ids
         assert request.chosen is not None
         if request.k is not None:
             raise Problem(422, "chosen names one arm and k asks for a list; leave one out", field="k")
         if request.chosen not in ids:
             words = f"chosen is {request.chosen!r}, which is not among the arms; name one of them"
             raise Problem(422, words, field="chosen")
-        spec = self.world.state.recommenders[user.recommender]
+        spec = self.world.state.recommenders[begun.recommender]
         if spec.traits.needs_propensity_of_every_arm and model != WARMUP:
             words = f"{spec.bandit} needs the probability of every arm and cannot learn from an arm that you chose"
             raise Problem(422, f"{words}; decide without chosen", field="chosen")
@@ -199,7 +245,7 @@ class Decisions:
             words = f"{spec.bandit} weighs a reward by the probability of its arm"
             raise Problem(422, f"{words}; send chosen_propensity, 1 if nothing was random", field="chosen_propensity")
         propensity = request.chosen_propensity or 1.0
-        return record_callers_arm(begun.draw, ids, begun.context, request.chosen, propensity)
+        return record_callers_arm(begun.draw, ids, begun.arms.context, request.chosen, propensity)
 
     def answer_again(self, row: Row, digest: bytes | None) -> bytes:
         """Return the answer of a logged decision, if its request was the same."""
@@ -211,9 +257,13 @@ class Decisions:
             raise Problem(422, words, field="decision_id")
         return self.answer(row.id, row.model or WARMUP, body)
 
-    def answer(self, decision_id: str, model: int, body: events.DecisionBody) -> bytes:
-        """Return the answer of a decision event, always the same bytes."""
+    def answer(
+        self, decision_id: str, model: int, body: events.DecisionBody, distribution: list[float] | None = None
+    ) -> bytes:
+        """Return the answer of a decision event, always the same bytes; `distribution` is that of its first arm."""
         ours, shown = body.taken[0], body.shown[0]
+        if distribution is None:
+            distribution = ours.full_distribution(body.n_arms).tolist()
         slots = None
         if body.listed:
             slots = tuple(
@@ -224,7 +274,7 @@ class Decisions:
                 decision_id=decision_id,
                 arm=shown.id,
                 propensity=shown.propensity if body.own else None,
-                distribution=tuple(ours.full_distribution(body.n_arms).tolist()),
+                distribution=tuple(distribution),
                 model=model,
                 policy=policy_name(self.world.state.recommenders[body.recommender], model),
                 recommender=body.recommender,

@@ -13,7 +13,7 @@ from lcb.arrays import Floats, Index
 from lcb.bandits.bandit import add_advice, count_decision
 from lcb.bandits.over_classes.mixture import MixtureBandit
 from lcb.bandits.traits import DescribedBandit
-from lcb.decision import Decision, rescale
+from lcb.decision import Choices, Decision, rescale, rescale_many
 from lcb.errors import InputError
 from lcb.item_effects import ArmEffects
 from lcb.serve.chance import draw_number
@@ -21,7 +21,7 @@ from lcb.serve.decide.rules import Rules
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import slot_id
 from lcb.serve.events import ChosenArm, RulesBody
-from lcb.serve.sparse import pack_distribution
+from lcb.serve.sparse import FEWEST_ARMS, pack_distribution
 from lcb.serve.state.model_version import UnreadableModels
 from lcb.serve.state.users import WARMUP, User
 from lcb.serve.state.world import World
@@ -35,38 +35,32 @@ class Draw(NamedTuple):
     share: float  # of uniform decisions
     seed: bytes
     effects: ArmEffects | None  # of the arms' items
-    prepared: Floats | None = None  # what the bandit computed of the arms for all users of a batch
 
 
 class CommonDraws:
-    """What decisions from the same arms and the same state of the service have in common, by model version."""
+    """The draws of decisions from the same arms and the same state of the service: those of other users follow fast."""
 
-    def __init__(self, ids: Sequence[str], context: Floats, rows: Index | None) -> None:
-        self.ids, self.context, self.rows = ids, context, rows
-        self._prepared: dict[int, tuple[DescribedBandit, Floats | None]] = {}
-        self._effects: ArmEffects | None = None
+    def __init__(self, world: World, ids: Sequence[str], n_features: int, rows: Index | None) -> None:
+        self.world, self.ids, self.n_features, self.rows = world, ids, n_features, rows
+        self._known: dict[tuple[str, int], tuple[Draw, bool]] = {}  # by recommender and model; whether to share states
 
-    def prepare(self, bandit: DescribedBandit) -> Floats | None:
-        found = self._prepared.get(id(bandit))
+    def begin(self, user: User, model: int) -> Draw:
+        """Do the same as `begin_draw`."""
+        found = self._known.get((user.recommender, model))
         if found is None:
-            prepare = getattr(bandit, "prepare", None)
-            found = self._prepared[id(bandit)] = bandit, None if prepare is None else prepare(self.context)
-        return found[1]
-
-    def effects(self, world: World) -> ArmEffects:
-        if self._effects is None:
-            self._effects = world.items.of_arms(self.ids, self.rows)
-        return self._effects
+            draw = begin_draw(self.world, user, model, self.ids, self.n_features, self.rows)
+            if not isinstance(draw.bandit, MixtureBandit):
+                self._known[user.recommender, model] = draw, draw.state is not user.state
+            return draw
+        draw, shared = found
+        if shared:
+            return draw
+        assert user.state is not None
+        return Draw(draw.bandit, user.state, draw.share, draw.seed, draw.effects)
 
 
 def begin_draw(
-    world: World,
-    user: User,
-    model: int,
-    ids: Sequence[str],
-    n_features: int,
-    rows: Index | None = None,
-    common: CommonDraws | None = None,
+    world: World, user: User, model: int, ids: Sequence[str], n_features: int, rows: Index | None = None
 ) -> Draw:
     """Return what a draw for a user under a model version needs, among the arms `ids`; `rows` are of the catalogue."""
     try:
@@ -78,14 +72,55 @@ def begin_draw(
     state = user.state if shared is None else world.shared.get(shared, bandit)
     assert state is not None
     share = world.state.recommenders[user.recommender].get_uniform(in_warmup=model == WARMUP)
-    uses, seed = world.uses_effects(user.recommender, model), world.state.seed
-    if common is None:
-        return Draw(bandit, state, share, seed, world.items.of_arms(ids, rows) if uses else None)
-    try:
-        prepared = common.prepare(bandit)
-    except InputError as error:
-        raise Problem(422, str(error), field="arms") from None
-    return Draw(bandit, state, share, seed, common.effects(world) if uses else None, prepared)
+    uses = world.uses_effects(user.recommender, model)
+    return Draw(bandit, state, share, world.state.seed, world.items.of_arms(ids, rows) if uses else None)
+
+
+def can_draw_together(draw: Draw) -> bool:
+    """Whether `draw_together` takes draws of this bandit."""
+    return getattr(draw.bandit, "choose_many", None) is not None
+
+
+def draw_together(
+    draws: Sequence[Draw], ids: list[str], context: Floats, decision_ids: Sequence[str]
+) -> list[tuple[ChosenArm, list[float] | None]]:
+    """Return the arms for many users from the same arms, each as `draw_arms` draws it, without lists.
+
+    The draws differ in their states alone.  With each arm comes its distribution, None if it is 1 on this arm.
+    """
+    bandit: Any
+    bandit, _, share, seed, effects = draws[0]
+    numbers = np.array([draw_number(seed, id) for id in decision_ids])
+    states = np.array([draw.state for draw in draws])
+    of_items = () if effects is None else (effects,)
+    choices = bandit.choose_many(states, context, rescale_many(numbers, share) if share else numbers, *of_items)
+    return _record_choices(choices.with_uniform(share, numbers) if share else choices, ids, context, effects)
+
+
+def _record_choices(
+    choices: Choices, ids: list[str], context: Floats, effects: ArmEffects | None
+) -> list[tuple[ChosenArm, list[float] | None]]:
+    """Do the same as `ChosenArm.from_decision` for many decisions; `effects` are those that they were made with."""
+    arms, distributions = choices.arms, choices.distributions
+    size, places, rows = 8 * distributions.shape[1], arms.tolist(), np.arange(len(arms))
+    x = {arm: context[arm].tobytes() for arm in set(places)}
+    whole = distributions.tobytes() if distributions.shape[1] < FEWEST_ARMS else None
+    beside: list[tuple[float | None, float | None]] = [(None, None)] * len(places)
+    if effects is not None and choices.means is not None:
+        beside = list(zip(effects.effect[arms].tolist(), choices.means[rows, arms].tolist(), strict=True))
+    propensities, listed = distributions[rows, arms].tolist(), distributions.tolist()
+    found: list[tuple[ChosenArm, list[float] | None]] = []
+    for i, arm in enumerate(places):
+        distribution, packed, rest = listed[i], None, None
+        if propensities[i] == 1:
+            distribution = None
+        elif whole is not None:
+            packed = whole[size * i : size * (i + 1)]
+        else:
+            packed, rest = pack_distribution(distributions[i])
+        one = ChosenArm(arm, ids[arm], propensities[i], x[arm], packed, False, None, *beside[i], rest)
+        found.append((one, distribution))
+    return found
 
 
 def draw_arms(draw: Draw, ids: list[str], context: Floats, decision_id: str, k: int | None) -> list[ChosenArm]:
@@ -94,7 +129,7 @@ def draw_arms(draw: Draw, ids: list[str], context: Floats, decision_id: str, k: 
     try:
         if k is None:
             number = draw_number(draw.seed, decision_id)
-            one = choose_arm(draw.bandit, draw.state, context, draw.share, number, draw.effects, draw.prepared)
+            one = choose_arm(draw.bandit, draw.state, context, draw.share, number, draw.effects)
             return [ChosenArm.from_decision(one, ids[one.arm])]
         return _draw_list(draw, ids, context, decision_id, k)
     except InputError as error:
@@ -108,15 +143,14 @@ def choose_arm(
     share: float,
     number: float,
     effects: ArmEffects | None = None,
-    prepared: Floats | None = None,
 ) -> Decision:
     """Choose with the bandit, or uniformly with probability `share`; the propensities are those of the mixture.
 
     `number` is uniform in [0, 1) and decides both.
     """
     if not share:
-        return _choose(bandit, state, context, number, effects, prepared)
-    own = _choose(bandit, state, context, rescale(number, share), effects, prepared)
+        return _choose(bandit, state, context, number, effects)
+    own = _choose(bandit, state, context, rescale(number, share), effects)
     mixed = own.with_uniform(share, context, number)
     traits = bandit.traits
     if number < share or traits.needs_propensity_of_chosen or traits.needs_propensity_of_every_arm:
@@ -125,18 +159,12 @@ def choose_arm(
 
 
 def _choose(
-    bandit: DescribedBandit,
-    state: Floats,
-    context: Floats,
-    number: float,
-    effects: ArmEffects | None,
-    prepared: Floats | None = None,
+    bandit: DescribedBandit, state: Floats, context: Floats, number: float, effects: ArmEffects | None
 ) -> Decision:
     rng: Any = OneNumber(number)
-    common: dict[str, Any] = {} if prepared is None else {"prepared": prepared}
     if effects is None:
-        return bandit.choose(state, context, rng, **common)
-    return bandit.choose(state, context, rng, effects, **common)  # type: ignore[call-arg]
+        return bandit.choose(state, context, rng)
+    return bandit.choose(state, context, rng, effects)  # type: ignore[call-arg]
 
 
 def draw_under_rules(
@@ -182,7 +210,7 @@ def _draw_slot(
     draw: Draw, state: Floats, ids: list[str], context: Floats, left: NDArray[np.intp], name: str
 ) -> tuple[Decision, ChosenArm]:
     """Draw one of the arms `left`; return the decision among these, and its record among all arms."""
-    bandit, _, share, seed, effects, _ = draw
+    bandit, _, share, seed, effects = draw
     of_left = None if effects is None else effects.take(left)
     one = choose_arm(bandit, state, context[left], share, draw_number(seed, name), of_left)
     arm = ChosenArm.from_decision(one, ids[left[one.arm]])

@@ -92,10 +92,15 @@ class Prepared(msgspec.Struct):
 
 def is_large(state: ServiceState, request: DecisionRequest) -> bool:
     """Whether to decide this request in a thread."""
+    return count_numbers(state, request) > LARGE_DECISION
+
+
+def count_numbers(state: ServiceState, request: DecisionRequest) -> int:
+    """Count the numbers that a decision scores: the features of all arms, for every slot."""
     arms = request.arms
     n_arms = len(state.catalogue) if arms is None else len(arms)
     n_features = state.n_features or (0 if arms is None else len(arms[0].x or ()))
-    return n_arms * n_features * (request.k or 1) > LARGE_DECISION
+    return n_arms * n_features * (request.k or 1)
 
 
 def prepare(request: DecisionRequest) -> Prepared:

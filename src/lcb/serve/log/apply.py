@@ -27,10 +27,10 @@ _RETRY = 0.1  # seconds before a failed prefetch is tried again
 
 
 class _Batch(Struct):
-    """Stored events to apply; `then` is called after them, with the error if there was one."""
+    """Stored events to apply, with the bodies that are known; `then` is called after them, with the error if any."""
 
     rows: list[Row]
-    bodies: dict[str, Any]
+    bodies: list[Any]  # None: to be decoded
     then: Callable[[Exception | None], None]
     n_applied: int = 0
     prefetched: bool = False
@@ -57,8 +57,8 @@ class EventApplier:
         self.world.apply(row, body)
         self.slots.apply(row, body)
 
-    def add(self, rows: list[Row], bodies: dict[str, Any], then: Callable[[Exception | None], None]) -> None:
-        """Apply `rows` after those added before, then call `then`; `bodies` are bodies already decoded, by id."""
+    def add(self, rows: list[Row], bodies: list[Any], then: Callable[[Exception | None], None]) -> None:
+        """Apply `rows` after those added before, then call `then`; `bodies` are theirs, None if not decoded yet."""
         self._batches.append(_Batch(rows, bodies, then))
         if len(self._batches) == 1:
             self._proceed()
@@ -88,14 +88,12 @@ class EventApplier:
         world, remote = self.world, not self.world.store.inline
         if remote:
             world.cache.hold()
-        while batch.n_applied < len(batch.rows):
-            row = batch.rows[batch.n_applied]
+        for row, body in zip(batch.rows[batch.n_applied :], batch.bodies[batch.n_applied :], strict=True):
             # while an erasure is pending, rows read before it may differ from what the log has now
             if (not world.can_apply(row) or (world.erased and not batch.prefetched)) if remote else world.is_slow(row):
                 world.cache.hold()
                 self._prefetch(batch)
                 return False
-            body = batch.bodies.get(row.id)
             self.apply(row, body)
             if self._on_applied is not None:
                 self._on_applied(row, body)
@@ -120,7 +118,10 @@ class EventApplier:
             self._break(error)
         else:
             prefetched = done.result()
-            batch.rows[batch.n_applied :] = prefetched.rows
+            left = slice(batch.n_applied, None)
+            known = zip(prefetched.rows, batch.rows[left], batch.bodies[left], strict=True)
+            batch.bodies[left] = [body if again == row else None for again, row, body in known]
+            batch.rows[left] = prefetched.rows
             batch.prefetched = True
             self.world.take_prefetched(prefetched)
         self._proceed()

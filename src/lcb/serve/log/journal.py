@@ -144,8 +144,8 @@ class Journal:
 
     def check_room(self) -> None:
         """Raise a Problem if no more requests may wait for the store."""
-        if self.broken is not None:
-            raise Problem(503, f"{self.broken}; verify the log, restart the service", retry_after=60)
+        if self.applier.broken is not None:
+            raise Problem(503, f"{self.applier.broken}; verify the log, restart the service", retry_after=60)
         if self.n_waiting >= self.most_waiting:
             raise Problem(503, f"{self.n_waiting} requests wait for the store; try again in a second", retry_after=1)
 
@@ -334,17 +334,24 @@ class Journal:
 
     def _settle(self, batch: list[_Waiting], appended: Appended) -> None:
         """Apply what was stored, then answer the batch."""
-        placed = {row.id: row.body for row in appended.rows}
-        mine = [placed.get(one.entry.row.id) == one.entry.row.body for one in batch]
-        bodies = {one.entry.row.id: one.entry.body for one, own in zip(batch, mine, strict=True) if own}
-        self.applier.add(appended.rows, bodies, lambda error: self._answer(batch, mine, error))
+        entries, rows = [one.entry for one in batch], appended.rows
+        bodies: list[Any] = [entry.body for entry in entries]
+        mine = [True] * len(entries)
+        if [row[1:] for row in rows] != [entry.row for entry in entries]:  # not all of them, or others too
+            placed, own = {row.id: row.body for row in rows}, {}
+            for i, entry in enumerate(entries):
+                mine[i] = placed.get(entry.row.id) == entry.row.body
+                if mine[i]:
+                    own[entry.row.id] = entry.body
+            bodies = [own.get(row.id) for row in rows]
+        self.applier.add(rows, bodies, lambda error: self._answer(batch, mine, error))
 
     def _settle_job(self, job: _Job, appended: Appended) -> None:
         def then(error: Exception | None) -> None:
             if not job.done.done():
                 job.done.set_result(None) if error is None else job.done.set_exception(error)
 
-        self.applier.add(appended.rows, {}, then)
+        self.applier.add(appended.rows, [None] * len(appended.rows), then)
 
     def _answer(self, batch: list[_Waiting], mine: list[bool], error: Exception | None) -> None:
         self.n_waiting -= len(batch)

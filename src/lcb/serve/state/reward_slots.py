@@ -6,6 +6,7 @@ from collections import OrderedDict
 from typing import Any
 
 import msgspec
+from msgspec import Struct
 
 from lcb.serve import events
 from lcb.serve.errors import Problem
@@ -17,27 +18,22 @@ _MOST, _MOST_BYTES = 20_000, 64_000_000
 _LARGE = 1024  # bytes
 
 
-class RewardSlot:
+class RewardSlot(Struct):
     """One slot of a decision; `reward` is its current reward, None before the first.
 
     `n` counts its reward events; `parts` are the parts of a sum by reward_id.  A large distribution of `arm` is
     left out: no reward needs it, and for a list from many arms it would be most of the memory.
     """
 
-    __slots__ = ("arm", "model", "n", "parts", "recommender", "reward", "seq", "user")
-
-    def __init__(self, seq: int, user: str, model: int | None, recommender: str, arm: events.ChosenArm) -> None:
-        self.seq, self.user, self.model, self.recommender = seq, user, model, recommender
-        large = len(arm.distribution or b"") > _LARGE
-        self.arm = msgspec.structs.replace(arm, distribution=None) if large else arm
-        self.reward: float | None = None
-        self.n = 0
-        self.parts: dict[str, float] | None = None
-
-    @property
-    def n_bytes(self) -> int:
-        """The bytes that may be many."""
-        return len(self.arm.x) + len(self.arm.advice or b"") + len(self.arm.distribution or b"")
+    seq: int
+    user: str
+    model: int | None
+    recommender: str
+    arm: events.ChosenArm
+    n_bytes: int  # those that may be many
+    reward: float | None = None
+    n: int = 0
+    parts: dict[str, float] | None = None
 
     def apply(self, body: events.RewardBody) -> None:
         self.reward = body.reward
@@ -48,9 +44,16 @@ class RewardSlot:
 
 def open_slots(row: Row, body: events.DecisionBody) -> dict[str, RewardSlot]:
     """Return the slots of a decision by id, without rewards."""
+    return {id: _open_slot(row, body, arm) for id, arm in body.slots(row.id).items()}
+
+
+def _open_slot(row: Row, body: events.DecisionBody, arm: events.ChosenArm) -> RewardSlot:
     assert row.user is not None
-    arms = body.slots(row.id).items()
-    return {id: RewardSlot(row.seq, row.user, row.model, body.recommender, arm) for id, arm in arms}
+    n_bytes = 0 if arm.distribution is None else len(arm.distribution)
+    if n_bytes > _LARGE:
+        arm, n_bytes = msgspec.structs.replace(arm, distribution=None), 0
+    n_bytes += len(arm.x) + (0 if arm.advice is None else len(arm.advice))
+    return RewardSlot(row.seq, row.user, row.model, body.recommender, arm, n_bytes)
 
 
 class RewardSlots:
@@ -93,10 +96,11 @@ class RewardSlots:
 
     def admit(self, slots: dict[str, RewardSlot]) -> None:
         for id, slot in slots.items():
-            self.forget(id)
+            if id in self._slots:
+                self.forget(id)
             self._slots[id] = slot
             self._n_bytes += slot.n_bytes
-        while len(self._slots) > max(_MOST if self._n_bytes <= _MOST_BYTES else 0, len(slots)):
+        while len(self._slots) > len(slots) and (len(self._slots) > _MOST or self._n_bytes > _MOST_BYTES):
             self._n_bytes -= self._slots.popitem(last=False)[1].n_bytes
 
     def forget(self, slot_id: str) -> None:
@@ -107,7 +111,7 @@ class RewardSlots:
     def apply(self, row: Row, body: Any) -> None:
         """Apply an event that the world has applied."""
         if row.kind == "decision":
-            self.admit(open_slots(row, body))
+            self.admit(open_slots(row, body) if body.listed else {row.id: _open_slot(row, body, body.shown[0])})
         elif row.kind == "reward":
             slot = self._slots.get(slot_of_reward(row.id))
             if slot is not None:

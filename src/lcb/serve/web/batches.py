@@ -2,30 +2,33 @@
 
 An element is decoded, checked and answered as if it had been sent alone at the same moment; the answer lists the
 outcomes in the order of the request.  An element that is refused changes nothing and does not concern the others.
-Decisions may share their arms, which are then read once.
+Decisions may share their arms, which are then read once, as are arms that come again, byte by byte the same.
+
+A body is decoded at once if everything in it has the right form, else element by element.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable, Iterator
-from typing import Annotated, Any
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 from msgspec import Meta, Raw, Struct
 
 from lcb import messages
 from lcb.errors import StoreError, StoreUnavailable
-from lcb.serve.decide.large import LARGE_BODY, LARGE_DECISION, decode_decision
-from lcb.serve.decide_many import decide_many
+from lcb.serve.decide.large import LARGE_BODY, LARGE_DECISION, count_numbers, decode_decision
+from lcb.serve.decide_many import Outcome, decide_many, reward_many
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
-from lcb.serve.strict_json import UNREADABLE, count_pairs_of_request, decode, refuse_duplicates, to_problem
+from lcb.serve.strict_json import UNREADABLE, count_pairs, decode, refuse_duplicates, to_problem
 from lcb.serve.web.endpoint import Ask, Reply
 
+T = TypeVar("T")
 _DECISION = msgspec.json.Decoder(messages.DecisionRequest)
 _REWARD = msgspec.json.Decoder(messages.RewardRequest)
 _ENCODER = msgspec.json.Encoder()
+_ANSWERED = b'{"status":200,'  # how the outcome of an element begins that was not refused
 _SPACE = b" \t\n\r"
 _MOST_WRITTEN = 16_000_000  # bytes of common arms, which every decision of a batch writes: 2,000,000 numbers
 
@@ -55,42 +58,29 @@ _OF_SLOTS = msgspec.json.Decoder(_Slots)
 _OF_DECISIONS = msgspec.json.Decoder(_Decisions)
 _OF_REWARDS = msgspec.json.Decoder(_Rewards)
 
-
 _UNDECODED: dict[str, tuple[Any, ...]] = {"arms": (Raw, Raw())}  # type and default of a field
 _FIELDS = [
     (one.name, *_UNDECODED.get(one.name, (one.type,) if one.required else (one.type, None)))
     for one in msgspec.structs.fields(messages.DecisionRequest)
 ]
-_AROUND: msgspec.json.Decoder[Any] = msgspec.json.Decoder(
-    msgspec.defstruct("Around", _FIELDS, forbid_unknown_fields=True)
-)
-_ARMS = [name for name, *_ in _FIELDS].index("arms")
+_Around: Any = msgspec.defstruct("Around", _FIELDS, forbid_unknown_fields=True)  # a decision, its arms undecoded
 
 
-class KnownArms:
-    """Decodes the elements of a batch; arms that come again, byte by byte the same, are decoded and checked once."""
+def _build_decoder(element: Any) -> msgspec.json.Decoder[Any]:
+    decisions: Any = Annotated[list[element], Meta(min_length=1, max_length=messages.MOST_IN_BATCH)]
+    fields: list[Any] = [("decisions", decisions), ("arms", Raw, Raw())]
+    return msgspec.json.Decoder(msgspec.defstruct("Whole", fields, forbid_unknown_fields=True))
 
-    def __init__(self) -> None:
-        self._known: dict[bytes, list[messages.Arm] | None] = {}
 
-    def decode(self, raw: bytes) -> messages.DecisionRequest:
-        """Do the same as `strict_json.decode`."""
-        try:
-            around = _AROUND.decode(raw)
-        except UNREADABLE:
-            return decode(_DECISION, raw)
-        sent = bytes(around.arms)
-        arms = self._known.get(sent)
-        if arms is not None and b"\\" not in raw:
-            values = list(msgspec.structs.astuple(around))
-            values[_ARMS] = []
-            request = messages.DecisionRequest(*values)
-            if raw.count(b":") - sent.count(b":") == count_pairs_of_request(request):
-                request.arms = arms
-                return request
-        request = decode(_DECISION, raw)
-        self._known[sent] = request.arms
-        return request
+_WITH_COMMON_ARMS, _WITH_OWN_ARMS = _build_decoder(messages.DecisionRequest), _build_decoder(_Around)
+_ALL_REWARDS = msgspec.json.Decoder(messages.RewardsRequest)
+
+
+class Undecoded(Struct):
+    """A decision of a batch: its request without arms, and `sent`, these arms undecoded; or all of it undecoded."""
+
+    request: messages.DecisionRequest | None
+    sent: bytes
 
 
 class Batches:
@@ -100,35 +90,56 @@ class Batches:
         self.service, self.count = service, count
 
     async def decide_batch(self, ask: Ask) -> Reply:
-        """Decide for many requests at once."""
-        elements, raw_arms = read_elements(_OF_DECISIONS, "decisions", ask.body)
+        """Decide for many requests at once; a large batch in parts, so that it holds up no other request for long."""
+        elements, raw_arms = read_decisions(ask.body)
         self.count(ask, len(elements) - 1)
-        arms = None if raw_arms is None else (await self._decode(b'{"user":"-","arms":%b}' % raw_arms)).arms
+        arms = None if raw_arms is None else await self._read_arms(raw_arms)
         if arms is not None:
             _check_written(arms, len(elements))
-        catalogue, found = self.service.world.state.catalogue, list[bytes]()
-        n_arms = len(catalogue) if arms is None else len(arms)
-        n_features = (catalogue.n_features or 0) if arms is None else len(arms[0].x or ()) or catalogue.n_features or 0
-        _check_scored(elements, n_arms)
-        for part in split_work(elements, n_arms * n_features):
-            found += await self._decide(part, arms)
-        return Reply(b'{"outcomes":[' + b",".join(found) + b"]}")
+        _check_scored(elements, len(self.service.world.state.catalogue) if arms is None else len(arms))
+        outcomes: list[bytes] = [b""] * len(elements)
+        known, part, work = dict[bytes, list[messages.Arm] | None](), dict[int, messages.DecisionRequest](), 0.0
+        for i, element in enumerate(elements):
+            own = 0.0
+            if isinstance(element, messages.DecisionRequest):
+                request = element
+            else:
+                own = 0.0 if element.sent in known else len(element.sent) / LARGE_BODY
+                try:
+                    request = await self._read(element, known)
+                except Problem as problem:
+                    outcomes[i] = _write_refusal(problem)
+                    continue
+            if request.arms is None:
+                request.arms = arms
+            own += count_numbers(self.service.world.state, request) / LARGE_DECISION
+            if part and work + own > 1:
+                await self._decide(part, outcomes)
+                part, work = {}, 0.0
+            part[i] = request
+            work += own
+        await self._decide(part, outcomes)
+        return self._reply("decided", outcomes)
 
-    async def _decide(self, part: list[bytes], arms: list[messages.Arm] | None) -> list[bytes]:
-        """Return the outcomes of some elements, of which those without arms get `arms`."""
-        outcomes: list[bytes] = [b""] * len(part)
-        requests, known = {}, KnownArms()
-        for i, raw in enumerate(part):
-            try:
-                request = requests[i] = known.decode(raw) if len(raw) <= LARGE_BODY else await self._decode(raw)
-                if request.arms is None:
-                    request.arms = arms
-            except Problem as problem:
-                outcomes[i] = _write_refusal(problem)
-        answers = await decide_many(self.service, list(requests.values()))
-        for i, answer in zip(requests, answers, strict=True):
-            outcomes[i] = _write_answer(answer) if isinstance(answer, bytes) else _write_refusal(answer)
-        return outcomes
+    async def _decide(self, part: dict[int, messages.DecisionRequest], outcomes: list[bytes]) -> None:
+        for i, answer in zip(part, await decide_many(self.service, list(part.values())), strict=True):
+            outcomes[i] = _write_outcome(answer)
+
+    async def _read(
+        self, element: Undecoded, known: dict[bytes, list[messages.Arm] | None]
+    ) -> messages.DecisionRequest:
+        """Return the request of an element; `known` are the arms that were read before."""
+        request, sent = element.request, element.sent
+        if request is None:
+            return await self._decode(sent)
+        if sent:
+            if sent not in known:
+                known[sent] = await self._read_arms(sent)
+            request.arms = known[sent]
+        return request
+
+    async def _read_arms(self, raw: bytes) -> list[messages.Arm] | None:
+        return (await self._decode(b'{"user":"-","arms":%b}' % raw)).arms
 
     async def _decode(self, raw: bytes) -> messages.DecisionRequest:
         if len(raw) > LARGE_BODY:
@@ -137,20 +148,80 @@ class Batches:
 
     async def reward_batch(self, ask: Ask) -> Reply:
         """Report many rewards at once."""
-        elements, _ = read_elements(_OF_REWARDS, "rewards", ask.body)
-        self.count(ask, len(elements) - 1)
-        found: list[bytes] = []
-        for part in split_work(elements, 0):
-            found += await asyncio.gather(*(self._find_outcome(one) for one in part))
-        return Reply(b'{"outcomes":[' + b",".join(found) + b"]}")
+        requests = read_rewards(ask.body)
+        self.count(ask, len(requests) - 1)
+        found = await reward_many(self.service, [one for one in requests if not isinstance(one, Problem)])
+        answers = iter(found)
+        outcomes = [_write_outcome(one if isinstance(one, Problem) else next(answers)) for one in requests]
+        return self._reply("rewarded", outcomes)
 
-    async def _find_outcome(self, raw: bytes) -> bytes:
-        try:
-            if len(raw) > LARGE_BODY:
-                raise Problem(422, f"a reward has {len(raw):,} bytes; send decision_id, reward and reward_id alone")
-            return _write_answer(await self.service.reward(decode(_REWARD, raw)))
-        except (Problem, StoreError) as error:
-            return _write_refusal(error)
+    def _reply(self, what: str, outcomes: list[bytes]) -> Reply:
+        n = sum(one.startswith(_ANSWERED) for one in outcomes)
+        self.service.n_in_batches[what] += n
+        self.service.n_in_batches["refused"] += len(outcomes) - n
+        return Reply(b'{"outcomes":[' + b",".join(outcomes) + b"]}")
+
+
+def read_decisions(body: bytes) -> tuple[Sequence[messages.DecisionRequest | Undecoded], bytes | None]:
+    """Return the elements of a batch of decisions, and its field `arms` undecoded.
+
+    >>> read_decisions(b'{"arms": [{"id": "a"}], "decisions": [{"user": "ann"}, {"user": "ben"}]}')[1]
+    b'[{"id": "a"}]'
+    >>> read_decisions(b'{"decisions": [{"user": "ann", "user": "ben"}]}')[0][0].sent
+    b'{"user": "ann", "user": "ben"}'
+    """
+    # the colons outside of strings are as many as the pairs, unless a key comes twice or a value is null
+    few = len(body) <= LARGE_BODY and body.count(b'"arms"') <= 1
+    if few and (found := _decode_whole(_WITH_COMMON_ARMS, body)) is not None:
+        arms = bytes(found.arms)
+        if body.count(b":") == _count_around(arms) + count_pairs(found.decisions):
+            return found.decisions, arms or None
+    if not few and (found := _decode_whole(_WITH_OWN_ARMS, body)) is not None:
+        arms, elements, colons = bytes(found.arms), list[Undecoded](), {b"": 0}
+        n_pairs = _count_around(arms)
+        for one in found.decisions:
+            sent = bytes(one.arms)
+            if sent not in colons:
+                colons[sent] = 1 + sent.count(b":")
+            n_pairs += colons[sent]
+            others = one.x, one.k, one.decision_id, one.chosen, one.chosen_propensity, one.exclude, one.seen
+            elements.append(Undecoded(messages.DecisionRequest(one.user, None, *others, one.at_most), sent))
+        if body.count(b":") == n_pairs + count_pairs([one.request for one in elements]):
+            return elements, arms or None
+    raws, raw_arms = read_elements(_OF_DECISIONS, "decisions", body)
+    return [Undecoded(None, raw) for raw in raws], raw_arms
+
+
+def _count_around(arms: bytes) -> int:
+    """Count the pairs of a batch without those of its decisions; `arms` are the common ones."""
+    return 2 + arms.count(b":") if arms else 1
+
+
+def read_rewards(body: bytes) -> list[messages.RewardRequest | Problem]:
+    """Return the elements of a batch of rewards, or why they are refused."""
+    found = _decode_whole(_ALL_REWARDS, body)
+    if found is not None and body.count(b":") == 1 + count_pairs(found.rewards):
+        return [*found.rewards]
+    return [_try_to_decode(raw) for raw in read_elements(_OF_REWARDS, "rewards", body)[0]]
+
+
+def _decode_whole(decoder: msgspec.json.Decoder[T], body: bytes) -> T | None:
+    """Decode a body; None if it is not as it must be, or if that is hard to say."""
+    if b"\\" in body:
+        return None
+    try:
+        return decoder.decode(body)
+    except UNREADABLE:
+        return None
+
+
+def _try_to_decode(raw: bytes) -> messages.RewardRequest | Problem:
+    try:
+        if len(raw) > LARGE_BODY:
+            raise Problem(422, f"a reward has {len(raw):,} bytes; send decision_id, reward and reward_id alone")
+        return decode(_REWARD, raw)
+    except Problem as problem:
+        return problem
 
 
 def _check_written(arms: list[messages.Arm], n_decisions: int) -> None:
@@ -167,7 +238,7 @@ def _check_written(arms: list[messages.Arm], n_decisions: int) -> None:
         )
 
 
-def _check_scored(elements: list[bytes], n_arms: int) -> None:
+def _check_scored(elements: Sequence[messages.DecisionRequest | Undecoded], n_arms: int) -> None:
     """Refuse a batch of lists that would take minutes; `n_arms` are those of an element without arms of its own."""
     n_scored = sum(_count_scored(one, n_arms) for one in elements)
     if n_scored > _MOST_SCORED:
@@ -180,47 +251,32 @@ def _check_scored(elements: list[bytes], n_arms: int) -> None:
         )
 
 
-def _count_scored(raw: bytes, n_arms: int) -> int:
+def _count_scored(element: messages.DecisionRequest | Undecoded, n_arms: int) -> int:
     """Return the slots of an element times its arms; 0 if it cannot be read, and will be refused by itself.
 
-    >>> _count_scored(b'{"user": "a", "k": 3}', 50), _count_scored(b'{"k": 2, "arms": [{"id": "a"}, {"id": "b"}]}', 50)
-    (150, 4)
+    >>> raws = b'{"user": "a", "k": 3}', b'{"k": 2, "arms": [{"id": "a"}, {"id": "b"}]}'
+    >>> [_count_scored(Undecoded(None, raw), 50) for raw in raws]
+    [150, 4]
     """
+    if isinstance(element, messages.DecisionRequest):
+        return (element.k or 1) * (len(element.arms or ()) or n_arms)
+    if element.request is not None:
+        return (element.request.k or 1) * (element.sent.count(b'"id"') or n_arms)
     try:
-        found = _OF_SLOTS.decode(raw)
+        found = _OF_SLOTS.decode(element.sent)
     except UNREADABLE:
         return 0
     return min(max(found.k or 1, 1), messages.MOST_SLOTS) * (bytes(found.arms).count(b'"id"') or n_arms)
 
 
-def _write_answer(answer: bytes) -> bytes:
-    return b'{"status":200,"answer":%b}' % answer
+def _write_outcome(outcome: Outcome) -> bytes:
+    return b'%b"answer":%b}' % (_ANSWERED, outcome) if isinstance(outcome, bytes) else _write_refusal(outcome)
 
 
 def _write_refusal(error: Problem | StoreError) -> bytes:
     if isinstance(error, StoreError):
         error = Problem(503, str(error), retry_after=1 if isinstance(error, StoreUnavailable) else 60)
     return _ENCODER.encode(messages.Refusal(error.status, error.detail, error.field, error.retry_after))
-
-
-def split_work(elements: list[bytes], n_catalogue: int) -> Iterator[list[bytes]]:
-    """Split a batch so that no part holds up other requests for long; most batches are one part, and one commit.
-
-    `n_catalogue` is the number of features of all items, or of the shared arms, which an element without arms scores.
-
-    >>> [len(part) for part in split_work([b"1"] * 5, n_catalogue=20_000)], list(split_work([b"1"], 0))
-    ([2, 2, 1], [[b'1']])
-    """
-    most = max(1, LARGE_DECISION // max(n_catalogue, 1))
-    part: list[bytes] = []
-    size = 0
-    for one in elements:
-        if part and (len(part) == most or size + len(one) > LARGE_BODY):
-            yield part
-            part, size = [], 0
-        part.append(one)
-        size += len(one)
-    yield part
 
 
 def read_elements(decoder: msgspec.json.Decoder[Any], name: str, body: bytes) -> tuple[list[bytes], bytes | None]:

@@ -27,6 +27,8 @@ def read_gauges(service: Service) -> Iterator[Gauge]:
 
 def read_counts(service: Service) -> Iterator[Counts]:
     yield "lcb_rules", "Decisions under a rule; none: refused, no arm was left.", "rule", service.decisions.n_ruled
+    words = "Elements of batches by outcome; the batch itself is one request."
+    yield "lcb_batch_elements", words, "outcome", service.n_in_batches
     ended = Counter({PROMOTED: 0, WITHDRAWN: 0})
     ended.update(one.outcome for one in service.world.state.canaries if one.outcome in (PROMOTED, WITHDRAWN))
     yield "lcb_canaries", "Canaries of the log by how they ended.", "outcome", ended

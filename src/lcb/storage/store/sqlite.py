@@ -47,7 +47,7 @@ _NEW = 'event(seq, id, kind, "user", model, body, salt, link)'
 _OF_USER = f"select {COLUMNS} from event where user = ? and seq > ? and seq <= ? order by seq"
 _BUSY_SECONDS = 0.2
 _BLOCK = 2000
-_MOST_AT_ONCE = 64
+_MOST_AT_ONCE = 128
 _INSERTS = [
     f"insert into {_NEW} values {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?)'] * n)}" for n in range(_MOST_AT_ONCE + 1)
 ]
