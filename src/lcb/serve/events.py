@@ -195,7 +195,9 @@ class ServiceBody(Struct, array_like=True):
     feature_map: bytes | None  # JSON
     features: list[str] | None
     has_key_events: bool = False  # every key of this log has an event of kind `key`
-    counts_users: bool = False  # a user's rewards for one item move its effect as one, by their mean; else each does
+    # a user's rewards for one item move its effect as one, by their mean, and a mixture counts at most 100 of a user;
+    # else every reward counts
+    counts_users: bool = False
 
 
 class RecommenderBody(Struct, array_like=True):

@@ -90,6 +90,29 @@ def test_who_comes_back_is_out_of_the_class_before_the_next_decision(tmp_path):
         check(inside)
 
 
+@pytest.mark.parametrize("bounded", [True, False])
+def test_one_user_with_very_many_rewards_counts_as_one_with_a_hundred(tmp_path, monkeypatch, bounded):
+    """Also when they come back, are refitted and erased; in a log of an earlier version every reward counts."""
+    whole = events.ServiceBody
+    with_rule = {"counts_users": bounded}
+    monkeypatch.setattr(events, "ServiceBody", lambda *all, **more: whole(*all, **more | with_rule))
+    with MixtureInside(tmp_path, settings(memory=None, share_memory=None)) as inside:
+        for i in range(6):
+            inside.visit(i)
+        inside.visit("busy", 130)
+        inside.leave_all()
+        inside.refit()
+        for sample in inside.mixture.samples:
+            assert sample.sums[:, -1].sum() == pytest.approx(24 + (100 if bounded else 130))
+        check(inside)
+        inside.decide_for("busy")
+        for sample in inside.mixture.samples:
+            np.testing.assert_allclose(sample.sums.sum(axis=0), statistics(inside, [*range(6)]), atol=1e-9)
+        inside.leave_all()
+        inside.erase("busy")
+        check(inside)
+
+
 def test_a_departure_is_void_if_the_user_came_back_before_it_was_stored(inside):
     inside.visit(0)
     inside.pass_time(700)

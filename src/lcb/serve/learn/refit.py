@@ -13,6 +13,7 @@ from lcb.serve import events
 from lcb.serve.event_ids import slot_of_reward
 from lcb.serve.events import floats
 from lcb.serve.learn.job import Job, JobResult
+from lcb.serve.state.mixtures import bound_weight
 from lcb.serve.state.packed_mixture import pack_mixture, unpack_mixture
 from lcb.stats import UserStats
 from lcb.storage.store.base import Row, Store
@@ -25,14 +26,16 @@ def refit(job: Job, store: Store, progress: Progress = silent) -> JobResult:
     """Draw the seats of all users again and learn the hyperparameters; users erased since then are left out."""
     assert job.mixture is not None
     mixture = unpack_mixture(job.mixture)
+    service = next((events.decode(row.kind, row.body) for row in store.events(0, 1) if row.kind == "service"), None)
+    if service is None:
+        raise InputError(f"{store.url} is not the store of a service; give one that lcb serve has created")
     rows = dict(_read_statistics(store, job.seq, list(mixture.seats), progress))
     if not rows:
         raise TooFewRows("no user is seated any more; wait for others to leave")
-    seed = next((events.decode(row.kind, row.body).seed for row in store.events(0, 1) if row.kind == "service"), None)
-    if seed is None:
-        raise InputError(f"{store.url} is not the store of a service; give one that lcb serve has created")
+    if service.counts_users:
+        rows = {seat: bound_weight(row) for seat, row in rows.items()}
     progress("drawing seats", 0, None)
-    mixture.refit(rows, np.random.default_rng([*seed, job.seq]))  # the same log gives the same seats
+    mixture.refit(rows, np.random.default_rng([*service.seed, job.seq]))  # the same log gives the same seats
     n = sum(number >= 0 for number in mixture.numbers)
     reason = f"{format_count(n, 'class')} of {format_count(len(mixture.seats), 'user')} who have left"
     return JobResult(b"", pack_mixture(mixture), len(mixture.seats), True, reason, None, None)

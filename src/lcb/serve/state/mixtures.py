@@ -26,6 +26,7 @@ from lcb.serve.state.packed_mixture import pack_mixture, unpack_mixture
 from lcb.serve.state.service_state import ServiceState
 from lcb.serve.state.users import User
 
+MOST_COUNTED = 100.0  # rewards of one user in a class
 _MOST_POINTS = 400  # of the history of a mixture; of more, every second one is dropped
 
 
@@ -67,6 +68,16 @@ class View(NamedTuple):
     numbers: tuple[int, ...]
 
 
+def bound_weight(row: Floats) -> Floats:
+    """Return the statistics of a user as those of at most 100 rewards, so that nobody alone sets the noise of all.
+
+    >>> row = np.array([400.0, 100.0, 50.0, 400.0])  # X'X, X'r, r'r and the count
+    >>> bound_weight(row).tolist(), bound_weight(row / 8).tolist()
+    ([100.0, 25.0, 12.5, 100.0], [50.0, 12.5, 6.25, 50.0])
+    """
+    return row * (MOST_COUNTED / row[-1]) if row[-1] > MOST_COUNTED else row
+
+
 class Mixtures:
     """The mixtures by name (`ServiceState.mixture_of`)."""
 
@@ -92,7 +103,7 @@ class Mixtures:
             return alone
         if user.left in mixture.seats:
             assert user.state is not None
-            return _build(mixture.without(user.left, user.state), alone)
+            return _build(mixture.without(user.left, self._weigh(user.state)), alone)
         found = self._bandits.get(name)
         if found is None or found.bonus != alone.bonus:
             found = self._bandits[name] = _build(mixture, alone)
@@ -142,15 +153,19 @@ class Mixtures:
             mixture = self.mixtures[name] = ServedMixture(
                 self._state.n_features, read_settings(self._state.recommenders[name])
             )
-        self._apply(mixture, _Change(True, seq, row.tobytes(), at))
-        self._note_change(name, _Change(True, seq, row.tobytes(), at))
+        change = _Change(True, seq, self._weigh(row).tobytes(), at)
+        self._apply(mixture, change)
+        self._note_change(name, change)
 
     def unseat(self, recommender: str, left: int, row: Floats) -> None:
         name = self._state.mixture_of(recommender)
         if name in self.mixtures:
-            change = _Change(False, left, row.tobytes(), 0.0)
+            change = _Change(False, left, self._weigh(row).tobytes(), 0.0)
             self._apply(self.mixtures[name], change)
             self._note_change(name, change)
+
+    def _weigh(self, row: Floats) -> Floats:
+        return bound_weight(row) if self._state.counts_users else row
 
     def begin_refit(self, name: str, seq: int) -> None:
         self._refits[name] = _Refit(seq, [])

@@ -119,7 +119,7 @@ class ServiceState:
 
     @property
     def counts_users(self) -> bool:
-        """Whether the rewards of one user for one item move its effect as one."""
+        """Whether the rewards of one user for one item move its effect as one, and few of all count in a mixture."""
         return self.settings is not None and self.settings.counts_users
 
     def bandit(self, recommender: str, model: int, n_features: int | None = None) -> tuple[DescribedBandit, str | None]:
