@@ -2,8 +2,9 @@
 
     python benchmarks/request_parts.py
 
-Each number is the fastest of many short runs, so that it holds on a machine that others use too.  There is no network
-and no wait for the disk; `benchmarks/serve.py` measures the whole.
+The last line is the same decision as one of a batch of 100 from the same arms.  Each number is the fastest of many
+short runs, so that it holds on a machine that others use too.  There is no network and no wait for the disk;
+`benchmarks/serve.py` measures the whole.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import structs
 
 from lcb import messages
 from lcb.models import LatentModels
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning, Settings
 from lcb.serve.decide.entry import Entry
+from lcb.serve.decide_many import build_decisions
 from lcb.serve.service import Service
 from lcb.serve.strict_json import decode
 from lcb.storage.models.folder import save_models
@@ -97,6 +100,10 @@ async def measure(folder: Path) -> dict[str, float]:
         "apply a reward": fastest(lambda: apply(reward)),
         f"append, per event of {BATCH}": time_append(service, [decision.row, reward.row]),
     }
+    others = [structs.replace(asked, user=f"v-{i}") for i in range(100)]
+    for i, one in enumerate(others):
+        service.world.cache.admit(one.user, service.world.fold.start("lcb", 1, seq + i))
+    found["decide, in a batch of 100"] = fastest(lambda: build_decisions(service, others, {}), n=1) / 100
     await service.journal.stop()
     service.close()
     return found

@@ -28,7 +28,7 @@ Request = TypeVar("Request", DecisionRequest, RewardRequest)
 async def decide_many(service: Service, requests: Sequence[DecisionRequest]) -> list[Outcome]:
     """Return the answers and refusals in the order of the requests."""
     found: dict[int, Outcome] = {}
-    entries = _build_decisions(service, requests, found)
+    entries = build_decisions(service, requests, found)
     newcomers = [requests[i].user for i, entry in entries.items() if entry.newcomer]
     return await _store(service, requests, service.decide, entries, found, newcomers)
 
@@ -36,7 +36,7 @@ async def decide_many(service: Service, requests: Sequence[DecisionRequest]) -> 
 async def reward_many(service: Service, requests: Sequence[RewardRequest]) -> list[Outcome]:
     """Return the answers and refusals in the order of the requests."""
     found: dict[int, Outcome] = {}
-    return await _store(service, requests, service.reward, _build_rewards(service, requests, found), found)
+    return await _store(service, requests, service.reward, build_rewards(service, requests, found), found)
 
 
 async def _store(
@@ -83,7 +83,7 @@ async def _store(
     return [found[i] for i in range(len(requests))]
 
 
-def _build_decisions(
+def build_decisions(
     service: Service, requests: Sequence[DecisionRequest], found: dict[int, Outcome]
 ) -> dict[int, Entry]:
     """Return the new decisions of the requests that need not wait; refusals and repeated answers go to `found`."""
@@ -115,7 +115,7 @@ def _build_decisions(
     return made
 
 
-def _build_rewards(service: Service, requests: Sequence[RewardRequest], found: dict[int, Outcome]) -> dict[int, Entry]:
+def build_rewards(service: Service, requests: Sequence[RewardRequest], found: dict[int, Outcome]) -> dict[int, Entry]:
     """Return the new rewards of the requests that need not wait; refusals and repeated answers go to `found`."""
     made, slots = dict[int, Entry](), set[str]()  # a second reward of a slot waits for the first
     for i, request in enumerate(requests):
