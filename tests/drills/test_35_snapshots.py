@@ -31,7 +31,7 @@ from lcb.serve.log import bootstrap
 from lcb.serve.service import Service
 from lcb.serve.state.per_user.user_cache import UserCache
 from lcb.serve.state.users import User
-from lcb.serve.state.world import World, _WorldSnapshot
+from lcb.serve.state.world import World, WorldSnapshot
 from lcb.storage.store import snapshots
 from lcb.storage.store.base import Row, Snapshot, Store
 from lcb.storage.store.snapshots import add_checksums
@@ -145,7 +145,7 @@ def test_without_checksums_a_damaged_snapshot_is_believed(
 
 def read_unchecked(self: World, snapshot: Snapshot) -> Any:
     """Without a look at the end of the log, or at what the body is."""
-    return msgspec.msgpack.decode(snapshot.body, type=_WorldSnapshot)
+    return msgspec.msgpack.decode(snapshot.body, type=WorldSnapshot)
 
 
 def test_without_a_look_at_the_body_one_of_another_program_is_fatal(log: Tampered, caplog: Any, monkeypatch) -> None:

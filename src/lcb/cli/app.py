@@ -12,6 +12,7 @@ import typer
 from typer.main import get_command
 
 from lcb.cli.commands.algorithms import algorithms
+from lcb.cli.commands.compact import compact
 from lcb.cli.commands.compare_learners import compare_learners
 from lcb.cli.commands.config import config
 from lcb.cli.commands.demo import demo
@@ -44,6 +45,7 @@ app = typer.Typer(
 for command in (learn, compare_learners, show, simulate, algorithms, tune, evaluate, reproduce, report, demo, serve):
     app.command()(command)
 app.command("import")(import_log)
+log.command()(compact)
 app.add_typer(log, name="log")
 app.add_typer(keys, name="keys")
 app.add_typer(config, name="config")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from lcb.arrays import Floats, unpack_bools
 from lcb.decision import Decision
+from lcb.serve.base_bodies import BASE_KINDS
 from lcb.serve.event_ids import slot_id
 from lcb.serve.sparse import pack_distribution, unpack_distribution
 from lcb.storage.store.base import Row
@@ -195,9 +196,7 @@ class ServiceBody(Struct, array_like=True):
     feature_map: bytes | None  # JSON
     features: list[str] | None
     has_key_events: bool = False  # every key of this log has an event of kind `key`
-    # a user's rewards for one item move its effect as one, by their mean, and a mixture counts at most 100 of a user;
-    # else every reward counts
-    counts_users: bool = False
+    counts_users: bool = False  # a user's rewards for an item count as their mean, at most 100 in a mixture; else all
 
 
 class RecommenderBody(Struct, array_like=True):
@@ -358,12 +357,11 @@ KINDS: dict[str, type[Struct]] = {
     "audit": AuditBody,
     "refused": RefusedBody,
     "key": KeyBody,
+    **BASE_KINDS,
 }
 _LARGE_DECISION = 65_536  # bytes
 _ENCODER = msgspec.msgpack.Encoder()
-_DECODERS: dict[str, msgspec.msgpack.Decoder[Any]] = {
-    kind: msgspec.msgpack.Decoder(body) for kind, body in KINDS.items()
-}
+_DECODERS: dict[str, msgspec.msgpack.Decoder[Any]] = {kind: msgspec.msgpack.Decoder(one) for kind, one in KINDS.items()}
 encode = _ENCODER.encode
 
 

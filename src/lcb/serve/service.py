@@ -28,9 +28,10 @@ from lcb.serve.errors import Problem
 from lcb.serve.event_ids import decision_of_slot, event_id, reward_id
 from lcb.serve.log.apply import EventApplier
 from lcb.serve.log.bootstrap import FirstItems, prepare_log, read_first_items
-from lcb.serve.log.erasure import build_erasure
 from lcb.serve.log.journal import IdTaken, Journal, WorldBehindLog
 from lcb.serve.log.remote_reads import RemoteReads
+from lcb.serve.retain.archive import find_folder, settle_archive
+from lcb.serve.retain.erase import Compacted, Erasure
 from lcb.serve.state.canary import Verdict
 from lcb.serve.state.per_user.load_users import LARGE_HISTORY
 from lcb.serve.state.reward_slots import RewardSlots
@@ -38,7 +39,7 @@ from lcb.serve.state.users import WARMUP, User
 from lcb.serve.state.world import World
 from lcb.serve.strict_json import decode
 from lcb.serve.threads import Threads
-from lcb.storage.store.base import NewRow, Row, Snapshot, Store
+from lcb.storage.store.base import Appended, NewRow, Row, Snapshot, Store
 
 _SNAPSHOTS_PER_COMMIT, _BYTES_PER_COMMIT = 2000, 4_000_000
 _ITEMS = msgspec.json.Decoder(messages.ItemsRequest)
@@ -64,6 +65,7 @@ class Service:
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.settings, self.store, self.now = settings, store, now
+        self.archive = find_folder(store.url, settings.archive)
         self.new_id = new_id or make_time_ordered_ids(now)
         self._watchers: list[tuple[Watcher, Collection[str]]] = []
         self._watchers_of: dict[str, list[Watcher]] = {}  # by kind of event
@@ -73,6 +75,7 @@ class Service:
         self.arriving: dict[str, asyncio.Event] = {}  # users whose first decision is being stored
         self.world = World(store, most_bytes=settings.limits.cached_bytes)
         prepare_log(settings, store, self.world, now, seed, items)
+        settle_archive(store, self.archive, self.world.state.archived_upto)
         self.assignment = Assignment(self.world.state, settings.share)
         self.slots = RewardSlots(self.world)
         self.decisions = Decisions(self.world, self.assignment, now, self.new_id, shadow=settings.shadow)
@@ -174,6 +177,8 @@ class Service:
                 await self._wait_for(id)
             elif id is not None and not looked_up:
                 logged, looked_up = await self._reads.read(self.store.event, id), True
+                if logged is None:
+                    await self._reads.read(self.decisions.check_not_archived, id)
             elif not self.world.has_user(request.user):
                 await self._reads.fetch_user(request.user)
             elif (first := self.arriving.get(request.user)) is not None:
@@ -234,23 +239,40 @@ class Service:
                 return answer
 
     async def erase(self, user: str, by: events.Actor | None = None) -> int:
-        """Remove everything personal from a user's events; returns the number of these events."""
-        world, found = self.world, 0
+        """Remove everything personal from a user's events, also the archived; returns the number of these events."""
+        self.world.cache.begin_erasing(user)
+        try:
+            while True:
+                erasure = Erasure(self.world, user, self.archive, self.now(), self.new_id, by)
+                if self.world.state.compacted is not None:
+                    await asyncio.to_thread(erasure.begin, self.store)
+                try:
+                    return await self._erase(erasure)
+                except Compacted:
+                    erasure.abandon()
+                    await self.journal.run(lambda store, seen: Appended(list(store.events(seen)), frozenset()))
+                except BaseException:
+                    erasure.abandon()
+                    raise
+        finally:
+            self.world.cache.end_erasing(user)
+
+    async def _erase(self, erasure: Erasure) -> int:
+        found = 0
 
         def rewrite(rows: list[Row]) -> Any:
             nonlocal found
-            found = len(rows)
             if not rows:
-                raise Problem(404, f"no user {user!r}; check the id", field="user")
-            if not self.store.inline and rows[-1].seq > world.seq:
+                raise Problem(404, f"no user {erasure.user!r}; check the id", field="user")
+            if not self.store.inline and rows[-1].seq > self.world.seq:
                 raise WorldBehindLog
-            return build_erasure(world, rows, self.now(), self.new_id, by)
+            rewrites, event = erasure.rewrite(self.store, rows)
+            found = len({*(one.seq for one in rewrites), *(row.seq for row, _ in erasure.archived)})
+            return rewrites, event
 
-        world.cache.begin_erasing(user)
-        try:
-            await self.journal.run(lambda store, seen: store.erase(user, rewrite, seen))
-        finally:
-            world.cache.end_erasing(user)
+        await self.journal.run(lambda store, seen: store.erase(erasure.user, rewrite, seen))
+        if erasure.base is not None:
+            await asyncio.to_thread(erasure.finish)
         return found
 
     async def add_model(

@@ -14,10 +14,10 @@ from lcb import messages
 from lcb.errors import InputError
 from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
-from lcb.serve.audit.without_snapshots import WithoutSnapshots
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning, Settings
 from lcb.serve.errors import Problem
+from lcb.serve.retain.without_snapshots import WithoutSnapshots
 from lcb.serve.service import Service
 from lcb.serve.state.world import World
 from lcb.storage.models.folder import pack_models

@@ -87,7 +87,7 @@ def test_every_status_is_a_problem_or_the_answer(tmp_path):
         responses = found["paths"][strip_converters(call.path)][call.method.lower()]["responses"]
         assert list(map(int, responses)) == list_statuses(call)
     of = {f"{call.method} {strip_converters(call.path)}": list_statuses(call) for call in calls}
-    assert of["POST /v1/rewards"] == [200, 400, 401, 403, 404, 408, 409, 413, 421, 422, 429, 431, 500, 503]
+    assert of["POST /v1/rewards"] == [200, 400, 401, 403, 404, 408, 409, 410, 413, 421, 422, 429, 431, 500, 503]
     assert of["GET /readyz"] == [200, 400, 408, 413, 431, 500, 503]
     assert of["POST /v1/models/retrain"][0] == 202
     problem = found["components"]["responses"]["404"]["content"]["application/problem+json"]

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from lcb.cli.commands.compact import ArchiveOption
 from lcb.cli.options import JSONOption
 from lcb.cli.output import build_table, check_output, get_console, write_json
 from lcb.cli.settings import open_existing_store
@@ -46,6 +48,7 @@ def verify(
         str | None,
         typer.Option(help="For a part of a log: the head before its first event, as SEQ:LINK.", metavar="HEAD"),
     ] = None,
+    archive: ArchiveOption = None,
     json: JSONOption = None,
 ) -> None:
     """Recompute every decision of a log and compare it bit for bit.
@@ -53,6 +56,9 @@ def verify(
     The chain of the events must be unbroken.  The log is replayed from its first event: arms, propensities,
     distributions, rewards, snapshots and models must equal what is stored.  Differences are listed, and the exit code
     is then 1.  A log whose end was cut off is found with --head.
+
+    A log that was compacted is replayed from its base, whose digest is in the chain; with --archive everything is
+    recomputed from the first event on, in a temporary copy of the whole log.
 
     A part of a log, such as an archive without the first events, is verified with --after: its order and its chain,
     from that head on.  Decisions are not recomputed, because they rest on the events before.
@@ -66,7 +72,9 @@ def verify(
     from lcb.progress import bar
 
     with need_extra("serve"):
+        from lcb.serve.audit.check_base import check_digest
         from lcb.serve.audit.verify import verify as run
+        from lcb.serve.retain.whole_log import open_restored
 
     check_output("--json", json, files=[Path(store)])
     heads = [] if head is None else _parse_heads(head)
@@ -77,7 +85,14 @@ def verify(
         if user is not None:
             _read_events(opened, user)
         with bar() as progress:
-            report = run(opened, progress, user=user, heads=heads, after=before)
+            if archive is None:
+                report = run(opened, progress, user=user, heads=heads, after=before)
+            elif before is not None:
+                raise InputError("--after verifies a part of a log, --archive a whole one; leave out one of the two")
+            else:
+                with open_restored(opened, archive, progress) as whole:
+                    report = run(whole, progress, user=user, heads=heads, whole=True)
+                    check_digest(opened, report)
     write_json(json, report.to_json())
     if json != "-":
         for line in _describe_report(report):
@@ -123,6 +138,14 @@ def _describe_report(report: Report) -> Iterator[str]:
         f"{format_count(report.n_models, 'model')}, {format_count(report.n_snapshots, 'snapshot')} "
         f"({report.seconds:.1f} s)"
     )
+    if report.base:
+        yield f"the log begins after event {report.base:,}; --archive FOLDER also verifies the events before"
+    if report.n_across:
+        yield f"{format_count(report.n_across, 'decision')} made from archived states: only the archive can tell"
+    if report.n_late:
+        yield f"{format_count(report.n_late, 'reward')} of archived decisions: only the archive can tell"
+    if report.n_unfinished:
+        yield f"a compaction was ended with {report.n_unfinished:,} rows left to remove: run lcb log compact again"
     if report.n_erased:
         yield f"{format_count(report.n_erased, 'decision', 'are')} erased and cannot be recomputed"
     if report.chain_start is None:
@@ -171,7 +194,8 @@ def head(store: StoreArgument, json: JSONOption = None) -> None:
 def rebuild(store: StoreArgument) -> None:
     """Forget all snapshots, so that the next start computes every state from the events of the log.
 
-    Snapshots only make starts faster; nothing is lost.  Stop the service before: what it has in memory stays.
+    Snapshots only make starts faster; nothing is lost.  Stop the service before: what it has in memory stays.  A log
+    that was compacted begins at its base, which is part of the log.
 
     \b
     Example:
@@ -179,7 +203,9 @@ def rebuild(store: StoreArgument) -> None:
     """
     with open_existing_store(store, serve=True) as opened:
         n_forgotten, n_events = opened.forget_snapshots(), opened.head()
-    typer.echo(f"forgot {format_count(n_forgotten, 'snapshot')}; the next start reads all {n_events:,} events")
+        base = opened.newest_of_service(("compact",), limit=1)
+    whole = f"all {n_events:,} events" if not base else f"the base and the events after it, up to {n_events:,}"
+    typer.echo(f"forgot {format_count(n_forgotten, 'snapshot')}; the next start reads {whole}")
 
 
 @log.command()
@@ -200,11 +226,13 @@ def export(
         datetime | None,
         typer.Option(help="Export only decisions from this time on, UTC.", formats=["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"]),
     ] = None,
+    archive: ArchiveOption = None,
     json: JSONOption = None,
 ) -> None:
     """Export the log as a table for lcb learn and lcb evaluate: one row per decision and slot.
 
-    The items of the catalogue are written beside it, as lcb import does.
+    The items of the catalogue are written beside it, as lcb import does.  Archived decisions are exported with
+    --archive.
 
     \b
     Example:
@@ -216,12 +244,14 @@ def export(
 
     with need_extra("serve"):
         from lcb.serve.audit.export import export as run
+        from lcb.serve.retain.whole_log import open_restored
 
     check_output("--json", json, files=[Path(store), out])
     if out.suffix not in ("", ".parquet"):
         raise InputError(f"{out} is neither a .parquet file nor a folder; give a name in .parquet, or without a dot")
     reward = _parse_missing(missing)
-    with open_existing_store(store) as opened, bar() as progress:
+    with open_existing_store(store) as read, bar() as progress, ExitStack() as held:
+        opened = read if archive is None else held.enter_context(open_restored(read, archive, progress))
         begin = None if since is None else since.replace(tzinfo=UTC).timestamp()
         done = run(
             opened,

@@ -9,8 +9,8 @@ import msgspec
 from lcb.progress import Progress
 from lcb.serve.audit.check_users import describe_user
 from lcb.serve.audit.report import Report
-from lcb.serve.audit.without_snapshots import WithoutSnapshots
 from lcb.serve.event_ids import user_of_snapshot
+from lcb.serve.retain.without_snapshots import WithoutSnapshots
 from lcb.serve.state.tally import Tally
 from lcb.serve.state.world import World
 from lcb.storage.store.base import USER_SNAPSHOTS, Snapshot, Store

@@ -66,6 +66,9 @@ def _check_rewards(world: World, rows: list[Row], report: Report) -> None:
         report.n_rewards += 1
         name = slot_of_reward(row.id)
         slot = slots.get(name)
+        if slot is None and body.decision <= report.base:
+            report.n_late += 1
+            continue
         if slot is None or slot.seq != body.decision:
             actual = "no such decision before it" if slot is None else f"event {slot.seq}"
             report.add(row.seq, f"the decision of reward {row.id!r}", f"event {body.decision}", actual)

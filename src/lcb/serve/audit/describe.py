@@ -60,6 +60,12 @@ def _describe(row: Row, body: Any) -> str:
         return f"{body.address} {describe_words(row, body)}, {format_count(body.n, 'time')}"
     if row.kind == "leave":
         return f"of {body.recommender}, last seen with event {body.last}"
+    if row.kind == "base":
+        return f"the state after {format_count(body.n_events, 'archived event')}, {body.recommender}"
+    if row.kind == "erased base":
+        return "of an erased user"
+    if row.kind == "compact":
+        return f"the log begins after event {body.upto:,}; {body.upto - body.before:,} events were archived"
     if row.kind == "refit":
         return f"of the mixture of {body.recommender} begins"
     if row.kind == "mixture":

@@ -234,8 +234,8 @@ def _build_rows(
             opened = open_slots(row, body)
             slots.update(opened)
             decisions.append((row, body, list(opened)))
-        elif row.kind == "reward":
-            slots[slot_of_reward(row.id)].apply(body)
+        elif row.kind == "reward" and (slot := slots.get(slot_of_reward(row.id))) is not None:  # else it is archived
+            slot.apply(body)
     exported: list[events.DecisionBody] = []
     for row, body, ids in decisions:
         if context.recommender not in (None, body.recommender) or body.at < (context.since or body.at):

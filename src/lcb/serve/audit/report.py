@@ -34,6 +34,10 @@ class Report:
     upto: int = 0
     after: int = 0  # the events from the next one on were checked; above 0, decisions were not recomputed
     unchecked_from: int | None = None  # seq of the first event before them that the store has and that was not checked
+    base: int = 0  # the log was compacted up to this event, and was checked from the base on; 0: from its first event
+    n_unfinished: int = 0  # events that an ended compaction has not removed yet
+    n_across: int = 0  # decisions that were made from a state before the base: only the archive tells if they are right
+    n_late: int = 0  # rewards of archived decisions, which only the archive has
     n_events: int = 0
     n_decisions: int = 0  # recomputed
     n_erased: int = 0  # decisions of erased users

@@ -65,7 +65,9 @@ def read_story(world: World, rows: Iterable[Row], views: Mapping[str, View] = Ma
             continue
         if row.kind != "reward":
             continue
-        step = steps[slot_of_reward(row.id)]
+        step = steps.get(slot_of_reward(row.id))
+        if step is None:  # its decision is archived
+            continue
         step.reward = body.reward
         bandit, _ = world.state.bandit(user.recommender, user.model)
         view = views.get(world.state.mixture_of(user.recommender) or "")

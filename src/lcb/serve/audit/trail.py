@@ -10,7 +10,7 @@ from lcb.serve.log import key_events
 from lcb.storage.store.base import Row, Store
 from lcb.words import format_count
 
-KINDS = ("audit", "refused", "erase", "activate", "key")
+KINDS = ("audit", "refused", "erase", "activate", "key", "compact")
 
 
 def read_trail(store: Store, limit: int = 10_000) -> list[dict[str, Any]]:
@@ -21,12 +21,12 @@ def read_trail(store: Store, limit: int = 10_000) -> list[dict[str, Any]]:
 
 def describe_action(row: Row, body: Any) -> dict[str, Any]:
     """Return an entry as JSON values; `key` and `address` are None where an earlier version did not record them."""
-    by = events.Actor(body.key, body.address) if row.kind == "refused" else body.by
+    by = None if row.kind == "compact" else events.Actor(body.key, body.address) if row.kind == "refused" else body.by
     return {
         "seq": row.seq,
         "time": datetime.fromtimestamp(body.at, UTC).strftime("%Y-%m-%d %H:%M:%S"),
         "key": None if by is None else by.key,
-        "address": None if by is None else by.address,
+        "address": body.address if row.kind == "compact" else None if by is None else by.address,
         "action": describe_words(row, body),
         "n": body.n if row.kind == "refused" else 1,
     }
@@ -44,6 +44,8 @@ def describe_words(row: Row, body: Any) -> str:
         return f"was refused {', '.join(named)}{more}"
     if row.kind == "erase":
         return f"erased a user with {format_count(len(body.history), 'event')}"
+    if row.kind == "compact":
+        return f"archived the events up to {body.upto:,}"
     if row.kind == "key":
         return _describe_key(body)
     if row.kind == "activate":

@@ -8,6 +8,8 @@ compared with its decision and the log's rule (`check_users`), and every snapsho
 (`check_snapshots`).  Last, the table of keys is compared with the events of keys, and the schema
 with what the migrations make.
 
+A log that was compacted is replayed from its base (`check_base`), or with its archive from its first event.
+
 Erased decisions cannot be recomputed; they are counted.  A log that is being written is verified up to its head at the
 start; if a user is erased meanwhile, verification starts again.  Memory grows with users, not with events.
 """
@@ -24,16 +26,19 @@ import msgspec
 from lcb.errors import ModelError
 from lcb.progress import Progress, silent
 from lcb.serve import events
+from lcb.serve.audit.check_base import CompactionCheck, check_base
 from lcb.serve.audit.check_order import check_order
 from lcb.serve.audit.check_snapshots import check_snapshots
 from lcb.serve.audit.check_users import check_users
 from lcb.serve.audit.recompute import check_canary, check_decision
 from lcb.serve.audit.report import Report
-from lcb.serve.audit.without_snapshots import WithoutSnapshots
+from lcb.serve.base_bodies import CompactBody
 from lcb.serve.event_ids import WORLD_SNAPSHOT
 from lcb.serve.log.key_events import check_keys
+from lcb.serve.retain.without_snapshots import WithoutSnapshots
 from lcb.serve.state.world import World
-from lcb.storage.store.base import LAST, Head, Row, Store
+from lcb.serve.state.world_snapshot import read_base
+from lcb.storage.store.base import LAST, VOIDING, Head, Row, Store
 
 _REPORT_EVERY = 500
 
@@ -46,9 +51,11 @@ def verify(
     heads: Sequence[Head] = (),
     after: Head | None = None,
     live: Mapping[str, bytes] | None = None,
+    whole: bool = False,
 ) -> Report:
     """Verify a log, or of its decisions only those of one `user`.
 
+    A log that was compacted begins at its base, unless `whole` says that its archived events are there again.
     `heads` are heads that the log had earlier; `live` are packed users of a service at the log's head.  With `after`,
     the head before it, a part of a log is verified: only order and chain, because its decisions rest on earlier events.
     """
@@ -61,8 +68,9 @@ def verify(
         return report
     while True:
         kept, upto = store.snapshot(WORLD_SNAPSHOT), store.head()
-        report = Report(upto)
-        world = _replay(store, upto, user, heads, report, progress)
+        base = None if whole else read_base(store)
+        report = Report(upto, base=0 if base is None else base.upto)
+        world = _replay(store, upto, user, heads, report, progress, base)
         if world is not None:
             check_users(world, store, upto, user, live or {}, report, progress)
             if user is None:
@@ -72,7 +80,7 @@ def verify(
             for words in store.find_changes_of_schema():
                 report.add_words(None, f"the schema is not as lcb made it: {words}")
         report.seconds = time.monotonic() - began
-        if not any(row.kind == "erase" for row in store.events(upto)):
+        if not any(row.kind in VOIDING for row in store.events(upto)):
             return report
 
 
@@ -95,30 +103,44 @@ def _check_keys(store: Store, report: Report) -> None:
 
 
 def _replay(
-    store: Store, upto: int, user: str | None, heads: Sequence[Head], report: Report, progress: Progress
+    store: Store,
+    upto: int,
+    user: str | None,
+    heads: Sequence[Head],
+    report: Report,
+    progress: Progress,
+    base: CompactBody | None,
 ) -> World | None:
     """Replay the log and recompute every decision on the way; None if the log cannot be replayed."""
-    farthest = check_order(store, upto, heads, report, progress)
+    after = Head(0, None) if base is None else Head(base.upto, base.link)
+    heads = [head for head in heads if head.seq >= after.seq]
+    farthest = check_order(store, upto, heads, report, progress, after)
     if farthest is None:
         return None
-    log = WithoutSnapshots(store)
+    log = WithoutSnapshots(store, base=after.seq)
     world = World(log)
     log.world = world
+    check = None if base is not None else CompactionCheck(store, report)
+    if base is not None and not check_base(world, store, base, report):
+        return None
     ahead: deque[tuple[Row, Any]] = deque()
     waiting: dict[int, list[tuple[Row, Any]]] = defaultdict(list)
-    for row in store.events(0, upto):
+    for row in store.events(after.seq, upto):
         body = _decode(row, report)
         if body is None:
             return None
         ahead.append((row, body))
         if row.kind == "decision" and user in (None, row.user):
-            waiting[body.seen].append((row, body))
-        if len(ahead) > farthest and not _apply_next(world, ahead, waiting, report):
+            if body.seen >= after.seq:
+                waiting[body.seen].append((row, body))
+            else:
+                report.n_across += 1
+        if len(ahead) > farthest and not _apply_next(world, ahead, waiting, report, check):
             return None
         if row.seq % _REPORT_EVERY == 0:
             progress("recomputing decisions", row.seq, upto)
     while ahead:
-        if not _apply_next(world, ahead, waiting, report):
+        if not _apply_next(world, ahead, waiting, report, check):
             return None
     for left in waiting.values():
         for row, body in left:
@@ -151,15 +173,21 @@ def _decode(row: Row, report: Report) -> Any:
 
 
 def _apply_next(
-    world: World, ahead: deque[tuple[Row, Any]], waiting: dict[int, list[tuple[Row, Any]]], report: Report
+    world: World,
+    ahead: deque[tuple[Row, Any]],
+    waiting: dict[int, list[tuple[Row, Any]]],
+    report: Report,
+    check: CompactionCheck | None,
 ) -> bool:
     """Recompute the decisions that were made from this state, then apply the next event."""
     for decision, decision_body in waiting.pop(world.seq, ()):
         check_decision(world, decision, decision_body, report)
     row, body = ahead.popleft()
+    if check is not None:
+        check.see(world, row, body)
     if row.kind == "erase":
         for seq, *_ in body.history:
-            if seq not in world.erased:
+            if seq not in world.erased and seq > report.base:
                 report.add(row.seq, f"event {seq}, which it erases", "present", "erased")
     report.n_erased += row.kind == "erased decision"
     if row.kind == "canary":

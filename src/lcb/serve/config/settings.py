@@ -109,6 +109,7 @@ class Settings:
     # serve the visitors' page, the study and the dashboard; None: only if this machine alone can reach the service
     pages: bool | None = None
     simulated_visitors: float = 0.0  # simulated visitors of the study per minute
+    archive: str | None = None  # folder of what lcb log compact has archived; None: STORE.archive beside an SQLite file
     shadow: bool = False  # the caller chooses the arms; the service logs what it would have chosen
     rewards: RewardRule = "once"  # the rule for several rewards of one decision
     reward_range: tuple[float, float] | None = None  # None: that of the log, [0, 1] in a new one

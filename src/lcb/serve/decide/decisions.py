@@ -33,6 +33,7 @@ from lcb.serve.decide.rules import RULES, NoArmLeft, Rules, read_rules
 from lcb.serve.decide.validation import check_user
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import slot_id
+from lcb.serve.state.reward_slots import build_archived
 from lcb.serve.state.service_state import policy_name
 from lcb.serve.state.users import WARMUP
 from lcb.serve.state.world import World
@@ -137,6 +138,8 @@ class Decisions:
             logged = world.store.event(request.decision_id) if world.store.inline else logged
             if logged is not None and logged.seq <= world.seq:
                 return self.answer_again(logged, digest)
+            if logged is None and world.store.inline:
+                self.check_not_archived(request.decision_id)
         self._check_mode(request)
         check_user(request.user)
         draws = None
@@ -170,6 +173,11 @@ class Decisions:
             draw,
             self._read_rules(request, arms.ids) if request.has_rules else None,
         )
+
+    def check_not_archived(self, id: str) -> None:
+        """Raise Problem 410 if a decision of this id is archived; reads the store."""
+        if self.world.state.compacted is not None and self.world.store.was_archived(id):
+            raise build_archived(id)
 
     def finish(self, begun: Begun, drawn: tuple[events.ChosenArm, list[float] | None] | None = None) -> Entry:
         """Do the rest of `decide`; reads nothing that later events change, so it may run in another thread.

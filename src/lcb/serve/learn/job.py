@@ -30,6 +30,7 @@ class Job(Struct):
     closed: tuple[str, ...] = ()  # recommenders whose rewards by visitors of the pages are left out
     mixture: bytes | None = None  # the mixture to refit, as of `seq`; None: learn a model version
     item_effects: bool = False  # learn the effects of items with the classes
+    archive: str | None = None  # folder of the archive; None: beside an SQLite file
 
 
 class JobStep(Struct):

@@ -15,6 +15,7 @@ from lcb.serve.events import floats
 from lcb.serve.learn.job import Job, JobResult
 from lcb.serve.state.mixtures import bound_weight
 from lcb.serve.state.packed_mixture import pack_mixture, unpack_mixture
+from lcb.serve.state.users import User
 from lcb.stats import UserStats
 from lcb.storage.store.base import Row, Store
 from lcb.words import format_count
@@ -59,15 +60,22 @@ def _read_statistics(
 
 
 def _sum_rewards(rows: list[Row]) -> Floats | None:
-    """Return the statistics of a user's rewards with their final values, for the recommender of the first decision."""
+    """Return the statistics of a user's rewards with their final values, for the recommender of the first decision.
+
+    Those of archived rewards are in the user's base row: sums in another order, so the last bits may differ.
+    """
     bodies = [(row, events.decode(row.kind, row.body)) for row in rows]
+    begin = max((i for i, row in enumerate(rows) if row.kind == "base"), default=0)
+    del bodies[:begin]
+    base = User.unpack(bodies[0][1].user).state if rows and rows[begin].kind == "base" else None
     final = {
         slot_of_reward(row.id): (body.x, body.reward)
         for row, body in bodies
         if row.kind == "reward" and body.recommender == bodies[0][1].recommender
     }
     if not final:
-        return None
+        return base if base is not None and base[-1] else None
     x = np.array([floats(one) for one, _ in final.values()])
     reward = np.array([reward for _, reward in final.values()])
-    return np.ascontiguousarray(UserStats.from_rows(np.zeros(len(x), np.intp), x, reward).packed[:, 0])
+    sums = np.ascontiguousarray(UserStats.from_rows(np.zeros(len(x), np.intp), x, reward).packed[:, 0])
+    return sums if base is None else base + sums

@@ -187,6 +187,7 @@ class Retraining:
             max_memory=learning.max_memory,
             closed=tuple(self.list_closed()),
             item_effects=item_effects,
+            archive=None if self.service.archive is None else str(self.service.archive),
         )
         self.log.info("learning", seq=job.seq, users=n_started)
         try:

@@ -37,6 +37,7 @@ from lcb.serve.learn.job import DONE, FAIL, STEP, WAIT, Job, JobResult, JobStep,
 from lcb.serve.learn.judge import judge
 from lcb.serve.learn.refit import refit
 from lcb.serve.learn.training_data import is_held_out, read_item_rows, read_training_data
+from lcb.serve.retain.whole_log import open_whole
 from lcb.storage.models.folder import pack_models, unpack_models
 from lcb.storage.store.base import Store
 from lcb.storage.store.open_store import open_store
@@ -70,8 +71,9 @@ def _run(job: Job, progress: Progress) -> tuple[bytes, bytes]:
     try:
         store = open_store(job.store, create=False)
         try:
-            work = learn if job.mixture is None else refit
-            return DONE, msgspec.msgpack.encode(work(job, store, progress))
+            if job.mixture is not None:
+                return DONE, msgspec.msgpack.encode(refit(job, store, progress))
+            return DONE, msgspec.msgpack.encode(learn(job, open_whole(store, job.archive), progress))
         finally:
             store.close()
     except TooFewRows as error:

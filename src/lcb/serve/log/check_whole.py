@@ -10,6 +10,7 @@ import structlog
 
 from lcb.errors import StoreError
 from lcb.serve import events
+from lcb.serve.state.world_snapshot import read_base
 from lcb.storage.store.base import Row, Seal, Store
 from lcb.storage.store.chain import compute_digest, compute_link
 
@@ -21,13 +22,14 @@ def check_whole(store: Store) -> None:
 
     If somebody removes or adds an event and numbers those after it anew, all later links are wrong, the last ones too.
     """
-    head = store.head()
-    if (n := store.count_events(head)) != head:
+    head, base = store.head(), read_base(store)
+    begin, words = (0, "") if base is None else (base.upto, f" after event {base.upto}, which the log begins with")
+    if (n := store.count_events(head, begin)) != head - begin:
         raise StoreError(
-            f"{store.url} ends with event {head}, but has {n} events: {head - n} are missing; restore it from a backup "
-            "(lcb log verify names the first that is missing)"
+            f"{store.url} ends with event {head}, but has {n} events{words}: {head - begin - n} are missing; restore "
+            "it from a backup (lcb log verify names the first that is missing)"
         )
-    first, link = max(head - _LAST, 0), None
+    first, link = max(head - _LAST, begin), None
     has_chain = any(_has_link(row, seal) for row, seal in store.sealed_events(0, min(head, 1)))
     for row, seal in store.sealed_events(first, head):
         digest = seal.digest if seal.salt is None else compute_digest(seal.salt, row)

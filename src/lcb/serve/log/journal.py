@@ -24,7 +24,7 @@ from lcb.errors import StoreError, StoreUnavailable
 from lcb.serve.decide.entry import Entry
 from lcb.serve.errors import Problem
 from lcb.serve.log.apply import EventApplier
-from lcb.storage.store.base import Appended, Row, Snapshot, Store
+from lcb.storage.store.base import VOIDING, Appended, Row, Snapshot, Store
 
 _BATCH = 512
 _PAUSE = 0.02  # seconds before a busy store is tried again
@@ -83,7 +83,7 @@ class Journal:
         self._batches: deque[list[_Waiting]] = deque()  # handed over, oldest first
         self._pending: dict[str, asyncio.Future[None]] = {}
         self._seen = self.world.seq  # used by the writing thread only
-        self._erased = 0  # seq of the last erasure: user events built from an earlier state are void
+        self._erased = 0  # seq of the last erasure or compaction: user events built from an earlier state are void
         self._snapshot: Snapshot | None = None  # of the world, to be written with the next commit
         self._snapshot_seq = self.world.seq
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -301,7 +301,7 @@ class Journal:
     def _note_stored(self, rows: Sequence[Row]) -> None:
         if rows:
             self._seen = rows[-1].seq
-            self._erased = max((row.seq for row in rows if row.kind == "erase"), default=self._erased)
+            self._erased = max((row.seq for row in rows if row.kind in VOIDING), default=self._erased)
 
     def _run_job(self, job: _Job) -> None:
         until = self.monotonic() + self.patience

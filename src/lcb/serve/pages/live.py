@@ -137,6 +137,8 @@ class Live:
             "store": {
                 "kind": "SQLite" if store.inline else "PostgreSQL",
                 "events": world.seq,
+                "archived": world.state.archived_upto,
+                "compacted_at": None if world.state.compacted is None else world.state.compacted.at,
                 "bytes": self._size[1],
                 "healthy": trouble is None,
                 "queue": journal.n_waiting,

@@ -174,7 +174,7 @@ class Operator:
         world = self.service.world
         steps = read_story(world, self.service.store.stream_of(name, 0, upto), views)
         if not steps:
-            raise _no_user(name)
+            raise _archived(name) if self.service.store.newest_of(name) else _no_user(name)
         view = views.get(world.state.mixture_of(steps[0].body.recommender) or "")
         model = steps[-1].model
         words = [", ".join(likes) for likes in self.visitors.describe_classes(model)] if model else []
@@ -250,6 +250,10 @@ def _describe_rules(step: StoryStep) -> str | None:
 
 def _no_user(name: str) -> Problem:
     return Problem(404, f"no user {name[:200]!r}; check the id", field="user")
+
+
+def _archived(name: str) -> Problem:
+    return Problem(404, f"all decisions of {name[:200]!r} are archived; see lcb log export --archive", field="user")
 
 
 def _read_session(scope: Scope) -> str | None:

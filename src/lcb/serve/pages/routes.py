@@ -61,7 +61,7 @@ class Pages:
             Call("GET", "/static/{name}", self.serve_file, "", None, "*/*", (404,)),
             Call("GET", "/page/visit", visitors.get_progress, "", None, json),
             Call("POST", "/page/visit", visit, "", VisitRequest, json, (403, 409)),
-            Call("POST", "/page/answer", answer, "", AnswerRequest, json, (403, 404)),
+            Call("POST", "/page/answer", answer, "", AnswerRequest, json, (403, 404, 410)),
             Call("GET", "/page/study/results", study.results, "", None, json),
             Call("GET", "/page/study/results.csv", study.export, "", None, "text/csv"),
             Call("GET", "/page/study/visitors", self.count_simulated_visitors, "", None, json),

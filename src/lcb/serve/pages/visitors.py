@@ -157,14 +157,16 @@ class Visitors:
 
     async def has_events(self, name: str) -> bool:
         """Whether the log has this visitor: the cookie of a visitor is sent after the first headline is stored."""
-        store = self.service.store
-        return bool(store.newest_of(name) if store.inline else await asyncio.to_thread(store.newest_of, name))
+        return bool(await self.read_rows(name))
 
     async def read_rows(self, name: str) -> list[Row]:
+        """Return the events of a visitor; none if some are archived: that visit is over, and the next is a new one."""
         store, upto = self.service.store, self.service.world.seq
         if store.inline:
-            return store.events_of(name, 0, upto)
-        return await asyncio.to_thread(store.events_of, name, 0, upto)
+            rows = store.events_of(name, 0, upto)
+        else:
+            rows = await asyncio.to_thread(store.events_of, name, 0, upto)
+        return [] if any(row.kind == "base" for row in rows) else rows
 
     # Texts
 

@@ -56,6 +56,12 @@ def _open_slot(row: Row, body: events.DecisionBody, arm: events.ChosenArm) -> Re
     return RewardSlot(row.seq, row.user, row.model, body.recommender, arm, n_bytes)
 
 
+def build_archived(decision_id: str) -> Problem:
+    """Return the answer to a request about a decision that is older than what the log keeps."""
+    words = f"decision {decision_id!r} is archived: it is older than what the log keeps (lcb log compact --keep)"
+    return Problem(410, f"{words}; it takes no reward any more, and its id is taken", field="decision_id")
+
+
 class RewardSlots:
     """The slots of recent decisions, at most 20,000 and 64 MB; older ones are read from the log."""
 
@@ -73,6 +79,8 @@ class RewardSlots:
         if found is None:
             self.admit(self.read(slot_id))
             found = self._slots[slot_id]
+        if found.seq <= self.world.state.archived_upto:
+            raise build_archived(decision_of_slot(slot_id))
         self._slots.move_to_end(slot_id)
         return found
 
@@ -81,6 +89,8 @@ class RewardSlots:
         decision_id = decision_of_slot(slot_id)
         store, upto = self.world.store, self.world.seq
         row = store.event(decision_id)
+        if row is None and store.was_archived(decision_id):
+            raise build_archived(decision_id)
         if row is None or row.seq > upto or row.kind != "decision":
             raise Problem(404, f"no decision {decision_id!r}; check the id, or decide first", field="decision_id")
         slots = open_slots(row, events.decode("decision", row.body))

@@ -126,6 +126,10 @@ def fold_seen(rows: Iterable[Row]) -> Seen:
     seen, slots = Seen({}), dict[str, str]()
     for row in rows:
         body = events.decode(row.kind, row.body)
+        if row.kind == "base":
+            seen = Seen(dict(body.seen), row.seq)
+            seen.n_bytes += sum(_ITEM_BYTES + len(item) for item in body.seen)
+            continue
         if row.kind == "decision":
             slots.update({id: arm.id for id, arm in body.slots(row.id).items()})
         seen.apply(row, body, slots)

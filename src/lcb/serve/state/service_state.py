@@ -11,6 +11,7 @@ from lcb.errors import ModelError, StoreError
 from lcb.features import FeatureMap
 from lcb.item_effects import ItemEffects
 from lcb.serve import events
+from lcb.serve.base_bodies import CompactBody
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.event_ids import is_visitor
 from lcb.serve.state.canary import ENDED, PROMOTED, WITHDRAWN, Canary
@@ -40,6 +41,7 @@ class ServiceState:
         self.activations = [WARMUP]  # versions in the order they were activated
         self.canaries: list[Canary] = []  # in the order they began
         self.n_features: int | None = None  # None: no event has fixed it yet
+        self.compacted: CompactBody | None = None  # the newest compaction, without its state
         self._closed: list[tuple[int, frozenset[str]]] = []  # seqs of `teachers` events, and the closed recommenders
         self._mixtures: dict[str, str | None] = {}  # recommender -> its mixture
         self._bandits: dict[tuple[str, int], tuple[DescribedBandit, str | None]] = {}
@@ -88,6 +90,8 @@ class ServiceState:
                 self.versions[body.version].reason = f"activated by hand: {body.reason}"
         elif kind == "teachers":
             self._closed.append((seq, frozenset(body.closed)))
+        elif kind == "compact":
+            self.compacted = msgspec.structs.replace(body, world=b"", kept=[])
         elif kind not in ("audit", "refused", "key", "refit", "mixture"):
             raise StoreError(f"unknown event kind {kind!r}; install the version of lcb that wrote this log")
 
@@ -99,6 +103,11 @@ class ServiceState:
     def _end_canary(self, seq: int, outcome: str) -> None:
         if (canary := self.canary) is not None:
             canary.until, canary.outcome = seq, outcome
+
+    @property
+    def archived_upto(self) -> int:
+        """The last event that a compaction has archived; 0: none."""
+        return 0 if self.compacted is None else self.compacted.upto
 
     @property
     def canary(self) -> Canary | None:

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import DecodeError, Struct, msgpack
+from msgspec import DecodeError, msgpack
 
 from lcb.errors import StoreError
 from lcb.serve import events
+from lcb.serve.base_bodies import CompactBody
 from lcb.serve.event_ids import WORLD_SNAPSHOT
 from lcb.serve.events import floats
-from lcb.serve.state.canary import CanaryCounts, Verdict
-from lcb.serve.state.items import ItemState, ItemSums
+from lcb.serve.state.canary import CanaryCounts
+from lcb.serve.state.items import ItemState
 from lcb.serve.state.mixtures import Mixtures
 from lcb.serve.state.per_user.load_users import Prefetched, UserLoader, needs_history
 from lcb.serve.state.per_user.user_cache import UserCache
@@ -28,29 +29,10 @@ from lcb.serve.state.per_user.user_fold import UserFold
 from lcb.serve.state.seen_items import SeenItems
 from lcb.serve.state.service_state import ServiceState
 from lcb.serve.state.shared_states import SharedStates
-from lcb.serve.state.tally import StoredTally, Tally
+from lcb.serve.state.tally import Tally
 from lcb.serve.state.users import WARMUP, User, weigh_own
+from lcb.serve.state.world_snapshot import WorldSnapshot, read_base
 from lcb.storage.store.base import Row, Snapshot, Store
-
-
-class _WorldSnapshot(Struct):
-    """The stored snapshot of everything but users, catalogue and models."""
-
-    seq: int
-    n_features: int | None
-    n_started: int
-    n_rewarded: int
-    n_events: int
-    started_at_training: int
-    shared: dict[str, bytes]
-    tallies: dict[str, StoredTally]
-    users_per_model: dict[int, int]
-    concentration: dict[int, dict[int, int]]
-    erased: list[int] = []
-    mixtures: bytes | None = None
-    items: ItemSums | None = None
-    canary: dict[int, tuple[float, bool]] = {}
-    verdict: Verdict | None = None
 
 
 class World:
@@ -83,24 +65,37 @@ class World:
         self._histories: dict[str, list[Row]] = {}
 
     def load(self, upto: int | None = None) -> None:
-        """Replay the log up to `upto`, beginning at the stored snapshot unless that is newer or damaged."""
-        snapshot = self.store.snapshot(WORLD_SNAPSHOT)
-        if snapshot is not None and (upto is None or snapshot.seq <= upto):
+        """Replay the log up to `upto`, beginning at the stored snapshot unless that is newer or damaged.
+
+        The events before the last compaction are gone: without a snapshot, or if it is older, the base is the begin.
+        """
+        base, snapshot = read_base(self.store), self.store.snapshot(WORLD_SNAPSHOT)
+        begin = 0 if base is None else base.upto
+        if snapshot is not None and begin <= snapshot.seq and (upto is None or snapshot.seq <= upto):
             body = self._decode_snapshot(snapshot)
             if body is not None:
-                for row in self.store.events_of_service(snapshot.seq):
-                    self.state.apply(row.kind, row.seq, events.decode(row.kind, row.body))
-                self._restore(body)
+                self._begin(body)
+        if base is not None and self.seq == 0:
+            self.begin_at(base)
         for row in self.store.events(self.seq, upto):
             self.apply(row)
 
-    def _decode_snapshot(self, snapshot: Snapshot) -> _WorldSnapshot | None:
+    def begin_at(self, base: CompactBody) -> None:
+        """Begin with what a compaction has left."""
+        self._begin(msgpack.decode(base.world, type=WorldSnapshot))
+
+    def _begin(self, body: WorldSnapshot) -> None:
+        for row in self.store.events_of_service(body.seq):
+            self.state.apply(row.kind, row.seq, events.decode(row.kind, row.body))
+        self._restore(body)
+
+    def _decode_snapshot(self, snapshot: Snapshot) -> WorldSnapshot | None:
         head = self.store.head()
         if snapshot.seq > head:
             self.store.discard_snapshot(snapshot.name, f"it is of event {snapshot.seq}, but the log ends at {head}")
             return None
         try:
-            body = msgpack.decode(snapshot.body, type=_WorldSnapshot)
+            body = msgpack.decode(snapshot.body, type=WorldSnapshot)
             for stored in body.tallies.values():
                 Tally.unpack(stored)
             return body
@@ -109,7 +104,7 @@ class World:
             return None
 
     def snapshot(self) -> Snapshot:
-        body = _WorldSnapshot(
+        body = WorldSnapshot(
             seq=self.seq,
             n_features=self.state.n_features,
             n_started=self.n_started,
@@ -128,7 +123,7 @@ class World:
         )
         return Snapshot(WORLD_SNAPSHOT, self.seq, events.encode(body))
 
-    def _restore(self, body: _WorldSnapshot) -> None:
+    def _restore(self, body: WorldSnapshot) -> None:
         self.seq, self.state.n_features, self.n_events = body.seq, body.n_features, body.n_events
         self.n_started, self.n_rewarded = body.n_started, body.n_rewarded
         self.started_at_training = body.started_at_training

@@ -45,14 +45,14 @@ class Api:
             "delete_user": {"user": "$request.body#/user"},
         }
         user, trial, version = "/v1/users/{user:path}", "/v1/trials/{recommender:path}", "/v1/models/{version}/activate"
-        decide = Call("POST", "/v1/decisions", self.decide, "writer", m.DecisionRequest, m.DecisionAnswer)
+        decide = Call("POST", "/v1/decisions", self.decide, "writer", m.DecisionRequest, m.DecisionAnswer, (410,))
         put_items = Call("PUT", "/v1/items", self.put_items, "writer", m.ItemsRequest, m.ItemsAnswer)
         batch = Call("POST", "/v1/decisions:batch", self.batches.decide_batch, "writer", m.DecisionsRequest)
         reward_batch = Call("POST", "/v1/rewards:batch", self.batches.reward_batch, "writer", m.RewardsRequest)
         activate = Call("POST", version, self.activate, "admin", m.ActivateRequest, m.ActivateAnswer, (404, 409))
         return [
             decide._replace(links=follow_up, large_body=True),
-            Call("POST", "/v1/rewards", self.reward, "writer", m.RewardRequest, m.RewardAnswer, (404, 409)),
+            Call("POST", "/v1/rewards", self.reward, "writer", m.RewardRequest, m.RewardAnswer, (404, 409, 410)),
             batch._replace(response=m.DecisionsAnswer, large_body=True),
             reward_batch._replace(response=m.RewardsAnswer, large_body=True),
             put_items._replace(large_body=True),

@@ -13,6 +13,10 @@ from lcb.serve.state.canary import PROMOTED, WITHDRAWN
 def read_gauges(service: Service) -> Iterator[Gauge]:
     world, journal = service.world, service.journal
     yield "lcb_log_events", "Events in the log.", world.seq
+    yield "lcb_log_archived_events", "Events that are archived: the log begins after them.", world.state.archived_upto
+    compacted = world.state.compacted
+    at = 0.0 if compacted is None else compacted.at
+    yield "lcb_log_compacted_timestamp_seconds", "When the log was last compacted, since 1970; 0: never.", at
     yield "lcb_users", "Users who have received at least one decision.", world.n_users
     yield "lcb_cached_users", "Users held in memory.", len(world.cache)
     yield "lcb_cached_bytes", "Bytes of the users held in memory.", world.cache.n_bytes

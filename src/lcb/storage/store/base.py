@@ -1,22 +1,25 @@
 """What a store of the service holds, and the methods every store has.
 
-    event     seq, id, kind, user, model, body      seq counts from 1 without gaps, in the order of the commits
+    event     seq, id, kind, user, model, body      seq counts from 1 without gaps, in the order of the commits;
+                                                    a compaction leaves gaps up to the event it names (retention.py)
               salt, digest, link                    make the events a chain (chain.py)
     snapshot  name, seq, body, checksum             a cache of the state as of `seq`; it can be rebuilt from the events
     key       name, scope, sha256, created, revoked
+    archived  id                                    hashes of the ids of decisions that a compaction has archived
 
 SQLite and PostgreSQL have the same methods.  `append` is one transaction: it writes all rows or none.  It returns the
 rows that other processes have written since `seen` together with its own, so that the caller sees the log without gaps.
 It does not write, and returns the ids of:
 
     - rows whose id is in the log already
-    - if a user was erased since `seen`: rows of users, and snapshots of users (they may rest on erased events)
+    - if a user was erased or the log compacted since `seen`: rows of users, and snapshots of users (they may rest on
+      events that are gone)
     - if anything was written since `seen`: the rows named in `first`
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence, Set
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
 from typing import Any, NamedTuple, Protocol
 
 from lcb.progress import Progress, silent
@@ -24,6 +27,7 @@ from lcb.progress import Progress, silent
 COLUMNS = 'seq, id, kind, "user", model, body'
 SEALED = f"{COLUMNS}, salt, digest, link"
 LAST = 2**63 - 1  # no seq is larger
+VOIDING = ("erase", "compact")  # after such an event, events of users that were built before it are built again
 USER_SNAPSHOTS = "user/"  # the snapshot of a user is named by this and the user's name
 
 
@@ -96,6 +100,7 @@ class Rewrite(NamedTuple):
     id: str
     kind: str
     body: bytes
+    digest: bytes | None = None  # to be stored in place of the salt; None: that of the event as it is
 
 
 class SharedReads:
@@ -109,11 +114,11 @@ class SharedReads:
     def head(self) -> int:
         return self.chain_head().seq
 
-    def count_events(self, upto: int) -> int:
+    def count_events(self, upto: int, after: int = 0) -> int:
         """Count in blocks, each well within the time limit of a statement."""
         mark, block = self.placeholder, 100_000
         statement = f"select count(*) from event where seq > {mark} and seq <= {mark}"
-        return sum(int(self._read(statement, (at, min(at + block, upto)))[0][0]) for at in range(0, upto, block))
+        return sum(int(self._read(statement, (at, min(at + block, upto)))[0][0]) for at in range(after, upto, block))
 
     def events(self, after: int, upto: int | None = None) -> Iterator[Row]:
         for block in self._blocks(COLUMNS, after, self.head() if upto is None else upto):
@@ -127,7 +132,8 @@ class SharedReads:
     def events_of_service(self, upto: int | None = None) -> list[Row]:
         found = self._read(
             f'select {COLUMNS} from event where "user" is null and seq > 0 and seq <= {self.placeholder} '
-            "and kind in ('service', 'recommender', 'items', 'model', 'activate', 'canary', 'teachers') order by seq",
+            "and kind in ('service', 'recommender', 'items', 'model', 'activate', 'canary', 'teachers', 'compact') "
+            "order by seq",
             (LAST if upto is None else upto,),
         )
         return [Row(*row) for row in found]
@@ -188,8 +194,8 @@ class Store(Protocol):
 
     def head(self) -> int: ...
     def chain_head(self) -> Head: ...
-    def count_events(self, upto: int) -> int:
-        """Count the events with a seq from 1 to `upto`, without reading them."""
+    def count_events(self, upto: int, after: int = 0) -> int:
+        """Count the events with a seq after `after` and up to `upto`, without reading them."""
 
     def append(
         self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = (), first: Set[str] = frozenset()
@@ -217,6 +223,11 @@ class Store(Protocol):
     def all_snapshots(self, after: str = "") -> Iterator[Snapshot]: ...
     def discard_snapshot(self, name: str, why: str) -> None: ...
     def forget_snapshots(self) -> int: ...
+    def write_base(self, rows: Sequence[Any]) -> None: ...
+    def remove_events(self, after: int, upto: int, kept: Collection[int]) -> int: ...
+    def next_going(self, after: int, upto: int) -> int | None: ...
+    def was_archived(self, id: str) -> bool: ...
+    def forget_archived(self, ids: Sequence[str]) -> None: ...
     def list_keys(self) -> list[Key]: ...
     def save_key(self, key: Key) -> None: ...
     def size(self) -> int: ...
@@ -241,7 +252,7 @@ def drop_outdated(
     if not others:
         return rows, snapshots, frozenset()
     late = {row.id for row in rows if row.id in first}
-    if any(row.kind == "erase" for row in others):
+    if any(row.kind in VOIDING for row in others):
         late.update(row.id for row in rows if row.user is not None)
         snapshots = [one for one in snapshots if not one.name.startswith(USER_SNAPSHOTS)]
     return [row for row in rows if row.id not in late], snapshots, frozenset(late)

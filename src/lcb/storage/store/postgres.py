@@ -42,6 +42,7 @@ from lcb.storage.store.chain import Salts, digest_erased, seal_rows
 from lcb.storage.store.migrate import log_upgrade, missing_migrations
 from lcb.storage.store.postgres_connections import Address, Connection, ConnectionPool, Error, find_damage, is_lost
 from lcb.storage.store.postgres_scrub import Scrubber
+from lcb.storage.store.retention import PostgresRetention
 from lcb.storage.store.schema import ADDED_ON_POSTGRES
 from lcb.storage.store.snapshots import CheckedSnapshots, add_checksums
 
@@ -76,7 +77,7 @@ _MIGRATION_SECONDS = 600
 Statement = tuple[str, Sequence[object]]
 
 
-class Postgres(SharedReads, CheckedSnapshots):
+class Postgres(SharedReads, CheckedSnapshots, PostgresRetention):
     """A store in the database at a postgresql:// address; its tables are created if missing."""
 
     inline = False
@@ -270,7 +271,7 @@ class Postgres(SharedReads, CheckedSnapshots):
             rewrites, event = rewrite(rows)
             self._end(
                 connection,
-                (_REWRITE, _columns([(*one, digests[one.seq]) for one in rewrites])),
+                (_REWRITE, _columns([(*one[:4], one.digest or digests[one.seq]) for one in rewrites])),
                 ("delete from snapshot where name = %s", (USER_SNAPSHOTS + user,)),
                 *self._insert([event]),
             )
@@ -338,7 +339,7 @@ class Postgres(SharedReads, CheckedSnapshots):
     # The database
 
     def size(self) -> int:
-        tables = "unnest('{event, snapshot, key, head}'::regclass[]) as one"
+        tables = "unnest('{event, snapshot, key, head, archived}'::regclass[]) as one"
         return int(self._read(f"select sum(pg_total_relation_size(one))::bigint from {tables}")[0][0])
 
     def backup(self, path: str, progress: Progress = silent) -> None:

@@ -20,6 +20,7 @@ from lcb.storage.store import base
 from lcb.storage.store.base import COLUMNS, SEALED, Appended, Head, Key, NewRow, Rewrite, Row, Seal, Snapshot
 from lcb.storage.store.chain import Salts, digest_erased, seal_rows
 from lcb.storage.store.migrate import log_upgrade, missing_migrations
+from lcb.storage.store.retention import SQLiteRetention
 from lcb.storage.store.schema import SchemaWatch, find_changes
 from lcb.storage.store.snapshots import CheckedSnapshots, add_checksums
 from lcb.storage.store.sqlite_backup import copy_database
@@ -54,7 +55,7 @@ _INSERTS = [
 _WAL_BYTES = 64 << 20  # the write-ahead log is cut to this size after a long read has let it grow
 
 
-class SQLite(base.SharedReads, CheckedSnapshots):
+class SQLite(base.SharedReads, CheckedSnapshots, SQLiteRetention):
     """A store in a file; with `serve` it holds the lock of the serving process until `close`."""
 
     inline = True
@@ -206,12 +207,11 @@ class SQLite(base.SharedReads, CheckedSnapshots):
         found = self._read(_HEAD)
         return Head(*found[0]) if found else Head(0, None)
 
-    def count_events(self, upto: int) -> int:
+    def count_events(self, upto: int, after: int = 0) -> int:
         """Count all, because that reads the index of ids alone, and subtract those outside the range."""
         outside = "select count(*) from event where seq"
-        return int(
-            self._read(f"select (select count(*) from event) - ({outside} < 1) - ({outside} > ?)", (upto,))[0][0]
-        )
+        statement = f"select (select count(*) from event) - ({outside} <= ?) - ({outside} > ?)"
+        return int(self._read(statement, (after, upto))[0][0])
 
     def append(
         self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = (), first: Set[str] = frozenset()
@@ -290,7 +290,7 @@ class SQLite(base.SharedReads, CheckedSnapshots):
             digests = {row.seq: digest_erased(row, Seal(*one[6:])) for row, one in zip(theirs, found, strict=True)}
             rewrites, event = rewrite(theirs)
             connection.executemany(
-                _REWRITE, [(one.id, one.kind, one.body, digests[one.seq], one.seq) for one in rewrites]
+                _REWRITE, [(one.id, one.kind, one.body, one.digest or digests[one.seq], one.seq) for one in rewrites]
             )
             connection.execute("delete from snapshot where name = ?", (base.USER_SNAPSHOTS + user,))
             placed, head = self._insert(connection, [event], head)

@@ -225,7 +225,7 @@ const SHOW = {
     fill("audit", rows, 5, "Nothing yet.");
   },
 
-  store: ({ kind, events, bytes: size, healthy, queue, last_commit_ms, detail }) => {
+  store: ({ kind, events, archived, compacted_at, bytes: size, healthy, queue, last_commit_ms, detail }) => {
     $("tile-log").textContent = bytes(size);
     $("tile-store").textContent = healthy ? "healthy" : "failing";
     $("tile-store").className = healthy ? "good" : "bad";
@@ -233,6 +233,7 @@ const SHOW = {
       ["Kind", kind],
       ["Health", healthy ? "healthy" : "failing"],
       ["Events", number(events)],
+      ...(archived ? [["Archived events", number(archived)], ["Archived", time(compacted_at)]] : []),
       ["Size", bytes(size)],
       ["Waiting for a commit", number(queue)],
       ["Last commit took", milliseconds(last_commit_ms)],

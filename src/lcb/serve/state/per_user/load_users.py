@@ -88,7 +88,9 @@ class UserLoader:
         if user is not None and (not rows or rows[0].seq != snapshot.seq):
             self.store.discard_snapshot(snapshot.name, f"event {snapshot.seq} is not of this user")
             user = None
-        if user is None or any(row.kind == "reward" and body.before is not None for row, body in bodies):
+        if user is None or any(
+            row.kind == "base" or (row.kind == "reward" and body.before is not None) for row, body in bodies
+        ):
             return self.fold.fold(self.read_events(name, 0, upto))
         for row, body in bodies:
             self.fold.step(user, row, body, getattr(body, "reward", 0.0))

@@ -55,6 +55,9 @@ class UserFold:
         counts = {slot_of_reward(row.id): body.reward for row, body in bodies if row.kind == "reward"}
         user: User | None = None
         for row, body in bodies:
+            if row.kind == "base":  # in place of all events before it
+                user = User.unpack(body.user)
+                continue
             if user is None:
                 user = self.start(body.recommender, row.model or WARMUP, row.seq)
             if row.kind == "reward" and body.before is not None:
@@ -70,6 +73,9 @@ class UserFold:
         for row in rows:
             past.append(events.lighten(row))
             body = events.decode(row.kind, row.body)
+            if row.kind == "base":
+                user = User.unpack(body.user)
+                continue
             if user is None:
                 user = self.start(body.recommender, row.model or WARMUP, row.seq)
             if row.kind == "reward" and body.before is not None:

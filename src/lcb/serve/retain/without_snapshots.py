@@ -12,11 +12,12 @@ from lcb.storage.store.base import Row, Snapshot, Store
 class WithoutSnapshots:
     """A store whose snapshots are hidden, except the service-wide one if it is given as `kept`.
 
-    If `world` is set, it keeps all users in memory; a user it does not have is new, and the store is not asked.
+    If `world` is set, it keeps all users in memory; of a user it does not have, only the rows up to `base` are read,
+    the event that the world began after.
     """
 
-    def __init__(self, store: Store, kept: Snapshot | None = None) -> None:
-        self._store, self._kept = store, kept
+    def __init__(self, store: Store, kept: Snapshot | None = None, base: int = 0) -> None:
+        self._store, self._kept, self._base = store, kept, base
         self.world: World | None = None
 
     def __getattr__(self, name: str) -> Any:
@@ -26,10 +27,16 @@ class WithoutSnapshots:
         return self._kept if name == WORLD_SNAPSHOT else None
 
     def events_of(self, user: str, after: int = 0, upto: int | None = None) -> list[Row]:
-        return [] if self._is_new(user) else self._store.events_of(user, after, upto)
+        if not self._is_new(user):
+            return self._store.events_of(user, after, upto)
+        last = self._base if upto is None else min(upto, self._base)
+        return self._store.events_of(user, after, last) if last else []
 
     def newest_of(self, user: str) -> int:
-        return 0 if self._is_new(user) else self._store.newest_of(user)
+        if not self._is_new(user):
+            return self._store.newest_of(user)
+        rows = self.events_of(user)
+        return rows[-1].seq if rows else 0
 
     def _is_new(self, user: str) -> bool:
         world = self.world

@@ -1,0 +1,328 @@
+"""The archive of a log: Parquet files of the events that compactions have removed from the store.
+
+    events/FIRST-LAST.parquet     the events as the store had them, with salt, digest and link: a piece of the chain
+    rewards/FIRST-LAST.parquet    their rewards with user, item, features and propensity, as `lcb learn` reads them
+
+A file that compaction has written ends in `.new` until the event `compact` is in the log; one that erasure has
+rewritten ends in `.ERASURE.erased` until its `erase` event is.  `settle` finishes what a killed process has left:
+the log says which of these files count.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import structlog
+
+from lcb.errors import OutputError, StoreError, StoreUnavailable
+from lcb.storage.store.base import Rewrite, Row, Seal, Store
+
+EVENTS, REWARDS = "events", "rewards"
+NEW, ERASED = ".new", ".erased"
+PART = 100_000  # events in one file, so that rewriting it after an erasure is quick
+_GROUP = 10_000  # rows of a row group
+SCHEMA = pa.schema(
+    [
+        ("seq", pa.int64()),
+        ("id", pa.string()),
+        ("kind", pa.string()),
+        ("user", pa.string()),
+        ("model", pa.int64()),
+        ("body", pa.binary()),
+        ("salt", pa.binary()),
+        ("digest", pa.binary()),
+        ("link", pa.binary()),
+    ]
+)
+REWARD_SCHEMA = pa.schema(
+    [
+        ("user", pa.string()),
+        ("item", pa.string()),
+        ("reward", pa.float64()),
+        ("propensity", pa.float64()),
+        ("x", pa.list_(pa.float64())),
+        ("seq", pa.int64()),
+        ("decision", pa.int64()),
+        ("time", pa.timestamp("us", "UTC")),
+        ("recommender", pa.string()),
+        ("model", pa.int64()),
+    ]
+)
+
+
+def find_folder(store_url: str, folder: str | os.PathLike[str] | None) -> Path | None:
+    """Return the folder of an archive: the given one, or that beside an SQLite file; None for PostgreSQL.
+
+    >>> str(find_folder("lcb.db", None)), find_folder("postgresql://host/name", None)
+    ('lcb.db.archive', None)
+    """
+    if folder is not None:
+        return Path(folder)
+    return None if "://" in store_url else Path(f"{store_url}.archive")
+
+
+def build_missing(store_url: str, upto: int) -> StoreUnavailable:
+    """Return the error of a compacted log whose archive nobody has named."""
+    return StoreUnavailable(
+        f"{store_url} was compacted up to event {upto}, and no folder of its archive is given; "
+        "set archive in the settings, or give --archive"
+    )
+
+
+def settle_archive(store: Store, folder: Path | None, upto: int) -> None:
+    """Finish at the start of a service what a killed process has left; say so if the archive is not there."""
+    if not upto:
+        return
+    if folder is None or not folder.is_dir():
+        words = (
+            "users with archived events cannot be erased, and nothing is learned, until the setting archive names it"
+        )
+        structlog.get_logger("lcb.serve").warning("no archive", folder=str(folder), upto=upto, what=words)
+        return
+    archive = Archive(folder, upto)
+    with archive.erasing():
+        archive.settle(store)
+
+
+class Part(NamedTuple):
+    """A file of events, and the first and the last of them."""
+
+    first: int
+    last: int
+    path: Path
+
+
+class Archive:
+    """The archive in a folder; `upto` is the last event of it that counts, as the log says."""
+
+    def __init__(self, folder: Path, upto: int) -> None:
+        self.folder, self.upto = folder, upto
+
+    # Reading
+
+    def list_parts(self) -> list[Part]:
+        """Return the files of events in order; raise StoreUnavailable if one of them is missing."""
+        found = sorted(_read_name(path) for path in (self.folder / EVENTS).glob("*.parquet"))
+        parts = [part for part in found if part.last <= self.upto]
+        at = 0
+        for part in parts:
+            if part.first != at + 1:
+                break
+            at = part.last
+        if at != self.upto or parts[-1].last != at:
+            raise StoreUnavailable(
+                f"the archive {self.folder} has events up to {at}, but the log was compacted up to event {self.upto}; "
+                "give the folder that lcb log compact has written (--archive, setting archive)"
+            )
+        return parts
+
+    def sealed_events(self, after: int, upto: int) -> Iterator[tuple[Row, Seal]]:
+        """Yield the archived events after `after` and up to `upto`."""
+        for part in self.list_parts():
+            if part.last <= after or part.first > upto:
+                continue
+            with _naming(part.path), pq.ParquetFile(part.path) as file:
+                for batch in file.iter_batches(_GROUP):
+                    for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
+                        if after < values[0] <= upto:
+                            yield Row._make(values[:6]), Seal._make(values[6:])
+
+    def sealed_events_of(self, user: str) -> list[tuple[Row, Seal]]:
+        """Return the archived events of a user; every file is searched."""
+        rows: list[tuple[Row, Seal]] = []
+        for part in self.list_parts():
+            with _naming(part.path):
+                users = pq.read_table(part.path, columns=["user"]).column("user")
+                mask = pc.equal(users, user)
+                if not pc.any(mask).as_py():
+                    continue
+                found = pq.read_table(part.path).filter(mask)
+            for values in zip(*(column.to_pylist() for column in found.columns), strict=True):
+                rows.append((Row._make(values[:6]), Seal._make(values[6:])))
+        return rows
+
+    # Erasure
+
+    def prepare_erasure(self, name: str, rewrites: Mapping[int, tuple[Rewrite, bytes | None]]) -> list[Path]:
+        """Write the files without a user, beside those they will replace; `rewrites` by seq, with their digests."""
+        prepared: list[Path] = []
+        for part in self.list_parts():
+            if not any(part.first <= seq <= part.last for seq in rewrites):
+                continue
+            for path, change in ((part.path, _rewrite_events), (_of_rewards(part.path), _drop_rewards)):
+                if path.exists():
+                    prepared.append(path.with_name(f"{path.name}.{name}{ERASED}"))
+                    with _naming(path):
+                        _write_table(prepared[-1], change(pq.read_table(path), rewrites))
+        sync_folders(self.folder)
+        return prepared
+
+    def finish(self, prepared: list[Path]) -> None:
+        """Put files in the place of those they replace."""
+        for path in prepared:
+            os.replace(path, _find_target(path))
+        if prepared:
+            sync_folders(self.folder)
+
+    def settle(self, store: Store) -> None:
+        """Finish what a killed compaction or erasure has left; call it within `erasing`."""
+        for path in _list_files(self.folder, ERASED):
+            if store.event(f"erase/{path.name.split('.')[-2]}") is not None:
+                self.finish([path])
+            else:
+                path.unlink()
+        waiting = list(_list_files(self.folder, NEW))
+        done = [path for path in waiting if _read_name(_find_target(path)).last <= self.upto]
+        self.finish(done)
+        if len(done) < len(waiting):
+            with lock(self.folder, "compacting") as ours:
+                if ours:
+                    discard_new(self.folder)
+
+    @contextmanager
+    def erasing(self) -> Iterator[None]:
+        """Hold the lock that lets one process at a time change files of the archive; waits for it."""
+        with lock(self.folder, "erasing", wait=True):
+            yield
+
+
+def _rewrite_events(table: Any, rewrites: Mapping[int, tuple[Rewrite, bytes | None]]) -> Any:
+    rows = table.to_pylist()
+    for row in rows:
+        if (found := rewrites.get(row["seq"])) is not None:
+            one, digest = found
+            left = {"id": one.id, "kind": one.kind, "body": one.body, "digest": digest}
+            row.update(user=None, model=None, salt=None, **left)
+    return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+
+def _drop_rewards(table: Any, rewrites: Mapping[int, Any]) -> Any:
+    gone = pa.array(list(rewrites), pa.int64())
+    return table.filter(pc.invert(pc.is_in(table.column("seq"), value_set=gone)))
+
+
+class Writer:
+    """Writes the files of one compaction, each with `.new` at its end; `finish` names them as they count."""
+
+    def __init__(self, folder: Path, feature_map: bytes | None, key: bytes) -> None:
+        self.folder, self.paths = folder, list[Path]()
+        self._schema = REWARD_SCHEMA if feature_map is None else REWARD_SCHEMA.with_metadata({key: feature_map})
+        self._rows: list[tuple[Any, ...]] = []
+        self._rewards: list[tuple[Any, ...]] = []
+        for name in (EVENTS, REWARDS):
+            try:
+                (folder / name).mkdir(parents=True, exist_ok=True)
+                folder.chmod(0o700)
+            except OSError as error:
+                raise OutputError(f"{folder} cannot be written ({error.strerror}); give another --archive") from None
+
+    def add(self, row: Row, seal: Seal, reward: tuple[Any, ...] | None) -> None:
+        self._rows.append((*row, *seal))
+        if reward is not None:
+            self._rewards.append(reward)
+        if len(self._rows) == PART:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was added as one file of events and one of rewards, to disk."""
+        if not self._rows:
+            return
+        name = f"{self._rows[0][0]:015d}-{self._rows[-1][0]:015d}.parquet"
+        for place, rows, schema in ((EVENTS, self._rows, SCHEMA), (REWARDS, self._rewards, self._schema)):
+            if rows:
+                columns = [
+                    pa.array(column, one.type) for column, one in zip(zip(*rows, strict=True), schema, strict=True)
+                ]
+                self.paths.append(self.folder / place / f"{name}{NEW}")
+                _write_table(self.paths[-1], pa.table(columns, schema=schema))
+        self._rows, self._rewards = [], []
+        sync_folders(self.folder)
+
+    def discard(self) -> None:
+        for path in self.paths:
+            path.unlink(missing_ok=True)
+
+
+def discard_new(folder: Path) -> None:
+    """Remove the files of a compaction that was ended before it was in the log; call it after `settle`."""
+    for path in _list_files(folder, NEW):
+        path.unlink(missing_ok=True)
+
+
+@contextmanager
+def lock(folder: Path, name: str, *, wait: bool = False) -> Iterator[bool]:
+    """Hold a lock of the folder; yields False if another process has it and `wait` is not set."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder / f".{name}.lock", os.O_CREAT | os.O_RDWR, 0o600)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            ours = True
+        except BlockingIOError:
+            ours = False
+        yield ours
+    finally:
+        os.close(descriptor)
+
+
+def sync_folders(folder: Path) -> None:
+    """Make renames and new files in the archive durable."""
+    for place in (folder / EVENTS, folder / REWARDS, folder):
+        descriptor = os.open(place, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def _write_table(path: Path, table: Any) -> None:
+    """Write a file of mode 600, and wait until it is on disk."""
+    try:
+        descriptor = os.open(path, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            pq.write_table(
+                table, file, row_group_size=_GROUP, compression="zstd", compression_level=3, write_page_checksum=True
+            )
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        path.unlink(missing_ok=True)
+        words = f"{path} could not be written ({error.strerror or error})"
+        raise OutputError(f"{words}; free some space, or give another folder") from None
+
+
+@contextmanager
+def _naming(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, pa.ArrowException) as error:
+        raise StoreError(f"{path} cannot be read ({error}); restore the archive from a backup") from None
+
+
+def _list_files(folder: Path, suffix: str) -> Iterator[Path]:
+    for name in (EVENTS, REWARDS):
+        yield from sorted((folder / name).glob(f"*{suffix}"))
+
+
+def _find_target(path: Path) -> Path:
+    return path.with_name(f"{path.name.partition('.parquet')[0]}.parquet")
+
+
+def _of_rewards(events: Path) -> Path:
+    return events.parent.parent / REWARDS / events.name
+
+
+def _read_name(path: Path) -> Part:
+    first, _, last = path.name.removesuffix(".parquet").partition("-")
+    try:
+        return Part(int(first), int(last), path)
+    except ValueError:
+        raise StoreError(f"{path} is not a file of an archive; remove it from the folder") from None

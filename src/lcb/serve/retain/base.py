@@ -1,0 +1,93 @@
+"""What a compaction leaves of the events up to `upto`: base rows of users, and the digest of all rows that stay.
+
+    digest of the base   BLAKE2b-256 over (seq as 8 bytes, digest of the row), in the order of seq
+
+The digest of a row is the one of the chain, with the salt of the event in whose place a base row comes.  So everything
+in it can be computed again until the last event is removed, and erasing a user changes none of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from hashlib import blake2b
+
+from lcb.serve import events
+from lcb.serve.base_bodies import BaseBody, CompactBody
+from lcb.serve.state.per_user.load_users import UserLoader
+from lcb.serve.state.seen_items import fold_seen
+from lcb.serve.state.users import LOST
+from lcb.serve.state.world import World
+from lcb.storage.store.base import LAST, Row, Seal, Store
+from lcb.storage.store.chain import LINK_BYTES, compute_digest
+from lcb.storage.store.retention import BASE, GOING, BaseRow
+
+
+def build_base(world: World, rows: list[Row]) -> BaseRow | None:
+    """Return the base row of a user from their events; None if there is nothing to fold, or their models are lost."""
+    if not rows or rows[-1].kind == BASE:
+        return None
+    user = world.fold.fold(rows)
+    assert user is not None
+    if user.state is LOST:
+        return None
+    begin = max((i for i, row in enumerate(rows) if row.kind == BASE), default=-1)
+    before = events.decode(BASE, rows[begin].body).n_events if begin >= 0 else 0
+    body = BaseBody(user.recommender, user.pack(), fold_seen(rows).items, before + len(rows) - begin - 1)
+    return BaseRow(rows[-1], events.encode(body))
+
+
+def list_base(
+    world: World, store: Store, names: Iterable[str], upto: int
+) -> Iterator[tuple[str, list[Row], BaseRow | None]]:
+    """Yield users, their events up to `upto`, and their base row if they need a new one."""
+    loader = UserLoader(store, world.fold)
+    for name in names:
+        rows = loader.read_events(name, 0, upto)
+        yield name, rows, build_base(world, rows)
+
+
+def digest_row(row: Row, seal: Seal) -> bytes:
+    """Return the digest of a row that stays; one written before there was a chain has no salt."""
+    if seal.salt is None and seal.digest is not None:
+        return seal.digest
+    return compute_digest(seal.salt or b"", row)
+
+
+def digest_base_row(row: Row, salt: bytes | None) -> bytes:
+    return compute_digest(salt or b"", row)
+
+
+def digest_rows(digests: dict[int, bytes]) -> bytes:
+    """Return the digest of the base from the digests of its rows, by seq."""
+    found = blake2b(digest_size=LINK_BYTES)
+    for seq in sorted(digests):
+        found.update(seq.to_bytes(8, "big", signed=True) + digests[seq])
+    return found.digest()
+
+
+def stays(row: Row, kept: Collection[int]) -> bool:
+    """Whether a compaction lets an event stay."""
+    return row.kind not in GOING or row.seq in kept
+
+
+def compute_base(store: Store, base: CompactBody, world: World) -> tuple[bytes, int]:
+    """Compute the digest of a base from the store, and how many events are still to be removed.
+
+    A compaction that was ended too early left some users' events: their base rows are computed from these.
+    """
+    digests, left, kept = dict[int, bytes](), dict[str, bytes | None](), set(base.kept)  # left: salts of last events
+    n_going = 0
+    for row, seal in store.sealed_events(-LAST, base.upto):
+        if stays(row, kept):
+            digests[row.seq] = digest_row(row, seal)
+            continue
+        n_going += 1
+        if row.user is not None:
+            left[row.user] = seal.salt
+    for name, rows, found in list_base(world, store, left, base.upto):
+        for one in rows[:-1]:
+            if one.kind == BASE:  # superseded
+                digests.pop(one.seq, None)
+        if found is not None:
+            digests[found.event.seq] = digest_base_row(found.row, left[name])
+    return digest_rows(digests), n_going

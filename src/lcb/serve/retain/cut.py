@@ -1,0 +1,76 @@
+"""Where a log can be cut: after an old event, and where as few decisions as possible rest on what comes before."""
+
+from __future__ import annotations
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+
+from lcb.progress import Progress
+from lcb.storage.store.base import Store
+
+_REACH = 5000  # events before and after the newest old one that are looked at
+_EVERY = 5000
+
+
+class _At(Struct, array_like=True, gc=False):
+    """The first field of most bodies."""
+
+    at: float
+
+
+class _Decision(Struct, array_like=True, gc=False):
+    at: float
+    seen: int
+
+
+_AT, _DECISION = msgspec.msgpack.Decoder(_At), msgspec.msgpack.Decoder(_Decision)
+
+
+def find_cut(store: Store, after: int, until: float, progress: Progress) -> int:
+    """Return the event up to which the log after `after` can be compacted; `after` itself: nowhere.
+
+    Only events before the first one that is not older than `until` can go.  Several decisions are often made from one
+    state: where that lies before the cut, only the archive can tell whether they are right.  Of the last possible
+    places, the one with the fewest such decisions is taken.
+    """
+    head, last, ended = store.head(), after, False
+    seqs, seens = list[int](), list[int]()  # of the decisions since `_REACH` before the cut
+    for row in store.events(after, head):
+        at = _read_time(row.body)
+        ended = ended or (at is not None and at >= until)
+        if ended and row.seq > last + _REACH:
+            break
+        if at is not None and not ended:
+            last = row.seq
+        if row.kind == "decision":
+            seqs.append(row.seq)
+            seens.append(_DECISION.decode(row.body).seen)
+            if len(seqs) > 4 * _REACH:
+                del seqs[: 2 * _REACH], seens[: 2 * _REACH]
+        if row.seq % _EVERY == 0:
+            progress("looking for old events", row.seq - after, head - after)
+    return _choose(after, last, seqs, seens)
+
+
+def _read_time(body: bytes) -> float | None:
+    """Return when an event was written; what is left of an erased one has no time."""
+    try:
+        return _AT.decode(body).at
+    except msgspec.DecodeError:
+        return None
+
+
+def _choose(after: int, last: int, seqs: list[int], seens: list[int]) -> int:
+    """Return the latest of the places within reach with the fewest decisions after it that were made from before it."""
+    first = max(after + 1, last - _REACH)
+    if last < first:
+        return after
+    n_across = np.zeros(last - first + 2, np.int64)  # by place: decisions with seen < place < seq
+    for seq, seen in zip(seqs, seens, strict=True):
+        low, high = max(seen + 1, first), min(seq - 1, last)
+        if low <= high:
+            n_across[low - first] += 1
+            n_across[high - first + 1] -= 1
+    across = np.cumsum(n_across)[: last - first + 1]
+    return last - int(np.argmin(across[::-1]))

@@ -1,0 +1,124 @@
+"""Erasure of a user whose events are partly archived: files of the archive are rewritten like the events of the log.
+
+The new files are on disk before the `erase` event is in the log, and take their places after it: if the process is
+ended in between, `Archive.settle` finishes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from pathlib import Path
+
+from lcb.errors import StoreUnavailable
+from lcb.serve import events
+from lcb.serve.base_bodies import CompactBody, ErasedBase
+from lcb.serve.event_ids import event_id
+from lcb.serve.log.erasure import build_erasure
+from lcb.serve.retain.archive import Archive, build_missing
+from lcb.serve.retain.base import build_base, digest_base_row
+from lcb.serve.state.world import World
+from lcb.serve.state.world_snapshot import read_base
+from lcb.storage.store.base import NewRow, Rewrite, Row, Seal, Store
+from lcb.storage.store.chain import digest_erased
+from lcb.storage.store.retention import BASE, ERASED_BASE
+
+
+class Compacted(Exception):
+    """The log was compacted since the erasure began: begin again."""
+
+
+class Erasure:
+    """The erasure of one user; `begin` and the methods after it may run in any thread."""
+
+    def __init__(
+        self,
+        world: World,
+        user: str,
+        folder: Path | None,
+        at: float,
+        new_id: Callable[[], str],
+        by: events.Actor | None,
+    ) -> None:
+        self.world, self.user, self.folder = world, user, folder
+        self.at, self.name, self.by = at, new_id(), by
+        self.base: CompactBody | None = None
+        self.archived: list[tuple[Row, Seal]] = []
+        self._prepared: list[Path] = []
+        self._held = ExitStack()
+
+    def begin(self, store: Store) -> None:
+        """Read what the archive has of the user, and write its files without them."""
+        self.base = read_base(store)
+        if self.base is None or not any(row.seq <= self.base.upto for row in store.events_of(self.user, 0)):
+            return
+        archive = self._open(self.base.upto)
+        try:
+            self._held.enter_context(archive.erasing())
+            archive.settle(store)
+            self.archived = archive.sealed_events_of(self.user)
+            rewrites, _ = build_erasure(
+                self.world, [row for row, _ in self.archived], self.at, lambda: self.name, self.by
+            )
+            digests = {row.seq: digest_erased(row, seal) for row, seal in self.archived}
+            self._prepared = archive.prepare_erasure(self.name, {one.seq: (one, digests[one.seq]) for one in rewrites})
+            store.forget_archived([row.id for row, _ in self.archived if row.kind == "decision"])
+        except BaseException:
+            self.abandon()
+            raise
+
+    def rewrite(self, store: Store, rows: list[Row]) -> tuple[list[Rewrite], NewRow]:
+        """Return how the user's events of the log are rewritten, and the `erase` event for these and the archived."""
+        now = read_base(store)
+        if (0 if now is None else now.upto) != (0 if self.base is None else self.base.upto):
+            raise Compacted
+        there = {row.seq for row, _ in self.archived}
+        whole = [row for row, _ in self.archived] + [row for row in rows if row.seq not in there and row.kind != BASE]
+        rewrites, event = build_erasure(self.world, whole, self.at, lambda: self.name, self.by)
+        if self.base is None:
+            return rewrites, event
+        here = {row.seq: row for row in rows}
+        return [self._replace_base(store, one, here, rows) for one in rewrites if one.seq in here], event
+
+    def _replace_base(self, store: Store, one: Rewrite, here: dict[int, Row], rows: list[Row]) -> Rewrite:
+        """Let nothing stay of a base row, nor of the event that it has not replaced yet; its digest stays.
+
+        A base row that another has not replaced yet is left like an event, and will be removed like one.
+        """
+        assert self.base is not None
+        row, last = here[one.seq], max((seq for seq in here if seq <= self.base.upto), default=0)
+        if row.kind != BASE if last in self.base.kept else one.seq != last:
+            return one
+        digest = None
+        if row.kind != BASE:
+            found = build_base(self.world, [each for each in rows if each.seq <= self.base.upto])
+            assert found is not None
+            _, seal = next(store.sealed_events(one.seq - 1, one.seq))
+            digest = digest_base_row(found.row, seal.salt)
+        return Rewrite(one.seq, event_id("erased", one.seq), ERASED_BASE, events.encode(ErasedBase()), digest)
+
+    def finish(self) -> None:
+        """After the `erase` event is stored: put the files in their places."""
+        prepared, self._prepared = self._prepared, []  # they stay, whatever happens: `settle` puts them in their places
+        try:
+            if prepared and self.base is not None:
+                self._open(self.base.upto).finish(prepared)
+        except OSError as error:
+            words = f"the user is erased from the log, but files of {self.folder} could not be replaced ({error})"
+            raise StoreUnavailable(
+                f"{words}; the next start or erasure does that, when the folder can be written"
+            ) from None
+        finally:
+            self._held.close()
+
+    def abandon(self) -> None:
+        """Change nothing."""
+        for path in self._prepared:
+            path.unlink(missing_ok=True)
+        self._prepared = []
+        self._held.close()
+
+    def _open(self, upto: int) -> Archive:
+        if self.folder is None:
+            raise build_missing(self.world.store.url, upto)
+        return Archive(self.folder, upto)

@@ -1,0 +1,89 @@
+"""A log with its archived events: read one after another (`WholeLog`), or as a store of its own (`restore`)."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from lcb.errors import StoreUnavailable
+from lcb.progress import Progress, silent
+from lcb.serve.retain.archive import Archive, build_missing, find_folder
+from lcb.serve.state.world_snapshot import read_base
+from lcb.storage.store.base import Row, Seal, Store
+from lcb.storage.store.open_store import open_store
+from lcb.storage.store.sqlite_backup import write_store
+
+_REPORT_EVERY = 1000
+
+
+class WholeLog:
+    """A store whose `events` and `sealed_events` begin with the archived ones; all else is the store's."""
+
+    def __init__(self, store: Store, archive: Archive) -> None:
+        self._store, self.archive = store, archive
+        archive.list_parts()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def events(self, after: int, upto: int | None = None) -> Iterator[Row]:
+        return (row for row, _ in self.sealed_events(after, self._store.head() if upto is None else upto))
+
+    def sealed_events(self, after: int, upto: int) -> Iterator[tuple[Row, Seal]]:
+        """Yield the events; raise StoreUnavailable if a compaction removes some of them meanwhile."""
+        begin, last = self.archive.upto, max(after, 0)
+        archived = self.archive.sealed_events(after, min(upto, begin)) if after < begin else iter(())
+        for row, seal in chain(archived, self._store.sealed_events(max(after, begin), upto)):
+            if row.seq != last + 1:
+                raise StoreUnavailable(
+                    f"event {last + 1} of {self._store.url} is neither in the log nor in {self.archive.folder}; if the "
+                    "log is being compacted, try again when that has ended"
+                )
+            last = row.seq
+            yield row, seal
+
+
+def open_whole(store: Store, folder: str | os.PathLike[str] | None) -> Store:
+    """Return the log with its archive, or the store itself if it was never compacted."""
+    base = read_base(store)
+    if base is None:
+        return store
+    place = find_folder(store.url, folder)
+    if place is None:
+        raise build_missing(store.url, base.upto)
+    return WholeLog(store, Archive(place, base.upto))
+
+
+def restore(store: Store, path: str | os.PathLike[str], progress: Progress = silent) -> None:
+    """Write the log with its archived events into a new SQLite store, as if it had never been compacted.
+
+    `store` is what `open_whole` has returned.  Snapshots are left out.
+    """
+    upto = store.head()
+
+    def read() -> Iterator[tuple[Any, ...]]:
+        for row, seal in store.sealed_events(0, upto):
+            if row.seq % _REPORT_EVERY == 0:
+                progress("restoring events", row.seq, upto)
+            yield (*row, *seal)
+
+    write_store(path, read(), store.list_keys())
+
+
+@contextmanager
+def open_restored(store: Store, folder: str | os.PathLike[str], progress: Progress = silent) -> Iterator[Store]:
+    """Open the log with its archived events as a temporary store, and remove it after."""
+    with tempfile.TemporaryDirectory(prefix="lcb-whole-") as place:
+        path = Path(place) / "whole.db"
+        restore(open_whole(store, folder), path, progress)
+        whole = open_store(str(path), create=False)
+        try:
+            whole.url = store.url
+            yield whole
+        finally:
+            whole.close()

@@ -1,0 +1,1 @@
+create table archived(id bigint primary key);

@@ -1,0 +1,1 @@
+create table archived(id integer primary key) strict;
