@@ -53,7 +53,7 @@ def write(folder: Path, n_rows: int, n_users: int, n_files: int = 6) -> Path:
 
 
 def learn(users):
-    return lcb.fit(users, 4, rng=0).models
+    return lcb.fit(users, 4, rng=0, tol=1e-14, max_steps=300).models
 
 
 def test_a_worker_and_a_node_that_are_lost_in_a_step_change_no_bit(cluster, tmp_path, monkeypatch):
