@@ -6,7 +6,7 @@ If the likelihood or the number of classes is not given, it is chosen, and `Fit.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -17,7 +17,7 @@ from lcb.errors import ConvergenceWarning, InputError, LikelihoodWarning
 from lcb.event_log import EventLog, TableColumns
 from lcb.learners.likelihood import choose_likelihood
 from lcb.learners.registry import Learner, get_learner
-from lcb.learners.shared.n_classes import MOST_USERS, Scores, choose_n_classes
+from lcb.learners.shared.n_classes import MOST_USERS, HeldOut, NumberOfClasses, choose_n_classes
 from lcb.learners.shared.starts import MANY_CLASSES
 from lcb.learners.shared.users import Users, find_users, map_here
 from lcb.models import Fit, LatentModels, Likelihood
@@ -49,6 +49,7 @@ def fit(
     reward: str = "reward",
     features: Sequence[str] = (),
     on: Place | None = None,
+    count_on: EventLog | None = None,
     progress: Progress = silent,
     **settings: Any,
 ) -> Fit:
@@ -57,7 +58,8 @@ def fit(
     `rng` is a generator or a seed, `learner` a name of `lcb.learners.registry`; `settings` are that learner's
     (docs/learners/index.md lists them).  `data` may be a DataFrame or a dictionary of columns, whose columns `user`,
     `item`, `reward` and `features` name as in `EventLog.from_table`.  `on` is a cluster (`lcb.connect`) whose machines
-    then hold the users; data that is on a cluster already (`Cluster.read_log`) is learned from there.
+    then hold the users; data that is on a cluster already (`Cluster.read_log`) is learned from there.  The number is
+    chosen on the users of `count_on`, if given: some of `data` with their rows, where `data` has statistics only.
 
     Without `likelihood` it is Bernoulli if the log has counts of two-valued rewards and the learner supports it, else
     Gaussian.  `UserStats` has no counts, so 0/1 rewards given as `UserStats` are Gaussian, with a warning.
@@ -73,19 +75,20 @@ def fit(
         data = TableColumns(user, item, reward, features).read(data)
     task = _Task.plan(data, learner, likelihood, settings, elsewhere=on is not None)
     log, own, why, likelihood = task.log, task.settings, task.why, task.likelihood
-    held_out: Scores = {}
+    found: NumberOfClasses | None = None
     asked = n_classes is not None
     if n_classes is None and log.constant is not None:
         n_classes, why = 1, describe_constant(log.constant)
     if n_classes is None and not task.learner.finds_n_classes:
-        n_classes, held_out, found = task.count(rng, progress)
+        found, own = task.count(count_on or log, rng, progress)
+        n_classes = found.n_classes
         if log.n_users > MOST_USERS and task.can_start_from_models:
-            own = {"start": found, **own}
+            own = {"start": found.models, **own}
             if n_classes < MANY_CLASSES or not task.starts_by_number:
                 own["n_starts"] = 0  # new starts take long and hardly find better classes
     with nullcontext(log) if on is None or not isinstance(log, EventLog) else on.hold(log, progress) as users:
         result = task.run(users, n_classes, rng=rng, progress=progress, **own)
-    by = None if asked or log.constant is not None else "held-out users" if held_out else "the sampler"
+    by = None if asked or log.constant is not None else "held-out users" if found else "the sampler"
     provenance = {
         **result.models.provenance,
         "learner": learner,
@@ -102,16 +105,19 @@ def fit(
         },
     }
     models = result.models.with_provenance(provenance)
-    reasons = (why, *_why_so_many(models.n_classes, by, held_out))
-    return replace(result, models=models, held_out=held_out, why=reasons)
+    if found is not None:
+        return replace(result, models=models, held_out=found.scores, why=(why, found.why))
+    reasons = () if by is None else (f"{format_count(models.n_classes, 'class')}, as the sampler found",)
+    return replace(result, models=models, why=(why, *reasons))
 
 
 @dataclass(frozen=True, eq=False)
 class Counted:
-    """A number of classes, and why."""
+    """A number of classes, the settings to learn them with, and why."""
 
     n_classes: int
     why: tuple[str, ...]
+    settings: Mapping[str, Any]
 
 
 def count_classes(
@@ -130,8 +136,8 @@ def count_classes(
     1
     """
     task = _Task.plan(log, learner, likelihood, settings)
-    n_classes, held_out, _ = task.count(rng, progress)
-    return Counted(n_classes, (task.why, *_why_so_many(n_classes, "held-out users", held_out)))
+    found, own = task.count(log, rng, progress)
+    return Counted(found.n_classes, (task.why, found.why), own)
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,8 +197,14 @@ class _Task:
         """Whether the learner tries more starts for more classes."""
         return self.learner.settings.get("n_starts", 0) is None
 
-    def count(self, rng: np.random.Generator, progress: Progress) -> tuple[int, Scores, LatentModels]:
-        """Choose the number of classes; return it, the scores of the numbers tried, and so many classes."""
+    def count(
+        self, log: EventLog | Users, rng: np.random.Generator, progress: Progress
+    ) -> tuple[NumberOfClasses, dict[str, Any]]:
+        """Choose the number of classes on these users; return it, and the settings to learn them with.
+
+        Classes are counted with one variance for all, if none was asked for: with one each, they come to describe
+        rewards of more and of less noise instead of people.  Each gets its own if that predicts held-out users better.
+        """
         few = dict(self.settings)
         if "max_steps" in self.learner.settings:
             few["max_steps"] = min(_TRIAL_STEPS, few.get("max_steps", _TRIAL_STEPS))
@@ -201,39 +213,26 @@ class _Task:
         if self.likelihood == "bernoulli":
             few["n_starts"] = min(_TRIAL_STARTS_ON_CLICKS, few["n_starts"])
             few["tol"] = max(_TRIAL_TOL, few.get("tol", self.learner.settings["tol"]))
+        open_variance = self.likelihood == "gaussian" and "variance" in self.learner.settings and "variance" not in few
+        if open_variance:
+            few["variance"] = "shared"
 
-        tried: dict[int, LatentModels] = {}
-
-        def trial(part: EventLog, n: int) -> LatentModels:
+        def trial(part: EventLog, n: int, **others: Any) -> LatentModels:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore", ConvergenceWarning)  # trials are compared before they converge
-                tried[n] = self.run(part, n, rng=rng, progress=silent, **few).models
-            return tried[n]
+                return self.run(part, n, rng=rng, progress=silent, **few | others).models
 
         limit = self.learner.most_classes
         most = limit(self.log.stats) if limit and isinstance(self.log, EventLog) else None
-        users = find_users(self.log, map_here)
-        n_classes, held_out = choose_n_classes(users, trial, rng=rng, most=most, progress=progress)
-        return n_classes, held_out, tried[n_classes]
+        found = choose_n_classes(find_users(log, map_here), trial, rng=rng, most=most, progress=progress)
+        if not open_variance or found.n_classes == 1:
+            return found, self.settings
+        each = trial(found.learning, found.n_classes, variance="class")
+        if HeldOut.score(each, found.held_out).beats(found.own_scores):
+            return replace(found, models=each), self.settings
+        return found, {**self.settings, "variance": "shared"}
 
 
 def describe_constant(reward: float) -> str:
     """Say why there is one class for rewards that are all the same."""
     return f"every reward is {reward:g}: nothing tells users apart, so there is one class"
-
-
-def _why_so_many(n_classes: int, by: str | None, held_out: dict[int, tuple[float, float]]) -> tuple[str, ...]:
-    if by is None:
-        return ()
-    if not held_out:
-        return (f"{format_count(n_classes, 'class')}, as the sampler found",)
-    mean, error = held_out[n_classes]
-    best = max(held_out, key=lambda n: held_out[n][0])
-    within, gap = "", ""
-    if n_classes != best:
-        within = "the fewest within one standard error of "
-        gap = f", {held_out[best][0] - mean:.3f} ± {error:.3f} below that of {best}"
-    return (
-        f"{format_count(n_classes, 'class')}: {within}the best held-out log likelihood per user "
-        f"({mean:.3f}{gap}; tried {', '.join(map(str, held_out))})",
-    )

@@ -49,7 +49,7 @@ def test_lcb_auto_serves_held_out_users_of_rewards_of_many_values(method):
     source = open_source(stars, method, "labels")
     task = prepare_training(source, plan, split_users(source, plan, 1), 1).task
     assert task.history.clicks is None
-    recommender = ALGORITHMS["lcb-auto"].build_for(task, rng, {})
+    recommender = ALGORITHMS["lcb-auto"].build_for(task, np.random.default_rng(0), {})
     assert recommender.why[1].startswith("reward per step of held-out users: ")
     (models,) = recommender.versions
     assert set(models.beta.argmax(axis=1)) == {

@@ -33,6 +33,7 @@ from lcb.runtime import parallel
 
 _TRAINING = 0x7A  # part of the seed of training rows, so that no other random numbers are the same
 _CLASSES = 0x7B  # the same for the number of classes
+_COUNTED_USERS = 5_000  # whose rows are read to choose the number of classes
 
 
 def evaluate_log(
@@ -135,10 +136,16 @@ def complete_plan(
         return plan
     if not any(algorithm.uses_classes for algorithm in find_algorithms(algorithms)):
         return replace(plan, n_classes=1)
-    history = prepare_training(source, replace(plan, n_classes=1), split, seed).history
+    task, rng = (
+        prepare_training(source, replace(plan, n_classes=1), split, seed).task,
+        np.random.default_rng((seed, _CLASSES)),
+    )
+    counted = None
+    if task.read_rows is not None and not task.two_valued:
+        counted = task.read_rows(rng.permutation(len(split.train))[:_COUNTED_USERS])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        found = fit(history, rng=np.random.default_rng((seed, _CLASSES)), progress=progress)
+        found = fit(task.history, rng=rng, count_on=counted, progress=progress)
     return replace(plan, n_classes=found.models.n_classes)
 
 

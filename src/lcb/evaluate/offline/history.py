@@ -276,7 +276,7 @@ def count_classes_by_item(rows: LabelledRows, features: FeatureMap, progress: Pr
     )
     if not is_better(before, after):
         return 0, ""
-    found = fit(by_item.history(saturated), rng=rng, progress=progress).models.n_classes
+    found = fit(by_item.history(saturated, keep_rows=True), rng=rng, progress=progress).models.n_classes
     return found, (
         f"{format_count(found, 'class')}, found with a feature for each item, which predicts held-out users better "
         f"({after.mean():.3f} instead of {before.mean():.3f}): rewards are not linear in {features.spec} features"

@@ -39,6 +39,7 @@ _WITH_EFFECTS = ("em", "personal", "mixture")  # learners whose classes are of r
 _TOL_WITH_EFFECTS = 2e-5  # gain per user of many users at which em ends: the effects are not known better
 _LESS_EFFECTS = "rewards less the effects of items are not of two values"
 _FIRST = 20_000  # users with the smallest hashes, of whom those with many rewards are chosen on
+_COUNTING = 0xC0  # stream of random numbers
 _FEWEST_USERS = 0.5  # a class that expects fewer is left out
 
 
@@ -125,9 +126,11 @@ def learn_classes(
             "progress": progress,
             **settings,
         }
-        if n_classes is None and data.history is not None and not get_learner(learner).finds_n_classes:
-            n_classes, reasons = _count_classes(data.log, data.history, items is not None, asked)
+        if n_classes is None and not get_learner(learner).finds_n_classes:
+            count_on = _read_rows_to_count(data, seed, progress)
+            n_classes, reasons = _count_classes(data, count_on, items is not None, asked)
             why += reasons
+            asked["count_on"] = count_on
         if learner == "em" and items is not None and data.log.n_users > COUNTED_USERS:
             asked.setdefault("tol", _TOL_WITH_EFFECTS)
         run = partial(fit, n_classes=n_classes, on=on, **asked)
@@ -169,13 +172,28 @@ def _choose_classes(
     return choose(few, n_classes=n_classes, rng=rng, able=able, likelihood=likelihood, progress=progress)
 
 
+def _read_rows_to_count(data: LearningData, seed: int, progress: Progress) -> EventLog | None:
+    """Return the rows of some users, to choose the number of classes on; None where the log itself has what it takes.
+
+    Clicks are counted, and are enough; of other rewards the log has sums, in which noise looks like classes.
+    """
+    if data.read is None or data.log.two_valued or data.log.constant is not None:
+        return None
+    if isinstance(data.log, EventLog) and data.log.rows is not None:
+        return None
+    return data.read_few(np.random.default_rng((seed, _COUNTING)), progress)
+
+
 def _count_classes(
-    log: EventLog | Users, history: History, has_effects: bool, asked: dict[str, Any]
+    data: LearningData, count_on: EventLog | None, has_effects: bool, asked: dict[str, Any]
 ) -> tuple[int | None, list[str]]:
     """Return the number of classes and why; None if it is found while they are learned."""
-    n_classes, why = history.count_classes(asked["progress"])
+    if data.history is None:
+        return None, []
+    n_classes, why = data.history.count_classes(asked["progress"])
     if n_classes is None and has_effects:  # rewards less effects are no clicks, which would be split
-        counted = count_classes(log, **asked)
+        counted = count_classes(count_on or data.log, **asked)
+        asked.update(counted.settings)
         return counted.n_classes, [*why, *(f"counted without effects of items: {one}" for one in counted.why[1:])]
     return n_classes, why
 
