@@ -55,8 +55,9 @@ def _score_clicks(models: LatentModels, log: EventLog) -> Floats | None:
     if clicks is None:
         return None
     p = models.click_probability(clicks.arms @ models.beta.T)
-    outcomes = (clicks.clicked, np.log(p), clicks.high), (clicks.passed, np.log(1 - p), clicks.low)
-    joint = models.log_pi + sum(count @ density for count, density, _ in outcomes)
+    log_p, log_q = np.log(p), np.log(1 - p)
+    outcomes = (clicks.clicked, log_p, clicks.high), (clicks.passed, log_q, clicks.low)
+    joint = models.log_pi + (clicks.clicked @ log_p + clicks.passed @ log_q)
     mean = clicks.low + (clicks.high - clicks.low) * p
     error, total = np.zeros(log.n_users), np.zeros(log.n_users)
     for count, density, reward in outcomes:
