@@ -120,9 +120,9 @@ def build_rewards(service: Service, requests: Sequence[RewardRequest], found: di
     made, slots = dict[int, Entry](), set[str]()  # a second reward of a slot waits for the first
     for i, request in enumerate(requests):
         slot = request.decision_id
-        if slot in slots or not can_reward_now(service, slot):
-            continue
         try:
+            if slot in slots or not can_reward_now(service, slot):
+                continue
             entry = service.rewards.reward(request)
         except (Problem, StoreError) as error:
             found[i] = error
@@ -146,7 +146,7 @@ def can_decide_now(service: Service, request: DecisionRequest) -> bool:
 
 
 def can_reward_now(service: Service, slot: str) -> bool:
-    """Whether the reward of a slot needs no read and no other request first."""
+    """Whether the reward of a slot needs no read and no other request first; raises Problem 410 if it is archived."""
     journal, slots = service.journal, service.slots
     if slot not in slots or journal.pending(decision_of_slot(slot)) or journal.pending(reward_id(slot)):
         return False

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from lcb.serve.config.settings import Limits, Settings
+from lcb.serve.retain.compact import compact
 from lcb.storage.store.open_store import open_store
 from support.http_inside import inside
 from support.raw_requests import Local
@@ -249,3 +250,20 @@ def test_a_batch_of_long_lists_from_many_items_is_refused_as_a_whole(tmp_path: P
         few = {"decisions": [{"user": "u", "k": 20}, {"user": "v", "k": "a"}, 7]}
         outcomes = local.send("POST", "/v1/decisions:batch", few).json["outcomes"]
         assert [one["status"] for one in outcomes] == [200, 422, 422]
+
+
+def test_a_reward_of_a_decision_that_was_just_archived_leaves_the_others_alone(tmp_path: Path) -> None:
+    """The service still has the decision in memory when it hears of the compaction."""
+    path = str(tmp_path / "lcb.db")
+    with Local(path) as local:
+        old = local.send("POST", "/v1/decisions", ask("ann", decision_id="old"))
+        assert old.status == 200
+        store = open_store(path)
+        compact(store, tmp_path / "archive", -1.0, sleep=lambda seconds: None)
+        store.close()
+        assert local.send("POST", "/v1/decisions", ask("ben", decision_id="new")).status == 200
+        both = {"rewards": [{"decision_id": "old", "reward": 1}, {"decision_id": "new", "reward": 1}]}
+        answered = local.send("POST", "/v1/rewards:batch", both)
+        assert answered.status == 200, answered
+        assert [one["status"] for one in answered.json["outcomes"]] == [410, 200]
+        assert [row.id for row in local.service.store.events(0) if row.kind == "reward"] == ["r/new"]
