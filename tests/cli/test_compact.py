@@ -42,6 +42,22 @@ def test_a_log_is_compacted_verified_exported_and_learned(lcb, store):
     assert found.code == 0, found
 
 
+def test_events_with_a_time_in_the_future_are_archived_with_those_around_them(lcb, tmp_path):
+    with OldLog(tmp_path / "shop", 3, n_users=8) as log:
+        log.live(1)
+        wall, log.wall = log.wall, log.wall + 1e10  # three centuries
+        for i in range(3):
+            log.decide("ann", decision_id=f"ahead{i}")
+        log.wall = wall
+        log.live(1)
+        head = log.store.head()
+    store = log.folder / "lcb.db"
+    found = lcb("log", "compact", store, "--keep", "1s")
+    assert "3 events with a time in the future" in found.out
+    assert f"the log begins after event {head}" in found.out
+    assert lcb("log", "verify", store, "--archive", f"{store}.archive").code == 0
+
+
 def test_mistakes_are_told(lcb, store):
     assert "give a number and a unit" in lcb("log", "compact", store, "--keep", "90").err
     lcb("log", "compact", store, "--keep", "1d")

@@ -34,7 +34,7 @@ def write(store, *times_and_seen):
 
 
 def cut(store, until, after=0):
-    return find_cut(store, after, until, silent)
+    return find_cut(store, after, until, silent).upto
 
 
 def test_events_up_to_the_first_new_one_are_old(store):
@@ -49,6 +49,20 @@ def test_what_is_left_of_erased_events_follows_old_ones_only(store):
     write(store, None, (1.0, 1), None, (9.0, 3))
     assert cut(store, 5.0) == 2
     assert cut(store, 0.5) == 0
+
+
+def test_a_clock_that_was_ahead_holds_nothing_back(store):
+    """Events 2, 3 and 6 say that they were written later than now, which is 10; event 5 is new."""
+    write(store, (1.0, 0), (99.0, 1), (99.0, 2), (2.0, 3), (9.0, 4), (99.0, 5))
+    assert find_cut(store, 0, 5.0, silent, now=10.0) == (4, 3)
+    assert find_cut(store, 1, 5.0, silent, now=10.0) == (4, 3)
+    assert find_cut(store, 4, 5.0, silent, now=10.0) == (4, 1)
+    assert find_cut(store, 0, 5.0, silent, now=100.0) == (1, 0)
+
+
+def test_after_old_events_a_clock_that_was_ahead_may_have_written_new_ones(store):
+    write(store, (1.0, 0), (99.0, 1), (99.0, 2), (9.0, 3))
+    assert find_cut(store, 0, 5.0, silent, now=10.0) == (1, 2)
 
 
 def test_the_cut_lies_where_no_decision_rests_on_what_is_before(store):

@@ -60,9 +60,16 @@ def compact(
     write_json(json, vars(done))
     if json == "-":
         return
+    if done.n_ahead:
+        typer.echo(
+            f"{format_count(done.n_ahead, 'event')} with a time in the future: a clock was ahead; such events are "
+            "archived with the first older event that follows them"
+        )
     if not done.n_archived:
         finished = f"; {done.n_removed:,} rows of an ended compaction were removed" if done.n_removed else ""
-        typer.echo(f"no event after {done.upto:,} is older than {keep}: nothing to archive{finished}")
+        typer.echo(
+            f"nothing to archive: the log after event {done.upto:,} does not begin with events older than {keep}{finished}"
+        )
         return
     typer.echo(
         f"archived {format_count(done.n_archived, 'event')} of {format_count(done.n_users, 'user')} in {done.archive}; "

@@ -53,6 +53,7 @@ class Compacted:
     n_removed: int = 0  # rows
     n_users: int = 0
     n_kept: int = 0  # events that stay because a later reward changes one of them
+    n_ahead: int = 0  # events met with a time in the future: a clock was ahead
     archive: str = ""
     seconds: float = 0.0
 
@@ -104,7 +105,8 @@ def _compact(
         archive.list_parts()
         done.n_removed += _finish(store, before, progress, sleep)
     discard_new(folder)
-    cut = find_cut(store, done.upto, now() - keep, progress)
+    began = now()
+    cut, done.n_ahead = find_cut(store, done.upto, began - keep, progress, began)
     if cut == done.upto:
         return done
     for _ in range(_AGAIN):

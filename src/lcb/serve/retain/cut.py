@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import msgspec
 import numpy as np
 from msgspec import Struct
@@ -27,17 +30,27 @@ class _Decision(Struct, array_like=True, gc=False):
 _AT, _DECISION = msgspec.msgpack.Decoder(_At), msgspec.msgpack.Decoder(_Decision)
 
 
-def find_cut(store: Store, after: int, until: float, progress: Progress) -> int:
-    """Return the event up to which the log after `after` can be compacted; `after` itself: nowhere.
+class Cut(NamedTuple):
+    """`upto` is the last event that can go; `n_ahead` counts the events met on the way whose time was not come yet."""
 
-    Only events before the first one that is not older than `until` can go.  Several decisions are often made from one
-    state: where that lies before the cut, only the archive can tell whether they are right.  Of the last possible
-    places, the one with the fewest such decisions is taken.
+    upto: int
+    n_ahead: int
+
+
+def find_cut(store: Store, after: int, until: float, progress: Progress, now: float = math.inf) -> Cut:
+    """Find the event up to which the log after `after` can be compacted; `after` itself: nowhere.
+
+    Only events before the first one that is not older than `until` can go.  A time later than `now` was written by a
+    clock that was ahead: it says nothing, and its event goes if an old one follows.  Several decisions are often made
+    from one state: where that lies before the cut, only the archive can tell whether they are right.  Of the last
+    possible places, the one with the fewest such decisions is taken.
     """
-    head, last, ended = store.head(), after, False
+    head, last, ended, n_ahead = store.head(), after, False, 0
     seqs, seens = list[int](), list[int]()  # of the decisions since `_REACH` before the cut
     for row in store.events(after, head):
         at = _read_time(row.body)
+        if at is not None and at > now:
+            at, n_ahead = None, n_ahead + 1
         ended = ended or (at is not None and at >= until)
         if ended and row.seq > last + _REACH:
             break
@@ -46,11 +59,11 @@ def find_cut(store: Store, after: int, until: float, progress: Progress) -> int:
         if row.kind == "decision":
             seqs.append(row.seq)
             seens.append(_DECISION.decode(row.body).seen)
-            if len(seqs) > 4 * _REACH:
+            if len(seqs) > 4 * _REACH and row.seq <= last + _REACH:
                 del seqs[: 2 * _REACH], seens[: 2 * _REACH]
         if row.seq % _EVERY == 0:
             progress("looking for old events", row.seq - after, head - after)
-    return _choose(after, last, seqs, seens)
+    return Cut(_choose(after, last, seqs, seens), n_ahead)
 
 
 def _read_time(body: bytes) -> float | None:
