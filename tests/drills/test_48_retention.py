@@ -346,6 +346,30 @@ def test_nobody_is_erased_while_the_archive_is_away(tmp_path: Path) -> None:
         (log.archive / "away").rename(log.archive / "events")
         assert log.erase_now("u1") > 0
         check(log)
+        away = log.archive.rename(log.folder / "away")
+        with pytest.raises(StoreUnavailable, match="has events up to 0"):
+            log.erase_now("u2")
+        with pytest.raises(StoreUnavailable, match="has events up to 0"):
+            log.compact(0.0)
+        log.crash()
+        assert not log.archive.exists(), "a folder in the archive's place keeps it from being moved back"
+        away.rename(log.archive)
+        assert log.erase_now("u2") > 0
+        check(log)
+
+
+def test_only_the_service_reads_its_archive(tmp_path: Path) -> None:
+    before = os.umask(0o022)
+    try:
+        with OldLog(tmp_path / "log", 5, "once", n_users=6) as log:
+            log.live(3)
+            log.compact(DAY)
+            log.erase_now("u1")
+    finally:
+        os.umask(before)
+    modes = {path: path.stat().st_mode & 0o777 for path in (log.archive, *log.archive.rglob("*"))}
+    assert len(modes) > 5
+    assert all(mode == (0o700 if path.is_dir() else 0o600) for path, mode in modes.items()), modes
 
 
 # What an archived decision still gets, and what is learned

@@ -81,7 +81,7 @@ def settle_archive(store: Store, folder: Path | None, upto: int) -> None:
     """Finish at the start of a service what a killed process has left; say so if the archive is not there."""
     if not upto:
         return
-    if folder is None or not folder.is_dir():
+    if folder is None or not (folder / EVENTS).is_dir():
         words = (
             "users with archived events cannot be erased, and nothing is learned, until the setting archive names it"
         )
@@ -118,11 +118,19 @@ class Archive:
                 break
             at = part.last
         if at != self.upto or parts[-1].last != at:
-            raise StoreUnavailable(
-                f"the archive {self.folder} has events up to {at}, but the log was compacted up to event {self.upto}; "
-                "give the folder that lcb log compact has written (--archive, setting archive)"
-            )
+            raise self._build_incomplete(at)
         return parts
+
+    def check_there(self) -> None:
+        """Raise StoreUnavailable if the archive is not in its folder; creates nothing."""
+        if not (self.folder / EVENTS).is_dir():
+            raise self._build_incomplete(0)
+
+    def _build_incomplete(self, at: int) -> StoreUnavailable:
+        return StoreUnavailable(
+            f"the archive {self.folder} has events up to {at}, but the log was compacted up to event {self.upto}; "
+            "give the folder that lcb log compact has written (--archive, setting archive)"
+        )
 
     def sealed_events(self, after: int, upto: int) -> Iterator[tuple[Row, Seal]]:
         """Yield the archived events after `after` and up to `upto`."""
@@ -190,6 +198,7 @@ class Archive:
     @contextmanager
     def erasing(self) -> Iterator[None]:
         """Hold the lock that lets one process at a time change files of the archive; waits for it."""
+        self.check_there()
         with lock(self.folder, "erasing", wait=True):
             yield
 
@@ -217,12 +226,8 @@ class Writer:
         self._schema = REWARD_SCHEMA if feature_map is None else REWARD_SCHEMA.with_metadata({key: feature_map})
         self._rows: list[tuple[Any, ...]] = []
         self._rewards: list[tuple[Any, ...]] = []
-        for name in (EVENTS, REWARDS):
-            try:
-                (folder / name).mkdir(parents=True, exist_ok=True)
-                folder.chmod(0o700)
-            except OSError as error:
-                raise OutputError(f"{folder} cannot be written ({error.strerror}); give another --archive") from None
+        for place in (folder, folder / EVENTS, folder / REWARDS):
+            make_folder(place)
 
     def add(self, row: Row, seal: Seal, reward: tuple[Any, ...] | None) -> None:
         self._rows.append((*row, *seal))
@@ -257,10 +262,18 @@ def discard_new(folder: Path) -> None:
         path.unlink(missing_ok=True)
 
 
+def make_folder(folder: Path) -> None:
+    """Make a folder of mode 700, or give an existing one that mode."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+    except OSError as error:
+        raise OutputError(f"{folder} cannot be written ({error.strerror}); give another --archive") from None
+
+
 @contextmanager
 def lock(folder: Path, name: str, *, wait: bool = False) -> Iterator[bool]:
-    """Hold a lock of the folder; yields False if another process has it and `wait` is not set."""
-    folder.mkdir(parents=True, exist_ok=True)
+    """Hold a lock of the folder, which must be there; yields False if another process has it and `wait` is not set."""
     descriptor = os.open(folder / f".{name}.lock", os.O_CREAT | os.O_RDWR, 0o600)
     try:
         try:

@@ -26,7 +26,7 @@ from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.base_bodies import CompactBody
 from lcb.serve.event_ids import changes_reward, event_id, slot_of_reward
-from lcb.serve.retain.archive import Archive, Writer, discard_new, lock
+from lcb.serve.retain.archive import Archive, Writer, discard_new, lock, make_folder
 from lcb.serve.retain.base import digest_base_row, digest_row, digest_rows, list_base, stays
 from lcb.serve.retain.cut import find_cut
 from lcb.serve.retain.without_snapshots import WithoutSnapshots
@@ -76,6 +76,9 @@ def compact(
     began = time.monotonic()
     release = store.lead("compact")
     try:
+        if (base := read_base(store)) is not None:
+            Archive(folder, base.upto).check_there()
+        make_folder(folder)
         with lock(folder, "compacting") as ours:
             if release is None or not ours:
                 raise StoreUnavailable(f"{store.url} is being compacted by another process; wait until it has ended")
