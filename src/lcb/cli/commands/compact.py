@@ -67,9 +67,7 @@ def compact(
         )
     if not done.n_archived:
         finished = f"; {done.n_removed:,} rows of an ended compaction were removed" if done.n_removed else ""
-        typer.echo(
-            f"nothing to archive: the log after event {done.upto:,} does not begin with events older than {keep}{finished}"
-        )
+        typer.echo(f"nothing to archive: the first event after {done.upto:,} is not older than {keep}{finished}")
         return
     typer.echo(
         f"archived {format_count(done.n_archived, 'event')} of {format_count(done.n_users, 'user')} in {done.archive}; "
