@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from lcb.serve.retain.archive import SCHEMA
 from support.old_log import OldLog
 
 
@@ -64,3 +67,63 @@ def test_mistakes_are_told(lcb, store):
     missing = lcb("log", "verify", store, "--archive", "elsewhere")
     assert missing.code == 2
     assert "give the folder that lcb log compact has written" in missing.err
+
+
+def change_digit(head: str) -> str:
+    return head[:-1] + ("0" if head[-1] != "0" else "1")
+
+
+def test_heads_from_before_the_cut_are_checked_in_the_archive(lcb, tmp_path):
+    store = tmp_path / "shop" / "lcb.db"
+    with OldLog(tmp_path / "shop", 2, n_users=8) as log:
+        log.live(1)
+        head = str(log.store.chain_head())
+        log.live(1)
+        last = str(log.store.chain_head())
+        log.compact(0.0)
+    found = lcb("log", "verify", store, "--head", head)
+    assert found.code == 0, found
+    wrong = lcb("log", "verify", store, "--head", change_digit(head))
+    assert wrong.code == 1
+    assert "the given head: stored" in wrong.out
+    Path("heads.txt").write_text(f"{change_digit(head)}\n{head}\n{last}\n")
+    both = lcb("log", "verify", store, "--head", "heads.txt")
+    assert both.code == 1
+    assert "1 differences" in both.out
+    Path(f"{store}.archive").rename("elsewhere")
+    missing = lcb("log", "verify", store, "--head", "heads.txt")
+    assert missing.code == 1
+    assert f"not checked: head {head}" in missing.out
+    assert f"there is no archive {store}.archive; give --archive FOLDER" in missing.out
+    assert "2 given heads could not be checked" in missing.out
+    assert lcb("log", "verify", store, "--head", head, "--archive", "elsewhere").code == 0
+
+
+def test_a_log_that_was_written_anew_does_not_pass_with_an_old_head(lcb, store, tmp_path):
+    head = lcb("log", "head", store).out.strip()
+    with OldLog(tmp_path / "forged", 3, n_users=8) as forged:
+        forged.live(3)
+        forged.compact(0.0)
+    other = tmp_path / "forged" / "lcb.db"
+    found = lcb("log", "verify", other, "--head", head)
+    assert found.code == 1, found
+    assert f"event {head.partition(':')[0]}: in the archive" in found.out
+    events = sorted(Path(f"{other}.archive").glob("events/*.parquet"))
+    rows = pq.read_table(events[0]).to_pylist()
+    seq, _, link = head.partition(":")
+    rows[int(seq) - 1]["link"] = bytes.fromhex(link)  # a forged archive that has the head
+    pq.write_table(pa.Table.from_pylist(rows, schema=SCHEMA), events[0])
+    found = lcb("log", "verify", other, "--head", head)
+    assert found.code == 1
+    assert "is not what was written at this place" in found.out
+
+
+def test_a_head_at_the_cut_is_right_without_the_archive(lcb, store):
+    head = lcb("log", "head", store).out.strip()
+    assert lcb("log", "compact", store, "--keep", "0s").code == 0
+    Path(f"{store}.archive").rename("elsewhere")
+    found = lcb("log", "verify", store, "--head", head)
+    assert found.code == 0, found
+    assert "the events up to it are archived" in found.out
+    assert "earlier version" not in found.out
+    assert "the given head: stored" in lcb("log", "verify", store, "--head", change_digit(head)).out

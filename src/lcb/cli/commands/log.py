@@ -55,7 +55,8 @@ def verify(
 
     The chain of the events must be unbroken.  The log is replayed from its first event: arms, propensities,
     distributions, rewards, snapshots and models must equal what is stored.  Differences are listed, and the exit code
-    is then 1.  A log whose end was cut off is found with --head.
+    is then 1.  A log whose end was cut off is found with --head.  Heads from before the base of a compacted log are
+    checked in its archive, STORE.archive beside a file; a head that cannot be checked is named, and the exit code is 1.
 
     A log that was compacted is replayed from its base, whose digest is in the chain; with --archive everything is
     recomputed from the first event on, in a temporary copy of the whole log.
@@ -74,6 +75,7 @@ def verify(
     with need_extra("serve"):
         from lcb.serve.audit.check_base import check_digest
         from lcb.serve.audit.verify import verify as run
+        from lcb.serve.retain.archive import find_folder
         from lcb.serve.retain.whole_log import open_restored
 
     check_output("--json", json, files=[Path(store)])
@@ -86,7 +88,8 @@ def verify(
             _read_events(opened, user)
         with bar() as progress:
             if archive is None:
-                report = run(opened, progress, user=user, heads=heads, after=before)
+                place = find_folder(store, None)
+                report = run(opened, progress, user=user, heads=heads, after=before, archive=place)
             elif before is not None:
                 raise InputError("--after verifies a part of a log, --archive a whole one; leave out one of the two")
             else:
@@ -97,7 +100,7 @@ def verify(
     if json != "-":
         for line in _describe_report(report):
             typer.echo(line)
-    if report.n_differences:
+    if not report.is_clean:
         raise typer.Exit(1)
 
 
@@ -139,7 +142,8 @@ def _describe_report(report: Report) -> Iterator[str]:
         f"({report.seconds:.1f} s)"
     )
     if report.base:
-        yield f"the log begins after event {report.base:,}; --archive FOLDER also verifies the events before"
+        words = "the events up to it are archived, and --archive FOLDER verifies them too"
+        yield f"the log begins after event {report.base:,}: {words}"
     if report.n_across:
         yield f"{format_count(report.n_across, 'decision')} made from archived states: only the archive can tell"
     if report.n_late:
@@ -150,7 +154,7 @@ def _describe_report(report: Report) -> Iterator[str]:
         yield f"{format_count(report.n_erased, 'decision', 'are')} erased and cannot be recomputed"
     if report.chain_start is None:
         yield "no chain: all events were written by an earlier version of lcb"
-    elif report.chain_start > 1:
+    elif report.chain_start > report.base + 1:
         yield f"the chain begins at event {report.chain_start:,}; an earlier version of lcb wrote those before it"
     if report.n_keys is None:
         yield "keys are not compared: an earlier version of lcb wrote this log; the next start records its keys"
@@ -166,7 +170,11 @@ def _describe_differences(report: Report) -> Iterator[str]:
         yield f"and {n_more:,} more"
     if report.first is not None:
         yield f"the first wrong event is {report.first:,}"
-    yield f"{report.n_differences:,} differences" if report.n_differences else "no differences"
+    for head in report.unchecked_heads:
+        yield f"not checked: head {head}"
+    found = f"{report.n_differences:,} differences" if report.n_differences else "no differences"
+    n = len(report.unchecked_heads)
+    yield f"{found}, but {format_count(n, 'given head')} could not be checked" if n else found
 
 
 @log.command()

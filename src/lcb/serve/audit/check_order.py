@@ -41,8 +41,8 @@ def check_order(
 ) -> int | None:
     """Check that seq has no gaps, ids are unique, the links are right, and the log had these `heads`.
 
-    `after` is the head before a part of a log.  Returns the largest distance between a decision and the seq it was
-    made from; None if the log has a gap.
+    `after` is the head before a part of a log; none of `heads` is before it.  Returns the largest distance between a
+    decision and the seq it was made from; None if the log has a gap.
     """
     ids, last, farthest = array("q"), after.seq, 1
     chain = _Chain(heads, report, after)
@@ -91,9 +91,12 @@ class _Chain:
         self.report, self.after = report, after.seq
         self.link = after.link
         report.chain_start = after.seq + 1 if after.link else None
-        self.heads = {head.seq: head for head in heads}
+        self.heads: dict[int, list[Head]] = {}
+        for head in heads:
+            self.heads.setdefault(head.seq, []).append(head)
         self.agreed = 0  # seq of the last of `heads` that the log has
         self.left: dict[int, bytes] = {}  # seq -> digest of an erased event that no erasure has listed yet
+        self._check_heads(after)
 
     def check(self, row: Row, seal: Seal) -> None:
         report, before, self.link = self.report, self.link, seal.link
@@ -116,15 +119,16 @@ class _Chain:
             if (link := compute_link(before, row.seq, digest)) != seal.link:
                 links = f"the chain has the link {seal.link.hex()[:16]}..., the event gives {link.hex()[:16]}..."
                 report.add_words(row.seq, f"this {row.kind} is not what was written at this place ({links})")
-        if (head := self.heads.pop(row.seq, None)) is not None:
-            self._check_head(head, seal)
+        self._check_heads(Head(row.seq, seal.link))
 
-    def _check_head(self, head: Head, seal: Seal) -> None:
-        if seal.link == head.link:
-            self.agreed = head.seq
-        else:
-            since = f"{head.link.hex() if head.link else 'none'}; an event after {self.agreed} is not what it was"
-            self.report.add(head.seq, "the given head", seal.link.hex() if seal.link else "none", since)
+    def _check_heads(self, found: Head) -> None:
+        """Compare the given heads of an event with what the log has there."""
+        for head in self.heads.pop(found.seq, ()):
+            if found.link == head.link:
+                self.agreed = head.seq
+            else:
+                since = f"{head.link.hex() if head.link else 'none'}; an event after {self.agreed} is not what it was"
+                self.report.add(head.seq, "the given head", found.link.hex() if found.link else "none", since)
 
     def _check_erased(self, row: Row) -> None:
         """Compare what is left of erased events with the digests in their `erase` event."""
@@ -142,8 +146,8 @@ class _Chain:
 
     def end(self, last: int) -> None:
         self.report.head = str(Head(last, self.link))
-        for head in self.heads.values():
-            self.report.add(last, "the last event", last, f"at least {head.seq}, which the given head is of")
+        for seq in self.heads:
+            self.report.add(last, "the last event", last, f"at least {seq}, which the given head is of")
 
 
 def _check_unique(store: Store, after: int, upto: int, hashes: Any, report: Report) -> None:

@@ -36,6 +36,7 @@ class Report:
     unchecked_from: int | None = None  # seq of the first event before them that the store has and that was not checked
     base: int = 0  # the log was compacted up to this event, and was checked from the base on; 0: from its first event
     n_unfinished: int = 0  # events that an ended compaction has not removed yet
+    unchecked_heads: list[str] = field(default_factory=list)  # given heads that could not be compared, and why
     n_across: int = 0  # decisions that were made from a state before the base: only the archive tells if they are right
     n_late: int = 0  # rewards of archived decisions, which only the archive has
     n_events: int = 0
@@ -65,6 +66,11 @@ class Report:
     def add_words(self, seq: int | None, words: str) -> None:
         """Count something wrong that is no pair of values."""
         self.add(seq, words, "", "")
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether everything that was to be checked was checked, and is right."""
+        return not self.n_differences and not self.unchecked_heads
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -19,6 +19,7 @@ from __future__ import annotations
 import time
 from collections import defaultdict, deque
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -27,6 +28,7 @@ from lcb.errors import ModelError
 from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.audit.check_base import CompactionCheck, check_base
+from lcb.serve.audit.check_heads import check_old_heads, split_heads
 from lcb.serve.audit.check_order import check_order
 from lcb.serve.audit.check_snapshots import check_snapshots
 from lcb.serve.audit.check_users import check_users
@@ -52,25 +54,32 @@ def verify(
     after: Head | None = None,
     live: Mapping[str, bytes] | None = None,
     whole: bool = False,
+    archive: Path | None = None,
 ) -> Report:
     """Verify a log, or of its decisions only those of one `user`.
 
     A log that was compacted begins at its base, unless `whole` says that its archived events are there again.
-    `heads` are heads that the log had earlier; `live` are packed users of a service at the log's head.  With `after`,
-    the head before it, a part of a log is verified: only order and chain, because its decisions rest on earlier events.
+    `heads` are heads that the log had earlier; those before the base are checked in the folder `archive`.  `live` are
+    packed users of a service at the log's head.  With `after`, the head before it, a part of a log is verified: only
+    order and chain, because its decisions rest on earlier events.
     """
     began = time.monotonic()
     if after is not None:
         report = Report(store.head(), after=after.seq)
         _check_before(store, after, report)
-        check_order(store, report.upto, heads, report, progress, after)
+        known, old = split_heads(heads, after.seq)
+        report.unchecked_heads += [f"{head}: it is before the head given by --after; leave out --after" for head in old]
+        check_order(store, report.upto, known, report, progress, after)
         report.seconds = time.monotonic() - began
         return report
     while True:
         kept, upto = store.snapshot(WORLD_SNAPSHOT), store.head()
         base = None if whole else read_base(store)
         report = Report(upto, base=0 if base is None else base.upto)
-        world = _replay(store, upto, user, heads, report, progress, base)
+        known, old = split_heads(heads, report.base)
+        if base is not None and old:
+            check_old_heads(store, base, old, archive, report, progress)
+        world = _replay(store, upto, user, known, report, progress, base)
         if world is not None:
             check_users(world, store, upto, user, live or {}, report, progress)
             if user is None:
@@ -113,7 +122,6 @@ def _replay(
 ) -> World | None:
     """Replay the log and recompute every decision on the way; None if the log cannot be replayed."""
     after = Head(0, None) if base is None else Head(base.upto, base.link)
-    heads = [head for head in heads if head.seq >= after.seq]
     farthest = check_order(store, upto, heads, report, progress, after)
     if farthest is None:
         return None
