@@ -691,6 +691,22 @@ def test_http_1_1_has_one_host(start, head, status):
     assert status == 200 or "header Host" in body.decode() or "headers Host" in body.decode()
 
 
+@pytest.mark.parametrize(
+    ("codings", "status"),
+    [(["identity", "chunked"], 400), (["chunked", "chunked"], 400), (["gzip, chunked"], 400), (["identity"], 400),
+     (["chunked, chunked"], 400), ([""], 400), (["Chunked"], 200), (["chunked"], 200)],
+)  # fmt: skip
+def test_a_body_is_chunked_and_nothing_else(start, codings, status):
+    """A proxy that reads another of the headers would see the next request elsewhere."""
+    server = start()
+    headers = "".join(f"transfer-encoding: {coding}\r\n" for coding in codings)
+    with server.connect(f"POST /echo HTTP/1.1\r\nhost: a\r\n{headers}\r\n5\r\nhello\r\n0\r\n\r\n".encode()) as client:
+        got, _, body = answer(client)
+    assert got == status
+    assert server.app.n_requests == (status == 200)
+    assert status == 400 or body == b"5"
+
+
 def test_refusals_are_counted(start):
     seen = []
     server = start(on_refusal=seen.append, max_connections=1)

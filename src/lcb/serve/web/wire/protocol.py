@@ -3,6 +3,8 @@
     no complete request within `deadline` s   408, closed      (closed without an answer if nothing arrived)
     headers above `max_header` bytes          431, closed
     no header Host in HTTP/1.1, or several    400, closed
+    a Transfer-Encoding other than chunked,
+    or several                                400, closed
     a body above `max_body` bytes             413, closed      (by Content-Length at once, chunked as it grows)
     connections above `max_connections`       the one that has waited longest for its client is closed; if none waits
                                               503, closed      Retry-After: 1
@@ -43,6 +45,7 @@ from lcb.serve.web.wire.places import Places, Sweep, unmap_address
 LINGER = 1.0
 MAX_PIPELINED = 32  # requests sent ahead of their answers on one connection
 _PLAIN_PATH = re.compile(rb"(?:/[\w.:~-]+)+")  # with nothing in it that must be decoded
+_CODINGS = "the header Transfer-Encoding comes twice or is not chunked; send Content-Length, or chunked alone and once"
 _IDLE, _HEADERS, _BODY, _REFUSED, _REFUSING = range(5)  # _REFUSING: earlier requests are still answered
 
 
@@ -213,10 +216,14 @@ class GuardedProtocol(HttpToolsProtocol):
             size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
             if size > self.max_header:
                 return self._refuse_header()
-        n_hosts = 0
+        n_hosts = n_codings = 0
         for name, value in self.headers:
             if name == b"host":
                 n_hosts += 1
+            elif name == b"transfer-encoding":
+                n_codings += 1
+                if n_codings > 1 or value.strip().lower() != b"chunked":
+                    return self._refuse(Problem(400, _CODINGS))
             elif name == b"content-length" and int(value) > self.max_body:
                 return self._refuse_body(int(value))
         if len(self.pipeline) >= MAX_PIPELINED:
