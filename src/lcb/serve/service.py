@@ -244,7 +244,7 @@ class Service:
         try:
             while True:
                 erasure = Erasure(self.world, user, self.archive, self.now(), self.new_id, by)
-                if self.world.state.compacted is not None:
+                if self.world.state.compacted is not None or (self.archive is not None and self.archive.is_dir()):
                     await asyncio.to_thread(erasure.begin, self.store)
                 try:
                     return await self._erase(erasure)

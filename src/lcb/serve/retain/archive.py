@@ -23,6 +23,8 @@ import pyarrow.parquet as pq
 import structlog
 
 from lcb.errors import OutputError, StoreError, StoreUnavailable
+from lcb.serve.base_bodies import CompactBody
+from lcb.serve.state.world_snapshot import read_base
 from lcb.storage.store.base import Rewrite, Row, Seal, Store
 
 EVENTS, REWARDS = "events", "rewards"
@@ -77,19 +79,45 @@ def build_missing(store_url: str, upto: int) -> StoreUnavailable:
     )
 
 
-def settle_archive(store: Store, folder: Path | None, upto: int) -> None:
-    """Finish at the start of a service what a killed process has left; say so if the archive is not there."""
-    if not upto:
-        return
-    if folder is None or not (folder / EVENTS).is_dir():
-        words = (
-            "users with archived events cannot be erased, and nothing is learned, until the setting archive names it"
+def read_archived_base(store: Store, folder: Path | None) -> CompactBody | None:
+    """Return the newest compaction of a log; raise StoreUnavailable if the archive in `folder` goes further than it.
+
+    Everything that reads or changes an archive begins here.  Files are listed before the log is read: they get their
+    names after the event `compact`, so a compaction that runs meanwhile does not look like an archive of a later log.
+    """
+    last = 0
+    if folder is not None:
+        last = max((_read_name(path).last for path in _list_files(folder, ".parquet")), default=0)
+    base = read_base(store)
+    upto = 0 if base is None else base.upto
+    if last > upto:
+        was, after = (f"compacted up to event {upto}", f"after {upto} ") if upto else ("never compacted", "")
+        raise StoreUnavailable(
+            f"the archive {folder} goes on to event {last}, but this log was {was}: the archive is of a later state of "
+            f"the log, or of another log; move its files {after}away, those of events and of rewards, or restore the "
+            "store of the same time"
         )
-        structlog.get_logger("lcb.serve").warning("no archive", folder=str(folder), upto=upto, what=words)
+    return base
+
+
+def settle_archive(store: Store, folder: Path | None, upto: int) -> None:
+    """Finish at the start of a service what a killed process has left; say so if the archive is not that of the log."""
+    warn = structlog.get_logger("lcb.serve").warning
+    if folder is None or not (folder / EVENTS).is_dir():
+        if upto:
+            words = "users with archived events cannot be erased, and nothing is learned, until archive names it"
+            warn("no archive", folder=str(folder), upto=upto, what=words)
         return
-    archive = Archive(folder, upto)
-    with archive.erasing():
-        archive.settle(store)
+    try:
+        base = read_archived_base(store, folder)
+    except StoreError as error:
+        words = "no user can be erased, nothing is learned, and the log is not compacted until that is put right"
+        warn("wrong archive", folder=str(folder), upto=upto, why=str(error), what=words)
+        return
+    if base is not None:
+        archive = Archive(folder, base.upto)
+        with archive.erasing():
+            archive.settle(store)
 
 
 class Part(NamedTuple):
@@ -109,15 +137,20 @@ class Archive:
     # Reading
 
     def list_parts(self) -> list[Part]:
-        """Return the files of events in order; raise StoreUnavailable if one of them is missing."""
+        """Return the files of events up to `upto` in order; raise StoreUnavailable if one is missing or overlaps."""
         found = sorted(_read_name(path) for path in (self.folder / EVENTS).glob("*.parquet"))
         parts = [part for part in found if part.last <= self.upto]
         at = 0
         for part in parts:
+            if part.first <= at:
+                raise StoreUnavailable(
+                    f"{part.path} overlaps another file of the archive, which goes up to event {at}; "
+                    "restore store and archive from a backup of the same time"
+                )
             if part.first != at + 1:
                 break
             at = part.last
-        if at != self.upto or parts[-1].last != at:
+        if at != self.upto:
             raise self._build_incomplete(at)
         return parts
 

@@ -26,7 +26,7 @@ from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.base_bodies import CompactBody
 from lcb.serve.event_ids import changes_reward, event_id, slot_of_reward
-from lcb.serve.retain.archive import Archive, Writer, discard_new, lock, make_folder
+from lcb.serve.retain.archive import Archive, Writer, discard_new, lock, make_folder, read_archived_base
 from lcb.serve.retain.base import digest_base_row, digest_row, digest_rows, list_base, stays
 from lcb.serve.retain.cut import find_cut
 from lcb.serve.retain.without_snapshots import WithoutSnapshots
@@ -99,7 +99,7 @@ def _compact(
     progress: Progress,
     sleep: Callable[[float], None],
 ) -> Compacted:
-    before = read_base(store)
+    before = read_archived_base(store, folder)
     done = Compacted(0 if before is None else before.upto, archive=str(folder))
     if before is not None:
         archive = Archive(folder, before.upto)

@@ -15,7 +15,7 @@ from lcb.serve import events
 from lcb.serve.base_bodies import CompactBody, ErasedBase
 from lcb.serve.event_ids import event_id
 from lcb.serve.log.erasure import build_erasure
-from lcb.serve.retain.archive import Archive, build_missing
+from lcb.serve.retain.archive import Archive, build_missing, read_archived_base
 from lcb.serve.retain.base import build_base, digest_base_row
 from lcb.serve.state.world import World
 from lcb.serve.state.world_snapshot import read_base
@@ -49,7 +49,7 @@ class Erasure:
 
     def begin(self, store: Store) -> None:
         """Read what the archive has of the user, and write its files without them."""
-        self.base = read_base(store)
+        self.base = read_archived_base(store, self.folder)
         if self.base is None or not any(row.seq <= self.base.upto for row in store.events_of(self.user, 0)):
             return
         archive = self._open(self.base.upto)

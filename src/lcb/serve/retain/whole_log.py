@@ -12,8 +12,7 @@ from typing import Any
 
 from lcb.errors import StoreUnavailable
 from lcb.progress import Progress, silent
-from lcb.serve.retain.archive import Archive, build_missing, find_folder
-from lcb.serve.state.world_snapshot import read_base
+from lcb.serve.retain.archive import Archive, build_missing, find_folder, read_archived_base
 from lcb.storage.store.base import Row, Seal, Store
 from lcb.storage.store.open_store import open_store
 from lcb.storage.store.sqlite_backup import write_store
@@ -50,10 +49,10 @@ class WholeLog:
 
 def open_whole(store: Store, folder: str | os.PathLike[str] | None) -> Store:
     """Return the log with its archive, or the store itself if it was never compacted."""
-    base = read_base(store)
+    place = find_folder(store.url, folder)
+    base = read_archived_base(store, place)
     if base is None:
         return store
-    place = find_folder(store.url, folder)
     if place is None:
         raise build_missing(store.url, base.upto)
     return WholeLog(store, Archive(place, base.upto))
