@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pyarrow as pa
@@ -127,3 +129,52 @@ def test_a_head_at_the_cut_is_right_without_the_archive(lcb, store):
     assert "the events up to it are archived" in found.out
     assert "earlier version" not in found.out
     assert "the given head: stored" in lcb("log", "verify", store, "--head", change_digit(head)).out
+
+
+def test_ids_of_archived_decisions_are_compared_with_the_archive(lcb, store):
+    lcb("log", "compact", store, "--keep", "0s")
+    with closing(sqlite3.connect(store)) as connection, connection:
+        gone = connection.execute("delete from archived where id = (select min(id) from archived) returning id")
+        assert gone.fetchall()
+        connection.execute("insert into archived values (5)")
+    found = lcb("log", "verify", store, "--archive", f"{store}.archive")
+    assert found.code == 1
+    assert "is not in the table of archived ids" in found.out
+    assert "has 1 that no archived decision has" in found.out
+    assert "2 differences" in found.out
+
+
+def test_an_archived_decision_that_is_decided_again_is_named(lcb, store, tmp_path):
+    lcb("log", "compact", store, "--keep", "0s")
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute("delete from archived")
+    with OldLog(tmp_path / "shop", 2, n_users=8) as log:
+        log.decide("u1", decision_id="d1")
+    found = lcb("log", "verify", store, "--archive", f"{store}.archive")
+    assert found.code == 1, found
+    assert "the id 'd1': stored also the id of event" in found.out
+
+
+def test_files_of_rewards_are_compared_with_the_archived_events(lcb, store):
+    lcb("log", "compact", store, "--keep", "1d")
+    archive = Path(f"{store}.archive")
+    path = next(archive.glob("rewards/*.parquet"))
+    whole, table = path.read_bytes(), pq.read_table(path)
+
+    def check(*words: str) -> None:
+        found = lcb("log", "verify", store, "--archive", archive)
+        assert found.code == bool(words), found
+        assert all(one in found.out for one in words), found
+
+    check()
+    pq.write_table(table.set_column(2, "reward", pa.array([1 - one for one in table["reward"].to_pylist()])), path)
+    check(path.name, "does not have the rewards that its events give")
+    pq.write_table(table.slice(1), path)
+    check(path.name, "does not have the rewards that its events give")
+    path.unlink()
+    check(path.name, "is missing")
+    path.write_bytes(whole[:200])
+    check(path.name, "is damaged")
+    path.write_bytes(whole)
+    (path.parent / "more.parquet").write_bytes(whole)
+    check("more.parquet", "does not belong")

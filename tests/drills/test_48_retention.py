@@ -25,9 +25,9 @@ import pytest
 
 from lcb.errors import StoreUnavailable
 from lcb.serve import events
+from lcb.serve.audit.check_archive import verify_whole
 from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.audit.export import export
-from lcb.serve.audit.report import Report
 from lcb.serve.audit.verify import verify
 from lcb.serve.errors import Problem
 from lcb.serve.learn.training_data import read_item_rows, read_training_data
@@ -60,11 +60,6 @@ def small_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "_USERS", 4)
     monkeypatch.setattr(compaction, "_EVENTS", 40)
     monkeypatch.setattr(archives, "PART", 90)
-
-
-def verify_whole(store: Store, folder: Path) -> Report:
-    with open_restored(store, folder) as whole:
-        return verify(whole, whole=True)
 
 
 def check(log: OldLog) -> None:

@@ -73,10 +73,9 @@ def verify(
     from lcb.progress import bar
 
     with need_extra("serve"):
-        from lcb.serve.audit.check_base import check_digest
+        from lcb.serve.audit.check_archive import verify_whole
         from lcb.serve.audit.verify import verify as run
         from lcb.serve.retain.archive import find_folder
-        from lcb.serve.retain.whole_log import open_restored
 
     check_output("--json", json, files=[Path(store)])
     heads = [] if head is None else _parse_heads(head)
@@ -93,9 +92,7 @@ def verify(
             elif before is not None:
                 raise InputError("--after verifies a part of a log, --archive a whole one; leave out one of the two")
             else:
-                with open_restored(opened, archive, progress) as whole:
-                    report = run(whole, progress, user=user, heads=heads, whole=True)
-                    check_digest(opened, report)
+                report = verify_whole(opened, Path(archive), progress, user=user, heads=heads)
     write_json(json, report.to_json())
     if json != "-":
         for line in _describe_report(report):

@@ -190,6 +190,16 @@ class Archive:
                 rows.append((Row._make(values[:6]), Seal._make(values[6:])))
         return rows
 
+    def list_rewards(self) -> dict[str, Path]:
+        """Return all that is in the folder of rewards by name, except what an ended process has left."""
+        found = sorted((self.folder / REWARDS).glob("*"))
+        return {path.name: path for path in found if not path.name.endswith((NEW, ERASED))}
+
+    def read_rewards(self, path: Path) -> Any:
+        """Return a table of rewards."""
+        with _naming(path):
+            return pq.ParquetFile(path).read()
+
     # Erasure
 
     def prepare_erasure(self, name: str, rewrites: Mapping[int, tuple[Rewrite, bytes | None]]) -> list[Path]:
@@ -251,6 +261,12 @@ def _drop_rewards(table: Any, rewrites: Mapping[int, Any]) -> Any:
     return table.filter(pc.invert(pc.is_in(table.column("seq"), value_set=gone)))
 
 
+def build_table(rows: list[tuple[Any, ...]], schema: Any) -> Any:
+    """Return a table of these rows, at least one."""
+    columns = [pa.array(column, one.type) for column, one in zip(zip(*rows, strict=True), schema, strict=True)]
+    return pa.table(columns, schema=schema)
+
+
 class Writer:
     """Writes the files of one compaction, each with `.new` at its end; `finish` names them as they count."""
 
@@ -276,11 +292,8 @@ class Writer:
         name = f"{self._rows[0][0]:015d}-{self._rows[-1][0]:015d}.parquet"
         for place, rows, schema in ((EVENTS, self._rows, SCHEMA), (REWARDS, self._rewards, self._schema)):
             if rows:
-                columns = [
-                    pa.array(column, one.type) for column, one in zip(zip(*rows, strict=True), schema, strict=True)
-                ]
                 self.paths.append(self.folder / place / f"{name}{NEW}")
-                _write_table(self.paths[-1], pa.table(columns, schema=schema))
+                _write_table(self.paths[-1], build_table(rows, schema))
         self._rows, self._rewards = [], []
         sync_folders(self.folder)
 

@@ -207,9 +207,7 @@ class _Plan:
     def _build_reward(self, row: Row, body: Any) -> tuple[Any, ...] | None:
         if row.kind != "reward" or changes_reward(row.id):
             return None
-        final = self.final.get(slot_of_reward(row.id), body.reward)
-        about = (row.seq, body.decision, int(body.at * 1e6), body.recommender, row.model)
-        return (row.user, body.item, final, body.propensity, events.floats(body.x), *about)
+        return build_reward(row, body, self.final.get(slot_of_reward(row.id), body.reward))
 
     def append(self, body: CompactBody) -> CompactBody:
         """Compute the base, and append the event `compact` when nothing was written since; others may write meanwhile.
@@ -271,6 +269,12 @@ class _Plan:
             kept=sorted(kept),
             n_users=len(base.new),
         )
+
+
+def build_reward(row: Row, body: events.RewardBody, final: float) -> tuple[Any, ...]:
+    """Return the row of a reward in the table of rewards, with its final value."""
+    about = (row.seq, body.decision, int(body.at * 1e6), body.recommender, row.model)
+    return (row.user, body.item, final, body.propensity, events.floats(body.x), *about)
 
 
 class _Base(NamedTuple):

@@ -120,6 +120,10 @@ class Retention(ABC):
         """Forget that decisions of an erased user were archived."""
         self._write((f"delete from archived where id = {self.placeholder}", [(hash_id(id),) for id in ids]))
 
+    def list_archived(self) -> list[int]:
+        """Return all that is remembered of ids of archived decisions, in order."""
+        return [one for (one,) in self._read("select id from archived order by id")]
+
     def _remember(self, ids: Sequence[str]) -> Write:
         return (
             f"insert into archived(id) values({self.placeholder}) on conflict do nothing",

@@ -22,6 +22,10 @@ from lcb.storage.store.base import SEALED, Key
 _PAGES = 4000  # copied between two reports of progress
 
 
+class RepeatedEvent(StoreError):
+    """Events of which two have the same number or id are no log."""
+
+
 def copy_database(source: sqlite3.Connection, path: str, progress: Progress) -> None:
     """Copy the whole database into a new file that only its owner may read."""
     if os.path.exists(path):
@@ -65,6 +69,8 @@ def write_store(path: str | os.PathLike[str], events: Iterable[Sequence[Any]], k
     except BaseException as error:
         for place in (path, f"{path}-wal", f"{path}-shm", f"{path}-lock"):
             Path(place).unlink(missing_ok=True)
+        if isinstance(error, sqlite3.IntegrityError):
+            raise RepeatedEvent(f"two events have the same number or id ({error}); run: lcb log verify") from None
         if isinstance(error, (sqlite3.Error, OSError)):
             words = f"{path} could not be written ({error})"
             raise StoreError(f"{words}; free disk space, or give another path") from None

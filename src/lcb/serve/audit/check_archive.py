@@ -1,0 +1,120 @@
+"""Verifies a compacted log with its archive: everything is recomputed from the first event on, in a temporary store.
+
+Beside the log itself, what was derived from the archived events is made again and compared: the files of rewards that
+`lcb learn` reads, and the ids of archived decisions that the store remembers.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lcb.errors import StoreError
+from lcb.progress import Progress, silent
+from lcb.serve import events
+from lcb.serve.audit.check_base import check_digest
+from lcb.serve.audit.check_order import check_order
+from lcb.serve.audit.report import Report
+from lcb.serve.audit.verify import verify
+from lcb.serve.event_ids import changes_reward, slot_of_reward
+from lcb.serve.retain.archive import REWARD_SCHEMA, Archive, Part, build_table
+from lcb.serve.retain.compact import build_reward
+from lcb.serve.retain.whole_log import open_restored, open_whole
+from lcb.serve.state.world_snapshot import read_base
+from lcb.storage.logs.files import FEATURE_MAP
+from lcb.storage.store.base import Head, Row, Store
+from lcb.storage.store.retention import hash_id
+from lcb.storage.store.sqlite_backup import RepeatedEvent
+
+
+def verify_whole(
+    store: Store, folder: Path, progress: Progress = silent, *, user: str | None = None, heads: Sequence[Head] = ()
+) -> Report:
+    """Verify a log with its archive, from its first event on."""
+    try:
+        with open_restored(store, folder, progress) as whole:
+            report = verify(whole, progress, user=user, heads=heads, whole=True)
+    except RepeatedEvent:  # such a log cannot be replayed; say which events these are
+        report = Report(store.head())
+        check_order(open_whole(store, folder), report.upto, heads, report, progress)
+    check_digest(store, report)
+    base = read_base(store)
+    if base is not None and user is None:
+        archive = Archive(folder, base.upto)
+        _check_ids(store, archive, report)
+        _RewardsCheck(open_whole(store, folder), archive, report).run()
+    return report
+
+
+def _check_ids(store: Store, archive: Archive, report: Report) -> None:
+    """Compare the remembered ids of archived decisions with the archive; of some, the store still has the events."""
+    wanted = {hash_id(row.id): row for row, _ in archive.sealed_events(0, archive.upto) if row.kind == "decision"}
+    found = set(store.list_archived())
+    here = {hash_id(row.id) for row in store.events(0, archive.upto) if row.kind == "decision"}
+    for one in sorted(wanted.keys() - found - here, key=lambda one: wanted[one].seq):
+        words = "is not in the table of archived ids, so it could be used again"
+        report.add_words(wanted[one].seq, f"the id {wanted[one].id!r} of this decision {words}")
+    if n := len(found - wanted.keys()):
+        report.add_words(None, f"the table of archived ids has {n} that no archived decision has")
+
+
+class _RewardsCheck:
+    """Makes the tables of rewards again.
+
+    A table has the value that a reward had when the log was compacted.  Rewards that were changed while a compaction
+    read the log, between its cut and its event, may have any of their values of that time.
+    """
+
+    def __init__(self, whole: Store, archive: Archive, report: Report) -> None:
+        self.whole, self.archive, self.report = whole, archive, report
+        self.changes: dict[str, list[tuple[int, float]]] = defaultdict(list)  # by slot: seq and value
+        self.feature_map: bytes | None = None
+        self.compactions: list[tuple[int, int]] = []  # cut, and seq of the event
+        for row in whole.events(0):
+            if row.kind == "reward" and changes_reward(row.id):
+                value = events.decode(row.kind, row.body).reward
+                self.changes[slot_of_reward(row.id)].append((row.seq, value))
+            elif row.kind == "service" and row.seq <= archive.upto:
+                self.feature_map = events.decode(row.kind, row.body).feature_map
+            elif row.kind == "compact":
+                self.compactions.append((events.decode(row.kind, row.body).upto, row.seq))
+
+    def run(self) -> None:
+        files = self.archive.list_rewards()
+        for part in self.archive.list_parts():
+            path = self.archive.folder / "rewards" / part.path.name
+            words = self._compare(part, path if files.pop(path.name, None) else None)
+            if words:
+                self.report.add_words(None, f"{path} {words}")
+        for path in files.values():
+            self.report.add_words(None, f"{path} does not belong to the archive; remove it, or lcb learn reads it")
+
+    def _compare(self, part: Part, path: Path | None) -> str:
+        """Return in words how a file differs from its events; nothing if it does not."""
+        rows = [row for row, _ in self.archive.sealed_events(part.first - 1, part.last)]
+        rows = [row for row in rows if row.kind == "reward" and not changes_reward(row.id)]
+        if path is None:
+            return f"is missing: its events have {len(rows)} rewards; restore it from a backup" if rows else ""
+        try:
+            table = self.archive.read_rewards(path)
+        except StoreError as error:
+            return f"is damaged: {error}"
+        if (table.schema.metadata or {}).get(FEATURE_MAP) != self.feature_map:
+            return "has another feature map than the log; restore it from a backup"
+        if table.schema.equals(REWARD_SCHEMA) and len(table) == len(rows):
+            stored = table.column("reward").to_pylist()
+            made = [self._build(part, row, value) for row, value in zip(rows, stored, strict=True)]
+            if not made or table.equals(build_table(made, REWARD_SCHEMA)):
+                return ""
+        return "does not have the rewards that its events give; restore it from a backup"
+
+    def _build(self, part: Part, row: Row, stored: float) -> tuple[Any, ...]:
+        """Return the row of a reward, with the stored value if the reward had it when the log was compacted."""
+        body = events.decode(row.kind, row.body)
+        cut, end = next((one for one in self.compactions if one[0] >= part.last), (self.archive.upto, 0))
+        changes = self.changes.get(slot_of_reward(row.id), ())
+        before = [body.reward, *(value for seq, value in changes if seq <= cut)]
+        possible = [before[-1], *(value for seq, value in changes if cut < seq < end)]
+        return build_reward(row, body, stored if stored in possible else possible[-1])
