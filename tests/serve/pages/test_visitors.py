@@ -60,6 +60,29 @@ def test_a_headline_is_answered_by_its_own_visitor_alone(tmp_path):
     asyncio.run(main())
 
 
+@pytest.mark.parametrize("study", [False, True])
+def test_a_caller_who_knows_a_visitors_name_cannot_disturb_the_visit(tmp_path, study):
+    async def main():
+        async with inside(front(tmp_path)) as (app, client):
+            mine = (await client.post("/page/visit", json={"study": study})).json()
+            arms, before = [{"id": mine["offer"]["id"]}], app.service.world.seq
+            taken = {"user": "ann", "arms": arms, "decision_id": f"{mine['visitor']}.1"}
+            named = {"user": mine["visitor"], "arms": arms}
+            for request, field in ((taken, "decision_id"), (named, "user")):
+                refused = await client.post("/v1/decisions", json=request)
+                assert (refused.status_code, refused.json()["field"]) == (422, field)
+                assert "a visitor of the pages" in refused.json()["detail"]
+            batch = {"decisions": [taken, named, {"user": "ben", "arms": arms}]}
+            outcomes = (await client.post("/v1/decisions:batch", json=batch)).json()["outcomes"]
+            assert [one["status"] for one in outcomes] == [422, 422, 200]
+            assert [row.user for row in app.service.store.events(before)] == ["ben"]
+            body = {"decision_id": mine["offer"]["decision_id"], "opened": True}
+            answered = await client.post("/page/answer", json=body)
+            assert (answered.status_code, answered.json()["step"]) == (200, 1)
+
+    asyncio.run(main())
+
+
 def test_the_same_answer_again_and_another_change_nothing(tmp_path):
     async def main():
         async with inside(front(tmp_path)) as (_, client):

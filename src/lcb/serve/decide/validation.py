@@ -11,6 +11,7 @@ from lcb.arrays import Floats
 from lcb.errors import CategoryError
 from lcb.features import FeatureMap
 from lcb.serve.errors import Problem
+from lcb.serve.event_ids import is_visitor
 
 
 def check_ids(ids: list[str], field: str = "arms") -> None:
@@ -33,6 +34,16 @@ def check_user(name: str) -> None:
     if not 0 < len(name) <= messages.MOST_TEXT:
         raise Problem(422, f"user has {len(name)} characters; send 1 to {messages.MOST_TEXT}", field="user")
     check_printable(name, "user")
+
+
+def refuse_visitors(request: messages.DecisionRequest) -> None:
+    """Refuse a caller's decision under a name or an id of a visitor, whose visit it would disturb."""
+    words = "belongs to a visitor of the pages, for whom only the pages decide"
+    if is_visitor(request.user):
+        raise Problem(422, f"user {request.user!r} {words}; choose another name", field="user")
+    id = request.decision_id
+    if id is not None and is_visitor(id.rpartition(".")[0]):
+        raise Problem(422, f"decision_id {id!r} {words}; choose another id, or leave it out", field="decision_id")
 
 
 def check_size(context: Floats, field: str, *, of_arm: bool = True) -> None:

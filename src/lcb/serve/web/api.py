@@ -9,7 +9,7 @@ import msgspec
 from lcb import messages
 from lcb.serve.audit import trials
 from lcb.serve.decide.large import LARGE_BODY, decode_decision, decode_items
-from lcb.serve.decide.validation import check_user
+from lcb.serve.decide.validation import check_user, refuse_visitors
 from lcb.serve.errors import Problem
 from lcb.serve.learn import versions
 from lcb.serve.learn.supervisor import Retraining
@@ -72,6 +72,7 @@ class Api:
             request = await self.service.large.run(decode_decision, ask.body)
         else:
             request = decode(_DECISION, ask.body)
+        refuse_visitors(request)
         return Reply(await self.service.decide(request))
 
     async def reward(self, ask: Ask) -> Reply:

@@ -18,6 +18,7 @@ from msgspec import Meta, Raw, Struct
 from lcb import messages
 from lcb.errors import StoreError, StoreUnavailable
 from lcb.serve.decide.large import LARGE_BODY, LARGE_DECISION, count_numbers, decode_decision
+from lcb.serve.decide.validation import refuse_visitors
 from lcb.serve.decide_many import Outcome, decide_many, reward_many
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
@@ -101,15 +102,16 @@ class Batches:
         known, part, work = dict[bytes, list[messages.Arm] | None](), dict[int, messages.DecisionRequest](), 0.0
         for i, element in enumerate(elements):
             own = 0.0
-            if isinstance(element, messages.DecisionRequest):
-                request = element
-            else:
-                own = 0.0 if element.sent in known else len(element.sent) / LARGE_BODY
-                try:
+            try:
+                if isinstance(element, messages.DecisionRequest):
+                    request = element
+                else:
+                    own = 0.0 if element.sent in known else len(element.sent) / LARGE_BODY
                     request = await self._read(element, known)
-                except Problem as problem:
-                    outcomes[i] = _write_refusal(problem)
-                    continue
+                refuse_visitors(request)
+            except Problem as problem:
+                outcomes[i] = _write_refusal(problem)
+                continue
             if request.arms is None:
                 request.arms = arms
             own += count_numbers(self.service.world.state, request) / LARGE_DECISION
