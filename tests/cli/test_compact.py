@@ -177,4 +177,6 @@ def test_files_of_rewards_are_compared_with_the_archived_events(lcb, store):
     check(path.name, "is damaged")
     path.write_bytes(whole)
     (path.parent / "more.parquet").write_bytes(whole)
-    check("more.parquet", "does not belong")
+    found = lcb("log", "verify", store, "--archive", archive)
+    assert found.code == 2
+    assert "more.parquet is not a file of an archive" in found.err
