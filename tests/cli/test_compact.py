@@ -10,6 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from structlog.testing import capture_logs
 
 from lcb.serve.retain.archive import SCHEMA
 from support.old_log import OldLog
@@ -141,7 +142,21 @@ def test_ids_of_archived_decisions_are_compared_with_the_archive(lcb, store):
     assert found.code == 1
     assert "is not in the table of archived ids" in found.out
     assert "has 1 that no archived decision has" in found.out
-    assert "2 differences" in found.out
+    assert "3 differences" in found.out
+
+
+@pytest.mark.parametrize("change", ["delete from archived", "insert into archived values (5)"])
+def test_ids_of_archived_decisions_cannot_be_changed_unnoticed(lcb, store, tmp_path, change):
+    lcb("log", "compact", store, "--keep", "1d")
+    assert lcb("log", "verify", store).code == 0
+    with closing(sqlite3.connect(store)) as connection, connection:
+        connection.execute(change)
+    found = lcb("log", "verify", store)
+    assert found.code == 1
+    assert "ids of archived decisions were removed" in found.out
+    with capture_logs() as lines, OldLog(tmp_path / "shop", 2, n_users=8):
+        pass
+    assert [line["event"] for line in lines if line["log_level"] == "error"] == ["archived ids"]
 
 
 def test_an_archived_decision_that_is_decided_again_is_named(lcb, store, tmp_path):
@@ -176,6 +191,8 @@ def test_files_of_rewards_are_compared_with_the_archived_events(lcb, store):
     path.write_bytes(whole[:200])
     check(path.name, "is damaged")
     path.write_bytes(whole)
+    (path.parent / "1-5.parquet").write_bytes(whole)
+    check("1-5.parquet", "does not belong")
     (path.parent / "more.parquet").write_bytes(whole)
     found = lcb("log", "verify", store, "--archive", archive)
     assert found.code == 2

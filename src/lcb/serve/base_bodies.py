@@ -31,6 +31,7 @@ class CompactBody(Struct, array_like=True):
     kept: list[int]  # seqs of events up to `upto` that stay because a later reward changes one of them
     n_users: int  # users in base rows
     address: str  # where the command was given
+    ids: bytes = b""  # digest of the ids of archived decisions, lcb.serve.retain.ids; empty: not computed
 
 
 class ErasedBase(Struct, array_like=True):

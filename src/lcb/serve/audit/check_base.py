@@ -10,6 +10,7 @@ from lcb.serve import events
 from lcb.serve.audit.report import Report
 from lcb.serve.base_bodies import CompactBody
 from lcb.serve.retain.base import compute_base
+from lcb.serve.retain.ids import check_ids
 from lcb.serve.state.world import World
 from lcb.serve.state.world_snapshot import read_base
 from lcb.storage.store.base import Row, Store
@@ -26,6 +27,8 @@ def check_base(world: World, store: Store, base: CompactBody, report: Report) ->
     if digest != base.base:
         words = f"a row up to event {base.upto}, where the log begins, was changed, added or removed"
         report.add(None, f"the digest of the base ({words}; replay ends here)", digest.hex(), base.base.hex())
+    elif words := check_ids(store):
+        report.add_words(None, words)
     return digest == base.base
 
 

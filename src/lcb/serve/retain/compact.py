@@ -29,6 +29,7 @@ from lcb.serve.event_ids import changes_reward, event_id, slot_of_reward
 from lcb.serve.retain.archive import Archive, Writer, discard_new, lock, make_folder, read_archived_base
 from lcb.serve.retain.base import digest_base_row, digest_row, digest_rows, list_base, stays
 from lcb.serve.retain.cut import find_cut
+from lcb.serve.retain.ids import digest_ids
 from lcb.serve.retain.without_snapshots import WithoutSnapshots
 from lcb.serve.state.world import World
 from lcb.serve.state.world_snapshot import read_base
@@ -268,6 +269,7 @@ class _Plan:
             base=digest_rows(digests),
             kept=sorted(kept),
             n_users=len(base.new),
+            ids=digest_ids(self.store, self.cut, set(kept)),
         )
 
 
