@@ -22,8 +22,10 @@ def add(store: Store, rows: list[NewRow]) -> None:
     store.append(rows, store.head())
 
 
-def reward(user: str, id: str, x: list[float], value: float, before: float | None = None, n: int = 1) -> NewRow:
-    body = events.RewardBody(0.0, 1, "lcb", value, 1.0, np.array(x).tobytes(), False, None, before)
+def reward(
+    user: str, id: str, x: list[float], value: float, before: float | None = None, n: int = 1, item: str | None = None
+) -> NewRow:
+    body = events.RewardBody(0.0, 1, "lcb", value, 1.0, np.array(x).tobytes(), False, None, before, item=item)
     return NewRow(f"r/{id}" if n == 1 else f"r/{id}#{n}", "reward", user, 0, events.encode(body))
 
 

@@ -53,6 +53,19 @@ def test_the_first_version_is_served_and_so_is_one_that_nobody_can_judge() -> No
     )
 
 
+def test_a_noise_for_each_class_is_no_advantage_over_classes_of_people_who_differ() -> None:
+    """The noise of clicks differs between classes, so that telling it describes them better; it chooses no better."""
+    rng = np.random.default_rng(0)
+    rate = np.array([0.5, 0.02])[np.arange(400) % 2]
+    reward = (rng.random((400, 20)) < rate[:, None]).astype(float)
+    log = EventLog.from_rows(np.repeat(np.arange(400), 20), np.ones((8000, 1)), reward.ravel())
+    own_noise = LatentModels([0.5, 0.5], [[0.4], [0.1]], [0.25, 0.02])
+    right = LatentModels([0.5, 0.5], [[0.5], [0.02]], [0.135] * 2, covariance=np.full((2, 1, 1), 1e-6), personal=True)
+    assert own_noise.user_scores(log).sum() > right.user_scores(log).sum()
+    assert judge(right, own_noise, 1, log)[0]
+    assert not judge(own_noise, right, 1, log)[0]
+
+
 def test_clicks_are_compared_with_clicks() -> None:
     """A Gaussian density of 0/1 rewards may be above 1; beside a probability it would win for nothing."""
     log = EventLog.from_rows(user=[0, 0, 1, 1], x=np.ones((4, 1)), reward=[1, 0, 1, 0])

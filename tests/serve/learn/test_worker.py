@@ -101,6 +101,25 @@ def test_from_own_choices_among_the_same_arms_a_mixture_is_learned_that_knows_wh
     assert (models.n_classes, models.provenance["learner"]) == (2, "em")
 
 
+@pytest.mark.parametrize("item_effects", [False, True])
+def test_from_its_own_choices_a_service_learns_a_mixture_and_from_those_of_callers_what_serves_best(
+    store: Store, item_effects: bool
+) -> None:
+    """Two kinds of users, and all arms were shown equally often, so that serving can tell candidates apart."""
+    rng = np.random.default_rng(0)
+    service(store)
+    for user in range(60):
+        for step in range(12):
+            clicked = float(rng.random() < (0.9 if step % 3 == user % 2 else 0.1))
+            x = np.eye(3)[step % 3].tolist()
+            add(store, [reward(f"u{user}", f"d{user}.{step}", x, clicked, item=f"i{step % 6}")])
+    for shadow, learner in ((False, "mixture"), (True, "em")):
+        job = Job(store.url, store.head(), 0, learner="auto", item_effects=item_effects, shadow=shadow)
+        models, _ = unpack_models(*_packed(learn(job, store)), "here")
+        assert models.provenance["learner"] == learner
+        assert np.sort(models.pi)[-2:].sum() > 0.9
+
+
 def _packed(found: JobResult) -> tuple[bytes, bytes]:
     return found.manifest, found.tensors
 
@@ -250,8 +269,8 @@ def test_two_kinds_of_readers_stay_two_classes_beside_item_effects(store: Store,
             body = events.RewardBody(0.0, 1, "lcb", value, 1.0, np.eye(2)[i % 2].tobytes(), False, None, item=f"i{i}")
             rows.append(NewRow(f"r/d{u}.{n}", "reward", f"u{u}", 0, events.encode(body)))
     add(store, rows)
-    found = learn(Job(store.url, store.head(), 0, learner=learner, n_classes=None, item_effects=True), store)
-    models, _ = unpack_models(found.manifest, found.tensors, "here")
+    job = Job(store.url, store.head(), 0, learner=learner, n_classes=None, item_effects=True, shadow=True)
+    models, _ = unpack_models(*_packed(learn(job, store)), "here")
     assert (models.n_classes, models.personal) == (2, False)
     assert models.item_effects is not None
     order = np.argsort(models.beta[:, 1])

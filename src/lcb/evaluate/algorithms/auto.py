@@ -10,12 +10,14 @@ from lcb.evaluate.algorithms.latent import OURS, build_relearning
 from lcb.evaluate.algorithms.learning import learn_from_last
 from lcb.evaluate.choice.candidates import DEFAULT_BONUS, build_bandit
 from lcb.evaluate.choice.choose import Choice, choose, draw_positions, learn_chosen
-from lcb.evaluate.choice.own_choices import is_one_sided, learn_own_choices
+from lcb.evaluate.choice.own_choices import is_own_choice, learn_own_choices
 from lcb.evaluate.choice.serving import can_serve
 from lcb.event_log import EventLog
 from lcb.models import LatentModels
 from lcb.recommenders.latent import FromRows, Latent
 from lcb.recommenders.recommender import Recommender
+
+_WARMUP_WIDTH = 0.5  # a service's; a narrower LinUCB shows fewer arms, and nothing is learned of the others
 
 
 class _Relearn:
@@ -27,7 +29,7 @@ class _Relearn:
         self.n_users = 0  # at the last choice
 
     def __call__(self, log: EventLog, rng: np.random.Generator, last: LatentModels | None) -> LatentModels:
-        if is_one_sided(log):
+        if is_own_choice(log):
             return learn_own_choices(log, rng)
         if self.choice is None or log.n_users >= 2 * self.n_users:
             self.choice, self.n_users = choose(log, rng=rng, n_steps=self.task.n_steps), log.n_users
@@ -43,7 +45,7 @@ def _bandit(models: LatentModels) -> Bandit:
 
 def _build(task: Task, rng: np.random.Generator) -> Recommender:
     if task.history is None:
-        return build_relearning(task, _bandit, FromRows(_Relearn(task)), rng)
+        return build_relearning(task, _bandit, FromRows(_Relearn(task)), rng, _WARMUP_WIDTH)
     n_classes = task.n_classes if task.fixes_classes else None
     tried, able = task.history, task.able
     if task.read_rows is not None and not can_serve(tried):  # rewards of many values: statistics cannot be served

@@ -54,7 +54,11 @@ def build_learned(
 
 
 def build_relearning(
-    task: Task, make_bandit: Callable[[LatentModels], Bandit], learn: Learn | FromRows, rng: np.random.Generator
+    task: Task,
+    make_bandit: Callable[[LatentModels], Bandit],
+    learn: Learn | FromRows,
+    rng: np.random.Generator,
+    width: float = WARMUP_WIDTH,
 ) -> Latent:
     """Return Algorithm 1 without past users: LinUCB serves the first users, and classes are learned as users come."""
     return Latent(
@@ -64,7 +68,7 @@ def build_relearning(
         rng=rng,
         n_warmup_users=task.n_warmup_users,
         retrain_every=task.retrain_every,
-        warmup_bandit=LinUCB(task.n_features, width=WARMUP_WIDTH),
+        warmup_bandit=LinUCB(task.n_features, width=width),
         n_uniform_steps=task.n_uniform_steps,
         train_on="uniform" if task.n_uniform_steps else "all",
     )

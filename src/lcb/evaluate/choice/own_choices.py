@@ -1,12 +1,17 @@
-"""Learns classes from a log in which some arms have hardly any labels, as a recommender's own choices leave them.
+"""Learns classes from the log of a recommender's own choices, among arms that come again.
 
-There candidates cannot be compared by serving, and classes that take their weights for certain never try these arms.
-The classes of a mixture (`lcb.learners.mixture`) know how uncertain their weights are, and the bonus tries what is not
-known.  Where features differ at every event, all weights are learned from whatever was chosen, and classes are chosen
-as in any log.
+Such a log tells what was shown, and what was shown is what the last classes liked.  Candidates that serve held-out
+users from these labels are compared on it alone, and classes that take their weights for certain never try another arm:
+two classes found where there are three are found again from what they chose.  The classes of a mixture
+(`lcb.learners.mixture`) know how uncertain their weights are, and the bonus tries what is not known.
+
+Where features differ at every event, all weights are learned from whatever was chosen, and classes are chosen as in any
+log.  So are they in a log in which somebody else chose, unless some arms have hardly any labels.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,9 +22,20 @@ from lcb.event_log import Clicks, EventLog
 from lcb.learners import fit
 from lcb.models import LatentModels
 from lcb.progress import Progress, silent
+from lcb.stats import UserStats
 
 LEARNER = "mixture"
 _LEAST_SHARE = 0.2  # of the mean number of labels of an arm
+_MOST_FEATURES = 100  # of a mixture: a seat costs O(d^3)
+
+
+def is_own_choice(log: EventLog) -> bool:
+    """Whether a mixture is learned from the log of a recommender that chose by itself: arms come again.
+
+    >>> is_own_choice(EventLog.from_counts(np.eye(2), np.full((30, 2), 2), np.full((30, 2), 3)))
+    True
+    """
+    return log.stats.n_features <= _MOST_FEATURES and find_labels(log) is not None
 
 
 def is_one_sided(log: EventLog) -> bool:
@@ -45,8 +61,35 @@ def is_one_sided(log: EventLog) -> bool:
 
 
 def learn_own_choices(log: EventLog, rng: np.random.Generator, progress: Progress = silent) -> LatentModels:
-    """Learn a mixture from at most 5,000 users, drawn at random; the models keep the bonus in their provenance."""
+    """Learn a mixture from at most 5,000 users, drawn at random; the models keep the bonus in their provenance.
+
+    The weights of a mixture are 0 where nothing is known.  Where the features of every arm sum to 1, as categories do,
+    rewards are counted from their mean, so that an arm that was never shown is expected to be like the others.
+    """
     if log.n_users > MOST_USERS:
         log = log.take(np.sort(rng.permutation(log.n_users)[:MOST_USERS]))
-    models = fit(log, None, rng=rng, learner=LEARNER, progress=progress).models
-    return models.with_provenance({**models.provenance, "bonus": DEFAULT_BONUS})
+    level = _find_level(log)
+    models = fit(EventLog(_count_from(level, log.stats)), None, rng=rng, learner=LEARNER, progress=progress).models
+    return replace(models, beta=models.beta + level).with_provenance({**models.provenance, "bonus": DEFAULT_BONUS})
+
+
+def _find_level(log: EventLog) -> float:
+    """Return the mean reward if the features of every arm sum to 1 and rewards differ, else 0."""
+    labels = find_labels(log)
+    if labels is None or log.constant is not None or not np.allclose(labels.arms.sum(axis=1), 1.0):
+        return 0.0
+    return float(log.stats.moment.sum() / log.stats.count.sum())
+
+
+def _count_from(level: float, stats: UserStats) -> UserStats:
+    """Return the statistics of r - level, for features that sum to 1.
+
+    >>> stats = UserStats.from_rows([0, 0], np.eye(2), [1.0, 0.5])
+    >>> _count_from(0.5, stats).packed.T == UserStats.from_rows([0, 0], np.eye(2), [0.5, 0.0]).packed.T
+    array([[ True,  True,  True,  True,  True,  True,  True]])
+    """
+    packed = np.array(stats.packed, np.float64)
+    total = stats.moment.sum(axis=1)
+    packed[-2 - stats.n_features : -2] -= level * stats.gram.sum(axis=2).T
+    packed[-2] += level * (level * stats.count - 2 * total)
+    return replace(stats, packed=packed)

@@ -31,6 +31,7 @@ class Job(Struct):
     mixture: bytes | None = None  # the mixture to refit, as of `seq`; None: learn a model version
     item_effects: bool = False  # learn the effects of items with the classes
     archive: str | None = None  # folder of the archive; None: beside an SQLite file
+    shadow: bool = False  # callers chose the arms, not the service
 
 
 class JobStep(Struct):

@@ -4,7 +4,9 @@
     difference = score - baseline                                             baseline: the version served now
     error      = sqrt( U / (U - 1) sum_u (d_u - difference count_u)^2 ) / sum_u count_u   d_u: u's own difference
 
-New models whose difference is below 0 are stored but not served.
+New models whose difference is below 0 are stored but not served.  Classes of one kind that have a noise each are
+compared with classes of another kind that share one by giving all the mean noise: noise that differs describes clicks
+better, and chooses no better.
 """
 
 from __future__ import annotations
@@ -33,6 +35,8 @@ def judge(
     """
     if held_out.n_users == 0:
         return True, "no users were held out to compare versions by", None, None
+    if active is not None and active.personal != models.personal:
+        models, active = share_one_noise(models), share_one_noise(active)
     new, count = models.user_scores(held_out), held_out.stats.count.astype(np.float64)
     score = float(new.sum() / count.sum())
     by = f"{held_out.n_users} held-out users score {score:.4f} per reward"
@@ -55,6 +59,15 @@ def with_likelihood_of(models: LatentModels, active: LatentModels) -> LatentMode
     return replace(
         kept, likelihood=models.likelihood, levels=models.levels, features=models.features, item_effects=None
     )
+
+
+def share_one_noise(models: LatentModels) -> LatentModels:
+    """Return the models with the mean noise of their classes in every class.
+
+    >>> share_one_noise(LatentModels([0.75, 0.25], np.zeros((2, 1)), [0.1, 0.2])).sigma2
+    array([0.125, 0.125])
+    """
+    return replace(models, sigma2=np.full(models.n_classes, models.pi @ models.sigma2))
 
 
 def paired_difference(difference: Floats, count: Floats) -> tuple[float, float]:

@@ -188,6 +188,7 @@ class Retraining:
             closed=tuple(self.list_closed()),
             item_effects=item_effects,
             archive=None if self.service.archive is None else str(self.service.archive),
+            shadow=settings.shadow,
         )
         self.log.info("learning", seq=job.seq, users=n_started)
         try:

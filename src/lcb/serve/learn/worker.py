@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lcb.errors import ConvergenceWarning, InputError, LCBError, ModelError, TooFewRows
-from lcb.evaluate.choice.own_choices import LEARNER, is_one_sided, learn_own_choices
+from lcb.evaluate.choice.own_choices import LEARNER, is_one_sided, is_own_choice, learn_own_choices
 from lcb.evaluate.choice.serving import can_serve
 from lcb.event_log import EventLog
 from lcb.features import FeatureMap
@@ -207,14 +207,14 @@ def _learn_with_effects(about: _Log, active: LatentModels | None) -> _Learned | 
     held_out = rows.take_users(np.flatnonzero(held))
     small = len(learning.user) * learning.x.shape[1] <= _MOST_KEPT
     keep_rows = small if job.learner == AUTO else get_learner(job.learner).needs_rows
-    # kind and number of classes are chosen on the rewards as they are: Gaussian classes of clicks would be split
-    start = _fit_models(job, _read_users(about, active)[0], active, about.service, about.progress)
-    if job.learner == AUTO and start.provenance["learner"] == LEARNER:
-        chosen = msgspec.structs.replace(job, learner=LEARNER)
-    else:
+    as_given, _ = _read_users(about, active)
+    if _learns_mixture(job, as_given):
+        chosen, start = msgspec.structs.replace(job, learner=LEARNER), None
+    else:  # kind and number of classes are chosen on the rewards as they are: Gaussian classes of clicks would be split
+        start = _fit_models(job, as_given, active, about.service, about.progress)
         chosen = msgspec.structs.replace(job, n_classes=start.n_classes)
+        start = replace(start, likelihood="gaussian", levels=None)
     fit = partial(_fit_models, chosen, service=about.service, progress=about.progress)
-    start = replace(start, likelihood="gaussian", levels=None)
     models = fit_with_effects(learning, fit, start, keep_rows=keep_rows, progress=about.progress)
     models = share_noise(models, learning.n_users)
     about.progress("scoring held-out users", 0, None)
@@ -287,17 +287,24 @@ def _fit_models(
             raise TooFewRows(str(error)) from None
 
 
+def _learns_mixture(job: Job, log: EventLog) -> bool:
+    """Whether nothing is chosen: the log is of the service's own choices, or shows some arms hardly ever."""
+    if job.learner != AUTO or job.n_classes is not None:
+        return False
+    return is_one_sided(log) if job.shadow else is_own_choice(log)
+
+
 def _fit_choice(
     job: Job, log: EventLog, active: LatentModels | None, rng: np.random.Generator, progress: Progress
 ) -> LatentModels:
     """Learn the classes that the choice makes; it is made again when the users have doubled.
 
-    Where own choices left arms with hardly any labels, a mixture is learned instead, unless `n_classes` is given.
+    From the service's own choices a mixture is learned instead, unless `n_classes` is given.
     """
     from lcb.evaluate.choice.candidates import Classes
     from lcb.evaluate.choice.choose import Choice, choose, learn_chosen
 
-    if job.n_classes is None and is_one_sided(log):
+    if _learns_mixture(job, log):
         try:
             return learn_own_choices(log, rng, progress)
         except InputError as error:
