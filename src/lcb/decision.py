@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lcb.arrays import LARGEST, Floats, Index
+from lcb.arrays import LARGEST, Floats, Index, lay_out
 from lcb.errors import InputError
 
 
@@ -165,7 +165,7 @@ def check_context(context: ArrayLike, n_features: int) -> Floats:
     if context.ndim != 2 or not len(context) or context.shape[1] != n_features:
         came = f"{len(context)} arms of {context.shape[1]} features" if context.ndim == 2 else f"shape {context.shape}"
         raise InputError(f"the context has {came}; give at least 1 arm, each of {n_features} features")
-    return context
+    return lay_out(context)
 
 
 def to_context(context: ArrayLike) -> Floats:

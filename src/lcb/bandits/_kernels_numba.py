@@ -84,9 +84,11 @@ def normalise(log_w, w):  # type: ignore[no-untyped-def]
     top = log_w[0]
     for h in range(1, len(log_w)):
         top = max(top, log_w[h])
-    total = 0.0
     for h in range(len(log_w)):
-        w[h] = np.exp(log_w[h] - top) if log_w[h] - top > _LOWEST else 0.0
+        w[h] = log_w[h] - top
+    total = 0.0  # a loop that sums, reads one array and writes another adds in an order that depends on where they lie
+    for h in range(len(log_w)):
+        w[h] = np.exp(w[h]) if w[h] > _LOWEST else 0.0
         total += w[h]
     shift = top + np.log(total)
     for h in range(len(log_w)):

@@ -11,7 +11,7 @@ from lcb.stats import n_packed
 
 def check_covariance(covariance: Floats, beta: Floats) -> Floats:
     n_classes, d = beta.shape
-    values = np.array(covariance, dtype=np.float64)
+    values = np.array(covariance, dtype=np.float64, order="C")
     if values.shape != (n_classes, d, d):
         raise ModelError(f"covariance has shape {values.shape}, beta {beta.shape}; wanted (N, d, d) and (N, d)")
     if not np.isfinite(values).all():

@@ -77,7 +77,8 @@ class LatentModels(Displayed):
     item_effects: ItemEffects | None = None  # what items are liked beyond their features; classes are then of r - a_i
 
     def __post_init__(self) -> None:
-        pi, beta, sigma2 = (np.array(getattr(self, name), dtype=np.float64) for name in ("pi", "beta", "sigma2"))
+        given = (getattr(self, name) for name in ("pi", "beta", "sigma2"))
+        pi, beta, sigma2 = (np.array(values, np.float64, order="C") for values in given)
         if beta.ndim != 2 or beta.size == 0 or pi.shape != (len(beta),) or sigma2.shape != (len(beta),):
             raise ModelError(
                 f"pi has shape {pi.shape}, beta {beta.shape}, sigma2 {sigma2.shape}; wanted (N,), (N, d) and (N,)"

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from lcb.arrays import Floats
+from lcb.arrays import Floats, lay_out
 from lcb.models import LatentModels
 from lcb.stats import n_packed
 
@@ -47,5 +47,5 @@ class UncertainClasses:
 
         n, d = self.models.beta.shape
         weights, roots, scaled = np.empty(n), np.empty((n, d, d)), np.empty((n, d))
-        posterior(state, self._terms, weights, roots, scaled)
+        posterior(lay_out(state), self._terms, weights, roots, scaled)
         return weights, roots, scaled

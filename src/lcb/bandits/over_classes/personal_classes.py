@@ -22,7 +22,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from lcb.arrays import Floats
+from lcb.arrays import Floats, lay_out
 from lcb.bandits.bandit import Arms
 from lcb.bandits.over_classes._uncertain import UncertainClasses
 from lcb.bandits.traits import Traits
@@ -91,7 +91,7 @@ class PersonalClasses(UncertainClasses):
     def _scores_and_means(self, state: Floats, context: Floats) -> tuple[Floats, Floats]:
         from lcb.bandits.over_classes._personal_classes_numba import score_arms
 
-        context, scores, means = np.ascontiguousarray(context), np.empty(len(context)), np.empty(len(context))
+        context, scores, means = lay_out(context), np.empty(len(context)), np.empty(len(context))
         score_arms(context, self._terms, self.bonus, *self._posterior(state), scores, means)
         return scores, means
 
