@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import socket
+import threading
+from contextlib import ExitStack
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -11,7 +15,7 @@ import lcb
 from lcb.arrays import add_up
 from lcb.cluster.heads import explain, find_head
 from lcb.cluster.shard import N_PARTS, FileSummary, Shard, join_logs, number_arms, read_file
-from lcb.cluster.sources import FromLog, check_same, need_room
+from lcb.cluster.sources import FromLog, check_same, need_moved_room, need_room
 from lcb.errors import ClusterError, InputError
 from lcb.event_log import EventLog
 from lcb.learners.em.bernoulli import ExpectClicks
@@ -208,6 +212,34 @@ def test_a_cluster_that_does_not_answer_is_named(monkeypatch, tmp_path):
         find_head("ray")
     with pytest.raises(InputError, match="step_seconds=0"):
         lcb.connect("local", step_seconds=0)
+
+
+@pytest.mark.parametrize("answer", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_a_port_of_something_else_is_told_soon(monkeypatch, answer):
+    """Ray itself tries for up to 14 minutes; an empty answer stands for a program that says nothing."""
+    monkeypatch.setattr("lcb.cluster.heads._PROBE_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as listening, ExitStack() as held:
+
+        def accept():
+            for _ in range(2):
+                one = held.enter_context(listening.accept()[0])
+                if answer:
+                    one.sendall(answer)
+
+        thread = threading.Thread(target=accept)
+        thread.start()
+        place = f"127.0.0.1:{listening.getsockname()[1]}"
+        with pytest.raises(ClusterError, match=f"what listens at {place} is no Ray cluster; give the port of the head"):
+            find_head(place)
+        thread.join()
+
+
+def test_users_of_a_lost_node_need_room_on_another():
+    need_moved_room(1000, 1e9, "10.0.0.7", 2e9)
+    with pytest.raises(
+        ClusterError, match=r"its 1,000 users: they need about 1 GB, and the node 10\.0\.0\.7 has 0\.5 GB"
+    ):
+        need_moved_room(1000, 1e9, "10.0.0.7", 0.5e9)
 
 
 def test_without_ray_the_line_that_installs_it_is_given(monkeypatch):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lcb.cluster.heads import Head, answers
+from lcb.cluster.runs import describe_version
 from lcb.cluster.shard import Shard
 from lcb.errors import ClusterError, LCBError
 from lcb.version import __version__
@@ -67,12 +68,13 @@ class Calls:
         free = []
         for answer, node in zip(found, nodes, strict=True):
             if isinstance(answer, Lost):
-                raise ClusterError(f"lcb does not start on the node {node.address}: {answer.reason}")
+                raise ClusterError(
+                    f"lcb does not start on the node {node.address}; install lcb {__version__} there, with the extra "
+                    f"ray: {answer.reason}"
+                )
             version, memory = answer
             if version != __version__:
-                raise ClusterError(
-                    f"the node {node.address} has lcb {version}, this is {__version__}; install the same on every node"
-                )
+                raise ClusterError(describe_version(node.address, version, __version__))
             free.append(memory)
         return free
 
@@ -96,13 +98,18 @@ class Calls:
                     "again, and run the command again"
                 )
             if waiting and deadline and time.monotonic() > end:
-                raise ClusterError(
-                    f"{what} has not come for {self.step_seconds:.0f} s: {len(waiting)} of {len(calls)} answers are "
-                    "missing; see whether a node is overloaded (ray status), use fewer users or more nodes"
-                )
-        return [self._get(call) for call in calls]
+                raise self._miss(what, f"{len(waiting)} of {len(calls)}")
+            if waiting and not deadline:
+                self.list_nodes()  # raises if none is left that could answer
+        return [self._get(call, what) for call in calls]
 
-    def _get(self, call: Any) -> Any:
+    def _miss(self, what: str, missing: str) -> ClusterError:
+        return ClusterError(
+            f"{what} has not come for {self.step_seconds:.0f} s: {missing} answers are missing; see whether a node is "
+            "overloaded (ray status), use fewer users or more nodes"
+        )
+
+    def _get(self, call: Any, what: str) -> Any:
         """Return the result of a call that has ended, or that its process was lost."""
         errors = self.ray.exceptions
         lost = (
@@ -121,6 +128,8 @@ class Calls:
             if isinstance(cause, LCBError):
                 raise cause from None
             raise ClusterError(f"a step failed on the cluster: {_shorten(cause or error)}") from error
+        except errors.GetTimeoutError:
+            raise self._miss(what, "some") from None
         except errors.LocalRayletDiedError:
             raise ClusterError(
                 "Ray has ended on this machine, which the command needs; start it again (ray start --address ...)"

@@ -20,6 +20,7 @@ from lcb.progress import Progress, silent
 from lcb.storage.tables.event_rows import EventColumns
 from lcb.storage.tables.parts import list_parts
 from lcb.storage.tables.sample import UserSample
+from lcb.version import __version__
 from lcb.words import format_count
 
 R = TypeVar("R")
@@ -54,7 +55,9 @@ class Cluster(Calls):
         self.n_nodes = len(self.list_nodes())
         given = self.ray.put((work, tasks))
         run = self.ray.remote(run_task).options(num_cpus=1, max_retries=MOST_RESTARTS)
-        found = self.wait([run.remote([given], i) for i in range(len(tasks))], "a run", done, deadline=False)
+        found = self.wait(
+            [run.remote([given], i, __version__) for i in range(len(tasks))], "a run", done, deadline=False
+        )
         if lost := [one for one in found if isinstance(one, Lost)]:
             raise ClusterError(f"a run was lost {MOST_RESTARTS} times: {lost[0].reason}; use fewer or larger nodes")
         return found

@@ -28,6 +28,9 @@ def connect(address: str = "ray", *, step_seconds: float = 600.0) -> Cluster:
     if ray.is_initialized():
         raise ClusterError("this process is connected to a Ray cluster already; end that connection: ray.shutdown()")
     head = None if address == "local" else find_head(address)
+    if head is not None:  # it answers, so what is not understood at once never will be; Ray tries for up to 14 minutes
+        os.environ.setdefault("RAY_gcs_server_port_wait_time_s", "2")
+        os.environ.setdefault("RAY_py_gcs_connect_timeout_s", "10")
     _start(ray, head)
     return Cluster(ray, head, step_seconds)
 

@@ -11,6 +11,8 @@ from lcb.errors import ClusterError, InputError
 
 Head = tuple[str, int]  # host and port
 _PROBE_SECONDS = 5.0
+_HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # how gRPC begins: no settings
+_SETTINGS = 4  # the kind of frame that a server of HTTP/2 answers first
 _NEXT = "start one (docs/cluster.md), or leave out --on"
 
 
@@ -31,6 +33,11 @@ def find_head(address: str) -> Head:
         raise InputError(f"--on {address}; it is ray, local, or HOST:PORT of the head of a Ray cluster")
     if not answers((host, int(port))):
         raise ClusterError(f"no Ray cluster answers at {place}; {_NEXT}")
+    if not _speaks_grpc((host, int(port))):
+        raise ClusterError(
+            f"what listens at {place} is no Ray cluster; give the port of the head, 6379 unless it was started with "
+            "another, not that of the dashboard"
+        )
     return host, int(port)
 
 
@@ -41,6 +48,20 @@ def answers(head: Head) -> bool:
             return True
     except OSError:
         return False
+
+
+def _speaks_grpc(head: Head) -> bool:
+    """Whether a server of gRPC, as the head of a cluster is, listens there; Ray waits for minutes for anything else."""
+    if os.environ.get("RAY_USE_TLS", "0") not in ("", "0"):
+        return True  # it would want certificates first
+    try:
+        with socket.create_connection(head, timeout=_PROBE_SECONDS) as probe:
+            probe.sendall(_HELLO)
+            with probe.makefile("rb") as answer:
+                frame = answer.read(9)
+    except OSError:
+        return False
+    return len(frame) == 9 and frame[3] == _SETTINGS
 
 
 def explain(words: str, head: Head | None) -> ClusterError:
@@ -56,7 +77,8 @@ def explain(words: str, head: Head | None) -> ClusterError:
     if re.search(r"auth|[Tt]oken|UNAUTHENTICATED", words) or (head and "Failed to connect" in words):
         return ClusterError(
             f"the cluster {place} does not accept this process; if it asks for a token, set RAY_AUTH_MODE=token and "
-            "RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) to what it was started with"
+            "RAY_AUTH_TOKEN (or RAY_AUTH_TOKEN_PATH) to what it was started with; else see whether the port is that of "
+            "the head, 6379 unless it was started with another"
         )
     first = words.strip().splitlines()[0] if words.strip() else "no reason was given"
     return ClusterError(f"Ray does not start {place}: {first}; see docs/cluster.md")

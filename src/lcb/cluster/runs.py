@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from socket import gethostname
 from typing import Any
 
+from lcb.errors import ClusterError
 from lcb.runtime import parallel
+from lcb.version import __version__
 
 _given: dict[str, tuple[Any, Sequence[Any]]] = {}  # the work and all tasks, by the object that holds them
 
 
-def run_task(given: Sequence[Any], i: int) -> Any:
-    """Run one task; what all tasks share is fetched once by a process."""
+def run_task(given: Sequence[Any], i: int, version: str) -> Any:
+    """Run one task; what all tasks share is fetched once by a process.  Refuse another version of lcb."""
     import ray
 
+    if version != __version__:
+        raise ClusterError(describe_version(gethostname(), __version__, version))
     (reference,) = given
     name = reference.hex()
     if name not in _given:
@@ -22,3 +27,8 @@ def run_task(given: Sequence[Any], i: int) -> Any:
     work, tasks = _given[name]
     with parallel.threads(1):  # one thread of BLAS
         return work(tasks[i])
+
+
+def describe_version(node: str, there: str, here: str) -> str:
+    """Say that a node has another version of lcb."""
+    return f"the node {node} has lcb {there}, this is {here}; install the same on every node"

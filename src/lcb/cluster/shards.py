@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike
 from lcb.arrays import Floats, Index, add_up
 from lcb.cluster.calls import Calls, Lost, Node
 from lcb.cluster.shard import N_PARTS, Holding, join_logs
-from lcb.cluster.sources import FromFiles, FromLog, check_same
+from lcb.cluster.sources import FromFiles, FromLog, check_same, need_moved_room
 from lcb.errors import ClusterError
 from lcb.event_log import EventLog
 from lcb.learners.likelihood import MOST_ARMS
@@ -44,7 +44,7 @@ class Shards:
 
     def fill(self, progress: Progress = silent) -> None:
         """Start a process on every machine and give it its users."""
-        nodes = self.cluster.list_nodes()[:N_PARTS]
+        nodes = self.cluster.list_nodes(probe=True)[:N_PARTS]
         self.ends = [round(i * N_PARTS / len(nodes)) for i in range(len(nodes) + 1)]
         for number, node in enumerate(nodes):
             self.places[number] = node
@@ -103,11 +103,15 @@ class Shards:
         """Start lost shards anew, on their machine or, if that is gone, on another, and fill them again."""
         self.cluster.count_restart(list(lost.values()))
         nodes = self.cluster.list_nodes(probe=True)
+        moved = {}
         for number in lost:
             node = next((one for one in nodes if one.id == self.places[number].id), nodes[number % len(nodes)])
             self.cluster.ray.kill(self.actors[number])
+            if node.id != self.places[number].id:
+                moved[number] = node
             self.places[number] = node
             self.actors[number] = self.cluster.start_shard((self.ends[number], self.ends[number + 1]), node)
+        self._check_room(moved)
         self.cluster.n_nodes = len({node.id for node in self.places.values()})
         before = {number: self.holdings.get(number) for number in lost}
         self._fill(list(lost), silent)
@@ -115,6 +119,17 @@ class Shards:
             raise ClusterError("the events changed while they were learned from; run the command again")
         if self.firsts:
             self._place(list(lost))
+
+    def _check_room(self, moved: dict[int, Node]) -> None:
+        """Refuse to put users of lost machines where they do not fit, or where lcb is another."""
+        free = self.cluster.check_versions([self.actors[number] for number in moved], list(moved.values()))
+        room = {node.id: memory for node, memory in zip(moved.values(), free, strict=True)}
+        for number, node in moved.items():
+            if number in self.holdings:
+                n_users = sum(self.holdings[number].part_sizes)
+                needed = self.source.count_bytes(n_users)
+                need_moved_room(n_users, needed, node.address, room[node.id])
+                room[node.id] -= needed
 
     def _fill(self, numbers: list[int], progress: Progress) -> None:
         actors = {number: self.actors[number] for number in numbers}

@@ -69,6 +69,9 @@ class FromLog:
     def check_memory(self, free: Sequence[float]) -> None:
         need_room(self.log.n_users, self.log.n_features, self.log.stats.packed.dtype.itemsize, free)
 
+    def count_bytes(self, n_users: int) -> float:
+        return count_bytes(n_users, self.log.n_features, self.log.stats.packed.dtype.itemsize)
+
 
 def _cut(log: EventLog, users: slice) -> EventLog:
     """Return some neighbouring users, with the arms of all."""
@@ -136,6 +139,9 @@ class FromFiles:
         """Keep how much memory is free on each machine; it is compared once the files are read."""
         self.free = tuple(free)
 
+    def count_bytes(self, n_users: int) -> float:
+        return count_bytes(n_users, len(check_same(self.summaries)), np.dtype(self.dtype).itemsize)
+
     def _need_room(self) -> None:
         hashes = self._find_smallest()
         n_users = len(hashes) if len(hashes) <= FIRST else sample_hashes(hashes, FIRST).n_in_all
@@ -187,14 +193,29 @@ def check_same(summaries: Sequence[FileSummary]) -> tuple[str, ...]:
     return first.features
 
 
+def count_bytes(n_users: int, n_features: int, itemsize: int) -> float:
+    """Return the memory that statistics need while they are built."""
+    return 2.0 * n_users * n_packed(n_features) * itemsize
+
+
 def need_room(n_users: int, n_features: int, itemsize: int, free: Sequence[float]) -> None:
     """Raise ClusterError if statistics do not fit into the memory of the machines, each with an equal share."""
-    needed = 2.0 * n_users * n_packed(n_features) * itemsize
+    needed = count_bytes(n_users, n_features, itemsize)
     if needed > SHARE * min(free) * len(free):
         raise ClusterError(
             f"statistics of about {n_users:,} users with {n_features} features need about {needed / 1e9:,.3g} GB of "
             f"memory on {format_count(len(free), 'node')}, where at least {min(free) / 1e9:,.3g} GB each are free; use "
             "--float32, --users or more nodes"
+        )
+
+
+def need_moved_room(n_users: int, needed: float, address: str, free: float) -> None:
+    """Raise ClusterError if users of a machine that is gone do not fit on another one."""
+    if needed > SHARE * free:
+        raise ClusterError(
+            f"a node is gone, and no other has room for its {n_users:,} users: they need about {needed / 1e9:,.3g} GB, "
+            f"and the node {address} has {free / 1e9:,.3g} GB free; add a node and run the command again, or use "
+            "--float32 or --users"
         )
 
 

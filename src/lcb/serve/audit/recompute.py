@@ -103,8 +103,8 @@ def _check_taken(seq: int, n_arms: int, stored: events.ChosenArm, again: events.
     if stored.rest is None and again.rest is not None:  # distributions over many arms were stored whole before
         again.distribution, again.rest = again.full_distribution(n_arms).tobytes(), None
     if stored.mean is not None and again.mean is not None and math.isclose(stored.mean, again.mean, rel_tol=1e-12):
-        # In logs of earlier versions the last bit depended on where arrays lay in memory (decision 26).  Nothing rests on
-        # that bit: the residual of the reward is taken from the mean that was logged, which the chain covers.
+        # In older logs the last bit depended on where arrays lay in memory (decision 26).  Nothing rests on that bit:
+        # the residual of the reward is taken from the mean that was logged, which the chain covers.
         again.mean = stored.mean
     if events.encode(stored) == events.encode(again):
         return
