@@ -5,6 +5,8 @@ from __future__ import annotations
 import socket
 import threading
 from contextlib import ExitStack
+from itertools import chain, pairwise
+from types import SimpleNamespace
 
 import numpy as np
 import pyarrow as pa
@@ -12,16 +14,22 @@ import pyarrow.parquet as pq
 import pytest
 
 import lcb
-from lcb.arrays import add_up
 from lcb.cluster.heads import explain, find_head
-from lcb.cluster.shard import N_PARTS, FileSummary, Shard, join_logs, number_arms, read_file
+from lcb.cluster.items import FromItems, ItemShards
+from lcb.cluster.shard import FileSummary, Shard, join_logs, number_arms, read_file
+from lcb.cluster.shards import Shards
 from lcb.cluster.sources import FromLog, check_same, need_moved_room, need_room
+from lcb.cluster.trees import N_PARTS, add_all, add_within
 from lcb.errors import ClusterError, InputError
 from lcb.event_log import EventLog
+from lcb.learners.effects.learn import improve_effects, start_effects
+from lcb.learners.effects.rows import ItemRows
+from lcb.learners.effects.sums import SumItems
 from lcb.learners.em.bernoulli import ExpectClicks
 from lcb.learners.em.gaussian import Expect
 from lcb.learners.shared.users import Local, map_here
 from lcb.models import LatentModels
+from lcb.progress import silent
 from lcb.storage.tables.event_rows import EventColumns
 
 NAMES = ("sport", "arts")
@@ -59,7 +67,7 @@ def fill(folder, n_shards) -> list[Shard]:
 
 
 def sum_all(shards, work):
-    return add_up(part for shard in shards for part in shard.sums(work))
+    return add_all(dict(chain.from_iterable(shard.sums(work).items() for shard in shards)))
 
 
 @pytest.mark.parametrize("text", [True, False])
@@ -101,6 +109,78 @@ def test_learners_draw_the_same_users_here_and_from_shards(tmp_path):
     np.testing.assert_allclose(there.models.beta, here.models.beta, rtol=1e-9, atol=1e-12)
 
 
+def test_neighbours_are_added_as_in_one_tree():
+    """Floats whose sums round: the tree over all parts is the same wherever it is cut, and some parts are empty."""
+    values = np.random.default_rng(0).lognormal(0, 8, N_PARTS).tolist()
+    parts = {(0, i): value for i, value in enumerate(values) if i % 5}
+    for n_shards in (1, 2, 3, 7, 256):
+        ends = [round(i * N_PARTS / n_shards) for i in range(n_shards + 1)]
+        sent = [
+            add_within({place: value for place, value in parts.items() if begin <= place[1] < end}, begin, end)
+            for begin, end in pairwise(ends)
+        ]
+        assert max(map(len, sent)) <= 16
+        assert add_all(dict(chain.from_iterable(one.items() for one in sent))) == add_all(parts)
+    assert add_all(parts) == pytest.approx(sum(parts.values()), rel=1e-12)
+
+
+class NoRay:
+    """Calls shards in this process as a cluster does."""
+
+    def wait(self, calls, what, done=None, *, deadline=True):
+        return list(calls)
+
+
+class Here:
+    """A shard whose methods have `remote`, as those of an actor do."""
+
+    def __init__(self, shard):
+        self.shard = shard
+
+    def __getattr__(self, name):
+        return SimpleNamespace(remote=getattr(self.shard, name))
+
+
+@pytest.mark.parametrize("personal", [False, True])
+def test_item_effects_are_sums_over_shards(personal):
+    """Of 1 and 3 shards to the bit, and of one machine to rounding; one user has several rewards for an item."""
+    rng = np.random.default_rng(0)
+    user, item, x = np.sort(rng.integers(400, size=5000)), rng.integers(40, size=5000), rng.normal(size=(40, 2))
+    user = np.unique(user, return_inverse=True)[1]
+    appeal, beta = rng.normal(size=40), np.array([[1.5, 0.0], [0.0, 1.5]])
+    reward = appeal[item] + (x[item] * beta[user % 2]).sum(axis=1) + 0.5 * rng.normal(size=5000)
+    rows = ItemRows(tuple(map(str, range(40))), x, user, item, reward, ("sport", "arts"))
+    covariance = np.array([0.2 * np.eye(2)] * 2) if personal else None
+    models = LatentModels([0.5, 0.5], beta, [0.25, 0.25], rows.features, covariance=covariance, personal=personal)
+    effects = start_effects(rows)
+    work = SumItems(models, effects.effect, with_size=True, level=0.1)
+    found = []
+    for n_shards in (1, 3):
+        ends = [round(i * N_PARTS / n_shards) for i in range(n_shards + 1)]
+        shards = {i: Here(Shard((ends[i], ends[i + 1]), 1)) for i in range(n_shards)}
+        source = FromItems(rows=rows)
+        held = source.fill(NoRay(), shards, ends, silent)
+        assert sum(sum(one.part_sizes) for one in held.values()) == rows.n_users
+        users = Shards(NoRay(), source)
+        users.actors = shards
+        items = ItemShards(users, source)
+        improved = improve_effects(effects, items, models)
+        assert items.history(effects.effect) is users
+        logs = [shard.shard.log.stats.packed for shard in shards.values()]
+        found.append((items.sum_items(work), improved, np.concatenate(logs, axis=1), start_effects(items)))
+    one, three = found
+    here = work.run(rows)
+    for name in ("rest", "squares", "size", "left"):
+        np.testing.assert_array_equal(getattr(one[0], name), getattr(three[0], name))
+        np.testing.assert_allclose(getattr(one[0], name), getattr(here, name), rtol=1e-12, atol=1e-12)
+    np.testing.assert_array_equal(one[2], rows.history(effects.effect).stats.packed)
+    np.testing.assert_array_equal(one[2], three[2])
+    for i, wanted in ((1, improve_effects(effects, rows, models)), (3, effects)):
+        np.testing.assert_array_equal(one[i].effect, three[i].effect)
+        np.testing.assert_allclose(one[i].effect, wanted.effect, rtol=1e-12, atol=1e-12)
+        np.testing.assert_allclose(one[i].variance, wanted.variance, rtol=1e-12)
+
+
 def test_clicks_are_counted_by_the_arms_of_all_shards(tmp_path):
     folder = write_events(tmp_path, clicks=True)
     work = ExpectClicks(np.array([[0.1, 0.2], [-0.3, 0.4]]), np.log([0.4, 0.6]))
@@ -125,7 +205,7 @@ def test_a_shard_without_users_counts_clicks_with_the_others(tmp_path):
     shard.add_rows(None, summary.features)
     holding = shard.finish((0.0, 1.0), "float64")
     assert holding.n_events == sum(holding.part_sizes) == 0
-    assert list(shard.sums(Expect(np.ones((1, 7)), np.zeros(1)))) == []
+    assert list(shard.sums(Expect(np.ones((1, 7)), np.zeros(1))).items()) == []
 
 
 def test_users_are_taken_from_a_shard_by_position(tmp_path):

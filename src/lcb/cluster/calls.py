@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from lcb.cluster.heads import Head, answers
-from lcb.cluster.runs import describe_version
+from lcb.cluster.heads import Head, answers, describe_version
 from lcb.cluster.shard import Shard
 from lcb.errors import ClusterError, LCBError
 from lcb.version import __version__

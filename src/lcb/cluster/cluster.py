@@ -11,11 +11,13 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from lcb.cluster.calls import MOST_RESTARTS, Calls, Lost
+from lcb.cluster.items import FromItems, ItemShards
 from lcb.cluster.runs import run_task
 from lcb.cluster.shards import Shards
 from lcb.cluster.sources import FromFiles, FromLog
 from lcb.errors import ClusterError
 from lcb.event_log import EventLog
+from lcb.learners.effects.rows import ItemRows
 from lcb.progress import Progress, silent
 from lcb.storage.tables.event_rows import EventColumns
 from lcb.storage.tables.parts import list_parts
@@ -69,6 +71,17 @@ class Cluster(Calls):
         try:
             users.fill(progress)
             yield users
+        finally:
+            users.close()
+
+    @contextmanager
+    def hold_items(self, rows: ItemRows, progress: Progress = silent) -> Iterator[ItemShards]:
+        """Send the rewards of items to the machines, for the time of the block."""
+        source = FromItems(rows=rows)
+        users = Shards(self, source)
+        try:
+            users.fill(progress)
+            yield ItemShards(users, source)
         finally:
             users.close()
 

@@ -42,5 +42,5 @@ def _start(ray: Any, head: Head | None) -> None:
             ray.init("local", include_dashboard=False, **quiet)
         else:
             ray.init(f"{head[0]}:{head[1]}", **quiet)
-    except (RuntimeError, OSError, ValueError, ray.exceptions.RayError) as error:
+    except Exception as error:  # noqa: BLE001  # Ray raises plain ones, too
         raise explain(str(error), head) from None

@@ -82,3 +82,8 @@ def explain(words: str, head: Head | None) -> ClusterError:
         )
     first = words.strip().splitlines()[0] if words.strip() else "no reason was given"
     return ClusterError(f"Ray does not start {place}: {first}; see docs/cluster.md")
+
+
+def describe_version(node: str, there: str, here: str) -> str:
+    """Say that a node has another version of lcb."""
+    return f"the node {node} has lcb {there}, this is {here}; install the same on every node"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from socket import gethostname
 from typing import Any
 
+from lcb.cluster.heads import describe_version
 from lcb.errors import ClusterError
 from lcb.runtime import parallel
 from lcb.version import __version__
@@ -27,8 +28,3 @@ def run_task(given: Sequence[Any], i: int, version: str) -> Any:
     work, tasks = _given[name]
     with parallel.threads(1):  # one thread of BLAS
         return work(tasks[i])
-
-
-def describe_version(node: str, there: str, here: str) -> str:
-    """Say that a node has another version of lcb."""
-    return f"the node {node} has lcb {there}, this is {here}; install the same on every node"

@@ -7,9 +7,9 @@ shard holds neighbouring parts, in their order; what it sums, it sums by part.  
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from socket import gethostname
 from typing import Any
 
@@ -18,17 +18,19 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from lcb.arrays import Floats, Index
+from lcb.cluster.trees import N_PARTS, Sums
 from lcb.errors import InputError
 from lcb.event_log import Clicks, EventLog, LogBuilder
+from lcb.learners.effects.rows import ItemRows
+from lcb.learners.effects.sums import SumItems
 from lcb.learners.shared.users import Work, sum_parts
 from lcb.runtime import parallel
 from lcb.runtime.memory import read_free_memory
-from lcb.stats import UserStats
+from lcb.stats import UserStats, n_packed
 from lcb.storage.tables.codes import IntegerCodes, StringCodes, hash_ids
 from lcb.storage.tables.event_rows import EventColumns, EventRows, Keep, read_rows
 from lcb.version import __version__
 
-N_PARTS = 256
 FIRST = 20_000  # users with the smallest hashes, of whom some are chosen to read their events again
 
 
@@ -60,30 +62,6 @@ class Holding:
     n_events: int
     rewards: tuple[float, ...]  # the different ones, at most three
     n_arms: int | None  # None: clicks are not counted
-
-
-@dataclass(frozen=True, eq=False)
-class Stack:
-    """Sums of several parts, their arrays stacked: many small arrays take longer to send than to compute.
-
-    >>> list(Stack.of([1, 2]))
-    [1, 2]
-    """
-
-    kind: type | None  # a dataclass of arrays and numbers; None: numbers
-    columns: tuple[NDArray[Any], ...]  # its fields, (parts, ...) each
-
-    @classmethod
-    def of(cls, parts: Sequence[Any]) -> Stack:
-        if not parts or not is_dataclass(parts[0]):
-            return cls(None, (np.array(parts),))
-        names = [field.name for field in fields(parts[0])]
-        return cls(type(parts[0]), tuple(np.stack([getattr(part, name) for part in parts]) for name in names))
-
-    def __iter__(self) -> Iterator[Any]:
-        for row in zip(*self.columns, strict=True):
-            values = [value if np.ndim(value) else value.item() for value in row]
-            yield values[0] if self.kind is None else self.kind(*values)
 
 
 def find_part(hashes: NDArray[np.uint64]) -> NDArray[np.intp]:
@@ -154,6 +132,7 @@ class Shard:
         self.codes: IntegerCodes | StringCodes = IntegerCodes()
         self.log: EventLog | None = None
         self.pieces: dict[int, EventLog] = {}
+        self.items: dict[int, ItemRows] = {}
         self.sizes: tuple[int, ...] = ()
         self.first = 0
 
@@ -231,18 +210,45 @@ class Shard:
             clicks = replace(clicks, clicked=clicks.clicked[positions], passed=clicks.passed[positions])
         return EventLog(self.log.stats.take(positions), clicks, self.log.two_valued, None, self.log.constant)
 
-    def sums(self, work: Work[Any]) -> Stack:
-        """Return the sum over each part that has users."""
+    def sums(self, work: Work[Any]) -> Sums:
+        """Return the sums over the parts that have users."""
         assert self.log is not None
-        parts = list(self._slices())
-        return Stack.of(sum_parts(work, self.log, parts, self.first, self.map) if parts else [])
+        parts = self._list_parts()
+        found = sum_parts(work, self.log, list(parts.values()), self.first, self.map) if parts else []
+        return Sums.of(dict(zip(parts, found, strict=True)), *self.parts)
 
-    def _slices(self) -> Iterator[slice]:
-        begin = 0
-        for size in self.sizes:
-            if size:
-                yield slice(begin, begin + size)
-            begin += size
+    def _list_parts(self) -> dict[int, slice]:
+        """Return the users of each part that has some."""
+        ends = np.cumsum(self.sizes).tolist()
+        return {
+            self.parts[0] + i: slice(end - size, end)
+            for i, (size, end) in enumerate(zip(self.sizes, ends, strict=True))
+            if size
+        }
+
+    # Rewards of items
+
+    def add_item_rows(self, parts: dict[int, ItemRows]) -> None:
+        """Keep the rewards of the users of some parts."""
+        self.items |= parts
+
+    def finish_items(self, x: Floats, effect: Floats, features: tuple[str, ...]) -> Holding:
+        """Put the parts together, in their order; x (I, d) are the features of all items."""
+        self.items = {part: replace(self.items[part], x=x) for part in sorted(self.items)}
+        self.nobody = EventLog(UserStats(np.empty((n_packed(x.shape[1]), 0)), x.shape[1], (), features))
+        return self.set_effect(effect)
+
+    def set_effect(self, effect: Floats) -> Holding:
+        """Hold the rewards less these effects (I,)."""
+        logs = self.map(lambda rows: rows.history(effect), list(self.items.values()))
+        sizes = np.zeros(N_PARTS, int)
+        sizes[list(self.items)] = [log.n_users for log in logs]
+        return self._hold(join_logs([self.nobody, *logs]), sizes)
+
+    def sum_items(self, work: SumItems) -> Sums:
+        """Return the sums over the rewards of each item, of the parts that have users."""
+        found = self.map(work.run, list(self.items.values()))
+        return Sums.of(dict(zip(self.items, found, strict=True)), *self.parts)
 
 
 def number_arms(clicks: Clicks, arms: Floats) -> Clicks:

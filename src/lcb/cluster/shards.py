@@ -7,15 +7,17 @@ filled from the source first: the result is the same.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from lcb.arrays import Floats, Index, add_up
+from lcb.arrays import Floats, Index
 from lcb.cluster.calls import Calls, Lost, Node
-from lcb.cluster.shard import N_PARTS, Holding, join_logs
+from lcb.cluster.shard import Holding, join_logs
 from lcb.cluster.sources import FromFiles, FromLog, check_same, need_moved_room
+from lcb.cluster.trees import N_PARTS, add_all
 from lcb.errors import ClusterError
 from lcb.event_log import EventLog
 from lcb.learners.likelihood import MOST_ARMS
@@ -81,8 +83,16 @@ class Shards:
 
     def sums(self, work: Work[S]) -> S:
         """Return the sum over all parts, in their order."""
-        found = self._ask(lambda actor, _: actor.sums.remote(work), list(self.actors), "a step")
-        return add_up(part for number in sorted(found) for part in found[number])
+        found: S = self.add_answers(lambda actor: actor.sums.remote(work), "a step")
+        return found
+
+    def add_answers(self, call: Callable[[Any], Any], what: str) -> Any:
+        """Return the sum over all parts of what a call to each shard answers."""
+        return add_all(dict(chain.from_iterable(one.items() for one in self.ask_all(call, what).values())))
+
+    def ask_all(self, call: Callable[[Any], Any], what: str) -> dict[int, Any]:
+        """Return the answers of all shards."""
+        return self._ask(lambda actor, _: call(actor), list(self.actors), what)
 
     def _ask(self, call: Callable[[Any, int], Any], numbers: list[int], what: str) -> dict[int, Any]:
         """Return the answers of some shards; one that was lost is replaced and asked again."""

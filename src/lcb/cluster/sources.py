@@ -17,7 +17,8 @@ from numpy.typing import NDArray
 
 from lcb.arrays import Index
 from lcb.cluster.calls import MOST_RESTARTS, Calls, Lost
-from lcb.cluster.shard import FIRST, N_PARTS, FileSummary, Rows, read_file
+from lcb.cluster.shard import FIRST, FileSummary, Rows, read_file
+from lcb.cluster.trees import N_PARTS
 from lcb.errors import ClusterError, InputError
 from lcb.event_log import EventLog, LogBuilder
 from lcb.progress import Progress, count_up, silent
@@ -198,9 +199,9 @@ def count_bytes(n_users: int, n_features: int, itemsize: int) -> float:
     return 2.0 * n_users * n_packed(n_features) * itemsize
 
 
-def need_room(n_users: int, n_features: int, itemsize: int, free: Sequence[float]) -> None:
-    """Raise ClusterError if statistics do not fit into the memory of the machines, each with an equal share."""
-    needed = count_bytes(n_users, n_features, itemsize)
+def need_room(n_users: int, n_features: int, itemsize: int, free: Sequence[float], beside: float = 0.0) -> None:
+    """Raise ClusterError if statistics, and so many bytes beside, do not fit into the memory of the machines."""
+    needed = count_bytes(n_users, n_features, itemsize) + beside
     if needed > SHARE * min(free) * len(free):
         raise ClusterError(
             f"statistics of about {n_users:,} users with {n_features} features need about {needed / 1e9:,.3g} GB of "

@@ -15,6 +15,8 @@ import numpy as np
 
 from lcb.errors import ConvergenceWarning, InputError, LikelihoodWarning
 from lcb.event_log import EventLog, TableColumns
+from lcb.learners.effects.rows import ItemRows
+from lcb.learners.effects.sums import RatedItems
 from lcb.learners.likelihood import choose_likelihood
 from lcb.learners.registry import Learner, get_learner
 from lcb.learners.shared.n_classes import MOST_USERS, HeldOut, NumberOfClasses, choose_n_classes
@@ -35,6 +37,9 @@ class Place(Protocol):
 
     def hold(self, log: EventLog, progress: Progress) -> AbstractContextManager[Users]:
         """Send a log there, for the time of the block."""
+
+    def hold_items(self, rows: ItemRows, progress: Progress) -> AbstractContextManager[RatedItems]:
+        """Send rewards of items there, for the time of the block."""
 
 
 def fit(

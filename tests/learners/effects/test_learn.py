@@ -12,13 +12,13 @@ from lcb.learners import fit
 from lcb.learners.effects.learn import (
     LEAST_EFFECT,
     explain,
-    find_user_means,
     improve_effects,
     learn_with_effects,
     measure_effects,
     start_effects,
 )
 from lcb.learners.effects.rows import ItemRows
+from lcb.learners.effects.sums import find_user_means
 
 N_ITEMS, N_USERS, N_REWARDS, NOISE = 60, 800, 15, 0.4
 WEIGHTS = np.array([[0.8, 0.1, 0.1], [0.1, 0.7, 0.3]])  # of two classes
@@ -169,8 +169,8 @@ def test_what_is_expected_of_a_row_follows_from_its_users_weights(kind):
     effects = start_effects(rows, n_steps=1)
     log = rows.history(effects.effect)
     models = learn(kind, 2, log, None).models
-    fitted, spread = find_user_means(rows, models, effects, with_spread=True)
-    assert len(find_user_means(rows, models, effects)[1]) == 0
+    fitted, spread = find_user_means(rows, models, effects.effect, with_spread=True)
+    assert len(find_user_means(rows, models, effects.effect)[1]) == 0
     resp, cases = models.posterior(log), np.array([0, 77, 11_999])
     for row in cases:
         x, gram, moment = rows.x[rows.item[row]], log.stats.gram[rows.user[row]], log.stats.moment[rows.user[row]]

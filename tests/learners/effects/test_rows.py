@@ -4,8 +4,8 @@ import numpy as np
 
 from lcb.event_log import EventLog
 from lcb.item_effects import ItemEffects
-from lcb.learners.effects.learn import find_user_means
 from lcb.learners.effects.rows import ItemRows
+from lcb.learners.effects.sums import find_user_means
 from lcb.models import LatentModels
 
 
@@ -28,7 +28,7 @@ def test_the_spread_of_a_row_is_that_of_its_users_weights():
         np.ones(1), rng.normal(size=(1, 4)), np.ones(1), covariance=(root @ root.T)[None], personal=True
     )
     none = ItemEffects(rows.ids, np.zeros(50), np.zeros(50), np.zeros(50))
-    fitted, spread = find_user_means(rows, models, none, with_spread=True)
+    fitted, spread = find_user_means(rows, models, none.effect, with_spread=True)
     for u in (0, 17):
         own = rows.x[rows.item[rows.user == u]]
         covariance = np.linalg.inv(np.linalg.inv(models.covariance[0]) + own.T @ own)

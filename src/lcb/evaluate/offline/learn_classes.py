@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,8 @@ from lcb.learners.effects.learn import (
     measure_effects,
     start_effects,
 )
+from lcb.learners.effects.rows import ItemRows
+from lcb.learners.effects.sums import RatedItems
 from lcb.learners.fitting import Place, count_classes
 from lcb.learners.likelihood import NOT_TWO_VALUED, check_counted
 from lcb.learners.registry import get_learner
@@ -98,10 +101,37 @@ def learn_classes(
     Without `learner` and `settings` (those of a learner; threads do not count), kind and number are chosen by serving
     held-out users, if there is more than statistics.  `on` is a cluster to learn on.
     """
+    may_have = item_effects and likelihood != "bernoulli" and takes_effects(learner) and data.log.constant is None
+    rows = data.history.item_rows() if may_have and data.history is not None else None
+    with nullcontext(rows) if rows is None or on is None else on.hold_items(rows, progress) as items:
+        return _learn(
+            data,
+            items,
+            seed=seed,
+            learner=learner,
+            n_classes=n_classes,
+            likelihood=likelihood,
+            on=on,
+            progress=progress,
+            **settings,
+        )
+
+
+def _learn(
+    data: LearningData,
+    items: ItemRows | RatedItems | None,
+    *,
+    seed: int,
+    learner: str | None,
+    n_classes: int | None,
+    likelihood: Likelihood | None,
+    on: Place | None,
+    progress: Progress,
+    **settings: Any,
+) -> Fit:
+    """Do the same; `items` are the rewards of items, where effects may be learned."""
     rng = np.random.default_rng(seed)
     why = [data.history.why] if data.history is not None and data.history.why else []
-    may_have = item_effects and likelihood != "bernoulli" and takes_effects(learner) and data.log.constant is None
-    items = data.history.item_rows() if may_have and data.history is not None else None
     effects, left_out = None, False
     if items is not None:
         effects = start_effects(items, progress=progress)

@@ -27,7 +27,7 @@ reward, and the effects are as small as they can be.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -36,15 +36,13 @@ from lcb.arrays import Floats
 from lcb.event_log import EventLog
 from lcb.item_effects import ItemEffects
 from lcb.learners.effects.rows import ItemRows
-from lcb.learners.personal._steps import CountRewards, Expect, Parameters, expect_users, maximise
+from lcb.learners.effects.sums import RatedItems, SumItems, find_items
+from lcb.learners.personal._steps import CountRewards, Expect, Parameters, maximise
 from lcb.learners.personal.mixture import begin
-from lcb.learners.shared.users import Local, map_here
+from lcb.learners.shared.users import Local, Users, map_here
 from lcb.models import Fit, LatentModels
-from lcb.models.marginal import SharedNoise
 from lcb.progress import Progress, silent
-from lcb.stats import upper
 
-_SPAN = 1024  # users at a time
 _STEPS = 12
 _FEW = 5_000  # users from whom the class of the start is learned; effects are from all
 _TOL = 2e-2  # change of an effect, in standard deviations of the effects, at which the steps end
@@ -54,8 +52,8 @@ _ROUNDS = 2  # of classes and effects in turn, after the start
 
 
 def learn_with_effects(
-    rows: ItemRows,
-    fit: Callable[[EventLog, LatentModels | None], Fit],
+    rows: ItemRows | RatedItems,
+    fit: Callable[[EventLog | Users, LatentModels | None], Fit],
     *,
     effects: ItemEffects | None = None,
     n_rounds: int = _ROUNDS,
@@ -65,6 +63,7 @@ def learn_with_effects(
 
     `effects` are those to start from, else `start_effects` learns them.
     """
+    rows = find_items(rows)
     effects = start_effects(rows, progress=progress) if effects is None else effects
     found = fit(rows.history(effects.effect), None)
     for _ in range(n_rounds - 1):
@@ -74,7 +73,7 @@ def learn_with_effects(
     return replace(found, models=replace(found.models, item_effects=effects))
 
 
-def start_effects(rows: ItemRows, *, n_steps: int = _STEPS, progress: Progress = silent) -> ItemEffects:
+def start_effects(rows: ItemRows | RatedItems, *, n_steps: int = _STEPS, progress: Progress = silent) -> ItemEffects:
     """Learn item effects with one class of people who differ.
 
     >>> rng = np.random.default_rng(0)
@@ -85,11 +84,10 @@ def start_effects(rows: ItemRows, *, n_steps: int = _STEPS, progress: Progress =
     >>> bool(np.abs(effects.effect - effects.effect.mean() - appeal + appeal.mean()).max() < 0.3)
     True
     """
+    rows = find_items(rows)
     effects, _ = give_to_features(_begin_effects(rows), rows)
     at: Parameters | None = None
-    few = rows
-    if rows.n_users > _FEW:
-        few = rows.take_users(np.linspace(0, rows.n_users - 1, _FEW).astype(np.intp))
+    few = rows.take_users(np.linspace(0, rows.n_users - 1, min(_FEW, rows.n_users)).astype(np.intp))
     for step in range(n_steps):
         log = few.history(effects.effect)
         users = Local(log, map_here)
@@ -101,7 +99,7 @@ def start_effects(rows: ItemRows, *, n_steps: int = _STEPS, progress: Progress =
         before = effects.effect
         models = _as_models(at, rows)
         if step == 0:
-            size = _count_effective(rows, models, find_user_means(rows, models, effects, with_spread=True)[1])
+            size = rows.sum_items(SumItems(models, effects.effect, with_size=True)).size
         effects, given = give_to_features(improve_effects(effects, rows, models, size), rows)
         at = replace(at, mu=at.mu + given)
         progress("learning item effects", step + 1, n_steps)
@@ -111,7 +109,7 @@ def start_effects(rows: ItemRows, *, n_steps: int = _STEPS, progress: Progress =
     return improve_effects(effects, rows, _as_models(at, rows))
 
 
-def give_to_features(effects: ItemEffects, rows: ItemRows) -> tuple[ItemEffects, Floats]:
+def give_to_features(effects: ItemEffects, rows: ItemRows | RatedItems) -> tuple[ItemEffects, Floats]:
     """Return the effects without what is linear in the features of items, and the weights (d,) that say it instead.
 
     An item counts by how well its effect is known, and one more counts for weights of 0.
@@ -148,14 +146,14 @@ def give_to_features(effects: ItemEffects, rows: ItemRows) -> tuple[ItemEffects,
 
 
 def improve_effects(
-    effects: ItemEffects, rows: ItemRows, models: LatentModels, size: Floats | None = None
+    effects: ItemEffects, rows: ItemRows | RatedItems, models: LatentModels, size: Floats | None = None
 ) -> ItemEffects:
     """Return the effects after one step, given the classes of r - a_i; `size` is n_i', which hardly changes."""
     noise, a0, t2 = float(models.pi @ models.sigma2), effects.prior_mean, effects.prior_variance
-    fitted, spread = find_user_means(rows, models, effects, with_spread=size is None)
-    rest = rows.reward - fitted
-    gradient = rows.sum_over_users(rest) - rows.n_raters * effects.effect
-    size = _count_effective(rows, models, spread) if size is None else size
+    rows = find_items(rows)
+    sums = rows.sum_items(SumItems(models, effects.effect, with_size=size is None))
+    gradient = sums.rest
+    size = sums.size if size is None else size
     shrink = noise / t2 if t2 > 0 else np.inf
     effect = (
         effects.effect + (gradient - shrink * (effects.effect - a0)) / (size + shrink) if t2 > 0 else effects.effect
@@ -164,79 +162,42 @@ def improve_effects(
     seen = rows.count > 0
     a0 = float(effect[seen].mean())
     t2 = float(np.mean((effect[seen] - a0) ** 2 + variance[seen]))
-    variance *= _widen(rows, rest - effect[rows.item], variance / max(t2, 1e-300), noise)
+    moved = effect - effects.effect
+    squares = sums.squares - 2 * moved * sums.rest + moved**2 * rows.n_raters
+    variance *= _widen(rows.n_raters, squares, variance / max(t2, 1e-300), noise)
     effect, variance = np.where(seen, effect, a0), np.where(seen, variance, t2)
     return ItemEffects(rows.ids, effect, variance, rows.n_raters, a0, t2, noise)
 
 
-def _widen(rows: ItemRows, rest: Floats, unknown: Floats, noise: float) -> Floats:
+def _widen(n_raters: Floats, squares: Floats, unknown: Floats, noise: float) -> Floats:
     """Return the factors, (I,), at least 1, of the variances of items whose rewards have more noise than the others.
 
-    `rest` is what is left of every reward, (n,); `unknown` is Var(a_i) / t2, (I,).  The factor is that of the mean
-    squared error of a_i, which weighs rewards as if all had the same noise.
+    `squares` are those of what is left of the rewards of each item, (I,); `unknown` is Var(a_i) / t2, (I,).  The factor
+    is that of the mean squared error of a_i, which weighs rewards as if all had the same noise.
     """
-    own = (rows.sum_over_users(rest**2) + _LIKE_OTHERS * noise) / ((rows.n_raters + _LIKE_OTHERS) * noise)
+    own = (squares + _LIKE_OTHERS * noise) / ((n_raters + _LIKE_OTHERS) * noise)
     return np.asarray(1 + np.clip(1 - unknown, 0.0, 1.0) * np.maximum(own - 1, 0.0))
 
 
-def _count_effective(rows: ItemRows, models: LatentModels, spread: Floats) -> Floats:
-    """Return n_i', (I,), of the x'P x of every row."""
-    return rows.sum_over_users(np.clip(1 - spread / float(models.pi @ models.sigma2), 0.0, 1.0))
-
-
-def find_user_means(
-    rows: ItemRows, models: LatentModels, effects: ItemEffects, *, with_spread: bool = False
-) -> tuple[Floats, Floats]:
-    """Return, for every row, x . m and x'P x of its user's weights given all rewards of the user, (n,) each.
-
-    Without `with_spread` the second is empty.
-    """
-    from lcb.learners.effects._rows_numba import fit_rows
-
-    fitted, spread = np.empty(len(rows.user)), np.empty(len(rows.user) if with_spread else 0)
-    x = np.ascontiguousarray(rows.x)
-    for users, mean, square in _find_moments(rows.history(effects.effect), models, with_square=with_spread):
-        part = slice(*np.searchsorted(rows.user, (users.start, users.stop)).tolist())
-        fit_rows(rows.user[part] - users.start, rows.item[part], x, mean, square, fitted[part], spread[part])
-    return fitted, spread
-
-
-def _find_moments(log: EventLog, models: LatentModels, *, with_square: bool) -> Iterator[tuple[slice, Floats, Floats]]:
-    """Yield users, their expected weights (n, d) and the upper triangles of E[w w'] (n, d (d + 1) / 2).
-
-    Without `with_square` the last may be empty.
-    """
-    rewards = SharedNoise(log.stats)
-    upper_rows, columns = upper(models.n_features)
-    for start in range(0, log.n_users, _SPAN):
-        users = slice(start, min(start + _SPAN, log.n_users))
-        if models.personal:
-            assert models.covariance is not None
-            at = Parameters(models.pi, models.beta, models.covariance, models.sigma2[:1])
-            yield users, *expect_users(rewards, at, users)
-            continue
-        resp = models.posterior(log.stats.take(np.arange(users.start, users.stop)))
-        square = models.beta[:, upper_rows] * models.beta[:, columns] if with_square else np.empty((len(models.pi), 0))
-        yield users, resp @ models.beta, resp @ square
-
-
-def measure_effects(rows: ItemRows, effects: ItemEffects) -> float:
+def measure_effects(rows: ItemRows | RatedItems, effects: ItemEffects) -> float:
     """Return the variance of the effects of the items that were shown, as a share of the variance of the rewards."""
-    return float(effects.effect[rows.item].var() / max(rows.reward.var(), 1e-300))
+    rows = find_items(rows)
+    share = rows.count / rows.count.sum()
+    spread = float(share @ (effects.effect - share @ effects.effect) ** 2)
+    return spread / max(rows.variance, 1e-300)
 
 
-def explain(rows: ItemRows, models: LatentModels) -> float:
+def explain(rows: ItemRows | RatedItems, models: LatentModels) -> float:
     """Return the share of the variance of the rewards that the item effects explain, beyond features and classes."""
     assert models.item_effects is not None
-    effect = models.item_effects.effect[rows.item]
-    total = float(rows.reward.var())
-    fitted, _ = find_user_means(rows, models, models.item_effects)
-    with_effects = float(np.mean((rows.reward - effect - fitted) ** 2))
-    without = float(np.mean((rows.reward - fitted - effect.mean()) ** 2))
-    return max(without - with_effects, 0.0) / total if total > 0 else 0.0
+    rows = find_items(rows)
+    effect, n_rows = models.item_effects.effect, float(rows.count.sum())
+    level = float(rows.count @ effect) / n_rows
+    with_effects, without = rows.sum_items(SumItems(models, effect, level=level)).left / n_rows
+    return float(max(without - with_effects, 0.0) / rows.variance) if rows.variance > 0 else 0.0
 
 
-def describe_effects(rows: ItemRows, models: LatentModels) -> str:
+def describe_effects(rows: ItemRows | RatedItems, models: LatentModels) -> str:
     """Return a sentence on what the item effects explain."""
     assert models.item_effects is not None
     known = int((rows.count > 0).sum())
@@ -246,16 +207,16 @@ def describe_effects(rows: ItemRows, models: LatentModels) -> str:
     )
 
 
-def _begin_effects(rows: ItemRows) -> ItemEffects:
+def _begin_effects(rows: RatedItems) -> ItemEffects:
     """Return effects by the means of the items: their spread less what noise alone would give."""
-    mean, count = float(rows.reward.mean()), rows.n_raters
-    total = rows.sum_over_users(rows.reward - mean)
-    noise = max(float(rows.reward.var()), 1e-12)
+    count = rows.n_raters
+    total = rows.sum_items(SumItems(None, np.full(len(rows.ids), rows.mean))).rest
+    noise = max(rows.variance, 1e-12)
     often = count >= 2
     spread = float(np.mean((total[often] / count[often]) ** 2 - noise / count[often])) if often.any() else 0.0
     found = {"prior_mean": 0.0, "prior_variance": max(spread, 0.01 * noise), "noise": noise}
     return ItemEffects.from_residuals(rows.ids, count, total, **found)
 
 
-def _as_models(at: Parameters, rows: ItemRows) -> LatentModels:
+def _as_models(at: Parameters, rows: RatedItems) -> LatentModels:
     return LatentModels(at.pi, at.mu, at.noise[:1], rows.features, covariance=at.sigma, personal=True)

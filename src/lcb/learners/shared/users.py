@@ -27,6 +27,7 @@ S = TypeVar("S")
 S_co = TypeVar("S_co", covariant=True)
 Map = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 MOST_STARTED = 20_000  # users on which starts are tried
+_TASKS = 64  # in which threads take many parts
 
 
 class Work(Protocol[S_co]):
@@ -90,8 +91,12 @@ def sum_parts(work: Work[S], log: EventLog, parts: Sequence[slice], first: int, 
     """Return the sum over each part, none of them empty; `first` is the position of the first user among all users."""
     run = work.prepare(log, map_spans)
     spans = [split(part, work.span) for part in parts]
-    found = iter(map_spans(lambda span: run(span, first + span.start), [span for part in spans for span in part]))
-    return [add_up(next(found) for _ in part) for part in spans]
+    if len(parts) == 1:
+        return [add_up(map_spans(lambda span: run(span, first + span.start), spans[0]))]
+    size = -(-len(parts) // _TASKS)  # parts that a thread takes at a time: handing them out takes time, too
+    groups = [spans[i : i + size] for i in range(0, len(spans), size)]
+    found = map_spans(lambda group: [add_up(run(one, first + one.start) for one in part) for part in group], groups)
+    return [part for group in found for part in group]
 
 
 def split(users: slice, span: int | None) -> list[slice]:
