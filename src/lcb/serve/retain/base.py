@@ -3,23 +3,29 @@
     digest of the base   BLAKE2b-256 over (seq as 8 bytes, digest of the row), in the order of seq
 
 The digest of a row is the one of the chain, with the salt of the event in whose place a base row comes.  So everything
-in it can be computed again until the last event is removed, and erasing a user changes none of it.
+in it can be computed again until the last event is removed, and erasing a user changes none of it: what is left of an
+erased user has its digest beside it, and must be listed by an erasure.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from hashlib import blake2b
 
+from lcb.errors import StoreError
 from lcb.serve import events
-from lcb.serve.base_bodies import BaseBody, CompactBody
+from lcb.serve.base_bodies import BaseBody, CompactBody, ErasedBase
+from lcb.serve.event_ids import event_id
 from lcb.serve.state.per_user.load_users import UserLoader
 from lcb.serve.state.seen_items import fold_seen
 from lcb.serve.state.users import LOST
 from lcb.serve.state.world import World
 from lcb.storage.store.base import LAST, Row, Seal, Store
-from lcb.storage.store.chain import LINK_BYTES, compute_digest
-from lcb.storage.store.retention import BASE, GOING, BaseRow
+from lcb.storage.store.chain import LINK_BYTES, compute_digest, compute_link, digest_rewrite
+from lcb.storage.store.retention import BASE, ERASED_BASE, GOING, BaseRow
+
+_ERASED = "erased "  # begins the kinds of erased rows
+_ERASURES = 1_000_000  # that are read
 
 
 def build_base(world: World, rows: list[Row]) -> BaseRow | None:
@@ -47,10 +53,35 @@ def list_base(
 
 
 def digest_row(row: Row, seal: Seal) -> bytes:
-    """Return the digest of a row that stays; one written before there was a chain has no salt."""
-    if seal.salt is None and seal.digest is not None:
+    """Return the digest of a row that stays; one written before there was a chain has no salt.
+
+    A stored digest is believed of erased rows only, which `check_erased` looks at.
+    """
+    if seal.salt is None and seal.digest is not None and row.kind.startswith(_ERASED):
         return seal.digest
     return compute_digest(seal.salt or b"", row)
+
+
+def check_erased(store: Store, rows: Sequence[Row]) -> None:
+    """Raise StoreError if one of the erased rows that stay is not what an erasure has left."""
+    if not rows:
+        return
+    listed: dict[int, bytes | None] = {}
+    for found in store.newest_of_service(("erase",), limit=_ERASURES):
+        body: events.EraseBody = events.decode(found.kind, found.body)
+        left: Sequence[bytes | None] = body.left or [None] * len(body.history)
+        listed |= {seq: one for (seq, *_), one in zip(body.history, left, strict=True)}
+    for row in rows:
+        if row.seq not in listed:
+            raise StoreError(f"event {row.seq} is kept as {row.kind}, but no erasure lists it")
+        wanted = listed[row.seq]
+        if row.kind == ERASED_BASE:
+            bare = Row(row.seq, event_id("erased", row.seq), ERASED_BASE, None, None, events.encode(ErasedBase()))
+            changed = row != bare
+        else:
+            changed = wanted is not None and digest_rewrite(row) != wanted
+        if changed:
+            raise StoreError(f"event {row.seq} is not what its erasure has left")
 
 
 def digest_base_row(row: Row, salt: bytes | None) -> bytes:
@@ -70,20 +101,60 @@ def stays(row: Row, kept: Collection[int]) -> bool:
     return row.kind not in GOING or row.seq in kept
 
 
+def follows(before: bytes | None, row: Row, seal: Seal) -> bool:
+    """Whether an event is what was written after the link `before`; events of the first versions have no link."""
+    if seal.link is None:
+        return before is None
+    if seal.salt is None and (seal.digest is None or not row.kind.startswith(_ERASED)):
+        return False
+    return compute_link(before, row.seq, digest_row(row, seal)) == seal.link
+
+
+def build_changed(store: Store, what: str) -> StoreError:
+    """Return the error of a log that was changed behind the service's back."""
+    words = f"{what} of {store.url} is not what was written, and after a compaction nobody could tell"
+    return StoreError(f"{words}; run lcb log verify, and restore the log from a backup")
+
+
+class BaseCheck:
+    """Compares all rows up to the base with its digest; of a log that was never compacted there are none."""
+
+    def __init__(self, base: CompactBody | None) -> None:
+        self.base, self.kept = base, set(() if base is None else base.kept)
+        self._digests, self._erased = dict[int, bytes](), list[Row]()
+
+    def see(self, row: Row, seal: Seal) -> None:
+        if stays(row, self.kept):
+            self._digests[row.seq] = digest_row(row, seal)
+            if row.kind.startswith(_ERASED):
+                self._erased.append(row)
+
+    def end(self, store: Store) -> None:
+        """Raise StoreError if a row was changed, added or removed."""
+        if self.base is None:
+            return
+        if digest_rows(self._digests) != self.base.base:
+            raise build_changed(store, f"a row up to event {self.base.upto}")
+        check_erased(store, self._erased)
+
+
 def compute_base(store: Store, base: CompactBody, world: World) -> tuple[bytes, int]:
     """Compute the digest of a base from the store, and how many events are still to be removed.
 
     A compaction that was ended too early left some users' events: their base rows are computed from these.
     """
     digests, left, kept = dict[int, bytes](), dict[str, bytes | None](), set(base.kept)  # left: salts of last events
-    n_going = 0
+    n_going, erased = 0, list[Row]()
     for row, seal in store.sealed_events(-LAST, base.upto):
         if stays(row, kept):
             digests[row.seq] = digest_row(row, seal)
+            if row.kind.startswith(_ERASED):
+                erased.append(row)
             continue
         n_going += 1
         if row.user is not None:
             left[row.user] = seal.salt
+    check_erased(store, erased)
     for name, rows, found in list_base(world, store, left, base.upto):
         for one in rows[:-1]:
             if one.kind == BASE:  # superseded

@@ -1,7 +1,8 @@
 """Compacts a log while it is served: old events become a base and an archive.
 
 1. A place to cut is found (`cut`).  Events up to it are replayed and written into files of the archive, which are on
-   disk before anything else happens.  The base rows of users are computed.  The store is only read.
+   disk before anything else happens.  The base rows of users are computed.  The store is only read.  A log whose
+   chain or base was changed is refused: afterwards nobody could tell.
 2. One event, `compact`, goes into the log: from here on the log begins at the base.
 3. Base rows are written in place of events, and events are removed, few in each transaction.
 
@@ -27,7 +28,16 @@ from lcb.serve import events
 from lcb.serve.base_bodies import CompactBody
 from lcb.serve.event_ids import changes_reward, event_id, slot_of_reward
 from lcb.serve.retain.archive import Archive, Writer, discard_new, lock, make_folder, read_archived_base
-from lcb.serve.retain.base import digest_base_row, digest_row, digest_rows, list_base, stays
+from lcb.serve.retain.base import (
+    BaseCheck,
+    build_changed,
+    digest_base_row,
+    digest_row,
+    digest_rows,
+    follows,
+    list_base,
+    stays,
+)
 from lcb.serve.retain.cut import find_cut
 from lcb.serve.retain.ids import digest_ids
 from lcb.serve.retain.without_snapshots import WithoutSnapshots
@@ -143,9 +153,9 @@ class _Plan:
         log = WithoutSnapshots(store, base=after)
         self.world = World(log)
         log.world = self.world
-        before = read_base(store)
-        if before is not None:
-            self.world.begin_at(before)
+        self.before = read_base(store)
+        if self.before is not None:
+            self.world.begin_at(self.before)
         self.settings = self._read_settings()
         self.writer = Writer(folder, self.settings.feature_map, FEATURE_MAP)
         self.link: bytes | None = None
@@ -167,9 +177,15 @@ class _Plan:
             self._look_at(self.store.events(self.after, self.cut))
         self._look_at(self.store.events(self.cut, self.head))
         world = self.world
+        check = BaseCheck(self.before)
         for row, seal in self.store.sealed_events(-LAST, self.after):
             self._note(row, seal)
+            check.see(row, seal)
+        check.end(self.store)
+        self.link = None if self.before is None else self.before.link
         for row, seal in self.store.sealed_events(self.after, self.cut):
+            if not follows(self.link, row, seal):
+                raise build_changed(self.store, f"event {row.seq}")
             body = events.decode(row.kind, row.body)
             world.apply(row, body)
             self._note(row, seal)
