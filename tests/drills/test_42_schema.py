@@ -1,4 +1,7 @@
-"""Drill 42: another program changes the schema of the file while it is served; no decision is acknowledged and lost."""
+"""Drill 42: another program changes the schema of the file while it is served; no decision is acknowledged and lost.
+
+An index that lacks an entry hides an event from every read by it, though the table and its chain are whole.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from lcb.errors import StoreError
+from lcb.serve.audit.check_archive import verify_whole
+from lcb.serve.audit.verify import verify
+from lcb.storage.store.base import NewRow, Row
+from lcb.storage.store.open_store import open_store
 from lcb.storage.store.schema import SchemaWatch
+from lcb.storage.store.sqlite_checks import FileChecks
 from support.harness import LONG, wait_until
 from support.raw_requests import Local
 
@@ -78,3 +87,51 @@ def test_tables_of_others_are_left_alone(tmp_path: Path) -> None:
     with Local(str(path)) as local:
         run(path, "create table mine(x)")
         assert {decide(local, i) for i in range(N)} == {200}
+
+
+# An index without one of its entries
+
+
+def hide(path: Path, index: str, condition: str) -> None:
+    """Make an index anew without the entries of some events, and let the schema say what it said."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        (text,) = connection.execute("select sql from sqlite_master where name = ?", (index,)).fetchone()
+        connection.execute(f"drop index {index}")
+        connection.execute(f"{text} and not ({condition})")
+        connection.execute("pragma writable_schema = on")
+        connection.execute("update sqlite_master set sql = ? where name = ?", (text, index))
+
+
+def drill_index(path: Path, rows: list[Row], index: str) -> None:
+    store = open_store(str(path))
+    store.append([NewRow(*row[1:]) for row in rows], 0)
+    store.close()
+    seq = next(row.seq for row in rows if (row.kind == "items" if index == "event_of_service" else row.user))
+    hide(path, index, f"seq = {seq}")
+    store = open_store(str(path))
+    try:
+        assert store.find_changes_of_schema() == []
+        for report in (verify(store), verify_whole(store, path.with_name("none"))):
+            found = [str(one) for one in report.differences]
+            assert [one for one in found if f"{seq} missing from index {index}" in one], "nobody has noticed"
+    finally:
+        store.close()
+    with pytest.raises(StoreError, match=r"1 event is missing in an index.*reindex"):
+        open_store(str(path), serve=True)
+    run(path, "reindex")
+    store = open_store(str(path), serve=True)
+    assert verify(store).differences == []
+    store.close()
+
+
+@pytest.mark.parametrize("index", ["event_of_service", "event_of_user"])
+def test_an_event_that_an_index_lacks_is_found_and_the_store_is_not_served(
+    tmp_path: Path, rows: list[Row], index: str
+) -> None:
+    drill_index(tmp_path / "lcb.db", rows, index)
+
+
+def test_without_a_look_at_the_indexes_nobody_notices(tmp_path: Path, rows: list[Row], monkeypatch) -> None:
+    monkeypatch.setattr(FileChecks, "find_damage", lambda self: [])
+    with pytest.raises(AssertionError, match="nobody has noticed"):
+        drill_index(tmp_path / "lcb.db", rows, "event_of_user")

@@ -17,7 +17,7 @@ from lcb.serve import events
 from lcb.serve.audit.check_base import check_digest
 from lcb.serve.audit.check_order import check_order
 from lcb.serve.audit.report import Report
-from lcb.serve.audit.verify import verify
+from lcb.serve.audit.verify import check_file, verify
 from lcb.serve.event_ids import changes_reward, slot_of_reward
 from lcb.serve.retain.archive import REWARD_SCHEMA, Archive, Part, build_table
 from lcb.serve.retain.compact import build_reward
@@ -40,6 +40,8 @@ def verify_whole(
         report = Report(store.head())
         check_order(open_whole(store, folder), report.upto, heads, report, progress)
     check_digest(store, report)
+    if user is None:
+        check_file(store, report)
     base = read_base(store)
     if base is not None and user is None:
         archive = Archive(folder, base.upto)

@@ -5,8 +5,8 @@ event by event without snapshots.  When the replay has reached the seq that a
 decision was made from (`seen`, slightly before its own), the code that made the decision makes it again: the same user
 state, catalogue, models, seed and id must give the same arm, propensity, distribution and advice.  Then every reward is
 compared with its decision and the log's rule (`check_users`), and every snapshot with the replayed state
-(`check_snapshots`).  Last, the table of keys is compared with the events of keys, and the schema
-with what the migrations make.
+(`check_snapshots`).  Last, the table of keys is compared with the events of keys, the schema
+with what the migrations make, and the indexes with the table.
 
 A log that was compacted is replayed from its base (`check_base`), or with its archive from its first event.
 
@@ -86,8 +86,7 @@ def verify(
                 check_snapshots(world, store, upto, kept, report, progress)
         if user is None:
             _check_keys(store, report)
-            for words in store.find_changes_of_schema():
-                report.add_words(None, f"the schema is not as lcb made it: {words}")
+            check_file(store, report)
         report.seconds = time.monotonic() - began
         if not any(row.kind in VOIDING for row in store.events(upto)):
             return report
@@ -101,6 +100,14 @@ def _check_before(store: Store, after: Head, report: Report) -> None:
         if seal.link != after.link:
             stored, wanted = (None if one is None else one.hex() for one in (seal.link, after.link))
             report.add(row.seq, "the head given by --after", stored, wanted)
+
+
+def check_file(store: Store, report: Report) -> None:
+    """Check the schema, and that the indexes have every event of the table: all reads but the replay's go by them."""
+    for words in store.find_changes_of_schema():
+        report.add_words(None, f"the schema is not as lcb made it: {words}")
+    for words in store.find_damage():
+        report.add_words(None, f"the file is damaged: {words}; stop the service, and run: sqlite3 {store.url} reindex")
 
 
 def _check_keys(store: Store, report: Report) -> None:

@@ -180,6 +180,12 @@ class SharedReads:
         found = self._read(f"select length(body) from event where id = {self.placeholder}", (storable(id),))
         return int(found[0][0]) if found else 0
 
+    def find_damage(self) -> list[str]:
+        return []  # SQLite looks at its file; a database server looks after its own files
+
+    def find_unindexed(self) -> str:
+        return ""
+
     def list_keys(self) -> list[Key]:
         return [Key(*row) for row in self._read("select name, scope, sha256, created, revoked from key order by name")]
 
@@ -235,6 +241,12 @@ class Store(Protocol):
     def backup(self, path: str, progress: Progress = silent) -> None: ...
     def lead(self, name: str) -> Callable[[], None] | None: ...
     def find_changes_of_schema(self) -> list[str]: ...
+    def find_damage(self) -> list[str]:
+        """Return what is wrong with the file and its indexes, in words; reads all of it."""
+
+    def find_unindexed(self) -> str:
+        """Return in words that an index lacks events, if their numbers tell; nothing if not."""
+
     def check(self, *, writing: bool = False) -> None: ...
     def close(self) -> None: ...
 

@@ -9,7 +9,8 @@ from lcb.storage.store.base import Store
 def open_store(url: str, *, create: bool = True, serve: bool = False) -> Store:
     """Open the SQLite file at a path, or the PostgreSQL database at a postgresql:// address.
 
-    `serve` takes the lock that lets one process serve an SQLite file, and refuses a schema that lcb did not make.
+    `serve` takes the lock that lets one process serve an SQLite file, and refuses a schema that lcb did not make,
+    and indexes that lack events.
     """
     store = _open(url, create, serve)
     changes = store.find_changes_of_schema() if serve else []
@@ -18,6 +19,12 @@ def open_store(url: str, *, create: bool = True, serve: bool = False) -> Store:
         raise StoreError(
             f"{store.url}: {'; '.join(changes)}; the schema decides what is stored, so it must be the one that lcb "
             "made: undo this, run lcb log verify, then serve"
+        )
+    if serve and (words := store.find_unindexed()):
+        store.close()
+        raise StoreError(
+            f"{store.url}: {words}, so that the service would not see it: make the indexes anew "
+            f"(sqlite3 {store.url} reindex), run lcb log verify, then serve"
         )
     return store
 

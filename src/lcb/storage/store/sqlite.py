@@ -21,9 +21,10 @@ from lcb.storage.store.base import COLUMNS, SEALED, Appended, Head, Key, NewRow,
 from lcb.storage.store.chain import Salts, digest_erased, seal_rows
 from lcb.storage.store.migrate import log_upgrade, missing_migrations
 from lcb.storage.store.retention import SQLiteRetention
-from lcb.storage.store.schema import SchemaWatch, find_changes
+from lcb.storage.store.schema import SchemaWatch
 from lcb.storage.store.snapshots import CheckedSnapshots, add_checksums
 from lcb.storage.store.sqlite_backup import copy_database
+from lcb.storage.store.sqlite_checks import FileChecks
 from lcb.storage.store.sqlite_errors import ErrorTranslator
 from lcb.storage.store.sqlite_file import (
     FolderWatch,
@@ -55,7 +56,7 @@ _INSERTS = [
 _WAL_BYTES = 64 << 20  # the write-ahead log is cut to this size after a long read has let it grow
 
 
-class SQLite(base.SharedReads, CheckedSnapshots, SQLiteRetention):
+class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
     """A store in a file; with `serve` it holds the lock of the serving process until `close`."""
 
     inline = True
@@ -369,9 +370,6 @@ class SQLite(base.SharedReads, CheckedSnapshots, SQLiteRetention):
             connection.execute("insert or replace into key values(?, ?, ?, ?, ?)", key)
 
     # The file
-
-    def find_changes_of_schema(self) -> list[str]:
-        return find_changes(self._writer)
 
     def size(self) -> int:
         return sum(place.stat().st_size for place in (self.path, Path(f"{self.path}-wal")) if place.exists())
