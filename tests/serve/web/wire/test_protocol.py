@@ -40,6 +40,7 @@ class App:
         self.n_disconnected, self.received, self.n_requests, self.n_held = 0, 0, 0, 0
         self.may_go_on = threading.Event()
         self.host: bytes | None = None
+        self.headers: list[tuple[bytes, bytes]] = []  # of the last request, when its body had come
 
     async def __call__(self, scope, receive, send):
         self.n_requests += 1
@@ -54,6 +55,7 @@ class App:
                 return
             size, more = size + len(message["body"]), message["more_body"]
             self.received = size
+        self.headers = list(scope["headers"])
         if scope["path"] == "/held":
             self.n_held += 1
             while not self.may_go_on.is_set():
@@ -372,6 +374,37 @@ def test_what_is_around_a_chunked_body_is_limited_too(start, filler):
         for _ in range(20):
             client.sendall(b"z" * 65536)
         assert answer(client)[0] == 413
+
+
+CHUNKED = (
+    b"POST /echo HTTP/1.1\r\nhost: a\r\nx-forwarded-for: 1.1.1.1\r\ntransfer-encoding: chunked\r\n\r\n2\r\nxx\r\n0\r\n"
+)
+
+
+@pytest.mark.parametrize("n", [1, 2])  # at once, and the fields after the body alone
+def test_fields_after_a_body_are_no_headers(start, n):
+    server = start()
+    trailer = b"x-forwarded-for: 2.2.2.2\r\nauthorization: Bearer stolen\r\n\r\n"
+    with server.connect(CHUNKED + trailer if n == 1 else CHUNKED) as client:
+        if n == 2:
+            wait_until(lambda: server.app.n_requests == 1)
+            client.sendall(trailer)
+        assert answer(client)[2] == b"2"
+        names = [name for name, _ in server.app.headers]
+        assert names == [b"host", b"x-forwarded-for", b"transfer-encoding"]
+        assert dict(server.app.headers)[b"x-forwarded-for"] == b"1.1.1.1"
+        client.sendall(GET)  # they are of no later request either
+        assert answer(client)[0] == 200
+        assert [name for name, _ in server.app.headers] == [b"host"]
+
+
+@pytest.mark.parametrize("end", [b"\r\n", b""], ids=["complete", "more to come"])
+def test_fields_after_a_body_may_be_as_large_as_headers(start, end):
+    server = start(deadline=30)
+    assert server.ask(CHUNKED + b"a: b\r\n" * 1500 + b"\r\n")[2] == b"2"
+    with server.connect(CHUNKED + b"a: b\r\n" * 4000 + end) as client:
+        assert answer(client)[0] == 431
+    assert server.ask()[0] == 200
 
 
 @both_loops

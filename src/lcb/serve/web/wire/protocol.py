@@ -1,7 +1,7 @@
 """uvicorn's HTTP protocol with limits on slow clients, large requests and the number of connections.
 
     no complete request within `deadline` s   408, closed      (closed without an answer if nothing arrived)
-    headers above `max_header` bytes          431, closed
+    headers above `max_header` bytes          431, closed      (fields after a chunked body too; they are ignored)
     no header Host in HTTP/1.1, or several    400, closed
     a Transfer-Encoding other than chunked,
     or several                                400, closed
@@ -197,6 +197,8 @@ class GuardedProtocol(HttpToolsProtocol):
                     self._refuse_header()
             elif self.came > 2 * self.max_body + self.max_header:  # includes chunk sizes, extensions and trailers
                 self._refuse_body()
+            elif self.headers and self._has_large_headers():
+                self._refuse_header()
         elif stage == _IDLE and self.since is None and self.cycle is not None and self.cycle.response_complete:
             self.since = self.loop.time()  # line ends before a request that may never arrive
 
@@ -212,10 +214,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         if self.stage >= _REFUSED:
             return
-        if self.chunk > self.max_header or self.came > 0:
-            size = len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers)
-            if size > self.max_header:
-                return self._refuse_header()
+        if (self.chunk > self.max_header or self.came > 0) and self._has_large_headers():
+            return self._refuse_header()
         n_hosts = n_codings = 0
         for name, value in self.headers:
             if name == b"host":
@@ -239,8 +239,12 @@ class GuardedProtocol(HttpToolsProtocol):
         if upgrade and self._should_upgrade():
             return
         self._begin_request(upgrade)
+        self.headers = []  # the request keeps its own: the parser adds fields that come after the body
         if not self.pipeline:
             self.answering = self.cycle
+
+    def _has_large_headers(self) -> bool:
+        return len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > self.max_header
 
     def _begin_request(self, upgrade: bool) -> None:
         """Do what uvicorn does when the headers are complete, with a `Cycle`."""
@@ -290,6 +294,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_message_complete(self) -> None:
         if self.stage >= _REFUSED:
             return
+        if self.headers and self._has_large_headers():
+            return self._refuse_header()
         self.stage = _IDLE
         self.since = None
         if not self.cycle.response_complete:
