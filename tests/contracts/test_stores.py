@@ -305,6 +305,21 @@ def test_an_erased_person_is_nowhere_in_the_store(place: Place) -> None:
         assert all(b"Ann" not in file.read_bytes() for file in Path(place.url).parent.glob("lcb.db*"))
 
 
+def test_archived_ids_are_forgotten_with_the_erasure_or_not_at_all(place: Place) -> None:
+    def fail(rows: list[Row]) -> tuple[list[Rewrite], NewRow]:
+        raise StoreUnavailable("the erasure is abandoned")
+
+    store = place.open()
+    store.append([row("a", "Ann"), row("b", "Ann"), row("c", "Ben")], 0)
+    store.remove_events(0, 1, ())
+    assert store.was_archived("a")
+    with pytest.raises(StoreUnavailable):
+        store.erase("Ann", fail, 3, ["a"])
+    assert store.was_archived("a")
+    store.erase("Ann", rewrite, 3, ["a"])
+    assert not store.was_archived("a")
+
+
 def test_an_erased_person_leaves_the_write_ahead_log_when_a_long_read_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -272,7 +272,7 @@ class Service:
             found = len({*(one.seq for one in rewrites), *(row.seq for row, _ in erasure.archived)})
             return rewrites, event
 
-        await self.journal.run(lambda store, seen: store.erase(erasure.user, rewrite, seen))
+        await self.journal.run(lambda store, seen: store.erase(erasure.user, rewrite, seen, erasure.archived_ids))
         if erasure.base is not None:
             await asyncio.to_thread(erasure.finish)
         return found

@@ -62,10 +62,14 @@ class Erasure:
             )
             digests = {row.seq: digest_erased(row, seal) for row, seal in self.archived}
             self._prepared = archive.prepare_erasure(self.name, {one.seq: (one, digests[one.seq]) for one in rewrites})
-            store.forget_archived([row.id for row, _ in self.archived if row.kind == "decision"])
         except BaseException:
             self.abandon()
             raise
+
+    @property
+    def archived_ids(self) -> list[str]:
+        """The ids of the user's archived decisions, which may be used again after the erasure."""
+        return [row.id for row, _ in self.archived if row.kind == "decision"]
 
     def rewrite(self, store: Store, rows: list[Row]) -> tuple[list[Rewrite], NewRow]:
         """Return how the user's events of the log are rewritten, and the `erase` event for these and the archived."""

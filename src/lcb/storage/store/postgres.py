@@ -29,7 +29,7 @@ from lcb.storage.store.base import (
     Head,
     Key,
     NewRow,
-    Rewrite,
+    Rewriting,
     Row,
     Seal,
     SharedReads,
@@ -262,17 +262,19 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention):
         self._head = Head(self._head.seq + len(rows), seals[-1].link)
         return [*_columns(rows), [one.salt for one in seals], [one.link for one in seals]]
 
-    def erase(self, user: str, rewrite: Callable[[list[Row]], tuple[list[Rewrite], NewRow]], seen: int) -> Appended:
+    def erase(self, user: str, rewrite: Rewriting, seen: int, archived: Sequence[str] = ()) -> Appended:
         theirs = f'select {SEALED} from event where "user" = %s order by seq'
         begin = ((_LOCK, ()), (_OTHERS, (seen,)), (theirs, (storable(user),)))
         with self._transaction(*begin) as (connection, ((start,), met, found)):
             self._head, rows = (head := Head(*start)), [Row(*one[:6]) for one in found]
             digests = {row.seq: digest_erased(row, Seal(*one[6:])) for row, one in zip(rows, found, strict=True)}
             rewrites, event = rewrite(rows)
+            forget, ids = self._forget(archived)
             self._end(
                 connection,
                 (_REWRITE, _columns([(*one[:4], one.digest or digests[one.seq]) for one in rewrites])),
                 ("delete from snapshot where name = %s", (USER_SNAPSHOTS + user,)),
+                *((forget, one) for one in ids),
                 *self._insert([event]),
             )
         self._scrubber.start()

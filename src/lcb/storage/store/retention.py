@@ -116,9 +116,9 @@ class Retention(ABC):
             return False
         return bool(self._read(f"select 1 from archived where id = {self.placeholder}", (hash_id(id),)))
 
-    def forget_archived(self, ids: Sequence[str]) -> None:
-        """Forget that decisions of an erased user were archived."""
-        self._write((f"delete from archived where id = {self.placeholder}", [(hash_id(id),) for id in ids]))
+    def _forget(self, ids: Sequence[str]) -> Write:
+        """Return how to forget that decisions of an erased user were archived."""
+        return f"delete from archived where id = {self.placeholder}", [(hash_id(id),) for id in ids]
 
     def list_archived(self) -> list[int]:
         """Return all that is remembered of ids of archived decisions, in order."""

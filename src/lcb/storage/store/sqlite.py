@@ -17,7 +17,7 @@ from typing import Any
 from lcb.errors import StoreError, StoreUnavailable
 from lcb.progress import Progress, silent
 from lcb.storage.store import base
-from lcb.storage.store.base import COLUMNS, SEALED, Appended, Head, Key, NewRow, Rewrite, Row, Seal, Snapshot
+from lcb.storage.store.base import COLUMNS, SEALED, Appended, Head, Key, NewRow, Row, Seal, Snapshot
 from lcb.storage.store.chain import Salts, digest_erased, seal_rows
 from lcb.storage.store.migrate import log_upgrade, missing_migrations
 from lcb.storage.store.retention import SQLiteRetention
@@ -283,7 +283,7 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
             return head, []
         return head, [Row(*row) for row in connection.execute(f"select {COLUMNS} from event where seq > ?", (seen,))]
 
-    def erase(self, user: str, rewrite: Callable[[list[Row]], tuple[list[Rewrite], NewRow]], seen: int) -> Appended:
+    def erase(self, user: str, rewrite: base.Rewriting, seen: int, archived: Sequence[str] = ()) -> Appended:
         with self._transaction() as connection:
             head, others = self._read_others(connection, seen)
             found = connection.execute(f"select {SEALED} from event where user = ? order by seq", (user,)).fetchall()
@@ -294,6 +294,7 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
                 _REWRITE, [(one.id, one.kind, one.body, one.digest or digests[one.seq], one.seq) for one in rewrites]
             )
             connection.execute("delete from snapshot where name = ?", (base.USER_SNAPSHOTS + user,))
+            connection.executemany(*self._forget(archived))
             placed, head = self._insert(connection, [event], head)
         self._head = head
         self._scrub()
