@@ -35,6 +35,7 @@ from lcb.serve.retain import archive as archives
 from lcb.serve.retain import base as bases
 from lcb.serve.retain import compact as compaction
 from lcb.serve.retain.archive import Archive
+from lcb.serve.retain.settle import settle_archive
 from lcb.serve.retain.whole_log import open_restored, open_whole
 from lcb.serve.state.world_snapshot import read_base
 from lcb.storage.store.base import Store
@@ -209,7 +210,7 @@ def test_a_kill_at_any_moment_leaves_the_old_log_or_the_new_one(old: Path, tmp_p
         compact_copy(old, folder, n)
         store, archive = Unsynced(folder / "lcb.db"), folder / "lcb.db.archive"
         try:
-            archives.settle_archive(store, archive, read_base(store).upto)  # type: ignore[union-attr]
+            settle_archive(store, archive, read_base(store).upto)  # type: ignore[union-attr]
             assert list_ids(store, archive) == truth, f"killed {steps[n]}: an event is lost"
             assert verify(store).differences == [], f"killed {steps[n]}: the log does not recompute"
             for name in store.users():
@@ -270,7 +271,7 @@ def test_kill_9_of_compactions_and_of_the_service_loses_nothing(tmp_path: Path) 
         store, archive = open_store(str(tmp_path / "lcb.db"), create=False), tmp_path / "lcb.db.archive"
         try:
             base = read_base(store)
-            archives.settle_archive(store, archive, 0 if base is None else base.upto)
+            settle_archive(store, archive, 0 if base is None else base.upto)
             assert verify(store).differences == []
             assert set(acknowledged) <= set(list_ids(store, archive)), "an acknowledged event is lost"
             compaction.compact(store, archive, 0.0, sleep=lambda seconds: None)

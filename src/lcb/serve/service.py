@@ -30,9 +30,9 @@ from lcb.serve.log.apply import EventApplier
 from lcb.serve.log.bootstrap import FirstItems, prepare_log, read_first_items
 from lcb.serve.log.journal import IdTaken, Journal, WorldBehindLog
 from lcb.serve.log.remote_reads import RemoteReads
-from lcb.serve.retain.archive import find_folder, settle_archive
+from lcb.serve.retain.archive import find_folder
 from lcb.serve.retain.erase import Compacted, Erasure
-from lcb.serve.retain.ids import warn_of_ids
+from lcb.serve.retain.settle import settle_archive
 from lcb.serve.state.canary import Verdict
 from lcb.serve.state.per_user.load_users import LARGE_HISTORY
 from lcb.serve.state.reward_slots import RewardSlots
@@ -77,7 +77,6 @@ class Service:
         self.world = World(store, most_bytes=settings.limits.cached_bytes)
         prepare_log(settings, store, self.world, now, seed, items)
         settle_archive(store, self.archive, self.world.state.archived_upto)
-        warn_of_ids(store)
         self.assignment = Assignment(self.world.state, settings.share)
         self.slots = RewardSlots(self.world)
         self.decisions = Decisions(self.world, self.assignment, now, self.new_id, shadow=settings.shadow)

@@ -1,16 +1,25 @@
-"""Erasures of users with archived events that fail."""
+"""Erasures of users with archived events that fail, or that only the store or only the archive has seen."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from lcb.errors import StoreUnavailable
 from lcb.serve.audit.check_archive import verify_whole
 from lcb.serve.errors import Problem
 from support.inside import Unsynced
 from support.old_log import DAY, OldLog
+
+
+def start(log: OldLog) -> list[str]:
+    """Start the service; returns its warnings."""
+    with capture_logs() as logged:
+        log.start()
+    return [one["event"] for one in logged if one["log_level"] == "warning"]
 
 
 def test_an_erasure_that_the_store_refuses_forgets_no_archived_id(
@@ -31,4 +40,39 @@ def test_an_erasure_that_the_store_refuses_forgets_no_archived_id(
         assert verify_whole(log.store, log.archive).differences == []
         log.erase_now("ann")
         assert log.decide("ann", decision_id="old")["decision_id"] == "old"
+        assert verify_whole(log.store, log.archive).differences == []
+
+
+def test_a_store_of_before_an_erasure_beside_the_archive_of_after_it_is_told_at_the_start(tmp_path: Path) -> None:
+    with OldLog(tmp_path / "log", 5, n_users=4) as log:
+        log.decide("ann")
+        log.live(2)
+        log.compact(DAY)
+        log.stop()
+        shutil.copy(log.folder / "lcb.db", log.folder / "backup.db")
+        shutil.copytree(log.archive, log.folder / "backup")
+        assert start(log) == []
+        log.erase_now("ann")
+        log.stop()
+        shutil.copy(log.folder / "lcb.db", log.folder / "today.db")
+        shutil.copytree(log.archive, log.folder / "today")
+
+        def put(store: str, archive: str) -> None:
+            for path in log.folder.glob("lcb.db*"):
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            shutil.copy(log.folder / store, log.folder / "lcb.db")
+            shutil.copytree(log.folder / archive, log.archive)
+
+        put("backup.db", "today")
+        assert start(log) == ["wrong archive"]
+        with pytest.raises(StoreUnavailable, match=r"erased in the archive .* restore the archive of the same time"):
+            log.erase_now("ann")
+        assert log.erase_now("u1") > 0
+        log.stop()
+        put("today.db", "backup")
+        assert start(log) == ["wrong archive"], "who was erased is in the archive again"
+        log.stop()
+        put("backup.db", "backup")
+        assert start(log) == []
+        assert log.erase_now("ann") > 0
         assert verify_whole(log.store, log.archive).differences == []

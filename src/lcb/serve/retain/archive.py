@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
-import structlog
 
 from lcb.errors import OutputError, StoreError, StoreUnavailable
 from lcb.serve.base_bodies import CompactBody
@@ -100,26 +99,6 @@ def read_archived_base(store: Store, folder: Path | None) -> CompactBody | None:
     return base
 
 
-def settle_archive(store: Store, folder: Path | None, upto: int) -> None:
-    """Finish at the start of a service what a killed process has left; say so if the archive is not that of the log."""
-    warn = structlog.get_logger("lcb.serve").warning
-    if folder is None or not (folder / EVENTS).is_dir():
-        if upto:
-            words = "users with archived events cannot be erased, and nothing is learned, until archive names it"
-            warn("no archive", folder=str(folder), upto=upto, what=words)
-        return
-    try:
-        base = read_archived_base(store, folder)
-    except StoreError as error:
-        words = "no user can be erased, nothing is learned, and the log is not compacted until that is put right"
-        warn("wrong archive", folder=str(folder), upto=upto, why=str(error), what=words)
-        return
-    if base is not None:
-        archive = Archive(folder, base.upto)
-        with archive.erasing():
-            archive.settle(store)
-
-
 class Part(NamedTuple):
     """A file of events, and the first and the last of them."""
 
@@ -189,6 +168,15 @@ class Archive:
             for values in zip(*(column.to_pylist() for column in found.columns), strict=True):
                 rows.append((Row._make(values[:6]), Seal._make(values[6:])))
         return rows
+
+    def list_erased(self) -> set[int]:
+        """Return the seqs of the archived events that are erased; reads two columns of every file."""
+        seqs: set[int] = set()
+        for part in self.list_parts():
+            with _naming(part.path):
+                found = pq.read_table(part.path, columns=["seq", "kind"])
+            seqs.update(found.filter(pc.starts_with(found.column("kind"), "erased ")).column("seq").to_pylist())
+        return seqs
 
     def list_rewards(self) -> dict[str, Path]:
         """Return all that is in the folder of rewards by name, except what an ended process has left."""

@@ -57,6 +57,7 @@ class Erasure:
             self._held.enter_context(archive.erasing())
             archive.settle(store)
             self.archived = archive.sealed_events_of(self.user)
+            self._check_there(store)
             rewrites, _ = build_erasure(
                 self.world, [row for row, _ in self.archived], self.at, lambda: self.name, self.by
             )
@@ -65,6 +66,16 @@ class Erasure:
         except BaseException:
             self.abandon()
             raise
+
+    def _check_there(self, store: Store) -> None:
+        """Raise StoreUnavailable if the archive does not have what the store says: the two are of different times."""
+        assert self.base is not None
+        there = {row.seq for row, _ in self.archived}
+        if any(row.seq not in there for row in store.events_of(self.user, 0, self.base.upto)):
+            raise StoreUnavailable(
+                f"this user was erased in the archive {self.folder}, but not in this log, which was restored from an "
+                "earlier backup; restore the archive of the same time too, and erase again"
+            )
 
     @property
     def archived_ids(self) -> list[str]:

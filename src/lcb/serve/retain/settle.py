@@ -1,0 +1,56 @@
+"""The archive at the start of a service: finishes what a killed process has left, warns of one of another time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import structlog
+
+from lcb.errors import StoreError
+from lcb.serve import events
+from lcb.serve.retain.archive import EVENTS, Archive, read_archived_base
+from lcb.serve.retain.ids import warn_of_ids
+from lcb.storage.store.base import Store
+from lcb.words import format_count
+
+_ERASURES = 1_000_000  # that are read
+
+
+def settle_archive(store: Store, folder: Path | None, upto: int) -> None:
+    """Finish what a killed process has left; say so if archive or remembered ids are not those of the log."""
+    warn_of_ids(store)
+    warn = structlog.get_logger("lcb.serve").warning
+    if folder is None or not (folder / EVENTS).is_dir():
+        if upto:
+            words = "users with archived events cannot be erased, and nothing is learned, until archive names it"
+            warn("no archive", folder=str(folder), upto=upto, what=words)
+        return
+    try:
+        base = read_archived_base(store, folder)
+    except StoreError as error:
+        words = "no user can be erased, nothing is learned, and the log is not compacted until that is put right"
+        warn("wrong archive", folder=str(folder), upto=upto, why=str(error), what=words)
+        return
+    if base is not None:
+        archive = Archive(folder, base.upto)
+        with archive.erasing():
+            archive.settle(store)
+            why = _compare_erasures(store, archive)
+        if why:
+            words = "restore store and archive of the same time, and erase again who was erased since"
+            warn("wrong archive", folder=str(folder), upto=upto, why=why, what=words)
+
+
+def _compare_erasures(store: Store, archive: Archive) -> str:
+    """Return in words how the erased events of the archive differ from those that the log says; nothing if not."""
+    try:
+        there = archive.list_erased()
+    except StoreError:  # told when somebody is erased, or something learned
+        return ""
+    rows = store.newest_of_service(("erase",), limit=_ERASURES)
+    here = {seq for row in rows for seq, *_ in events.decode(row.kind, row.body).history if seq <= archive.upto}
+    if n := len(there - here):
+        return f"{format_count(n, 'event', 'are')} erased in the archive, and not in the log"
+    if n := len(here - there):
+        return f"{format_count(n, 'event', 'are')} erased in the log, and not in the archive"
+    return ""
