@@ -6,6 +6,7 @@ import numpy as np
 
 from lcb.bandits._kernels_numba import COMPILED, dot, pick_best, solve_lower
 from lcb.bandits.linear._ridge_numba import add_reward, factor, solve_upper
+from lcb.runtime._copies_numba import copy_matrix
 from lcb.runtime.compiled import njit
 
 
@@ -62,7 +63,7 @@ def _project(subspace, x, into):  # type: ignore[no-untyped-def]
 def _coarse_gram(state, subspace, ridges, into):  # type: ignore[no-untyped-def]
     """into = U' M U + ridges"""
     d, k = subspace.shape
-    into[:] = ridges
+    copy_matrix(ridges, into)
     for i in range(d):
         for j in range(k):
             total = 0.0

@@ -8,6 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from lcb.learners.mixture._seats_numba import COMPILED, factorise
+from lcb.runtime._copies_numba import copy_matrix
 from lcb.runtime.compiled import njit
 
 _LEAST_NOISE = 1e-6  # of the mean square of the rewards
@@ -62,7 +63,7 @@ def _invert_precision(sums, variance, noise, gram, out, work):  # type: ignore[n
         return
     values, vectors = np.linalg.eigh(gram)
     inverse = 1 / (np.maximum(values, 0.0) + 1 / variance)
-    out[:] = (vectors * np.maximum(inverse, 1e-10 * inverse.max())) @ vectors.T
+    copy_matrix((vectors * np.maximum(inverse, 1e-10 * inverse.max())) @ vectors.T, out)
 
 
 @njit(**COMPILED)
@@ -162,9 +163,13 @@ def describe_samples(sums, recent, first, hyper):  # type: ignore[no-untyped-def
         _, v_mean, mean, means, covariances = find_posterior(sums[begin:end], hyper[s, 0], hyper[s, 1], hyper[s, 2])
         here, new = begin + s, end + s
         total = (recent[begin:end].sum() + hyper[s, 3]) * n_samples
-        pi[here:new], pi[new] = recent[begin:end] / total, hyper[s, 3] / total
-        beta[here:new], beta[new] = means, mean
-        covariance[here:new], covariance[new] = covariances, v_mean
+        for h in range(end - begin):
+            pi[here + h] = recent[begin + h] / total
+            copy_matrix(covariances[h], covariance[here + h])
+        pi[new] = hyper[s, 3] / total
+        copy_matrix(means, beta[here:new])
+        beta[new] = mean
+        copy_matrix(v_mean, covariance[new])
         for i in range(d):
             covariance[new, i, i] += hyper[s, 0]
         noise[here : new + 1] = hyper[s, 1]

@@ -6,6 +6,7 @@ import numpy as np
 
 from lcb.bandits._kernels_numba import COMPILED, add_packed, pick_best
 from lcb.recommenders.clustering._ridge_numba import ucb_scores, weights
+from lcb.runtime._copies_numba import copy_matrix
 from lcb.runtime.compiled import njit
 
 
@@ -50,7 +51,7 @@ def begin_phase(n_past, users, clusters):  # type: ignore[no-untyped-def]
     for i in range(len(users.label)):
         users.checked[i] = i < n_past
         clusters.n_checked[users.label[i]] += users.checked[i]
-    clusters.pivot[:] = clusters.theta
+    copy_matrix(clusters.theta, clusters.pivot)
     clusters.pivot_spread[:] = clusters.spread
 
 
