@@ -6,6 +6,7 @@ import inspect
 import re
 from collections.abc import Sequence
 from copy import copy
+from functools import cache
 from typing import Any
 
 import typer
@@ -69,12 +70,18 @@ def _options(
 ) -> None: ...
 
 
+@cache
+def _build_group() -> Any:
+    """Return what Typer makes of `app`, once in a process: it reads the signatures of all commands anew each time."""
+    return get_command(app)
+
+
 def run(words: Sequence[str]) -> int:
     """Run the command that the words name and return its exit code; without words, print the help.
 
     `app()` makes the same calls, but also handles Ctrl-C, closed pipes and usage errors, which `main` does here.
     """
-    group = get_command(app)
+    group = _build_group()
     asks_help = bool({"-h", "--help"} & set(words))
     if asks_help and words[0] == "reproduce" and words[1] in EXPERIMENTS:
         typer.echo(_help_experiment(group, words[1]))
@@ -104,7 +111,7 @@ def _help_experiment(group: Any, name: str) -> str:
 def list_commands() -> list[str]:
     """Return every command as it is typed, `log verify` for one of a group; docs/cli.md has a section for each."""
     found = []
-    for name, command in get_command(app).commands.items():  # type: ignore[attr-defined]
+    for name, command in _build_group().commands.items():
         inner = getattr(command, "commands", None)
         found += [name] if inner is None else [f"{name} {one}" for one in inner]
     return found
@@ -116,7 +123,7 @@ def _format_usage_error(error: Exception) -> str:
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "lcb"
     if unknown := re.match(r"No such command '(\S+)'", message):
-        known = getattr(context and context.command, "commands", None) or get_command(app).commands  # type: ignore[attr-defined]
+        known = getattr(context and context.command, "commands", None) or _build_group().commands
         meant = suggest(unknown[1], known)
         message = f"{unknown[0]}, {meant}" if meant else unknown[0]  # some versions of Click suggest, too
     return f"{message[0].lower()}{message[1:].rstrip('.')}; see {path} --help"
