@@ -174,12 +174,18 @@ def summary(label: np.ndarray, alpha: float, reward: np.ndarray) -> list[float]:
     ]
 
 
+@cache
+def _prior_of_weights() -> tuple[np.ndarray, np.ndarray]:
+    """The mean of the prior and the Cholesky root of its covariance."""
+    mean, precision = PRIOR.arrays(2)
+    return mean, np.linalg.cholesky(np.linalg.inv(precision))
+
+
 def draw_rewards(label: np.ndarray, sigma2: float, rng: np.random.Generator, x: np.ndarray = X) -> np.ndarray:
     """Rewards given the classes of users, (beta, sigma2) of each class from the prior; `sigma2` 0: one per class."""
     k = int(label.max()) + 1
     variance = np.full(k, sigma2) if sigma2 else PRIOR.rate / rng.standard_gamma(PRIOR.shape, k)
-    mean, precision = PRIOR.arrays(2)
-    root = np.linalg.cholesky(np.linalg.inv(precision))
+    mean, root = _prior_of_weights()
     beta = mean + np.sqrt(variance)[:, None] * (rng.standard_normal((k, 2)) @ root.T)
     fitted = np.einsum("utd,ud->ut", x, beta[label])
     return fitted + np.sqrt(variance[label])[:, None] * rng.standard_normal(fitted.shape)
