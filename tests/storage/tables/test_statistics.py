@@ -298,7 +298,7 @@ def peak_bytes(path, **options):
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl", ".csv.gz"])
 def test_memory_does_not_grow_with_events(tmp_path, monkeypatch, suffix):
     small_batches(monkeypatch, rows=parquet_reader.PARQUET_ROWS, n_bytes=1 << 16)
-    user, x, reward = events(100_000, n_users=50)
+    user, x, reward = events(100_000 if suffix == ".parquet" else 30_000, n_users=50)  # several batches of either
     columns = {"user": user, "reward": reward} | {name: x[:, j] for j, name in enumerate(NAMES)}
     few = write(tmp_path / f"few{suffix}", columns)
     many = tmp_path / f"many{suffix}"
