@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import signal
@@ -29,6 +30,14 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )  # fmt: skip
 settings.load_profile("check")
+
+
+# Without doctests, and slow to import: the processes that need them do so.
+collect_ignore = ["support/preloaded.py", "cluster/ray_cases.py", "cluster/node_cases.py", "cluster/job_cases.py"]
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()  # thousands of tests and all that they import stay, and need not be looked through for garbage
 
 
 def rows_of(models: LatentModels, n_users: int, n_rows: int, seed: int):

@@ -11,7 +11,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from coba.learners import LinTSLearner, LinUCBLearner
-from mabwiser.mab import MAB, LearningPolicy
 
 from lcb.bandits.linear.lints import LinTS
 from lcb.bandits.linear.linucb import LinUCB
@@ -30,9 +29,11 @@ def actions(context):
     return [tuple(x) for x in context.tolist()]
 
 
-def one_arm(policy, d, seed=1):
+def one_arm(policy, d, seed=1, **settings):
     """MABWiser with a single arm; a first row of zeros makes it invert its matrix, also where the ridge is not 1."""
-    model = MAB([0], policy, seed=seed)
+    from mabwiser.mab import MAB, LearningPolicy  # brings scikit-learn and pandas, which only this process needs
+
+    model = MAB([0], getattr(LearningPolicy, policy)(**settings), seed=seed)
     model.fit(decisions=[0], rewards=[0.0], contexts=np.zeros((1, d)))
     return model
 
@@ -63,7 +64,7 @@ def test_linucb_plays_as_coba_does_and_knows_the_same():
 @pytest.mark.parametrize(("width", "ridge"), [(0.5, 1.0), (1.3, 2.5)])
 def test_linucb_scores_arms_as_mabwiser_does(width, ridge):
     bandit = LinUCB(D, width, ridge)
-    model = one_arm(LearningPolicy.LinUCB(alpha=width, l2_lambda=ridge), D)
+    model = one_arm("LinUCB", D, alpha=width, l2_lambda=ridge)
     contexts, rewards, rng = stream(seed=1)
     state = bandit.start()
     for context, reward in zip(contexts, rewards, strict=True):
@@ -99,7 +100,7 @@ def test_lints_has_mabwiser_s_posterior_and_plays_its_arms_as_often(scale, ridge
     """Three arms with two weights each: in ours six features, of which an arm has two and zeros."""
     n_arms, own, n = 3, 2, 20_000
     bandit = LinTS(n_arms * own, scale, ridge, n_points=8192)
-    models = [one_arm(LearningPolicy.LinTS(alpha=scale, l2_lambda=ridge), own, seed=arm) for arm in range(n_arms)]
+    models = [one_arm("LinTS", own, seed=arm, alpha=scale, l2_lambda=ridge) for arm in range(n_arms)]
     rng, state = np.random.default_rng(3), bandit.start()
     beta = rng.standard_normal((n_arms, own))
     for t in range(60):
