@@ -7,6 +7,7 @@ import logging
 import os
 import signal
 import subprocess
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,11 +125,55 @@ def postgres_url() -> Iterator[str]:
     subprocess.run([script, "stop", url], check=True)
 
 
-@pytest.fixture
-def postgres_database(postgres_url: str) -> Iterator[str]:
-    """The URL of an empty database that this test alone uses; it is dropped after the test, open connections or not."""
-    name = f"lcb_{uuid.uuid4().hex}"
+@pytest.fixture(scope="session")
+def empty_databases(postgres_url: str) -> Iterator[list[str]]:
+    """Databases that tests of this process used and emptied: to make one costs more CPU than most tests."""
+    names: list[str] = []
+    yield names
     with psycopg.connect(postgres_url, autocommit=True) as server:
-        server.execute(f"create database {name} template template0")
+        for name in names:
+            server.execute(f"drop database {name} with (force)")
+
+
+@pytest.fixture
+def postgres_database(postgres_url: str, empty_databases: list[str]) -> Iterator[str]:
+    """The URL of an empty database that this test alone uses.
+
+    It is emptied after the test for another one, or dropped if anybody is still connected.
+    """
+    with psycopg.connect(postgres_url, autocommit=True) as server:
+        name = empty_databases.pop() if empty_databases else create_database(server)
+        url = urlsplit(postgres_url)._replace(path=f"/{name}").geturl()
+        yield url
+        if is_in_use(server, name):
+            server.execute(f"drop database {name} with (force)")
+            return
+    with psycopg.connect(url, autocommit=True) as own:
+        own.execute("drop schema public cascade")
+        own.execute("create schema public")
+    empty_databases.append(name)
+
+
+@pytest.fixture
+def new_postgres_database(postgres_url: str) -> Iterator[str]:
+    """The URL of a database that no other test has used: its files hold nothing of others either."""
+    with psycopg.connect(postgres_url, autocommit=True) as server:
+        name = create_database(server)
         yield urlsplit(postgres_url)._replace(path=f"/{name}").geturl()
         server.execute(f"drop database {name} with (force)")
+
+
+def create_database(server: psycopg.Connection) -> str:
+    name = f"lcb_{uuid.uuid4().hex}"
+    server.execute(f"create database {name} template template0")
+    return name
+
+
+def is_in_use(server: psycopg.Connection, name: str) -> bool:
+    """Whether clients stay connected to a database: those that have just left are seen for some milliseconds more."""
+    clients = "select from pg_stat_activity where datname = %s and backend_type = 'client backend'"
+    for _ in range(20):
+        if server.execute(clients, [name]).fetchone() is None:
+            return False
+        time.sleep(0.01)
+    return True

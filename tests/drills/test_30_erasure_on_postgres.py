@@ -89,14 +89,14 @@ def drill(url: str, folder: Path, without: tuple[str, ...] = (), within: float =
         store.close()
 
 
-def test_who_is_erased_is_soon_in_no_data_file(postgres_database: str, tmp_path: Path) -> None:
-    drill(postgres_database, tmp_path)
+def test_who_is_erased_is_soon_in_no_data_file(new_postgres_database: str, tmp_path: Path) -> None:
+    drill(new_postgres_database, tmp_path)
 
 
 @pytest.mark.parametrize("protection", ["scrubbing", "rewriting"])
 def test_without_a_rewrite_of_the_tables_the_person_is_left_in_free_space(
-    postgres_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protection: str
+    new_postgres_database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protection: str
 ) -> None:
     monkeypatch.setitem(globals(), "ROUNDS", 30)  # more than what is written meanwhile overwrites
     with pytest.raises(AssertionError, match="hits are left"):
-        drill(postgres_database, tmp_path, (protection,), within=2.5)
+        drill(new_postgres_database, tmp_path, (protection,), within=2.5)
