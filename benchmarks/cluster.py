@@ -1,16 +1,16 @@
 """What a Ray cluster costs on the machine it runs on: overhead of a shard, reading and shuffling, scaling.
 
-    python benchmarks/cluster.py --users 2000000 --rows 4000000
+    python benchmarks/cluster.py                                   # about 8 minutes and 4 GB on 2 quiet cores
 
-Prints JSON.  Steps and fits take turns with those of one machine on the same cores; the median ratio of neighbours
-counts, because other work on the machine slows both; beside it is the ratio of CPU seconds, which such work hardly
-changes.  Rates are rows per CPU second, of this process and of all processes of Ray.
+Prints a line for each number, with what it should be.  Steps and fits take turns with those of one machine on the same
+cores; the median ratio of neighbours counts.  Times need a quiet machine; ratios of CPU seconds hardly do: they are of
+this process and of those that hold users, without what Ray's own processes do meanwhile.  Rates are rows per CPU
+second, of this process and of all processes of Ray.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import time
 import warnings
@@ -56,28 +56,47 @@ def start_models():
 
 
 class Clock:
-    """Wall and CPU seconds of pieces of work, by name; CPU is that of all processes of Ray, too, but for "here"."""
+    """Wall and CPU seconds of pieces of work, by name; CPU is that of the processes that hold users, too."""
 
     def __init__(self):
         self.wall, self.cpu = {}, {}
 
     def run(self, name, work):
-        count = time.process_time if name == "here" else count_cpu_seconds
-        wall, cpu = time.perf_counter(), count()
-        result = work()
+        holders = list_holders() if name == "there" else []
+        wall, cpu = time.perf_counter(), time.process_time() + sum_cpu(holders)
+        work()
         self.wall.setdefault(name, []).append(time.perf_counter() - wall)
-        self.cpu.setdefault(name, []).append(count() - cpu)
-        return result
+        self.cpu.setdefault(name, []).append(time.process_time() + sum_cpu(holders) - cpu)
 
-    def compare(self, what):
-        """Return the ratios of "there" to "here": the median of neighbours by the wall, the total of the CPU."""
+    def compare(self, what, most):
+        """Print the ratios of "there" to "here": the median of neighbours by the wall, the total of the CPU."""
         ratios = np.array(self.wall["there"]) / np.array(self.wall["here"])
-        return {
-            f"{what}_seconds_here": min(self.wall["here"]),
-            f"{what}_seconds_there": min(self.wall["there"]),
-            f"{what}_ratio": float(np.median(ratios)),
-            f"{what}_ratio_of_cpu": float(np.sum(self.cpu["there"]) / np.sum(self.cpu["here"])),
-        }
+        say(f"{what}, time", np.median(ratios), f"x, at most {most}")
+        say(f"{what}, CPU seconds", np.sum(self.cpu["there"]) / np.sum(self.cpu["here"]), f"x, at most {most}")
+        for name in ("here", "there"):
+            say(f"{what}, median {name}", np.median(self.wall[name]), "s")
+
+
+def say(what, value, unit):
+    print(f"{what:<48} {value:8.3f} {unit}", flush=True)
+
+
+def list_holders():
+    """Return the processes of Ray that hold users."""
+    return [pid for pid in _list_family(os.getpid()) if b"ray::Shard" in _read(pid, "cmdline")]
+
+
+def sum_cpu(pids):
+    """Return the CPU seconds of processes, of threads that have ended, too."""
+    fields = [_read(pid, "stat").rsplit(b")", 1)[-1].split() for pid in pids]
+    return sum(int(value) for one in fields for value in one[11:13]) / os.sysconf("SC_CLK_TCK")
+
+
+def _read(pid, name):
+    try:
+        return Path(f"/proc/{pid}/{name}").read_bytes()
+    except OSError:  # it has ended
+        return b""
 
 
 def measure_steps(cluster, stats, n_times):
@@ -89,7 +108,7 @@ def measure_steps(cluster, stats, n_times):
         for _ in range(n_times):
             for name, users in (("here", here), ("there", there)):
                 clock.run(name, partial(gaussian.step, users, models, prior, False))
-    return clock.compare("step")
+    clock.compare("a step", 1.15)
 
 
 def measure_fit(cluster, stats, n_steps, n_times=3):
@@ -98,11 +117,11 @@ def measure_fit(cluster, stats, n_steps, n_times=3):
     clock = Clock()
     began = time.perf_counter()
     with cluster.hold(EventLog(stats)) as there:
-        found = {"send_seconds": time.perf_counter() - began}
+        say("starting a process and sending all users", time.perf_counter() - began, "s")
         for _ in range(n_times):
             for name, users in (("here", stats), ("there", there)):
                 clock.run(name, partial(lcb.fit, users, N, rng=0, **settings))
-    return {**found, "fit_steps": n_steps, **clock.compare("fit")}
+    clock.compare(f"a fit of {n_steps} steps", 1.25)
 
 
 def measure_scaling(stats, n_times):
@@ -116,15 +135,30 @@ def measure_scaling(stats, n_times):
     for shard in (one, two):
         shard.add_pieces(pieces)
         shard.finish_pieces(log.take(np.arange(0)))
-    ratios = []
-    for _ in range(n_times):
-        seconds = []
+    ratios, by_thread = [], []
+    for _ in range(n_times + 1):
+        seconds, busiest = [], []
         for shard in (one, two):
-            began = time.perf_counter()
+            began, before = time.perf_counter(), read_threads()
             shard.sums(work)
             seconds.append(time.perf_counter() - began)
+            mine, *others = (value - before.get(thread, 0.0) for thread, value in read_threads().items())
+            busiest.append(mine + max(others, default=0.0))
         ratios.append(seconds[0] / seconds[1])
-    return {"speedup_of_2_cores": float(np.median(ratios))}
+        by_thread.append(busiest[0] / busiest[1])
+    say("a step with 2 cores, faster than with 1", np.median(ratios[1:]), "x, at least 1.7")
+    say("the same by CPU seconds of the busiest thread", np.median(by_thread[1:]), "x, what a quiet machine allows")
+
+
+def read_threads():
+    """Return the CPU seconds of each thread of this process, of this one first."""
+    found = {}
+    for thread in sorted(map(int, os.listdir("/proc/self/task"))):
+        try:
+            found[thread] = int(Path(f"/proc/self/task/{thread}/schedstat").read_text().split()[0]) / 1e9
+        except OSError:  # it has ended
+            continue
+    return found
 
 
 def write_parts(folder, n_rows, n_users, n_parts=8):
@@ -140,14 +174,8 @@ def write_parts(folder, n_rows, n_users, n_parts=8):
 def count_cpu_seconds():
     """CPU seconds of this process and of all workers of Ray that it started, also of those that have ended."""
     tick = os.sysconf("SC_CLK_TCK")
-    total, mine = 0.0, _list_family(os.getpid())
-    for pid in mine:
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-        except OSError:
-            continue
-        total += sum(int(value) for value in fields[11:15]) / tick
-    return total
+    fields = [_read(pid, "stat").rsplit(b")", 1)[-1].split() for pid in _list_family(os.getpid())]
+    return sum(int(value) for one in fields for value in one[11:15]) / tick
 
 
 def _list_family(pid):
@@ -159,7 +187,7 @@ def _list_family(pid):
 
 
 def measure_reading(cluster, n_rows, n_users):
-    """Million rows per CPU second; a table of few rows tells what the start of the processes there costs."""
+    """A table of few rows tells about what the start of the processes there costs, which counts."""
     with TemporaryDirectory() as place:
         folder, few = Path(place, "many"), Path(place, "few")
         for one, rows in ((folder, n_rows), (few, 8)):
@@ -177,16 +205,14 @@ def measure_reading(cluster, n_rows, n_users):
             return time.process_time() - began
 
         taken = {"here": [], "start": [], "there": []}
-        for _ in range(3):  # the first time compiles and starts processes
+        for _ in range(4):  # the first time compiles and starts processes
             for name, seconds in (("here", read_here()), ("start", read_there(few)), ("there", read_there(folder))):
                 taken[name].append(seconds)
     cpu = {name: float(np.median(values[1:])) for name, values in taken.items()}
-    return {
-        "read_folder_here": n_rows / cpu["here"] / 1e6,
-        "read_and_shuffle_there": n_rows / (cpu["there"] - cpu["start"]) / 1e6,
-        "with_the_start_of_processes": n_rows / cpu["there"] / 1e6,
-        "start_cpu_seconds": cpu["start"],
-    }
+    unit = "million rows per CPU second, at least"
+    say("reading a folder of parts, one machine", n_rows / cpu["here"] / 1e6, f"{unit} 1.6")
+    say("reading and shuffling parts, cluster", n_rows / cpu["there"] / 1e6, f"{unit} 0.97")
+    say("of it the start of processes, about", cpu["start"], f"of {cpu['there']:.3f} CPU s")
 
 
 def main() -> None:
@@ -197,14 +223,14 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=50)
     parser.add_argument("--only-reading", action="store_true")
     given = parser.parse_args()
-    stats = None if given.only_reading else draw_stats(given.users)
-    found = {} if stats is None else {"users": given.users, **measure_scaling(stats, given.times)}
     with lcb.connect("local") as cluster:
-        if stats is not None:
-            found |= measure_steps(cluster, stats, given.times)
-            found |= measure_fit(cluster, stats, given.steps)
-        found["million rows per CPU second"] = measure_reading(cluster, given.rows, given.rows // 20)
-    print(json.dumps(found, indent=2))
+        measure_reading(cluster, given.rows, given.rows // 20)
+        if not given.only_reading:
+            stats = draw_stats(given.users)
+            print(f"{given.users:,} users, d {D}, {N} classes:")
+            measure_steps(cluster, stats, given.times)
+            measure_fit(cluster, stats, given.steps)
+            measure_scaling(stats, given.times)
 
 
 if __name__ == "__main__":

@@ -8,4 +8,4 @@ from support.ray_runs import run_cases
 
 
 def test_learning_on_a_ray_cluster():
-    run_cases(Path(__file__).with_name("ray_cases.py"), timeout=400)
+    run_cases(Path(__file__).with_name("ray_cases.py"), timeout=900)
