@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from lcb.serve.errors import Problem
-from lcb.serve.threads import Abandoned, Threads
+from lcb.serve.threads import CALLER, Abandoned, Threads
 
 
 def test_calls_beyond_the_limit_are_refused_and_the_others_done_in_order():
@@ -21,6 +21,31 @@ def test_calls_beyond_the_limit_are_refused_and_the_others_done_in_order():
         go.set()
         assert await asyncio.gather(first, *others) == [True, 0, 1]
         assert await threads.run(sorted, [2, 1], reverse=True) == [2, 1]
+        with pytest.raises(ZeroDivisionError):
+            await threads.run(lambda: 1 / 0)
+
+    asyncio.run(drive())
+
+
+def test_callers_take_turns_and_one_who_asks_for_much_gives_place_to_others():
+    async def drive() -> None:
+        threads, go, order = Threads("test", 1, most_waiting=4), threading.Event(), []
+
+        def ask(caller: str, n: int) -> list[asyncio.Future[None]]:
+            CALLER.set(caller)
+            return [asyncio.ensure_future(threads.run(order.append, f"{caller}{i}")) for i in range(n)]
+
+        first = asyncio.ensure_future(threads.run(go.wait))
+        await asyncio.sleep(0)
+        much = ask("a", 4)
+        await asyncio.sleep(0)
+        few = ask("b", 1) + ask("c", 1)
+        await asyncio.sleep(0)
+        go.set()
+        found = await asyncio.gather(first, *much, *few, return_exceptions=True)
+        assert [isinstance(one, Problem) for one in found] == [False, False, False, True, True, False, False]
+        assert order == ["a0", "b0", "c0", "a1"]
+        CALLER.set("a")
         with pytest.raises(ZeroDivisionError):
             await threads.run(lambda: 1 / 0)
 

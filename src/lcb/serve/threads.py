@@ -5,20 +5,24 @@
     lists     the items of a large catalogue
     heavy     stories and verification, which read the log for seconds
 
+Callers (a key, or an address where there are no keys) take turns: one who asks for much waits for themselves.
 The threads are daemons: at the end of the process nobody waits for them.
 """
 
 from __future__ import annotations
 
 import asyncio
-import queue
 import threading
+from collections import OrderedDict, deque
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from lcb.serve.errors import Problem
 
 T = TypeVar("T")
+CALLER: ContextVar[str] = ContextVar("caller", default="")  # of the request that is being answered
+_Call = tuple[asyncio.Future[Any], Callable[[], Any]]
 
 
 class Abandoned(Exception):
@@ -26,12 +30,16 @@ class Abandoned(Exception):
 
 
 class Threads:
-    """`n_threads` daemon threads with room for `most_waiting` calls that have not begun; more are refused with 503."""
+    """`n_threads` daemon threads with room for `most_waiting` calls that have not begun; more are refused with 503.
+
+    If there is no room, a caller with fewer calls gets the place of the last call of the one who has most.
+    """
 
     def __init__(self, name: str, n_threads: int = 1, most_waiting: int = 8) -> None:
         self.name, self.n_threads, self.most_waiting = name, n_threads, most_waiting
         self.ended = False
-        self._queue: queue.SimpleQueue[tuple[asyncio.Future[Any], Callable[[], Any]]] = queue.SimpleQueue()
+        self._lock, self._calls = threading.Lock(), threading.Semaphore(0)
+        self._turns: OrderedDict[str, deque[_Call]] = OrderedDict()  # by caller: calls that have not begun
         self._waiting: set[asyncio.Future[Any]] = set()
         self._n_started = 0
 
@@ -39,9 +47,9 @@ class Threads:
         """Call the function in a thread; used inside the event loop."""
         if self.ended:
             raise Problem(503, "the service is shutting down; try again in a moment", retry_after=1)
-        if len(self._waiting) >= self.n_threads + self.most_waiting:
-            words = f"{len(self._waiting)} requests of this kind are already waiting; try again in a few seconds"
-            raise Problem(503, words, retry_after=5)
+        caller = CALLER.get()
+        if len(self._waiting) >= self.n_threads + self.most_waiting and not self._make_room(caller):
+            raise self._refuse()
         if self._n_started < min(self.n_threads, len(self._waiting) + 1):
             self._n_started += 1
             threading.Thread(target=self._work, name=f"lcb-{self.name}-{self._n_started}", daemon=True).start()
@@ -49,8 +57,38 @@ class Threads:
         done: asyncio.Future[T] = loop.create_future()
         self._waiting.add(done)
         done.add_done_callback(self._waiting.discard)
-        self._queue.put((done, lambda: function(*arguments, **more)))
+        with self._lock:
+            self._turns.setdefault(caller, deque()).append((done, lambda: function(*arguments, **more)))
+        self._calls.release()
         return await done
+
+    def _make_room(self, caller: str) -> bool:
+        """Refuse the last call of the caller who has most, if that is at least two more than `caller` has."""
+        with self._lock:
+            most = max(self._turns, key=lambda one: len(self._turns[one]), default=caller)
+            if len(self._turns.get(most, ())) < len(self._turns.get(caller, ())) + 2:
+                return False
+            done, _ = self._turns[most].pop()
+        if not done.done():
+            done.set_exception(self._refuse())
+        self._waiting.discard(done)
+        return True
+
+    def _refuse(self) -> Problem:
+        words = f"{len(self._waiting)} requests of this kind are already waiting; try again in a few seconds"
+        return Problem(503, words, retry_after=5)
+
+    def _take_call(self) -> _Call | None:
+        """Return the next call: callers take turns; None if the one that was announced has been refused."""
+        self._calls.acquire()
+        with self._lock:
+            if not self._turns:
+                return None
+            caller, calls = self._turns.popitem(last=False)
+            call = calls.popleft()
+            if calls:
+                self._turns[caller] = calls  # behind the others
+        return call
 
     def end(self) -> None:
         """Give up all calls, begun or not: those who wait get a Problem 503."""
@@ -66,7 +104,10 @@ class Threads:
 
     def _work(self) -> None:
         while True:
-            done, call = self._queue.get()
+            taken = self._take_call()
+            if taken is None:
+                continue
+            done, call = taken
             if done.done() or self.ended:  # nobody waits any more
                 continue
             try:

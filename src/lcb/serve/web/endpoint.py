@@ -19,6 +19,7 @@ from lcb.errors import StoreError, StoreUnavailable
 from lcb.serve.errors import Problem
 from lcb.serve.events import Actor
 from lcb.serve.observe.logging import read_request_id
+from lcb.serve.threads import CALLER
 from lcb.serve.web.wire.cycle import Cycle, encode_headers
 from lcb.serve.web.wire.headers import NO_STORE, NOSNIFF
 from lcb.serve.web.wire.places import group_address
@@ -130,6 +131,7 @@ class Endpoint:
             cycle = None
         try:
             who = self.around.admit(scope, self.needed)
+            CALLER.set(who or counted_address(scope))
             body = None if cycle is None else cycle.take_body()
             if body is None:
                 body = await _read_body(receive, scope, self.max_body)
