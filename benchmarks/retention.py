@@ -2,17 +2,21 @@
 
     python benchmarks/retention.py                    # 1,000,000 events, 100 decisions per second
     python benchmarks/retention.py --events 100000
+    python benchmarks/retention.py --folder DIR       # keep the log in DIR, and take the one that is there
+    python benchmarks/retention.py --check            # also verify before and after, and compare what is learned
 
-The events are generated: 20 arms with 6 features each, half of the events decisions and half rewards, over 100 days.
+The events are those of a service: 20 arms with 6 features each, half of them decisions and half rewards, over 100 days.
 The newest ten days stay.  Requests are sent at fixed times, whatever the answers take, so waiting counts in full.
 """
 
 from __future__ import annotations
 
 import argparse
+import asyncio
 import http.client
 import json
 import os
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -23,59 +27,94 @@ from contextlib import closing
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import msgspec
 import numpy as np
 
-from lcb.serve import events
+from lcb import messages
+from lcb.models import LatentModels
 from lcb.serve.config.recommenders import RecommenderSpec
-from lcb.storage.store.base import NewRow
-from lcb.storage.store.sqlite import SQLite
+from lcb.serve.config.settings import Learning, Settings
+from lcb.serve.decide_many import decide_many, reward_many
+from lcb.serve.learn.training_data import read_training_data
+from lcb.serve.retain.whole_log import open_whole
+from lcb.serve.service import Service
+from lcb.storage.models.folder import save_models
+from lcb.storage.store.open_store import open_store
 
 N_ARMS, N_FEATURES, PER_USER = 20, 6, 25
 DAYS, KEPT = 100.0, 10.0
 LCB = str(Path(sys.executable).with_name("lcb"))
 _WARM = 5.0  # seconds of requests that are not counted, while the service is new
-SPEC = RecommenderSpec("own", "lints", uniform=0.01)
+_BATCH, _ALIKE = 200, 10  # decisions at once, and of these from the same arms: too few to be stored together
+_ANSWER = msgspec.json.Decoder(messages.DecisionAnswer)
 
 
-def write_log(path: Path, n_events: int) -> None:
-    """Write a log of decisions and rewards, in the order of their times."""
-    rng, now, store = np.random.default_rng(0), time.time(), SQLite(path)
-    began = now - DAYS * 86_400
-    spec = SPEC.complete(None)
-    body = events.ServiceBody(began, b"a seed for tests", "once", (0.0, 1.0), None, None, has_key_events=True)
-    head = [
-        NewRow("service", "service", None, None, events.encode(body)),
-        NewRow(
-            "recommender/own", "recommender", None, None, events.encode(events.RecommenderBody(began, spec.to_json()))
-        ),
+async def write_log(path: Path, n_events: int) -> None:
+    """Let a service decide and take rewards, at times of the past."""
+    rng, now = np.random.default_rng(0), time.time() - DAYS * 86_400
+    save_models(
+        LatentModels(np.full(5, 0.2), rng.normal(size=(5, N_FEATURES)), np.full(5, 0.1)), path.parent / "models"
+    )
+    settings = Settings(
+        store=str(path),
+        models=str(path.parent / "models"),
+        recommenders=(RecommenderSpec("own", "thompson"),),
+        learning=Learning(retrain_every=None),
+    )
+    service = Service(settings, open_store(str(path)), now=lambda: now)
+    service.start()
+    n_users = max(n_events // 2 // PER_USER, 1)
+    for _ in range(0, n_events // 2, _BATCH):
+        asked = []
+        for _ in range(_BATCH // _ALIKE):
+            x = rng.normal(size=(N_ARMS, N_FEATURES))
+            arms = [messages.Arm(f"a{i}", one) for i, one in enumerate(x.tolist())]
+            asked += [messages.DecisionRequest(f"user-{i}", arms) for i in rng.integers(n_users, size=_ALIKE)]
+        answers = await decide_many(service, asked)
+        clicks = (rng.random(_BATCH) < 0.3).astype(float).tolist()
+        rewards = [
+            messages.RewardRequest(_ANSWER.decode(answer).decision_id, reward)
+            for answer, reward in zip(answers, clicks, strict=True)
+        ]
+        await reward_many(service, rewards)
+        now += DAYS * 86_400 * 2 * _BATCH / n_events
+    await service.stop()
+
+
+def verify(*more: str) -> None:
+    began = time.monotonic()
+    subprocess.run([LCB, "log", "verify", *more], check=True, stdout=subprocess.DEVNULL)
+    print(f"lcb log verify {' '.join(more[1:2])} passes, {time.monotonic() - began:.0f} s", flush=True)
+
+
+def start(folder: Path) -> tuple[subprocess.Popen[str], str, str]:
+    """Start the service; return its process, its address, and how long it took until it was ready."""
+    began = time.monotonic()
+    command = [LCB, "serve", "--config", str(folder / "lcb.toml")]
+    server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=folder)
+    assert server.stdout is not None
+    address = next(word for line in server.stdout for word in line.split() if "http://" in word)
+    ticks = Path(f"/proc/{server.pid}/stat").read_text().rsplit(")", 1)[1].split()
+    cpu = (int(ticks[11]) + int(ticks[12])) / os.sysconf("SC_CLK_TCK")
+    return server, address.strip('",.'), f"{time.monotonic() - began:.1f} s, {cpu:.1f} s of CPU"
+
+
+def stop(server: subprocess.Popen[str]) -> None:
+    server.terminate()
+    server.wait()
+
+
+def compare_learning(before: Path, after: Path) -> None:
+    """Compare the statistics of the whole log with those of log and archive, up to the same event."""
+    stores = open_store(str(before), create=False), open_store(str(after), create=False)
+    seq = stores[0].head()
+    found = [
+        read_training_data(one, seq, "once", ()).stats for one in (stores[0], open_whole(stores[1], f"{after}.archive"))
     ]
-    store.append(head, 0)
-    seq, n_users = 2, max(n_events // 2 // PER_USER, 1)
-    ids = [f"a{i}" for i in range(N_ARMS)]
-    rows: list[NewRow] = []
-    for i in range(n_events // 2):
-        x = rng.normal(size=(N_ARMS, N_FEATURES))
-        arm, user, at = (
-            int(rng.integers(N_ARMS)),
-            f"user-{int(rng.integers(n_users))}",
-            began + DAYS * 86_400 * 2 * i / n_events,
-        )
-        p = np.full(N_ARMS, 0.01 / N_ARMS)
-        p[arm] += 0.99
-        taken = events.ChosenArm(arm, ids[arm], float(p[arm]), x[arm].tobytes(), p.tobytes(), False, None)
-        decision = events.DecisionBody(at, seq, "own", N_ARMS, ids, x.tobytes(), None, [taken], None)
-        reward = events.RewardBody(
-            at + 1, seq + 1, "own", float(rng.random() < 0.3), float(p[arm]), taken.x, False, None, item=ids[arm]
-        )
-        rows.append(NewRow(f"d{i:012d}", "decision", user, 0, events.encode(decision)))
-        rows.append(NewRow(f"r/d{i:012d}", "reward", user, 0, events.encode(reward)))
-        seq += 2
-        if len(rows) >= 2000:
-            store.append(rows, seq - len(rows))
-            rows = []
-    if rows:
-        store.append(rows, seq - len(rows))
-    store.close()
+    same = found[0].users == found[1].users and found[0].packed.tobytes() == found[1].packed.tobytes()
+    print(f"statistics of {len(found[0].users):,} users to learn from: {'the same bits' if same else 'DIFFERENT'}")
+    for one in stores:
+        one.close()
 
 
 class Load(threading.Thread):
@@ -126,58 +165,67 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=1_000_000)
     parser.add_argument("--rate", type=float, default=100.0)
     parser.add_argument("--before", type=float, default=20.0, help="seconds of requests without a compaction")
+    parser.add_argument("--folder", type=Path, help="where the log is, or is kept")
+    parser.add_argument("--check", action="store_true", help="verify before and after, and compare what is learned")
     given = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "lcb.db"
-        write_log(path, given.events)
-        size = path.stat().st_size
-        print(f"{given.events:,} events, {2 * size / given.events:,.0f} bytes per decision", flush=True)
-        config = Path(folder) / "lcb.toml"
-        config.write_text(
-            f'store = "{path}"\nport = 0\npages = false\nreward_range = [0.0, 1.0]\n'
-            '[[recommenders]]\nname = "own"\nbandit = "lints"\nuniform = 0.01\n'
-        )
-        server = subprocess.Popen(
-            [LCB, "serve", "--config", str(config)],
-            stdout=subprocess.PIPE,
-            text=True,
-            cwd=folder,
-        )
-        try:
-            assert server.stdout is not None
-            address = next(word for line in server.stdout for word in line.split() if word.startswith("http://"))
-            load = Load(address.rstrip(".,"), given.rate)
-            load.start()
-            time.sleep(given.before)
-            began, cpu = time.monotonic(), os.times().children_user
-            subprocess.run(
-                [
-                    LCB,
-                    "log",
-                    "compact",
-                    str(path),
-                    "--keep",
-                    f"{KEPT:.0f}d",
-                ],
-                check=True,
-            )
-            ended = time.monotonic()
-            load.ended = True
-            load.join()
-            took = os.times().children_user - cpu
-            print(f"compaction took {ended - began:.0f} s, {took:.0f} s of CPU; {load.failed} requests failed")
-            describe("before   ", [took for due, took in load.times if load.began + _WARM < due < began])
-            describe("meanwhile", [took for due, took in load.times if began <= due < ended])
-        finally:
-            server.terminate()
-            server.wait()
-        archive = sum(file.stat().st_size for file in Path(f"{path}.archive").rglob("*.parquet"))
-        n_archived = given.events * (1 - KEPT / DAYS) / 2
-        with closing(sqlite3.connect(path)) as connection:
-            connection.execute("vacuum")
-        left = path.stat().st_size
-        print(f"archive {archive / n_archived:,.0f} bytes per archived decision")
-        print(f"store {size / 1e6:,.0f} MB, then {left / 1e6:,.0f} MB")
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        kept = (given.folder or folder) / "whole" / "lcb.db"
+        if not kept.exists():
+            kept.parent.mkdir(parents=True)
+            asyncio.run(write_log(kept, given.events))
+        path = folder / "lcb.db"
+        shutil.copy(kept, path)
+        measure(path, kept, given)
+
+
+def measure(path: Path, whole: Path, given: argparse.Namespace) -> None:
+    folder, size = path.parent, path.stat().st_size
+    print(f"{given.events:,} events, {2 * size / given.events:,.0f} bytes per decision", flush=True)
+    if given.check:
+        verify(str(path))
+    (folder / "lcb.toml").write_text(
+        f'store = "{path}"\nport = 0\npages = false\n[[recommenders]]\nname = "own"\nbandit = "thompson"\n'
+        "[learning]\nretrain_every = 1000000000\n"
+    )
+    server, address, seconds = start(folder)
+    print(f"start {seconds}")
+    try:
+        load = Load(address, given.rate)
+        load.start()
+        time.sleep(given.before)
+        began = time.monotonic()
+        compaction = subprocess.Popen([LCB, "log", "compact", str(path), "--keep", f"{KEPT:.0f}d"])
+        _, status, used = os.wait4(compaction.pid, 0)
+        compaction.returncode = os.waitstatus_to_exitcode(status)
+        ended = time.monotonic()
+        load.ended = True
+        load.join()
+        if compaction.returncode:
+            sys.exit("the compaction has failed")
+        cpu = used.ru_utime + used.ru_stime
+        print(f"compaction took {ended - began:.0f} s, {cpu:.0f} s of CPU, {used.ru_maxrss / 1024:,.0f} MB of memory")
+        print(f"{load.failed} requests failed")
+        describe("before   ", [took for due, took in load.times if load.began + _WARM < due < began])
+        describe("meanwhile", [took for due, took in load.times if began <= due < ended])
+    finally:
+        stop(server)
+    for words in ("", " without snapshots"):
+        if words:
+            subprocess.run([LCB, "log", "rebuild", str(path)], check=True, stdout=subprocess.DEVNULL)
+        server, _, seconds = start(folder)
+        stop(server)
+        print(f"start after the compaction{words} {seconds}")
+    if given.check:
+        verify(str(path))
+        verify(str(path), "--archive", f"{path}.archive")
+        compare_learning(whole, path)
+    archive = sum(file.stat().st_size for file in Path(f"{path}.archive").rglob("*.parquet"))
+    n_archived = given.events * (1 - KEPT / DAYS) / 2
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("vacuum")
+    print(f"archive {archive / n_archived:,.0f} bytes per archived decision")
+    print(f"store {size / 1e6:,.0f} MB, then {path.stat().st_size / 1e6:,.0f} MB")
 
 
 if __name__ == "__main__":

@@ -120,7 +120,7 @@ def test_a_rate_is_counted_by_a_clock_that_only_goes_forward() -> None:
 
 
 def test_ids_that_are_made_while_the_clock_goes_back_are_all_different() -> None:
-    from lcb.serve.service import make_time_ordered_ids
+    from lcb.serve.event_ids import make_time_ordered_ids
 
     new_id = make_time_ordered_ids(Clock(1))
     assert len({new_id() for _ in range(10_000)}) == 10_000

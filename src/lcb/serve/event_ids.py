@@ -16,7 +16,10 @@ snapshots     user/<name>, and "world" for everything else
 
 from __future__ import annotations
 
+import os
+import random
 import re
+from collections.abc import Callable
 
 from lcb.storage.store.base import USER_SNAPSHOTS
 
@@ -90,3 +93,9 @@ def user_snapshot(name: str) -> str:
 
 def user_of_snapshot(snapshot: str) -> str:
     return snapshot.removeprefix(USER_SNAPSHOTS)
+
+
+def make_time_ordered_ids(now: Callable[[], float]) -> Callable[[], str]:
+    """Return a function that makes ids of 26 hexadecimal digits; they sort by time, so an index grows at its end."""
+    chance = random.Random(os.urandom(16))
+    return lambda: f"{int(now() * 1000):012x}{chance.getrandbits(56):014x}"

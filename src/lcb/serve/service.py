@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import os
-import random
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection
@@ -25,7 +24,7 @@ from lcb.serve.decide.items import build_items_event, read_items
 from lcb.serve.decide.large import is_large, prepare
 from lcb.serve.decide.rewards import Rewards
 from lcb.serve.errors import Problem
-from lcb.serve.event_ids import decision_of_slot, event_id, reward_id
+from lcb.serve.event_ids import decision_of_slot, event_id, make_time_ordered_ids, reward_id
 from lcb.serve.log.apply import EventApplier
 from lcb.serve.log.bootstrap import FirstItems, prepare_log, read_first_items
 from lcb.serve.log.journal import IdTaken, Journal, WorldBehindLog
@@ -392,9 +391,3 @@ def _count_for_commit(snapshots: list[Snapshot]) -> int:
         if n_bytes >= _BYTES_PER_COMMIT:
             return n
     return min(len(snapshots), _SNAPSHOTS_PER_COMMIT)
-
-
-def make_time_ordered_ids(now: Callable[[], float]) -> Callable[[], str]:
-    """Return a function that makes ids of 26 hexadecimal digits; they sort by time, so an index grows at its end."""
-    chance = random.Random(os.urandom(16))
-    return lambda: f"{int(now() * 1000):012x}{chance.getrandbits(56):014x}"

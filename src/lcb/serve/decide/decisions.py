@@ -114,11 +114,26 @@ class Decisions:
                 drawn[i] = arm
         made: list[Entry | Problem] = []
         for one, chosen in zip(begun, drawn, strict=True):
+            if chosen is not None:
+                made.append(self._finish_drawn(one, *chosen))
+                continue
             try:
-                made.append(self.finish(one, chosen))
+                made.append(self.finish(one))
             except Problem as problem:
                 made.append(problem)
         return made
+
+    def _finish_drawn(self, begun: Begun, arm: events.ChosenArm, distribution: list[float] | None) -> Entry:
+        """Do the same as `finish` for an arm that was drawn together with others; `distribution` is its own."""
+        request, decision_id, model, (ids, _, sent, _) = begun.request, begun.decision_id, begun.model, begun.arms
+        user_x = None if request.x is None else np.array(request.x).tobytes()
+        of_request = None if request.arms is None else ids
+        body = events.DecisionBody(
+            begun.at, begun.seen, begun.recommender, len(ids), of_request, sent, user_x, [arm], begun.digest
+        )
+        row = NewRow(decision_id, "decision", request.user, model, events.encode(body))
+        answer = self.answer(decision_id, model, body, distribution)
+        return Entry(row, body, answer, decision_id, begun.newcomer, begun.fixes_n_features, begun.seen)
 
     def begin(
         self,
@@ -179,16 +194,11 @@ class Decisions:
         if self.world.state.compacted is not None and self.world.store.was_archived(id):
             raise build_archived(id)
 
-    def finish(self, begun: Begun, drawn: tuple[events.ChosenArm, list[float] | None] | None = None) -> Entry:
-        """Do the rest of `decide`; reads nothing that later events change, so it may run in another thread.
-
-        `drawn` is the arm and its distribution, if it was drawn together with others.
-        """
+    def finish(self, begun: Begun) -> Entry:
+        """Do the rest of `decide`; reads nothing that later events change, so it may run in another thread."""
         request, (ids, context, sent, _) = begun.request, begun.arms
-        decision_id, model, rules, distribution = begun.decision_id, begun.model, None, None
-        if drawn is not None:
-            taken, distribution = [drawn[0]], drawn[1]
-        elif begun.rules is None:
+        decision_id, model, rules = begun.decision_id, begun.model, None
+        if begun.rules is None:
             taken = draw_arms(begun.draw, ids, context, decision_id, request.k)
         else:
             taken, rules = draw_under_rules(begun.draw, ids, context, decision_id, begun.rules)
@@ -210,7 +220,7 @@ class Decisions:
         return Entry(
             NewRow(decision_id, "decision", request.user, model, events.encode(body)),
             body,
-            self.answer(decision_id, model, body, distribution),
+            self.answer(decision_id, model, body),
             decision_id,
             begun.newcomer,
             begun.fixes_n_features,
@@ -269,7 +279,8 @@ class Decisions:
         self, decision_id: str, model: int, body: events.DecisionBody, distribution: list[float] | None = None
     ) -> bytes:
         """Return the answer of a decision event, always the same bytes; `distribution` is that of its first arm."""
-        ours, shown = body.taken[0], body.shown[0]
+        ours, recommender = body.taken[0], body.recommender
+        shown = ours if body.chosen is None else body.chosen
         if distribution is None:
             distribution = ours.full_distribution(body.n_arms).tolist()
         slots = None
@@ -279,15 +290,15 @@ class Decisions:
             )
         return _JSON.encode(
             messages.DecisionAnswer(
-                decision_id=decision_id,
-                arm=shown.id,
-                propensity=shown.propensity if body.own else None,
-                distribution=tuple(distribution),
-                model=model,
-                policy=policy_name(self.world.state.recommenders[body.recommender], model),
-                recommender=body.recommender,
-                slots=slots,
-                would=None if body.chosen is None else ours.id,
+                decision_id,
+                shown.id,
+                shown.propensity if body.own else None,
+                tuple(distribution),
+                model,
+                policy_name(self.world.state.recommenders[recommender], model),
+                recommender,
+                slots,
+                None if body.chosen is None else ours.id,
             )
         )
 

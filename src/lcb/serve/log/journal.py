@@ -337,7 +337,10 @@ class Journal:
         entries, rows = [one.entry for one in batch], appended.rows
         bodies: list[Any] = [entry.body for entry in entries]
         mine = [True] * len(entries)
-        if [row[1:] for row in rows] != [entry.row for entry in entries]:  # not all of them, or others too
+        own_rows = [entry.row for entry in entries]
+        if [row.body for row in rows] != [row.body for row in own_rows] or (
+            [row.id for row in rows] != [row.id for row in own_rows]
+        ):  # not all of them, or others too
             placed, own = {row.id: row.body for row in rows}, {}
             for i, entry in enumerate(entries):
                 mine[i] = placed.get(entry.row.id) == entry.row.body

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Iterable
 from typing import Any, TypeVar
 
 import numpy as np
@@ -26,17 +27,19 @@ class ItemBoard:
         self._totals: OrderedDict[str, list[float]] = OrderedDict()  # -> offers, sum of rewards
         self._points: OrderedDict[tuple[float, str], list[float]] = OrderedDict()  # time and item -> the same
 
-    def watch(self, row: Row, body: Any, now: float) -> None:
-        """Count a decision or a reward that was applied."""
-        if row.kind == "decision":
-            for one in body.shown:
-                self._add(one.id, now, 1.0, 0.0)
-        elif row.kind == "reward" and body.item is not None:
-            self._add(body.item, now, 0.0, body.reward - (body.before or 0.0))
-
-    def _add(self, item: str, now: float, offers: float, reward: float) -> None:
-        _count(self._totals, item, _MOST_ITEMS, offers, reward)
-        _count(self._points, (now - now % _BUCKET, item), _MOST_POINTS, offers, reward)
+    def count_all(self, events: Iterable[tuple[Row, Any, float]]) -> None:
+        """Count decisions and rewards that were applied, each with the time at which it came."""
+        added: dict[tuple[float, str], list[float]] = {}
+        for row, body, now in events:
+            if row.kind == "decision":
+                for one in body.shown:
+                    added.setdefault((now - now % _BUCKET, one.id), [0.0, 0.0])[0] += 1.0
+            elif body.item is not None:
+                found = added.setdefault((now - now % _BUCKET, body.item), [0.0, 0.0])
+                found[1] += body.reward - (body.before or 0.0)
+        for (bucket, item), (offers, reward) in added.items():
+            _count(self._totals, item, _MOST_ITEMS, offers, reward)
+            _count(self._points, (bucket, item), _MOST_POINTS, offers, reward)
 
     def describe(self) -> list[dict[str, Any]]:
         """Return the best, the worst and the new items, the best first; none before a version has item effects."""

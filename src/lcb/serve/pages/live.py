@@ -62,28 +62,25 @@ class Live:
             self._audit.appendleft(trail.describe_action(row, body))
 
     def _count_waiting(self) -> None:
+        """Count what waits; what events in a row have in common is looked up once."""
         waiting, self._waiting = self._waiting, []
+        self._items.count_all(waiting)
+        buckets, last = self._buckets, None
         for row, body, now in waiting:
-            self._count(row, body, now)
-
-    def _count(self, row: Row, body: Any, now: float) -> None:
-        self._items.watch(row, body, now)
-        second = self._get_second(now)
-        key = (now - now % _BUCKET, body.recommender, row.model or 0)
-        if row.kind == "decision":
-            self._buckets[row.seq] = key
-            if len(self._buckets) > _MOST_OPEN:
-                self._buckets.popitem(last=False)
-        else:  # a reward counts in the point of its decision
-            key = self._buckets.get(body.decision, key)
-        point = self._get_point(key)
-        if row.kind == "decision":
-            n = len(body.taken)
-            second[1] += n
-            point[0] += n
-        else:
-            second[2] += 1
-            point[1] += body.reward - (body.before or 0.0)
+            same = (int(now), body.recommender, row.model)
+            if same != last:
+                last, key = same, (now - now % _BUCKET, body.recommender, row.model or 0)
+                second, point = self._get_second(now), self._get_point(key)
+            if row.kind == "decision":
+                n = len(body.taken)
+                second[1] += n
+                point[0] += n
+                buckets[row.seq] = key
+            else:  # a reward counts in the point of its decision
+                second[2] += 1
+                self._get_point(buckets.get(body.decision, key))[1] += body.reward - (body.before or 0.0)
+        while len(buckets) > _MOST_OPEN:
+            buckets.popitem(last=False)
 
     def _get_second(self, now: float) -> list[float]:
         whole = float(int(now))

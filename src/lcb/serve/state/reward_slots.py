@@ -48,12 +48,13 @@ def open_slots(row: Row, body: events.DecisionBody) -> dict[str, RewardSlot]:
 
 
 def _open_slot(row: Row, body: events.DecisionBody, arm: events.ChosenArm) -> RewardSlot:
-    assert row.user is not None
+    seq, _, _, user, model, _ = row
+    assert user is not None
     n_bytes = 0 if arm.distribution is None else len(arm.distribution)
     if n_bytes > _LARGE:
         arm, n_bytes = msgspec.structs.replace(arm, distribution=None), 0
     n_bytes += len(arm.x) + (0 if arm.advice is None else len(arm.advice))
-    return RewardSlot(row.seq, row.user, row.model, body.recommender, arm, n_bytes)
+    return RewardSlot(seq, user, model, body.recommender, arm, n_bytes)
 
 
 def build_archived(decision_id: str) -> Problem:
@@ -106,12 +107,20 @@ class RewardSlots:
 
     def admit(self, slots: dict[str, RewardSlot]) -> None:
         for id, slot in slots.items():
-            if id in self._slots:
-                self.forget(id)
-            self._slots[id] = slot
-            self._n_bytes += slot.n_bytes
-        while len(self._slots) > len(slots) and (len(self._slots) > _MOST or self._n_bytes > _MOST_BYTES):
-            self._n_bytes -= self._slots.popitem(last=False)[1].n_bytes
+            self._put(id, slot)
+        self._evict(len(slots))
+
+    def _put(self, id: str, slot: RewardSlot) -> None:
+        if id in self._slots:
+            self.forget(id)
+        self._slots[id] = slot
+        self._n_bytes += slot.n_bytes
+
+    def _evict(self, n_new: int) -> None:
+        """Drop the oldest slots while there are too many; the newest `n_new` stay."""
+        slots = self._slots
+        while (len(slots) > _MOST or self._n_bytes > _MOST_BYTES) and len(slots) > n_new:
+            self._n_bytes -= slots.popitem(last=False)[1].n_bytes
 
     def forget(self, slot_id: str) -> None:
         """Drop a slot, so that the next `get` reads it from the log."""
@@ -121,7 +130,11 @@ class RewardSlots:
     def apply(self, row: Row, body: Any) -> None:
         """Apply an event that the world has applied."""
         if row.kind == "decision":
-            self.admit(open_slots(row, body) if body.listed else {row.id: _open_slot(row, body, body.shown[0])})
+            if body.listed:
+                self.admit(open_slots(row, body))
+            else:
+                self._put(row.id, _open_slot(row, body, body.taken[0] if body.chosen is None else body.chosen))
+                self._evict(1)
         elif row.kind == "reward":
             slot = self._slots.get(slot_of_reward(row.id))
             if slot is not None:

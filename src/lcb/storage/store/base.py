@@ -6,6 +6,7 @@
     snapshot  name, seq, body, checksum             a cache of the state as of `seq`; it can be rebuilt from the events
     key       name, scope, sha256, created, revoked
     archived  id                                    hashes of the ids of decisions that a compaction has archived
+    common    seq, last, body                       SQLite: bytes that several bodies have (sqlite_bodies.py)
 
 SQLite and PostgreSQL have the same methods.  `append` is one transaction: it writes all rows or none.  It returns the
 rows that other processes have written since `seen` together with its own, so that the caller sees the log without gaps.
@@ -110,6 +111,7 @@ class SharedReads:
     """Reads that are the same statement in every store; `placeholder` is the driver's mark for a value."""
 
     placeholder: str
+    columns, sealed, body = COLUMNS, SEALED, "body"  # of an event, as they are read
     _read: Callable[..., list[Any]]
     _blocks: Callable[[str, int, int], Iterator[list[Any]]]
     chain_head: Callable[[], Head]
@@ -124,17 +126,17 @@ class SharedReads:
         return sum(int(self._read(statement, (at, min(at + block, upto)))[0][0]) for at in range(after, upto, block))
 
     def events(self, after: int, upto: int | None = None) -> Iterator[Row]:
-        for block in self._blocks(COLUMNS, after, self.head() if upto is None else upto):
+        for block in self._blocks(self.columns, after, self.head() if upto is None else upto):
             yield from map(Row._make, block)
 
     def sealed_events(self, after: int, upto: int) -> Iterator[tuple[Row, Seal]]:
-        for block in self._blocks(SEALED, after, upto):
+        for block in self._blocks(self.sealed, after, upto):
             for found in block:
                 yield Row._make(found[:6]), Seal._make(found[6:])
 
     def events_of_service(self, upto: int | None = None) -> list[Row]:
         found = self._read(
-            f'select {COLUMNS} from event where "user" is null and seq > 0 and seq <= {self.placeholder} '
+            f'select {self.columns} from event where "user" is null and seq > 0 and seq <= {self.placeholder} '
             "and kind in ('service', 'recommender', 'items', 'model', 'activate', 'canary', 'teachers', 'compact') "
             "order by seq",
             (LAST if upto is None else upto,),
@@ -144,7 +146,7 @@ class SharedReads:
     def newest_of_service(self, kinds: Sequence[str], upto: int | None = None, limit: int = 10_000) -> list[Row]:
         marks = ", ".join([self.placeholder] * len(kinds))
         found = self._read(
-            f'select {COLUMNS} from event where "user" is null and kind in ({marks}) and seq > 0 '
+            f'select {self.columns} from event where "user" is null and kind in ({marks}) and seq > 0 '
             f"and seq <= {self.placeholder} order by seq desc limit {limit}",
             (*kinds, LAST if upto is None else upto),
         )
@@ -160,7 +162,7 @@ class SharedReads:
 
     def stream_of(self, user: str, after: int = 0, upto: int | None = None) -> Iterator[Row]:
         mark, last = self.placeholder, LAST if upto is None else upto
-        of_user = f'select {COLUMNS} from event where "user" = {mark} and seq > {mark} and seq <= {mark}'
+        of_user = f'select {self.columns} from event where "user" = {mark} and seq > {mark} and seq <= {mark}'
         while block := self._read(f"{of_user} order by seq limit 16", (storable(user), after, last)):
             yield from map(Row._make, block)
             after = block[-1][0]
@@ -168,7 +170,7 @@ class SharedReads:
     def rewards_of(self, user: str, after: int, upto: int) -> list[Row]:
         mark = self.placeholder
         found = self._read(
-            f'select {COLUMNS} from event where "user" = {mark} and seq > {mark} and seq <= {mark} '
+            f'select {self.columns} from event where "user" = {mark} and seq > {mark} and seq <= {mark} '
             "and kind = 'reward' order by seq",
             (storable(user), after, upto),
         )
@@ -176,11 +178,11 @@ class SharedReads:
 
     def bytes_of(self, user: str, upto: int) -> int:
         mark = self.placeholder
-        statement = f'select sum(length(body)) from event where "user" = {mark} and seq <= {mark}'
+        statement = f'select sum(length({self.body})) from event where "user" = {mark} and seq <= {mark}'
         return int(self._read(statement, (storable(user), upto))[0][0] or 0)
 
     def bytes_of_event(self, id: str) -> int:
-        found = self._read(f"select length(body) from event where id = {self.placeholder}", (storable(id),))
+        found = self._read(f"select length({self.body}) from event where id = {self.placeholder}", (storable(id),))
         return int(found[0][0]) if found else 0
 
     def find_damage(self) -> list[str]:

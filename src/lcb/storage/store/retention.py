@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from lcb.storage.store.base import USER_SNAPSHOTS, Row, storable
+from lcb.storage.store.sqlite_bodies import DROP_COMMON
 
 BASE, ERASED_BASE = "base", "erased base"
 GOING = (
@@ -28,6 +29,8 @@ GOING = (
     "mixture",
     "refused",
 )  # kinds of events that a compaction removes; the others stay whatever their age
+WAL_PAGES = 4000  # of the write-ahead log of an SQLite store, after which it is written to the file
+_PAGES = 1000  # the same while old events are removed
 _OF_USERS = "('decision', 'reward', 'leave')"
 _GOING = f"({', '.join(repr(kind) for kind in GOING)})"
 Write = tuple[str, Sequence[Sequence[object]]]  # a statement, and the values of each time it is run
@@ -58,6 +61,7 @@ class Retention(ABC):
     """Part of a store; `placeholder` is the driver's mark for a value."""
 
     placeholder: str
+    whole = ""  # what a body that is written whole sets beside it
     _read: Callable[..., list[Any]]
 
     def write_base(self, rows: Sequence[BaseRow]) -> None:
@@ -65,7 +69,8 @@ class Retention(ABC):
         m, of_user = self.placeholder, '"user"'
         base = [one.row for one in rows]
         change = (
-            f"update event set id = {m}, kind = '{BASE}', model = null, body = {m}, salt = coalesce(salt, {m}) "
+            f"update event set id = {m}, kind = '{BASE}', model = null, body = {m}{self.whole}, "
+            f"salt = coalesce(salt, {m}) "
             f"where seq = {m} and {of_user} = {m} and kind in {_OF_USERS}"
         )
         self._write(
@@ -79,6 +84,7 @@ class Retention(ABC):
                 [(f"{USER_SNAPSHOTS}{row.user}", row.seq) for row in base],
             ),
             self._remember([one.event.id for one in rows if one.event.kind == "decision"]),
+            *self._drop_common([(row.seq, row.seq) for row in base]),
         )
 
     def remove_events(self, after: int, upto: int, kept: Collection[int]) -> int:
@@ -98,7 +104,7 @@ class Retention(ABC):
             )
         else:
             remove = (f"delete from event where seq = {m}", [(seq,) for seq, _, _ in gone])
-        self._write(remember, remove)
+        self._write(remember, remove, *self._drop_common([(gone[0][0], gone[-1][0])]))
         return len(gone)
 
     def next_going(self, after: int, upto: int) -> int | None:
@@ -130,6 +136,10 @@ class Retention(ABC):
             [(hash_id(id),) for id in ids],
         )
 
+    def _drop_common(self, ranges: Sequence[tuple[int, int]]) -> list[Write]:
+        """Return what removes bytes that events of these ranges of seqs had in common, and no event has any more."""
+        return []
+
     @abstractmethod
     def _write(self, *writes: Write) -> None:
         """Run statements in one transaction."""
@@ -138,12 +148,30 @@ class Retention(ABC):
 class SQLiteRetention(Retention):
     """Writes by the connection of an SQLite store."""
 
+    whole = ", common = null"
+    _writer: sqlite3.Connection
     _transaction: Callable[[], AbstractContextManager[sqlite3.Connection]]
 
+    def _drop_common(self, ranges: Sequence[tuple[int, int]]) -> list[Write]:
+        return [(DROP_COMMON, [(first, last, first) for first, last in ranges])]
+
     def _write(self, *writes: Write) -> None:
-        with self._transaction() as connection:
-            for statement, values in writes:
-                connection.executemany(statement, values)
+        """Commit without waiting for the disk, and empty the write-ahead log early: else a service beside it has to.
+
+        After a loss of power the last of these transactions may be undone, like those of a compaction that was killed;
+        a commit of the service waits for the disk, and all that was written before it is there then.
+        """
+        self._set(synchronous="normal", wal_autocheckpoint=_PAGES)
+        try:
+            with self._transaction() as connection:
+                for statement, values in writes:
+                    connection.executemany(statement, values)
+        finally:
+            self._set(synchronous="full", wal_autocheckpoint=WAL_PAGES)
+
+    def _set(self, **pragmas: str | int) -> None:
+        for name, value in pragmas.items():
+            self._writer.execute(f"pragma {name} = {value}")
 
 
 class PostgresRetention(Retention):

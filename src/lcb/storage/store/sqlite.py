@@ -16,11 +16,11 @@ from typing import Any
 
 from lcb.errors import StoreError, StoreUnavailable
 from lcb.progress import Progress, silent
-from lcb.storage.store import base
-from lcb.storage.store.base import COLUMNS, SEALED, Appended, Head, Key, NewRow, Row, Seal, Snapshot
+from lcb.storage.store import base, sqlite_bodies
+from lcb.storage.store.base import Appended, Head, Key, NewRow, Row, Seal, Snapshot
 from lcb.storage.store.chain import Salts, digest_erased, seal_rows
 from lcb.storage.store.migrate import log_upgrade, missing_migrations
-from lcb.storage.store.retention import SQLiteRetention
+from lcb.storage.store.retention import WAL_PAGES, SQLiteRetention
 from lcb.storage.store.schema import SchemaWatch
 from lcb.storage.store.snapshots import CheckedSnapshots, add_checksums
 from lcb.storage.store.sqlite_backup import copy_database
@@ -43,16 +43,13 @@ _KEEP = (
 )
 _HEAD = "select seq, link from event order by seq desc limit 1"
 _REWRITE = (
-    "update event set id = ?, kind = ?, user = null, model = null, body = ?, salt = null, digest = ? where seq = ?"
+    "update event set id = ?, kind = ?, user = null, model = null, body = ?, common = null, salt = null, digest = ? "
+    "where seq = ?"
 )
-_NEW = 'event(seq, id, kind, "user", model, body, salt, link)'
-_OF_USER = f"select {COLUMNS} from event where user = ? and seq > ? and seq <= ? order by seq"
+_AFTER = f"select {sqlite_bodies.COLUMNS} from event where seq > ?"
+_OF_USER = f"select {sqlite_bodies.COLUMNS} from event where user = ? and seq > ? and seq <= ? order by seq"
 _BUSY_SECONDS = 0.2
 _BLOCK = 2000
-_MOST_AT_ONCE = 128
-_INSERTS = [
-    f"insert into {_NEW} values {', '.join(['(?, ?, ?, ?, ?, ?, ?, ?)'] * n)}" for n in range(_MOST_AT_ONCE + 1)
-]
 _WAL_BYTES = 64 << 20  # the write-ahead log is cut to this size after a long read has let it grow
 
 
@@ -61,6 +58,7 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
 
     inline = True
     placeholder = "?"
+    columns, sealed, body = sqlite_bodies.COLUMNS, sqlite_bodies.SEALED, sqlite_bodies.BODY
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True, serve: bool = False) -> None:
         self.path = Path(path).resolve()  # so that a link to the file is the same store
@@ -105,6 +103,7 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
         )
         connection.execute("pragma synchronous = full")
         connection.execute("pragma cache_size = -128000")
+        connection.execute("pragma temp_store = memory")  # also for what a statement of many rows changes
         return connection
 
     def _migrate(self) -> None:
@@ -113,7 +112,7 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
         if application != _APPLICATION and self._writer.execute("select count(*) from sqlite_master").fetchone()[0]:
             raise StoreError(f"{self.path} is a database of another program; give another path")
         self._writer.execute("pragma journal_mode = wal")
-        self._writer.execute("pragma wal_autocheckpoint = 4000")
+        self._writer.execute(f"pragma wal_autocheckpoint = {WAL_PAGES}")
         self._writer.execute(f"pragma journal_size_limit = {_WAL_BYTES}")
         self._writer.execute("pragma secure_delete = on")  # erased rows are overwritten with zeros
         todo = missing_migrations("sqlite", str(self.path), version)
@@ -218,7 +217,8 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
         self, rows: Sequence[NewRow], seen: int, snapshots: Sequence[Snapshot] = (), first: Set[str] = frozenset()
     ) -> Appended:
         try:
-            if 0 < len(rows) <= _MOST_AT_ONCE and seen == self._head.seq and not snapshots and not self.damaged:
+            alone = seen == self._head.seq and not snapshots and not self.damaged
+            if alone and sqlite_bodies.takes_one_statement([row.body for row in rows]):
                 return self._append_at(rows)
             return self._append(rows, seen, snapshots, first, frozenset())
         except sqlite3.IntegrityError:
@@ -238,7 +238,7 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
         self._check_gone()
         before, self._head = self._head, Head(-1, None)  # if the insert fails, the next append reads the head
         try:
-            placed, self._head = self._insert(self._writer, rows, before)
+            placed, self._head = self._insert(self._writer, rows, before, ())
         except sqlite3.IntegrityError:
             self._schema.check()
             raise
@@ -253,7 +253,7 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
         with self._transaction() as connection:
             head, others = self._read_others(connection, seen)
             rows, snapshots, late = base.drop_outdated(others, rows, snapshots, first)
-            placed, head = self._insert(connection, rows, head)
+            placed, head = self._insert(connection, rows, head, sqlite_bodies.find_common([row.body for row in rows]))
             damaged = [(name,) for name in self.damaged]
             connection.executemany("delete from snapshot where name = ?", damaged)
             connection.executemany(_KEEP, add_checksums(snapshots))
@@ -261,18 +261,15 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
         self.damaged.difference_update(name for (name,) in damaged)
         return Appended(others + placed, refused | late)
 
-    def _insert(self, connection: sqlite3.Connection, rows: Sequence[NewRow], head: Head) -> tuple[list[Row], Head]:
-        """Insert rows after `head`, up to _MOST_AT_ONCE by one statement, which is prepared; returns the new head."""
+    def _insert(
+        self, connection: sqlite3.Connection, rows: Sequence[NewRow], head: Head, common: Sequence[sqlite_bodies.Common]
+    ) -> tuple[list[Row], Head]:
+        """Insert rows after `head`; returns them, and the new head."""
         placed = [Row(seq, *row) for seq, row in enumerate(rows, start=head.seq + 1)]
         seals = seal_rows(rows, head, self._salts)
-        before, n_inserted = connection.total_changes, 0
-        for start in range(0, len(rows), _MOST_AT_ONCE):
-            values: list[Any] = []
-            block = placed[start : start + _MOST_AT_ONCE]
-            for row, (salt, _, link) in zip(block, seals[start : start + _MOST_AT_ONCE], strict=True):
-                values += (*row, salt, link)
-            n_inserted += connection.execute(_INSERTS[len(block)], values).rowcount
-        self._schema.check_insert(len(rows), n_inserted, connection.total_changes - before)
+        before = connection.total_changes
+        n_inserted, n_common = sqlite_bodies.insert_rows(connection, placed, seals, common)
+        self._schema.check_insert(len(rows), n_inserted, connection.total_changes - before - n_common)
         return placed, Head(placed[-1].seq, seals[-1].link) if placed else head
 
     @staticmethod
@@ -281,12 +278,14 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
         head = Head(*(connection.execute(_HEAD).fetchone() or (0, None)))
         if head.seq == seen:
             return head, []
-        return head, [Row(*row) for row in connection.execute(f"select {COLUMNS} from event where seq > ?", (seen,))]
+        return head, [Row(*row) for row in connection.execute(_AFTER, (seen,))]
 
     def erase(self, user: str, rewrite: base.Rewriting, seen: int, archived: Sequence[str] = ()) -> Appended:
         with self._transaction() as connection:
             head, others = self._read_others(connection, seen)
-            found = connection.execute(f"select {SEALED} from event where user = ? order by seq", (user,)).fetchall()
+            found = connection.execute(
+                f"select {self.sealed} from event where user = ? order by seq", (user,)
+            ).fetchall()
             theirs = [Row(*one[:6]) for one in found]
             digests = {row.seq: digest_erased(row, Seal(*one[6:])) for row, one in zip(theirs, found, strict=True)}
             rewrites, event = rewrite(theirs)
@@ -295,7 +294,8 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
             )
             connection.execute("delete from snapshot where name = ?", (base.USER_SNAPSHOTS + user,))
             connection.executemany(*self._forget(archived))
-            placed, head = self._insert(connection, [event], head)
+            placed, head = self._insert(connection, [event], head, ())
+            connection.executemany(sqlite_bodies.DROP_COMMON, [(one.seq,) * 3 for one in rewrites])
         self._head = head
         self._scrub()
         return Appended(others + placed, frozenset())
@@ -314,7 +314,7 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
             self._writer.execute(f"pragma busy_timeout = {int(1000 * _BUSY_SECONDS)}")
 
     def event(self, id: str) -> Row | None:
-        found = self._read(f"select {COLUMNS} from event where id = ? and seq > 0", (id,))
+        found = self._read(f"select {self.columns} from event where id = ? and seq > 0", (id,))
         return Row(*found[0]) if found else None
 
     def _blocks(self, columns: str, after: int, last: int) -> Iterator[list[Any]]:

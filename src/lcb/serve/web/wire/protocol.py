@@ -39,6 +39,7 @@ from uvicorn.server import ServerState
 
 from lcb.serve.errors import Problem
 from lcb.serve.web.wire.cycle import Cycle
+from lcb.serve.web.wire.headers import replace_host
 from lcb.serve.web.wire.outgoing import Outgoing, encode_problem
 from lcb.serve.web.wire.places import Places, Sweep, unmap_address
 
@@ -257,7 +258,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if not _PLAIN_PATH.fullmatch(url):
             parsed = parse_url(url)
             if parsed.host is not None:  # RFC 9112, 3.2.2: the target's host counts, not the header's
-                self._set_host(parsed.host, parsed.port)
+                replace_host(self.headers, parsed.host, parsed.port)
             url, query = parsed.path or b"/", parsed.query or b""
         path = url.decode("ascii")
         scope["path"] = unquote(path) if "%" in path else path
@@ -271,12 +272,6 @@ class GuardedProtocol(HttpToolsProtocol):
         else:
             self.flow.pause_reading()
             self.pipeline.appendleft((self.cycle, self.app))
-
-    def _set_host(self, host: bytes, port: int | None) -> None:
-        """Replace the header Host."""
-        host = b"[%b]" % host if b":" in host else host
-        self.headers[:] = [header for header in self.headers if header[0] != b"host"]
-        self.headers.append((b"host", host if port is None else b"%b:%d" % (host, port)))
 
     def on_body(self, body: bytes) -> None:
         if self.stage >= _REFUSED:
