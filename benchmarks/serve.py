@@ -82,7 +82,7 @@ def database(url: str, name: str) -> Iterator[str]:
 def measure(command: list[str], env: dict[str, str], script: Path, port: int, given: argparse.Namespace):
     process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
     try:
-        for _ in range(600):
+        for _ in range(2400):
             with socket.socket() as probe:
                 if probe.connect_ex(("127.0.0.1", port)) == 0:
                     break

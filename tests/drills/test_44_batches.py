@@ -5,7 +5,9 @@ arms, kills and repeated ids; the control shares what must not be shared.
 from __future__ import annotations
 
 import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -116,3 +118,51 @@ def test_what_belongs_to_other_arms_is_noticed(services: list[Inside], monkeypat
     monkeypatch.setattr(CommonArms, "read", read)
     with pytest.raises(AssertionError):
         play(*services)
+
+
+MANY = [Arm(f"many{i}", x) for i, x in enumerate(np.random.default_rng(2).normal(size=(20, 3)).tolist())]
+
+
+def decide_from_common_arms(service: Inside, users: list[str]) -> list[dict[str, Any]]:
+    asked = [DecisionRequest(user, MANY, decision_id=f"c{i}") for i, user in enumerate(users)]
+    return [msgspec.json.decode(one) for one in service.done(decide_many(service.service, asked))]
+
+
+def run(service: Inside, statement: str) -> list[Any]:
+    with closing(sqlite3.connect(service.store.path)) as connection, connection:
+        return connection.execute(statement).fetchall()
+
+
+def test_common_arms_are_stored_once_and_erased_with_the_last_person(services: list[Inside]) -> None:
+    together = services[0]
+    service, users = together.service, [f"p{i % 2}" for i in range(100)]
+    decide_from_common_arms(together, ["p0", "p1"])  # who is new waits for the first decision
+    answers = together.done(decide_many(service, [DecisionRequest(user, MANY) for user in users]))
+    assert all(isinstance(one, bytes) for one in answers)
+    for one in answers[::3]:
+        assert isinstance(one, bytes)
+        together.reward(msgspec.json.decode(one)["decision_id"], 1.0)
+    assert run(together, "select count(*) from common") == [(1,)]
+    assert run(together, "select count(*) from event where common is not null") == [(100,)]
+    assert verify(together.store).differences == []
+    together.crash()
+    assert [row.kind for row in together.store.events_of("p1")].count("decision") == 51
+    together.done(together.service.erase("p0"))
+    assert verify(together.store).differences == []
+    assert all(
+        events.decode("decision", row.body).arms for row in together.store.events_of("p1") if row.kind == "decision"
+    )
+    together.done(together.service.erase("p1"))
+    assert verify(together.store).differences == []
+    assert run(together, "select count(*) from common") == [(0,)]
+    assert b"many7" not in Path(together.store.path).read_bytes()
+
+
+def test_changed_common_arms_are_noticed(services: list[Inside]) -> None:
+    """The control: who changes common bytes changes all events that have them."""
+    together = services[0]
+    decide_from_common_arms(together, [f"p{i}" for i in range(250)])
+    assert run(together, "select count(*) from common") == [(4,)]  # of each recommender
+    assert verify(together.store).differences == []
+    run(together, "update common set body = zeroblob(length(body))")
+    assert verify(together.store).n_differences >= 200

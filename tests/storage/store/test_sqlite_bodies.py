@@ -150,9 +150,18 @@ def test_an_older_store_is_read_and_continued(tmp_path: Path) -> None:
 @given(st.lists(st.tuples(st.integers(0, 2), st.binary(max_size=20)), min_size=1, max_size=120))
 def test_what_is_found_is_in_every_body(parts: list[tuple[int, bytes]]) -> None:
     bodies = [f"{i:010d}".encode() + bytes([kind]) * 400 + more for i, (kind, more) in enumerate(parts)]
-    end = 0
-    for one in find_common(bodies):
-        assert one.first >= end
-        assert one.end - one.first >= FEWEST
-        assert all(body.startswith(one.body, START) for body in bodies[one.first : one.end])
-        end = one.end
+    found = find_common(bodies)
+    for one in found:
+        assert len(one.places) >= FEWEST
+        assert all(bodies[i].startswith(one.body, START) for i in one.places)
+    assert sorted(set(used := [i for one in found for i in one.places])) == sorted(used)
+    kinds = [kind for kind, _ in parts]
+    assert len(used) == sum(n for n in map(kinds.count, range(3)) if n >= FEWEST)
+
+
+def test_one_who_has_little_in_common_does_not_spoil_it_for_many() -> None:
+    rows = [row.body for row in build_rows()]
+    rows[N // 2] = rows[N // 2][: START + 300] + b"other" * 300
+    (one,) = find_common(rows)
+    assert len(one.places) == N - 1
+    assert len(one.body) >= len(ARMS)

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from hashlib import blake2b
 
+import numpy as np
 import structlog
 
 from lcb.serve import events
@@ -25,20 +26,19 @@ from lcb.storage.store.retention import BASE, hash_id
 
 def digest_ids(store: Store, upto: int, kept: Collection[int]) -> bytes:
     """Return the digest of the ids that are remembered when the log is compacted up to `upto`."""
-    ids, salts = set(store.list_archived()), dict[str | None, tuple[int, bytes]]()
+    going, salts = set[int](), dict[str | None, tuple[int, bytes]]()
     for row, seal in store.sealed_events(0, upto):
         if row.kind == BASE or not stays(row, kept):
             salts[row.user] = row.seq, seal.salt or b""
             if row.kind == "decision":
-                ids.add(hash_id(row.id))
+                going.add(hash_id(row.id))
     salts.pop(None, None)
     key = blake2b(digest_size=LINK_BYTES)
     for seq, salt in sorted(salts.values()):
         key.update(seq.to_bytes(8, "big") + salt)
-    found = blake2b(key=key.digest(), digest_size=LINK_BYTES)
-    for one in sorted(ids):
-        found.update(one.to_bytes(8, "big", signed=True))
-    return found.digest()
+    ids = np.array(store.list_archived(), np.int64)  # in order
+    ids = np.union1d(ids, np.array([*going], np.int64)) if going else ids
+    return blake2b(ids.astype(">i8").tobytes(), key=key.digest(), digest_size=LINK_BYTES).digest()
 
 
 def check_ids(store: Store) -> str:

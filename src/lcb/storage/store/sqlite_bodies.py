@@ -1,7 +1,7 @@
 """Bodies of events in an SQLite store: bytes that many events of one commit have in common are stored once.
 
 The decisions of a batch from the same arms differ in little but the user, the time and the arm that was taken.  Where
-bodies in a row have the same bytes after their first START, in which the time is, these go to the table `common`:
+bodies have the same bytes after their first START, in which the time is, these go to the table `common`:
 
     common    seq, last, body     the bytes, and the first and the last event that may have them
     event     common, body        `seq` of these bytes, and the body without them; null: the body is whole
@@ -21,7 +21,7 @@ from lcb.storage.store.base import Row, Seal
 
 START = 10  # bytes of a body before those in common: the time of the event is in them
 FEWEST = 32  # events; for fewer a second statement is not worth it
-_SMALLEST = 256  # bytes in common
+_SMALLEST, _FEW = 256, 8  # bytes in common; events of which one may make them fewer
 _MOST_AT_ONCE = 128
 _MOST_APART = 2000  # events of one commit, and more
 BODY = (
@@ -37,41 +37,45 @@ DROP_COMMON = f"delete from common where seq > ? - {_MOST_APART} and seq <= ? an
 
 
 class Common(NamedTuple):
-    """Bytes that the bodies from `first` up to but not including `end` have after the START."""
+    """Bytes that the bodies at `places` have after the START."""
 
-    first: int
-    end: int
+    places: list[int]
     body: bytes
 
 
 def find_common(bodies: Sequence[bytes]) -> list[Common]:
-    """Return the bytes that bodies in a row have in common, where that saves enough.
+    """Return the bytes that bodies have in common, where that saves enough.
 
     >>> arms, times = bytes(300), [f"{i:010d}".encode() for i in range(40)]
-    >>> [(first, end, len(body)) for first, end, body in find_common([time + arms + b"x" + time for time in times])]
-    [(0, 40, 309)]
+    >>> [(len(places), len(body)) for places, body in find_common([time + arms + b"x" + time for time in times])]
+    [(40, 309)]
     """
-    found, i, n = list[Common](), 0, len(bodies)
-    while i + FEWEST <= n:
-        common, end = _find_prefix(bodies[i][START:], bodies[i + 1]), i + 1
-        while len(common) >= _SMALLEST and end < n:
-            if not bodies[end].startswith(common, START):
-                shorter = _find_prefix(common, bodies[end])
-                if 4 * len(shorter) < 3 * len(common) or len(shorter) < _SMALLEST:
-                    break
-                common = shorter
-            end += 1
-        if end - i >= FEWEST:
-            found.append(Common(i, end, common))
-        i = end
-    return found
+    if len(bodies) < FEWEST:
+        return []
+    groups: dict[bytes, list[int]] = {}
+    for i, body in enumerate(bodies):
+        if len(body) >= START + _SMALLEST:
+            groups.setdefault(body[START : START + _SMALLEST], []).append(i)
+    found = (_compare(bodies, places) for places in groups.values() if len(places) >= FEWEST)
+    return [one for one in found if len(one.places) >= FEWEST]
+
+
+def _compare(bodies: Sequence[bytes], places: Sequence[int]) -> Common:
+    """Return what bodies that begin alike have in common; one that has much less of it than many others is left out."""
+    common, taken = bodies[places[0]][START:], [places[0]]
+    for i in places[1:]:
+        if not bodies[i].startswith(common, START):
+            shorter = _find_prefix(common, bodies[i])
+            if len(taken) > _FEW and 2 * len(shorter) < len(common):
+                continue
+            common = shorter
+        taken.append(i)
+    return Common(taken, common)
 
 
 def _find_prefix(wanted: bytes, body: bytes) -> bytes:
-    """Return how `wanted` begins, as far as it is in a body after the START; nothing if that is little."""
-    if not body.startswith(wanted[:_SMALLEST], START):
-        return b""
-    low, high = 0, len(wanted)
+    """Return how `wanted` begins, as far as a body has it after the START."""
+    low, high = _SMALLEST, len(wanted)  # they begin alike
     while low < high:
         middle = (low + high + 1) // 2
         if body.startswith(wanted[:middle], START):
@@ -88,17 +92,19 @@ def insert_rows(
 
     Without these and for few events it is one statement, which is prepared.
     """
-    places = list[tuple[int | None, bytes]]((None, row.body) for row in rows) if common else []
-    for first, end, body in common:
-        seq, rest = rows[first].seq, START + len(body)
-        connection.execute("insert into common values(?, ?, ?)", (seq, rows[end - 1].seq, body))
-        places[first:end] = [(seq, one[:START] + one[rest:]) for _, one in places[first:end]]
+    stored = list[tuple[int | None, bytes]]((None, row.body) for row in rows) if common else []
+    for places, body in common:
+        seq, rest = rows[places[0]].seq, START + len(body)
+        connection.execute("insert into common values(?, ?, ?)", (seq, rows[places[-1]].seq, body))
+        for i in places:
+            one = rows[i].body
+            stored[i] = seq, one[:START] + one[rest:]
     n_inserted = 0
     for start in range(0, len(rows), _MOST_AT_ONCE):
         values: list[Any] = []
         block = rows[start : start + _MOST_AT_ONCE]
         if common:
-            parts = places[start : start + _MOST_AT_ONCE]
+            parts = stored[start : start + _MOST_AT_ONCE]
             for row, (salt, _, link), (seq_of, own) in zip(block, seals[start:], parts, strict=False):
                 values += (*row[:5], own, salt, link, seq_of)
         else:
