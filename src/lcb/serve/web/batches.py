@@ -100,14 +100,19 @@ class Batches:
         _check_scored(elements, len(self.service.world.state.catalogue) if arms is None else len(arms))
         outcomes: list[bytes] = [b""] * len(elements)
         known, part, work = dict[bytes, list[messages.Arm] | None](), dict[int, messages.DecisionRequest](), 0.0
+        request: messages.DecisionRequest | None
         for i, element in enumerate(elements):
             own = 0.0
             try:
                 if isinstance(element, messages.DecisionRequest):
                     request = element
                 else:
-                    own = 0.0 if element.sent in known else len(element.sent) / LARGE_BODY
-                    request = await self._read(element, known)
+                    request, sent = element.request, element.sent
+                    if request is not None and sent in known:
+                        request.arms = known[sent]
+                    else:
+                        own = len(sent) / LARGE_BODY
+                        request = await self._read(element, known)
                 refuse_visitors(request)
             except Problem as problem:
                 outcomes[i] = _write_refusal(problem)
@@ -130,14 +135,12 @@ class Batches:
     async def _read(
         self, element: Undecoded, known: dict[bytes, list[messages.Arm] | None]
     ) -> messages.DecisionRequest:
-        """Return the request of an element; `known` are the arms that were read before."""
+        """Return the request of an element whose arms are not among the `known` ones, to which they are added."""
         request, sent = element.request, element.sent
         if request is None:
             return await self._decode(sent)
         if sent:
-            if sent not in known:
-                known[sent] = await self._read_arms(sent)
-            request.arms = known[sent]
+            request.arms = known[sent] = await self._read_arms(sent)
         return request
 
     async def _read_arms(self, raw: bytes) -> list[messages.Arm] | None:
@@ -179,13 +182,15 @@ def read_decisions(body: bytes) -> tuple[Sequence[messages.DecisionRequest | Und
         if body.count(b":") == _count_around(arms) + count_pairs(found.decisions):
             return found.decisions, arms or None
     if not few and (found := _decode_whole(_WITH_OWN_ARMS, body)) is not None:
-        arms, elements, colons = bytes(found.arms), list[Undecoded](), {b"": 0}
+        arms, elements, last, n_colons = bytes(found.arms), list[Undecoded](), b"", 0
         n_pairs = _count_around(arms)
         for one in found.decisions:
             sent = bytes(one.arms)
-            if sent not in colons:
-                colons[sent] = 1 + sent.count(b":")
-            n_pairs += colons[sent]
+            if sent == last:
+                sent = last  # the same object: it is hashed and searched once
+            else:
+                last, n_colons = sent, 1 + sent.count(b":") if sent else 0
+            n_pairs += n_colons
             others = one.x, one.k, one.decision_id, one.chosen, one.chosen_propensity, one.exclude, one.seen
             elements.append(Undecoded(messages.DecisionRequest(one.user, None, *others, one.at_most), sent))
         if body.count(b":") == n_pairs + count_pairs([one.request for one in elements]):
@@ -242,7 +247,8 @@ def _check_written(arms: list[messages.Arm], n_decisions: int) -> None:
 
 def _check_scored(elements: Sequence[messages.DecisionRequest | Undecoded], n_arms: int) -> None:
     """Refuse a batch of lists that would take minutes; `n_arms` are those of an element without arms of its own."""
-    n_scored = sum(_count_scored(one, n_arms) for one in elements)
+    counted: dict[bytes, int] = {}
+    n_scored = sum(_count_scored(one, n_arms, counted) for one in elements)
     if n_scored > _MOST_SCORED:
         raise Problem(
             422,
@@ -253,17 +259,21 @@ def _check_scored(elements: Sequence[messages.DecisionRequest | Undecoded], n_ar
         )
 
 
-def _count_scored(element: messages.DecisionRequest | Undecoded, n_arms: int) -> int:
+def _count_scored(element: messages.DecisionRequest | Undecoded, n_arms: int, counted: dict[bytes, int]) -> int:
     """Return the slots of an element times its arms; 0 if it cannot be read, and will be refused by itself.
 
+    `counted` are the numbers of arms of elements before.
+
     >>> raws = b'{"user": "a", "k": 3}', b'{"k": 2, "arms": [{"id": "a"}, {"id": "b"}]}'
-    >>> [_count_scored(Undecoded(None, raw), 50) for raw in raws]
+    >>> [_count_scored(Undecoded(None, raw), 50, {}) for raw in raws]
     [150, 4]
     """
     if isinstance(element, messages.DecisionRequest):
         return (element.k or 1) * (len(element.arms or ()) or n_arms)
     if element.request is not None:
-        return (element.request.k or 1) * (element.sent.count(b'"id"') or n_arms)
+        if (n := counted.get(element.sent)) is None:
+            n = counted[element.sent] = element.sent.count(b'"id"') or n_arms
+        return (element.request.k or 1) * n
     try:
         found = _OF_SLOTS.decode(element.sent)
     except UNREADABLE:
