@@ -1,8 +1,12 @@
-"""Headers that every answer has, and the header Host of a request.
+"""Headers that every answer has, and checks of headers of a request.
 
 Browsers must not guess another type than the one that is given, and nobody keeps a copy of an answer that is about
 people.  Only static files, which are the same for everybody, may be kept.
 """
+
+from __future__ import annotations
+
+from lcb.serve.errors import Problem
 
 NOSNIFF = (b"x-content-type-options", b"nosniff")
 NO_STORE = b"no-store"  # of Cache-Control
@@ -19,3 +23,12 @@ def replace_host(headers: list[tuple[bytes, bytes]], host: bytes, port: int | No
     host = b"[%b]" % host if b":" in host else host
     headers[:] = [header for header in headers if header[0] != b"host"]
     headers.append((b"host", host if port is None else b"%b:%d" % (host, port)))
+
+
+def check_upgrade(method: bytes, headers: list[tuple[bytes, bytes]]) -> Problem | None:
+    """Return the problem of a request to upgrade whose body the parser would take for the next request."""
+    if method == b"CONNECT":
+        return Problem(400, "CONNECT is for proxies, and this is none; send the request itself")
+    if any(name == b"transfer-encoding" or (name == b"content-length" and int(value)) for name, value in headers):
+        return Problem(400, "a request with the header Upgrade may not have a body; leave Upgrade out (HTTP/1.1)")
+    return None

@@ -39,7 +39,7 @@ from uvicorn.server import ServerState
 
 from lcb.serve.errors import Problem
 from lcb.serve.web.wire.cycle import Cycle
-from lcb.serve.web.wire.headers import replace_host
+from lcb.serve.web.wire.headers import check_upgrade, replace_host
 from lcb.serve.web.wire.outgoing import Outgoing, encode_problem
 from lcb.serve.web.wire.places import Places, Sweep, unmap_address
 
@@ -231,7 +231,7 @@ class GuardedProtocol(HttpToolsProtocol):
             words = f"more than {MAX_PIPELINED} requests were sent ahead of their answers; wait for some, then go on"
             return self._refuse(Problem(429, words, retry_after=1))
         upgrade = self.parser.should_upgrade()
-        if upgrade and (problem := self._check_upgrade()):
+        if upgrade and (problem := check_upgrade(self.parser.get_method(), self.headers)):
             return self._refuse(problem)
         if n_hosts != 1 and (n_hosts or self.parser.get_http_version() != "1.0"):
             came = f"{n_hosts} headers Host" if n_hosts else "no header Host"
@@ -312,16 +312,6 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(problem)
         else:
             self.answered_at = self.loop.time()
-
-    def _check_upgrade(self) -> Problem | None:
-        """Return the problem of a request whose body the parser would take for the next request."""
-        if self.parser.get_method() == b"CONNECT":
-            return Problem(400, "CONNECT is for proxies, and this is none; send the request itself")
-        if any(
-            name == b"transfer-encoding" or (name == b"content-length" and int(value)) for name, value in self.headers
-        ):
-            return Problem(400, "a request with the header Upgrade may not have a body; leave Upgrade out (HTTP/1.1)")
-        return None
 
     def handle_websocket_upgrade(self) -> None:
         self.sweep.release(self)  # another protocol takes over
