@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 from lcb.storage.store.base import Row, Seal
 
 START = 10  # bytes of a body before those in common: the time of the event is in them
-FEWEST = 32  # events; for fewer a second statement is not worth it
+FEWEST = 64  # events; for fewer a second statement is not worth it
 _SMALLEST, _FEW = 256, 8  # bytes in common; events of which one may make them fewer
 _MOST_AT_ONCE = 128
 _MOST_APART = 2000  # events of one commit, and more
@@ -46,9 +46,9 @@ class Common(NamedTuple):
 def find_common(bodies: Sequence[bytes]) -> list[Common]:
     """Return the bytes that bodies have in common, where that saves enough.
 
-    >>> arms, times = bytes(300), [f"{i:010d}".encode() for i in range(40)]
+    >>> arms, times = bytes(300), [f"{i:010d}".encode() for i in range(80)]
     >>> [(len(places), len(body)) for places, body in find_common([time + arms + b"x" + time for time in times])]
-    [(40, 309)]
+    [(80, 309)]
     """
     if len(bodies) < FEWEST:
         return []
