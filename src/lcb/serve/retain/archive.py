@@ -30,6 +30,7 @@ EVENTS, REWARDS = "events", "rewards"
 NEW, ERASED = ".new", ".erased"
 PART = 100_000  # events in one file, so that rewriting it after an erasure is quick
 _GROUP = 10_000  # rows of a row group
+_CHECKED: dict[str, Any] = {"page_checksum_verification": True}  # else Arrow reads damaged pages without a word
 SCHEMA = pa.schema(
     [
         ("seq", pa.int64()),
@@ -149,7 +150,7 @@ class Archive:
         for part in self.list_parts():
             if part.last <= after or part.first > upto:
                 continue
-            with _naming(part.path), pq.ParquetFile(part.path) as file:
+            with _naming(part.path), pq.ParquetFile(part.path, **_CHECKED) as file:
                 for batch in file.iter_batches(_GROUP):
                     for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                         if after < values[0] <= upto:
@@ -160,11 +161,11 @@ class Archive:
         rows: list[tuple[Row, Seal]] = []
         for part in self.list_parts():
             with _naming(part.path):
-                users = pq.read_table(part.path, columns=["user"]).column("user")
+                users = pq.read_table(part.path, columns=["user"], **_CHECKED).column("user")
                 mask = pc.equal(users, user)
                 if not pc.any(mask).as_py():
                     continue
-                found = pq.read_table(part.path).filter(mask)
+                found = pq.read_table(part.path, **_CHECKED).filter(mask)
             for values in zip(*(column.to_pylist() for column in found.columns), strict=True):
                 rows.append((Row._make(values[:6]), Seal._make(values[6:])))
         return rows
@@ -174,7 +175,7 @@ class Archive:
         seqs: set[int] = set()
         for part in self.list_parts():
             with _naming(part.path):
-                found = pq.read_table(part.path, columns=["seq", "kind"])
+                found = pq.read_table(part.path, columns=["seq", "kind"], **_CHECKED)
             seqs.update(found.filter(pc.starts_with(found.column("kind"), "erased ")).column("seq").to_pylist())
         return seqs
 
@@ -186,22 +187,30 @@ class Archive:
     def read_rewards(self, path: Path) -> Any:
         """Return a table of rewards."""
         with _naming(path):
-            return pq.ParquetFile(path).read()
+            return pq.ParquetFile(path, **_CHECKED).read()
 
     # Erasure
 
     def prepare_erasure(self, name: str, rewrites: Mapping[int, tuple[Rewrite, bytes | None]]) -> list[Path]:
-        """Write the files without a user, beside those they will replace; `rewrites` by seq, with their digests."""
+        """Write the files without a user, beside those they will replace; `rewrites` by seq, with their digests.
+
+        If one cannot be written, none is left, and StoreUnavailable is raised.
+        """
         prepared: list[Path] = []
-        for part in self.list_parts():
-            if not any(part.first <= seq <= part.last for seq in rewrites):
-                continue
-            for path, change in ((part.path, _rewrite_events), (_of_rewards(part.path), _drop_rewards)):
-                if path.exists():
-                    prepared.append(path.with_name(f"{path.name}.{name}{ERASED}"))
-                    with _naming(path):
-                        _write_table(prepared[-1], change(pq.read_table(path), rewrites))
-        sync_folders(self.folder)
+        parts = [part for part in self.list_parts() if any(part.first <= seq <= part.last for seq in rewrites)]
+        try:
+            for part in parts:
+                for path, change in ((part.path, _rewrite_events), (_of_rewards(part.path), _drop_rewards)):
+                    if path.exists():
+                        with _naming(path):
+                            table = pq.read_table(path, **_CHECKED)
+                        prepared.append(path.with_name(f"{path.name}.{name}{ERASED}"))
+                        _write_table(prepared[-1], change(table, rewrites))
+            sync_folders(self.folder)
+        except (OutputError, StoreError) as error:
+            for path in prepared:
+                path.unlink(missing_ok=True)
+            raise error if isinstance(error, StoreError) else StoreUnavailable(str(error)) from None
         return prepared
 
     def finish(self, prepared: list[Path]) -> None:
