@@ -16,7 +16,7 @@ import asyncio
 import itertools
 import math
 import random
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -67,8 +67,8 @@ class Trouble(Unsynced):
     def append(self, *given: Any) -> Appended:
         return self._fated(lambda: super(Trouble, self).append(*given))
 
-    def erase(self, user: str, rewrite: Any, seen: int) -> Appended:
-        return self._fated(lambda: super(Trouble, self).erase(user, rewrite, seen))
+    def erase(self, user: str, rewrite: Any, seen: int, archived: Sequence[str] = ()) -> Appended:
+        return self._fated(lambda: super(Trouble, self).erase(user, rewrite, seen, archived))
 
     def _fated(self, work: Callable[[], Appended]) -> Appended:
         fate = self.fate()
