@@ -88,9 +88,12 @@ class EventApplier:
         world, remote = self.world, not self.world.store.inline
         if remote:
             world.cache.hold()
+        world.late.allowed = len(batch.rows) - batch.n_applied > 1
         for row, body in zip(batch.rows[batch.n_applied :], batch.bodies[batch.n_applied :], strict=True):
             # while an erasure is pending, rows read before it may differ from what the log has now
             if (not world.can_apply(row) or (world.erased and not batch.prefetched)) if remote else world.is_slow(row):
+                world.late.end()
+                world.late.allowed = False
                 world.cache.hold()
                 self._prefetch(batch)
                 return False
@@ -98,6 +101,7 @@ class EventApplier:
             if self._on_applied is not None:
                 self._on_applied(row, body)
             batch.n_applied += 1
+        world.late.allowed = False
         world.release()
         return True
 

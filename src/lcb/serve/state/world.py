@@ -22,6 +22,7 @@ from lcb.serve.event_ids import WORLD_SNAPSHOT
 from lcb.serve.events import floats
 from lcb.serve.state.canary import CanaryCounts
 from lcb.serve.state.items import ItemState
+from lcb.serve.state.late_folds import LateFolds
 from lcb.serve.state.mixtures import Mixtures
 from lcb.serve.state.per_user.load_users import Prefetched, UserLoader, needs_history
 from lcb.serve.state.per_user.user_cache import UserCache
@@ -62,7 +63,8 @@ class World:
         self.erased: set[int] = set()  # seqs of erased events whose `erase` event was not applied yet
         self.n_erasures = self.erased_at = 0  # since the start of this process: how many, and the last one's seq
         self.started_at_learning = 0  # n_started at the last `learning` event since the start of this process
-        self._histories: dict[str, list[Row]] = {}
+        self.histories: dict[str, list[Row]] = {}
+        self.late = LateFolds(self)
 
     def load(self, upto: int | None = None) -> None:
         """Replay the log up to `upto`, beginning at the stored snapshot unless that is newer or damaged.
@@ -146,6 +148,8 @@ class World:
 
     def user(self, name: str) -> User | None:
         """Return a user as of `seq`, from the cache or the store; None for a new user."""
+        if name in self.late.names:
+            self.late.fold(name)
         user = self.cache.get(name)
         if user is None and not self.cache.is_unknown(name):
             user = self.loader.load(name, self.seq)
@@ -169,7 +173,7 @@ class World:
 
     def is_slow(self, row: Row) -> bool:
         """Whether applying an event would read so much from a local store that a thread should do it."""
-        if not needs_history(row) or row.user is None or self.can_apply(row):
+        if not needs_history(row) or row.user is None or row.user in self.late.names or self.can_apply(row):
             return False
         return self.loader.is_large(row.user, row.seq)
 
@@ -185,18 +189,19 @@ class World:
         name = row.user
         if name is None:
             return True
-        return name in self._histories and name in self.cache if needs_history(row) else self.cache.knows(name)
+        return name in self.histories and name in self.cache if needs_history(row) else self.cache.knows(name)
 
     def take_prefetched(self, prefetched: Prefetched) -> None:
         """Keep what was read for the next events; no event was applied since."""
-        self._histories = prefetched.histories
+        self.histories = prefetched.histories
         for name, user in prefetched.users.items():
             if not self.cache.knows(name):
                 self.cache.admit(name, user)
 
     def release(self) -> None:
         """Drop what was prefetched, after the events are applied."""
-        self._histories = {}
+        self.late.end()
+        self.histories = {}
         self.cache.release()
 
     # Events
@@ -205,6 +210,8 @@ class World:
         if row.seq != self.seq + 1:
             raise StoreError(f"event {row.seq} after {self.seq}; the log has a gap, restore it from a backup")
         body = events.decode(row.kind, row.body) if body is None else body
+        if self.late.names:
+            self.late.prepare(row, changes=needs_history(row))
         if row.kind == "decision":
             self._apply_decision(row, body)
         elif row.kind == "reward":
@@ -253,8 +260,8 @@ class World:
         self.seq = row.seq
         if self.seen:
             self.seen.apply(row, body)
-        if row.user in self._histories:
-            self._histories[row.user].append(row)
+        if row.user in self.histories:
+            self.histories[row.user].append(row)
 
     def _take_effects(self, body: events.ModelBody) -> None:
         self.items.take_version(body.version, body.seen, self.state.item_effects(body.version))
@@ -282,7 +289,7 @@ class World:
         if user.model != last:
             for model, n in ((last, -1), (user.model, 1)):
                 _add(self.users_per_model, model, n)
-                self._count_settled(model, user.settled, n)
+                self.count_settled(model, user.settled, n)
         self.n_events += 1
         tally.n_decisions += len(shown)
         tally.change_rate(before, user.rate)
@@ -290,7 +297,7 @@ class World:
 
     def _apply_reward(self, row: Row, body: events.RewardBody) -> None:
         assert row.user is not None
-        user = self.user(row.user)
+        user = self.cache.peek(row.user) if row.user in self.late.names else self.user(row.user)
         assert user is not None
         tally, before, sum_before = self.tally(user.recommender), user.rate, user.reward_sum
         self.mixtures.come(user, row.seq, body.at)
@@ -301,27 +308,22 @@ class World:
             self.shared.update(user.recommender, row.model or WARMUP, body)
         item = body.item if self.fold.moves_item(row, body) else None
         added = (0, 0.0) if item is None else weigh_own(user.residuals, item)
-        settled = user.settled
-        if first:
-            self.fold.step(user, row, body, body.reward)
+        self.n_events += 1
+        if not first:
+            if self.late.allowed and item is None and not user.canary:
+                return self.late.put_off(user, row)
+            user = self.late.fold_again(row.user, user, row)
         else:
-            past = self._histories.get(row.user)
-            again = self.fold.fold(self.loader.read_events(row.user, 0, row.seq) if past is None else [*past, row])
-            assert again is not None
-            again.saved = user.saved
-            user = again
-            self.cache.replace(row.user, user)
-            self._count_settled(user.model, settled, -1)
-            settled = 0
+            settled = user.settled
+            self.fold.step(user, row, body, body.reward)
+            tally.n_rewards += 1
+            tally.change_rewards(sum_before, user.reward_sum)
+            tally.change_rate(before, user.rate)
+            if user.settled != settled:
+                self.count_settled(user.model, user.settled, 1)
         if item is not None:
             self.items.add(item, self.fold.find_residual(body, added, user))
-        self.n_events += 1
-        tally.n_rewards += first
-        tally.change_rewards(sum_before, user.reward_sum)
-        tally.change_rate(before, user.rate)
         self._compare_canary(user, row.seq)
-        if user.settled != settled:
-            self._count_settled(user.model, user.settled, 1)
 
     def _compare_canary(self, user: User, seq: int) -> None:
         if user.canary and (canary := self.state.canary) is not None:
@@ -345,7 +347,7 @@ class World:
         seqs = {past[0] for past in body.history}
         self.erased -= seqs
         self.n_erasures += 1
-        self._histories = {}
+        self.histories = {}
         self.state.n_features = self.state.n_features or body.n_features
         self.started_at_training -= body.started and self._was_trained_on(body.history[0][0], bool(counted))
         self.cache.forget(seqs)
@@ -361,7 +363,7 @@ class World:
         self.n_rewarded -= body.rewarded and n_rewards > 0
         model = body.model if body.models is None else body.models[len(counted) - 1]
         _add(self.users_per_model, model, -1)
-        self._count_settled(model, settled, -1)
+        self.count_settled(model, settled, -1)
 
     def _was_trained_on(self, first: int, counted: bool) -> bool:
         """Whether a user whose first event is `first` had started when the newest version was learned."""
@@ -372,7 +374,7 @@ class World:
             return counted and first < last.seq
         return last.body.seen is not None and first <= last.body.seen
 
-    def _count_settled(self, model: int, n_decisions: int, n: int) -> None:
+    def count_settled(self, model: int, n_decisions: int, n: int) -> None:
         """Add `n` users who were settled after `n_decisions` decisions; 0 decisions: not settled, not counted."""
         if n_decisions:
             of_model = self.concentration.setdefault(model, {})
