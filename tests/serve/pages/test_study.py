@@ -148,6 +148,45 @@ def test_simulated_visitors_are_marked_and_finish(tmp_path):
     asyncio.run(main())
 
 
+def test_more_simulated_visitors_than_a_thousand_at_a_time_are_refused(tmp_path):
+    async def main():
+        async with inside(front(tmp_path)) as (_, client):
+            assert (await client.post("/page/study/visitors", json={"n": 1000})).status_code == 202
+            refused = await client.post("/page/study/visitors", json={"n": 1})
+            assert refused.status_code == 429
+            assert "1000 simulated visitors are on their way" in refused.json()["detail"]
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", ["study-mallory", "study-=cmd", "study-simulated-x"])
+def test_users_of_callers_are_no_part_of_the_study(tmp_path, name):
+    async def main():
+        async with inside(front(tmp_path)) as (_, client):
+            for i in range(20):
+                body = {"user": name, "decision_id": f"d{i}"}
+                assert (await client.post("/v1/decisions", json=body)).status_code == 200
+                assert (
+                    await client.post("/v1/rewards", json={"decision_id": f"d{i}", "reward": 1.0})
+                ).status_code == 200
+            assert await lines(client) == []
+
+    asyncio.run(main())
+
+
+def test_callers_do_not_answer_for_visitors(tmp_path):
+    async def main():
+        async with inside(front(tmp_path)) as (_, client):
+            seen = (await client.post("/page/visit", json={"study": True})).json()
+            body = {"decision_id": seen["offer"]["decision_id"], "reward": 1.0}
+            refused = await client.post("/v1/rewards", json=body)
+            assert (refused.status_code, refused.json()["field"]) == (422, "decision_id")
+            outcome = (await client.post("/v1/rewards:batch", json={"rewards": [body]})).json()["outcomes"][0]
+            assert (outcome["status"], outcome["field"]) == (422, "decision_id")
+
+    asyncio.run(main())
+
+
 def test_simulated_visitors_come_by_themselves_where_it_is_set(tmp_path):
     async def main():
         async with inside(front(tmp_path, simulated_visitors=6000.0)) as (app, _):

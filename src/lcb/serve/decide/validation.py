@@ -46,6 +46,14 @@ def refuse_visitors(request: messages.DecisionRequest) -> None:
         raise Problem(422, f"decision_id {id!r} {words}; choose another id, or leave it out", field="decision_id")
 
 
+def refuse_answers_of_visitors(request: messages.RewardRequest) -> None:
+    """Refuse a caller's reward for a decision of a visitor, who answers on the pages."""
+    id = request.decision_id
+    if is_visitor(id.rpartition(".")[0]):
+        words = "belongs to a visitor of the pages, who answers there; send rewards of your own decisions"
+        raise Problem(422, f"decision_id {id!r} {words}", field="decision_id")
+
+
 def check_size(context: Floats, field: str, *, of_arm: bool = True) -> None:
     """Refuse features that are NaN or too large; `context` is (K, d)."""
     if np.vdot(context, context) <= messages.LARGEST:  # the sum of squares: faster than a look at each, and stricter

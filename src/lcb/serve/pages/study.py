@@ -21,6 +21,7 @@ from lcb.errors import InputError, LCBError
 from lcb.evaluate.two_groups import Group
 from lcb.messages import RewardRequest
 from lcb.serve.errors import Problem
+from lcb.serve.event_ids import is_visitor
 from lcb.serve.pages.visitors import N_STEPS, Visitors
 from lcb.serve.state.users import User
 from lcb.serve.strict_json import decode
@@ -30,12 +31,13 @@ from lcb.storage.store.base import Row
 PAPER = (("population", 0.196, 0.096, 5), ("lcb", 0.380, 0.076, 5))
 _PREFIX, _SIMULATED = "study-", "study-simulated-"
 _PAGE = 1000
+_MOST_VISITORS, _AT_ONCE = 1000, 4  # simulated visitors on their way, and answering
 Finished = dict[str, tuple[str, float]]  # visitor -> recommender, share of headlines opened
 _PAUSE, _SLOW_PAUSE = 0.02, 0.2  # seconds between two answers of a simulated visitor
 
 
 class AddVisitorsRequest(Struct, forbid_unknown_fields=True):
-    n: Annotated[int, Meta(ge=1, le=1000)]
+    n: Annotated[int, Meta(ge=1, le=_MOST_VISITORS)]
 
 
 _ADD_VISITORS = msgspec.json.Decoder(AddVisitorsRequest)
@@ -59,7 +61,7 @@ class Study:
         self.finished: Finished | None = None  # None: not read from the log yet
         self._coming: Finished | None = None  # while it is read
         self.running = self.done = 0
-        self._loading = asyncio.Lock()
+        self._loading, self._places = asyncio.Lock(), asyncio.Semaphore(_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
         self.service.watch(self._watch, ("reward", "erase"))
         self._log = structlog.get_logger("lcb.serve")
@@ -67,8 +69,8 @@ class Study:
     def _watch(self, row: Row, body: Any) -> None:
         if row.kind == "erase":
             self.finished = self._coming = None  # read again
-        elif row.user is not None and row.user.startswith(_PREFIX):
-            user = self.service.world.cache.peek(row.user)
+        elif row.user is not None and _is_of_study(row.user):
+            user = self.service.world.user(row.user)
             for kept in (self.finished, self._coming):
                 if kept is not None and user is not None:
                     _add_if_finished(kept, row.user, user)
@@ -88,7 +90,7 @@ class Study:
         self._coming, after = coming, _PREFIX
         while names := [one for one in await asyncio.to_thread(store.users, after, _PAGE) if one.startswith(_PREFIX)]:
             for name in names:
-                user = await asyncio.to_thread(world.loader.load, name, world.seq)
+                user = await asyncio.to_thread(world.loader.load, name, world.seq) if _is_of_study(name) else None
                 if user is not None:
                     _add_if_finished(coming, name, user)
             after = names[-1]
@@ -132,13 +134,15 @@ class Study:
         return Reply(text.getvalue().encode(), 200, b"text/csv; charset=utf-8", headers)
 
     async def add_visitors(self, ask: Ask) -> Reply:
-        """Start simulated visitors, of whom up to four run at once."""
+        """Start simulated visitors, of whom up to four run at once, whoever has started them."""
         n = decode(_ADD_VISITORS, ask.body).n
         try:
             items = self.service.world.state.catalogue.items.values()
             self._get_simulation().check_catalogue(item.categories or () for item in items)
         except InputError as error:
             raise Problem(409, str(error)) from None
+        if self.running and self.running + n > _MOST_VISITORS:
+            raise Problem(429, f"{self.running} simulated visitors are on their way; wait for them", retry_after=10)
         if not self.running:
             self.done = 0
         self.running += n
@@ -176,12 +180,13 @@ class Study:
         async def run_some() -> None:
             for _ in left:
                 try:
-                    finished = await self.run_visitor(pause)
+                    async with self._places:
+                        finished = await self.run_visitor(pause)
                     self.done += finished
                 finally:
                     self.running = max(self.running - 1, 0)
 
-        await asyncio.gather(*(run_some() for _ in range(min(n, 4))))
+        await asyncio.gather(*(run_some() for _ in range(min(n, _AT_ONCE))))
 
     async def run_stream(self, per_minute: float) -> None:
         """Run `per_minute` simulated visitors for as long as the service runs."""
@@ -201,6 +206,11 @@ class Study:
             self._log.warning("a simulated visitor gave up", error=str(error))
             return False
         return True
+
+
+def _is_of_study(user: str) -> bool:
+    """Whether a user is a visitor of the study, and not one of a caller with a similar name."""
+    return user.startswith(_PREFIX) and is_visitor(user)
 
 
 def _add_if_finished(finished: Finished, name: str, user: User) -> None:

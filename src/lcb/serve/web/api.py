@@ -9,7 +9,7 @@ import msgspec
 from lcb import messages
 from lcb.serve.audit import trials
 from lcb.serve.decide.large import LARGE_BODY, decode_decision, decode_items
-from lcb.serve.decide.validation import check_user, refuse_visitors
+from lcb.serve.decide.validation import check_user, refuse_answers_of_visitors, refuse_visitors
 from lcb.serve.errors import Problem
 from lcb.serve.learn import versions
 from lcb.serve.learn.supervisor import Retraining
@@ -77,7 +77,9 @@ class Api:
 
     async def reward(self, ask: Ask) -> Reply:
         """Report the reward of a decision."""
-        return Reply(await self.service.reward(decode(_REWARD, ask.body)))
+        request = decode(_REWARD, ask.body)
+        refuse_answers_of_visitors(request)
+        return Reply(await self.service.reward(request))
 
     async def put_items(self, ask: Ask) -> Reply:
         """Add, change and remove items of the catalogue."""

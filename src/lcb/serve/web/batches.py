@@ -18,7 +18,7 @@ from msgspec import Meta, Raw, Struct
 from lcb import messages
 from lcb.errors import StoreError, StoreUnavailable
 from lcb.serve.decide.large import LARGE_BODY, LARGE_DECISION, count_numbers, decode_decision
-from lcb.serve.decide.validation import refuse_visitors
+from lcb.serve.decide.validation import refuse_answers_of_visitors, refuse_visitors
 from lcb.serve.decide_many import Outcome, decide_many, reward_many
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
@@ -208,7 +208,7 @@ def read_rewards(body: bytes) -> list[messages.RewardRequest | Problem]:
     """Return the elements of a batch of rewards, or why they are refused."""
     found = _decode_whole(_ALL_REWARDS, body)
     if found is not None and body.count(b":") == 1 + count_pairs(found.rewards):
-        return [*found.rewards]
+        return [_try_to_take(one) for one in found.rewards]
     return [_try_to_decode(raw) for raw in read_elements(_OF_REWARDS, "rewards", body)[0]]
 
 
@@ -226,9 +226,17 @@ def _try_to_decode(raw: bytes) -> messages.RewardRequest | Problem:
     try:
         if len(raw) > LARGE_BODY:
             raise Problem(422, f"a reward has {len(raw):,} bytes; send decision_id, reward and reward_id alone")
-        return decode(_REWARD, raw)
+        return _try_to_take(decode(_REWARD, raw))
     except Problem as problem:
         return problem
+
+
+def _try_to_take(request: messages.RewardRequest) -> messages.RewardRequest | Problem:
+    try:
+        refuse_answers_of_visitors(request)
+    except Problem as problem:
+        return problem
+    return request
 
 
 def _check_written(arms: list[messages.Arm], n_decisions: int) -> None:
