@@ -252,6 +252,17 @@ def test_a_batch_of_long_lists_from_many_items_is_refused_as_a_whole(tmp_path: P
         assert [one["status"] for one in outcomes] == [200, 422, 422]
 
 
+@pytest.mark.parametrize("name", ['"id"', '"\\u0069d"'])
+def test_arms_are_counted_however_their_ids_are_written(tmp_path: Path, name: str) -> None:
+    arms = [{"id": f"i{n}", "x": [1.0]} for n in range(300)]
+    many = json.dumps({"decisions": [{"user": "u", "k": 100, "arms": arms} for _ in range(70)]})
+    with Local(str(tmp_path / "lcb.db")) as local:
+        assert local.ask("POST", "/v1/decisions:batch", many.replace('"id"', name).encode()).status == 422
+        assert (
+            local.send("POST", "/v1/decisions", {"user": "{", "arms": [{"id": "\u00e9{{", "x": [1.0]}]}).status == 200
+        )
+
+
 def test_a_reward_of_a_decision_that_was_just_archived_leaves_the_others_alone(tmp_path: Path) -> None:
     """The service still has the decision in memory when it hears of the compaction."""
     path = str(tmp_path / "lcb.db")

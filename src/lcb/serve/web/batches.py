@@ -286,7 +286,9 @@ def _count_scored(element: messages.DecisionRequest | Undecoded, n_arms: int, co
         found = _OF_SLOTS.decode(element.sent)
     except UNREADABLE:
         return 0
-    return min(max(found.k or 1, 1), messages.MOST_SLOTS) * (bytes(found.arms).count(b'"id"') or n_arms)
+    arms = bytes(found.arms)
+    n = arms.count(b"{" if b"\\" in arms else b'"id"')  # a name may be written with escapes, a brace not
+    return min(max(found.k or 1, 1), messages.MOST_SLOTS) * (n or n_arms)
 
 
 def _write_outcome(outcome: Outcome) -> bytes:
