@@ -407,6 +407,15 @@ def test_fields_after_a_body_may_be_as_large_as_headers(start, end):
     assert server.ask()[0] == 200
 
 
+def test_many_fields_after_a_body_take_no_memory(start):
+    server = start(deadline=30)
+    with memory_grows_by_less_than(20_000_000), ExitStack() as clients:
+        for _ in range(10):
+            client = clients.enter_context(server.connect(CHUNKED))
+            send_all(client, b"a1:\r\n" * 50_000, 4)
+            assert answer(client)[0] in (431, 0)  # 0: still sending when the service stopped listening
+
+
 @both_loops
 def test_a_client_that_does_not_read_is_closed(start):
     server = start()
