@@ -339,10 +339,10 @@ def with_slow_scores() -> None:
 
     kept = Decisions.finish
 
-    def finish(self: Decisions, begun: Any, drawn: Any = None) -> Any:
+    def finish(self: Decisions, begun: Any) -> Any:
         if len(begun.arms.ids) > 1000:
             _wait_while_held_up(self.world.store)
-        return kept(self, begun, drawn)
+        return kept(self, begun)
 
     replace(Decisions, "finish", finish)
 
