@@ -14,16 +14,20 @@ import argparse
 import os
 import time
 import warnings
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from unittest.mock import patch
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 import lcb
-from lcb.cluster.shard import Shard
+from lcb.cluster.shards import Shards
+from lcb.cluster.sources import FromLog
 from lcb.event_log import EventLog
 from lcb.learners.em import gaussian
 from lcb.learners.shared.users import find_users
@@ -124,41 +128,38 @@ def measure_fit(cluster, stats, n_steps, n_times=3):
     clock.compare(f"a fit of {n_steps} steps", 1.25)
 
 
-def measure_scaling(stats, n_times):
-    """A step of one shard with one thread, against one with two."""
+def measure_scaling(cluster, stats, n_times):
+    """A step of two shards with a core each, and of a shard with two, against one shard with one core."""
     models = start_models()
     work = gaussian.Expect(np.ascontiguousarray(models.packed().T), models.log_pi)
-    one, two = Shard((0, 256), 1), Shard((0, 256), 2)
     log = EventLog(stats)
-    ends = np.linspace(0, stats.n_users, 257).astype(int).tolist()
-    pieces = {i: log.take(np.arange(ends[i], ends[i + 1])) for i in range(256)}
-    for shard in (one, two):
-        shard.add_pieces(pieces)
-        shard.finish_pieces(log.take(np.arange(0)))
-    ratios, by_thread = [], []
-    for _ in range(n_times + 1):
-        seconds, busiest = [], []
-        for shard in (one, two):
-            began, before = time.perf_counter(), read_threads()
-            shard.sums(work)
-            seconds.append(time.perf_counter() - began)
-            mine, *others = (value - before.get(thread, 0.0) for thread, value in read_threads().items())
-            busiest.append(mine + max(others, default=0.0))
-        ratios.append(seconds[0] / seconds[1])
-        by_thread.append(busiest[0] / busiest[1])
-    say("a step with 2 cores, faster than with 1", np.median(ratios[1:]), "x, at least 1.7")
-    say("the same by CPU seconds of the busiest thread", np.median(by_thread[1:]), "x, what a quiet machine allows")
+    cases = {"one core": [1], "two shards of a core each": [1, 1], "a shard of two cores": [2]}
+    with ExitStack() as held:
+        users = {name: held.enter_context(hold_by_cores(cluster, log, cores)) for name, cores in cases.items()}
+        seconds = {name: [] for name in cases}
+        sums = []
+        for _ in range(n_times + 1):
+            for name, own in users.items():
+                began = time.perf_counter()
+                sums.append(own.sums(work).statistics)
+                seconds[name].append(time.perf_counter() - began)
+    assert all(np.array_equal(one, sums[0]) for one in sums)
+    one, *others = (np.array(seconds[name][1:]) for name in cases)
+    for name, own in zip(list(cases)[1:], others, strict=True):
+        say(f"a step of {name}, faster than of one", np.median(one / own), "x, at least 1.7")
 
 
-def read_threads():
-    """Return the CPU seconds of each thread of this process, of this one first."""
-    found = {}
-    for thread in sorted(map(int, os.listdir("/proc/self/task"))):
-        try:
-            found[thread] = int(Path(f"/proc/self/task/{thread}/schedstat").read_text().split()[0]) / 1e9
-        except OSError:  # it has ended
-            continue
-    return found
+@contextmanager
+def hold_by_cores(cluster, log, cores):
+    """Hold a log in as many processes on this machine as there are numbers, each with so many cores."""
+    (node,) = cluster.list_nodes()
+    users = Shards(cluster, FromLog(log))
+    with patch.object(cluster, "list_nodes", lambda **_: [replace(node, n_cpus=n) for n in cores]):
+        users.fill()
+    try:
+        yield users
+    finally:
+        users.close()
 
 
 def write_parts(folder, n_rows, n_users, n_parts=8):
@@ -234,7 +235,7 @@ def main() -> None:
             print(f"{given.users:,} users, d {D}, {N} classes:")
             measure_steps(cluster, stats, given.times)
             measure_fit(cluster, stats, given.steps)
-            measure_scaling(stats, given.times)
+            measure_scaling(cluster, stats, given.times)
 
 
 if __name__ == "__main__":

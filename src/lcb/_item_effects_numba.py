@@ -33,7 +33,8 @@ def add_effects_to_scores(scores, means, effect, variance, weight, horizon, nois
 def score_by_classes(w, expected, bonus, effect, variance, weight, horizon, noise, means, scores):  # type: ignore[no-untyped-def]
     """Set `means` and `scores` of arms of `expected` (N, K) under classes of weights `w`; return the same."""
     level = _average(variance, weight, horizon)
-    means[:] = w[0] * expected[0]
+    for k in range(len(means)):
+        means[k] = w[0] * expected[0, k]
     for h in range(1, len(w)):
         for k in range(len(means)):
             means[k] += w[h] * expected[h, k]

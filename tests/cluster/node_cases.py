@@ -15,7 +15,10 @@ import ray
 from ray.cluster_utils import Cluster as RayCluster
 
 import lcb
+from lcb.cluster.items import ItemShards
 from lcb.cluster.shards import Shards
+from lcb.learners.effects.learn import learn_with_effects
+from lcb.learners.effects.rows import ItemRows
 from support.dying_work import DyingWork
 from support.harness import wait_until
 
@@ -83,6 +86,46 @@ def test_a_worker_and_a_node_that_are_lost_in_a_step_change_no_bit(cluster, tmp_
         np.testing.assert_array_equal(found.pi, before.pi)
     here = learn(lcb.read_log(folder, columns=NAMES))
     np.testing.assert_allclose(before.beta, here.beta, atol=1e-6)
+
+
+def draw_items() -> ItemRows:
+    """Rewards of 40 items from 3,000 users of two classes."""
+    rng = np.random.default_rng(0)
+    user, item = np.repeat(np.arange(3000), 8), rng.integers(40, size=24_000)
+    x, appeal = rng.normal(size=(40, 2)), rng.normal(size=40)
+    reward = appeal[item] + (x[item] * 1.5 * np.eye(2)[user % 2]).sum(axis=1) + 0.5 * rng.normal(size=len(user))
+    return ItemRows(tuple(map(str, range(40))), x, user, item, reward, ("sport", "arts"))
+
+
+def test_a_worker_and_a_node_that_are_lost_while_item_effects_are_summed_change_no_bit(
+    machines, cluster, tmp_path, monkeypatch
+):
+    cluster.n_restarts = 0
+    machines.add_node(num_cpus=1, object_store_memory=STORE)
+    wait_until(lambda: len(cluster.list_nodes(probe=True)) == 3, "the node did not come", seconds=100)
+    plain, calls, mine = ItemShards.sum_items, [], ray.get_runtime_context().get_node_id()
+
+    def fit(users, start):
+        given = {} if start is None else {"start": start, "n_starts": 0}
+        return lcb.fit(users, 2, rng=0, learner="em", max_steps=10, **given)
+
+    with cluster.hold_items(draw_items()) as items:
+        assert len(items.users.actors) == 3
+        before = learn_with_effects(items, fit).models
+        died = {2: {}, 5: {"node": True, "spare": mine}}  # a worker in the second sum, a whole node in the fifth
+
+        def sum_dying(self, work):
+            calls.append(work)
+            how = died.get(len(calls))
+            return plain(self, work if how is None else DyingWork(work, str(tmp_path / f"mark {len(calls)}"), **how))
+
+        monkeypatch.setattr(ItemShards, "sum_items", sum_dying)
+        after = learn_with_effects(items, fit).models
+    assert len(list(tmp_path.glob("mark*"))) == 2
+    assert 2 <= cluster.n_restarts <= 3
+    np.testing.assert_array_equal(after.item_effects.effect, before.item_effects.effect)
+    np.testing.assert_array_equal(after.item_effects.variance, before.item_effects.variance)
+    np.testing.assert_array_equal(after.beta, before.beta)
 
 
 def test_more_events_than_the_object_stores_hold_are_spilled(cluster, tmp_path):

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import lcb
+from lcb.cluster.calls import Lost, Node, _shorten
 from lcb.cluster.heads import explain, find_head
 from lcb.cluster.items import FromItems, ItemShards
 from lcb.cluster.shard import FileSummary, Shard, join_logs, number_arms, read_file
@@ -312,6 +313,50 @@ def test_a_port_of_something_else_is_told_soon(monkeypatch, answer):
         with pytest.raises(ClusterError, match=f"what listens at {place} is no Ray cluster; give the port of the head"):
             find_head(place)
         thread.join()
+
+
+class LosingCluster:
+    """Loses the first processes before their first answer, as Ray does while it does not know that a node has gone."""
+
+    def __init__(self, n_lost, left=()):
+        self.n_lost, self.left, self.started = n_lost, left, []
+
+    def list_nodes(self, *, probe):
+        assert probe
+        return self.left
+
+    def start_shard(self, parts, node):
+        self.started.append((parts, node.address))
+        return len(self.started)
+
+    def check_versions(self, actors, nodes):
+        return [Lost("its node has died") if actor <= self.n_lost else 1e9 * actor for actor in actors]
+
+
+def test_a_process_that_is_lost_before_its_first_answer_is_started_again(monkeypatch):
+    """On its machine, or on another if that has gone."""
+    monkeypatch.setattr("lcb.cluster.shards._NOTICE_SECONDS", 0.0)
+    nodes = {i: Node(f"id {i}", f"10.0.0.{i}", 1, 2) for i in range(2)}
+    users = Shards(LosingCluster(1, list(nodes.values())), FromLog(EventLog.from_rows([0], [[1.0]], [1.0])))
+    users.ends = [0, 128, 256]
+    assert users._start(nodes) == {0: 3e9, 1: 2e9}
+    assert users.actors == {0: 3, 1: 2}
+    assert users.cluster.started == [((0, 128), "10.0.0.0"), ((128, 256), "10.0.0.1"), ((0, 128), "10.0.0.0")]
+    users.cluster = LosingCluster(1, [nodes[1]])
+    users._start(nodes)
+    assert users.cluster.started[-1] == ((0, 128), "10.0.0.1")
+    assert users.places == {0: nodes[1], 1: nodes[1]}
+    users.cluster = LosingCluster(1000, list(nodes.values()))
+    with pytest.raises(ClusterError, match=r"lcb does not start on the node 10\.0\.0\.0; .*: its node has died"):
+        users._start(nodes)
+    assert len(users.cluster.started) == 6
+
+
+def test_what_ray_says_of_a_lost_process_is_cut_to_its_reason():
+    said = (
+        "The actor died unexpectedly.\n\tclass_name: Shard\n\tactor_id: 0b15\nThe actor died because its node has died."
+    )
+    assert _shorten(RuntimeError(said)) == "The actor died unexpectedly. The actor died because its node has died."
 
 
 def test_users_of_a_lost_node_need_room_on_another():

@@ -33,6 +33,15 @@ class DyingWork:
         return self.work.span
 
     def prepare(self, log: Any, map_spans: Any) -> Callable[[slice, int], Any]:
+        self._die()
+        return self.work.prepare(log, map_spans)
+
+    def run(self, rows: Any) -> Any:
+        """Sum the rewards of items, as `SumItems` does."""
+        self._die()
+        return self.work.run(rows)
+
+    def _die(self) -> None:
         if not self._is_spared() and (self._is_first() or self.always):
             if self.head is not None:
                 _kill_gcs(self.head)
@@ -41,7 +50,6 @@ class DyingWork:
             if self.node:
                 os.kill(os.getppid(), signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
-        return self.work.prepare(log, map_spans)
 
     def _is_spared(self) -> bool:
         if self.spare is None:

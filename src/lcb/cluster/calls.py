@@ -57,24 +57,21 @@ class Calls:
         """Start a process on a machine, which will hold these parts."""
         from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
-        at = NodeAffinitySchedulingStrategy(node.id, soft=True)
+        at = NodeAffinitySchedulingStrategy(node.id, soft=False)  # else Ray may start it on a head without CPUs
         remote = self.ray.remote(Shard).options(num_cpus=0, scheduling_strategy=at, max_restarts=0)
         return remote.remote(parts, node.n_cpus)
 
-    def check_versions(self, actors: Sequence[Any], nodes: Sequence[Node]) -> list[float]:
-        """Return the bytes of memory that are free on each machine; refuse another version of lcb."""
+    def check_versions(self, actors: Sequence[Any], nodes: Sequence[Node]) -> list[float | Lost]:
+        """Return the bytes of memory that are free beside each process, or that it was lost.
+
+        Refuse another version of lcb.
+        """
         found = self.wait([actor.describe.remote() for actor in actors], "the first answer of every machine")
-        free = []
+        free: list[float | Lost] = []
         for answer, node in zip(found, nodes, strict=True):
-            if isinstance(answer, Lost):
-                raise ClusterError(
-                    f"lcb does not start on the node {node.address}; install lcb {__version__} there, with the extra "
-                    f"ray: {answer.reason}"
-                )
-            version, memory = answer
-            if version != __version__:
-                raise ClusterError(describe_version(node.address, version, __version__))
-            free.append(memory)
+            if not isinstance(answer, Lost) and answer[0] != __version__:
+                raise ClusterError(describe_version(node.address, answer[0], __version__))
+            free.append(answer if isinstance(answer, Lost) else answer[1])
         return free
 
     def wait(
@@ -113,6 +110,7 @@ class Calls:
         errors = self.ray.exceptions
         lost = (
             errors.RayActorError,
+            errors.ActorUnschedulableError,
             errors.WorkerCrashedError,
             errors.ObjectLostError,
             errors.OutOfMemoryError,
@@ -147,5 +145,6 @@ class Calls:
 
 
 def _shorten(error: BaseException) -> str:
-    words = " ".join(str(error).split())
+    """Return what an error says, without the lines in which Ray names the process."""
+    words = " ".join(" ".join(line for line in str(error).splitlines() if not line.startswith("\t")).split())
     return words if len(words) <= 200 else words[:200] + "..."

@@ -6,7 +6,8 @@ filled from the source first: the result is the same.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from itertools import chain
 from typing import Any, TypeVar
 
@@ -23,7 +24,10 @@ from lcb.event_log import EventLog
 from lcb.learners.likelihood import MOST_ARMS
 from lcb.learners.shared.users import Work
 from lcb.progress import Progress, silent
+from lcb.version import __version__
 
+_MOST_STARTS = 3  # of a process that is lost before its first answer
+_NOTICE_SECONDS = 1.0  # between them
 S = TypeVar("S")
 
 
@@ -48,12 +52,9 @@ class Shards:
         """Start a process on every machine and give it its users."""
         nodes = self.cluster.list_nodes(probe=True)[:N_PARTS]
         self.ends = [round(i * N_PARTS / len(nodes)) for i in range(len(nodes) + 1)]
-        for number, node in enumerate(nodes):
-            self.places[number] = node
-            self.actors[number] = self.cluster.start_shard((self.ends[number], self.ends[number + 1]), node)
+        free = self._start(dict(enumerate(nodes)))
         self.cluster.n_nodes = len(nodes)
-        free = self.cluster.check_versions(list(self.actors.values()), nodes)
-        self.source.check_memory(free)
+        self.source.check_memory(list(free.values()))
         self._fill(list(self.actors), progress)
         self._describe()
         self._place(list(self.actors))
@@ -113,15 +114,11 @@ class Shards:
         """Start lost shards anew, on their machine or, if that is gone, on another, and fill them again."""
         self.cluster.count_restart(list(lost.values()))
         nodes = self.cluster.list_nodes(probe=True)
-        moved = {}
+        before_loss = dict(self.places)
         for number in lost:
-            node = next((one for one in nodes if one.id == self.places[number].id), nodes[number % len(nodes)])
             self.cluster.ray.kill(self.actors[number])
-            if node.id != self.places[number].id:
-                moved[number] = node
-            self.places[number] = node
-            self.actors[number] = self.cluster.start_shard((self.ends[number], self.ends[number + 1]), node)
-        self._check_room(moved)
+        free = self._start({number: _find_place(number, self.places[number], nodes) for number in lost})
+        self._check_room({number: free[number] for number in lost if self.places[number] != before_loss[number]})
         self.cluster.n_nodes = len({node.id for node in self.places.values()})
         before = {number: self.holdings.get(number) for number in lost}
         self._fill(list(lost), silent)
@@ -130,11 +127,40 @@ class Shards:
         if self.firsts:
             self._place(list(lost))
 
-    def _check_room(self, moved: dict[int, Node]) -> None:
-        """Refuse to put users of lost machines where they do not fit, or where lcb is another."""
-        free = self.cluster.check_versions([self.actors[number] for number in moved], list(moved.values()))
-        room = {node.id: memory for node, memory in zip(moved.values(), free, strict=True)}
-        for number, node in moved.items():
+    def _start(self, places: dict[int, Node]) -> dict[int, float]:
+        """Start the processes of some shards; return the bytes of memory that are free beside each.
+
+        Ray does not know at once that a machine has come or gone: a process that is lost before its first answer is
+        started again, on another machine if its own has gone.
+        """
+        self.places |= places
+        free: dict[int, float] = {}
+        lost: dict[int, str] = {}
+        for attempt in range(_MOST_STARTS):
+            if attempt:
+                time.sleep(_NOTICE_SECONDS)
+                nodes = self.cluster.list_nodes(probe=True)
+                self.places |= {number: _find_place(number, self.places[number], nodes) for number in lost}
+            missing = {number: self.places[number] for number in places if number not in free}
+            for number, node in missing.items():
+                self.actors[number] = self.cluster.start_shard((self.ends[number], self.ends[number + 1]), node)
+            actors = [self.actors[number] for number in missing]
+            found = dict(zip(missing, self.cluster.check_versions(actors, list(missing.values())), strict=True))
+            lost = {number: one.reason for number, one in found.items() if isinstance(one, Lost)}
+            free |= {number: one for number, one in found.items() if not isinstance(one, Lost)}
+            if not lost:
+                return {number: free[number] for number in places}
+        number, reason = next(iter(lost.items()))
+        raise ClusterError(
+            f"lcb does not start on the node {self.places[number].address}; install lcb {__version__} there, with the "
+            f"extra ray: {reason}"
+        )
+
+    def _check_room(self, moved: dict[int, float]) -> None:
+        """Refuse to put users of lost machines where they do not fit; `moved` has the bytes that are free there."""
+        room = {self.places[number].id: memory for number, memory in moved.items()}
+        for number in moved:
+            node = self.places[number]
             if number in self.holdings:
                 n_users = sum(self.holdings[number].part_sizes)
                 needed = self.source.count_bytes(n_users)
@@ -174,3 +200,8 @@ class Shards:
 
     def _place(self, numbers: list[int]) -> None:
         self._ask(lambda actor, number: actor.place_users.remote(self.firsts[number], self.arms), numbers, "the arms")
+
+
+def _find_place(number: int, before: Node, nodes: Sequence[Node]) -> Node:
+    """Return the machine where a shard was, or another if that has gone."""
+    return next((one for one in nodes if one.id == before.id), nodes[number % len(nodes)])

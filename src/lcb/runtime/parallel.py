@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
+from importlib import import_module
 from multiprocessing import get_context, parent_process
 from queue import Full, Queue
 from typing import Any, TypeVar
@@ -41,6 +42,7 @@ def n_cores() -> int:
 def _blas() -> Any:
     from threadpoolctl import ThreadpoolController
 
+    import_module("scipy.linalg.cython_blas")  # with which compiled functions multiply: what is loaded can be limited
     return ThreadpoolController()
 
 

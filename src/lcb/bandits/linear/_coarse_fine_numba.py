@@ -6,7 +6,7 @@ import numpy as np
 
 from lcb.bandits._kernels_numba import COMPILED, dot, pick_best, solve_lower
 from lcb.bandits.linear._ridge_numba import add_reward, factor, solve_upper
-from lcb.runtime._copies_numba import copy_matrix
+from lcb.runtime._copies_numba import copy_matrix, copy_vector
 from lcb.runtime.compiled import njit
 
 
@@ -37,7 +37,7 @@ def serve_coarse_fine(  # type: ignore[no-untyped-def]
                     target[i] = state[i, d] + ridge * dot(subspace[i], coarse)
                 best = -np.inf
                 for a in range(n_arms):
-                    solved[:] = context[a]
+                    copy_vector(context[a], solved)
                     solve_lower(lower, solved)
                     fine = np.sqrt(dot(solved, solved))
                     solve_upper(lower, solved)

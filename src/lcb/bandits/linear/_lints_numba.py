@@ -9,6 +9,7 @@ import numpy as np
 
 from lcb.bandits._kernels_numba import COMPILED, arm_scores, pick_best, solve_lower
 from lcb.bandits.linear._ridge_numba import add_reward, factor, solve_upper
+from lcb.runtime._copies_numba import copy_vector
 from lcb.runtime.compiled import njit
 
 
@@ -28,7 +29,7 @@ def serve_lints(states, contexts, rewards, uniforms, arms, points):  # type: ign
                 if not factor(state, lower):
                     return False
                 place = uniforms[u, t] * len(points)
-                theta[:] = state[:, d]
+                copy_vector(state[:, d], theta)
                 solve_lower(lower, theta)
                 theta += points[int(place)]
                 solve_upper(lower, theta)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from lcb.bandits._kernels_numba import COMPILED, add_packed, dot, normalise, pick, pick_best, solve_lower
+from lcb.runtime._copies_numba import copy_vector
 from lcb.runtime.compiled import njit
 
 _LEAST = 1e-15  # a class with less weight is left out
@@ -109,13 +110,13 @@ def choose_mmts(state, context, uniform, terms, points, distribution):  # type: 
         if weights[h] == 0.0:
             continue
         for k in range(n_arms):
-            v[:] = context[k]
+            copy_vector(context[k], v)
             solve_lower(roots[h], v)
             scores[k, :] = dot(terms[1][h], context[k]) + dot(v, scaled[h])
             for i in range(d):
                 for j in range(n_points):
                     scores[k, j] += v[i] * points[i, j]
-        best[:] = scores[0]
+        copy_vector(scores[0], best)
         for k in range(1, n_arms):
             for j in range(n_points):
                 best[j] = max(best[j], scores[k, j])
@@ -150,7 +151,7 @@ def serve_mmts(states, contexts, rewards, uniforms, arms, terms, points):  # typ
                     drawn[i] = scaled[h, i] + points[i, j]
                 best = -np.inf
                 for k in range(n_arms):
-                    v[:] = context[k]
+                    copy_vector(context[k], v)
                     solve_lower(roots[h], v)
                     scores[k] = dot(terms[1][h], context[k]) + dot(v, drawn)
                     best = max(best, scores[k])

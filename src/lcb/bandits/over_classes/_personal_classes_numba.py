@@ -26,7 +26,7 @@ import numpy as np
 
 from lcb.bandits._kernels_numba import COMPILED, dot, pick_best, pick_uniform, solve_lower
 from lcb.bandits.over_classes._mmts_numba import add_reward, keep_likely, log_posterior
-from lcb.runtime._copies_numba import copy_matrix
+from lcb.runtime._copies_numba import copy_matrix, copy_vector
 from lcb.runtime.compiled import njit
 
 STEPS_KEPT = 100  # rewards after which the distributions are made from the statistics again
@@ -43,7 +43,7 @@ def score_arms(context, terms, bonus, weights, roots, scaled, scores, means):  #
         for h in range(len(beta)):
             if weights[h] == 0.0:
                 continue
-            v[:] = context[k]
+            copy_vector(context[k], v)
             solve_lower(roots[h], v)
             mean[h], variance[h] = dot(beta[h], context[k]) + dot(v, scaled[h]), dot(v, v)
             centre += weights[h] * mean[h]
@@ -180,7 +180,7 @@ def serve_personal_classes(  # type: ignore[no-untyped-def]
             arm, rest = pick_uniform(uniforms[u, t], 1.0 if t < n_uniform else uniform_share, n_arms)
             if arm < 0:
                 if n_kept < 0 and state[-1] == 0.0:
-                    log_w[:] = first_log_w
+                    copy_vector(first_log_w, log_w)
                     copy_matrix(first_means, means)
                     for h in range(n):
                         copy_matrix(first_covariances[h], covariances[h])

@@ -8,6 +8,7 @@ import numpy as np
 
 from lcb.bandits._kernels_numba import COMPILED, pick
 from lcb.bandits.over_policies.iltcb import COUNT, MU, N_ARMS, RENEWED, REWARDED, WEIGHTS
+from lcb.runtime._copies_numba import copy_vector
 from lcb.runtime.compiled import njit
 
 PSI = 100.0  # the publication's
@@ -173,7 +174,7 @@ def advise(xi, arm, advice):  # type: ignore[no-untyped-def]
     if len(xi) == 0:
         return False
     advice[0] = n_arms
-    advice[1 : n_policies + 1] = xi[:, arm]
+    copy_vector(xi[:, arm], advice[1 : n_policies + 1])
     return True
 
 
@@ -196,7 +197,7 @@ def decide(state, xi, most_uniform, uniform, p, advice):  # type: ignore[no-unty
         total += p[a]
     arm = pick(p, uniform * total)
     advice[0] = n_arms
-    advice[1 : n_policies + 1] = xi[:, arm]
+    copy_vector(xi[:, arm], advice[1 : n_policies + 1])
     return arm
 
 
@@ -205,7 +206,7 @@ def count_decision(state, advice):  # type: ignore[no-untyped-def]
     """Count a decision in `state`, and keep its context."""
     n_policies = len(advice) // 2
     kept = state[WEIGHTS + 2 * n_policies :].reshape(-1, n_policies)
-    kept[int(state[COUNT]) % len(kept)] = advice[n_policies + 1 :]
+    copy_vector(advice[n_policies + 1 :], kept[int(state[COUNT]) % len(kept)])
     state[COUNT] += 1
     state[N_ARMS] = max(state[N_ARMS], advice[0])
 

@@ -23,11 +23,11 @@ def softmax(
 
     `top` + log `total`, (users,), is then the log evidence of each user.
     """
-    (_softmax64 if block.dtype == np.float64 else _softmax32)(block, log_pi, top, total, mass)
+    (softmax64 if block.dtype == np.float64 else softmax32)(block, log_pi, top, total, mass)
 
 
 @njit(**_COMPILED)
-def _softmax64(block, log_pi, top, total, mass):  # type: ignore[no-untyped-def]
+def softmax64(block, log_pi, top, total, mass):  # type: ignore[no-untyped-def]
     _find_largest(block, log_pi, top)
     total[:] = 0.0
     for h in range(len(block)):
@@ -39,7 +39,7 @@ def _softmax64(block, log_pi, top, total, mass):  # type: ignore[no-untyped-def]
 
 
 @njit(**_COMPILED)
-def _softmax32(block, log_pi, top, total, mass):  # type: ignore[no-untyped-def]
+def softmax32(block, log_pi, top, total, mass):  # type: ignore[no-untyped-def]
     _find_largest(block, log_pi, top)
     total[:] = 0.0
     for h in range(len(block)):

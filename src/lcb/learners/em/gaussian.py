@@ -38,8 +38,8 @@ from lcb.runtime import parallel
 from lcb.stats import UserStats
 from lcb.words import format_count
 
-BLOCK = 1024  # users whose statistics and responsibilities stay in the cache together
-SPAN = 16 * BLOCK  # users a thread takes at a time; fixed spans make the sums independent of the number of threads
+BLOCK = 256  # users whose statistics and responsibilities stay in the cache together
+SPAN = 64 * BLOCK  # users a thread takes at a time; fixed spans make the sums independent of the number of threads
 _STARTS, _MOST_STARTS = 4, 16  # of few classes, and of many
 _TRIAL_STEPS = 20  # of every start
 _LONGER_STEPS = 120  # of the best four, where more starts do not agree
@@ -217,25 +217,16 @@ class Expect:
 
     def prepare(self, log: EventLog, map_spans: Map) -> Callable[[slice, int], Sums]:
         packed = log.stats.packed
-        weights, log_pi = self.weights.astype(packed.dtype, copy=False), self.log_pi.astype(packed.dtype)
+        weights, log_pi = self.weights.astype(packed.dtype, "C"), self.log_pi.astype(packed.dtype)
         return lambda span, _: _sum_span(packed, weights, log_pi, span)
 
 
 def _sum_span(packed: NDArray[Any], weights: NDArray[Any], log_pi: NDArray[Any], span: slice) -> Sums:
-    from lcb.learners.em._softmax_numba import softmax
+    from lcb.learners.em._span_numba import sum_blocks
 
     n_classes, p = weights.shape
-    n, dtype = span.stop - span.start, packed.dtype
-    resp = np.empty(n_classes * min(BLOCK, n), dtype)
-    top, total = np.empty(n, dtype), np.empty(n, dtype)
     sums, mass = np.zeros((p, n_classes)), np.zeros(n_classes)
-    for i in range(0, n, BLOCK):
-        here = slice(i, min(i + BLOCK, n))
-        block = packed[:, span.start + here.start : span.start + here.stop]
-        size = block.shape[1]
-        block_resp = np.matmul(weights, block, out=resp[: n_classes * size].reshape(n_classes, size))
-        softmax(block_resp, log_pi, top[here], total[here], mass)
-        sums += block @ block_resp.T
+    top, total = sum_blocks(packed, weights, log_pi, span, BLOCK, sums, mass)
     return Sums(sums, mass, float(np.log(total).sum(dtype=np.float64) + top.sum(dtype=np.float64)))
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from lcb.learners.mixture._seats_numba import COMPILED, factorise
-from lcb.runtime._copies_numba import copy_matrix
+from lcb.runtime._copies_numba import copy_matrix, copy_vector
 from lcb.runtime.compiled import njit
 
 _LEAST_NOISE = 1e-6  # of the mean square of the rewards
@@ -168,7 +168,7 @@ def describe_samples(sums, recent, first, hyper):  # type: ignore[no-untyped-def
             copy_matrix(covariances[h], covariance[here + h])
         pi[new] = hyper[s, 3] / total
         copy_matrix(means, beta[here:new])
-        beta[new] = mean
+        copy_vector(mean, beta[new])
         copy_matrix(v_mean, covariance[new])
         for i in range(d):
             covariance[new, i, i] += hyper[s, 0]

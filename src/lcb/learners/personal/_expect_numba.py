@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from lcb.runtime._copies_numba import copy_vector
 from lcb.runtime.compiled import njit
 
 _FAST = {"contract", "reassoc", "nnan", "nsz"}
@@ -38,7 +39,7 @@ def expect(  # type: ignore[no-untyped-def]
                 half_determinant = _factorise(root, precision[0 if tied else h], gram[u])
                 half_determinant -= half_log[0 if tied else h]
             z = y[h]
-            z[:] = moment[u]
+            copy_vector(moment[u], z)
             _subtract_product(z, gram[u], mu[h])
             fitted = 0.0
             for i in range(d):

@@ -7,6 +7,7 @@ import numpy as np
 from lcb.bandits._kernels_numba import COMPILED, add_packed, pick_best
 from lcb.recommenders.clustering._graph_numba import cut, neighbours, split
 from lcb.recommenders.clustering._ridge_numba import ucb_scores, weights
+from lcb.runtime._copies_numba import add_vector, copy_vector
 from lcb.runtime.compiled import njit
 
 
@@ -35,7 +36,7 @@ def _neighbourhood(i, graph, users, components):  # type: ignore[no-untyped-def]
         for k in range(neighbours(graph, i, found) - 1, -1, -1):  # in the order of memory
             if users.n_rewards[found[k]] > 0:
                 total += users.stats[found[k]]
-        components.sums[0] = total
+        copy_vector(total, components.sums[0])
     return components.sums[0]
 
 
@@ -62,7 +63,7 @@ def delete_edges(i, graph, users, components, one_hop):  # type: ignore[no-untyp
             split(graph, i, found[:n_deleted], components, users.stats)
     elif components.n[0] == i:
         for other in found[:n_deleted]:
-            components.sums[0] -= users.stats[other]
+            add_vector(users.stats[other], -1.0, components.sums[0])
 
 
 @njit(**COMPILED)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from lcb.bandits._kernels_numba import COMPILED
+from lcb.runtime._copies_numba import add_vector, copy_vector
 from lcb.runtime.compiled import njit
 
 
@@ -108,8 +109,8 @@ def _detach(members, components, stats):  # type: ignore[no-untyped-def]
     for i in members:
         components.label[i] = new
         total += stats[i]
-    components.sums[new] = total
-    components.sums[old] -= total
+    copy_vector(total, components.sums[new])
+    add_vector(total, -1.0, components.sums[old])
 
 
 @njit(**COMPILED)

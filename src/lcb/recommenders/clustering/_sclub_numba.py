@@ -6,7 +6,7 @@ import numpy as np
 
 from lcb.bandits._kernels_numba import COMPILED, add_packed, pick_best
 from lcb.recommenders.clustering._ridge_numba import ucb_scores, weights
-from lcb.runtime._copies_numba import copy_matrix
+from lcb.runtime._copies_numba import add_vector, copy_matrix, copy_vector
 from lcb.runtime.compiled import njit
 
 
@@ -52,7 +52,7 @@ def begin_phase(n_past, users, clusters):  # type: ignore[no-untyped-def]
         users.checked[i] = i < n_past
         clusters.n_checked[users.label[i]] += users.checked[i]
     copy_matrix(clusters.theta, clusters.pivot)
-    clusters.pivot_spread[:] = clusters.spread
+    copy_vector(clusters.spread, clusters.pivot_spread)
 
 
 @njit(**COMPILED)
@@ -77,15 +77,15 @@ def _split_off(i, users, clusters, ridge):  # type: ignore[no-untyped-def]
         new += 1
     clusters.n_ids[0] = max(clusters.n_ids[0], new + 1)
     users.label[i] = new
-    clusters.sums[new] = users.sums[i]
-    clusters.theta[new] = users.theta[i]
-    clusters.pivot[new] = users.theta[i]
+    copy_vector(users.sums[i], clusters.sums[new])
+    copy_vector(users.theta[i], clusters.theta[new])
+    copy_vector(users.theta[i], clusters.pivot[new])
     clusters.n_rewards[new] = users.n_rewards[i]
     clusters.spread[new] = users.spread[i]
     clusters.pivot_spread[new] = users.spread[i]
     clusters.size[new] = 1
     clusters.n_checked[new] = users.checked[i]
-    clusters.sums[old] -= users.sums[i]
+    add_vector(users.sums[i], -1.0, clusters.sums[old])
     clusters.n_rewards[old] -= users.n_rewards[i]
     clusters.size[old] -= 1
     clusters.n_checked[old] -= users.checked[i]
@@ -102,7 +102,7 @@ def _merge_into(first, second, users, clusters, ridge):  # type: ignore[no-untyp
     for i in range(len(users.label)):
         if users.label[i] == second:
             users.label[i] = first
-    clusters.sums[first] += clusters.sums[second]
+    add_vector(clusters.sums[second], 1.0, clusters.sums[first])
     clusters.n_rewards[first] += clusters.n_rewards[second]
     clusters.size[first] += clusters.size[second]
     clusters.n_checked[first] += clusters.n_checked[second]
