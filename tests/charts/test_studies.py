@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from lcb.charts import StudyPanel, studies
-from lcb.charts.style.theme import line_styles
+from lcb.charts.style.theme import INK, SURFACE, line_styles
 from lcb.errors import InputError
 from support.chart_reading import rows
 
@@ -46,3 +46,12 @@ def test_what_has_no_place_on_the_axis_is_refused():
 
 def test_a_study_without_a_click_is_drawn():
     studies([StudyPanel("one", [("a", 0.0, 0.0)])], "CTR").to_dict()
+
+
+def test_whiskers_stand_on_a_light_line_so_that_a_dark_bar_does_not_hide_them():
+    for panel in studies([PAPER], "CTR").to_dict()["vconcat"]:
+        drawn = [(layer["mark"]["type"], layer["mark"].get("color")) for layer in panel["layer"]]
+        for mark in ("rule", "tick"):
+            colors = [color for kind, color in drawn if kind == mark]
+            assert colors == [SURFACE] * (len(colors) // 2) + [INK] * (len(colors) // 2)
+            assert colors

@@ -58,13 +58,15 @@ def _draw_panel(alt: Any, panel: StudyPanel, x_title: str | None, ends: tuple[fl
     x = {**axis_and_scale(ends, log=False), "title": x_title}
     y = alt.Y("name:N", sort=None, title=None)
     base = alt.Chart(data).encode(y=y)
-    tick = {"color": INK, "thickness": 1.5, "height": 9}
-    layers = [
-        base.mark_bar(height=17, opacity=0.85).encode(x=alt.X("mean:Q", **x), x2="base:Q", color=colour),
-        base.mark_rule(color=INK, strokeWidth=1.5).encode(x=alt.X("low:Q", **x), x2="high:Q"),
-        base.transform_filter("datum.high > datum.mean").mark_tick(**tick).encode(x=alt.X("high:Q", **x)),
-        base.transform_filter("datum.high > datum.mean && !datum.cut").mark_tick(**tick).encode(x=alt.X("low:Q", **x)),
-    ]
+    layers = [base.mark_bar(height=17, opacity=0.85).encode(x=alt.X("mean:Q", **x), x2="base:Q", color=colour)]
+    spread_out = base.transform_filter("datum.high > datum.mean")
+    for color, width, height in ((SURFACE, 4, 12), (INK, 1.5, 9)):  # the light one keeps whiskers visible on a dark bar
+        tick = {"color": color, "thickness": width, "height": height}
+        layers += [
+            spread_out.mark_rule(color=color, strokeWidth=width).encode(x=alt.X("low:Q", **x), x2="high:Q"),
+            spread_out.mark_tick(**tick).encode(x=alt.X("high:Q", **x)),
+            spread_out.transform_filter("!datum.cut").mark_tick(**tick).encode(x=alt.X("low:Q", **x)),
+        ]
     for halo in ({"stroke": SURFACE, "strokeWidth": 4}, {}):  # the halo keeps numbers legible on a grid line
         text = base.mark_text(align="left", dx=8, fontSize=12, **halo)
         layers.append(text.encode(x=alt.X("high:Q", **x), text="text:N"))

@@ -172,3 +172,16 @@ def test_in_a_simulation_lcb_auto_finds_the_classes_as_users_come():
     found = simulate(SimulatedWorld(paper_classes()), names, n_users=150, n_runs=1, n_workers=1)
     late = {result.algorithm: result.last_quarter.mean() for result in found.results}
     assert late["lcb-auto"] < 1.3 * late["lcb-mean"] < late["linucb-population"]
+
+
+@pytest.mark.parametrize(("uniform", "warned"), [(0.1, True), (1.0, False)])
+def test_where_users_were_shown_what_they_like_a_line_says_that_the_reward_is_too_high(
+    uniform: float, warned: bool
+) -> None:
+    rng = np.random.default_rng(3)
+    rates = rng.permuted(np.tile(np.linspace(0.1, 0.7, 6), (2, 1)), axis=1)[rng.integers(0, 2, 60)]
+    arm = np.where(rng.random((60, 40)) < uniform, rng.integers(0, 6, (60, 40)), rates.argmax(axis=1)[:, None])
+    shown = np.stack([np.bincount(row, minlength=6) for row in arm])
+    clicked = rng.binomial(shown, rates)
+    choice = choose(EventLog.from_counts(np.eye(6), clicked, shown - clicked), rng=rng, n_classes=2)
+    assert any("this reward is too high" in line for line in choice.why) == warned

@@ -16,7 +16,7 @@ import numpy as np
 
 from lcb.bandits._kernels_numba import COMPILED, dot, normalise
 from lcb.bandits.over_classes._personal_classes_numba import find_only_feature
-from lcb.runtime._copies_numba import copy_matrix
+from lcb.runtime._copies_numba import copy_matrix, copy_vector
 from lcb.runtime.compiled import njit
 
 
@@ -39,12 +39,13 @@ def serve_queues(queues, x, log_pi, mean0, var0, cov0, noise, density, middle, b
         only[a] = find_only_feature(x[a])
     for u in range(len(begin) - 1):
         first, n_arms = begin[u], begin[u + 1] - begin[u]
-        log_w[:] = log_pi
+        copy_vector(log_pi, log_w)
         for h in range(len(cov0)):
             copy_matrix(cov0[h], cov[h])
         taken[:] = 0
         for k in range(n_arms):
-            mean[:, k], var[:, k] = mean0[:, arm_of[first + k]], var0[:, arm_of[first + k]]
+            copy_vector(mean0[:, arm_of[first + k]], mean[:, k])
+            copy_vector(var0[:, arm_of[first + k]], var[:, k])
         total[u] = 0.0
         for _ in range(steps[u]):
             normalise(log_w, w)

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from lcb.arrays import Floats, Index
 from lcb.evaluate.choice.candidates import BONUSES, DEFAULT_BONUS, Classes, list_personal
 from lcb.evaluate.choice.predicting import predict_later_rewards
-from lcb.evaluate.choice.serving import N_ORDERS, find_labels, serve_held_out
+from lcb.evaluate.choice.serving import MOST_FAVOURED, N_ORDERS, find_favour, find_labels, serve_held_out
 from lcb.event_log import EventLog, TableColumns
 from lcb.learners.fitting import Place, count_classes, describe_constant
 from lcb.learners.likelihood import check_counted
@@ -34,6 +34,10 @@ _FEWEST_ABLE = 200
 _FEWEST_USERS = 20
 _ROUNDING = 1e-9
 N_STEPS = 20  # for which a user is served
+_TOO_HIGH = (
+    "this reward is too high: most labels of a user are of one arm, as where a recommender shows users what they like, "
+    "and little is known of the other arms; log with a larger uniform share, or try --learner mixture"
+)
 
 
 @dataclass(frozen=True)
@@ -85,11 +89,13 @@ def choose(
     (top, top_bonus), error = best, _paired_error(scores[best], scores[classes, bonus], n_orders)
     same = best == (classes, bonus)
     gap = "the best" if same else f"within one standard error, {error:.2g}, of the best, {top} with bonus {top_bonus:g}"
-    why = (
+    why: tuple[str, ...] = (
         f"chosen: {classes} with bonus {bonus:g}: {gap}",
         f"{what}: {scores[classes, bonus].mean():.4g}, of the best {scores[best].mean():.4g}; "
         f"{len(means)} candidates tried on {len(scores[best]):,} users",
     )
+    if labels is not None and find_favour(labels) > MOST_FAVOURED:
+        why += (_TOO_HIGH,)
     return Choice(classes, bonus, why, {f"{one}, bonus {c:g}": mean for (one, c), mean in means.items()})
 
 

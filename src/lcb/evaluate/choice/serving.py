@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import coo_array
 
 from lcb.arrays import Floats, Index
 from lcb.evaluate.choice.candidates import Classes
@@ -21,6 +22,7 @@ from lcb.event_log import Clicks, EventLog, find_different_rows
 from lcb.models import LatentModels
 from lcb.progress import Progress, count_up
 
+MOST_FAVOURED = 0.7  # what one arm has of a user's labels, beyond an equal share; then the others have too few
 _FEWEST_LABELS = 4  # of a user who is served, and on average of an arm
 _CLOSE = 3.0  # paired standard errors
 _MORE_ORDERS = 5  # with which close candidates serve
@@ -54,6 +56,31 @@ def find_labels(log: EventLog) -> Clicks | Values | None:
     if found is None or _FEWEST_LABELS * len(found.arms) > log.stats.n_events:
         return None
     return found
+
+
+def measure_favour(most: Floats | Index, total: Floats | Index, n_arms: int) -> float:
+    """Return the mean share of the labels of the commonest arm of each user, scaled: 0 an equal share, 1 all labels.
+
+    `most` are a user's labels of that arm, `total` all of them, (users,) each; users without labels do not count.
+
+    >>> round(measure_favour(np.array([9, 5, 0]), np.array([10, 10, 0]), 2), 3)
+    0.4
+    """
+    has = np.asarray(total) > 0
+    if n_arms < 2 or not has.any():
+        return 0.0
+    share = float(np.mean(np.asarray(most)[has] / np.asarray(total)[has]))
+    return (share - 1 / n_arms) / (1 - 1 / n_arms)
+
+
+def find_favour(labels: Clicks | Values) -> float:
+    """Return `measure_favour` of the labels of all users."""
+    if isinstance(labels, Clicks):
+        count = (labels.clicked + labels.passed).tocsr()
+    else:
+        ones, shape = np.ones(len(labels.user)), (labels.n_users, len(labels.arms))
+        count = coo_array((ones, (labels.user, labels.arm)), shape=shape).tocsr()
+    return measure_favour(count.max(axis=1).toarray().ravel(), count.sum(axis=1), len(labels.arms))
 
 
 def serve_held_out(

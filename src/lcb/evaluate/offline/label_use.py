@@ -8,15 +8,14 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lcb.arrays import Index
+from lcb.evaluate.choice.serving import MOST_FAVOURED, measure_favour
 from lcb.evaluate.offline.labels import QueueLabels
 from lcb.evaluate.user_rates import FEWEST_LABELS
 from lcb.words import format_count
 
 LEAST_SUPPORT = 0.5  # to draw rates; a policy that showed users fewer arms has left out the arms that they dislike
-MOST_FAVOURED = 0.7  # what one arm has of a user's labels, beyond an equal share; then the others have too few
 MOST_WITHHELD = 0.05  # of the steps of a queue; beyond it arms are compared that nobody would choose
 MOST_UNSHOWN = 0.01  # of the steps, where a log hardly shows an arm: a drawn reward may then be off by all of itself
 _NEXT = (
@@ -118,7 +117,7 @@ class LabelUse(Use):
 
 def measure_use(method: str, labels: QueueLabels, users: Index, withheld: float, n_steps: int) -> LabelUse:
     count = labels.count[users]
-    favoured = _measure_favour(count[count.sum(axis=1) > 0])
+    favoured = measure_favour(count.max(axis=1), count.sum(axis=1), count.shape[1])
     return LabelUse(
         method=method,
         n_steps=len(users) * n_steps,
@@ -127,12 +126,3 @@ def measure_use(method: str, labels: QueueLabels, users: Index, withheld: float,
         support=float(np.mean(count > 0)),
         favoured=favoured,
     )
-
-
-def _measure_favour(count: NDArray[np.int32]) -> float:
-    """Return the mean share of the labels of the commonest arm of each user, scaled: 0 an equal share, 1 all labels."""
-    n_users, n_arms = count.shape
-    if n_users == 0 or n_arms < 2:
-        return 0.0
-    share = float(np.mean(count.max(axis=1) / count.sum(axis=1)))
-    return (share - 1 / n_arms) / (1 - 1 / n_arms)
