@@ -1,10 +1,13 @@
 """Durable requests per second through HTTP: half decisions of 20 arms x 6, half rewards, over 10,000 users.
 
     python benchmarks/serve.py [--rounds 5] [--seconds 4] [--prototype FOLDER] [--store postgresql://...]
-    python benchmarks/serve.py --batch 100 [--rewards] [--bandit learned-classes]
+    python benchmarks/serve.py --batch 100 [--rewards] [--catalogue] [--bandit learned-classes]
 
 With --batch, decisions are made one per request and as many per request, in turn: with the same arms in every decision,
-with other arms in every decision, and with arms sent once for all.  With --rewards, half are the rewards of the others.
+with other arms in every decision, and with arms sent once for all.  With --rewards, half are the rewards of the others;
+with --catalogue, arms are named by the ids of items.  One service answers all of them, so that process, store and users
+are the same: each user has had a decision before the first is measured, and the order changes from round to round.
+Counted are the events that the store has afterwards, and the CPU time of the service until the last is stored.
 
 wrk on loopback with 32 connections, after 6 s in which most of the users come for the first time (12 s with --store,
 where each is looked up over the network); the service runs 5 classes and Thompson Sampling. Classes are not relearned
@@ -23,14 +26,18 @@ import os
 import re
 import signal
 import socket
+import sqlite3
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -50,9 +57,12 @@ run(Settings(store, port=int(port), models=models, recommenders=served, learning
 """
 
 
+Measured = dict[str, list[dict[str, float]]]
+
+
 def cpu(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    """Return the seconds of CPU time of all threads of a process."""
+    return time.clock_gettime(~pid << 3 | 2)  # clock_getcpuclockid(3) of Linux
 
 
 def milliseconds(text: str) -> float:
@@ -79,39 +89,56 @@ def database(url: str, name: str) -> Iterator[str]:
             server.execute(f"drop database {name} with (force)")
 
 
+def wait_for(port: int) -> None:
+    for _ in range(2400):
+        with socket.socket() as probe:
+            if probe.connect_ex(("127.0.0.1", port)) == 0:
+                return
+        time.sleep(0.05)
+
+
+def wait_until_ready(url: str) -> None:
+    for _ in range(1200):
+        try:
+            with urllib.request.urlopen(url + "/readyz"):
+                return
+        except urllib.error.HTTPError:  # it reads its log
+            time.sleep(0.05)
+    sys.exit("the service was not ready after a minute; look at what it logs")
+
+
+def read_wrk(said: str) -> dict[str, float]:
+    """Return the latencies of the requests that wrk has sent."""
+    return {f"p{n}_ms": milliseconds(re.search(rf"\n\s+{n}%\s+(\S+)", said)[1]) for n in (50, 99)}
+
+
+def read_refused(said: str) -> int:
+    bad = re.search(r"Non-2xx.*: (\d+)", said)
+    return int(bad[1]) if bad else 0
+
+
 def measure(command: list[str], env: dict[str, str], script: Path, port: int, given: argparse.Namespace):
     process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
     try:
-        for _ in range(2400):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
+        wait_for(port)
         wrk = ["wrk", "-t1", f"-c{given.connections}", "--latency", "-s", str(script)]
         url = f"http://127.0.0.1:{port}/v1/recommend"
-        size = int(env.get("BATCH", "1"))  # decisions of one request
         subprocess.run([*wrk, "-d12s" if given.store else "-d6s", url], env=env, capture_output=True, check=True)
         before = cpu(process.pid)
         said = subprocess.run(
             [*wrk, f"-d{given.seconds}s", url], env=env, capture_output=True, text=True, check=True
         ).stdout
-        n = size * int(re.search(r"(\d+) requests in", said)[1])
+        n = int(re.search(r"(\d+) requests in", said)[1])
         if not n:
             sys.exit(f"no request was answered within {given.seconds} s; give more --seconds, or a machine less busy")
-        bad = re.search(r"Non-2xx.*: (\d+)", said)
-        return {
-            "rate": size * float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1]),
-            "cpu_us": 1e6 * (cpu(process.pid) - before) / n,
-            "p50_ms": milliseconds(re.search(r"\n\s+50%\s+(\S+)", said)[1]),
-            "p99_ms": milliseconds(re.search(r"\n\s+99%\s+(\S+)", said)[1]),
-            "bad": int(bad[1]) if bad else 0,
-        }
+        rate, used = float(re.search(r"Requests/sec:\s+([\d.]+)", said)[1]), cpu(process.pid) - before
+        return read_wrk(said) | {"rate": rate, "cpu_us": 1e6 * used / n, "bad": read_refused(said)}
     finally:
         process.send_signal(signal.SIGTERM)
         process.wait(20)
 
 
-def compare_batches(folder: Path, given: argparse.Namespace) -> dict[str, list[dict[str, float]]]:
+def compare_batches(folder: Path, arms: list[dict[str, Any]], given: argparse.Namespace) -> Measured:
     """Measure in turn: one decision per request, and batches, by how arms are sent."""
     size = {"BATCH": str(given.batch)}
     kinds = {
@@ -120,16 +147,76 @@ def compare_batches(folder: Path, given: argparse.Namespace) -> dict[str, list[d
         "other arms": size | {"ARMS": "other"},
         "common arms": size | {"ARMS": "common"},
     }
-    found: dict[str, list[dict[str, float]]] = {name: [] for name in kinds}
-    for i in range(given.rounds):
-        for name, more in kinds.items():
-            port, store = free_port(), str(folder / f"{name}-{i}.db")
-            env = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "PAYLOAD": str(folder / "arms.json"), "SEED": str(i)}
-            env |= {"REWARDS": "1"} if given.rewards else {}
-            command = [sys.executable, "-c", RUN, store, str(folder / "models"), str(port), "0", given.bandit]
-            few = argparse.Namespace(**{**vars(given), "connections": 4 if more else given.connections})
-            found[name].append(measure(command, env | more, HERE / "batch.lua", port, few))
+    found: Measured = {name: [] for name in kinds}
+    port, store, env = free_port(), folder / "batches.db", {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", RUN, str(store), str(folder / "models"), str(port), "0", given.bandit]
+    process = subprocess.Popen(command, env=env, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+    try:
+        wait_for(port)
+        url = f"http://127.0.0.1:{port}"
+        wait_until_ready(url)
+        if given.catalogue:
+            send(url + "/v1/items", {"items": arms}, "PUT")
+            (folder / "arms.json").write_text(json.dumps([{"id": arm["id"]} for arm in arms]))
+        for first in range(1, 10_001, 100):  # every user of batch.lua
+            users = [{"user": f"u-{i}"} for i in range(first, first + 100)]
+            send(url + "/v1/decisions:batch", {"arms": arms, "decisions": users})
+        env |= {"PAYLOAD": str(folder / "arms.json")} | ({"REWARDS": "1"} if given.rewards else {})
+        for i in range(-1, given.rounds):  # the first is not counted
+            for name in sorted(kinds, reverse=i % 2 == 1):
+                n_connections, seconds = 4 if kinds[name] else given.connections, given.seconds if i >= 0 else 1
+                wrk = [
+                    "wrk",
+                    "-t1",
+                    f"-c{n_connections}",
+                    f"-d{seconds}s",
+                    "--latency",
+                    "-s",
+                    str(HERE / "batch.lua"),
+                    url,
+                ]
+                before, began, refused = count_events(store), cpu(process.pid), count_refused(url)
+                said = subprocess.run(
+                    wrk, env=env | kinds[name] | {"SEED": str(i)}, capture_output=True, text=True, check=True
+                ).stdout
+                n = wait_until_stored(store) - before
+                took = cpu(process.pid) - began
+                if i >= 0:
+                    bad = read_refused(said) + count_refused(url) - refused
+                    found[name].append(read_wrk(said) | {"rate": n / seconds, "cpu_us": 1e6 * took / n, "bad": bad})
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.wait(20)
     return found
+
+
+def send(url: str, body: dict[str, Any], method: str = "POST") -> None:
+    request = urllib.request.Request(
+        url, json.dumps(body).encode(), {"Content-Type": "application/json"}, method=method
+    )
+    with urllib.request.urlopen(request) as answer:
+        answer.read()
+
+
+def count_refused(url: str) -> int:
+    """Return how many elements of batches the service has refused."""
+    with urllib.request.urlopen(url + "/metrics") as answer:
+        return int(float(re.search(rb'lcb_batch_elements_total.*"refused".* ([\d.e+]+)', answer.read())[1]))
+
+
+def count_events(store: Path) -> int:
+    with closing(sqlite3.connect(f"{store.as_uri()}?mode=ro", uri=True)) as connection:
+        return connection.execute("select max(seq) from event").fetchone()[0]
+
+
+def wait_until_stored(store: Path) -> int:
+    """Return the number of events when no more come: wrk leaves requests behind that it does not wait for."""
+    n = count_events(store)
+    while True:
+        time.sleep(0.3)
+        before, n = n, count_events(store)
+        if n == before:
+            return n
 
 
 def main() -> None:
@@ -142,6 +229,7 @@ def main() -> None:
     parser.add_argument("--retrain-every", type=int, default=0, help="new users; 0: not at all")
     parser.add_argument("--batch", type=int, help="decisions of one request")
     parser.add_argument("--rewards", action="store_true", help="with --batch: half of the requests are rewards")
+    parser.add_argument("--catalogue", action="store_true", help="with --batch: arms are items of the catalogue, by id")
     parser.add_argument("--bandit", default="thompson")
     parser.add_argument("--json", type=Path)
     given = parser.parse_args()
@@ -156,7 +244,7 @@ def main() -> None:
         models = LatentModels(np.full(5, 0.2), rng.normal(size=(5, 6)), np.full(5, 0.1))
         save_models(models, folder / "models")
         if given.batch:
-            found = compare_batches(folder, given)
+            found = compare_batches(folder, arms, given)
         for i in range(0 if given.batch else given.rounds):
             port, env = free_port(), {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
             more = {"PAYLOAD": str(folder / "arms.json"), "SEED": str(i)}

@@ -234,6 +234,16 @@ def test_events_of_a_user_are_those_alone_between_two_places(store: Store) -> No
     assert [store.newest_of(user) for user in ("u", "v", "nobody")] == [5, 2, 0]
 
 
+def test_events_between_ids_are_those_of_the_ranges_in_the_order_of_the_log(store: Store) -> None:
+    ids = ["r/d#2", "r/d", "r/d/0", "r/d/12#3", "r/d#10", "r/d0", "r/d$", "r/dé", "r/D", "r/c", "r/d/"]
+    store.append([row(id, "u") for id in ids], 0)
+    ranges = [("r/d", "r/d"), ("r/d#", "r/d#:"), ("r/d/", "r/d/:")]
+    found = store.events_between(ranges, 11)
+    assert [one.id for one in found] == ["r/d#2", "r/d", "r/d/0", "r/d/12#3", "r/d#10", "r/d/"]
+    assert [one.seq for one in store.events_between(ranges, 3)] == [1, 2, 3]
+    assert store.events_between([("\ud800", "\ud801"), ("a\0", "a\0")], 11) == []
+
+
 def test_events_of_the_service_are_its_own_kinds_in_order(store: Store) -> None:
     kinds = ["service", "recommender", "erase", "items", "model", "activate", "erased decision"]
     store.append([row(kind, None, kind) for kind in kinds] + [row("d")], 0)

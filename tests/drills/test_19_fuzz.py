@@ -23,6 +23,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from lcb.serve.config.settings import NEW_RANGE
 from lcb.serve.decide import decisions
 from lcb.storage.models.folder import pack_models, save_models
 from support.harness import LONG, classes, serving
@@ -30,14 +31,16 @@ from support.raw_requests import Answered, Local
 
 N_FEATURES = 3
 REWARDS = ("once", "first", "last", "sum")
+RANGES = (None, (-3.0, 3.0), (-1e9, 1e9))  # of rewards; None: that of a new log
 MEMORY = "/dev/shm" if Path("/dev/shm").is_dir() else None
 
 
 class Model:
     """A model of the service that predicts statuses and counts, without a log, features or random draws."""
 
-    def __init__(self, rewards: str) -> None:
+    def __init__(self, rewards: str, reward_range: tuple[float, float]) -> None:
         self.rewards, self.active = rewards, 1
+        self.low, self.high = reward_range
         self.items: dict[str, list[float]] = {}
         self.decisions: dict[str, tuple[str, Any, bytes]] = {}  # id -> user, request, answer
         self.slots: dict[str, tuple[str, dict[str, float]]] = {}  # reward_id -> decision, rewards by part
@@ -65,12 +68,14 @@ class Model:
     def reward(self, reward_id: str, reward: float, part: str | None) -> int:
         if reward_id not in self.slots:
             return 404
-        if part is not None and self.rewards != "sum":
+        if not self.low <= reward <= self.high or (part is not None and self.rewards != "sum"):
             return 422
         parts = self.slots[reward_id][1]
         place = (part or f"={reward!r}") if self.rewards == "sum" else ""
         if parts.get(place, reward) != reward and self.rewards in ("once", "sum"):
             return 409
+        if self.rewards == "sum" and place not in parts and not self.low <= sum(parts.values()) + reward <= self.high:
+            return 422
         if self.rewards == "last" or place not in parts:
             parts[place] = reward
         return 200
@@ -110,16 +115,25 @@ RECOMMENDERS = [
 class Machine(RuleBasedStateMachine):
     """Sends random requests to a service in this process and to the model; restarts the service now and then."""
 
-    @initialize(rewards=st.sampled_from(REWARDS), recommenders=st.sampled_from(RECOMMENDERS), warm=st.booleans())
-    def start(self, rewards: str, recommenders: list[Any], warm: bool) -> None:
+    @initialize(
+        rewards=st.sampled_from(REWARDS),
+        reward_range=st.sampled_from(RANGES),
+        recommenders=st.sampled_from(RECOMMENDERS),
+        warm=st.booleans(),
+    )
+    def start(
+        self, rewards: str, reward_range: tuple[float, float] | None, recommenders: list[Any], warm: bool
+    ) -> None:
         self.folder = tempfile.TemporaryDirectory(dir=MEMORY)
         place = Path(self.folder.name)
         given: dict[str, Any] = {"rewards": rewards, "recommenders": recommenders}
+        if reward_range is not None:
+            given["reward_range"] = reward_range
         if warm:
             models = classes(0, 3, N_FEATURES).with_covariance(np.tile(np.eye(N_FEATURES), (3, 1, 1)))
             save_models(models, place / "models")
             given["models"] = str(place / "models")
-        self.local, self.model = Local(str(place / "lcb.db"), **given), Model(rewards)
+        self.local, self.model = Local(str(place / "lcb.db"), **given), Model(rewards, reward_range or NEW_RANGE)
         self.model.active = int(warm)
 
     def teardown(self) -> None:

@@ -88,6 +88,26 @@ def change_digest_of_an_erased_event(log: Tampered) -> int:
     return seq
 
 
+def give_an_erased_event_to_another_user(log: Tampered) -> int:
+    """Whoever erased that user would meet an event that cannot be folded."""
+    seq, _ = log.find("erased decision")
+    log.set(seq, user="u0")
+    log.run("delete from snapshot")
+    return seq
+
+
+def change_model_of_an_erased_event(log: Tampered) -> int:
+    seq, _ = log.find("erased decision")
+    log.set(seq, model=1)
+    return seq
+
+
+def take_the_user_from_a_decision(log: Tampered) -> int:
+    seq, _ = log.find("decision")
+    log.set(seq, user=None)
+    return seq
+
+
 def change_salt(log: Tampered) -> int:
     log.set(9, salt=bytes(16))
     return 9
@@ -157,6 +177,7 @@ CASES: list[Callable[[Tampered], int]] = [
     change_time, change_name_of_arm_not_taken, change_time_of_reward, change_title_of_item, change_time_of_last_event,
     change_what_was_left_of_an_erased_event, change_digest_of_an_erased_event, change_salt, change_id, remove_link,
     remove_chain, remove_items, add_items, swap_rewards, turn_into_an_erased_event,
+    give_an_erased_event_to_another_user, change_model_of_an_erased_event, take_the_user_from_a_decision,
 ]  # fmt: skip
 UNSEEN = [
     change_time, change_name_of_arm_not_taken, change_time_of_reward, change_title_of_item, change_time_of_last_event,

@@ -143,13 +143,13 @@ def test_without_checksums_a_damaged_snapshot_is_believed(
         drill(log, flip, caplog)
 
 
-def read_unchecked(self: World, snapshot: Snapshot) -> Any:
+def read_unchecked(store: Store, snapshot: Snapshot) -> Any:
     """Without a look at the end of the log, or at what the body is."""
     return msgspec.msgpack.decode(snapshot.body, type=WorldSnapshot)
 
 
 def test_without_a_look_at_the_body_one_of_another_program_is_fatal(log: Tampered, caplog: Any, monkeypatch) -> None:
-    monkeypatch.setattr(World, "_decode_snapshot", read_unchecked)
+    monkeypatch.setattr("lcb.serve.state.world.decode_snapshot", read_unchecked)
     with pytest.raises(msgspec.DecodeError):
         drill(log, of_another_program, caplog)
 
@@ -157,7 +157,7 @@ def test_without_a_look_at_the_body_one_of_another_program_is_fatal(log: Tampere
 def test_without_a_look_at_the_end_of_the_log_one_of_a_later_event_is_believed(
     log: Tampered, caplog, monkeypatch
 ) -> None:
-    monkeypatch.setattr(World, "_decode_snapshot", read_unchecked)
+    monkeypatch.setattr("lcb.serve.state.world.decode_snapshot", read_unchecked)
     with pytest.raises(AssertionError):
         drill(log, of_another_log, caplog)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lcb.errors import InputError, StoreError
-from lcb.serve import events
+from lcb.serve import events, service
 from lcb.serve.audit.trail import read_trail
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.settings import Settings
@@ -132,6 +132,38 @@ def test_an_event_before_the_first_makes_no_key_and_is_found(store: Store, url: 
     with pytest.raises(StoreError, match="'forged'"):
         read_keys(store, 6.0)
     assert store.event("key/x") is None
+
+
+def forge_event(store: Store, url: str) -> None:
+    """The event that revoked a key is of nobody now, and the row of the key says so too."""
+    (made,) = [row for row in store.events(0) if row.kind == "key" and b"revoked" in row.body]
+    body = events.decode("key", made.body)
+    body.name = "nobody"
+    run_sql(url, "update event set body = ? where seq = ?", (events.encode(body), made.seq))
+    bring_back(url)
+
+
+def drill_event(store: Store, url: str) -> None:
+    for i in range(3):
+        create(store, f"later{i}", "reader", 5.0)
+    forge_event(store, url)
+    assert "old" in [key.name for key in read_keys(store, 6.0).keys]  # so a service that starts accepts the key
+    try:
+        Service(Settings(store=url, pages=False), store)
+    except StoreError as error:
+        assert "(key)" in str(error)  # noqa: PT017
+    else:
+        raise AssertionError("a service starts on a forged event of a key")
+
+
+def test_no_service_starts_on_an_event_of_a_key_that_was_changed(store: Store, url: str) -> None:
+    drill_event(store, url)
+
+
+def test_control_a_start_that_does_not_look_at_events_of_keys(store: Store, url: str, monkeypatch) -> None:
+    monkeypatch.setattr(service, "check_start", lambda store: None)
+    with pytest.raises(AssertionError, match="forged event"):
+        drill_event(store, url)
 
 
 # A running service, and its next start

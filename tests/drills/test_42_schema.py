@@ -14,6 +14,7 @@ import pytest
 from lcb.errors import StoreError
 from lcb.serve.audit.check_archive import verify_whole
 from lcb.serve.audit.verify import verify
+from lcb.storage.store import sqlite_checks
 from lcb.storage.store.base import NewRow, Row
 from lcb.storage.store.open_store import open_store
 from lcb.storage.store.schema import SchemaWatch
@@ -129,6 +130,50 @@ def test_an_event_that_an_index_lacks_is_found_and_the_store_is_not_served(
     tmp_path: Path, rows: list[Row], index: str
 ) -> None:
     drill_index(tmp_path / "lcb.db", rows, index)
+
+
+def replace_entry(path: Path, seq: int) -> None:
+    """Let the index of the service have an event under another kind: it has as many entries as before."""
+    name = "event_of_service"
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        (kind,) = connection.execute("select kind from event where seq = ?", (seq,)).fetchone()
+        connection.execute("update event set kind = 'audit' where seq = ?", (seq,))
+        connection.execute("pragma writable_schema = on")
+        found = connection.execute("select * from sqlite_master where name = ?", (name,)).fetchone()
+        connection.execute("delete from sqlite_master where name = ?", (name,))
+        connection.execute("pragma writable_schema = reset")
+        connection.execute("update event set kind = ? where seq = ?", (kind, seq))  # without the index
+        connection.execute("pragma writable_schema = on")
+        connection.execute("insert into sqlite_master values(?, ?, ?, ?, ?)", found)
+        connection.execute("pragma writable_schema = reset")
+
+
+def drill_ghost(path: Path, rows: list[Row]) -> None:
+    store = open_store(str(path))
+    store.append([NewRow(*row[1:]) for row in rows], 0)
+    seq = next(row.seq for row in rows if row.kind == "items")
+    store.close()
+    replace_entry(path, seq)
+    store = open_store(str(path))
+    assert seq not in [row.seq for row in store.newest_of_service(("items",))]  # it is hidden
+    assert store.find_changes_of_schema() == []
+    store.close()
+    try:
+        open_store(str(path), serve=True).close()
+    except StoreError as error:
+        assert f"lacks event {seq} (items)" in str(error)  # noqa: PT017
+    else:
+        raise AssertionError("a store whose index hides an event is served")
+
+
+def test_an_entry_in_place_of_another_is_found_at_the_start(tmp_path: Path, rows: list[Row]) -> None:
+    drill_ghost(tmp_path / "lcb.db", rows)
+
+
+def test_control_only_the_numbers_of_entries_are_compared(tmp_path: Path, rows: list[Row], monkeypatch) -> None:
+    monkeypatch.setattr(sqlite_checks, "_WALKED", sqlite_checks._INDEXED)
+    with pytest.raises(AssertionError, match="is served"):
+        drill_ghost(tmp_path / "lcb.db", rows)
 
 
 def test_without_a_look_at_the_indexes_nobody_notices(tmp_path: Path, rows: list[Row], monkeypatch) -> None:

@@ -22,6 +22,7 @@ from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.serve.decide.arms import CommonArms
+from lcb.serve.decide.together import Together
 from lcb.serve.decide_many import decide_many
 from lcb.serve.errors import Problem
 from lcb.storage.models.folder import save_models
@@ -106,6 +107,41 @@ def test_a_batch_has_the_bits_of_single_decisions(services: list[Inside]) -> Non
     play(*services)
     used = {row.user for row in services[0].store.events(0) if row.kind == "decision"}
     assert len(used) > 10
+
+
+@pytest.mark.parametrize("uniform", [0.0, 0.1])
+def test_decisions_without_ids_have_the_bits_of_single_ones(
+    folder: Path, uniform: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Known users without ids are drawn and written at once; the other service decides the same ids alone."""
+    taken, take = [], Together.take
+    monkeypatch.setattr(Together, "take", lambda self, *given: taken.append(take(self, *given)) or taken[-1])
+    recommenders = tuple(RecommenderSpec(name, name, uniform=uniform) for name in BANDITS)
+    settings = Settings(models=str(folder / "models"), recommenders=recommenders, pages=False)
+    rng = np.random.default_rng(3)
+    with (
+        Inside(sqlite(folder / "together.db"), settings) as together,
+        Inside(sqlite(folder / "alone.db"), settings) as alone,
+    ):
+        for batch in range(N):
+            users = [f"u{i}" for i in rng.permutation(30)[:SIZE]]
+            asked = [DecisionRequest(user, ARMS if batch else MANY) for user in users]
+            for user, one in zip(users, together.done(decide_many(together.service, asked)), strict=True):
+                assert isinstance(one, bytes)
+                id, value = msgspec.json.decode(one)["decision_id"], float(rng.random() < 0.4)
+                assert one == alone.done(alone.service.decide(DecisionRequest(user, asked[0].arms, decision_id=id)))
+                for service in (together, alone) if rng.random() < 0.5 else ():
+                    service.reward(id, value)
+        rows = [row for row in together.store.events(0) if row.kind == "decision"]
+        assert taken.count(True) > len(taken) / 3  # not those of newcomers and of bandits that draw one by one
+        for row in rows:
+            single = alone.store.event(row.id)
+            assert single is not None
+            ours, theirs = _without_seq(row.body), _without_seq(single.body)
+            theirs.digest = None
+            assert ours == theirs
+            assert events.encode(events.decode("decision", row.body)) == row.body
+        assert verify(together.store).differences == []
 
 
 def test_what_belongs_to_other_arms_is_noticed(services: list[Inside], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -452,7 +452,7 @@ def test_a_changed_base_is_found(change: Callable[[Path], None], old: Path, tmp_
     change(tmp_path / "log")
     store = Unsynced(tmp_path / "log" / "lcb.db")
     try:
-        assert "the base" in str(verify(store).differences[0])
+        assert any("the base" in str(one) for one in verify(store).differences)
     finally:
         store.close()
 

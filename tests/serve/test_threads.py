@@ -52,6 +52,26 @@ def test_callers_take_turns_and_one_who_asks_for_much_gives_place_to_others():
     asyncio.run(drive())
 
 
+def test_a_call_that_cannot_begin_in_time_is_refused_and_one_that_has_begun_is_not():
+    async def drive() -> None:
+        threads, go, begun, done = Threads("test", 1, patience=0.05), threading.Event(), threading.Event(), []
+        first = asyncio.ensure_future(threads.run(lambda: (begun.set(), go.wait(60))[1]))
+        await asyncio.get_running_loop().run_in_executor(None, begun.wait, 60)
+        late = [asyncio.ensure_future(threads.run(done.append, i)) for i in range(3)]
+        for one in late:
+            with pytest.raises(Problem, match=r"was not free for 0\.05 s") as refused:
+                await asyncio.wait_for(one, 60)
+            assert (refused.value.status, refused.value.retry_after) == (503, 5)
+        go.set()
+        assert await first
+        threads.patience = 60.0
+        await threads.run(done.append, "next")
+        assert done == ["next"]
+        assert not threads._turns
+
+    asyncio.run(drive())
+
+
 def test_the_end_gives_up_what_has_begun_and_what_waits():
     async def drive() -> None:
         threads, stopped, begun = Threads("test", 1), threading.Event(), threading.Event()

@@ -12,12 +12,12 @@ from typing import TypeVar
 
 from lcb.errors import StoreError
 from lcb.messages import DecisionRequest, RewardRequest
-from lcb.serve.decide.arms import CommonArms
 from lcb.serve.decide.decisions import Begun
 from lcb.serve.decide.entry import Entry
 from lcb.serve.decide.large import is_large
+from lcb.serve.decide.together import Together
 from lcb.serve.errors import Problem
-from lcb.serve.event_ids import decision_of_slot, reward_id
+from lcb.serve.event_ids import changes_reward, decision_of_slot, reward_id
 from lcb.serve.log.journal import IdTaken
 from lcb.serve.service import Service
 
@@ -34,9 +34,15 @@ async def decide_many(service: Service, requests: Sequence[DecisionRequest]) -> 
 
 
 async def reward_many(service: Service, requests: Sequence[RewardRequest]) -> list[Outcome]:
-    """Return the answers and refusals in the order of the requests."""
+    """Return the answers and refusals in the order of the requests.
+
+    Rewards that change earlier ones are stored last: what comes between them would need their user folded each time.
+    """
     found: dict[int, Outcome] = {}
-    return await _store(service, requests, service.reward, build_rewards(service, requests, found), found)
+    await service.fetch_slots([one.decision_id for one in requests])
+    entries = build_rewards(service, requests, found)
+    ordered = dict(sorted(entries.items(), key=lambda one: changes_reward(one[1].row.id)))
+    return await _store(service, requests, service.reward, ordered, found)
 
 
 async def _store(
@@ -87,14 +93,18 @@ def build_decisions(
     service: Service, requests: Sequence[DecisionRequest], found: dict[int, Outcome]
 ) -> dict[int, Entry]:
     """Return the new decisions of the requests that need not wait; refusals and repeated answers go to `found`."""
-    common, begun = CommonArms(service.world), dict[int, Begun]()
+    decisions, begun = service.decisions, dict[int, Begun]()
+    together = Together(service.world, requests, service.new_id)
+    arriving, takes = service.arriving, not decisions.shadow
     newcomers, ids = set[str](), set[str]()  # a second request of one of these waits for the first
     for i, request in enumerate(requests):
+        if takes and request.user not in arriving and together.take(i, request):
+            continue
         id = request.decision_id
         if request.user in newcomers or id in ids or not can_decide_now(service, request):
             continue
         try:
-            one = service.decisions.begin(request, common=common)
+            one = decisions.begin(request, common=together.common)
         except (Problem, StoreError) as error:
             found[i] = error
             continue
@@ -107,7 +117,7 @@ def build_decisions(
         if id is not None:
             ids.add(id)
     made: dict[int, Entry] = {}
-    for i, entry in zip(begun, service.decisions.finish_many(list(begun.values())), strict=True):
+    for i, entry in sorted(decisions.finish_many(together, begun).items()):
         if isinstance(entry, Problem):
             found[i] = entry
         else:
@@ -146,8 +156,13 @@ def can_decide_now(service: Service, request: DecisionRequest) -> bool:
 
 
 def can_reward_now(service: Service, slot: str) -> bool:
-    """Whether the reward of a slot needs no read and no other request first; raises Problem 410 if it is archived."""
-    journal, slots = service.journal, service.slots
-    if slot not in slots or journal.pending(decision_of_slot(slot)) or journal.pending(reward_id(slot)):
+    """Whether the reward of a slot needs no read in a thread and no other request first.
+
+    Raises Problem if the slot is archived, or if there is none.
+    """
+    journal, slots, decision_id = service.journal, service.slots, decision_of_slot(slot)
+    if journal.pending(decision_id) or journal.pending(reward_id(slot)):
+        return False
+    if slot not in slots and not service.can_read_slots(decision_id):
         return False
     return service.world.has_user(slots.get(slot).user)

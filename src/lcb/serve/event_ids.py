@@ -56,6 +56,18 @@ def slot_of_reward(id: str) -> str:
     return id.removeprefix("r/").partition("#")[0]
 
 
+def ranges_of_rewards(decision_id: str) -> list[tuple[str, str]]:
+    """Return the first and the last id that rewards of a decision and of its slots may have, by kind of id.
+
+    A number follows "#" and "/", and ":" comes after every digit.
+
+    >>> ranges_of_rewards("d1")
+    [('r/d1', 'r/d1'), ('r/d1#', 'r/d1#:'), ('r/d1/', 'r/d1/:')]
+    """
+    id = reward_id(decision_id)
+    return [(id, id), (f"{id}#", f"{id}#:"), (f"{id}/", f"{id}/:")]
+
+
 def changes_reward(id: str) -> bool:
     """Whether the reward event of this id changes an earlier reward of its slot.
 

@@ -7,7 +7,7 @@ import math
 import os
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -29,7 +29,9 @@ from lcb.serve.log.apply import EventApplier
 from lcb.serve.log.bootstrap import FirstItems, prepare_log, read_first_items
 from lcb.serve.log.journal import IdTaken, Journal, WorldBehindLog
 from lcb.serve.log.remote_reads import RemoteReads
+from lcb.serve.log.watchers import Watchers
 from lcb.serve.retain.archive import find_folder
+from lcb.serve.retain.check_start import check_start
 from lcb.serve.retain.erase import Compacted, Erasure
 from lcb.serve.retain.settle import settle_archive
 from lcb.serve.state.canary import Verdict
@@ -43,7 +45,6 @@ from lcb.storage.store.base import Appended, NewRow, Row, Snapshot, Store
 
 _SNAPSHOTS_PER_COMMIT, _BYTES_PER_COMMIT = 2000, 4_000_000
 _ITEMS = msgspec.json.Decoder(messages.ItemsRequest)
-Watcher = Callable[[Row, Any], None]
 
 
 class Service:
@@ -67,13 +68,13 @@ class Service:
         self.settings, self.store, self.now = settings, store, now
         self.archive = find_folder(store.url, settings.archive)
         self.new_id = new_id or make_time_ordered_ids(now)
-        self._watchers: list[tuple[Watcher, Collection[str]]] = []
-        self._watchers_of: dict[str, list[Watcher]] = {}  # by kind of event
+        self.watchers = Watchers()
         self._sizing = asyncio.Lock()
-        self.large = Threads("large", most_waiting=32)  # decisions over very many arms, changes of many items
+        self.large = Threads("large", most_waiting=32, patience=5.0)  # very many arms, changes of many items
         self.n_in_batches: Counter[str] = Counter(decided=0, rewarded=0, refused=0)  # elements since the start
         self.arriving: dict[str, asyncio.Event] = {}  # users whose first decision is being stored
         self.world = World(store, most_bytes=settings.limits.cached_bytes)
+        check_start(store)
         prepare_log(settings, store, self.world, now, seed, items)
         settle_archive(store, self.archive, self.world.state.archived_upto)
         self.assignment = Assignment(self.world.state, settings.share)
@@ -83,7 +84,7 @@ class Service:
         if settings.items is not None and not len(self.world.state.catalogue):
             self._fill_catalogue(items or read_first_items(settings.items))
         limits = settings.limits
-        self.applier = EventApplier(self.world, self.slots, self._watch)
+        self.applier = EventApplier(self.world, self.slots, self._note_applied)
         self.journal = Journal(
             store,
             self.applier,
@@ -103,25 +104,9 @@ class Service:
         for row in self.store.append([entry.row], self.world.seq, (), first).rows:
             self.world.apply(row)
 
-    def watch(self, watcher: Watcher, kinds: Collection[str]) -> None:
-        """Call `watcher` with every event of these kinds after it is applied."""
-        self._watchers.append((watcher, kinds))
-        self._watchers_of = {}
-
-    def unwatch(self, watcher: Watcher) -> None:
-        self._watchers = [one for one in self._watchers if one[0] != watcher]
-        self._watchers_of = {}
-
-    def _watch(self, row: Row, body: Any) -> None:
-        self._reads.note_event(row)
-        watchers = self._watchers_of.get(row.kind)
-        if watchers is None:
-            watchers = [watcher for watcher, kinds in self._watchers if row.kind in kinds]
-            self._watchers_of[row.kind] = watchers
-        if watchers:
-            body = events.decode(row.kind, row.body) if body is None else body
-            for watcher in watchers:
-                watcher(row, body)
+    def _note_applied(self, rows: Sequence[Row], bodies: Sequence[Any]) -> None:
+        self._reads.note_events(rows)
+        self.watchers.notify(rows, bodies)
 
     def start(self, *, alone: bool = False) -> None:
         """Start inside the event loop; `alone` starts no writing thread (see `Journal.start`)."""
@@ -204,7 +189,7 @@ class Service:
                 await self._wait_for(decision_id)
             elif self.journal.pending(reward_id(id)) is not None:
                 await self._wait_for(reward_id(id))
-            elif id not in self.slots and not self._can_read_slots(decision_id):
+            elif id not in self.slots and not self.can_read_slots(decision_id):
                 await self._reads.fetch_slots(id)
             elif not self.world.has_user(user := self.slots.get(id).user):
                 await self._reads.fetch_user(user)
@@ -378,7 +363,19 @@ class Service:
                 raise Problem(503, f"{key} is waiting for the store; send the same request again", retry_after=1)
             await asyncio.wait([waiting])
 
-    def _can_read_slots(self, decision_id: str) -> bool:
+    async def fetch_slots(self, ids: Collection[str]) -> None:
+        """Read slots that are not in memory together, where the event loop should not read them itself."""
+        missing = [
+            id
+            for id in ids
+            if id not in self.slots
+            and self.journal.pending(decision_of_slot(id)) is None
+            and not self.can_read_slots(decision_of_slot(id))
+        ]
+        if missing:
+            await self._reads.fetch_many_slots(missing)
+
+    def can_read_slots(self, decision_id: str) -> bool:
         """Whether the event loop may read the slots of a decision itself."""
         return self.store.inline and self.store.bytes_of_event(decision_id) <= LARGE_HISTORY
 

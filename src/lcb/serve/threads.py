@@ -32,11 +32,12 @@ class Abandoned(Exception):
 class Threads:
     """`n_threads` daemon threads with room for `most_waiting` calls that have not begun; more are refused with 503.
 
-    If there is no room, a caller with fewer calls gets the place of the last call of the one who has most.
+    If there is no room, a caller with fewer calls gets the place of the last call of the one who has most.  A call that
+    has not begun after `patience` seconds is refused too.
     """
 
-    def __init__(self, name: str, n_threads: int = 1, most_waiting: int = 8) -> None:
-        self.name, self.n_threads, self.most_waiting = name, n_threads, most_waiting
+    def __init__(self, name: str, n_threads: int = 1, most_waiting: int = 8, patience: float | None = None) -> None:
+        self.name, self.n_threads, self.most_waiting, self.patience = name, n_threads, most_waiting, patience
         self.ended = False
         self._lock, self._calls = threading.Lock(), threading.Semaphore(0)
         self._turns: OrderedDict[str, deque[_Call]] = OrderedDict()  # by caller: calls that have not begun
@@ -60,7 +61,27 @@ class Threads:
         with self._lock:
             self._turns.setdefault(caller, deque()).append((done, lambda: function(*arguments, **more)))
         self._calls.release()
-        return await done
+        if self.patience is None:
+            return await done
+        giving_up = loop.call_later(self.patience, self._give_up, caller, done)
+        try:
+            return await done
+        finally:
+            giving_up.cancel()
+
+    def _give_up(self, caller: str, done: asyncio.Future[Any]) -> None:
+        """Refuse a call, unless it has begun."""
+        with self._lock:
+            calls = self._turns.get(caller, deque[_Call]())
+            left = deque(call for call in calls if call[0] is not done)
+            begun = len(left) == len(calls)
+            if left:
+                self._turns[caller] = left
+            else:
+                self._turns.pop(caller, None)
+        if not begun and not done.done():
+            words = f"a thread for requests of this kind was not free for {self.patience:g} s"
+            done.set_exception(Problem(503, f"{words}; try again in a few seconds", retry_after=5))
 
     def _make_room(self, caller: str) -> bool:
         """Refuse the last call of the caller who has most, if that is at least two more than `caller` has."""

@@ -13,13 +13,14 @@ this module did not exist.  Spans have routes, statuses and counts, but no users
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from importlib.metadata import entry_points
 from typing import TYPE_CHECKING, Any
 
 from lcb.errors import InputError, MissingExtra, need_extra
 from lcb.serve.decide.decisions import Begun
 from lcb.serve.decide.entry import Entry
+from lcb.serve.decide.together import Together
 from lcb.serve.errors import Problem
 from lcb.serve.web.app import App
 from lcb.serve.web.endpoint import Ask, Endpoint, Reply
@@ -123,10 +124,12 @@ def _trace_decisions(tracer: Tracer, app: App) -> None:
         with tracer.start_as_current_span("decision", attributes=given):
             return await finish(begun)
 
-    def traced_finish_many(begun: Sequence[Begun]) -> list[Entry | Problem]:
-        """The decisions of a batch, which are drawn together."""
-        with tracer.start_as_current_span("decisions", attributes={"lcb.decisions": len(begun)}):
-            return finish_many(begun)
+    def traced_finish_many(together: Together, begun: Mapping[int, Begun]) -> dict[int, Entry | Problem]:
+        """The decisions of a batch, most of which are drawn together."""
+        with tracer.start_as_current_span("decisions") as span:
+            made = finish_many(together, begun)
+            span.set_attribute("lcb.decisions", len(made))
+            return made
 
     decisions.decide = traced_decide  # type: ignore[method-assign]
     decisions.finish_many = traced_finish_many  # type: ignore[method-assign]

@@ -15,11 +15,12 @@ from lcb.serve.audit.check_archive import verify_whole
 from lcb.serve.audit.verify import verify
 from lcb.serve.base_bodies import ErasedBase
 from lcb.serve.retain.compact import compact
+from lcb.serve.service import Service
 from lcb.serve.web.keys import create, revoke
 from lcb.storage.store.base import SEALED, Row, Seal
 from lcb.storage.store.chain import compute_digest
 from support.inside import Unsynced
-from support.old_log import DAY, OldLog
+from support.old_log import DAY, OldLog, build_settings
 from support.tampering import run_sql
 
 NOBODY = events.Actor("nobody", "10.0.0.1")
@@ -127,6 +128,22 @@ def test_a_row_that_stays_is_found_if_it_was_changed_and_its_digest_kept(
         store.close()
 
 
+@pytest.mark.parametrize("change", FORGERIES)
+def test_no_service_starts_on_a_base_that_was_changed(
+    change: Callable[[Path], None], old: Path, tmp_path: Path
+) -> None:
+    shutil.copytree(old, folder := tmp_path / "log")
+    store = Unsynced(folder / "lcb.db")
+    try:
+        settings = build_settings("once", 6, folder / "lcb.db.archive")
+        Service(settings, store)
+        change(folder)
+        with pytest.raises(StoreError, match=r"not what was written.*lcb log verify"):
+            Service(settings, store)
+    finally:
+        store.close()
+
+
 def change_and_keep_the_salt(folder: Path) -> None:
     row, _, body = find(folder, "service")
     body.reward_range = (-1e9, 1e9)
@@ -149,5 +166,18 @@ def test_a_changed_log_is_not_compacted(change: Callable[[Path], None], old: Pat
         now = max(events.decode(row.kind, row.body).at for row in store.events(0) if row.kind == "decision")
         with pytest.raises(StoreError, match="lcb log verify"):
             compact(store, folder / "lcb.db.archive", 0.5 * DAY, now=lambda: now, sleep=lambda seconds: None)
+    finally:
+        store.close()
+
+
+@pytest.mark.parametrize("seq", [0, -5])
+def test_an_event_with_a_number_below_one_is_found_in_a_compacted_log_too(seq: int, old: Path, tmp_path: Path) -> None:
+    shutil.copytree(old, folder := tmp_path / "log")
+    row, seal, _ = find(folder, "decision")
+    statement = f"insert into event({SEALED}) values({', '.join('?' * 9)})"
+    run_sql(str(folder / "lcb.db"), statement, (*row._replace(seq=seq, id="forged"), *seal))
+    store = Unsynced(folder / "lcb.db")
+    try:
+        assert f"added: an event with the number {seq}" in str(verify(store).differences[0])
     finally:
         store.close()

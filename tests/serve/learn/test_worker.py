@@ -120,6 +120,31 @@ def test_from_its_own_choices_a_service_learns_a_mixture_and_from_those_of_calle
         assert np.sort(models.pi)[-2:].sum() > 0.9
 
 
+@pytest.mark.parametrize("item_effects", [False, True])
+@pytest.mark.parametrize("shadow", [False, True])
+def test_one_reward_of_a_huge_feature_does_not_change_what_others_get(
+    store: Store, item_effects: bool, shadow: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    service(store)
+    rows = []
+    for user in range(60):
+        for step in range(12):
+            clicked = float(rng.random() < (0.9 if step % 3 == user % 2 else 0.1))
+            x = np.eye(3)[step % 3].tolist()
+            rows.append(reward(f"u{user}", f"d{user}.{step}", x, clicked, item=f"i{step % 6}"))
+    add(store, rows)
+    found = []
+    for _ in range(2):
+        job = Job(store.url, store.head(), 0, learner="auto", item_effects=item_effects, shadow=shadow)
+        found.append(learn(job, store))
+        add(store, [reward("evil", "d", [1e9, 0.0, 0.0], 0.0, item="z")])
+    before, after = (unpack_models(*_packed(one), "here")[0] for one in found)
+    np.testing.assert_allclose(before.pi @ before.beta, after.pi @ after.beta, atol=0.05)
+    assert [models.provenance["n_left_out"] for models in (before, after)] == [0, 1]
+    assert "1 user left out, with features far larger" in found[1].reason
+
+
 def _packed(found: JobResult) -> tuple[bytes, bytes]:
     return found.manifest, found.tensors
 

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lcb.messages import RewardRequest
 from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
+from lcb.serve.decide_many import build_rewards, reward_many
 from lcb.serve.state.per_user import load_users
 from lcb.serve.state.per_user.user_fold import UserFold
-from support.inside import fold_log
+from lcb.storage.models.folder import pack_models, save_models
+from lcb.storage.store.sqlite import SQLite
+from support import item_worlds
+from support.inside import Inside, fold_log, sqlite
+from support.item_worlds import fill
 from support.old_log import OldLog
 
 N = 12
@@ -30,7 +37,7 @@ def folded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def compare(log: OldLog) -> None:
+def compare(log: Inside) -> None:
     """Compare the state of the service with the log, replayed event by event."""
     world = log.service.world
     assert compare_worlds(world, fold_log(log.store)) == []
@@ -83,3 +90,115 @@ def test_events_among_changed_rewards_find_the_state_of_the_log(tmp_path: Path, 
         log.crash()
         log.decide("ann", decision_id="e")
         compare(log)
+
+
+@pytest.fixture
+def with_effects(tmp_path: Path) -> Iterator[Inside]:
+    """A service whose items have effects, in which rewards may change."""
+    inside = Inside(sqlite(tmp_path / "lcb.db"), item_worlds.settings(uniform=0.2, rewards="last"))
+    fill(inside)
+    yield inside
+    inside.close()
+
+
+def decide_and_reward(inside: Inside, names: Sequence[str]) -> None:
+    for i in range(N):
+        for name in names:
+            inside.decide(name, decision_id=f"{name}{i}")
+            inside.reward(f"{name}{i}", float(i % 3 == 0))
+
+
+def ask_many(inside: Inside, rewards: dict[str, float]) -> None:
+    requests = [RewardRequest(id, reward) for id, reward in rewards.items()]
+    assert all(isinstance(one, bytes) for one in inside.done(reward_many(inside.service, requests)))
+
+
+def test_items_with_effects_need_no_fold_for_each_change(with_effects: Inside, folded: list[int]) -> None:
+    inside = with_effects
+    decide_and_reward(inside, ("ann", "ben"))
+    folded.clear()
+    ask_many(inside, {f"{name}{i}": 0.1 + i / 30 for i in range(N) for name in ("ann", "ben")})
+    assert folded == [3 * N, 3 * N], "each change folds the whole history"
+    compare(inside)
+    ask_many(inside, {f"{name}{i}": 0.2 + i / 40 for i in range(N) for name in ("ann", "ben")})  # changed again
+    inside.decide("ann", decision_id="after")
+    compare(inside)
+
+
+def test_a_canary_needs_no_fold_for_each_change(tmp_path: Path, folded: list[int]) -> None:
+    """Neither before its verdict nor after it; the verdict finds the rates of all users."""
+    save_models(item_worlds.models(), tmp_path / "models")
+    settings = item_worlds.settings(models=str(tmp_path / "models"), rewards="last")
+    inside = Inside(sqlite(tmp_path / "lcb.db"), settings)
+    try:
+        inside.items(*item_worlds.ITEMS)
+        manifest, tensors = pack_models(item_worlds.models({"i0": 0.9}))
+        more = {"active": False, "reason": "a test", "n_users": 1, "canary": 0.5, "canary_users": 3}
+        inside.done(inside.service.add_model(manifest, tensors, **more))
+        counts = inside.service.world.canary
+        decide_and_reward(inside, ("ann", "ben"))
+        assert len(counts.rates) == 2
+        folded.clear()
+        ask_many(inside, {f"{name}{i}": 0.1 + i / 30 for i in range(N) for name in ("ann", "ben")})
+        assert folded == [3 * N, 3 * N], "each change folds the whole history"
+        newcomers = [f"new{i}" for i in range(40)]
+        for name in newcomers:
+            inside.decide(name, decision_id=name)
+        changes = {f"ann{i}": 0.3 for i in range(N)}  # in one commit with the rewards that bring the verdict
+        asked = [inside.begin_reward(id, reward) for id, reward in changes.items()]
+        asked += [inside.begin_reward(name, float(i % 4 == 0)) for i, name in enumerate(newcomers)]
+        for one in asked:
+            inside.ended(one)
+        assert counts.verdict is not None
+        compare(inside)
+    finally:
+        inside.close()
+
+
+def test_a_batch_of_first_and_changed_rewards_folds_their_user_once(with_effects: Inside, folded: list[int]) -> None:
+    inside = with_effects
+    decide_and_reward(inside, ("ann",))
+    for i in range(N):
+        inside.decide("ann", decision_id=f"later{i}")
+    folded.clear()
+    ask_many(inside, {id: 0.5 for i in range(N) for id in (f"ann{i}", f"later{i}")})
+    assert len(folded) == 1, "every first reward between two changes folds the whole history"
+    compare(inside)
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_the_bytes_of_a_user_are_counted_once_for_a_batch(
+    large: bool, with_effects: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, asked, bytes_of = with_effects, list[str](), SQLite.bytes_of
+    decide_and_reward(inside, ("ann",))
+    inside.service.world.cache.begin_erasing("ann")  # drops the user from memory
+    inside.service.world.cache.end_erasing("ann")
+
+    def count(self: SQLite, user: str, upto: int) -> int:
+        asked.append(user)
+        return bytes_of(self, user, upto)
+
+    monkeypatch.setattr(SQLite, "bytes_of", count)
+    if large:
+        monkeypatch.setattr(load_users, "LARGE_HISTORY", 100)
+    requests = [RewardRequest(f"ann{i}", 0.5) for i in range(N)]
+    assert len(build_rewards(inside.service, requests, {})) == (0 if large else N)
+    assert len(asked) <= 2
+
+
+def test_the_slots_of_a_decision_are_read_without_the_other_events_of_their_user(
+    with_effects: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inside, n_read = with_effects, 0
+    decide_and_reward(inside, ("ann",))
+    read = SQLite._read
+
+    def count(self: SQLite, *given: Any) -> Any:
+        nonlocal n_read
+        n_read += len(found := read(self, *given))
+        return found
+
+    monkeypatch.setattr(SQLite, "_read", count)
+    assert inside.service.slots.read("ann0")["ann0"].n == 1
+    assert n_read == 2, "the decision, its reward, and others"

@@ -409,7 +409,7 @@ def test_a_decision_read_for_a_reward_while_its_person_is_erased_takes_none(
                     there.set()
                     go.wait(10)
 
-            other.store.before["rewards_of"] = hold
+            other.store.before["events_between"] = hold
             rewarding = asyncio.create_task(other.reward(RewardRequest(id, 1.0)))
             await asyncio.to_thread(there.wait, 10)
             await one.erase("Ann")

@@ -141,6 +141,9 @@ def _describe_report(report: Report) -> Iterator[str]:
     if report.base:
         words = "the events up to it are archived, and --archive FOLDER verifies them too"
         yield f"the log begins after event {report.base:,}: {words}"
+    if report.n_older_heads:
+        older = format_count(report.n_older_heads, "given head", "are")
+        yield f"warning: {older} from before the compaction; its base was not checked: give --archive FOLDER"
     if report.n_across:
         yield f"{format_count(report.n_across, 'decision')} made from archived states: only the archive can tell"
     if report.n_late:
@@ -162,8 +165,7 @@ def _describe_report(report: Report) -> Iterator[str]:
 
 def _describe_differences(report: Report) -> Iterator[str]:
     yield from map(str, report.differences)
-    n_more = report.n_differences - len(report.differences)
-    if n_more:
+    if n_more := report.n_differences - len(report.differences):
         yield f"and {n_more:,} more"
     if report.first is not None:
         yield f"the first wrong event is {report.first:,}"

@@ -46,10 +46,9 @@ def check_order(
     """
     ids, last, farthest = array("q"), after.seq, 1
     chain = _Chain(heads, report, after)
-    for row, seal in store.sealed_events(after.seq or -LAST, upto):
-        if row.seq < 1:
-            report.add_words(row.seq, f"added: an event with the number {row.seq}, which no service reads; remove it")
-            continue
+    for row in store.events(-LAST, 0):
+        report.add_words(row.seq, f"added: an event with the number {row.seq}, which no service reads; remove it")
+    for row, seal in store.sealed_events(after.seq, upto):
         if row.seq != last + 1:
             report.add_words(last + 1, _describe_gap(last, row.seq))
             report.n_events = last - after.seq
@@ -134,6 +133,9 @@ class _Chain:
         """Compare what is left of erased events with the digests in their `erase` event."""
         if row.kind != "erase":
             self.left[row.seq] = digest_rewrite(row)
+            for column, value in (("user", row.user), ("model", row.model)):
+                if value is not None:
+                    self.report.add(row.seq, column, value, "none, because the event is erased")
             return
         try:
             body = events.decode(row.kind, row.body)

@@ -66,6 +66,8 @@ def _describe(row: Row, body: Any) -> str:
         return "of an erased user"
     if row.kind == "compact":
         return f"the log begins after event {body.upto:,}; {body.upto - body.before:,} events were archived"
+    if row.kind == "learning":
+        return "begins, from the events up to this one"
     if row.kind == "refit":
         return f"of the mixture of {body.recommender} begins"
     if row.kind == "mixture":

@@ -35,6 +35,7 @@ class Report:
     after: int = 0  # the events from the next one on were checked; above 0, decisions were not recomputed
     unchecked_from: int | None = None  # seq of the first event before them that the store has and that was not checked
     base: int = 0  # the log was compacted up to this event, and was checked from the base on; 0: from its first event
+    n_older_heads: int = 0  # given heads from before the compaction: they do not vouch for its base
     n_unfinished: int = 0  # events that an ended compaction has not removed yet
     unchecked_heads: list[str] = field(default_factory=list)  # given heads that could not be compared, and why
     n_across: int = 0  # decisions that were made from a state before the base: only the archive tells if they are right

@@ -77,6 +77,9 @@ def verify(
         base = None if whole else read_base(store)
         report = Report(upto, base=0 if base is None else base.upto)
         known, old = split_heads(heads, report.base)
+        if base is not None:
+            made = store.newest_of_service(("compact",), limit=1)[0].seq
+            report.n_older_heads = sum(head.seq < made for head in heads)
         if base is not None and old:
             check_old_heads(store, base, old, archive, report, progress)
         world = _replay(store, upto, user, known, report, progress, base)

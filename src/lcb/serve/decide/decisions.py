@@ -8,28 +8,26 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 
 import msgspec
 import numpy as np
 
 from lcb import messages
-from lcb.errors import InputError
 from lcb.serve import events
 from lcb.serve.decide.arms import Arms, CommonArms, read_arms
 from lcb.serve.decide.assignment import Assignment
 from lcb.serve.decide.drawing import (
     Draw,
     begin_draw,
-    can_draw_together,
     draw_arms,
-    draw_together,
     draw_under_rules,
     record_callers_arm,
 )
 from lcb.serve.decide.entry import Entry
 from lcb.serve.decide.large import NO_RULES, WITHOUT_RULES, Prepared
 from lcb.serve.decide.rules import RULES, NoArmLeft, Rules, read_rules
+from lcb.serve.decide.together import Group, Member, Together, write_group
 from lcb.serve.decide.validation import check_user
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import slot_id
@@ -40,7 +38,6 @@ from lcb.serve.state.world import World
 from lcb.storage.store.base import NewRow, Row
 
 _JSON = msgspec.json.Encoder()
-_FEWEST_TOGETHER = 3  # decisions; fewer are drawn faster one by one
 
 
 class Begun(msgspec.Struct):
@@ -93,47 +90,36 @@ class Decisions:
         begun = self.begin(request, recommender, logged)
         return begun if isinstance(begun, bytes) else self.finish(begun)
 
-    def finish_many(self, begun: Sequence[Begun]) -> list[Entry | Problem]:
-        """Do the rest of `decide` for each; those with the same arms and the same bandit are drawn together."""
-        groups: dict[tuple[int, int], list[int]] = {}
-        for i, one in enumerate(begun):
-            if one.is_plain and can_draw_together(one.draw):
-                groups.setdefault((id(one.arms), id(one.draw.bandit)), []).append(i)
-        drawn: list[tuple[events.ChosenArm, list[float] | None] | None] = [None] * len(begun)
-        for places in groups.values():
-            if len(places) < _FEWEST_TOGETHER:
+    def finish_many(self, together: Together, begun: Mapping[int, Begun]) -> dict[int, Entry | Problem]:
+        """Return the events of a batch by their places: of those drawn together, and of the others that were begun."""
+        made: dict[int, Entry | Problem] = {}
+        alone = dict(begun)
+        for place, one in begun.items():
+            member = Member(place, one.request, one.decision_id, one.draw.state, one.digest, one.newcomer)
+            if one.is_plain and together.add(one.arms, one.draw, one.recommender, one.model, member):
+                del alone[place]
+        at = self.now()
+        for group in together.groups.values():
+            if group is None:
                 continue
-            group, arms = [begun[i] for i in places], begun[places[0]].arms
+            written = write_group(self.world, group, at)
+            if written is not None:
+                made.update(zip([one.place for one in group.members], written, strict=True))
+            else:
+                alone.update((one.place, self._begin_again(group, one, at)) for one in group.members)
+        for place, one in alone.items():
             try:
-                found = draw_together(
-                    [one.draw for one in group], arms.ids, arms.context, [one.decision_id for one in group]
-                )
-            except InputError:  # of one of them: each is drawn alone
-                continue
-            for i, arm in zip(places, found, strict=True):
-                drawn[i] = arm
-        made: list[Entry | Problem] = []
-        for one, chosen in zip(begun, drawn, strict=True):
-            if chosen is not None:
-                made.append(self._finish_drawn(one, *chosen))
-                continue
-            try:
-                made.append(self.finish(one))
+                made[place] = self.finish(one)
             except Problem as problem:
-                made.append(problem)
+                made[place] = problem
         return made
 
-    def _finish_drawn(self, begun: Begun, arm: events.ChosenArm, distribution: list[float] | None) -> Entry:
-        """Do the same as `finish` for an arm that was drawn together with others; `distribution` is its own."""
-        request, decision_id, model, (ids, _, sent, _) = begun.request, begun.decision_id, begun.model, begun.arms
-        user_x = None if request.x is None else np.array(request.x).tobytes()
-        of_request = None if request.arms is None else ids
-        body = events.DecisionBody(
-            begun.at, begun.seen, begun.recommender, len(ids), of_request, sent, user_x, [arm], begun.digest
-        )
-        row = NewRow(decision_id, "decision", request.user, model, events.encode(body))
-        answer = self.answer(decision_id, model, body, distribution)
-        return Entry(row, body, answer, decision_id, begun.newcomer, begun.fixes_n_features, begun.seen)
+    def _begin_again(self, group: Group, member: Member, at: float) -> Begun:
+        """Return a member of a group as a decision that is drawn alone."""
+        draw = group.draw._replace(state=member.state)
+        request, id, digest, seen = member.request, member.decision_id, member.digest, self.world.seq
+        more = member.newcomer, False, group.arms, draw
+        return Begun(request, id, digest, at, seen, group.recommender, group.model, *more)
 
     def begin(
         self,
@@ -275,14 +261,10 @@ class Decisions:
             raise Problem(422, words, field="decision_id")
         return self.answer(row.id, row.model or WARMUP, body)
 
-    def answer(
-        self, decision_id: str, model: int, body: events.DecisionBody, distribution: list[float] | None = None
-    ) -> bytes:
-        """Return the answer of a decision event, always the same bytes; `distribution` is that of its first arm."""
+    def answer(self, decision_id: str, model: int, body: events.DecisionBody) -> bytes:
+        """Return the answer of a decision event, always the same bytes."""
         ours, recommender = body.taken[0], body.recommender
         shown = ours if body.chosen is None else body.chosen
-        if distribution is None:
-            distribution = ours.full_distribution(body.n_arms).tolist()
         slots = None
         if body.listed:
             slots = tuple(
@@ -293,7 +275,7 @@ class Decisions:
                 decision_id,
                 shown.id,
                 shown.propensity if body.own else None,
-                tuple(distribution),
+                tuple(ours.full_distribution(body.n_arms).tolist()),
                 model,
                 policy_name(self.world.state.recommenders[recommender], model),
                 recommender,

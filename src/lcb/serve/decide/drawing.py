@@ -82,44 +82,53 @@ def can_draw_together(draw: Draw) -> bool:
 
 
 def draw_together(
-    draws: Sequence[Draw], ids: list[str], context: Floats, decision_ids: Sequence[str]
-) -> list[tuple[ChosenArm, list[float] | None]]:
+    draw: Draw, states: Sequence[Floats], ids: list[str], context: Floats, decision_ids: Sequence[str]
+) -> list[tuple[ChosenArm, tuple[float, ...]]]:
     """Return the arms for many users from the same arms, each as `draw_arms` draws it, without lists.
 
-    The draws differ in their states alone.  With each arm comes its distribution, None if it is 1 on this arm.
+    The draws differ in their states alone.  With each arm comes the distribution that the answer has; users with the
+    same arm and distribution have the same object.
     """
     bandit: Any
-    bandit, _, share, seed, effects = draws[0]
+    bandit, _, share, seed, effects = draw
     numbers = np.array([draw_number(seed, id) for id in decision_ids])
-    states = np.concatenate([draw.state for draw in draws]).reshape(len(draws), -1)  # 5 times as fast as np.array
+    stacked = np.concatenate(states).reshape(len(states), -1)  # 5 times as fast as np.array
     of_items = () if effects is None else (effects,)
-    choices = bandit.choose_many(states, context, rescale_many(numbers, share) if share else numbers, *of_items)
+    choices = bandit.choose_many(stacked, context, rescale_many(numbers, share) if share else numbers, *of_items)
     return _record_choices(choices.with_uniform(share, numbers) if share else choices, ids, context, effects)
 
 
 def _record_choices(
     choices: Choices, ids: list[str], context: Floats, effects: ArmEffects | None
-) -> list[tuple[ChosenArm, list[float] | None]]:
+) -> list[tuple[ChosenArm, tuple[float, ...]]]:
     """Do the same as `ChosenArm.from_decision` for many decisions; `effects` are those that they were made with."""
     arms, distributions = choices.arms, choices.distributions
-    size, places, rows = 8 * distributions.shape[1], arms.tolist(), np.arange(len(arms))
-    x = {arm: context[arm].tobytes() for arm in set(places)}
-    whole = distributions.tobytes() if distributions.shape[1] < FEWEST_ARMS else None
+    n_arms, places, rows = distributions.shape[1], arms.tolist(), np.arange(len(arms))
+    whole, size = distributions.tobytes(), 8 * n_arms
     beside: list[tuple[float | None, float | None]] = [(None, None)] * len(places)
     if effects is not None and choices.means is not None:
         beside = list(zip(effects.effect[arms].tolist(), choices.means[rows, arms].tolist(), strict=True))
-    propensities, listed = distributions[rows, arms].tolist(), distributions.tolist()
-    found: list[tuple[ChosenArm, list[float] | None]] = []
+    propensities = distributions[rows, arms].tolist()
+    known: dict[tuple[int, bytes, float | None], tuple[ChosenArm, tuple[float, ...]]] = {}
+    found = []
     for i, arm in enumerate(places):
-        distribution, packed, rest = listed[i], None, None
-        if propensities[i] == 1:
-            distribution = None
-        elif whole is not None:
-            packed = whole[size * i : size * (i + 1)]
-        else:
-            packed, rest = pack_distribution(distributions[i])
-        one = ChosenArm(arm, ids[arm], propensities[i], x[arm], packed, False, None, *beside[i], rest)
-        found.append((one, distribution))
+        packed = b"" if propensities[i] == 1 else whole[size * i : size * (i + 1)]
+        key = arm, packed, beside[i][1]
+        one = known.get(key)
+        if one is None:
+            distribution = distributions[i].tolist() if packed else [0.0] * arm + [1.0] + [0.0] * (n_arms - 1 - arm)
+            stored = (
+                (None, None)
+                if not packed
+                else (packed, None)
+                if n_arms < FEWEST_ARMS
+                else pack_distribution(distributions[i])
+            )
+            chosen = ChosenArm(
+                arm, ids[arm], propensities[i], context[arm].tobytes(), stored[0], False, None, *beside[i], stored[1]
+            )
+            one = known[key] = chosen, tuple(distribution)
+        found.append(one)
     return found
 
 

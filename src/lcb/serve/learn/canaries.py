@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 import structlog
@@ -23,16 +24,16 @@ class Canaries:
     def start(self) -> None:
         """Start inside the event loop; the verdict may have been reached before a crash."""
         if self.service.settings.learning.canary or self.service.world.state.canary is not None:
-            self.service.watch(self._watch, events.KINDS)
+            self.service.watchers.watch_batches(self._watch, events.KINDS)
             self._end_if_due()
 
     async def stop(self) -> None:
-        self.service.unwatch(self._watch)
+        self.service.watchers.unwatch(self._watch)
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    def _watch(self, row: Row, body: Any) -> None:
+    def _watch(self, rows: Sequence[Row], bodies: Sequence[Any]) -> None:
         self._end_if_due()
 
     def _end_if_due(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -44,12 +44,12 @@ class Refits:
         service.world.mixtures.keeps_starts = True
 
     def start(self) -> None:
-        self.service.watch(self._watch, ("leave", "erased leave"))
+        self.service.watchers.watch_batches(self._watch, ("leave", "erased leave"))
         self.begin_if_due()
 
     async def stop(self) -> None:
         """Cancel the running refit; nothing of it is kept."""
-        self.service.unwatch(self._watch)
+        self.service.watchers.unwatch(self._watch)
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
@@ -58,7 +58,7 @@ class Refits:
     def running(self) -> bool:
         return self._task is not None
 
-    def _watch(self, row: Row, body: Any) -> None:
+    def _watch(self, rows: Sequence[Row], bodies: Sequence[Any]) -> None:
         self.begin_if_due()
 
     def begin_if_due(self) -> None:

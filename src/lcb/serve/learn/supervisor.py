@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -57,12 +57,12 @@ class Retraining:
         self._pause = 0.0  # time on the monotonic clock before which no job starts automatically
 
     def start(self) -> None:
-        self.service.watch(self._watch, ("decision", "reward"))
+        self.service.watchers.watch_batches(self._watch, ("decision", "reward"))
         self._begin_if_due()
 
     async def stop(self) -> None:
         """Cancel the running job; nothing of it is kept."""
-        self.service.unwatch(self._watch)
+        self.service.watchers.unwatch(self._watch)
         task = self._task
         if task is not None:
             task.cancel()
@@ -118,7 +118,7 @@ class Retraining:
         closed = ("callers", "auto") if self.has_keys() else ("callers",)
         return [name for name, rule in rules.items() if rule in closed]
 
-    def _watch(self, row: Row, body: Any) -> None:
+    def _watch(self, rows: Sequence[Row], bodies: Sequence[Any]) -> None:
         if self._task is None:
             self._begin_if_due()
 

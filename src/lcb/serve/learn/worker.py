@@ -14,6 +14,7 @@ import warnings
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
+from itertools import compress
 from typing import Any, BinaryIO, NamedTuple
 
 import msgspec
@@ -27,6 +28,7 @@ from lcb.event_log import EventLog
 from lcb.features import FeatureMap
 from lcb.learners.likelihood import choose_for_range
 from lcb.learners.registry import get_learner
+from lcb.learners.shared.outliers import find_outliers
 from lcb.models import LatentModels, weight_covariance
 from lcb.progress import Progress, silent
 from lcb.serve import events
@@ -41,6 +43,7 @@ from lcb.serve.retain.whole_log import open_whole
 from lcb.storage.models.folder import pack_models, unpack_models
 from lcb.storage.store.base import Store
 from lcb.storage.store.open_store import open_store
+from lcb.words import format_count
 
 _EVERY = 0.2  # seconds between two step frames of the same phase
 _SMALL = 125_000  # numbers: a covariance up to this size is kept even if no bandit needs it
@@ -131,11 +134,16 @@ def learn(job: Job, store: Store, progress: Progress = silent) -> JobResult:
         "seq": job.seq,
         "held_out": job.held_out,
         "n_held_out": learned.held_out.n_users,
+        "n_left_out": learned.n_left_out,
         "compared_with": version,
     }
     better, reason, score, baseline = judge(
         learned.models, active, version, learned.held_out, learned.held_out_of_active
     )
+    if learned.n_left_out:
+        reason += (
+            f"; {format_count(learned.n_left_out, 'user')} left out, with features far larger than those of all others"
+        )
     models = learned.models.with_provenance(provenance)
     if models.covariance is None and (job.covariance or models.beta.size * models.n_features <= _SMALL):
         models = models.with_covariance(weight_covariance(models, learned.log))
@@ -176,24 +184,27 @@ class _Learned(NamedTuple):
     log: EventLog
     held_out: EventLog
     held_out_of_active: EventLog | None = None  # the same users as the version served now sees them, if it differs
+    n_left_out: int = 0  # users on neither side, because of their features
 
 
 def _learn_classes(about: _Log, active: LatentModels | None) -> _Learned:
-    learning, held_out = _read_users(about, active)
+    learning, held_out, n_left_out = _read_users(about, active)
     models = _fit_models(about.job, learning, active, about.service, about.progress)
     models = share_noise(models, learning.n_users)
     about.progress("scoring held-out users", 0, None)
-    return _Learned(models, learning, held_out)
+    return _Learned(models, learning, held_out, n_left_out=n_left_out)
 
 
-def _read_users(about: _Log, active: LatentModels | None) -> tuple[EventLog, EventLog]:
-    """Read the users to learn from, and those held out."""
+def _read_users(about: _Log, active: LatentModels | None) -> tuple[EventLog, EventLog, int]:
+    """Read the users to learn from, those held out, and how many are neither, because of their features."""
     job = about.job
     log = about.read(read_training_data, keep_rows=job.learner != AUTO and get_learner(job.learner).needs_rows)
     if job.learner == AUTO and not can_serve(log) and log.stats.n_events * log.stats.n_features <= _MOST_KEPT:
         log = about.read(read_training_data, keep_rows=True)  # to serve numbers, or to predict later rewards
+    strange = find_outliers(log.stats)
+    log = log.take(~strange) if strange.any() else log
     held = about.hold_out(log.stats.users, active)
-    return log.take(~held), log.take(held)
+    return log.take(~held), log.take(held), int(strange.sum())
 
 
 def _learn_with_effects(about: _Log, active: LatentModels | None) -> _Learned | None:
@@ -202,12 +213,15 @@ def _learn_with_effects(about: _Log, active: LatentModels | None) -> _Learned | 
     rows, users = about.read(read_item_rows)
     if not rows.items_repeat:
         return None
+    strange = find_outliers(rows.history().stats)
+    if strange.any():
+        rows, users = rows.take_users(np.flatnonzero(~strange)), tuple(compress(users, ~strange))
     held = about.hold_out(users, active)
     learning = rows.take_users(np.flatnonzero(~held))
     held_out = rows.take_users(np.flatnonzero(held))
     small = len(learning.user) * learning.x.shape[1] <= _MOST_KEPT
     keep_rows = small if job.learner == AUTO else get_learner(job.learner).needs_rows
-    as_given, _ = _read_users(about, active)
+    as_given, _, n_left_out = _read_users(about, active)
     if _learns_mixture(job, as_given):
         chosen, start = msgspec.structs.replace(job, learner=LEARNER), None
     else:  # kind and number of classes are chosen on the rewards as they are: Gaussian classes of clicks would be split
@@ -221,9 +235,9 @@ def _learn_with_effects(about: _Log, active: LatentModels | None) -> _Learned | 
     assert models.item_effects is not None
     log = learning.history(models.item_effects.effect)
     if not held.any():
-        return _Learned(models, log, log.take(np.empty(0, np.intp)))
+        return _Learned(models, log, log.take(np.empty(0, np.intp)), n_left_out=n_left_out)
     theirs = None if active is None else see_held_out(active, learning, held_out)
-    return _Learned(models, log, see_held_out(models, learning, held_out), theirs)
+    return _Learned(models, log, see_held_out(models, learning, held_out), theirs, n_left_out)
 
 
 def share_noise(models: LatentModels, n_users: int) -> LatentModels:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -37,9 +37,14 @@ class _Batch(Struct):
 
 
 class EventApplier:
-    """Applies events to `world` and `slots` inside the event loop; calls `on_applied` after each event."""
+    """Applies events to `world` and `slots` inside the event loop; calls `on_applied` after the events of a batch."""
 
-    def __init__(self, world: World, slots: RewardSlots, on_applied: Callable[[Row, Any], None] | None = None) -> None:
+    def __init__(
+        self,
+        world: World,
+        slots: RewardSlots,
+        on_applied: Callable[[Sequence[Row], Sequence[Any]], None] | None = None,
+    ) -> None:
         self.world, self.slots = world, slots
         self.broken: str | None = None  # why no request can be answered any more
         self._on_applied = on_applied
@@ -89,21 +94,32 @@ class EventApplier:
         if remote:
             world.cache.hold()
         world.late.allowed = len(batch.rows) - batch.n_applied > 1
-        for row, body in zip(batch.rows[batch.n_applied :], batch.bodies[batch.n_applied :], strict=True):
+        rows, bodies, first, slots = batch.rows, batch.bodies, batch.n_applied, self.slots
+        for i in range(first, len(rows)):
+            row, body = rows[i], bodies[i]
             # while an erasure is pending, rows read before it may differ from what the log has now
             if (not world.can_apply(row) or (world.erased and not batch.prefetched)) if remote else world.is_slow(row):
+                self._note_applied(batch, first)
                 world.late.end()
                 world.late.allowed = False
                 world.cache.hold()
                 self._prefetch(batch)
                 return False
-            self.apply(row, body)
-            if self._on_applied is not None:
-                self._on_applied(row, body)
+            if body is None:
+                body = bodies[i] = events.decode(row.kind, row.body)
+            world.apply(row, body)
+            slots.apply(row, body)
             batch.n_applied += 1
+        self._note_applied(batch, first)
         world.late.allowed = False
         world.release()
         return True
+
+    def _note_applied(self, batch: _Batch, first: int) -> None:
+        """Tell about the events of a batch that were applied since `first`."""
+        if self._on_applied is not None and first < batch.n_applied:
+            applied = slice(first, batch.n_applied)
+            self._on_applied(batch.rows[applied], batch.bodies[applied])
 
     def _prefetch(self, batch: _Batch) -> None:
         world, rows = self.world, batch.rows[batch.n_applied :]

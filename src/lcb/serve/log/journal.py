@@ -337,10 +337,10 @@ class Journal:
         entries, rows = [one.entry for one in batch], appended.rows
         bodies: list[Any] = [entry.body for entry in entries]
         mine = [True] * len(entries)
-        own_rows = [entry.row for entry in entries]
-        if [row.body for row in rows] != [row.body for row in own_rows] or (
-            [row.id for row in rows] != [row.id for row in own_rows]
-        ):  # not all of them, or others too
+        if len(rows) != len(entries) or any(
+            row.body is not entry.row.body or row.id is not entry.row.id
+            for row, entry in zip(rows, entries, strict=True)
+        ):  # not all of them, others too, or copies
             placed, own = {row.id: row.body for row in rows}, {}
             for i, entry in enumerate(entries):
                 mine[i] = placed.get(entry.row.id) == entry.row.body

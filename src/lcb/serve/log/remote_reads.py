@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
 
@@ -31,12 +31,13 @@ class RemoteReads:
     def end(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def note_event(self, row: Row) -> None:
-        """Note that an event was applied, so a read of its user that has begun is outdated."""
-        if row.user in self._fetches:
-            self._outdated.add(row.user)
-        elif row.kind == "erase":
-            self._outdated.update(self._fetches)
+    def note_events(self, rows: Sequence[Row]) -> None:
+        """Note that events were applied, so reads of their users that have begun are outdated."""
+        for row in rows if self._fetches else ():
+            if row.user in self._fetches:
+                self._outdated.add(row.user)
+            elif row.kind == "erase":
+                self._outdated.update(self._fetches)
 
     async def read(self, function: Callable[..., T], *arguments: Any) -> T:
         """Call a function that reads the store; while the store fails, at most one request waits for it."""
@@ -103,3 +104,10 @@ class RemoteReads:
         found = await self.read(self.slots.read, slot_id)
         if self.world.n_erasures == n_erasures:
             self.slots.admit(found)
+
+    async def fetch_many_slots(self, slot_ids: Sequence[str]) -> None:
+        """Do the same for the slots of a batch by one read; those that the log does not have, or not yet, are left."""
+        n_erasures = self.world.n_erasures
+        for found in await self.read(self.slots.read_many, slot_ids):
+            if self.world.n_erasures == n_erasures:
+                self.slots.admit(found)

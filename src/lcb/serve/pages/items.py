@@ -31,11 +31,15 @@ class ItemBoard:
         """Count decisions and rewards that were applied, each with the time at which it came."""
         added: dict[tuple[float, str], list[float]] = {}
         for row, body, now in events:
+            bucket = now - now % _BUCKET
             if row.kind == "decision":
-                for one in body.shown:
-                    added.setdefault((now - now % _BUCKET, one.id), [0.0, 0.0])[0] += 1.0
+                for one in body.taken if body.chosen is None else body.shown:
+                    found = added.get((bucket, one.id))
+                    if found is None:
+                        found = added[bucket, one.id] = [0.0, 0.0]
+                    found[0] += 1.0
             elif body.item is not None:
-                found = added.setdefault((now - now % _BUCKET, body.item), [0.0, 0.0])
+                found = added.setdefault((bucket, body.item), [0.0, 0.0])
                 found[1] += body.reward - (body.before or 0.0)
         for (bucket, item), (offers, reward) in added.items():
             _count(self._totals, item, _MOST_ITEMS, offers, reward)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from lcb.serve.audit import trail, trials
@@ -47,12 +47,13 @@ class Live:
         entries = trail.read_trail(self.service.store, _MOST_AUDIT)
         self._audit: deque[dict[str, Any]] = deque(reversed(entries), maxlen=_MOST_AUDIT)  # newest first
         self._waiting: list[tuple[Row, Any, float]] = []  # decisions and rewards to count, and when they came
-        self.service.watch(self.watch, ("decision", "reward"))
-        self.service.watch(self.watch_audit, {"erase", *trail.KINDS})
+        self.service.watchers.watch_batches(self.watch, ("decision", "reward"))
+        self.service.watchers.watch(self.watch_audit, {"erase", *trail.KINDS})
 
-    def watch(self, row: Row, body: Any) -> None:
-        """Keep an event until somebody looks; counting many together costs half."""
-        self._waiting.append((row, body, self.clock()))
+    def watch(self, rows: Sequence[Row], bodies: Sequence[Any]) -> None:
+        """Keep events until somebody looks; counting many together costs half."""
+        now = self.clock()
+        self._waiting += [(row, body, now) for row, body in zip(rows, bodies, strict=True)]
         if len(self._waiting) >= _MOST_WAITING:
             self._count_waiting()
 

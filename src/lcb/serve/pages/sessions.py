@@ -33,7 +33,7 @@ class Sessions:
         self._open: dict[bytes, tuple[bytes, float]] = {}  # digest -> that of the key, end; the oldest first
         self._rates = RateLimits(service.settings.limits.sign_ins, "limits.sign_ins", seconds=400, what=_WHAT)
         self.load()
-        service.watch(self._watch, ("audit",))
+        service.watchers.watch(self._watch, ("audit",))
 
     def load(self) -> None:
         """Read the sessions of the last day from the log."""

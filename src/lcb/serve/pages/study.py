@@ -63,7 +63,7 @@ class Study:
         self.running = self.done = 0
         self._loading, self._places = asyncio.Lock(), asyncio.Semaphore(_AT_ONCE)
         self._tasks: set[asyncio.Task[None]] = set()
-        self.service.watch(self._watch, ("reward", "erase"))
+        self.service.watchers.watch(self._watch, ("reward", "erase"))
         self._log = structlog.get_logger("lcb.serve")
 
     def _watch(self, row: Row, body: Any) -> None:

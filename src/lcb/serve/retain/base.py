@@ -141,8 +141,10 @@ class BaseCheck:
 def compute_base(store: Store, base: CompactBody, world: World) -> tuple[bytes, int]:
     """Compute the digest of a base from the store, and how many events are still to be removed.
 
-    A compaction that was ended too early left some users' events: their base rows are computed from these.
+    A compaction that was ended too early left some users' events: their base rows are computed from these.  One that
+    goes on meanwhile may write the base row of a user after their events were read here.
     """
+    bases = dict[str, list[int]]()
     digests, left, kept = dict[int, bytes](), dict[str, bytes | None](), set(base.kept)  # left: salts of last events
     n_going, erased = 0, list[Row]()
     for row, seal in store.sealed_events(-LAST, base.upto):
@@ -150,15 +152,24 @@ def compute_base(store: Store, base: CompactBody, world: World) -> tuple[bytes, 
             digests[row.seq] = digest_row(row, seal)
             if row.kind.startswith(_ERASED):
                 erased.append(row)
+            elif row.kind == BASE and row.user is not None:
+                bases.setdefault(row.user, []).append(row.seq)
             continue
         n_going += 1
         if row.user is not None:
             left[row.user] = seal.salt
     check_erased(store, erased)
+    for seqs in bases.values():
+        for seq in seqs[:-1]:  # superseded
+            digests.pop(seq, None)
     for name, rows, found in list_base(world, store, left, base.upto):
-        for one in rows[:-1]:
-            if one.kind == BASE:  # superseded
-                digests.pop(one.seq, None)
         if found is not None:
+            for seq in bases.get(name, ()):
+                digests.pop(seq, None)
             digests[found.event.seq] = digest_base_row(found.row, left[name])
+        elif rows:  # the base row has been written
+            for seq in bases.get(name, ()):
+                digests.pop(seq, None)
+            for row, seal in store.sealed_events(rows[-1].seq - 1, rows[-1].seq):
+                digests[row.seq] = digest_row(row, seal)
     return digest_rows(digests), n_going

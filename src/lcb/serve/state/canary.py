@@ -98,16 +98,23 @@ class CanaryCounts:
         if user.canary and len(self.rates) < _MOST:
             self.rates[user.canary] = (0.0, False)
 
-    def update(self, canary: Canary, user: User, seq: int) -> None:
-        """Note a user's rate after an event; reach the verdict if there are enough users."""
+    def note(self, user: User) -> bool:
+        """Note a user's rate after an event; False if the user is in neither group."""
         place = user.canary
         if place not in self.rates:
-            return
+            return False
         rewarded = user.n_rewards > 0
         self.n_rewarded[place > 0] += rewarded - self.rates[place][1]
         self.rates[place] = (user.rate, rewarded)
-        if self.verdict is None and self.n_rewarded[1] >= canary.least and self.n_rewarded[0] >= 2:
-            self.verdict = self._judge(canary, seq)
+        return True
+
+    def is_due(self, canary: Canary) -> bool:
+        """Whether there are enough users for a verdict, and there is none yet."""
+        return self.verdict is None and self.n_rewarded[1] >= canary.least and self.n_rewarded[0] >= 2
+
+    def judge(self, canary: Canary, seq: int) -> None:
+        """Reach the verdict after an event, if the rates allow one."""
+        self.verdict = self._judge(canary, seq)
 
     def forget(self, first: int) -> None:
         """Remove an erased user, whose first event was `first`."""

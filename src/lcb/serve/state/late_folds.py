@@ -1,15 +1,18 @@
 """Changed rewards whose user is folded later, together with the next ones: a fold takes as long as the user's history.
 
-Only while a batch of events is applied, and only where nothing looks at the user in between: counts and sums over users
-are exact, so one change of a user by several rewards gives what one change by each gives.  Effects of items and
-canaries do look at the user after every event.
+Only while a batch of events is applied.  Counts and sums over users are exact, so one change of a user by several
+rewards gives what one change by each gives.  The effects of items change with every event; `OwnRewards` tells by how
+much, without a fold.  The rates of a canary are compared only when its verdict is due, after all users are folded.
 """
 
 from __future__ import annotations
 
 from typing import Protocol
 
+from lcb.serve import events
+from lcb.serve.state.canary import CanaryCounts
 from lcb.serve.state.per_user.load_users import UserLoader
+from lcb.serve.state.per_user.own_rewards import OwnRewards
 from lcb.serve.state.per_user.user_cache import UserCache
 from lcb.serve.state.per_user.user_fold import UserFold
 from lcb.serve.state.tally import Tally
@@ -25,6 +28,7 @@ class World(Protocol):
     loader: UserLoader
     fold: UserFold
     histories: dict[str, list[Row]]
+    canary: CanaryCounts
 
     def tally(self, recommender: str) -> Tally: ...
     def count_settled(self, model: int, n_decisions: int, n: int) -> None: ...
@@ -37,6 +41,23 @@ class LateFolds:
         self._world = world
         self.allowed = False
         self.names: dict[str, None] = {}
+        self._own: dict[str, OwnRewards] = {}  # of these users, where item effects change
+
+    def change_residual(self, user: User, row: Row, body: events.RewardBody, item: str) -> tuple[int, float]:
+        """Return what a changed reward adds to the count and the sum of its item, before `put_off` is called."""
+        world, name = self._world, row.user
+        assert name is not None
+        if not world.fold.state.counts_users:  # each reward counts, as it was logged
+            return world.fold.find_residual(body, (0, 0.0), user)
+        own = self._own.get(name)
+        if own is None:
+            if name not in world.histories:  # kept for the fold
+                world.histories[name] = world.loader.read_events(name, 0, world.seq)
+            own = self._own[name] = OwnRewards(world.fold, world.histories[name])
+        n, mean = own.weigh(item)
+        own.change(row, body)
+        n_after, mean_after = own.weigh(item)
+        return n_after - n, mean_after - mean
 
     def put_off(self, user: User, row: Row) -> None:
         assert row.user is not None
@@ -53,9 +74,12 @@ class LateFolds:
 
     def fold(self, name: str) -> None:
         self.names.pop(name, None)
+        self._own.pop(name, None)
         user = self._world.cache.peek(name)
         assert user is not None
-        self.fold_again(name, user)
+        again = self.fold_again(name, user)
+        if again.canary:
+            self._world.canary.note(again)
 
     def fold_again(self, name: str, user: User, row: Row | None = None) -> User:
         """Fold all events of a user whose earlier rewards were changed, last by `row` if that is not applied yet."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -10,7 +12,7 @@ from msgspec import Struct
 
 from lcb.serve import events
 from lcb.serve.errors import Problem
-from lcb.serve.event_ids import decision_of_slot, slot_of_reward
+from lcb.serve.event_ids import decision_of_slot, ranges_of_rewards, slot_of_reward
 from lcb.serve.state.world import World
 from lcb.storage.store.base import Row
 
@@ -99,11 +101,18 @@ class RewardSlots:
             wanted = "one of its slots" if slot_id != decision_id else "the reward_id of a slot"
             words = f"decision {decision_id!r} has no slot {slot_id!r}; send {wanted}"
             raise Problem(404, words, field="decision_id")
-        assert row.user is not None
-        for later in store.rewards_of(row.user, row.seq, upto):
+        for later in store.events_between(ranges_of_rewards(decision_id), upto):
             if (slot := slots.get(slot_of_reward(later.id))) is not None:
                 slot.apply(events.decode("reward", later.body))
         return slots
+
+    def read_many(self, slot_ids: Sequence[str]) -> list[dict[str, RewardSlot]]:
+        """Read slots of several decisions, without those that cannot be read; may run in any thread."""
+        found = []
+        for slot_id in {decision_of_slot(id): id for id in slot_ids}.values():
+            with suppress(Problem):  # told when the reward itself is asked for
+                found.append(self.read(slot_id))
+        return found
 
     def admit(self, slots: dict[str, RewardSlot]) -> None:
         for id, slot in slots.items():

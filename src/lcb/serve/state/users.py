@@ -119,8 +119,14 @@ def add_own(own: OwnResiduals, item: str, residual: float) -> OwnResiduals:
 
 def weigh_own(own: OwnResiduals, item: str) -> tuple[int, float]:
     """Return what a user's rewards for an item add to its effect: nothing, or one residual, their mean."""
+    count, total = find_own(own, item)
+    return (1, total / count) if count else (0, 0.0)
+
+
+def find_own(own: OwnResiduals, item: str) -> tuple[float, float]:
+    """Return count and sum of a user's residuals for an item."""
     found = own[own["item"] == _hash_item(item)]
-    return (1, float(found["sum"][0] / found["count"][0])) if len(found) else (0, 0.0)
+    return (float(found["count"][0]), float(found["sum"][0])) if len(found) else (0.0, 0.0)
 
 
 def _hash_item(item: str) -> int:

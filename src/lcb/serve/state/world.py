@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from msgspec import DecodeError, msgpack
+from msgspec import msgpack
 
 from lcb.errors import StoreError
 from lcb.serve import events
@@ -32,7 +32,7 @@ from lcb.serve.state.service_state import ServiceState
 from lcb.serve.state.shared_states import SharedStates
 from lcb.serve.state.tally import Tally
 from lcb.serve.state.users import WARMUP, User, weigh_own
-from lcb.serve.state.world_snapshot import WorldSnapshot, read_base
+from lcb.serve.state.world_snapshot import WorldSnapshot, decode_snapshot, read_base
 from lcb.storage.store.base import Row, Snapshot, Store
 
 
@@ -74,7 +74,7 @@ class World:
         base, snapshot = read_base(self.store), self.store.snapshot(WORLD_SNAPSHOT)
         begin = 0 if base is None else base.upto
         if snapshot is not None and begin <= snapshot.seq and (upto is None or snapshot.seq <= upto):
-            body = self._decode_snapshot(snapshot)
+            body = decode_snapshot(self.store, snapshot)
             if body is not None:
                 self._begin(body)
         if base is not None and self.seq == 0:
@@ -90,20 +90,6 @@ class World:
         for row in self.store.events_of_service(body.seq):
             self.state.apply(row.kind, row.seq, events.decode(row.kind, row.body))
         self._restore(body)
-
-    def _decode_snapshot(self, snapshot: Snapshot) -> WorldSnapshot | None:
-        head = self.store.head()
-        if snapshot.seq > head:
-            self.store.discard_snapshot(snapshot.name, f"it is of event {snapshot.seq}, but the log ends at {head}")
-            return None
-        try:
-            body = msgpack.decode(snapshot.body, type=WorldSnapshot)
-            for stored in body.tallies.values():
-                Tally.unpack(stored)
-            return body
-        except (DecodeError, StoreError) as error:
-            self.store.discard_snapshot(snapshot.name, f"it cannot be read: {error}")
-            return None
 
     def snapshot(self) -> Snapshot:
         body = WorldSnapshot(
@@ -156,8 +142,12 @@ class World:
             self.cache.admit(name, user)
         return user
 
+    def user_in_memory(self, name: str) -> User | None:
+        """Return a user as of `seq` if nothing has to be read or folded for that."""
+        return None if name in self.late.names else self.cache.peek(name)
+
     def has_user(self, name: str) -> bool:
-        """Whether `user` returns this user without blocking the event loop for long."""
+        """Whether `user` returns this user without blocking the event loop for long; reads a user who is not large."""
         if not self.store.inline:
             return self.cache.knows(name)
         if self.cache.can_get(name) or self.cache.is_unknown(name):
@@ -165,7 +155,10 @@ class World:
         if not self.store.newest_of(name):
             self.cache.admit(name, None)
             return True
-        return not self.loader.is_large(name, self.seq)
+        if self.loader.is_large(name, self.seq):
+            return False
+        self.user(name)  # now: whoever asks again, for the next of many requests, finds the user in memory
+        return True
 
     def has_seen(self, name: str) -> bool:
         """Whether what a user was shown is known without blocking the event loop for long."""
@@ -269,7 +262,7 @@ class World:
     def _apply_decision(self, row: Row, body: events.DecisionBody) -> None:
         name = row.user
         assert name is not None
-        shown = body.shown
+        shown = body.taken if body.chosen is None else body.shown
         if self.state.n_features is None:
             self.state.n_features = len(shown[0].x) // 8
         user = self.user(name)
@@ -282,8 +275,9 @@ class World:
             if user.canary and self.state.canary is not None and self.fold.is_teaching(row, body):
                 self.canary.add(user)
         tally, before, last = self.tally(user.recommender), user.rate, user.model
-        self.mixtures.come(user, row.seq, body.at)
-        if self.fold.updates_shared(user, row, body):
+        if self.state.mixture_of(user.recommender) is not None:
+            self.mixtures.come(user, row.seq, body.at)
+        elif self.fold.updates_shared(user, row, body):
             self.shared.count_decisions(user.recommender, row.model or WARMUP, shown)
         self.fold.step(user, row, body, 0.0)
         if user.model != last:
@@ -293,7 +287,8 @@ class World:
         self.n_events += 1
         tally.n_decisions += len(shown)
         tally.change_rate(before, user.rate)
-        self._compare_canary(user, row.seq)
+        if user.canary:
+            self._compare_canary(user, row.seq)
 
     def _apply_reward(self, row: Row, body: events.RewardBody) -> None:
         assert row.user is not None
@@ -310,7 +305,9 @@ class World:
         added = (0, 0.0) if item is None else weigh_own(user.residuals, item)
         self.n_events += 1
         if not first:
-            if self.late.allowed and item is None and not user.canary:
+            if self.late.allowed and not self._decides_canary(user):
+                if item is not None:
+                    self.items.add(item, self.late.change_residual(user, row, body, item))
                 return self.late.put_off(user, row)
             user = self.late.fold_again(row.user, user, row)
         else:
@@ -326,8 +323,15 @@ class World:
         self._compare_canary(user, row.seq)
 
     def _compare_canary(self, user: User, seq: int) -> None:
-        if user.canary and (canary := self.state.canary) is not None:
-            self.canary.update(canary, user, seq)
+        canary = self.state.canary if user.canary else None
+        if canary is not None and self.canary.note(user) and self.canary.is_due(canary):
+            self.late.end()  # the rates of all users are compared
+            self.canary.judge(canary, seq)
+
+    def _decides_canary(self, user: User) -> bool:
+        """Whether a changed reward of a user may be the event with which the verdict on a canary is reached."""
+        canary = self.state.canary if user.canary else None
+        return canary is not None and self.canary.is_due(canary)
 
     def _apply_leave(self, row: Row, body: events.LeaveBody) -> None:
         assert row.user is not None

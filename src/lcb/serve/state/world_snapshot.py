@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from msgspec import Struct
+from msgspec import DecodeError, Struct, msgpack
 
+from lcb.errors import StoreError
 from lcb.serve import events
 from lcb.serve.base_bodies import CompactBody
 from lcb.serve.state.canary import Verdict
 from lcb.serve.state.items import ItemSums
-from lcb.serve.state.tally import StoredTally
-from lcb.storage.store.base import Store
+from lcb.serve.state.tally import StoredTally, Tally
+from lcb.storage.store.base import Snapshot, Store
 
 
 class WorldSnapshot(Struct):
@@ -35,3 +36,19 @@ def read_base(store: Store) -> CompactBody | None:
     found = store.newest_of_service(("compact",), limit=1)
     base: CompactBody | None = events.decode("compact", found[0].body) if found else None
     return base
+
+
+def decode_snapshot(store: Store, snapshot: Snapshot) -> WorldSnapshot | None:
+    """Return the state in a snapshot; discard one that is damaged or of a later event than the log has."""
+    head = store.head()
+    if snapshot.seq > head:
+        store.discard_snapshot(snapshot.name, f"it is of event {snapshot.seq}, but the log ends at {head}")
+        return None
+    try:
+        body = msgpack.decode(snapshot.body, type=WorldSnapshot)
+        for stored in body.tallies.values():
+            Tally.unpack(stored)
+        return body
+    except (DecodeError, StoreError) as error:
+        store.discard_snapshot(snapshot.name, f"it cannot be read: {error}")
+        return None

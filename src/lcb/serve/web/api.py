@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterable
 
 import msgspec
@@ -25,6 +26,7 @@ _REWARD = msgspec.json.Decoder(messages.RewardRequest)
 _ACTIVATE = msgspec.json.Decoder(messages.ActivateRequest)
 _ENCODER = msgspec.json.Encoder()
 _LARGE_LIST = 50_000  # features of all items; encoding less takes under 10 ms
+_PER_ITEM = 25  # what an item takes besides its features, in features
 _ITEMS = msgspec.json.Decoder(messages.ItemsRequest)
 
 
@@ -35,7 +37,8 @@ class Api:
         self.service, self.retraining = service, retraining
         self.batches = Batches(service, count)
         self.lists = Threads("lists")  # of large catalogues
-        self._listed: tuple[int, bytes] | None = None  # the last such list, and the change that it shows
+        self._listed: tuple[int, bytes] = -1, b""  # the last list of the catalogue, and the change that it shows
+        self._listing: asyncio.Future[None] | None = None
 
     def routes(self) -> Iterable[Call]:
         m = messages
@@ -91,13 +94,23 @@ class Api:
     async def get_items(self, ask: Ask) -> Reply:
         """List the catalogue."""
         catalogue = self.service.world.state.catalogue
-        if self._listed is not None and self._listed[0] == catalogue.n_changes:
-            return Reply(self._listed[1])
-        n_changes, items = catalogue.n_changes, catalogue.list_items()
-        if len(catalogue) * (catalogue.n_features or 0) <= _LARGE_LIST:
-            return Reply(_encode_items(items))
-        self._listed = n_changes, await self.lists.run(_encode_items, items)
+        wanted = catalogue.n_changes
+        while self._listed[0] < wanted:
+            if len(catalogue) * (_PER_ITEM + (catalogue.n_features or 0)) <= _LARGE_LIST:
+                self._listed = wanted, _encode_items(catalogue.list_items())
+            else:
+                self._listing = self._listing or asyncio.ensure_future(self._list_in_thread())
+                await asyncio.shield(self._listing)
         return Reply(self._listed[1])
+
+    async def _list_in_thread(self) -> None:
+        """Encode a large catalogue, once for all requests that come meanwhile."""
+        catalogue = self.service.world.state.catalogue
+        try:
+            n_changes, items = catalogue.n_changes, catalogue.list_items()
+            self._listed = n_changes, await self.lists.run(_encode_items, items)
+        finally:
+            self._listing = None
 
     async def get_user(self, ask: Ask) -> Reply:
         """Get the recommender, counts and class probabilities of a user."""

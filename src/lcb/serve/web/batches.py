@@ -59,12 +59,9 @@ _OF_SLOTS = msgspec.json.Decoder(_Slots)
 _OF_DECISIONS = msgspec.json.Decoder(_Decisions)
 _OF_REWARDS = msgspec.json.Decoder(_Rewards)
 
-_UNDECODED: dict[str, tuple[Any, ...]] = {"arms": (Raw, Raw())}  # type and default of a field
-_FIELDS = [
-    (one.name, *_UNDECODED.get(one.name, (one.type,) if one.required else (one.type, None)))
-    for one in msgspec.structs.fields(messages.DecisionRequest)
-]
-_Around: Any = msgspec.defstruct("Around", _FIELDS, forbid_unknown_fields=True)  # a decision, its arms undecoded
+_Around: Any = msgspec.defstruct(  # a decision, its arms undecoded
+    "Around", [("arms", Raw, Raw())], bases=(messages.DecisionRequest,), forbid_unknown_fields=True
+)
 
 
 def _build_decoder(element: Any) -> msgspec.json.Decoder[Any]:
@@ -191,8 +188,8 @@ def read_decisions(body: bytes) -> tuple[Sequence[messages.DecisionRequest | Und
             else:
                 last, n_colons = sent, 1 + sent.count(b":") if sent else 0
             n_pairs += n_colons
-            others = one.x, one.k, one.decision_id, one.chosen, one.chosen_propensity, one.exclude, one.seen
-            elements.append(Undecoded(messages.DecisionRequest(one.user, None, *others, one.at_most), sent))
+            one.arms = None
+            elements.append(Undecoded(one, sent))
         if body.count(b":") == n_pairs + count_pairs([one.request for one in elements]):
             return elements, arms or None
     raws, raw_arms = read_elements(_OF_DECISIONS, "decisions", body)

@@ -167,14 +167,13 @@ class SharedReads:
             yield from map(Row._make, block)
             after = block[-1][0]
 
-    def rewards_of(self, user: str, after: int, upto: int) -> list[Row]:
+    def events_between(self, ranges: Sequence[tuple[str, str]], upto: int) -> list[Row]:
         mark = self.placeholder
+        of_range = f"select {self.columns} from event where id between {mark} and {mark}"  # by the index of ids
         found = self._read(
-            f'select {self.columns} from event where "user" = {mark} and seq > {mark} and seq <= {mark} '
-            "and kind = 'reward' order by seq",
-            (storable(user), after, upto),
+            " union all ".join([of_range] * len(ranges)), [storable(id) for both in ranges for id in both]
         )
-        return [Row(*row) for row in found]
+        return sorted(Row(*row) for row in found if 0 < row[0] <= upto)
 
     def bytes_of(self, user: str, upto: int) -> int:
         mark = self.placeholder
@@ -222,7 +221,9 @@ class Store(Protocol):
     def stream_of(self, user: str, after: int = 0, upto: int | None = None) -> Iterator[Row]:
         """Yield the same as `events_of`, few at a time and without holding up other reads."""
 
-    def rewards_of(self, user: str, after: int, upto: int) -> list[Row]: ...
+    def events_between(self, ranges: Sequence[tuple[str, str]], upto: int) -> list[Row]:
+        """Return the events whose id lies in one of these ranges, both ends included; ids compare by code point."""
+
     def bytes_of(self, user: str, upto: int) -> int:
         """Return how many bytes the bodies of a user's events have."""
 

@@ -52,6 +52,7 @@ def seal_rows(rows: Sequence[NewRow], head: Head, salts: Salts) -> list[Seal]:
     `compute_digest` and `compute_link` are written out for events of users, which are nearly all.
     """
     seals, link, seq = [], head.link or START, head.seq
+    begin = blake2b(digest_size=LINK_BYTES).copy  # faster than its arguments are read
     for row in rows:
         seq += 1
         salt = salts.take()
@@ -60,8 +61,13 @@ def seal_rows(rows: Sequence[NewRow], head: Head, salts: Salts) -> list[Seal]:
             digest = compute_digest(salt, row)
         else:
             header = f"{len(id)} {len(kind)} {len(user)} {model}\n{id}{kind}{user}".encode()
-            digest = blake2b(salt + header + body, digest_size=LINK_BYTES).digest()
-        link = blake2b(link + seq.to_bytes(8, "big") + digest, digest_size=LINK_BYTES).digest()
+            content = begin()
+            content.update(salt + header)
+            content.update(body)
+            digest = content.digest()
+        linked = begin()
+        linked.update(link + seq.to_bytes(8, "big") + digest)
+        link = linked.digest()
         seals.append(Seal(salt, None, link))
     return seals
 

@@ -123,4 +123,5 @@ def takes_one_statement(bodies: Sequence[bytes]) -> bool:
 def _write_insert(n: int, common: bool) -> str:
     columns = 'seq, id, kind, "user", model, body, salt, link' + (", common" if common else "")
     marks = f"({', '.join(['?'] * (9 if common else 8))})"
-    return f"insert into event({columns}) values {', '.join([marks] * n)}"
+    # `or rollback`: without it, SQLite copies every page that the statement changes, in case it fails
+    return f"insert or rollback into event({columns}) values {', '.join([marks] * n)}"

@@ -18,6 +18,8 @@ _ENTRIES = (
     "select (select count(*) from event), (select count(*) from event indexed by event_of_user where user is not null) "
     "+ (select count(*) from event indexed by event_of_service where user is null)"
 )  # the first is counted by the index of ids
+_WALKED = "select seq, kind from event not indexed where user is null"
+_INDEXED = "select seq, kind from event indexed by event_of_service where user is null"
 
 
 class FileChecks:
@@ -43,6 +45,17 @@ class FileChecks:
         return [] if found == ["ok"] else found
 
     def find_unindexed(self) -> str:
-        """Return in words that the indexes have different numbers of events; nothing if not.  Reads the indexes."""
+        """Return in words that an index lacks events; nothing if not.
+
+        The indexes must have equal numbers of events; that of the service, by which keys are read, exactly the events
+        that a walk of the table finds.
+        """
         ((n, n_others),) = self._read(_ENTRIES)
-        return "" if n == n_others else f"{format_count(abs(n - n_others), 'event', 'are')} missing in an index"
+        if n != n_others:
+            return f"{format_count(abs(n - n_others), 'event', 'are')} missing in an index"
+        walked, indexed = {*self._read(_WALKED)}, {*self._read(_INDEXED)}
+        if walked == indexed:
+            return ""
+        seq, kind = min(walked - indexed or indexed - walked)
+        verb = "lacks" if walked - indexed else "alone has"
+        return f"the index of events of the service {verb} event {seq} ({kind})"

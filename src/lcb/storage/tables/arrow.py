@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-_WORDS = pa.array(["false", "true"])
+_WORDS = ["false", "true"]  # no array: to make one, Arrow imports pandas where it is installed
 
 
 def plain(column: Any) -> Any:
@@ -48,7 +48,7 @@ def parse_numbers(text: Any) -> Any:
         return text.cast(pa.float64())
     except pa.ArrowInvalid:
         trimmed = pc.ascii_trim_whitespace(text)
-        words = pc.index_in(pc.ascii_lower(trimmed), value_set=_WORDS)
+        words = pc.index_in(pc.ascii_lower(trimmed), value_set=pa.array(_WORDS))
         others = pc.if_else(words.is_valid(), pa.scalar(None, pa.string()), trimmed)
         return pc.coalesce(words.cast(pa.float64()), others.cast(pa.float64()))
 

@@ -20,6 +20,7 @@ import pytest
 import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from lcb.serve.web.wire import protocol as wire
 from lcb.serve.web.wire.outgoing import Outgoing
 from lcb.serve.web.wire.protocol import MAX_PIPELINED, protocol
 
@@ -817,3 +818,68 @@ def test_an_answer_is_one_packet_and_nothing_is_kept_back():
     ]  # fmt: skip
     assert wire.closed
     assert outgoing.written == sum(map(len, wire.calls))
+
+
+def test_unfinished_headers_are_counted_from_their_first_byte(start):
+    server = start(deadline=60.0)
+    began = b"GET /echo HTTP/1.1\r\nhost: a\r\n"
+    for head in (began + b"x: " + b"x" * 40_000, began + b"a:b\r\n" * 300, b"GET /" + b"a" * 40_000):
+        for before in (b"", GET):  # the request before is answered, and not counted
+            with server.connect() as client:
+                client.sendall(before + head)
+                came = b""
+                while b" 431 " not in came and (data := client.recv(65536)):
+                    came += data
+                assert re.findall(rb"HTTP/1.1 (\d+)", came) == [b"200", b"431"][not before :]
+
+
+def test_many_short_headers_are_refused_also_when_complete(start):
+    server = start()
+    for n, status in ((wire.MAX_FIELDS - 1, 200), (wire.MAX_FIELDS, 431)):  # one more is Host
+        assert server.ask(b"GET /echo HTTP/1.1\r\nhost: a\r\n" + b"a:b\r\n" * n + b"\r\n")[0] == status
+
+
+def test_unfinished_headers_of_all_connections_have_a_limit(start, monkeypatch):
+    """The connection with most of them is refused, a request with few is answered, and nothing stays counted."""
+    monkeypatch.setattr(wire, "MOST_HELD", 160_000)
+    server = start(deadline=60.0)
+    with ExitStack() as stack:
+        few = stack.enter_context(server.connect())
+        few.sendall(b"GET /echo HTTP/1.1\r\nhost: a\r\n")
+        many = [stack.enter_context(server.connect()) for _ in range(4)]
+        for client in many:
+            client.sendall(b"GET /echo HTTP/1.1\r\nhost: a\r\n" + b"a:b\r\n" * 200)
+        refused = select.select(many, [], [], LONG)[0]
+        assert [answer(client)[0] for client in refused] == [431]
+        few.sendall(b"\r\n")
+        assert answer(few)[0] == 200
+        for client in many:
+            if client not in refused:
+                client.sendall(b"\r\n")
+                assert answer(client)[0] == 200
+        (sweep,) = (one for one in wire._SWEEPS.values() if one.admitted.open)
+        wait_until(lambda: sweep.n_held == 0)
+
+
+def test_large_bodies_of_all_connections_have_a_limit_until_they_are_answered(start, monkeypatch):
+    """The largest that is not complete is refused; one that is complete is answered, and counts until then."""
+    monkeypatch.setattr(wire, "MOST_HELD", 350_000)
+    server = start(deadline=60.0)
+    post = b"POST /%s HTTP/1.1\r\nhost: a\r\ncontent-length: %d\r\n\r\n"
+    with ExitStack() as stack:
+        complete = stack.enter_context(server.connect(post % (b"held", 100_000) + b"x" * 100_000))
+        wait_until(lambda: server.app.n_held == 1)
+        halves = [
+            stack.enter_context(server.connect(post % (b"echo", n) + b"x" * (n - 50_000))) for n in (100_000, 300_000)
+        ]
+        refused = select.select(halves, [], [], LONG)[0]
+        assert refused == halves[1:]
+        status, headers, body = answer(halves[1])
+        assert (status, headers["retry-after"]) == (503, "1")
+        assert "memory for the requests of all" in json.loads(body)["detail"]
+        halves[0].sendall(b"x" * 50_000)
+        assert answer(halves[0])[0] == 200
+        server.app.may_go_on.set()
+        assert answer(complete)[0] == 200
+        (sweep,) = (one for one in wire._SWEEPS.values() if one.admitted.open)
+        wait_until(lambda: sweep.n_held == 0)

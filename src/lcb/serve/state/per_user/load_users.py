@@ -14,6 +14,7 @@ from lcb.serve.state.users import User
 from lcb.storage.store.base import Row, Snapshot, Store
 
 LARGE_HISTORY = 1_000_000  # bytes; reading and folding less takes under 10 ms
+_MOST_LARGE = 10_000  # names that are remembered
 
 
 @dataclass(frozen=True)
@@ -33,6 +34,7 @@ class UserLoader:
 
     def __init__(self, store: Store, fold: UserFold) -> None:
         self.store, self.fold = store, fold
+        self._large: set[str] = set()  # users who were found to be large: to count their bytes takes a while
 
     def load(self, name: str, upto: int) -> User | None:
         """Return a user as of `upto`; None if the log has no event of them."""
@@ -48,7 +50,13 @@ class UserLoader:
 
     def is_large(self, name: str, upto: int) -> bool:
         """Whether a user's events are so many or so large that they should be read in a thread."""
-        return self.store.bytes_of(name, upto) > LARGE_HISTORY
+        if name not in self._large:
+            if self.store.bytes_of(name, upto) <= LARGE_HISTORY:
+                return False
+            if len(self._large) >= _MOST_LARGE:
+                self._large.clear()
+            self._large.add(name)
+        return True
 
     def read_events(self, name: str, after: int, upto: int) -> list[Row]:
         """Read a user's events to fold them; of many or large ones, only what folding needs is kept in memory."""

@@ -32,3 +32,21 @@ def check_upgrade(method: bytes, headers: list[tuple[bytes, bytes]]) -> Problem 
     if any(name == b"transfer-encoding" or (name == b"content-length" and int(value)) for name, value in headers):
         return Problem(400, "a request with the header Upgrade may not have a body; leave Upgrade out (HTTP/1.1)")
     return None
+
+
+def count_headers(headers: list[tuple[bytes, bytes]]) -> tuple[int, int, int]:
+    """Return the number of headers Host, of transfer codings that are not understood, and the length of the body.
+
+    >>> count_headers([(b"host", b"a"), (b"transfer-encoding", b"gzip"), (b"content-length", b"7")])
+    (1, 1, 7)
+    """
+    n_hosts = n_codings = n_wrong = size = 0
+    for name, value in headers:
+        if name == b"host":
+            n_hosts += 1
+        elif name == b"transfer-encoding":
+            n_codings += 1
+            n_wrong += n_codings > 1 or value.strip().lower() != b"chunked"
+        elif name == b"content-length":
+            size = int(value)
+    return n_hosts, n_wrong, size

@@ -23,6 +23,7 @@ class Connection(Protocol):
     """What this file needs of a connection."""
 
     places: tuple[Places, ...]
+    held: int  # bytes of memory that its request takes
 
     @property
     def waiting_since(self) -> float | None:
@@ -33,6 +34,9 @@ class Connection(Protocol):
 
     def check_times(self, now: float) -> None:
         """Close the connection if it has waited too long."""
+
+    def drop_request(self) -> None:
+        """Refuse the request, which is not complete."""
 
 
 class Places:
@@ -81,6 +85,7 @@ class Sweep:
         self.admitted = Places(most)
         self.turned_away: set[Connection] = set()
         self.running = False
+        self.n_held = 0  # bytes of memory that requests of all connections take
         self._by_address: dict[str, Places] = {}
         self._proxies = [ipaddress.ip_network(one) for one in proxies]
 
@@ -114,6 +119,14 @@ class Sweep:
         for places in one.places:
             places.open.add(one)
         return None
+
+    def limit_held(self, most: int) -> None:
+        """While requests take more bytes, refuse the largest that is not complete."""
+        while self.n_held > most:
+            unfinished = [one for one in self.admitted.open if one.held and one.waiting_since is not None]
+            if not unfinished:
+                return
+            max(unfinished, key=lambda one: one.held).drop_request()
 
     def release(self, one: Connection) -> None:
         """Free the place of a connection; it may have been freed before."""

@@ -1,7 +1,10 @@
 """uvicorn's HTTP protocol with limits on slow clients, large requests and the number of connections.
 
     no complete request within `deadline` s   408, closed      (closed without an answer if nothing arrived)
-    headers above `max_header` bytes          431, closed      (fields after a chunked body too; they are ignored)
+    headers above `max_header` bytes,
+    or more than `MAX_FIELDS` of them         431, closed      (fields after a chunked body too; they are ignored)
+    unfinished headers and large bodies of
+    all connections above `MOST_HELD` bytes   the largest request that is not complete: 431 or 503, closed
     no header Host in HTTP/1.1, or several    400, closed
     a Transfer-Encoding other than chunked,
     or several                                400, closed
@@ -39,15 +42,25 @@ from uvicorn.server import ServerState
 
 from lcb.serve.errors import Problem
 from lcb.serve.web.wire.cycle import Cycle
-from lcb.serve.web.wire.headers import check_upgrade, replace_host
-from lcb.serve.web.wire.outgoing import Outgoing, encode_problem
+from lcb.serve.web.wire.headers import check_upgrade, count_headers, replace_host
+from lcb.serve.web.wire.outgoing import Outgoing
 from lcb.serve.web.wire.places import Places, Sweep, unmap_address
+from lcb.serve.web.wire.refusing import (
+    BODY,
+    FIELD_BYTES,
+    HEADERS,
+    IDLE,
+    MAX_FIELDS,
+    MOST_HELD,
+    REFUSED,
+    Refusing,
+)
 
 LINGER = 1.0
 MAX_PIPELINED = 32  # requests sent ahead of their answers on one connection
+_PIECE = 8192  # bytes that are parsed at once: those before an unfinished request are not counted with it
 _PLAIN_PATH = re.compile(rb"(?:/[\w.:~-]+)+")  # with nothing in it that must be decoded
 _CODINGS = "the header Transfer-Encoding comes twice or is not chunked; send Content-Length, or chunked alone and once"
-_IDLE, _HEADERS, _BODY, _REFUSED, _REFUSING = range(5)  # _REFUSING: earlier requests are still answered
 
 
 def protocol(
@@ -84,7 +97,7 @@ def protocol(
 _SWEEPS: WeakKeyDictionary[ServerState, Sweep] = WeakKeyDictionary()
 
 
-class GuardedProtocol(HttpToolsProtocol):
+class GuardedProtocol(Refusing, HttpToolsProtocol):
     """One connection; `protocol` builds the class with its limits.
 
     It has slots, because CPython's attribute access is slower for instances with more than 30 attributes, and calls its
@@ -97,6 +110,7 @@ class GuardedProtocol(HttpToolsProtocol):
         "body",
         "came",
         "chunk",
+        "held",
         "outgoing",
         "places",
         "refusal",
@@ -131,10 +145,11 @@ class GuardedProtocol(HttpToolsProtocol):
             _SWEEPS[server_state] = sweep
         self.sweep = sweep
         self.places: tuple[Places, ...] = ()
-        self.stage = _IDLE
+        self.stage = IDLE
         self.since: float | None = None  # when the current request began; None between requests
         self.came = 0  # bytes received since the first chunk of an unfinished request; -1: it began in this chunk
         self.chunk = 0
+        self.held = 0  # bytes of memory that unfinished headers take, or a large body until it is answered
         self.body = 0
         self.sent, self.sent_at = -1, 0.0
         self.answered_at = 0.0
@@ -159,7 +174,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def give_way(self) -> None:
         self.sweep.release(self)
-        if self.stage == _IDLE:
+        if self.stage == IDLE:
             self.transport.close()
         else:
             detail = "the request was not complete when its connection was needed for another; send it again, faster"
@@ -167,66 +182,85 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.sweep.release(self)
+        self._hold(0)
         self.sweep.turned_away.discard(self)
-        answering, unanswered = self.answering, bool(self.pipeline) or self.stage in (_HEADERS, _BODY)
+        answering, unanswered = self.answering, bool(self.pipeline) or self.stage in (HEADERS, BODY)
         if answering is not None and not answering.response_complete:  # `cycle` may be a request queued after it
             unanswered = answering.disconnected = True
             answering.message_event.set()
-        if unanswered and self.stage != _REFUSED and self.on_abort is not None:
+        if unanswered and self.stage != REFUSED and self.on_abort is not None:
             self.on_abort()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        if self.stage >= _REFUSED:
+        if self.stage >= REFUSED:
             if self in self.sweep.turned_away:
                 self.transport.close()
             return
+        if len(data) <= _PIECE:
+            self._feed(data)
+            return
+        at = 0
+        while at < len(data) and self.stage < REFUSED:
+            n = 2 * _PIECE if self.stage == BODY else _PIECE  # bodies are joined piece by piece
+            if not self._feed(data[at : at + n]):
+                return
+            at += n
+
+    def _feed(self, data: bytes) -> bool:
+        """Parse what came; False if no more can follow."""
         self.chunk = len(data)
         try:
             self.parser.feed_data(data)
         except HttpParserError:
             self.send_400_response("")
-            return
+            return False
         except HttpParserUpgrade:  # else it is answered in HTTP/1.1, and its connection closed
             if self._should_upgrade():
                 self.handle_websocket_upgrade()
+            return False
         stage = self.stage
-        if _IDLE < stage < _REFUSED:
+        if IDLE < stage < REFUSED:
             self.came = 0 if self.came < 0 else self.came + self.chunk
-            if stage == _HEADERS:
-                if self.came > self.max_header:
+            if stage == HEADERS:
+                if self.came > self.max_header or len(self.headers) > MAX_FIELDS:
                     self._refuse_header()
+                else:
+                    self._hold(self.came + _PIECE + FIELD_BYTES * len(self.headers))
+                    self.sweep.limit_held(MOST_HELD)
             elif self.came > 2 * self.max_body + self.max_header:  # includes chunk sizes, extensions and trailers
                 self._refuse_body()
             elif self.headers and self._has_large_headers():
                 self._refuse_header()
-        elif stage == _IDLE and self.since is None and self.cycle is not None and self.cycle.response_complete:
+            else:
+                self._hold_body()
+                self.sweep.limit_held(MOST_HELD)
+        elif stage == IDLE and self.held:
+            self._hold_body()
+        elif stage == IDLE and self.since is None and self.cycle is not None and self.cycle.response_complete:
             self.since = self.loop.time()  # line ends before a request that may never arrive
+        return True
 
     def on_message_begin(self) -> None:
-        if self.stage >= _REFUSED:
+        if self.stage >= REFUSED:
             return
-        self.stage = _HEADERS
+        self.stage = HEADERS
         self.since = self.loop.time()
         self.came = -1
         self.body = 0
         HttpToolsProtocol.on_message_begin(self)
 
     def on_headers_complete(self) -> None:
-        if self.stage >= _REFUSED:
+        if self.stage >= REFUSED:
             return
-        if (self.chunk > self.max_header or self.came > 0) and self._has_large_headers():
+        large = (self.chunk > self.max_header or self.came >= 0) and self._has_large_headers()
+        if large or len(self.headers) > MAX_FIELDS:
             return self._refuse_header()
-        n_hosts = n_codings = 0
-        for name, value in self.headers:
-            if name == b"host":
-                n_hosts += 1
-            elif name == b"transfer-encoding":
-                n_codings += 1
-                if n_codings > 1 or value.strip().lower() != b"chunked":
-                    return self._refuse(Problem(400, _CODINGS))
-            elif name == b"content-length" and int(value) > self.max_body:
-                return self._refuse_body(int(value))
+        n_hosts, n_codings, size = count_headers(self.headers)
+        if n_codings:
+            return self._refuse(Problem(400, _CODINGS))
+        if size > self.max_body:
+            return self._refuse_body(size)
         if len(self.pipeline) >= MAX_PIPELINED:
             words = f"more than {MAX_PIPELINED} requests were sent ahead of their answers; wait for some, then go on"
             return self._refuse(Problem(429, words, retry_after=1))
@@ -236,7 +270,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if n_hosts != 1 and (n_hosts or self.parser.get_http_version() != "1.0"):
             came = f"{n_hosts} headers Host" if n_hosts else "no header Host"
             return self._refuse(Problem(400, f"a request of HTTP/1.1 with {came}; send it once, as RFC 9112 wants it"))
-        self.stage = _BODY
+        self.stage = BODY
         if upgrade and self._should_upgrade():
             return
         self._begin_request(upgrade)
@@ -274,7 +308,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.pipeline.appendleft((self.cycle, self.app))
 
     def on_body(self, body: bytes) -> None:
-        if self.stage >= _REFUSED:
+        if self.stage >= REFUSED:
             return
         self.body += len(body)
         if self.body > self.max_body:
@@ -287,11 +321,11 @@ class GuardedProtocol(HttpToolsProtocol):
             cycle.message_event.set()
 
     def on_message_complete(self) -> None:
-        if self.stage >= _REFUSED:
+        if self.stage >= REFUSED:
             return
         if self.headers and self._has_large_headers():
             return self._refuse_header()
-        self.stage = _IDLE
+        self.stage = IDLE
         self.since = None
         if not self.cycle.response_complete:
             self.cycle.more_body = False
@@ -300,6 +334,8 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         self.outgoing.end_answer()
         self.server_state.total_requests += 1
+        if self.held and self.stage == IDLE:
+            self._hold(0)
         if self.transport.is_closing():
             return
         self.flow.resume_reading()
@@ -308,7 +344,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._start_asgi_task(self.answering, app)
         elif self.refusal is not None:
             assert self.answering is not None  # the last request before it
-            problem, self.refusal, self.stage, self.cycle = self.refusal, None, _IDLE, self.answering
+            problem, self.refusal, self.stage, self.cycle = self.refusal, None, IDLE, self.answering
             self._refuse(problem)
         else:
             self.answered_at = self.loop.time()
@@ -318,7 +354,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:
-        if self.stage < _REFUSED:
+        if self.stage < REFUSED:
             self._refuse(Problem(400, "this is not valid HTTP/1.1; send a well-formed request"))
 
     @property
@@ -327,14 +363,14 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.since is None and not self.pipeline and self.cycle is not None and self.cycle.response_complete:
             return self.answered_at
         answering = self.answering
-        if answering is not None and not answering.response_complete and (self.pipeline or self.stage != _BODY):
+        if answering is not None and not answering.response_complete and (self.pipeline or self.stage != BODY):
             return None  # an earlier request is being answered
-        return None if self.stage == _REFUSED else self.since
+        return None if self.stage == REFUSED else self.since
 
     def check_times(self, now: float) -> None:
         """Called by the sweep: close the connection if it has waited too long."""
         since = self.since
-        if self.stage == _REFUSED:
+        if self.stage == REFUSED:
             if now - (since or 0.0) >= LINGER:
                 self.transport.abort()
             return
@@ -346,7 +382,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.since = now
         elif now - since >= self.deadline:
             detail = f"no complete request arrived within {self.deadline:g} s; send it faster"
-            self._refuse(Problem(408, detail), answer=self.stage != _IDLE)
+            self._refuse(Problem(408, detail), answer=self.stage != IDLE)
             return
         waiting = self.transport.get_write_buffer_size()
         if waiting == 0:
@@ -355,40 +391,3 @@ class GuardedProtocol(HttpToolsProtocol):
             self.sent, self.sent_at = self.outgoing.written - waiting, now
         elif now - self.sent_at >= self.deadline:
             self._refuse(Problem(408, "the answer was not read"), answer=False)
-
-    def _refuse_header(self) -> None:
-        self.headers.clear()  # they take twenty times the bytes that came
-        self._refuse(Problem(431, f"the headers are larger than {self.max_header} bytes; send fewer or shorter ones"))
-
-    def _refuse_body(self, size: int | None = None) -> None:
-        came = "" if size is None else f" of {size} bytes"
-        detail = f"the body{came} is larger than the {self.max_body} bytes allowed; send less at a time"
-        self._refuse(Problem(413, detail))
-
-    def _refuse(self, problem: Problem, *, answer: bool = True) -> None:
-        """Send the problem after the answers to the requests before, then close the connection."""
-        cycle = self.cycle
-        if answer and (self.pipeline if self.stage == _BODY else cycle is not None and not cycle.response_complete):
-            if self.stage == _BODY:
-                self.pipeline.popleft()  # the refused request itself
-            self.refusal, self.stage, self.since = problem, _REFUSING, None
-            return
-        if self.stage == _BODY:
-            answer = answer and not cycle.response_started
-        self.stage = _REFUSED
-        self.since = self.loop.time()
-        if cycle is not None and not cycle.response_complete:
-            cycle.disconnected = True  # the application notices when it awaits the body, and writes nothing more
-            cycle.message_event.set()
-        if self.on_refusal is not None:
-            self.on_refusal(problem.status if answer else 0)
-        if not answer:
-            self.transport.abort()
-            return
-        self.transport.write(encode_problem(problem, self.server_state.default_headers))
-        self.outgoing.end_answer()
-        if self.transport.can_write_eof():
-            self.flow.resume_reading()
-            self.transport.write_eof()
-        else:
-            self.transport.close()

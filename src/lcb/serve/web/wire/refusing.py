@@ -1,0 +1,101 @@
+"""How a connection refuses a request: the answer, the end of the connection, and the memory of requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from uvicorn.protocols.http.flow_control import FlowControl
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+from uvicorn.server import ServerState
+
+from lcb.serve.errors import Problem
+from lcb.serve.web.wire.outgoing import Outgoing, encode_problem
+from lcb.serve.web.wire.places import Sweep
+
+IDLE, HEADERS, BODY, REFUSED, REFUSING = range(5)  # REFUSING: earlier requests are still answered
+MAX_FIELDS = 256  # of the headers of a request
+MOST_HELD = 64_000_000  # bytes of memory that requests of all connections may take until they are answered
+SMALL_BODY = 8192  # bytes of a body that is not counted
+FIELD_BYTES = 200  # of memory that a header takes, however short it is
+
+
+class Refusing:
+    """Part of a connection; the protocol has its attributes."""
+
+    body: int
+    cycle: RequestResponseCycle
+    flow: FlowControl
+    headers: list[tuple[bytes, bytes]]
+    held: int
+    loop: asyncio.AbstractEventLoop
+    max_body: int
+    max_header: int
+    on_refusal: Callable[[int], None] | None
+    outgoing: Outgoing
+    pipeline: deque[Any]
+    refusal: Problem | None
+    server_state: ServerState
+    since: float | None
+    stage: int
+    sweep: Sweep
+    transport: asyncio.Transport
+
+    def _refuse_header(self) -> None:
+        n, most = len(self.headers), f"{self.max_header} bytes"
+        words = f"there are more than {MAX_FIELDS} headers" if n > MAX_FIELDS else f"the headers are larger than {most}"
+        self.headers.clear()  # they take twenty times the bytes that came
+        self._refuse(Problem(431, f"{words}; send fewer or shorter ones"))
+
+    def _refuse_body(self, size: int | None = None) -> None:
+        came = "" if size is None else f" of {size} bytes"
+        detail = f"the body{came} is larger than the {self.max_body} bytes allowed; send less at a time"
+        self._refuse(Problem(413, detail))
+
+    def _refuse(self, problem: Problem, *, answer: bool = True) -> None:
+        """Send the problem after the answers to the requests before, then close the connection."""
+        cycle = self.cycle
+        self._hold(0)
+        if answer and (self.pipeline if self.stage == BODY else cycle is not None and not cycle.response_complete):
+            if self.stage == BODY:
+                self.pipeline.popleft()  # the refused request itself
+            self.refusal, self.stage, self.since = problem, REFUSING, None
+            return
+        if self.stage == BODY:
+            answer = answer and not cycle.response_started
+        self.stage = REFUSED
+        self.since = self.loop.time()
+        if cycle is not None and not cycle.response_complete:
+            cycle.disconnected = True  # the application notices when it awaits the body, and writes nothing more
+            cycle.message_event.set()
+        if self.on_refusal is not None:
+            self.on_refusal(problem.status if answer else 0)
+        if not answer:
+            self.transport.abort()
+            return
+        self.transport.write(encode_problem(problem, self.server_state.default_headers))
+        self.outgoing.end_answer()
+        if self.transport.can_write_eof():
+            self.flow.resume_reading()
+            self.transport.write_eof()
+        else:
+            self.transport.close()
+
+    def drop_request(self) -> None:
+        words = "not complete when the memory for the requests of all connections was used up"
+        if self.stage == BODY:
+            self._refuse(Problem(503, f"the body was {words}; send it again, faster or in parts", retry_after=1))
+        else:
+            self.headers.clear()
+            self._refuse(Problem(431, f"the headers were {words}; send fewer or shorter ones, at once"))
+
+    def _hold_body(self) -> None:
+        kept = self.body > SMALL_BODY and not self.cycle.response_complete
+        self._hold(self.body if kept else 0)
+
+    def _hold(self, n_bytes: int) -> None:
+        """Count the memory of the request: its unfinished headers, or a large body until it is answered."""
+        self.sweep.n_held += n_bytes - self.held
+        self.held = n_bytes
