@@ -12,6 +12,7 @@
     │   └── StoreUnavailable  the store cannot be read or written now: locked, full or gone; nothing changed
     ├── ServiceError        the service refused a request; carries status, detail and field
     ├── Unreachable         the service did not answer
+    ├── WorkerLost          a worker process of this machine ended before its work was done
     ├── ClusterError        a cluster does not answer, has gone, has no room, or runs other versions
     └── MissingExtra        an optional package is not installed; carries the line that installs it
     ConvergenceWarning      a learner stopped before it converged
@@ -103,6 +104,10 @@ class Unreachable(LCBError):
     def __init__(self, message: str, reason: str = "") -> None:
         super().__init__(message)
         self.reason = reason
+
+
+class WorkerLost(LCBError):
+    """A worker process of this machine ended before its work was done."""
 
 
 class ClusterError(LCBError):

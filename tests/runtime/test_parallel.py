@@ -4,12 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
+from multiprocessing import resource_tracker, spawn
 from pathlib import Path
 
 import pytest
 
-from lcb.errors import InputError
+from lcb.errors import InputError, WorkerLost
 from lcb.runtime import parallel
 
 
@@ -119,10 +121,31 @@ def give_number(task: tuple[Log, int]) -> int:
     return task[1]
 
 
-def test_what_tasks_share_is_sent_once_to_a_worker_and_not_with_every_task():
+def test_what_tasks_share_is_sent_once_and_not_with_every_task():
     log, Log.n_sent = Log(), 0
     assert parallel.processes(give_number, [(log, i) for i in range(12)], 2) == list(range(12))
-    assert Log.n_sent == 2
+    assert Log.n_sent == 1
+
+
+def die(task: bytes) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("when", ["at the start", "at work"])
+def test_a_worker_that_dies_ends_the_work_with_an_error(when, monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    if when == "at the start":  # before it has read anything
+        resource_tracker.ensure_running()
+        monkeypatch.setattr(spawn, "get_executable", lambda: os.fsencode("/bin/false"))
+    tasks = [bytes(1_000_000), b""]  # more than a pipe holds
+    signal.alarm(60)  # ends a test that waits for ever
+    try:
+        with pytest.raises(WorkerLost, match="one of 2 worker processes ended before its work was done"):
+            parallel.processes(die, tasks, 2)
+    finally:
+        signal.alarm(0)
+    assert not list(tmp_path.iterdir())
 
 
 def test_tasks_run_elsewhere_inside_spread():

@@ -13,16 +13,19 @@ import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from multiprocessing import get_context, parent_process
+from multiprocessing.reduction import ForkingPickler
 from queue import Full, Queue
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
-from lcb.errors import InputError
+from lcb.errors import InputError, WorkerLost
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -120,8 +123,10 @@ def processes(
 ) -> list[R]:
     """Run `work` on every task in worker processes; return the results in the order of the tasks.
 
-    `done(n)` is called when the n-th result arrives.  With one worker or one task, no process is started.  Every worker
-    gets all tasks at once, so what they share (a log) is sent to it once.  Inside `spread` they run elsewhere.
+    `done(n)` is called when the n-th result arrives.  With one worker or one task, no process is started.  The tasks
+    are written to one private file that every worker reads, so what they share (a log) is written once.  (Python would
+    send them through the pipe by which a worker starts, and wait for ever if it dies before it has read them.)  Inside
+    `spread` they run elsewhere.
     """
     if (elsewhere := _elsewhere.get()) is not None:
         return elsewhere(work, tasks, done)
@@ -134,25 +139,34 @@ def processes(
                 done(len(results))
         return results
     pool = None
-    try:
-        with _hold_ctrl_c():
-            pool = ProcessPoolExecutor(
-                n_workers, mp_context=get_context("spawn"), initializer=_begin, initargs=(work, tasks)
-            )
-            with _block_ctrl_c_in_children(), _one_blas_thread_in_children():
-                futures = [pool.submit(_run, i) for i in range(len(tasks))]
-        for n, future in enumerate(as_completed(futures), start=1):
-            future.result()
-            if done:
-                done(n)
-        return [future.result() for future in futures]
-    except BaseException:
-        for process in list(((pool and pool._processes) or {}).values()):
-            process.terminate()
-        raise
-    finally:
-        if pool:
-            pool.shutdown(wait=True, cancel_futures=True)
+    with TemporaryDirectory(prefix="lcb-") as folder:
+        given = os.path.join(folder, "tasks")
+        with open(given, "wb") as file:
+            ForkingPickler(file).dump((work, tasks))
+        try:
+            with _hold_ctrl_c():
+                pool = ProcessPoolExecutor(
+                    n_workers, mp_context=get_context("spawn"), initializer=_begin, initargs=(given,)
+                )
+                with _block_ctrl_c_in_children(), _one_blas_thread_in_children():
+                    futures = [pool.submit(_run, i) for i in range(len(tasks))]
+            for n, future in enumerate(as_completed(futures), start=1):
+                future.result()
+                if done:
+                    done(n)
+            return [future.result() for future in futures]
+        except BrokenProcessPool:
+            raise WorkerLost(
+                f"one of {n_workers} worker processes ended before its work was done, most often for lack of memory; "
+                "use fewer workers, or less data"
+            ) from None
+        except BaseException:
+            for process in list(((pool and pool._processes) or {}).values()):
+                process.terminate()
+            raise
+        finally:
+            if pool:
+                pool.shutdown(wait=True, cancel_futures=True)
 
 
 @contextmanager
@@ -168,9 +182,10 @@ def spread(run: Run | None) -> Iterator[None]:
 _given: list[Any] = []  # in a worker: the work and all tasks
 
 
-def _begin(work: Callable[[Any], Any], tasks: Sequence[Any]) -> None:
-    _given[:] = [work, tasks]
+def _begin(given: str) -> None:
     _end_with_parent()
+    with open(given, "rb") as file:
+        _given[:] = ForkingPickler.loads(file.read())
 
 
 def _run(i: int) -> Any:
