@@ -26,10 +26,10 @@ def store(tmp_path):
 
 def test_a_log_is_compacted_verified_exported_and_learned(lcb, store):
     before = json.loads(lcb("log", "verify", store, "--json", "-").out)
-    found = lcb("log", "compact", store, "--keep", "1d")
+    found = lcb("log", "compact", store, "--keep", "1d", "--idle")
     assert found.code == 0, found
     assert "archived" in found.out
-    assert "nothing to archive" in lcb("log", "compact", store, "--keep", "1d").out
+    assert "nothing to archive" in lcb("log", "compact", store, "--keep", "1d", "--idle").out
     archive = f"{store}.archive"
     found = lcb("log", "verify", store)
     assert found.code == 0, found
@@ -48,6 +48,16 @@ def test_a_log_is_compacted_verified_exported_and_learned(lcb, store):
     assert found.code == 0, found
 
 
+def test_a_log_that_is_old_as_a_whole_is_archived_only_if_that_is_said(lcb, store):
+    before = store.read_bytes()
+    found = lcb("log", "compact", store, "--keep", "1d")
+    assert found.code == 2
+    assert "if the clock is right and nobody has asked since, give --idle" in found.err
+    assert store.read_bytes() == before
+    assert not Path(f"{store}.archive").exists()
+    assert lcb("log", "compact", store, "--keep", "10000d").code == 0  # 27 years: nothing is older
+
+
 def test_events_with_a_time_in_the_future_are_archived_with_those_around_them(lcb, tmp_path):
     with OldLog(tmp_path / "shop", 3, n_users=8) as log:
         log.live(1)
@@ -58,7 +68,7 @@ def test_events_with_a_time_in_the_future_are_archived_with_those_around_them(lc
         log.live(1)
         head = log.store.head()
     store = log.folder / "lcb.db"
-    found = lcb("log", "compact", store, "--keep", "1s")
+    found = lcb("log", "compact", store, "--keep", "1s", "--idle")
     assert "3 events with a time in the future" in found.out
     assert f"the log begins after event {head}" in found.out
     assert lcb("log", "verify", store, "--archive", f"{store}.archive").code == 0
@@ -66,7 +76,7 @@ def test_events_with_a_time_in_the_future_are_archived_with_those_around_them(lc
 
 def test_mistakes_are_told(lcb, store):
     assert "give a number and a unit" in lcb("log", "compact", store, "--keep", "90").err
-    lcb("log", "compact", store, "--keep", "1d")
+    lcb("log", "compact", store, "--keep", "1d", "--idle")
     missing = lcb("log", "verify", store, "--archive", "elsewhere")
     assert missing.code == 2
     assert "give the folder that lcb log compact has written" in missing.err
@@ -123,7 +133,7 @@ def test_a_log_that_was_written_anew_does_not_pass_with_an_old_head(lcb, store, 
 
 def test_a_head_at_the_cut_is_right_without_the_archive(lcb, store):
     head = lcb("log", "head", store).out.strip()
-    assert lcb("log", "compact", store, "--keep", "0s").code == 0
+    assert lcb("log", "compact", store, "--keep", "0s", "--idle").code == 0
     Path(f"{store}.archive").rename("elsewhere")
     found = lcb("log", "verify", store, "--head", head)
     assert found.code == 0, found
@@ -133,7 +143,7 @@ def test_a_head_at_the_cut_is_right_without_the_archive(lcb, store):
 
 
 def test_ids_of_archived_decisions_are_compared_with_the_archive(lcb, store):
-    lcb("log", "compact", store, "--keep", "0s")
+    lcb("log", "compact", store, "--keep", "0s", "--idle")
     with closing(sqlite3.connect(store)) as connection, connection:
         gone = connection.execute("delete from archived where id = (select min(id) from archived) returning id")
         assert gone.fetchall()
@@ -147,7 +157,7 @@ def test_ids_of_archived_decisions_are_compared_with_the_archive(lcb, store):
 
 @pytest.mark.parametrize("change", ["delete from archived", "insert into archived values (5)"])
 def test_ids_of_archived_decisions_cannot_be_changed_unnoticed(lcb, store, tmp_path, change):
-    lcb("log", "compact", store, "--keep", "1d")
+    lcb("log", "compact", store, "--keep", "1d", "--idle")
     assert lcb("log", "verify", store).code == 0
     with closing(sqlite3.connect(store)) as connection, connection:
         connection.execute(change)
@@ -160,7 +170,7 @@ def test_ids_of_archived_decisions_cannot_be_changed_unnoticed(lcb, store, tmp_p
 
 
 def test_an_archived_decision_that_is_decided_again_is_named(lcb, store, tmp_path):
-    lcb("log", "compact", store, "--keep", "0s")
+    lcb("log", "compact", store, "--keep", "0s", "--idle")
     with closing(sqlite3.connect(store)) as connection, connection:
         connection.execute("delete from archived")
     with OldLog(tmp_path / "shop", 2, n_users=8) as log:
@@ -171,7 +181,7 @@ def test_an_archived_decision_that_is_decided_again_is_named(lcb, store, tmp_pat
 
 
 def test_files_of_rewards_are_compared_with_the_archived_events(lcb, store):
-    lcb("log", "compact", store, "--keep", "1d")
+    lcb("log", "compact", store, "--keep", "1d", "--idle")
     archive = Path(f"{store}.archive")
     path = next(archive.glob("rewards/*.parquet"))
     whole, table = path.read_bytes(), pq.read_table(path)

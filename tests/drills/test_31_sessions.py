@@ -168,6 +168,34 @@ def test_a_session_ends_after_a_day_by_the_servers_clock(tmp_path: Path) -> None
     drill_expiry(tmp_path)
 
 
+def drill_clock(folder: Path) -> None:
+    """A session that began while the clock was ahead ends when the clock is right; an ended one does not come back."""
+    clock = [1_000_000.0]
+
+    async def work(app: App, client: httpx.AsyncClient) -> None:
+        clock[0] += 3_650 * 24 * 3600
+        ahead = await sign_in(client)
+        clock[0] -= 3_650 * 24 * 3600
+        assert await status_of(client, ahead) == 401, "a session of ten years"
+        usual = await sign_in(client)
+        clock[0] += 24 * 3600 + 5
+        assert await status_of(client, usual) == 401
+        clock[0] -= 3600
+        assert await status_of(client, usual) == 401, "an ended session is back"
+
+    asking(folder, work, now=lambda: clock[0])
+
+
+def test_a_clock_that_jumps_makes_no_session_longer(tmp_path: Path) -> None:
+    drill_clock(tmp_path)
+
+
+def test_sessions_that_may_be_of_the_future_would_last_for_years(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(sessions, "_CLOCKS_DIFFER", 1e12)
+    with pytest.raises(AssertionError, match="a session of ten years"):
+        drill_clock(tmp_path)
+
+
 def test_a_day_that_only_the_browser_counts_would_not_end_it(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setattr(sessions, "DAY", 48 * 3600)
     with pytest.raises(AssertionError, match="outlives its day"):

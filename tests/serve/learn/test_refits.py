@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import closing
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Learning
+from lcb.serve.web import keys
 from lcb.stats import UserStats
 from lcb.storage.models.folder import save_models
 from lcb.storage.store.open_store import open_store
@@ -76,6 +78,21 @@ def test_two_replicas_on_postgres_seat_refit_and_erase_alike(postgres_database):
         store.close()
     assert report.differences == []
     assert report.n_erased == 4
+
+
+def test_a_mixture_refits_where_keys_were_created_before_the_service_began(tmp_path):
+    with closing(open_store(str(tmp_path / "lcb.db"))) as store:
+        keys.create(store, "first", "writer", 0.0, "here")
+
+    async def drive() -> None:
+        async with running(tmp_path, recommenders=(SPEC,), pages=False, learning=Learning(idle=0.3)) as service:
+            start(service)
+            await service.visits("a", draw(6))
+            await wait_until(lambda: service.app.refits.error or service.world.mixtures.history.get("mix"))
+            await stop(service)
+            assert service.app.refits.error is None
+
+    asyncio.run(drive())
 
 
 def test_a_mixture_learned_offline_goes_on_with_its_classes(tmp_path):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import socket
+import time
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated
 
@@ -30,6 +32,7 @@ def compact(
     store: Annotated[str, typer.Argument(help="A file, or postgresql://user@host/name.", metavar="STORE")],
     keep: Annotated[str, typer.Option(help="How old events get in the log: 90d, 12h, 30m, 2w.", metavar="AGE")],
     archive: ArchiveOption = None,
+    idle: Annotated[bool, typer.Option(help="Archive also where all events are older than AGE by a day.")] = False,
     json: JSONOption = None,
 ) -> None:
     """Archive the events that are older than AGE, also while the log is served.
@@ -37,6 +40,9 @@ def compact(
     What later events need of them stays in the log as its base: the state of every user and of the service, with a
     digest in the chain.  Settings, items, model versions, keys and the audit stay whatever their age.  Archived
     decisions take no reward any more.  A compaction that was ended is finished by the next one.
+
+    A log whose newest event is older than AGE by a day is left as it is: nobody has asked since, or the clock of this
+    machine is ahead, and recent decisions would be archived for good.  --idle archives it.
 
     \b
     Example:
@@ -49,6 +55,7 @@ def compact(
     with need_extra("serve"):
         from lcb.serve.retain.archive import find_folder
         from lcb.serve.retain.compact import compact as run
+        from lcb.serve.retain.cut import find_newest
 
     check_output("--json", json, files=[Path(store)])
     age = parse_age(keep)
@@ -56,6 +63,14 @@ def compact(
         folder = find_folder(opened.url, archive)
         if folder is None:
             raise InputError("a PostgreSQL store has no folder beside it; say with --archive where old events go")
+        now = time.time()
+        newest = find_newest(opened, now)
+        if newest is not None and now - newest > age + _SECONDS["d"] and not idle:
+            raise InputError(
+                f"by the clock of this machine, {_format_time(now)}, the newest event of {store}, of "
+                f"{_format_time(newest)}, is older than {keep}; if the clock is right and nobody has asked since, "
+                "give --idle to archive all events"
+            )
         done = run(opened, folder, age, address=socket.gethostname(), progress=progress)
     write_json(json, vars(done))
     if json == "-":
@@ -77,6 +92,10 @@ def compact(
         typer.echo(
             f"{format_count(done.n_kept, 'event')} stay in the log too, because later rewards change some of them"
         )
+
+
+def _format_time(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
 
 
 def parse_age(text: str) -> float:

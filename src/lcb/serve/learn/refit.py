@@ -7,12 +7,13 @@ from collections.abc import Iterator
 import numpy as np
 
 from lcb.arrays import Floats
-from lcb.errors import InputError, TooFewRows
+from lcb.errors import TooFewRows
 from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.event_ids import slot_of_reward
 from lcb.serve.events import floats
 from lcb.serve.learn.job import Job, JobResult
+from lcb.serve.log.read_service import read_service
 from lcb.serve.state.mixtures import bound_weight
 from lcb.serve.state.packed_mixture import pack_mixture, unpack_mixture
 from lcb.serve.state.users import User
@@ -27,9 +28,7 @@ def refit(job: Job, store: Store, progress: Progress = silent) -> JobResult:
     """Draw the seats of all users again and learn the hyperparameters; users erased since then are left out."""
     assert job.mixture is not None
     mixture = unpack_mixture(job.mixture)
-    service = next((events.decode(row.kind, row.body) for row in store.events(0, 1) if row.kind == "service"), None)
-    if service is None:
-        raise InputError(f"{store.url} is not the store of a service; give one that lcb serve has created")
+    service = read_service(store)
     rows = dict(_read_statistics(store, job.seq, list(mixture.seats), progress))
     if not rows:
         raise TooFewRows("no user is seated any more; wait for others to leave")

@@ -22,11 +22,12 @@ from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
-from lcb.errors import InputError, StoreError, StoreUnavailable
+from lcb.errors import StoreError, StoreUnavailable
 from lcb.progress import Progress, silent
 from lcb.serve import events
 from lcb.serve.base_bodies import CompactBody
 from lcb.serve.event_ids import changes_reward, event_id, slot_of_reward
+from lcb.serve.log.read_service import read_service
 from lcb.serve.retain.archive import Archive, Writer, discard_new, lock, make_folder, read_archived_base
 from lcb.serve.retain.base import (
     BaseCheck,
@@ -156,20 +157,13 @@ class _Plan:
         self.before = read_base(store)
         if self.before is not None:
             self.world.begin_at(self.before)
-        self.settings = self._read_settings()
+        self.settings = read_service(store, cut)
         self.writer = Writer(folder, self.settings.feature_map, FEATURE_MAP)
         self.link: bytes | None = None
         self.final: dict[str, float] = {}  # rewards that were changed, by slot
         self.digests: dict[int, bytes] = {}  # of the rows that stay, by seq
         self.salts: dict[str, bytes | None] = {}  # of the last events of users whose events go
         self.changing: set[str] = set()  # users with a later reward that the base alone cannot take
-
-    def _read_settings(self) -> events.ServiceBody:
-        for row in self.store.events_of_service(self.cut):
-            if row.kind == "service":
-                found: events.ServiceBody = events.decode(row.kind, row.body)
-                return found
-        raise InputError(f"{self.store.url} is not the store of a service; give one that lcb serve has created")
 
     def read(self) -> None:
         """Replay and archive the events up to the cut, and look at those after it."""

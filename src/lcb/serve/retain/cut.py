@@ -37,6 +37,13 @@ class Cut(NamedTuple):
     n_ahead: int
 
 
+def find_newest(store: Store, now: float) -> float | None:
+    """Return the time of the newest event that is not in the future, of the last events; None if they have none."""
+    head = store.head()
+    times = (_read_time(row.body) for row in store.events(max(0, head - _EVERY), head))
+    return max((at for at in times if at is not None and at <= now), default=None)
+
+
 def find_cut(store: Store, after: int, until: float, progress: Progress, now: float = math.inf) -> Cut:
     """Find the event up to which the log after `after` can be compacted; `after` itself: nowhere.
 

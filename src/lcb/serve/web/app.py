@@ -21,6 +21,7 @@ from lcb.serve.learn.canaries import Canaries
 from lcb.serve.learn.departures import Departures
 from lcb.serve.learn.refits import Refits
 from lcb.serve.learn.supervisor import Retraining
+from lcb.serve.observe.logging import read_request_id
 from lcb.serve.observe.metrics import Metrics
 from lcb.serve.observe.redaction import redact
 from lcb.serve.service import Service
@@ -267,7 +268,9 @@ class App:
             problem = Problem(error.status_code, f"{path[:200]!r} does not allow {method!r}; it allows {allowed}")
             headers = {"allow": allowed}
         reply = problem_reply(problem)
-        self.observe("none", reply.status, 0.0)
+        if (id := read_request_id(request.scope["headers"])) is not None:
+            headers["x-request-id"] = id
+        self.observe("none", reply.status, 0.0, id)
         shown = {name.decode(): value.decode() for name, value in build_headers(reply)}
         return Response(reply.body, reply.status, shown | headers)
 
