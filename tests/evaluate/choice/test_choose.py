@@ -174,14 +174,39 @@ def test_in_a_simulation_lcb_auto_finds_the_classes_as_users_come():
     assert late["lcb-auto"] < 1.3 * late["lcb-mean"] < late["linucb-population"]
 
 
+def show_what_they_like(classes, n_users, uniform, rng):
+    """The log of a recommender that shows users their best arm, but for a share of uniform decisions."""
+    rates = classes[rng.integers(0, len(classes), n_users)]
+    arm = np.where(
+        rng.random((n_users, 40)) < uniform, rng.integers(0, 6, (n_users, 40)), rates.argmax(axis=1)[:, None]
+    )
+    shown = np.stack([np.bincount(row, minlength=6) for row in arm])
+    clicked = rng.binomial(shown, rates)
+    return EventLog.from_counts(np.eye(6), clicked, shown - clicked)
+
+
 @pytest.mark.parametrize(("uniform", "warned"), [(0.1, True), (1.0, False)])
 def test_where_users_were_shown_what_they_like_a_line_says_that_the_reward_is_too_high(
     uniform: float, warned: bool
 ) -> None:
     rng = np.random.default_rng(3)
-    rates = rng.permuted(np.tile(np.linspace(0.1, 0.7, 6), (2, 1)), axis=1)[rng.integers(0, 2, 60)]
-    arm = np.where(rng.random((60, 40)) < uniform, rng.integers(0, 6, (60, 40)), rates.argmax(axis=1)[:, None])
-    shown = np.stack([np.bincount(row, minlength=6) for row in arm])
-    clicked = rng.binomial(shown, rates)
-    choice = choose(EventLog.from_counts(np.eye(6), clicked, shown - clicked), rng=rng, n_classes=2)
+    classes = rng.permuted(np.tile(np.linspace(0.1, 0.7, 6), (2, 1)), axis=1)
+    choice = choose(show_what_they_like(classes, 60, uniform, rng), rng=rng, n_classes=2)
     assert any("this reward is too high" in line for line in choice.why) == warned
+
+
+def test_from_a_log_that_shows_users_what_they_like_a_mixture_is_learned_and_serves_newcomers_better_than_one_arm():
+    """Candidates that serve held-out users from such labels all seem good: one class, and so one arm, was chosen."""
+    rng = np.random.default_rng(3)
+    classes = np.array([[0.7, 0.2, 0.1, 0.4, 0.3, 0.2], [0.1, 0.2, 0.7, 0.3, 0.4, 0.2]])
+    log = show_what_they_like(classes, 200, 0.1, rng)
+    task = Task(6, 6, 20, 200, 30, (0.0, 1.0), history=log, two_valued=True)
+    recommender = ALGORITHMS["lcb-auto"].build_for(task, rng, {})
+    assert recommender.why[0].startswith("chosen: a mixture with bonus 0.5: most labels of a user are of one arm")
+    assert "log with a larger uniform share" in recommender.why[1]
+    assert len(recommender.why) == 2
+    newcomers = classes[rng.integers(0, 2, 200)]
+    assert (
+        serve_live(recommender, np.eye(6), newcomers, 20, rng).mean() > 0.55
+    )  # 0.4 by one arm, 0.61 by the true classes
+    assert choose(show_what_they_like(classes, 200, 1.0, rng), rng=rng).classes == Classes(False, 2, "bernoulli")

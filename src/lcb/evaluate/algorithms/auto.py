@@ -8,7 +8,7 @@ from lcb.bandits.bandit import Bandit
 from lcb.evaluate.algorithms.algorithm import Algorithm, Task
 from lcb.evaluate.algorithms.latent import OURS, build_relearning
 from lcb.evaluate.algorithms.learning import learn_from_last
-from lcb.evaluate.choice.candidates import DEFAULT_BONUS, build_bandit
+from lcb.evaluate.choice.candidates import DEFAULT_BONUS, Classes, build_bandit
 from lcb.evaluate.choice.choose import Choice, choose, draw_positions, learn_chosen
 from lcb.evaluate.choice.own_choices import is_own_choice, learn_own_choices
 from lcb.evaluate.choice.serving import can_serve
@@ -30,11 +30,12 @@ class _Relearn:
 
     def __call__(self, log: EventLog, rng: np.random.Generator, last: LatentModels | None) -> LatentModels:
         if is_own_choice(log):
-            return learn_own_choices(log, rng)
+            return learn_own_choices(log, rng).models
         if self.choice is None or log.n_users >= 2 * self.n_users:
             self.choice, self.n_users = choose(log, rng=rng, n_steps=self.task.n_steps), log.n_users
             return learn_chosen(log, self.choice, rng=rng, n_threads=1).models
         classes = self.choice.classes
+        assert isinstance(classes, Classes)  # a mixture is chosen only from what `is_own_choice` takes
         models = learn_from_last(log, rng, last, classes.n_classes, classes.learner, {})
         return models.with_provenance({**models.provenance, "bonus": self.choice.bonus})
 

@@ -23,6 +23,7 @@ BONUSES = (0.0, 0.5, 1.0)
 PERSONAL = (1, 5, 10, 30)  # numbers of personal classes
 _TRIAL_STARTS = 4  # of point classes, however many
 DEFAULT_BONUS = 0.5  # where no user can be served
+MOST_USERS = 5_000  # that are tried on, and that a mixture is learned from
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,9 @@ from their earlier ones: see `predicting`.  The simplest candidate within one st
 differences paired by user: point classes before personal ones, then fewer classes, then a smaller bonus.  Users are
 served with several orders of their labels, which makes the means sharper; the standard error is that of one order, so
 that little gains, which other classes learned from as many users might not have, do not make the choice complex.
+
+Where most labels of a user are of one arm, as in the log of a good recommender, held-out users have no labels by which
+candidates could be compared, and a mixture is learned: see `own_choices`.
 """
 
 from __future__ import annotations
@@ -18,7 +21,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lcb.arrays import Floats, Index
-from lcb.evaluate.choice.candidates import BONUSES, DEFAULT_BONUS, Classes, list_personal
+from lcb.evaluate.choice.candidates import BONUSES, DEFAULT_BONUS, MOST_USERS, Classes, list_personal
+from lcb.evaluate.choice.own_choices import Mixture, is_favoured
 from lcb.evaluate.choice.predicting import predict_later_rewards
 from lcb.evaluate.choice.serving import MOST_FAVOURED, N_ORDERS, find_favour, find_labels, serve_held_out
 from lcb.event_log import EventLog, TableColumns
@@ -29,14 +33,18 @@ from lcb.models import Fit, Likelihood
 from lcb.progress import Progress, silent
 from lcb.words import format_count
 
-MOST_USERS = 5_000
 _FEWEST_ABLE = 200
 _FEWEST_USERS = 20
 _ROUNDING = 1e-9
 N_STEPS = 20  # for which a user is served
+_FAVOURED = "most labels of a user are of one arm, as where a recommender shows users what they like"
 _TOO_HIGH = (
-    "this reward is too high: most labels of a user are of one arm, as where a recommender shows users what they like, "
-    "and little is known of the other arms; log with a larger uniform share, or try --learner mixture"
+    f"this reward is too high: {_FAVOURED}, and little is known of the other arms; log with a larger uniform share, or "
+    "try --learner mixture"
+)
+_NOT_TRIED = (
+    "no candidates were tried: held-out users have too few labels of the other arms; log with a larger uniform share "
+    "to have them compared"
 )
 
 
@@ -44,7 +52,7 @@ _TOO_HIGH = (
 class Choice:
     """The classes to learn, the bonus to serve them with, and why."""
 
-    classes: Classes
+    classes: Classes | Mixture
     bonus: float
     why: tuple[str, ...] = ()
     scores: Mapping[str, float] = field(default_factory=dict, repr=False)  # mean score of every candidate
@@ -73,6 +81,9 @@ def choose(
         few_users = f"{format_count(log.n_users, 'user', 'are')} too few to try candidates on"
         (classes, *_) = _find_point_classes(log, n_classes, likelihood, rng, progress)
         return Choice(classes, DEFAULT_BONUS, (f"chosen: {classes} with bonus {DEFAULT_BONUS:g}: {few_users}",))
+    if n_classes is None and likelihood is None and is_favoured(log):
+        chosen = f"chosen: {Mixture()} with bonus {DEFAULT_BONUS:g}: {_FAVOURED}"
+        return Choice(Mixture(), DEFAULT_BONUS, (chosen, _NOT_TRIED))
     few, able = _draw_users(log, log.stats.count >= n_steps if able is None else able, rng)
     labels = find_labels(few)
     tried = [*_find_point_classes(few, n_classes, likelihood, rng, progress)]
@@ -136,7 +147,7 @@ def learn_chosen(
     progress: Progress = silent,
 ) -> Fit:
     """Learn the chosen classes from all users, on a cluster if `on` is one; the models keep the bonus."""
-    found = choice.classes.learn(log, rng, progress, n_threads, on=on)
+    found = choice.classes.learn(log, rng, progress, n_threads=n_threads, on=on)
     models = found.models.with_provenance({**found.models.provenance, "bonus": choice.bonus})
     return replace(found, models=models, why=choice.why)
 

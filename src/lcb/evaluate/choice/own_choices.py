@@ -1,4 +1,4 @@
-"""Learns classes from the log of a recommender's own choices, among arms that come again.
+"""Learns a mixture from the log of a recommender that chose by what it had learned, among arms that come again.
 
 Such a log tells what was shown, and what was shown is what the last classes liked.  Candidates that serve held-out
 users from these labels are compared on it alone, and classes that take their weights for certain never try another arm:
@@ -6,27 +6,41 @@ two classes found where there are three are found again from what they chose.  T
 (`lcb.learners.mixture`) know how uncertain their weights are, and the bonus tries what is not known.
 
 Where features differ at every event, all weights are learned from whatever was chosen, and classes are chosen as in any
-log.  So are they in a log in which somebody else chose, unless some arms have hardly any labels.
+log.  So are they in a log in which somebody else chose, unless some arms have hardly any labels, or most labels of a
+user are of one arm, as where a good recommender chose.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from lcb.evaluate.choice.candidates import DEFAULT_BONUS
-from lcb.evaluate.choice.choose import MOST_USERS
-from lcb.evaluate.choice.serving import find_labels
+from lcb.evaluate.choice.candidates import DEFAULT_BONUS, MOST_USERS
+from lcb.evaluate.choice.serving import MOST_FAVOURED, find_favour, find_labels
 from lcb.event_log import Clicks, EventLog
 from lcb.learners import fit
-from lcb.models import LatentModels
+from lcb.learners.shared.users import Users, find_users, map_here, take_most
+from lcb.models import Fit
 from lcb.progress import Progress, silent
 from lcb.stats import UserStats
 
 LEARNER = "mixture"
 _LEAST_SHARE = 0.2  # of the mean number of labels of an arm
 _MOST_FEATURES = 100  # of a mixture: a seat costs O(d^3)
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The classes of a mixture, as many as the sampler finds: what is chosen where candidates cannot be compared."""
+
+    def learn(self, log: EventLog | Users, rng: np.random.Generator, progress: Progress = silent, **_: Any) -> Fit:
+        """Learn them here, wherever the users are; threads and a cluster are of no use."""
+        return learn_own_choices(log, rng, progress)
+
+    def __str__(self) -> str:
+        return "a mixture"
 
 
 def is_own_choice(log: EventLog) -> bool:
@@ -36,6 +50,19 @@ def is_own_choice(log: EventLog) -> bool:
     True
     """
     return log.stats.n_features <= _MOST_FEATURES and find_labels(log) is not None
+
+
+def is_favoured(log: EventLog) -> bool:
+    """Whether a mixture can be learned from the log, and most labels of a user are of one arm.
+
+    >>> shown = np.tile([[19, 1], [1, 19]], (15, 1))
+    >>> is_favoured(EventLog.from_counts(np.eye(2), shown // 2, shown - shown // 2))
+    True
+    >>> is_favoured(EventLog.from_counts(np.eye(2), np.full((30, 2), 4), np.full((30, 2), 6)))
+    False
+    """
+    labels = find_labels(log)
+    return labels is not None and log.stats.n_features <= _MOST_FEATURES and find_favour(labels) > MOST_FAVOURED
 
 
 def is_one_sided(log: EventLog) -> bool:
@@ -60,17 +87,18 @@ def is_one_sided(log: EventLog) -> bool:
     return bool(count.min() < _LEAST_SHARE * count.mean() or np.linalg.matrix_rank(shown) < log.stats.n_features)
 
 
-def learn_own_choices(log: EventLog, rng: np.random.Generator, progress: Progress = silent) -> LatentModels:
+def learn_own_choices(log: EventLog | Users, rng: np.random.Generator, progress: Progress = silent) -> Fit:
     """Learn a mixture from at most 5,000 users, drawn at random; the models keep the bonus in their provenance.
 
     The weights of a mixture are 0 where nothing is known.  Where the features of every arm sum to 1, as categories do,
     rewards are counted from their mean, so that an arm that was never shown is expected to be like the others.
     """
-    if log.n_users > MOST_USERS:
-        log = log.take(np.sort(rng.permutation(log.n_users)[:MOST_USERS]))
-    level = _find_level(log)
-    models = fit(EventLog(_count_from(level, log.stats)), None, rng=rng, learner=LEARNER, progress=progress).models
-    return replace(models, beta=models.beta + level).with_provenance({**models.provenance, "bonus": DEFAULT_BONUS})
+    users = find_users(log, map_here)
+    few = take_most(users, MOST_USERS, lambda: np.sort(rng.permutation(users.n_users)[:MOST_USERS]))
+    level = _find_level(few)
+    found = fit(EventLog(_count_from(level, few.stats)), None, rng=rng, learner=LEARNER, progress=progress)
+    models = replace(found.models, beta=found.models.beta + level)
+    return replace(found, models=models.with_provenance({**models.provenance, "bonus": DEFAULT_BONUS}))
 
 
 def _find_level(log: EventLog) -> float:

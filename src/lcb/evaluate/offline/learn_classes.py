@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from lcb.evaluate.choice.candidates import Classes
 from lcb.evaluate.choice.choose import N_STEPS, Choice, choose, draw_able, draw_names, learn_chosen
 from lcb.evaluate.choice.serving import can_serve
 from lcb.evaluate.offline.history import History
@@ -143,9 +144,10 @@ def _learn(
     if learner is None and settings.keys() <= {"n_threads"} and data.read is not None:
         choice = data.choice if likelihood is None else None
         choice = choice or _choose_classes(data, n_classes, likelihood, rng, progress)
-        if items is not None and choice.classes.likelihood != "gaussian":
+        classes = choice.classes
+        if items is not None and isinstance(classes, Classes) and classes.likelihood != "gaussian":
             told = (*choice.why, f"{_LESS_EFFECTS}: learned as Gaussian")
-            choice = replace(choice, classes=replace(choice.classes, likelihood="gaussian"), why=told)
+            choice = replace(choice, classes=replace(classes, likelihood="gaussian"), why=told)
         run = partial(learn_chosen, choice=choice, rng=rng, on=on, progress=progress, **settings)
     else:
         learner = learner or DEFAULT_LEARNER

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lcb.errors import ConvergenceWarning, InputError, LCBError, ModelError, TooFewRows
-from lcb.evaluate.choice.own_choices import LEARNER, is_one_sided, is_own_choice, learn_own_choices
+from lcb.evaluate.choice.own_choices import LEARNER, is_favoured, is_one_sided, is_own_choice, learn_own_choices
 from lcb.evaluate.choice.serving import can_serve
 from lcb.event_log import EventLog
 from lcb.features import FeatureMap
@@ -302,10 +302,10 @@ def _fit_models(
 
 
 def _learns_mixture(job: Job, log: EventLog) -> bool:
-    """Whether nothing is chosen: the log is of the service's own choices, or shows some arms hardly ever."""
+    """Whether nothing is chosen: the log is of the service's own choices, or those of others show too little."""
     if job.learner != AUTO or job.n_classes is not None:
         return False
-    return is_one_sided(log) if job.shadow else is_own_choice(log)
+    return is_one_sided(log) or is_favoured(log) if job.shadow else is_own_choice(log)
 
 
 def _fit_choice(
@@ -320,7 +320,7 @@ def _fit_choice(
 
     if _learns_mixture(job, log):
         try:
-            return learn_own_choices(log, rng, progress)
+            return learn_own_choices(log, rng, progress).models
         except InputError as error:
             raise TooFewRows(str(error)) from None
     known = {} if active is None else active.provenance
