@@ -201,3 +201,44 @@ def test_effects_leave_to_the_features_what_features_explain(spread, by_taste):
     np.testing.assert_allclose(models.beta[0], by_category, atol=0.03)
     assert abs(np.sqrt(effects.prior_variance) - spread) < 0.03
     assert (measure_effects(rows, effects) < LEAST_EFFECT) == (spread == 0.0)
+
+
+def leave_what_disappoints(seed):
+    """Users go on with a category while it pleases them; the rates are 0.4 for each user's own category, else 0.1."""
+    rng = np.random.default_rng(seed)
+    rates = np.where(np.arange(3) == rng.integers(0, 3, 150)[:, None], 0.4, 0.1)
+    rows = []
+    for user in range(150):
+        mean, n = np.full(3, 0.3), np.full(3, 2.0)
+        for _ in range(20):
+            one = int(np.argmax(mean + 0.5 * rng.random(3) / np.sqrt(n)))
+            reward = float(rng.random() < rates[user, one])
+            mean[one], n[one] = (mean[one] * n[one] + reward) / (n[one] + 1), n[one] + 1
+            rows.append((user, one + 3 * int(rng.integers(0, 4)), reward))
+    user, item, reward = np.array(rows).T
+    return ItemRows(tuple(map(str, range(12))), np.eye(3)[np.arange(12) % 3], user, item, reward)
+
+
+def test_the_level_of_rewards_stays_with_the_classes_where_features_can_say_it():
+    """A user's mean reward of an item is too low where users leave what disappoints them: the effects took all of it,
+    a little more with every step."""
+    rows = leave_what_disappoints(0)
+    effects = start_effects(rows)
+    models = learn("em", 3, rows.history(effects.effect), None).models
+    for _ in range(3):
+        effects = improve_effects(effects, rows, models)
+        models = learn("em", 3, rows.history(effects.effect), None).models
+    assert effects.prior_mean == 0.0
+    assert effects.effect.mean() == pytest.approx(0.0, abs=1e-12)
+    assert models.pi @ models.beta.max(axis=1) < 0.6  # the rate of what a class likes is 0.4
+    shifted = replace(effects, effect=effects.effect - 0.4, prior_mean=-0.4)  # of a version that was learned before
+    kept = improve_effects(shifted, rows, replace(models, beta=models.beta + 0.4))
+    np.testing.assert_allclose(kept.effect, improve_effects(effects, rows, models).effect - 0.4, atol=1e-9)
+    assert kept.prior_mean == -0.4
+
+
+def test_the_level_of_rewards_moves_into_the_effects_where_features_cannot_say_it():
+    rng = np.random.default_rng(0)
+    user, item = np.repeat(np.arange(200), 10), rng.integers(0, 20, 2000)
+    rows = ItemRows(tuple(map(str, range(20))), rng.normal(size=(20, 2)), user, item, rng.normal(5.0, 0.5, 2000))
+    assert start_effects(rows).prior_mean > 0.3

@@ -6,7 +6,7 @@ Given what the models say of a user, weights of mean m and covariance P after al
 
     n_i'  = sum over its rewards of 1 - x'P x / s2          what the user's weights fit says less of the item
     a_i  += (sum (r - x . m - a_i) / s2 - (a_i - a0) / t2) Var(a_i)         Var(a_i) = 1 / (1 / t2 + n_i' / s2)
-    a0    = mean of a_i            t2 = mean of (a_i - a0)^2 + Var(a_i)     over the items that have rewards (EM)
+    a0    = mean of a_i, or 0      t2 = mean of (a_i - a0)^2 + Var(a_i)     over the items that have rewards (EM)
 
 Where the rewards of an item have more noise than the others, s2_i > s2, as clicks on what is liked have, Var(a_i) is
 multiplied by 1 + g (s2_i / s2 - 1), g = 1 - Var(a_i) / t2 being the weight of the rewards against the prior.
@@ -23,6 +23,11 @@ sum (r - x . m - a0) / (n_i + s2 / t2).  m is the user's own: an item shown to e
 What is linear in the features belongs to the weights, but effects hardly give it back once they have it.  So every step
 of the start ends with a regression of the effects on the features: a_i - x_i . g and weights + g say the same of every
 reward, and the effects are as small as they can be.
+
+The mean of all effects is nothing but a level of the rewards.  Where some weights give every item the same, as those of
+categories do, the level is the weights', and a0 stays as it was, 0 from the start.  Else it would fall with every step:
+people leave what disappoints them, so the means of users' rewards, of which an effect is made, are lower than the mean
+of all rewards, of which the weights are made.
 """
 
 from __future__ import annotations
@@ -48,6 +53,7 @@ _FEW = 5_000  # users from whom the class of the start is learned; effects are f
 _TOL = 2e-2  # change of an effect, in standard deviations of the effects, at which the steps end
 LEAST_EFFECT = 0.001  # share of the variance of rewards; effects that explain less are not kept
 _LIKE_OTHERS = 10.0  # rewards of the noise that all items have, beside those of an item
+_SAME = 1e-6  # rounding of weights that give every item the same
 _ROUNDS = 2  # of classes and effects in turn, after the start
 
 
@@ -132,8 +138,7 @@ def give_to_features(effects: ItemEffects, rows: ItemRows | RatedItems) -> tuple
         return effects, np.zeros(x.shape[1])
     moment = x.T @ (known * (effects.effect - share @ effects.effect))
     weights = np.linalg.solve(gram + ridge * np.eye(len(gram)), moment)
-    effect = effects.effect - rows.x @ weights
-    a0 = float(effect[seen].mean())
+    effect, a0 = _settle_level(effects.effect - rows.x @ weights, effects.prior_mean, rows)
     t2 = float(np.mean((effect[seen] - a0) ** 2 + effects.variance[seen]))
     left = replace(
         effects,
@@ -160,13 +165,30 @@ def improve_effects(
     )
     variance = noise / (size + shrink)
     seen = rows.count > 0
-    a0 = float(effect[seen].mean())
+    effect, a0 = _settle_level(effect, a0, rows)
     t2 = float(np.mean((effect[seen] - a0) ** 2 + variance[seen]))
     moved = effect - effects.effect
     squares = sums.squares - 2 * moved * sums.rest + moved**2 * rows.n_raters
     variance *= _widen(rows.n_raters, squares, variance / max(t2, 1e-300), noise)
     effect, variance = np.where(seen, effect, a0), np.where(seen, variance, t2)
     return ItemEffects(rows.ids, effect, variance, rows.n_raters, a0, t2, noise)
+
+
+def _settle_level(effect: Floats, level: float, rows: ItemRows | RatedItems) -> tuple[Floats, float]:
+    """Return the effects (I,) and their mean: `level`, as before, where features can say the rest, else their own."""
+    seen = rows.count > 0
+    mean = float(effect[seen].mean())
+    return (effect + (level - mean), level) if _carry_level(rows.x[seen]) else (effect, mean)
+
+
+def _carry_level(x: Floats) -> bool:
+    """Whether some weights (d,) give every row of x the same value, as those of categories do.
+
+    >>> _carry_level(np.eye(3)), _carry_level(np.array([[1.0], [2.0]]))
+    (True, False)
+    """
+    weights = np.linalg.lstsq(x.T @ x, x.sum(axis=0), rcond=None)[0]
+    return bool(np.abs(x @ weights - 1).max() < _SAME)
 
 
 def _widen(n_raters: Floats, squares: Floats, unknown: Floats, noise: float) -> Floats:
