@@ -12,7 +12,8 @@ are known, so that many fit into a minute: 170 items with effects N(mean, sd^2),
     many    20 newcomers with effects as the others': their share of what the first 500 readers are offered, and the
             reward of these and of all 4,000 readers, as a share of the reward under known effects
 
-A rule is item_bonus:horizon; horizon 0 is the rule before there was one.
+A rule is item_bonus:horizon:unlike; horizon 0 is the rule before there was one, and `unlike` is the share of items that
+may be unlike the others (0: none, as before there was one).  "alike": the effects of the others hardly differ.
 """
 
 from __future__ import annotations
@@ -23,41 +24,59 @@ import numba
 import numpy as np
 
 from lcb._item_effects_numba import weigh_variance
+from lcb.item_effects import ALIKE, APART, UNLIKE, mix_priors
 
-N, NOISE, N_OFFERS, N_AFTER, READERS = 170, 0.1, 300, 300, 4000
-WORLDS = {  # mean, sd, likes, shown, before
-    "20 shown": (0.10, 0.04, 0.08, 20, 300),
-    "5 shown": (0.10, 0.04, 0.08, 5, 300),
-    "20 shown, known by 3,000": (0.10, 0.04, 0.08, 20, 3000),
-    "5 shown, known by 3,000": (0.10, 0.04, 0.08, 5, 3000),
-    "20 shown, likes 0.2": (0.10, 0.04, 0.2, 20, 300),
-    "20 shown, sd 0.08": (0.10, 0.08, 0.08, 20, 300),
-    "20 shown, rates of 0.05": (0.05, 0.02, 0.03, 20, 300),
+NOISE, N_OFFERS, N_AFTER, READERS = 0.1, 300, 300, 4000
+WORLDS = {  # items, mean, sd, likes, shown, before
+    "20 shown": (170, 0.10, 0.04, 0.08, 20, 300),
+    "5 shown": (170, 0.10, 0.04, 0.08, 5, 300),
+    "20 shown, known by 3,000": (170, 0.10, 0.04, 0.08, 20, 3000),
+    "5 shown, known by 3,000": (170, 0.10, 0.04, 0.08, 5, 3000),
+    "20 shown, likes 0.2": (170, 0.10, 0.04, 0.2, 20, 300),
+    "20 shown, sd 0.08": (170, 0.10, 0.08, 0.08, 20, 300),
+    "20 shown, rates of 0.05": (170, 0.05, 0.02, 0.03, 20, 300),
+    "3 of 12 shown, alike": (12, 0.10, 0.01, 0.08, 3, 300),
+    "3 of 12 shown": (12, 0.10, 0.04, 0.08, 3, 300),
+    "3 of 40 shown, alike": (40, 0.10, 0.01, 0.08, 3, 300),
+    "5 shown, alike": (170, 0.10, 0.01, 0.08, 5, 300),
 }
-KNOWN = (-1.0, 0.0)
+KNOWN = (-1.0, 0.0, 0.0)
+
+
+mix = numba.njit(mix_priors)
 
 
 @numba.njit
-def play(rng, mean, sd, likes, shown, before, readers, n_new, appeal, item_bonus, horizon):  # type: ignore[no-untyped-def]
+def learn(apart, n, usual, unlike):  # type: ignore[no-untyped-def]
+    """Return effect, from the mean of all, and variance of an item whose n rewards are on average so far from it."""
+    if unlike > 0:
+        return mix(n / NOISE * apart, n / NOISE, usual, APART * NOISE, unlike)
+    variance = 1 / (1 / usual + n / NOISE)
+    return n / NOISE * apart * variance, variance
+
+
+@numba.njit
+def play(rng, n_old, mean, sd, likes, shown, before, readers, n_new, appeal, item_bonus, horizon, unlike):  # type: ignore[no-untyped-def]
     """Return for every reader how many newcomers were offered and the expected reward of an offer.
 
     One newcomer has `appeal` times the mean.  If it is twice, the play ends 300 readers after its first 300 offers.
     """
     known = item_bonus < 0
-    n = N + n_new
+    unlike = unlike if sd**2 < ALIKE * NOISE else 0.0
+    n = n_old + n_new
     beta = likes * np.array([[1.0, 1.0, 0.0, -1.0, -1.0], [-1.0, -1.0, 0.0, 1.0, 1.0]])
     truth = mean + sd * rng.standard_normal(n)
     if n_new == 1:
-        truth[N] = appeal * mean
-    start = np.full(n, sd**2)
-    start[:N] = 1 / (1 / sd**2 + before / NOISE)
+        truth[n_old] = appeal * mean
+    start, first = np.full(n, (1 - unlike) * sd**2 + unlike * APART * NOISE), np.full(n, mean)
     told = truth + np.sqrt(NOISE / before) * rng.standard_normal(n)
-    first = (mean / sd**2 + told * before / NOISE) * start
-    first[N:] = mean
+    for i in range(n_old):
+        first[i], start[i] = learn(told[i] - mean, before, sd**2, unlike)
+        first[i] += mean
     if known:
         first[:], start[:] = truth, 1e-9
     category = np.arange(n) % 5
-    category[N] = 0
+    category[n_old] = 0
     count, total, effect, variance, own = np.zeros(n), np.zeros(n), first.copy(), start.copy(), np.zeros(n)
     offered, reward, liked, spread = np.zeros(readers), np.zeros(readers), np.empty(5), np.empty(5)
     weight, end, n_offers = max(item_bonus, 0.0) ** 2, readers, 0
@@ -84,12 +103,16 @@ def play(rng, mean, sd, likes, shown, before, readers, n_new, appeal, item_bonus
                 log_w[h] -= (got - effect[arm] - beta[h, category[arm]]) ** 2 / 2 / NOISE
             count[arm] += 1
             total[arm] += got - liked[category[arm]]
-            size = count[arm] * start[arm] + NOISE
-            effect[arm] = first[arm] + start[arm] * (total[arm] - count[arm] * first[arm]) / size
-            variance[arm] = start[arm] * NOISE / size
+            if arm >= n_old and not known:
+                effect[arm], variance[arm] = learn(total[arm] / count[arm] - mean, count[arm], sd**2, unlike)
+                effect[arm] += mean
+            else:
+                size = count[arm] * start[arm] + NOISE
+                effect[arm] = first[arm] + start[arm] * (total[arm] - count[arm] * first[arm]) / size
+                variance[arm] = start[arm] * NOISE / size
             left[arm] = 0
             reward[r] += rate / shown
-            if arm >= N:
+            if arm >= n_old:
                 offered[r] += 1
                 n_offers += 1
                 if n_offers == N_OFFERS and n_new == 1 and appeal == 2.0 and not known:
@@ -97,7 +120,7 @@ def play(rng, mean, sd, likes, shown, before, readers, n_new, appeal, item_bonus
     return offered, reward
 
 
-def compare(world: tuple[float, ...], rule: tuple[float, float], seeds: range) -> dict[str, float]:
+def compare(world: tuple[float, ...], rule: tuple[float, ...], seeds: range) -> dict[str, float]:
     ratios, readers, bad, many = [], [], [], []
     for seed in seeds:
         share = play(np.random.default_rng(seed), *world, 800, 1, 2.0, *KNOWN)[0].mean()
@@ -108,7 +131,7 @@ def compare(world: tuple[float, ...], rule: tuple[float, float], seeds: range) -
         bad.append(play(np.random.default_rng(seed), *world, READERS, 1, 0.5, *rule)[0].sum())
         best = play(np.random.default_rng(seed), *world, 800, 20, 0.0, *KNOWN)[1].mean()
         offers, reward = play(np.random.default_rng(seed), *world, READERS, 20, 0.0, *rule)
-        many.append((offers[:500].mean() / world[3], reward[:500].mean() / best, reward.mean() / best))
+        many.append((offers[:500].mean() / world[4], reward[:500].mean() / best, reward.mean() / best))
     newcomers, early, whole = np.mean(many, axis=0)
     return {
         "reached": sum(one >= 0.8 for one in ratios),
@@ -127,14 +150,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seeds", type=int, default=12)
     parser.add_argument("--first", type=int, default=0)
-    parser.add_argument("--rules", nargs="+", default=["0:0", "1:0", "1:100000"])
+    parser.add_argument("--rules", nargs="+", default=["0:0:0", "1:0:0", "1:100000:0", f"1:100000:{UNLIKE}"])
     parser.add_argument("--worlds", nargs="+", default=list(WORLDS), choices=list(WORLDS))
     options = parser.parse_args()
     for name in options.worlds:
         for rule in options.rules:
-            item_bonus, horizon = map(float, rule.split(":"))
-            found = compare(WORLDS[name], (item_bonus, horizon), range(options.first, options.first + options.seeds))
-            print(f"{name:26} {rule:10}", *(f"{key} {value:.4g} " for key, value in found.items()), flush=True)
+            given = tuple(map(float, rule.split(":")))
+            found = compare(WORLDS[name], given, range(options.first, options.first + options.seeds))
+            print(f"{name:26} {rule:12}", *(f"{key} {value:.4g} " for key, value in found.items()), flush=True)
 
 
 if __name__ == "__main__":

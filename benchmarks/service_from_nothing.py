@@ -11,6 +11,8 @@ same width as the warm-up, serves the same people.  Both draw 1 % of their decis
     unique    the rates of a user are drawn for every category, from 0.05 to 0.45
     appeal    as kinds, and items differ: rates are multiplied by 0.5 to 1.5
     newcomer  as kinds, and one more item, of twice the rates of its category, comes when half of the users have come
+    unlike    one to three kinds of people, whose rates of the categories are drawn from 0.1 to 0.45; the one more item
+              has for everybody 0.15 more than the best
 
 Printed: the mean rate of what was shown, as a share of the rate of the best item of every user; for all users and for
 blocks of 150.

@@ -38,9 +38,30 @@ def test_an_item_nobody_has_seen_has_the_prior_and_without_variance_no_effect_mo
     assert effects.of([]).effect.shape == (0,)
 
 
+def test_an_effect_that_may_be_unlike_the_others_has_the_posterior_of_the_mixed_prior():
+    """By numbers: the prior times the likelihood of the rewards, summed over a grid of effects."""
+    effects = ItemEffects.from_residuals(
+        ["a", "b"], [40, 60], [4.0, 7.0], prior_mean=0.1, prior_variance=0.001, noise=0.2
+    )
+    open_ones = effects.allow_unlike(0.2)
+    grid = 0.1 + np.linspace(-3.0, 3.0, 60_001)
+    narrow, wide = (np.exp(-((grid - 0.1) ** 2) / 2 / v) / np.sqrt(v) for v in (0.001, 0.05))
+    for count, total in ((0, 0.0), (5, 2.0), (30, 3.3), (30, 13.0)):
+        weight = (0.9 * narrow + 0.1 * wide) * np.exp((total * grid - count * grid**2 / 2) / 0.2)
+        mean = weight @ grid / weight.sum()
+        assert open_ones.get("new", count, total) == pytest.approx((mean, weight @ (grid - mean) ** 2 / weight.sum()))
+    again = ItemEffects.from_residuals(["new"], [30], [13.0], prior_mean=0.1, prior_variance=0.001, noise=0.2)
+    assert again.allow_unlike(0.2).get("new") == pytest.approx(open_ones.get("new", 30, 13.0))
+    assert effects.get("new", 30, 13.0) == add_residuals(0.1, 0.001, 30, 13.0, 0.2)  # as in models saved before
+    assert open_ones.get("a", 3, 1.0) == add_residuals(*open_ones.get("a"), 3, 1.0, 0.2)
+    assert effects.allow_unlike(0.1) is effects  # items differ already
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
+        ({"unlike": 1.0, "unlike_variance": 0.1, "prior_variance": 0.1}, "chance below 1"),
+        ({"unlike": 0.1, "unlike_variance": 0.1}, "above 0"),
         ({"ids": ("a", "a")}, "unique"),
         ({"effect": [0.1, np.nan]}, "finite"),
         ({"variance": [0.1, -1.0]}, "at least 0"),

@@ -11,6 +11,14 @@ residuals r - x . m, m a user's expected weights, has the effect
 From the prior this is a0 + sum (r - x . m - a0) / (n + s2 / t2_a), with variance t2_a s2 / (n t2_a + s2).  The sums are
 over rewards, so their order does not matter.  An item that nobody has seen has the prior.
 
+Where all items were alike so far, prior_variance is small, and nothing could ever lift a newcomer.  So the effects that
+decisions use allow that an item is unlike the others (`ItemEffects.allow_unlike`):
+
+    a_i ~ N(prior_mean, prior_variance), or with the chance `unlike` N(prior_mean, unlike_variance)
+
+and effect and variance are those of the posterior under this prior (`mix_priors`): of an item that nobody has seen, the
+variance is (1 - unlike) prior_variance + unlike unlike_variance; rewards soon say which of the two it is.
+
 In a decision an effect is added to the expected reward of its arm, and its variance to the uncertainty (`ArmEffects`):
 
     score_a = mu_a + a_i + sqrt(bonus^2 sd_a^2 + item_bonus^2 l_i Var(a_i))
@@ -28,7 +36,7 @@ reward then teaches the user's bandit r - a_i, the effect that the decision used
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from typing import Any, NamedTuple, Self
 
@@ -40,6 +48,8 @@ from lcb.decision import Decision
 from lcb.errors import InputError, ModelError
 
 _TWO_SIDED = 1.96  # standard deviations of a 95 % interval
+UNLIKE = 0.1  # chance that an item is unlike the others
+ALIKE, APART = 0.01, 0.25  # variance of effects that are alike, and of such an item's, as shares of that of the rewards
 ITEM_HORIZON = 100_000.0  # offers of an item that are still to come, for the weight of its uncertainty
 
 
@@ -90,6 +100,8 @@ class ItemEffects:
     prior_mean: float = 0.0
     prior_variance: float = 0.0
     noise: float = 1.0  # variance of one residual
+    unlike: float = 0.0  # chance that an item is unlike the others; 0 in models saved before there was one
+    unlike_variance: float = 0.0  # of the effect of such an item
 
     def __post_init__(self) -> None:
         ids = tuple(self.ids)
@@ -107,6 +119,12 @@ class ItemEffects:
             raise ModelError(
                 f"item effects have prior_mean={self.prior_mean}, prior_variance={self.prior_variance}, "
                 f"noise={self.noise}; wanted finite numbers, a variance of at least 0 and noise above 0"
+            )
+        unlike, apart = self.unlike, self.unlike_variance
+        if not (0 <= unlike < 1 and 0 <= apart < np.inf) or (unlike and not (self.prior_variance and apart)):
+            raise ModelError(
+                f"item effects have unlike={unlike}, unlike_variance={apart}; wanted a chance below 1, and if it is "
+                "not 0, a prior_variance and an unlike_variance above 0"
             )
         object.__setattr__(self, "ids", ids)
         if len(set(ids)) != len(ids):
@@ -131,6 +149,34 @@ class ItemEffects:
     @property
     def n_items(self) -> int:
         return len(self.ids)
+
+    def allow_unlike(self, variance: float) -> Self:
+        """Return the effects if items are alike, but any may be unlike the others; `variance` is that of the rewards.
+
+        The effects stay as they are where items differ: their variance is 1 % of that of the rewards, or more.
+
+        >>> effects = ItemEffects.from_residuals(["a", "b"], [100, 100], [0.0, 30.0], prior_mean=0.0,
+        ...                                      prior_variance=0.001, noise=0.2)
+        >>> effects.effect.round(3), effects.get("new")  # both are like the others, and so is what nobody has seen
+        (array([0. , 0.1]), (0.0, 0.001))
+        >>> wider = effects.allow_unlike(0.2)
+        >>> wider.effect.round(3), round(wider.get("new")[1], 5)
+        (array([0.   , 0.288]), 0.0059)
+        """
+        apart = APART * variance
+        if not 0 < self.prior_variance < ALIKE * variance:
+            return self
+        precision = self.count / self.noise
+        total = (self.effect - self.prior_mean) * (precision + 1 / self.prior_variance)
+        widened = self.variance * (precision + 1 / self.prior_variance)  # what else makes effects uncertain
+        effect, mixed = mix_priors(total, precision, self.prior_variance, apart, UNLIKE)
+        return replace(
+            self,
+            effect=self.prior_mean + effect,
+            variance=mixed * np.where(self.count > 0, widened, 1.0),
+            unlike=UNLIKE,
+            unlike_variance=apart,
+        )
 
     def list_extremes(self, n: int) -> dict[str, list[ItemEffect]]:
         """Return at most `n` items with rewards each: best first, worst first, and the least known first."""
@@ -166,12 +212,20 @@ class ItemEffects:
         """Return the positions of these items, -1 for one that was not learned from."""
         return np.array([self.rows.get(id, -1) for id in ids], np.intp)
 
-    def get(self, id: str) -> tuple[float, float]:
-        """Return the effect of an item and its variance; those of the prior if it was not learned from."""
+    def get(self, id: str, count: float = 0.0, residual_sum: float = 0.0) -> tuple[float, float]:
+        """Return the effect of an item and its variance, after `count` more residuals r - x . m with this sum.
+
+        Those of an item that was not learned from follow from the prior.
+        """
         place = self.rows.get(id)
-        if place is None:
-            return self.prior_mean, self.prior_variance
-        return float(self.effect[place]), float(self.variance[place])
+        if self.unlike and (place is None or not self.count[place]):
+            total, precision = (residual_sum - count * self.prior_mean) / self.noise, count / self.noise
+            effect, variance = mix_priors(total, precision, self.prior_variance, self.unlike_variance, self.unlike)
+            return float(self.prior_mean + effect), float(variance)
+        known = self.prior_mean, self.prior_variance
+        if place is not None:
+            known = float(self.effect[place]), float(self.variance[place])
+        return add_residuals(*known, count, residual_sum, self.noise) if count or residual_sum else known
 
     def of(self, ids: Iterable[str]) -> ArmEffects:
         """Return the effects of the arms of a decision."""
@@ -190,6 +244,23 @@ def add_residuals(effect: Any, variance: Any, count: Any, residual_sum: Any, noi
     """
     size = count * variance + noise
     return effect + variance * (residual_sum - count * effect) / size, variance * (noise / size)
+
+
+def mix_priors(total: Any, precision: Any, usual: float, unlike: float, chance: float) -> tuple[Any, Any]:
+    """Return mean and variance of an effect with the prior N(0, usual), or with this chance N(0, unlike).
+
+    `precision` is that of its rewards, `total` the precision times their mean, numbers or arrays.
+
+    >>> [round(float(one), 4) for one in mix_priors(0.0, 0.0, 0.001, 0.05, 0.1)]  # no rewards: 0.9 * 0.001 + 0.1 * 0.05
+    [0.0, 0.0059]
+    >>> [round(float(one), 4) for one in mix_priors(0.0, 100.0, 0.001, 0.05, 0.1)]  # 20 rewards like the others'
+    [0.0, 0.0012]
+    """
+    narrow, wide = usual / (1 + usual * precision), unlike / (1 + unlike * precision)  # variances given the rewards
+    odds = np.log(chance / (1 - chance)) + 0.5 * (np.log(wide * usual / (narrow * unlike)) + total**2 * (wide - narrow))
+    share = 1 / (1 + np.exp(-np.minimum(np.maximum(odds, -500.0), 500.0)))
+    apart = total * (wide - narrow)
+    return total * narrow + share * apart, (1 - share) * narrow + share * wide + share * (1 - share) * apart**2
 
 
 def choose_by_scores(

@@ -21,7 +21,7 @@ from support.inside import Inside, sqlite
 
 N_ITEMS, N_STEPS, EVERY = 12, 20, 50
 CATEGORIES = ("sport", "arts", "science")
-WORLDS = ("kinds", "alike", "unique", "appeal", "newcomer")
+WORLDS = ("kinds", "alike", "unique", "appeal", "newcomer", "unlike")
 
 
 def draw_rates(world: str, n_users: int, rng: np.random.Generator) -> Floats:
@@ -31,10 +31,14 @@ def draw_rates(world: str, n_users: int, rng: np.random.Generator) -> Floats:
     by_category = np.where(np.arange(n) == own[:, None], 0.4, 0.1)
     if world == "unique":
         by_category = rng.uniform(0.05, 0.45, (n_users, n))
+    if world == "unlike":
+        by_category = rng.uniform(0.1, 0.45, (rng.integers(1, 4), n))
+        by_category = by_category[rng.integers(0, len(by_category), n_users)]
     rates = by_category[:, np.arange(N_ITEMS) % n]
-    if world == "newcomer":
+    if world in ("newcomer", "unlike"):
         late = np.arange(n_users) >= n_users // 2
-        rates = np.concatenate([rates, 2 * late[:, None] * rates[:, :1]], axis=1)
+        new = 2 * rates[:, :1] if world == "newcomer" else np.full((n_users, 1), rates.max() + 0.15)
+        rates = np.concatenate([rates, late[:, None] * new], axis=1)
     return rates * rng.uniform(0.5, 1.5, N_ITEMS) if world == "appeal" else rates
 
 

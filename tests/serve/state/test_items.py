@@ -88,6 +88,21 @@ def test_an_unseen_item_is_tried_and_a_bad_one_is_not(opened: Any) -> None:
     check(inside)
 
 
+def test_a_newcomer_that_is_unlike_the_others_is_believed_and_the_log_gives_it_back(opened: Any) -> None:
+    inside = opened()
+    alike = replace(item_worlds.effects({"i0": 0.3, "i1": 0.3}, 0.001), prior_variance=0.001).allow_unlike(0.24)
+    add_version(inside, replace(item_worlds.models(), item_effects=alike))
+    arms, offered = [{"id": "i0"}, {"id": "i2"}], []  # of one kind; nobody has seen i2
+    for n in range(40):
+        answer = inside.decide(f"u{n}", arms=arms)
+        offered.append(answer["arm"])
+        inside.reward(answer["decision_id"], 1.0 if answer["arm"] == "i2" else float(n % 3 == 0))
+    assert offered.count("i2") > 30
+    assert effect_of(inside, "i2")[0] > 0.8  # 0.4 if it had to be like the others
+    inside.crash()
+    check(inside)
+
+
 def test_a_story_says_that_an_item_was_tried_because_nobody_had_answered_to_it(opened: Any) -> None:
     inside = opened()
     arms = [{"id": "i0"}, {"id": "i2"}]

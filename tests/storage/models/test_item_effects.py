@@ -19,14 +19,16 @@ EFFECTS = ItemEffects.from_residuals(
 )
 
 
-@pytest.mark.parametrize("effects", [EFFECTS, ItemEffects((), [], [], [])], ids=["some", "none"])
+@pytest.mark.parametrize(
+    "effects", [EFFECTS, EFFECTS.allow_unlike(5.0), ItemEffects((), [], [], [])], ids=["some", "unlike", "none"]
+)
 def test_effects_come_back_as_they_were(tmp_path, effects):
     save_models(replace(MODELS, item_effects=effects), tmp_path / "m")
     found = load_models(tmp_path / "m").item_effects
     assert found.ids == effects.ids
     for name in ("effect", "variance", "count"):
         np.testing.assert_array_equal(getattr(found, name), getattr(effects, name))
-    for name in ("prior_mean", "prior_variance", "noise"):
+    for name in ("prior_mean", "prior_variance", "noise", "unlike", "unlike_variance"):
         assert getattr(found, name) == getattr(effects, name)
 
 
@@ -34,6 +36,11 @@ def test_models_without_effects_are_stored_as_before():
     manifest, tensors = pack_models(MODELS)
     assert b"item" not in manifest + tensors
     assert unpack_models(manifest, tensors, "here")[0].item_effects is None
+
+
+def test_effects_of_items_that_are_all_alike_are_stored_as_before():
+    assert set(pack_effects(EFFECTS)[1]) == {"prior_mean", "prior_variance", "noise"}
+    assert EFFECTS.allow_unlike(5.0).unlike == pack_effects(EFFECTS.allow_unlike(5.0))[1]["unlike"] == 0.1
 
 
 def test_damaged_effects_are_refused():
@@ -47,6 +54,6 @@ def test_damaged_effects_are_refused():
     ):
         with pytest.raises(ModelError, match=words):
             unpack_effects(wrong, numbers)
-    for manifest in (None, {"noise": 1.0}, {**numbers, "noise": "much"}):
+    for manifest in (None, {"noise": 1.0}, {**numbers, "noise": "much"}, {**numbers, "unlike": 0.1}):
         with pytest.raises(ModelError):
             unpack_effects(tensors, manifest)

@@ -27,7 +27,7 @@ from lcb.learners.effects.learn import (
     start_effects,
 )
 from lcb.learners.effects.rows import ItemRows
-from lcb.learners.effects.sums import RatedItems
+from lcb.learners.effects.sums import RatedItems, find_items
 from lcb.learners.fitting import Place, count_classes
 from lcb.learners.likelihood import NOT_TWO_VALUED, check_counted
 from lcb.learners.registry import get_learner
@@ -171,6 +171,7 @@ def _learn(
     else:
         result = learn_with_effects(items, lambda own, _: run(own), effects=effects, n_rounds=1)
         why.append(describe_effects(items, result.models))
+        result = replace(result, models=_allow_unlike(result.models, items))
         result = _correct_reason(result, _LESS_EFFECTS)
     if data.read is None:
         result = _correct_reason(result, "statistics do not show whether rewards are clicks")
@@ -228,6 +229,12 @@ def _count_classes(
         asked.update(counted.settings)
         return counted.n_classes, [*why, *(f"counted without effects of items: {one}" for one in counted.why[1:])]
     return n_classes, why
+
+
+def _allow_unlike(models: LatentModels, items: ItemRows | RatedItems) -> LatentModels:
+    """Return the models with effects that a service can offer new items by."""
+    assert models.item_effects is not None
+    return replace(models, item_effects=models.item_effects.allow_unlike(find_items(items).variance))
 
 
 def _correct_reason(result: Fit, reason: str) -> Fit:

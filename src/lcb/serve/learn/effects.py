@@ -30,7 +30,7 @@ def fit_with_effects(
         models = fit(rows.history(effects.effect, keep_rows=keep_rows), models)
         effects = improve_effects(effects, rows, models)
     assert models is not None
-    return replace(models, item_effects=effects)
+    return replace(models, item_effects=effects.allow_unlike(float(rows.reward.var())))
 
 
 def drop_made_up(models: LatentModels) -> LatentModels:

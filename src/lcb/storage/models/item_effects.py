@@ -15,6 +15,8 @@ from lcb.item_effects import ItemEffects
 
 _VALUES = ("effect", "variance", "count")
 _NUMBERS = ("prior_mean", "prior_variance", "noise")
+_UNLIKE = ("unlike", "unlike_variance")  # only where items may be unlike the others
+_KEYS = (set(_NUMBERS), {*_NUMBERS, *_UNLIKE})
 _DTYPES = {
     **dict.fromkeys((f"item_{name}" for name in _VALUES), np.float64),
     "item_ids": np.uint8,
@@ -29,7 +31,7 @@ def pack_effects(effects: ItemEffects) -> tuple[dict[str, Any], dict[str, Any]]:
     ends = np.cumsum(np.fromiter(map(len, ids), np.int64, len(ids)), dtype=np.int64)
     tensors = {f"item_{name}": np.ascontiguousarray(getattr(effects, name)) for name in _VALUES}
     tensors |= {"item_ids": np.frombuffer(b"".join(ids), np.uint8), "item_ends": ends}
-    return tensors, {name: getattr(effects, name) for name in _NUMBERS}
+    return tensors, {name: getattr(effects, name) for name in (*_NUMBERS, *(_UNLIKE if effects.unlike else ()))}
 
 
 def unpack_effects(tensors: Mapping[str, Any], manifest: object) -> ItemEffects | None:
@@ -37,7 +39,7 @@ def unpack_effects(tensors: Mapping[str, Any], manifest: object) -> ItemEffects 
     found = {name: tensors[name] for name in ITEM_TENSORS if name in tensors}
     if not found and manifest is None:
         return None
-    if len(found) < len(_DTYPES) or not isinstance(manifest, dict) or set(manifest) != set(_NUMBERS):
+    if len(found) < len(_DTYPES) or not isinstance(manifest, dict) or set(manifest) not in _KEYS:
         raise ModelError("item effects are not complete")
     for name, values in found.items():
         if values.dtype != _DTYPES[name] or values.ndim != 1:
@@ -50,8 +52,7 @@ def unpack_effects(tensors: Mapping[str, Any], manifest: object) -> ItemEffects 
         raise ModelError("the ids of item effects are cut wrongly")
     try:
         ids = tuple(text[begin:end].decode() for begin, end in zip(starts.tolist(), ends.tolist(), strict=True))
-        return ItemEffects(
-            ids, *(found[f"item_{name}"] for name in _VALUES), *(float(manifest[one]) for one in _NUMBERS)
-        )
+        numbers = (float(manifest[name]) for name in (*_NUMBERS, *(_UNLIKE if "unlike" in manifest else ())))
+        return ItemEffects(ids, *(found[f"item_{name}"] for name in _VALUES), *numbers)
     except (UnicodeDecodeError, TypeError, ValueError) as error:
         raise ModelError(f"item effects cannot be read ({error})") from None
