@@ -167,6 +167,7 @@ def learn(
     Without --learner, point classes (em) and classes of people who differ (personal) are tried with several bonuses on
     at most 5,000 users: classes learned from one half serve the other half in simulation.  The simplest within one
     standard error of the best is kept, and the reason is printed.  --classes and --likelihood fix what they name.
+    Where most labels of a user are of one arm, as in the log of a good recommender, a mixture is learned instead.
 
     \b
     Example:
