@@ -23,6 +23,7 @@ from lcb.evaluate.worlds.paper import SimulatedWorld, paper_classes
 from lcb.models import LatentModels
 from lcb.runtime import parallel
 from lcb.stats import UserStats
+from support.compile_once import compile_once
 
 # Hypothesis tries the same examples in every run and judges no times: what fails here fails everywhere.  To look for
 # new counterexamples: LCB_TEST_RANDOM=1 pytest ...
@@ -31,6 +32,7 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )  # fmt: skip
 settings.load_profile("check")
+compile_once()
 
 
 # Without doctests, and slow to import: the processes that need them do so.
