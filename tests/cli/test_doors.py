@@ -7,6 +7,7 @@ import pytest
 
 from lcb.evaluate.worlds.paper import SimulatedWorld
 from lcb.models import LatentModels
+from support.in_process import InProcess
 
 
 @pytest.fixture
@@ -56,7 +57,8 @@ def test_learners_are_chosen_and_stopped_after_the_budget(lcb, visits):
     assert "unknown learner" in lcb("compare-learners", "log", "--learners", "en").err
 
 
-def test_a_comparison_of_learners_takes_the_names_of_columns(lcb, visits):
+def test_a_comparison_of_learners_takes_the_names_of_columns(lcb, visits, monkeypatch):
+    monkeypatch.setattr("lcb.evaluate.compare_learners.get_context", InProcess)
     names = ("--user", "visitor", "--reward", "clicked", "--learners", "em", "--classes", 2)
     for words in (("--item", "article"), ("--columns", "sport")):
         outcome = lcb("compare-learners", visits, *names, *words)

@@ -45,23 +45,18 @@ def test_serve_says_where_it_is_and_ends_when_asked(tmp_path):
 
 
 def test_settings_that_do_not_fit_the_log_are_one_line(lcb, tmp_path):
-    def serve(*words: str) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, "-c", MAIN, "serve", "--port", "0", *words]
-        process = subprocess.Popen(
-            line, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-        )
-        if process.stdout.readline():
-            process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=60)
-        return subprocess.CompletedProcess(line, process.returncode, out, err)
-
-    assert serve("--rewards", "sum").returncode == 0
-    told = serve("--rewards", "sum", "--models", "nowhere")
-    assert (told.returncode, told.stderr.count("\n")) == (2, 1)
-    assert "nowhere" in told.stderr
-    told = serve("--rewards", "last")
-    assert told.returncode == 2
-    assert told.stderr == "lcb: rewards is sum in this log, but last in the settings; keep it, or use a new store\n"
+    line = [sys.executable, "-c", MAIN, "serve", "--port", "0", "--rewards", "sum"]
+    process = subprocess.Popen(line, cwd=tmp_path, env=environment(), stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline()
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert process.returncode == 0
+    told = lcb("serve", "--port", "0", "--rewards", "sum", "--models", "nowhere")
+    assert (told.code, told.err.count("\n")) == (2, 1)
+    assert "nowhere" in told.err
+    told = lcb("serve", "--port", "0", "--rewards", "last")
+    assert told.code == 2
+    assert told.err == "lcb: rewards is sum in this log, but last in the settings; keep it, or use a new store\n"
 
 
 @pytest.mark.parametrize(

@@ -91,7 +91,8 @@ def test_an_unknown_figure_is_refused(lcb):
     assert lcb("reproduce", "fig-9").code == 2
 
 
-def test_the_demo_tells_its_story(lcb, tmp_path):
+def test_the_demo_tells_its_story(lcb, tmp_path, monkeypatch):
+    monkeypatch.setattr("lcb.demo.story.N_PAST", 200)
     outcome = lcb("demo", "--readers", 200, "--out", "demo")
     assert outcome.code == 0
     assert "a new reader, of the kind" in outcome.out
