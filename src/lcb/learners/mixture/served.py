@@ -195,7 +195,8 @@ class ServedMixture:
     def _draw(self, sample: Sample, row: Floats, label: NDArray[np.int32], uniform: Floats) -> None:
         label[0] = -1
         more = sample.sums, sample.recent, _ONE, sample.counts, sample.hyper.prior, sample.hyper.concentration
-        if not draw_seats(row[None], _ONE, label, _FIRST, uniform, *more):
+        rows = np.array(row, ndmin=2)  # one from a store cannot be written, for which Numba would compile once more
+        if not draw_seats(rows, _ONE, label, _FIRST, uniform, *more):
             sample.grow()
             self._draw(sample, row, label, uniform)
 

@@ -164,7 +164,8 @@ def _expect_span(rewards: Rewards, at: Parameters, span: slice) -> tuple[Expecte
     with np.errstate(divide="ignore"):
         log_pi = np.log(at.pi)
     out = (mass, first, second, spread, mean, square)
-    evidence = expect(gram, moment, constant, log_pi, at.mu, precision, half_log, *out)
+    mu = np.array(at.mu)  # those of models cannot be written, for which Numba would compile once more
+    evidence = expect(gram, moment, constant, log_pi, mu, precision, half_log, *out)
     residuals = rewards.sum_residuals(span, mean, square)
     return Expected(evidence, mass, first, _mirror(second), _mirror(spread), residuals), mean, square
 
