@@ -42,8 +42,8 @@ def test_the_same_seed_gives_the_same_log(tmp_path: Path) -> None:
 def answers_before_the_commit(service: Service) -> None:
     kept = service.journal.append
 
-    def append(entry: Any) -> asyncio.Future[None]:
-        kept(entry).add_done_callback(lambda done: done.cancelled() or done.exception())
+    def append(*entries: Any) -> asyncio.Future[None]:
+        kept(*entries).add_done_callback(lambda done: done.cancelled() or done.exception())
         answered = asyncio.get_running_loop().create_future()
         answered.set_result(None)
         return answered

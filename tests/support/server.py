@@ -43,12 +43,13 @@ def without_waiting() -> None:
 
     kept = Journal.append
 
-    def append(self: Journal, entry: Any) -> asyncio.Future[None]:
-        waiting = kept(self, entry)
+    def append(self: Journal, *entries: Any) -> asyncio.Future[None]:
+        waiting = kept(self, *entries)
         waiting.add_done_callback(lambda done: done.exception())
         answered = asyncio.get_running_loop().create_future()
         answered.set_result(None)
-        self.applier.slots.admit(_slots(self, entry)) if entry.row.kind == "decision" else None
+        for entry in entries:
+            self.applier.slots.admit(_slots(self, entry)) if entry.row.kind == "decision" else None
         return answered
 
     def _slots(journal: Journal, entry: Any) -> Any:

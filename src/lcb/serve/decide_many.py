@@ -18,7 +18,8 @@ from lcb.serve.decide.large import is_large
 from lcb.serve.decide.together import Together
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import changes_reward, decision_of_slot, reward_id
-from lcb.serve.log.journal import IdTaken
+from lcb.serve.log.journal import Journal
+from lcb.serve.log.waiting import IdTaken
 from lcb.serve.service import Service
 
 Outcome = bytes | Problem | StoreError
@@ -57,28 +58,25 @@ async def _store(
 
     The next decisions of newcomers wait until these entries are stored.
     """
-    stored: dict[int, asyncio.Future[None]] = {}
+    later: dict[int, asyncio.Future[bytes]] = {}
     for user in newcomers:
         service.arriving[user] = asyncio.Event()
     try:
-        for i, entry in entries.items():
-            try:
-                stored[i] = service.journal.append(entry)
-            except Problem as problem:
-                found[i] = problem
-        later = {
-            i: asyncio.ensure_future(ask_alone(request))
-            for i, request in enumerate(requests)
-            if i not in found and i not in stored
-        }
-        for i, done in stored.items():
-            try:
+        done = _append(service.journal, entries, found)
+        for i, request in enumerate(requests):
+            if i not in entries and i not in found:
+                later[i] = asyncio.ensure_future(ask_alone(request))
+        try:
+            if done is not None:
                 await done
-                found[i] = entries[i].answer
-            except IdTaken:
+            answers: dict[int, Outcome] = {i: entry.answer for i, entry in entries.items()}
+        except IdTaken as taken:
+            answers = {i: entry.answer for i, entry in entries.items() if entry.row.id not in taken.ids}
+            for i in entries.keys() - answers.keys() - found.keys():
                 later[i] = asyncio.ensure_future(ask_alone(requests[i]))
-            except (Problem, StoreError) as error:
-                found[i] = error
+        except (Problem, StoreError) as error:
+            answers = dict.fromkeys(entries, error)
+        found = answers | found
     finally:
         for user in newcomers:
             service.arriving.pop(user).set()
@@ -87,6 +85,22 @@ async def _store(
             raise answer
         found[i] = answer
     return [found[i] for i in range(len(requests))]
+
+
+def _append(
+    journal: Journal, entries: dict[int, Entry], found: dict[int, Outcome]
+) -> asyncio.Future[None] | None:
+    """Append as many entries as may wait for the store, and return their future; refusals go to `found`."""
+    places, done = list(entries), None
+    n = min(len(places), journal.room)
+    try:
+        if n:
+            done = journal.append(*[entries[i] for i in places[:n]])
+        if n < len(places):
+            journal.check_room()
+    except Problem as problem:
+        found |= dict.fromkeys(places if done is None else places[n:], problem)
+    return done
 
 
 def build_decisions(

@@ -24,6 +24,7 @@ from collections.abc import Callable
 from lcb.storage.store.base import USER_SNAPSHOTS
 
 WORLD_SNAPSHOT = "world"
+_OF_VISITORS = ("reader-", "study-")
 _VISITOR = re.compile(r"(reader|study)-(simulated-)?[0-9a-f]{26,44}")
 
 
@@ -92,7 +93,7 @@ def is_visitor(user: str) -> bool:
     >>> is_visitor("study-simulated-0197c2a5b1f000000000000001"), is_visitor("reader-7")
     (True, False)
     """
-    return _VISITOR.fullmatch(user) is not None
+    return user.startswith(_OF_VISITORS) and _VISITOR.fullmatch(user) is not None
 
 
 def user_snapshot(name: str) -> str:
@@ -110,4 +111,4 @@ def user_of_snapshot(snapshot: str) -> str:
 def make_time_ordered_ids(now: Callable[[], float]) -> Callable[[], str]:
     """Return a function that makes ids of 26 hexadecimal digits; they sort by time, so an index grows at its end."""
     chance = random.Random(os.urandom(16))
-    return lambda: f"{int(now() * 1000):012x}{chance.getrandbits(56):014x}"
+    return lambda: f"{int(now() * 1000) << 56 | chance.getrandbits(56):026x}"

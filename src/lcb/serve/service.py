@@ -27,8 +27,9 @@ from lcb.serve.errors import Problem
 from lcb.serve.event_ids import decision_of_slot, event_id, make_time_ordered_ids, reward_id
 from lcb.serve.log.apply import EventApplier
 from lcb.serve.log.bootstrap import FirstItems, prepare_log, read_first_items
-from lcb.serve.log.journal import IdTaken, Journal, WorldBehindLog
+from lcb.serve.log.journal import Journal, WorldBehindLog
 from lcb.serve.log.remote_reads import RemoteReads
+from lcb.serve.log.waiting import IdTaken
 from lcb.serve.log.watchers import Watchers
 from lcb.serve.retain.archive import find_folder
 from lcb.serve.retain.check_start import check_start

@@ -22,6 +22,7 @@ from lcb.serve.decide.decisions import Begun
 from lcb.serve.decide.entry import Entry
 from lcb.serve.decide.together import Together
 from lcb.serve.errors import Problem
+from lcb.serve.log.waiting import list_entries
 from lcb.serve.web.app import App
 from lcb.serve.web.endpoint import Ask, Endpoint, Reply
 
@@ -62,7 +63,7 @@ def trace(app: App, provider: TracerProvider) -> None:
     commit, learn = journal._commit, retraining._learn
 
     def traced_commit(batch: list[Any]) -> None:
-        with tracer.start_as_current_span("commit", attributes={"lcb.events": len(batch)}):
+        with tracer.start_as_current_span("commit", attributes={"lcb.events": len(list_entries(batch))}):
             commit(batch)
 
     async def traced_learn() -> None:

@@ -16,7 +16,7 @@ from lcb.bandits.traits import DescribedBandit
 from lcb.decision import Choices, Decision, rescale, rescale_many
 from lcb.errors import InputError
 from lcb.item_effects import ArmEffects
-from lcb.serve.chance import draw_number
+from lcb.serve.chance import draw_number, draw_numbers
 from lcb.serve.decide.rules import Rules
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import slot_id
@@ -91,7 +91,7 @@ def draw_together(
     """
     bandit: Any
     bandit, _, share, seed, effects = draw
-    numbers = np.array([draw_number(seed, id) for id in decision_ids])
+    numbers = draw_numbers(seed, decision_ids)
     stacked = np.concatenate(states).reshape(len(states), -1)  # 5 times as fast as np.array
     of_items = () if effects is None else (effects,)
     choices = bandit.choose_many(stacked, context, rescale_many(numbers, share) if share else numbers, *of_items)

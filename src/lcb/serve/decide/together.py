@@ -64,6 +64,7 @@ class Together:
         self.world, self.state, self.new_id = world, world.state, new_id
         self.common = CommonArms(world)
         self.groups: dict[tuple[int, str, int], Group | None] = {}  # None: these are decided one by one
+        self._of_users: dict[tuple[int, str, int, int], Group | None] = {}  # by what decides a user's group
         self._n_from = Counter([id(request.arms) for request in requests])
 
     def take(self, place: int, request: messages.DecisionRequest) -> bool:
@@ -74,15 +75,17 @@ class Together:
         user = self.world.user_in_memory(request.user)
         if user is None or user.state is LOST:
             return False
-        model = self.state.model_for(user)
-        key = arms, user.recommender, model
-        group = self.groups.get(key)
+        of_user = arms, user.recommender, user.model, user.canary
+        try:
+            group = self._of_users[of_user]
+        except KeyError:
+            model = self.state.model_for(user)
+            key = arms, user.recommender, model
+            if key not in self.groups:
+                self.groups[key] = self._open(request, user, model)
+            group = self._of_users[of_user] = self.groups[key]
         if group is None:
-            if key in self.groups:
-                return False
-            group = self.groups[key] = self._open(request, user, model)
-            if group is None:
-                return False
+            return False
         state = group.draw.state if group.shares_state else user.state
         assert state is not None
         group.members.append(Member(place, request, self.new_id(), state))
@@ -127,26 +130,22 @@ def write_group(world: World, group: Group, at: float) -> list[Entry] | None:
     policy = policy_name(world.state.recommenders[recommender], model)
     common = at, world.seq, recommender, len(ids), of_request, sent, None
     head = events.encode(events.DecisionBody(*common, [], None))[: -1 - len(_WITHOUT_ID)]
-    written: dict[int, tuple[bytes, bytes]] = {}  # of arms that several members have: of the event, of the answer
-    made = []
+    written: dict[int, tuple[events.DecisionBody, bytes, bytes]] = {}  # of arms that several members have
+    made, seq = [], world.seq
     for (_, request, decision_id, _, digest, newcomer), (arm, distribution) in zip(
         map(_astuple, members), drawn, strict=True
     ):
         found = written.get(id(arm))
         if found is None:
+            body, taken = events.DecisionBody(*common, [arm], None), events.encode(arm)
             answer = messages.DecisionAnswer("", arm.id, arm.propensity, distribution, model, policy, recommender)
-            found = written[id(arm)] = _ONE_ARM + events.encode(arm), _JSON.encode(answer)[len(_NO_ID) :]
-        taken, answered = found
-        tail = _WITHOUT_ID if digest is None else events.encode(digest) + _WITHOUT_ID[1:]
-        made.append(
-            Entry(
-                NewRow(decision_id, "decision", request.user, model, b"".join((head, taken, tail))),
-                events.DecisionBody(*common, [arm], digest),
-                b"".join((_BEFORE_ID, _JSON.encode(decision_id), answered)),
-                decision_id,
-                newcomer,
-                False,
-                world.seq,
-            )
-        )
+            found = body, b"".join((head, _ONE_ARM, taken, _WITHOUT_ID)), _JSON.encode(answer)[len(_NO_ID) :]
+            written[id(arm)] = found
+        body, encoded, answered = found
+        if digest is not None:
+            body = events.DecisionBody(*common, [arm], digest)
+            encoded = events.encode(body)
+        row = NewRow(decision_id, "decision", request.user, model, encoded)
+        answer_bytes = b"".join((_BEFORE_ID, _JSON.encode(decision_id), answered))
+        made.append(Entry(row, body, answer_bytes, decision_id, newcomer, False, seq))
     return made

@@ -17,7 +17,7 @@ from lcb.serve import events
 from lcb.serve.decide.entry import Entry
 from lcb.serve.errors import Problem
 from lcb.serve.event_ids import event_id
-from lcb.serve.log.journal import IdTaken
+from lcb.serve.log.waiting import IdTaken
 from lcb.serve.service import Service
 from lcb.storage.store.base import NewRow, Row
 

@@ -24,6 +24,7 @@ from lcb.errors import StoreError, StoreUnavailable
 from lcb.serve.decide.entry import Entry
 from lcb.serve.errors import Problem
 from lcb.serve.log.apply import EventApplier
+from lcb.serve.log.waiting import IdTaken, Waiting, list_entries
 from lcb.storage.store.base import VOIDING, Appended, Row, Snapshot, Store
 
 _BATCH = 512
@@ -35,19 +36,8 @@ _MOMENT = 0.001
 _SNAPSHOT_EVERY = 5_000  # events between two snapshots of the world
 
 
-class IdTaken(Exception):
-    """Another event with this id was stored first, or the user was erased: build the event again from the new state."""
-
-
 class WorldBehindLog(Exception):
     """Raised by a job that needs the state in memory to have caught up with the log."""
-
-
-class _Waiting(Struct):
-    entry: Entry
-    done: asyncio.Future[None]
-    since: float
-    made_from: int  # seq of the state that the event was built from
 
 
 class _Job(Struct):
@@ -77,10 +67,10 @@ class Journal:
         self.last_commit = 0.0  # seconds that the last commit took
         self.trouble: str | None = None  # why the last commit failed
         self._passing = False  # the trouble may be over by itself: the disk is full, the file is away or locked
-        self._gathered: list[_Waiting] = []  # entries of this turn of the event loop
-        self._queue: queue.SimpleQueue[list[_Waiting] | _Job | None] = queue.SimpleQueue()
-        self._received: deque[_Waiting | _Job | None] = deque()  # used by the writing thread only
-        self._batches: deque[list[_Waiting]] = deque()  # handed over, oldest first
+        self._gathered: list[Waiting] = []  # entries of this turn of the event loop
+        self._queue: queue.SimpleQueue[list[Waiting] | _Job | None] = queue.SimpleQueue()
+        self._received: deque[Waiting | _Job | None] = deque()  # used by the writing thread only
+        self._batches: deque[list[Waiting]] = deque()  # handed over, oldest first
         self._pending: dict[str, asyncio.Future[None]] = {}
         self._seen = self.world.seq  # used by the writing thread only
         self._erased = 0  # seq of the last erasure or compaction: user events built from an earlier state are void
@@ -118,15 +108,18 @@ class Journal:
         """Return the future of the entry with this key while it is being written, else None."""
         return self._pending.get(key)
 
-    def append(self, entry: Entry) -> asyncio.Future[None]:
-        """Return a future that is done when the event is stored and applied; it fails with a Problem or `IdTaken`."""
+    def append(self, *entries: Entry) -> asyncio.Future[None]:
+        """Return a future that is done when the events are stored and applied, together.
+
+        It fails with a Problem if none is, or with `IdTaken`, which names those that are not.
+        """
         self.check_room()
         assert self._loop is not None
-        done = self._loop.create_future()
-        self.n_waiting += 1
-        self._pending[entry.key] = done
-        made_from = self.world.seq if entry.made_from is None else entry.made_from
-        self._gathered.append(_Waiting(entry, done, self.monotonic(), made_from))
+        done, pending = self._loop.create_future(), self._pending
+        self.n_waiting += len(entries)
+        for entry in entries:
+            pending[entry.key] = done
+        self._gathered.append(Waiting(entries, done, self.monotonic(), self.world.seq))
         if len(self._gathered) == 1:
             self._loop.call_soon(self._hand_over)
         return done
@@ -141,6 +134,11 @@ class Journal:
     def _put(self, last: _Job | None) -> None:
         self._hand_over()
         self._queue.put(last)
+
+    @property
+    def room(self) -> int:
+        """How many more entries may wait for the store."""
+        return max(self.most_waiting - self.n_waiting, 0)
 
     def check_room(self) -> None:
         """Raise a Problem if no more requests may wait for the store."""
@@ -168,7 +166,7 @@ class Journal:
 
     # The writing thread
 
-    def _get(self, wait: bool) -> _Waiting | _Job | None:
+    def _get(self, wait: bool) -> Waiting | _Job | None:
         """Return the next entry or job; while there is none, read what other replicas wrote."""
         while not self._received:
             try:
@@ -229,18 +227,20 @@ class Journal:
             pass
 
     def step(self, *, most: int = _BATCH, wait: bool = True) -> bool:
-        """Write at most `most` queued events; False if nothing is queued, or `stop` was called.
+        """Write queued events, until there are `most`; False if nothing is queued, or `stop` was called.
 
         A job waits until the state has caught up with the log, because an erasure rewrites events still to be applied.
         """
-        batch: list[_Waiting] = []
-        while len(batch) < most:
+        batch: list[Waiting] = []
+        n = 0
+        while n < most:
             try:
                 one = self._get(wait and not batch)
             except queue.Empty:
                 break
-            if isinstance(one, _Waiting):
+            if isinstance(one, Waiting):
                 batch.append(one)
+                n += len(one.entries)
             elif batch:
                 self._commit(batch)
                 self._received.appendleft(one)
@@ -259,20 +259,21 @@ class Journal:
             self._commit(batch)
         return bool(batch)
 
-    def _commit(self, batch: list[_Waiting]) -> None:
+    def _commit(self, batch: list[Waiting]) -> None:
         snapshots: list[Snapshot] = []
         if self.world.seq >= self._erased:  # else some may be snapshots of the erased user
             snapshots = self.world.cache.take_evicted()
             if (snapshot := self._snapshot) is not None:
                 self._snapshot = None
                 snapshots.append(snapshot)
-        first = {one.entry.row.id for one in batch if one.entry.fixes_n_features}
+        entries = list_entries(batch)
+        first = {entry.row.id for entry in entries if entry.fixes_n_features}
         if first or self._erased:
-            stale = {one.entry.row.id for one in batch if one.made_from < self._valid_from(one.entry)}
-            stale |= {one.entry.row.id for one in batch[1:] if one.entry.fixes_n_features}  # valid only as the first
-            rows = [one.entry.row for one in batch if one.entry.row.id not in stale]
+            stale = {e.row.id for one in batch for e in one.entries if one.is_older(e, self._valid_from(e))}
+            stale |= {entry.row.id for entry in entries[1:] if entry.fixes_n_features}  # valid only as the first
+            rows = [entry.row for entry in entries if entry.row.id not in stale]
         else:
-            rows = [one.entry.row for one in batch]
+            rows = [entry.row for entry in entries]
         while True:
             began = self.monotonic()
             try:
@@ -332,22 +333,22 @@ class Journal:
 
     # The event loop again
 
-    def _settle(self, batch: list[_Waiting], appended: Appended) -> None:
+    def _settle(self, batch: list[Waiting], appended: Appended) -> None:
         """Apply what was stored, then answer the batch."""
-        entries, rows = [one.entry for one in batch], appended.rows
+        entries, rows, lost = list_entries(batch), appended.rows, set[int]()
         bodies: list[Any] = [entry.body for entry in entries]
-        mine = [True] * len(entries)
         if len(rows) != len(entries) or any(
             row.body is not entry.row.body or row.id is not entry.row.id
             for row, entry in zip(rows, entries, strict=True)
         ):  # not all of them, others too, or copies
             placed, own = {row.id: row.body for row in rows}, {}
-            for i, entry in enumerate(entries):
-                mine[i] = placed.get(entry.row.id) == entry.row.body
-                if mine[i]:
+            for entry in entries:
+                if placed.get(entry.row.id) == entry.row.body:
                     own[entry.row.id] = entry.body
+                else:
+                    lost.add(id(entry))
             bodies = [own.get(row.id) for row in rows]
-        self.applier.add(rows, bodies, lambda error: self._answer(batch, mine, error))
+        self.applier.add(rows, bodies, lambda error: self._answer(batch, lost, error))
 
     def _settle_job(self, job: _Job, appended: Appended) -> None:
         def then(error: Exception | None) -> None:
@@ -356,29 +357,33 @@ class Journal:
 
         self.applier.add(appended.rows, [None] * len(appended.rows), then)
 
-    def _answer(self, batch: list[_Waiting], mine: list[bool], error: Exception | None) -> None:
-        self.n_waiting -= len(batch)
-        for one, own in zip(batch, mine, strict=True):
-            if self._pending.get(one.entry.key) is one.done:
-                del self._pending[one.entry.key]
+    def _answer(self, batch: list[Waiting], lost: set[int], error: Exception | None) -> None:
+        """Answer a batch; `lost` are the `id` of the entries that were not stored."""
+        self._end_waiting(batch)
+        for one in batch:
             if one.done.done():
                 continue
             if error is not None:
                 one.done.set_exception(error)
-            elif own:
-                one.done.set_result(None)
+            elif lost and (ids := [entry.row.id for entry in one.entries if id(entry) in lost]):
+                one.done.set_exception(IdTaken(*ids))
             else:
-                one.done.set_exception(IdTaken(one.entry.row.id))
+                one.done.set_result(None)
         if error is None and self.world.seq - self._snapshot_seq >= _SNAPSHOT_EVERY:
             self._snapshot_seq = self.world.seq
             self._snapshot = self.world.snapshot()
 
-    def _refuse(self, batch: list[_Waiting], problem: Problem) -> None:
-        self.n_waiting -= len(batch)
-        for one in batch:
-            if self._pending.get(one.entry.key) is one.done:
-                del self._pending[one.entry.key]
+    def _refuse(self, batch: list[Waiting], problem: Problem) -> None:
+        self._end_waiting(batch)
         self._fail([one.done for one in batch], problem)
+
+    def _end_waiting(self, batch: list[Waiting]) -> None:
+        pending = self._pending
+        for one in batch:
+            self.n_waiting -= len(one.entries)
+            for entry in one.entries:
+                if pending.get(entry.key) is one.done:
+                    del pending[entry.key]
 
     @staticmethod
     def _fail(waiting: list[asyncio.Future[None]], error: Exception) -> None:
