@@ -154,6 +154,12 @@ def check_reward(reward: float) -> None:
         raise InputError(f"reward is {reward}; it must be a finite number of absolute value at most {LARGEST:g}")
 
 
+def check_rewards(rewards: Floats) -> None:
+    """Do the same for many rewards."""
+    for reward in rewards.tolist():
+        check_reward(reward)
+
+
 def check_context(context: ArrayLike, n_features: int) -> Floats:
     """Return the context as an array; raise InputError unless it is arms by features, (K, d), with at least one arm.
 

@@ -223,6 +223,17 @@ class LatentModels(Displayed):
         miss *= slope
         return constant - miss
 
+    def log_density_of_many(self, x: Floats, rewards: Floats) -> Floats:
+        """Return `log_density` of each reward (B,) for features `x` (B, d), with the same bits, (B, N)."""
+        if self.levels is not None:
+            return np.array([self.log_density(*one) for one in zip(x, rewards.tolist(), strict=True)])
+        constant, slope = self.gaussian
+        miss = np.matmul(self.beta, x[:, :, None])[:, :, 0]  # a product of a matrix and a vector for each
+        miss -= rewards[:, None]
+        miss *= miss
+        miss *= slope
+        return constant - miss
+
     def click_probability(self, expected: Floats) -> Floats:
         """Return the probability of the high level, given the expected reward."""
         assert self.levels is not None

@@ -21,7 +21,7 @@ import numpy as np
 from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms
 from lcb.bandits.traits import Traits
-from lcb.decision import Choices, Decision, check_context, check_reward, rescale, rescale_many
+from lcb.decision import Choices, Decision, check_context, check_reward, check_rewards, rescale, rescale_many
 from lcb.errors import InputError
 from lcb.item_effects import ITEM_HORIZON, ArmEffects, check_item_bonus, choose_by_classes, choose_by_means
 from lcb.models import LatentModels
@@ -134,6 +134,13 @@ class PosteriorMean:
         check_reward(reward)
         log_w = state + self.models.log_density(decision.x, reward - decision.effect)
         log_w -= np.logaddexp.reduce(log_w)
+        return log_w
+
+    def update_many(self, states: Floats, x: Floats, rewards: Floats, effects: Floats) -> Floats:
+        """Do the same as `update` for many users, `states` (B, N), with features (B, d), rewards and effects (B,)."""
+        check_rewards(rewards)
+        log_w = states + self.models.log_density_of_many(x, rewards - effects)
+        log_w -= np.logaddexp.reduce(log_w, axis=1, keepdims=True)
         return log_w
 
     def serve(self, states: Floats, contexts: Floats, rewards: Floats, uniforms: Floats, n_uniform: int) -> Arms:

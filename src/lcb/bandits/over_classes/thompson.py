@@ -22,7 +22,7 @@ import numpy as np
 from lcb.arrays import Floats
 from lcb.bandits.bandit import Arms, draw_index, draw_indices
 from lcb.bandits.traits import Traits
-from lcb.decision import Choices, Decision, check_context, check_reward, rescale, rescale_many
+from lcb.decision import Choices, Decision, check_context, check_reward, check_rewards, rescale, rescale_many
 from lcb.errors import InputError
 from lcb.models import LatentModels, squash
 from lcb.policies import Greedy, Policy, Softmax
@@ -101,6 +101,16 @@ class GeneralizedThompson:
         log_w = state - self.eta * self._losses(decision.x, reward)
         log_w -= np.logaddexp.reduce(log_w)  # ten times faster than scipy's on a short array
         return log_w
+
+    def update_many(self, states: Floats, x: Floats, rewards: Floats, effects: Floats) -> Floats:
+        """Do the same as `update` for many users, `states` (B, N), with features (B, d) and rewards (B,)."""
+        if self.loss == "likelihood":
+            check_rewards(rewards)
+            log_w = states - self.eta * -self.models.log_density_of_many(x, rewards)
+            log_w -= np.logaddexp.reduce(log_w, axis=1, keepdims=True)
+            return log_w
+        each = zip(states, x, rewards.tolist(), strict=True)
+        return np.array([self.update(state, Decision(0, 1.0, one), reward) for state, one, reward in each])
 
     def _losses(self, x: Floats, reward: float) -> Floats:
         if self.loss == "likelihood":

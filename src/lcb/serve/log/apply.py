@@ -95,10 +95,15 @@ class EventApplier:
             world.cache.hold()
         world.late.allowed = len(batch.rows) - batch.n_applied > 1
         rows, bodies, first, slots = batch.rows, batch.bodies, batch.n_applied, self.slots
+        world.fold.prepare(rows[first:], bodies[first:], world.user_in_memory)
         for i in range(first, len(rows)):
             row, body = rows[i], bodies[i]
             # while an erasure is pending, rows read before it may differ from what the log has now
-            if (not world.can_apply(row) or (world.erased and not batch.prefetched)) if remote else world.is_slow(row):
+            if remote:
+                waits = not world.can_apply(row) or (world.erased and not batch.prefetched)
+            else:
+                waits = row.kind == "reward" and world.is_slow(row)
+            if waits:
                 self._note_applied(batch, first)
                 world.late.end()
                 world.late.allowed = False

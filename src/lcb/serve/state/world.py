@@ -253,7 +253,7 @@ class World:
         self.seq = row.seq
         if self.seen:
             self.seen.apply(row, body)
-        if row.user in self.histories:
+        if self.histories and row.user in self.histories:
             self.histories[row.user].append(row)
 
     def _take_effects(self, body: events.ModelBody) -> None:
@@ -320,7 +320,8 @@ class World:
                 self.count_settled(user.model, user.settled, 1)
         if item is not None:
             self.items.add(item, self.fold.find_residual(body, added, user))
-        self._compare_canary(user, row.seq)
+        if user.canary:
+            self._compare_canary(user, row.seq)
 
     def _compare_canary(self, user: User, seq: int) -> None:
         canary = self.state.canary if user.canary else None

@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from hashlib import blake2b
+from typing import Any
 
 from lcb.storage.store.base import Head, NewRow, Rewrite, Row, Seal
 
@@ -27,6 +28,7 @@ _PIECE = (
     2047  # hashlib releases the interpreter lock for more bytes than that, and the writing thread then waits for it
 )
 _MOST_PIECES = 32
+_make: Any = tuple.__new__  # of named tuples, thrice as fast as their own
 
 
 class Salts:
@@ -39,11 +41,13 @@ class Salts:
     def __init__(self) -> None:
         self._bytes, self._at = b"", 0
 
-    def take(self) -> bytes:
-        if self._at == len(self._bytes):
-            self._bytes, self._at = os.urandom(SALT_BYTES * _SALTS_AT_ONCE), 0
-        self._at += SALT_BYTES
-        return self._bytes[self._at - SALT_BYTES : self._at]
+    def take(self, n: int = 1) -> bytes:
+        """Return `n` salts, one after another."""
+        size = n * SALT_BYTES
+        if self._at + size > len(self._bytes):
+            self._bytes, self._at = os.urandom(max(SALT_BYTES * _SALTS_AT_ONCE, size)), 0
+        self._at += size
+        return self._bytes[self._at - size : self._at]
 
 
 def seal_rows(rows: Sequence[NewRow], head: Head, salts: Salts) -> list[Seal]:
@@ -53,9 +57,10 @@ def seal_rows(rows: Sequence[NewRow], head: Head, salts: Salts) -> list[Seal]:
     """
     seals, link, seq = [], head.link or START, head.seq
     begin = blake2b(digest_size=LINK_BYTES).copy  # faster than its arguments are read
-    for row in rows:
+    many = salts.take(len(rows))
+    for i, row in enumerate(rows):
         seq += 1
-        salt = salts.take()
+        salt = many[SALT_BYTES * i : SALT_BYTES * (i + 1)]
         id, kind, user, model, body = row
         if user is None or model is None or len(body) > _PIECE - 500:
             digest = compute_digest(salt, row)
@@ -68,7 +73,7 @@ def seal_rows(rows: Sequence[NewRow], head: Head, salts: Salts) -> list[Seal]:
         linked = begin()
         linked.update(link + seq.to_bytes(8, "big") + digest)
         link = linked.digest()
-        seals.append(Seal(salt, None, link))
+        seals.append(_make(Seal, (salt, None, link)))
     return seals
 
 

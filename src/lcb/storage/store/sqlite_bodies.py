@@ -22,7 +22,7 @@ from lcb.storage.store.base import Row, Seal
 START = 10  # bytes of a body before those in common: the time of the event is in them
 FEWEST = 64  # events; for fewer a second statement is not worth it
 _SMALLEST, _FEW = 256, 8  # bytes in common; events of which one may make them fewer
-_MOST_AT_ONCE = 128
+MOST_AT_ONCE = 128  # events of one statement
 _MOST_APART = 2000  # events of one commit, and more
 BODY = (
     f"case when common is null then body else coalesce((select cast(substr(event.body, 1, {START}) || common.body "
@@ -100,23 +100,20 @@ def insert_rows(
             one = rows[i].body
             stored[i] = seq, one[:START] + one[rest:]
     n_inserted = 0
-    for start in range(0, len(rows), _MOST_AT_ONCE):
+    for start in range(0, len(rows), MOST_AT_ONCE):
         values: list[Any] = []
-        block = rows[start : start + _MOST_AT_ONCE]
+        block = rows[start : start + MOST_AT_ONCE]
         if common:
-            parts = stored[start : start + _MOST_AT_ONCE]
-            for row, (salt, _, link), (seq_of, own) in zip(block, seals[start:], parts, strict=False):
-                values += (*row[:5], own, salt, link, seq_of)
+            parts = stored[start : start + MOST_AT_ONCE]
+            for (seq, id, kind, user, model, _), (salt, _, link), (seq_of, own) in zip(
+                block, seals[start:], parts, strict=False
+            ):
+                values += (seq, id, kind, user, model, own, salt, link, seq_of)
         else:
             for row, (salt, _, link) in zip(block, seals[start:], strict=False):
                 values += (*row, salt, link)
         n_inserted += connection.execute(_write_insert(len(block), bool(common)), values).rowcount
     return n_inserted, len(common)
-
-
-def takes_one_statement(bodies: Sequence[bytes]) -> bool:
-    """Whether `insert_rows` inserts events with these bodies by one statement."""
-    return 0 < len(bodies) <= _MOST_AT_ONCE and not find_common(bodies)
 
 
 @cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy as np
 from lcb.arrays import Floats
 from lcb.bandits.bandit import Bandit, count_decision
 from lcb.bandits.traits import DescribedBandit, PosteriorBandit, keeps_posterior
+from lcb.errors import InputError
 from lcb.serve import events
 from lcb.serve.config.settings import READER
 from lcb.serve.event_ids import slot_of_reward
@@ -23,6 +24,7 @@ from lcb.storage.store.base import Row
 
 SETTLED = 0.9  # a user is settled once the posterior of one class reaches this
 _LOG_SETTLED = math.log(SETTLED)
+FEWEST = 3  # rewards; fewer are folded faster one by one
 
 
 class UserFold:
@@ -30,6 +32,7 @@ class UserFold:
 
     def __init__(self, state: ServiceState) -> None:
         self.state = state
+        self._updates: dict[int, tuple[Floats, Floats]] = {}  # by seq of a reward: the state before it, and after
 
     def start(self, recommender: str, model: int, seq: int, n_features: int | None = None) -> User:
         """Return a new user of this recommender and model version; `seq` is their first event, 0: not stored yet."""
@@ -85,6 +88,38 @@ class UserFold:
                 self.step(user, row, body, getattr(body, "reward", 0.0))
             yield row, body, user
 
+    def prepare(self, rows: Sequence[Row], bodies: Sequence[Any], find_user: Callable[[str], User | None]) -> None:
+        """Compute what the next events, rewards of many users, do to their states, at once.
+
+        `step` takes what was computed from the state that it finds.
+        """
+        self._updates, groups = {}, dict[tuple[str, int], list[tuple[int, Any, Floats]]]()
+        for row, body in zip(rows, bodies, strict=True):
+            if row.kind != "reward" or body is None or body.before is not None:
+                continue
+            user = find_user(row.user or "")
+            if user is not None and user.state is not None and user.state is not LOST and user.is_own(row, body):
+                groups.setdefault((user.recommender, user.model), []).append((row.seq, body, user.state))
+        for (recommender, model), members in groups.items():
+            if len(members) >= FEWEST and self.state.is_pinned(recommender):
+                self._prepare(recommender, model, members)
+
+    def _prepare(self, recommender: str, model: int, members: list[tuple[int, Any, Floats]]) -> None:
+        try:
+            bandit, _ = self.state.bandit(recommender, model)
+            update_many = getattr(bandit, "update_many", None)
+            if update_many is None:
+                return
+            _, bodies, states = zip(*members, strict=True)
+            x = np.frombuffer(b"".join([body.x for body in bodies])).reshape(len(members), -1)
+            rewards = np.array([_clip_to_levels(bandit, body.reward) for body in bodies])
+            effects = np.array([body.effect or 0.0 for body in bodies])
+            after = update_many(np.concatenate(states).reshape(len(members), -1), x, rewards, effects)
+        except (UnreadableModels, InputError):  # told when the event itself is applied
+            return
+        for (seq, _, state), one in zip(members, after, strict=True):
+            self._updates[seq] = state, one.copy()
+
     def step(self, user: User, row: Row, body: Any, reward: float) -> None:
         """Apply one event to its user; `reward` is the final reward of the event's slot."""
         if row.kind == "leave":
@@ -93,7 +128,7 @@ class UserFold:
             return
         user.seq, user.left = row.seq, 0
         if row.kind == "decision":
-            shown = body.shown
+            shown = body.taken if body.chosen is None else body.shown
             user.n_decisions += len(shown)
             if not self.state.is_pinned(user.recommender):
                 if body.recommender == user.recommender:
@@ -111,7 +146,11 @@ class UserFold:
                 self._note_settled(user)
         elif (own := self._own_bandit(user, row, body)) is not None:
             bandit, state = own
-            user.state = bandit.update(state, to_decision(body), _clip_to_levels(bandit, reward))
+            known = self._updates.pop(row.seq, None) if self._updates else None
+            if known is not None and known[0] is state:
+                user.state = known[1]
+            else:
+                user.state = bandit.update(state, to_decision(body), _clip_to_levels(bandit, reward))
             if not _has_log_posterior(bandit):
                 self._note_settled(user)
             elif not user.settled and max(user.state.tolist()) >= _LOG_SETTLED:
@@ -130,10 +169,13 @@ class UserFold:
 
         Events of visitors who teach nobody else do not; the visitors' page has a recommender for visitors alone.
         """
+        pinned = self.state.is_pinned(user.recommender)
+        if pinned and user.state is not None:
+            return False
         if row.kind == "leave" or self.state.mixture_of(user.recommender) is not None:
             return False
-        if self.state.is_pinned(user.recommender):
-            shares = user.state is None and user.is_own(row, body)
+        if pinned:
+            shares = user.is_own(row, body)
         else:
             shares = (row.model or WARMUP) == WARMUP and body.recommender == user.recommender
         return shares and (body.recommender == READER or self.is_teaching(row, body))
