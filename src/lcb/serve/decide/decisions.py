@@ -95,7 +95,7 @@ class Decisions:
         made: dict[int, Entry | Problem] = {}
         alone = dict(begun)
         for place, one in begun.items():
-            member = Member(place, one.request, one.decision_id, one.draw.state, one.digest, one.newcomer)
+            member = place, one.request, one.decision_id, one.draw.state, one.digest, one.newcomer
             if one.is_plain and together.add(one.arms, one.draw, one.recommender, one.model, member):
                 del alone[place]
         at = self.now()
@@ -104,9 +104,9 @@ class Decisions:
                 continue
             written = write_group(self.world, group, at)
             if written is not None:
-                made.update(zip([one.place for one in group.members], written, strict=True))
+                made.update(zip([one[0] for one in group.members], written, strict=True))
             else:
-                alone.update((one.place, self._begin_again(group, one, at)) for one in group.members)
+                alone.update((one[0], self._begin_again(group, one, at)) for one in group.members)
         for place, one in alone.items():
             try:
                 made[place] = self.finish(one)
@@ -116,10 +116,9 @@ class Decisions:
 
     def _begin_again(self, group: Group, member: Member, at: float) -> Begun:
         """Return a member of a group as a decision that is drawn alone."""
-        draw = group.draw._replace(state=member.state)
-        request, id, digest, seen = member.request, member.decision_id, member.digest, self.world.seq
-        more = member.newcomer, False, group.arms, draw
-        return Begun(request, id, digest, at, seen, group.recommender, group.model, *more)
+        _, request, id, state, digest, newcomer = member
+        more = newcomer, False, group.arms, group.draw._replace(state=state)
+        return Begun(request, id, digest, at, self.world.seq, group.recommender, group.model, *more)
 
     def begin(
         self,

@@ -28,22 +28,16 @@ from lcb.storage.store.base import NewRow
 _JSON = msgspec.json.Encoder()
 _astuple = msgspec.structs.astuple
 FEWEST = 3  # decisions; fewer are drawn faster one by one
-_PLAIN = (None,) * (len(msgspec.structs.fields(messages.DecisionRequest)) - 2)  # all but user and arms
+_PLAIN = [None] * (len(msgspec.structs.fields(messages.DecisionRequest)) - 2)  # all but user and arms
 _ONE_ARM = b"\x91"  # how MessagePack begins a list of one
 _WITHOUT_ID = events.encode((None, False, None, True, None))[1:]  # the fields of a plain decision after `taken`
 _BEFORE_ID = b'{"decision_id":'
 _NO_ID = _BEFORE_ID + b'""'
 
 
-class Member(msgspec.Struct, gc=False):
-    """A decision of a group: its place in the batch, and what is its own."""
-
-    place: int
-    request: messages.DecisionRequest
-    decision_id: str
-    state: Floats
-    digest: bytes | None = None
-    newcomer: bool = False
+# A decision of a group: its place in the batch, its request, its id, the user's state, the digest of the request if the
+# caller sent the id, whether the user is new.  A plain tuple, because there are many.
+Member = tuple[int, messages.DecisionRequest, str, Floats, bytes | None, bool]
 
 
 class Group(msgspec.Struct):
@@ -69,10 +63,11 @@ class Together:
 
     def take(self, place: int, request: messages.DecisionRequest) -> bool:
         """Take a request without fields but user and arms, of a user in memory; False if it has to be begun alone."""
-        arms = id(request.arms)
-        if self._n_from[arms] < FEWEST or _astuple(request)[2:] != _PLAIN:
+        name, sent, *others = _astuple(request)
+        arms = id(sent)
+        if others != _PLAIN or self._n_from[arms] < FEWEST:
             return False
-        user = self.world.user_in_memory(request.user)
+        user = self.world.user_in_memory(name)
         if user is None or user.state is LOST:
             return False
         of_user = arms, user.recommender, user.model, user.canary
@@ -88,7 +83,7 @@ class Together:
             return False
         state = group.draw.state if group.shares_state else user.state
         assert state is not None
-        group.members.append(Member(place, request, self.new_id(), state))
+        group.members.append((place, request, self.new_id(), state, None, False))
         return True
 
     def _open(self, request: messages.DecisionRequest, user: User, model: int) -> Group | None:
@@ -107,7 +102,7 @@ class Together:
 
     def add(self, arms: Arms, draw: Draw, recommender: str, model: int, member: Member) -> bool:
         """Add a decision that was begun and draws one arm from all; False if it has to be finished alone."""
-        if member.request.x is not None or not can_draw_together(draw):
+        if member[1].x is not None or not can_draw_together(draw):
             return False
         group = self.groups.setdefault((id(arms), recommender, model), Group(arms, draw, recommender, model))
         if group is None or group.draw.bandit is not draw.bandit:
@@ -121,20 +116,18 @@ def write_group(world: World, group: Group, at: float) -> list[Entry] | None:
     members, (ids, context, sent, _), model = group.members, group.arms, group.model
     if len(members) < FEWEST:
         return None
+    _, requests, names, states, _, _ = zip(*members, strict=True)
     try:
-        states, names = [one.state for one in members], [one.decision_id for one in members]
         drawn = draw_together(group.draw, states, ids, context, names)
     except InputError:
         return None
-    recommender, of_request = group.recommender, None if members[0].request.arms is None else ids
+    recommender, of_request = group.recommender, None if requests[0].arms is None else ids
     policy = policy_name(world.state.recommenders[recommender], model)
     common = at, world.seq, recommender, len(ids), of_request, sent, None
     head = events.encode(events.DecisionBody(*common, [], None))[: -1 - len(_WITHOUT_ID)]
     written: dict[int, tuple[events.DecisionBody, bytes, bytes]] = {}  # of arms that several members have
     made, seq = [], world.seq
-    for (_, request, decision_id, _, digest, newcomer), (arm, distribution) in zip(
-        map(_astuple, members), drawn, strict=True
-    ):
+    for (_, request, decision_id, _, digest, newcomer), (arm, distribution) in zip(members, drawn, strict=True):
         found = written.get(id(arm))
         if found is None:
             body, taken = events.DecisionBody(*common, [arm], None), events.encode(arm)

@@ -193,9 +193,11 @@ class ServiceState:
 
         None if its bandit seats no users.
         """
-        if recommender not in self._mixtures:
-            self._mixtures[recommender] = self._find_mixture(self.recommenders[recommender])
-        return self._mixtures[recommender]
+        try:
+            return self._mixtures[recommender]
+        except KeyError:
+            found = self._mixtures[recommender] = self._find_mixture(self.recommenders[recommender])
+            return found
 
     def _find_mixture(self, spec: RecommenderSpec) -> str | None:
         if not spec.traits.seats_users:

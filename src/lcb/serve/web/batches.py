@@ -29,7 +29,6 @@ T = TypeVar("T")
 _DECISION = msgspec.json.Decoder(messages.DecisionRequest)
 _REWARD = msgspec.json.Decoder(messages.RewardRequest)
 _ENCODER = msgspec.json.Encoder()
-_ANSWERED = b'{"status":200,'  # how the outcome of an element begins that was not refused
 _SPACE = b" \t\n\r"
 _OUT = b"0"  # in place of arms that are taken out of a body
 _MOST_WRITTEN = 16_000_000  # bytes of common arms, which every decision of a batch writes: 2,000,000 numbers
@@ -97,9 +96,11 @@ class Batches:
         if arms is not None:
             _check_written(arms, len(elements))
         _check_scored(elements, len(self.service.world.state.catalogue) if arms is None else len(arms))
-        outcomes: list[bytes] = [b""] * len(elements)
+        outcomes: list[Outcome] = [b""] * len(elements)
         known, part, work = dict[bytes, list[messages.Arm] | None](), dict[int, messages.DecisionRequest](), 0.0
         request: messages.DecisionRequest | None
+        counted: Any = ()  # the last arms whose numbers were counted
+        numbers = 0
         for i, element in enumerate(elements):
             own = 0.0
             try:
@@ -114,11 +115,16 @@ class Batches:
                         request = await self._read(element, known)
                 refuse_visitors(request)
             except Problem as problem:
-                outcomes[i] = _write_refusal(problem)
+                outcomes[i] = problem
                 continue
             if request.arms is None:
                 request.arms = arms
-            own += count_numbers(self.service.world.state, request) / LARGE_DECISION
+            if request.k is not None:
+                own += count_numbers(self.service.world.state, request) / LARGE_DECISION
+            else:
+                if request.arms is not counted:
+                    counted, numbers = request.arms, count_numbers(self.service.world.state, request)
+                own += numbers / LARGE_DECISION
             if part and work + own > 1:
                 await self._decide(part, outcomes)
                 part, work = {}, 0.0
@@ -127,9 +133,9 @@ class Batches:
         await self._decide(part, outcomes)
         return self._reply("decided", outcomes)
 
-    async def _decide(self, part: dict[int, messages.DecisionRequest], outcomes: list[bytes]) -> None:
+    async def _decide(self, part: dict[int, messages.DecisionRequest], outcomes: list[Outcome]) -> None:
         for i, answer in zip(part, await decide_many(self.service, list(part.values())), strict=True):
-            outcomes[i] = _write_outcome(answer)
+            outcomes[i] = answer
 
     async def _read(
         self, element: Undecoded, known: dict[bytes, list[messages.Arm] | None]
@@ -156,14 +162,15 @@ class Batches:
         self.count(ask, len(requests) - 1)
         found = await reward_many(self.service, [one for one in requests if not isinstance(one, Problem)])
         answers = iter(found)
-        outcomes = [_write_outcome(one if isinstance(one, Problem) else next(answers)) for one in requests]
+        outcomes = [one if isinstance(one, Problem) else next(answers) for one in requests]
         return self._reply("rewarded", outcomes)
 
-    def _reply(self, what: str, outcomes: list[bytes]) -> Reply:
-        n = sum(one.startswith(_ANSWERED) for one in outcomes)
-        self.service.n_in_batches[what] += n
-        self.service.n_in_batches["refused"] += len(outcomes) - n
-        return Reply(b'{"outcomes":[' + b",".join(outcomes) + b"]}")
+    def _reply(self, what: str, outcomes: list[Outcome]) -> Reply:
+        refused = {i: _write_refusal(one) for i, one in enumerate(outcomes) if not isinstance(one, bytes)}
+        self.service.n_in_batches[what] += len(outcomes) - len(refused)
+        self.service.n_in_batches["refused"] += len(refused)
+        written = [refused[i] if i in refused else b'{"status":200,"answer":%b}' % one for i, one in enumerate(outcomes)]
+        return Reply(b'{"outcomes":[' + b",".join(written) + b"]}")
 
 
 def read_decisions(body: bytes) -> tuple[Sequence[messages.DecisionRequest | Undecoded], bytes | None]:
@@ -336,10 +343,6 @@ def _count_scored(element: messages.DecisionRequest | Undecoded, n_arms: int, co
     arms = bytes(found.arms)
     n = arms.count(b"{" if b"\\" in arms else b'"id"')  # a name may be written with escapes, a brace not
     return min(max(found.k or 1, 1), messages.MOST_SLOTS) * (n or n_arms)
-
-
-def _write_outcome(outcome: Outcome) -> bytes:
-    return b'%b"answer":%b}' % (_ANSWERED, outcome) if isinstance(outcome, bytes) else _write_refusal(outcome)
 
 
 def _write_refusal(error: Problem | StoreError) -> bytes:
