@@ -21,6 +21,7 @@ from lcb.serve.event_ids import changes_reward, decision_of_slot, reward_id
 from lcb.serve.log.journal import Journal
 from lcb.serve.log.waiting import IdTaken
 from lcb.serve.service import Service
+from lcb.serve.state.reward_slots import RewardSlot
 
 Outcome = bytes | Problem | StoreError
 Request = TypeVar("Request", DecisionRequest, RewardRequest)
@@ -42,8 +43,8 @@ async def reward_many(service: Service, requests: Sequence[RewardRequest]) -> li
     found: dict[int, Outcome] = {}
     await service.fetch_slots([one.decision_id for one in requests])
     entries = build_rewards(service, requests, found)
-    ordered = dict(sorted(entries.items(), key=lambda one: changes_reward(one[1].row.id)))
-    return await _store(service, requests, service.reward, ordered, found)
+    changes = {i: entries.pop(i) for i, entry in list(entries.items()) if changes_reward(entry.row.id)}
+    return await _store(service, requests, service.reward, entries | changes, found)
 
 
 async def _store(
@@ -143,11 +144,11 @@ def build_rewards(service: Service, requests: Sequence[RewardRequest], found: di
     """Return the new rewards of the requests that need not wait; refusals and repeated answers go to `found`."""
     made, slots = dict[int, Entry](), set[str]()  # a second reward of a slot waits for the first
     for i, request in enumerate(requests):
-        slot = request.decision_id
+        id = request.decision_id
         try:
-            if slot in slots or not can_reward_now(service, slot):
+            if id in slots or (slot := find_slot_now(service, id)) is None:
                 continue
-            entry = service.rewards.reward(request)
+            entry = service.rewards.reward(request, slot)
         except (Problem, StoreError) as error:
             found[i] = error
             continue
@@ -155,7 +156,7 @@ def build_rewards(service: Service, requests: Sequence[RewardRequest], found: di
             found[i] = entry
         else:
             made[i] = entry
-            slots.add(slot)
+            slots.add(id)
     return made
 
 
@@ -169,14 +170,15 @@ def can_decide_now(service: Service, request: DecisionRequest) -> bool:
     return request.user not in service.arriving and world.has_user(request.user)
 
 
-def can_reward_now(service: Service, slot: str) -> bool:
-    """Whether the reward of a slot needs no read in a thread and no other request first.
+def find_slot_now(service: Service, id: str) -> RewardSlot | None:
+    """Return a slot; None if its reward needs a read in a thread or another request first.
 
     Raises Problem if the slot is archived, or if there is none.
     """
-    journal, slots, decision_id = service.journal, service.slots, decision_of_slot(slot)
-    if journal.pending(decision_id) or journal.pending(reward_id(slot)):
-        return False
-    if slot not in slots and not service.can_read_slots(decision_id):
-        return False
-    return service.world.has_user(slots.get(slot).user)
+    journal, slots, decision_id = service.journal, service.slots, decision_of_slot(id)
+    if journal.pending(decision_id) or journal.pending(reward_id(id)):
+        return None
+    if id not in slots and not service.can_read_slots(decision_id):
+        return None
+    slot = slots.get(id)
+    return slot if service.world.has_user(slot.user) else None

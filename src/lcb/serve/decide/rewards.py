@@ -27,9 +27,9 @@ class Rewards:
     def __init__(self, world: World, slots: RewardSlots, now: Callable[[], float]) -> None:
         self.world, self.slots, self.now = world, slots, now
 
-    def reward(self, request: messages.RewardRequest) -> Entry | bytes:
-        """Return a new reward event, or the answer if this reward changes nothing."""
-        slot = self.slots.get(request.decision_id)
+    def reward(self, request: messages.RewardRequest, slot: RewardSlot | None = None) -> Entry | bytes:
+        """Return a new reward event, or the answer if this reward changes nothing; `slot` is its slot, if known."""
+        slot = slot or self.slots.get(request.decision_id)
         settings, reward, before = self.world.state.settings, request.reward, slot.reward
         assert settings is not None
         rule, bounds = settings.rewards, settings.reward_range
@@ -70,23 +70,24 @@ class Rewards:
         except UnreadableModels as error:
             raise Problem(503, str(error), retry_after=60) from None
         body = events.RewardBody(
-            at=self.now(),
-            decision=slot.seq,
-            recommender=slot.recommender,
-            reward=reward,
-            propensity=arm.propensity,
-            x=arm.x,
-            at_random=arm.at_random,
-            advice=arm.advice,
-            before=before,
-            sent=None if part is None else sent,
-            part=part,
-            item=arm.id,
-            effect=arm.effect,
-            mean=arm.mean,
+            self.now(),
+            slot.seq,
+            slot.recommender,
+            reward,
+            arm.propensity,
+            arm.x,
+            arm.at_random,
+            arm.advice,
+            before,
+            None if part is None else sent,
+            part,
+            arm.id,
+            arm.effect,
+            arm.mean,
         )
-        row = NewRow(reward_id(slot_id, slot.n + 1), "reward", slot.user, slot.model, events.encode(body))
-        return Entry(row, body, _answer(slot_id, reward), key=reward_id(slot_id))
+        key = reward_id(slot_id)
+        id = reward_id(slot_id, slot.n + 1) if slot.n else key
+        return Entry(NewRow(id, "reward", slot.user, slot.model, events.encode(body)), body, _answer(slot_id, reward), key)
 
     def _check_bandit_takes(self, slot: RewardSlot, reward: float) -> None:
         """Refuse a reward that the bandit cannot be updated with, before it is in the log.

@@ -94,12 +94,12 @@ class UserFold:
         `step` takes what was computed from the state that it finds.
         """
         self._updates, groups = {}, dict[tuple[str, int], list[tuple[int, Any, Floats]]]()
-        for row, body in zip(rows, bodies, strict=True):
-            if row.kind != "reward" or body is None or body.before is not None:
+        for (seq, _, kind, name, model, _), body in zip(rows, bodies, strict=True):
+            if kind != "reward" or name is None or body is None or body.before is not None:
                 continue
-            user = find_user(row.user or "")
-            if user is not None and user.state is not None and user.state is not LOST and user.is_own(row, body):
-                groups.setdefault((user.recommender, user.model), []).append((row.seq, body, user.state))
+            user = find_user(name)
+            if user is not None and user.state is not None and user.state is not LOST and user.model == model:
+                groups.setdefault((user.recommender, model), []).append((seq, body, user.state))
         for (recommender, model), members in groups.items():
             if len(members) >= FEWEST and self.state.is_pinned(recommender):
                 self._prepare(recommender, model, members)
@@ -112,9 +112,11 @@ class UserFold:
                 return
             _, bodies, states = zip(*members, strict=True)
             x = np.frombuffer(b"".join([body.x for body in bodies])).reshape(len(members), -1)
-            rewards = np.array([_clip_to_levels(bandit, body.reward) for body in bodies])
+            rewards = [body.reward for body in bodies]
+            if _has_log_posterior(bandit) and bandit.models.levels is not None:
+                rewards = [_clip_to_levels(bandit, reward) for reward in rewards]
             effects = np.array([body.effect or 0.0 for body in bodies])
-            after = update_many(np.concatenate(states).reshape(len(members), -1), x, rewards, effects)
+            after = update_many(np.concatenate(states).reshape(len(members), -1), x, np.array(rewards), effects)
         except (UnreadableModels, InputError):  # told when the event itself is applied
             return
         for (seq, _, state), one in zip(members, after, strict=True):
