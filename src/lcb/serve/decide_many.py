@@ -88,9 +88,7 @@ async def _store(
     return [found[i] for i in range(len(requests))]
 
 
-def _append(
-    journal: Journal, entries: dict[int, Entry], found: dict[int, Outcome]
-) -> asyncio.Future[None] | None:
+def _append(journal: Journal, entries: dict[int, Entry], found: dict[int, Outcome]) -> asyncio.Future[None] | None:
     """Append as many entries as may wait for the store, and return their future; refusals go to `found`."""
     places, done = list(entries), None
     n = min(len(places), journal.room)

@@ -87,7 +87,9 @@ class Rewards:
         )
         key = reward_id(slot_id)
         id = reward_id(slot_id, slot.n + 1) if slot.n else key
-        return Entry(NewRow(id, "reward", slot.user, slot.model, events.encode(body)), body, _answer(slot_id, reward), key)
+        return Entry(
+            NewRow(id, "reward", slot.user, slot.model, events.encode(body)), body, _answer(slot_id, reward), key
+        )
 
     def _check_bandit_takes(self, slot: RewardSlot, reward: float) -> None:
         """Refuse a reward that the bandit cannot be updated with, before it is in the log.

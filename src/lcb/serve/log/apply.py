@@ -114,7 +114,7 @@ class EventApplier:
                 body = bodies[i] = events.decode(row.kind, row.body)
             world.apply(row, body)
             slots.apply(row, body)
-            batch.n_applied += 1
+            batch.n_applied = i + 1
         self._note_applied(batch, first)
         world.late.allowed = False
         world.release()

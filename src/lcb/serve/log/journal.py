@@ -337,10 +337,8 @@ class Journal:
         """Apply what was stored, then answer the batch."""
         entries, rows, lost = list_entries(batch), appended.rows, set[int]()
         bodies: list[Any] = [entry.body for entry in entries]
-        if len(rows) != len(entries) or any(
-            row.body is not entry.row.body or row.id is not entry.row.id
-            for row, entry in zip(rows, entries, strict=True)
-        ):  # not all of them, others too, or copies
+        # rows of others come first: if the first is ours, all are, in our order
+        if len(rows) != len(entries) or (rows and rows[0].id is not entries[0].row.id):  # not all, or others too
             placed, own = {row.id: row.body for row in rows}, {}
             for entry in entries:
                 if placed.get(entry.row.id) == entry.row.body:

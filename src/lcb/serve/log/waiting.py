@@ -1,4 +1,4 @@
-"""Entries that wait until the journal has stored them, and why they may have to be built again."""
+"""Entries that wait until the journal has stored them, and why some must be built again."""
 
 from __future__ import annotations
 

@@ -320,8 +320,7 @@ class World:
                 self.count_settled(user.model, user.settled, 1)
         if item is not None:
             self.items.add(item, self.fold.find_residual(body, added, user))
-        if user.canary:
-            self._compare_canary(user, row.seq)
+        self._compare_canary(user, row.seq)
 
     def _compare_canary(self, user: User, seq: int) -> None:
         canary = self.state.canary if user.canary else None

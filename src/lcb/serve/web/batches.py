@@ -166,11 +166,10 @@ class Batches:
         return self._reply("rewarded", outcomes)
 
     def _reply(self, what: str, outcomes: list[Outcome]) -> Reply:
-        refused = {i: _write_refusal(one) for i, one in enumerate(outcomes) if not isinstance(one, bytes)}
-        self.service.n_in_batches[what] += len(outcomes) - len(refused)
-        self.service.n_in_batches["refused"] += len(refused)
-        written = [refused[i] if i in refused else b'{"status":200,"answer":%b}' % one for i, one in enumerate(outcomes)]
-        return Reply(b'{"outcomes":[' + b",".join(written) + b"]}")
+        n = sum(isinstance(one, bytes) for one in outcomes)
+        self.service.n_in_batches[what] += n
+        self.service.n_in_batches["refused"] += len(outcomes) - n
+        return Reply(b'{"outcomes":[' + b",".join(map(_write_outcome, outcomes)) + b"]}")
 
 
 def read_decisions(body: bytes) -> tuple[Sequence[messages.DecisionRequest | Undecoded], bytes | None]:
@@ -226,7 +225,8 @@ def _read_own_arms(body: bytes) -> tuple[list[Undecoded], bytes | None] | None:
 def _take_out_arms(body: bytes) -> tuple[bytes, bytes]:
     """Return a body with 0 in place of the first arms, wherever a decision has the same bytes, and these arms.
 
-    So they are read once; where most arms are others, the search for more of them ends.  The body is valid JSON if it was, and only then: in both, what follows the name is a value.
+    So they are read once; where most arms are others, the search for more of them ends.  The body is valid JSON if it
+    was, and only then: in both, what follows the name is a value.
 
     >>> _take_out_arms(b'{"decisions":[{"user":"ann","arms":[{"id":"a"}]},{"user":"ben","arms":[{"id":"a"}]}]}')
     (b'{"decisions":[{"user":"ann","arms":0},{"user":"ben","arms":0}]}', b'[{"id":"a"}]')
@@ -343,6 +343,10 @@ def _count_scored(element: messages.DecisionRequest | Undecoded, n_arms: int, co
     arms = bytes(found.arms)
     n = arms.count(b"{" if b"\\" in arms else b'"id"')  # a name may be written with escapes, a brace not
     return min(max(found.k or 1, 1), messages.MOST_SLOTS) * (n or n_arms)
+
+
+def _write_outcome(outcome: Outcome) -> bytes:
+    return b'{"status":200,"answer":%b}' % outcome if isinstance(outcome, bytes) else _write_refusal(outcome)
 
 
 def _write_refusal(error: Problem | StoreError) -> bytes:

@@ -128,15 +128,18 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
         log_upgrade(str(self.path), version, todo)
 
     @contextmanager
-    def _transaction(self, *, check_schema: bool = True) -> Iterator[sqlite3.Connection]:
+    def _transaction(self, *, check_schema: bool = True, begin: bool = True) -> Iterator[sqlite3.Connection]:
+        """A transaction; one statement alone needs no `begin`, and is committed by itself."""
         self._check_gone()
         try:
-            self._writer.execute("begin immediate")
+            if begin:
+                self._writer.execute("begin immediate")
             try:
                 yield self._writer
                 if check_schema:
                     self._schema.check()
-                self._writer.execute("commit")
+                if begin:
+                    self._writer.execute("commit")
             except BaseException:
                 if self._writer.in_transaction:
                     self._writer.execute("rollback")
@@ -237,20 +240,10 @@ class SQLite(FileChecks, base.SharedReads, CheckedSnapshots, SQLiteRetention):
         """
         common = sqlite_bodies.find_common([row.body for row in rows])
         before, self._head = self._head, Head(-1, None)  # if the insert fails, the next append reads the head
-        if common or len(rows) > sqlite_bodies.MOST_AT_ONCE:
-            with self._transaction(check_schema=False) as connection:
-                placed, head = self._insert(connection, rows, before, common)
-            self._head = head
-            return Appended(placed, frozenset())
-        self._check_gone()
-        try:
-            placed, self._head = self._insert(self._writer, rows, before, ())
-        except sqlite3.IntegrityError:
-            self._schema.check()
-            raise
-        except sqlite3.Error as error:
-            raise self._errors.translate(error) from None
-        self._check_after_write()
+        several = bool(common) or len(rows) > sqlite_bodies.MOST_AT_ONCE
+        with self._transaction(check_schema=False, begin=several) as connection:
+            placed, head = self._insert(connection, rows, before, common)
+        self._head = head
         return Appended(placed, frozenset())
 
     def _append(
