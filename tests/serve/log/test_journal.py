@@ -10,7 +10,10 @@ import pytest
 
 from lcb.messages import Arm, DecisionRequest
 from lcb.serve.config.settings import Limits, Settings
+from lcb.serve.decide.entry import Entry
+from lcb.serve.decide_many import decide_many
 from lcb.serve.errors import Problem
+from lcb.serve.log.waiting import IdTaken
 from lcb.serve.service import Service
 from lcb.storage.store.base import Appended, Store
 from lcb.storage.store.open_store import open_store
@@ -74,6 +77,45 @@ def test_who_gives_up_does_not_take_along_who_came_at_the_same_time(tmp_path: Pa
         gate.set()
         await job
         assert b"decision_id" in await stays
+        await service.stop()
+
+    asyncio.run(run())
+
+
+def test_of_entries_that_are_written_together_only_those_are_lost_whose_ids_are_taken(tmp_path: Path) -> None:
+    async def run() -> None:
+        service = begun(tmp_path)
+        await service.decide(asked("Ann", 3))
+        made = [service.decisions.decide(asked(user, 3)) for user in ("Ann", "Bob", "Cid")]
+        entries = [one for one in made if isinstance(one, Entry)]
+        await service.journal.append(entries[1])
+        with pytest.raises(IdTaken) as taken:
+            await service.journal.append(*entries)
+        assert taken.value.ids == {entries[1].row.id}
+        stored = [row.id for row in service.store.events(0) if row.kind == "decision"]
+        assert stored[1:] == [entries[1].row.id, entries[0].row.id, entries[2].row.id]
+        assert service.journal.n_waiting == 0
+        assert all(service.journal.pending(one.key) is None for one in entries)
+        await service.stop()
+
+    asyncio.run(run())
+
+
+def test_of_a_batch_as_many_wait_as_there_is_room_for(tmp_path: Path) -> None:
+    async def run() -> None:
+        service, gate = begun(tmp_path), threading.Event()
+        users = ["Ann", "Bob", "Cid", "Dan", "Eve"]
+        await decide_many(service, [asked(user, 3) for user in users])
+        service.journal.patience, service.journal.most_waiting = 20, 3
+        job = await held(service, gate)
+        later = asyncio.create_task(decide_many(service, [asked(user, 3) for user in users]))
+        await asyncio.sleep(0.05)
+        assert service.journal.n_waiting == 3
+        gate.set()
+        await job
+        found = await later
+        assert [isinstance(one, bytes) for one in found] == [True, True, True, False, False]
+        assert all(isinstance(one, Problem) and one.status == 503 for one in found[3:])
         await service.stop()
 
     asyncio.run(run())

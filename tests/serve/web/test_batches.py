@@ -11,6 +11,7 @@ import pytest
 
 from lcb.serve.config.settings import Limits, Settings
 from lcb.serve.retain.compact import compact
+from lcb.serve.web.batches import Undecoded, read_decisions
 from lcb.storage.store.open_store import open_store
 from support.http_inside import inside
 from support.raw_requests import Local
@@ -278,3 +279,38 @@ def test_a_reward_of_a_decision_that_was_just_archived_leaves_the_others_alone(t
         assert answered.status == 200, answered
         assert [one["status"] for one in answered.json["outcomes"]] == [410, 200]
         assert [row.id for row in local.service.store.events(0) if row.kind == "reward"] == ["r/new"]
+
+
+LARGE = [{"id": f"item-{i}", "x": [0.5] * 20} for i in range(40)]
+
+
+@pytest.mark.parametrize("separators", [(",", ":"), (", ", ": ")])
+def test_elements_with_the_same_arms_are_read_as_each_alone(separators: tuple[str, str]) -> None:
+    def write(value: Any) -> bytes:
+        return json.dumps(value, separators=separators).encode()
+
+    elements = [{"user": f"u{i}", "arms": LARGE if i % 3 else LARGE[: i + 1]} for i in range(1, 90)]
+    elements += [{"user": "ann"}, {"user": "ben", "k": 2, "arms": LARGE}]
+    for common in (None, LARGE, LARGE[:3]):
+        body = write({"decisions": elements} if common is None else {"decisions": elements, "arms": common})
+        found, arms = read_decisions(body)
+        assert arms == (None if common is None else write(common))
+        for element, one in zip(elements, found, strict=True):
+            assert isinstance(one, Undecoded)
+            assert one.request is not None
+            assert (one.request.user, one.request.k) == (element["user"], element.get("k"))
+            assert one.sent == (write(element["arms"]) if "arms" in element else b"")
+
+
+def test_nothing_passes_for_arms_that_were_taken_out(tmp_path: Path) -> None:
+    arms = json.dumps(LARGE)
+    others = [f'{{"user": "u{i}", "arms": {arms}}}' for i in range(40)]
+    zero = f'{{"decisions": [{", ".join(others)}, {{"user": "ann", "arms": 0}}]}}'
+    inside_text = f'{{"decisions": [{", ".join(others)}, {{"user": "ann {arms}", "arms": {arms}}}]}}'
+    twice = f'{{"decisions": [{", ".join(others)}, {{"user": "ann", "arms": {arms}, "arms": {arms}}}]}}'
+    found = batch(tmp_path, *(("/v1/decisions:batch", one.encode()) for one in (zero, inside_text, twice)))
+    assert [status for status, _ in found] == [200, 400, 200]
+    for (_, body), field in zip((found[0], found[2]), ("arms", "arms"), strict=True):
+        *before, last = body["outcomes"]
+        assert {one["status"] for one in before} == {200}
+        assert (last["status"], last["field"]) == (422, field)
