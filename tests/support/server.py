@@ -441,10 +441,12 @@ def without_noticed_aborts() -> None:
 
 
 def without_shared_memory() -> None:
-    """Copy every answer behind its head."""
-    from lcb.serve.web.wire import outgoing
+    """Write every answer at once, copied behind its head."""
+    from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-    replace(outgoing, "LARGE", math.inf)
+    from lcb.serve.web.wire.cycle import Cycle
+
+    replace(Cycle, "send", RequestResponseCycle.send)
 
 
 def without_whole_bodies() -> None:

@@ -3,6 +3,11 @@
 ASGI passes a body in parts and an answer as two messages, and uvicorn holds every header of every answer against two
 patterns.  Most requests have arrived when they are asked for, most answers are one piece, and their headers are few and
 known: this way takes a third of the time.  Everything else goes the long way, through `receive` and `send`.
+
+A large answer is written in parts, each when the client has read most of those before, and few of all connections in
+one turn of the event loop: copying megabytes to the kernel takes milliseconds, and two hundred clients who ask for a
+large list at once would keep all others waiting for seconds.  The parts are views: answers that nobody reads share
+their memory.
 """
 
 from __future__ import annotations
@@ -14,12 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 from uvicorn.protocols.http.httptools_impl import HEADER_RE, HEADER_VALUE_RE, STATUS_LINE, RequestResponseCycle
 
-from lcb.serve.web.wire.outgoing import LARGE
-
 if TYPE_CHECKING:
     from lcb.serve.web.wire.protocol import GuardedProtocol
 
 Header = tuple[bytes, bytes]
+PART = 65_536  # bytes of a large answer that are written at once
 
 
 class Cycle(RequestResponseCycle):
@@ -39,6 +43,7 @@ class Cycle(RequestResponseCycle):
         self.default_headers = protocol.server_state.default_headers
         self.message_event = asyncio.Event()
         self.on_response = protocol.on_response_complete
+        self.turns = protocol.sweep.turns
         self.keep_alive = keep_alive
         self.waiting_for_100_continue = protocol.expect_100_continue
         self.body = bytearray()
@@ -60,7 +65,7 @@ class Cycle(RequestResponseCycle):
         """
         if self.disconnected:
             return True
-        if self.response_started or self.flow.write_paused or self.default_headers or len(body) > LARGE:
+        if self.response_started or self.flow.write_paused or self.default_headers or len(body) > PART:
             return False
         lines = [STATUS_LINE[status], head, b"content-length: %d\r\n" % len(body)]
         lines.extend(encode_header(header) for header in more)
@@ -76,6 +81,23 @@ class Cycle(RequestResponseCycle):
             self.transport.close()
         self.on_response()
         return True
+
+    async def send(self, message: Any) -> None:
+        body = message.get("body", b"")
+        if len(body) <= PART or self.scope["method"] == "HEAD":
+            return await super().send(message)
+        view, more = memoryview(body), message.get("more_body", False)
+        for at in range(0, len(body), PART):
+            if self.flow.write_paused and not self.disconnected:
+                await self.flow.drain()  # before it takes its turn: others do not wait for a client that does not read
+            if self.disconnected:
+                return None
+            async with self.turns:
+                is_last = at + PART >= len(body)
+                part: Any = {"type": message["type"], "body": view[at : at + PART], "more_body": more or not is_last}
+                await super().send(part)
+                await asyncio.sleep(0)  # the turn ends with this turn of the event loop
+        return None
 
 
 def encode_header(header: Header) -> bytes:

@@ -21,8 +21,7 @@ _BACKLOG = 2048
 _AT_ONCE = 16
 _PAUSE = 1.0  # seconds before accepting again when the process has no file descriptors left
 _FULL = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
-
-
+_UNSENT = 131_072  # bytes that the kernel keeps of an answer beyond what the client has room for; else 4 MB of each
 _OTHERS = 128  # file descriptors for everything but connections
 
 
@@ -51,6 +50,7 @@ def listen(host: str, port: int) -> socket.socket:
         listening = socket.socket(family, socket.SOCK_STREAM)
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NOTSENT_LOWAT, _UNSENT)  # connections inherit it
             listening.bind((host, port))
             listening.listen(_BACKLOG)
         except OSError:

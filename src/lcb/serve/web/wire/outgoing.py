@@ -11,7 +11,6 @@ from lcb.serve.errors import Problem
 from lcb.serve.web.wire.headers import NO_STORE, NOSNIFF
 
 _CONTINUE = b"HTTP/1.1 100 "
-LARGE = 65_536  # bytes; a larger part is not copied, so that clients that do not read a file share its memory
 
 
 class Outgoing:
@@ -34,11 +33,7 @@ class Outgoing:
         self.written += len(data)
         if not self.at_head:
             head, self._head = self._head, b""
-            if head and len(data) > LARGE:
-                self._write(head)
-                self._write(data)
-            else:
-                self._write(head + data if head else data)
+            self._write(head + data if head else data)
         elif data.startswith(_CONTINUE):
             self._write(data)
         else:

@@ -1,7 +1,8 @@
 """The open connections of a server: how many there may be in all and of one address, and which one gives way.
 
-A connection gives way while it waits for its client: it is idle, or its request has not arrived completely.  The one
-that has waited longest goes first.  A connection whose request is being answered never gives way.
+A connection gives way while it waits for its client: it is idle, its request has not arrived completely, or its answer
+is not read.  The one that has waited longest goes first.  Otherwise a connection whose request is being answered never
+gives way.
 
 Addresses of proxies have no limit of their own, because their connections carry the requests of many clients.  The
 64 high bits of an IPv6 address count as one address: a client usually has all addresses with the same ones.
@@ -16,6 +17,7 @@ from typing import Protocol
 from lcb.serve.errors import Problem
 
 _SEARCH_EVERY = 0.05  # seconds between two searches for connections that can give way, if the first found few
+_PARTS_AT_ONCE = 8  # of large answers of all connections, written in one turn of the event loop
 _FEW = 1 / 16  # of all connections; a search that finds more has cost little for each
 
 
@@ -27,7 +29,7 @@ class Connection(Protocol):
 
     @property
     def waiting_since(self) -> float | None:
-        """Since when the connection waits for its client; None while a request is answered."""
+        """Since when the connection waits for its client; None while a request is answered and the answer read."""
 
     def give_way(self) -> None:
         """Close the connection, to make room for another one."""
@@ -84,6 +86,7 @@ class Sweep:
         self.loop, self.every, self.most_per_address = loop, every, most_per_address
         self.admitted = Places(most)
         self.turned_away: set[Connection] = set()
+        self.turns = asyncio.Semaphore(_PARTS_AT_ONCE)  # to write a part of a large answer
         self.running = False
         self.n_held = 0  # bytes of memory that requests of all connections take
         self._by_address: dict[str, Places] = {}

@@ -62,6 +62,8 @@ _PIECE = 8192  # bytes that are parsed at once: those before an unfinished reque
 _PLAIN_PATH = re.compile(rb"(?:/[\w.:~-]+)+")  # with nothing in it that must be decoded
 _CODINGS = "the header Transfer-Encoding comes twice or is not chunked; send Content-Length, or chunked alone and once"
 
+_UNREAD = Problem(408, "the answer was not read")
+
 
 def protocol(
     *,
@@ -112,6 +114,7 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         "chunk",
         "held",
         "outgoing",
+        "paused_at",
         "places",
         "refusal",
         "sent",
@@ -152,6 +155,7 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         self.held = 0  # bytes of memory that unfinished headers take, or a large body until it is answered
         self.body = 0
         self.sent, self.sent_at = -1, 0.0
+        self.paused_at = 0.0  # when writing was last paused, because the client does not read
         self.answered_at = 0.0
         self.refusal: Problem | None = None  # to be sent after the answers to the requests before
         self.answering: RequestResponseCycle | None = None  # `cycle` is the last request, which may be queued
@@ -174,8 +178,15 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
 
     def give_way(self) -> None:
         self.sweep.release(self)
-        if self.stage == IDLE:
-            self.transport.close()
+        answering = self.answering
+        if answering is not None and not answering.response_complete and self.flow.write_paused:
+            self._refuse(_UNREAD, answer=False)
+        elif self.stage == IDLE:
+            self.sweep.turned_away.add(self)  # its deadline holds on: it may have an answer that is not read
+            if len(self.sweep.turned_away) <= self.max_connections:
+                self.transport.close()
+            else:
+                self.transport.abort()
         else:
             detail = "the request was not complete when its connection was needed for another; send it again, faster"
             self._turn_away(Problem(503, detail, retry_after=1))
@@ -349,6 +360,10 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         else:
             self.answered_at = self.loop.time()
 
+    def pause_writing(self) -> None:
+        self.paused_at = self.loop.time()
+        HttpToolsProtocol.pause_writing(self)
+
     def handle_websocket_upgrade(self) -> None:
         self.sweep.release(self)  # another protocol takes over
         super().handle_websocket_upgrade()
@@ -359,12 +374,15 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
 
     @property
     def waiting_since(self) -> float | None:
-        """When the connection was opened or last answered, or its unfinished request began; None while it answers."""
+        """When the connection was opened or last answered, or its unfinished request began; None while it answers.
+
+        If an answer is not read, when writing it was paused.
+        """
         if self.since is None and not self.pipeline and self.cycle is not None and self.cycle.response_complete:
             return self.answered_at
         answering = self.answering
         if answering is not None and not answering.response_complete and (self.pipeline or self.stage != BODY):
-            return None  # an earlier request is being answered
+            return self.paused_at if self.flow.write_paused else None  # an earlier request is being answered
         return None if self.stage == REFUSED else self.since
 
     def check_times(self, now: float) -> None:
@@ -390,4 +408,4 @@ class GuardedProtocol(Refusing, HttpToolsProtocol):
         elif self.outgoing.written - waiting != self.sent:
             self.sent, self.sent_at = self.outgoing.written - waiting, now
         elif now - self.sent_at >= self.deadline:
-            self._refuse(Problem(408, "the answer was not read"), answer=False)
+            self._refuse(_UNREAD, answer=False)
