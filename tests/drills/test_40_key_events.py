@@ -86,7 +86,12 @@ def disable(url: str) -> tuple[str, str]:
     return "ops", "is revoked in the table of keys"
 
 
-CASES = [forge, raise_scope, replace_hash, delete_one, delete_all, bring_back, disable]
+def predate(url: str) -> tuple[str, str]:
+    run_sql(url, "update key set created = 1.5 where name = 'shop'")
+    return "shop", "was created at 1.5 by the table of keys"
+
+
+CASES = [forge, raise_scope, replace_hash, delete_one, delete_all, bring_back, disable, predate]
 
 
 def drill(store: Store, url: str, case: Callable[[str], tuple[str, str]]) -> None:

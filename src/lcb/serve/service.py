@@ -31,6 +31,7 @@ from lcb.serve.log.journal import Journal, WorldBehindLog
 from lcb.serve.log.remote_reads import RemoteReads
 from lcb.serve.log.waiting import IdTaken
 from lcb.serve.log.watchers import Watchers
+from lcb.serve.observe.places import Places
 from lcb.serve.retain.archive import find_folder
 from lcb.serve.retain.check_start import check_start
 from lcb.serve.retain.erase import Compacted, Erasure
@@ -68,6 +69,7 @@ class Service:
     ) -> None:
         self.settings, self.store, self.now = settings, store, now
         self.archive = find_folder(store.url, settings.archive)
+        self.places = Places(store.url, self.archive)
         self.new_id = new_id or make_time_ordered_ids(now)
         self.watchers = Watchers()
         self._sizing = asyncio.Lock()

@@ -106,7 +106,31 @@ def hide_a_key_in_an_erased_user(folder: Path) -> None:
     run_sql(str(folder / "lcb.db"), key)
 
 
+def add_an_event(folder: Path, kind: str, user: str | None) -> None:
+    """Add an event where a compaction has removed the first one."""
+    upto = find(folder, "compact")[2].upto
+    there = {seq for (seq,) in run_sql(str(folder / "lcb.db"), "select seq from event")}
+    seq = next(seq for seq in range(1, upto) if seq not in there)
+    row, seal, _ = find(folder, kind)
+    statement = f"insert into event({SEALED}) values({', '.join('?' * 9)})"
+    run_sql(str(folder / "lcb.db"), statement, (*row._replace(seq=seq, id="forged", user=user), *seal))
+    run_sql(str(folder / "lcb.db"), "delete from snapshot")
+
+
+def add_a_reward_of_nobody(folder: Path) -> None:
+    add_an_event(folder, "reward", None)
+
+
+def add_a_refusal(folder: Path) -> None:
+    """Of an address that was never refused anything."""
+    body = events.RefusedBody(1.5e9, "10.0.0.9", 3, 401, "GET /v1/items")
+    add_an_event(folder, "decision", None)
+    change = "update event set kind = 'refused', model = null, body = ? where id = 'forged'"
+    run_sql(str(folder / "lcb.db"), change, (events.encode(body),))
+
+
 FORGERIES = [
+    add_a_reward_of_nobody, add_a_refusal,
     raise_the_scope_of_a_key, let_a_revocation_be_of_nobody, let_a_revocation_look_like_an_erased_user,
     change_who_erased, change_the_range_of_rewards, hide_a_key_in_an_erased_user,
 ]  # fmt: skip

@@ -16,6 +16,7 @@ from lcb.serve.audit.report import Report
 from lcb.serve.log.check_whole import begins_with_chain
 from lcb.storage.store.base import LAST, Head, Row, Seal, Store
 from lcb.storage.store.chain import compute_digest, compute_link, digest_rewrite
+from lcb.storage.store.retention import OF_USERS
 
 _FARTHEST = 200_000  # most events between a decision and the seq it was made from
 _REPORT_EVERY = 500
@@ -99,8 +100,8 @@ class _Chain:
 
     def check(self, row: Row, seal: Seal) -> None:
         report, before, self.link = self.report, self.link, seal.link
-        if row.kind.startswith("erase"):
-            self._check_erased(row)
+        if row.kind not in OF_USERS:
+            self._check_service(row)
         if row.seq == 1 and begins_with_chain(row):
             report.chain_start = 1
         if seal.link is None:
@@ -110,6 +111,8 @@ class _Chain:
             report.chain_start = report.chain_start or row.seq
             if seal.salt is not None:
                 digest = compute_digest(seal.salt, row)
+                if seal.digest is not None:
+                    report.add(row.seq, "digest", seal.digest.hex(), "none, because the event has a salt")
             elif seal.digest is not None and row.kind.startswith("erased "):
                 digest = seal.digest
             else:
@@ -129,13 +132,19 @@ class _Chain:
                 since = f"{head.link.hex() if head.link else 'none'}; an event after {self.agreed} is not what it was"
                 self.report.add(head.seq, "the given head", found.link.hex() if found.link else "none", since)
 
+    def _check_service(self, row: Row) -> None:
+        """Look for a user or a model in an event that has none: one of the service, or an erased one."""
+        for column, value in (("user", row.user), ("model", row.model)):
+            if value is not None:
+                why = "is erased" if row.kind.startswith("erased ") else "is none of a user"
+                self.report.add(row.seq, column, value, f"none, because the event {why}")
+        if row.kind.startswith("erase"):
+            self._check_erased(row)
+
     def _check_erased(self, row: Row) -> None:
         """Compare what is left of erased events with the digests in their `erase` event."""
         if row.kind != "erase":
             self.left[row.seq] = digest_rewrite(row)
-            for column, value in (("user", row.user), ("model", row.model)):
-                if value is not None:
-                    self.report.add(row.seq, column, value, "none, because the event is erased")
             return
         try:
             body = events.decode(row.kind, row.body)

@@ -59,7 +59,11 @@ def check_canary(world: World, row: Row, body: events.CanaryBody, report: Report
 
     If a user whom it counted was erased since, the log no longer has what it rests on.
     """
-    canary, stored = world.state.canary, msgspec.msgpack.decode(body.verdict, type=Verdict)
+    try:
+        canary, stored = world.state.canary, msgspec.msgpack.decode(body.verdict, type=Verdict)
+    except msgspec.DecodeError as error:
+        report.add(row.seq, "the verdict on a canary", f"unreadable ({error})", "a readable verdict")
+        return
     if canary is None or canary.version != body.version:  # void
         return
     if (stored.promoted, stored.version) != (body.promoted, body.version):

@@ -81,9 +81,10 @@ class Refits:
             log.info("nothing refitted", why=str(reason))
             self._pause = time.monotonic() + _PAUSE
         except Exception as error:  # noqa: BLE001 (whatever it is, the mixture goes on as it is)
-            self.error = str(error) if isinstance(error, LCBError) else f"{type(error).__name__}: {error}"
+            words = str(error) if isinstance(error, LCBError) else f"{type(error).__name__}: {error}"
+            self.error = self.service.places.hide(words)
             self.metrics.n_failed_trainings += 1
-            log.error("a refit failed", mixture=name, error=self.error)
+            log.error("a refit failed", mixture=name, error=words)
             self._pause = time.monotonic() + _PAUSE
         finally:
             self._task = None

@@ -155,9 +155,10 @@ class Retraining:
         except Exception as error:  # noqa: BLE001 (whatever it is, the version served before is still served)
             if begun is not None and not begun.done():
                 begun.set_exception(error)
-            self.error = str(error) if isinstance(error, LCBError) else f"{type(error).__name__}: {error}"
+            words = str(error) if isinstance(error, LCBError) else f"{type(error).__name__}: {error}"
+            self.error = self.service.places.hide(words)
             self.metrics.n_failed_trainings += 1
-            self.log.error("learning failed", error=self.error)
+            self.log.error("learning failed", error=words)
             self._not_before = retry_at(self.service.world, self.settings)
         finally:
             if begun is not None:

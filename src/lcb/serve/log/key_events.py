@@ -22,11 +22,15 @@ _TRIES, _PAUSE = 4, 0.25  # a key is an event first and then a row of the table,
 
 
 class KeyOfLog(NamedTuple):
-    """A key as its last event has it; `seq` is that event."""
+    """A key as its last event has it; `seq` is that event.
+
+    `created` is when the key was created; None: an earlier version created it, and only the table knows.
+    """
 
     scope: str
     sha256: bytes
     seq: int
+    created: float | None
 
 
 class KeysOfLog(NamedTuple):
@@ -76,7 +80,8 @@ def read_keys_of_log(store: Store) -> KeysOfLog | None:
             if body.action == REVOKED:
                 found.revoked[body.name] = row.seq
             else:
-                found.valid[body.name] = KeyOfLog(body.scope, body.sha256, row.seq)
+                created = body.at if body.action == CREATED else None
+                found.valid[body.name] = KeyOfLog(body.scope, body.sha256, row.seq, created)
     return found
 
 
@@ -112,6 +117,9 @@ def compare_keys(keys: Sequence[Key], of_log: KeysOfLog) -> dict[str, str]:
             problems[name] = f"key {name!r} {has}, but event {logged.seq} created it with scope {logged.scope}"
         elif row.sha256 != logged.sha256:
             problems[name] = f"key {name!r} in the table of keys is not the key that event {logged.seq} created"
+        elif logged.created not in (None, row.created):
+            has = f"was created at {row.created!r} by the table of keys"
+            problems[name] = f"key {name!r} {has}, but event {logged.seq} created it at {logged.created!r}"
     return problems
 
 

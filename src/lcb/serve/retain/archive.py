@@ -152,6 +152,7 @@ class Archive:
                 continue
             with _naming(part.path), pq.ParquetFile(part.path, **_CHECKED) as file:
                 for batch in file.iter_batches(_GROUP):
+                    _check_rows(part.path, batch)
                     for values in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                         if after < values[0] <= upto:
                             yield Row._make(values[:6]), Seal._make(values[6:])
@@ -166,6 +167,7 @@ class Archive:
                 if not pc.any(mask).as_py():
                     continue
                 found = pq.read_table(part.path, **_CHECKED).filter(mask)
+                _check_rows(part.path, found)
             for values in zip(*(column.to_pylist() for column in found.columns), strict=True):
                 rows.append((Row._make(values[:6]), Seal._make(values[6:])))
         return rows
@@ -361,6 +363,16 @@ def _naming(path: Path) -> Iterator[None]:
         yield
     except (OSError, pa.ArrowException) as error:
         raise StoreError(f"{path} cannot be read ({error}); restore the archive from a backup") from None
+
+
+def _check_rows(path: Path, rows: Any) -> None:
+    """Raise StoreError if an event lacks what every event has."""
+    if not rows.schema.equals(SCHEMA):
+        raise StoreError(f"{path} has other columns than lcb has written; restore the archive from a backup")
+    for name in ("seq", "id", "kind", "body"):
+        if rows.column(name).null_count:
+            seq = rows.column("seq")[rows.column(name).is_null().to_pylist().index(True)].as_py()
+            raise StoreError(f"event {seq} in {path} has no {name}; restore the archive from a backup")
 
 
 def _list_files(folder: Path, suffix: str) -> Iterator[Path]:

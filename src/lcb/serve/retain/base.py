@@ -22,7 +22,7 @@ from lcb.serve.state.users import LOST
 from lcb.serve.state.world import World
 from lcb.storage.store.base import LAST, Row, Seal, Store
 from lcb.storage.store.chain import LINK_BYTES, compute_digest, compute_link, digest_rewrite
-from lcb.storage.store.retention import BASE, ERASED_BASE, GOING, BaseRow
+from lcb.storage.store.retention import BASE, ERASED_BASE, GOING, OF_USERS, BaseRow
 
 _ERASED = "erased "  # begins the kinds of erased rows
 _ERASURES = 1_000_000  # that are read
@@ -146,7 +146,7 @@ def compute_base(store: Store, base: CompactBody, world: World) -> tuple[bytes, 
     """
     bases = dict[str, list[int]]()
     digests, left, kept = dict[int, bytes](), dict[str, bytes | None](), set(base.kept)  # left: salts of last events
-    n_going, erased = 0, list[Row]()
+    n_going, first, erased = 0, 0, list[Row]()  # first: the first event that goes
     for row, seal in store.sealed_events(-LAST, base.upto):
         if stays(row, kept):
             digests[row.seq] = digest_row(row, seal)
@@ -156,8 +156,12 @@ def compute_base(store: Store, base: CompactBody, world: World) -> tuple[bytes, 
                 bases.setdefault(row.user, []).append(row.seq)
             continue
         n_going += 1
+        first = first or row.seq
         if row.user is not None:
             left[row.user] = seal.salt
+        elif row.kind in OF_USERS:
+            raise StoreError(f"event {row.seq} is a {row.kind} without a user")
+    _check_left(store, base, first)
     check_erased(store, erased)
     for seqs in bases.values():
         for seq in seqs[:-1]:  # superseded
@@ -173,3 +177,20 @@ def compute_base(store: Store, base: CompactBody, world: World) -> tuple[bytes, 
             for row, seal in store.sealed_events(rows[-1].seq - 1, rows[-1].seq):
                 digests[row.seq] = digest_row(row, seal)
     return digest_rows(digests), n_going
+
+
+def _check_left(store: Store, base: CompactBody, first: int) -> None:
+    """Raise StoreError if an event that goes was added, as far as that can be told without the archive.
+
+    A compaction removes events in order, the first ones first: all after one that is left are there, with their links.
+    The link of a base row is believed, because the event in its place is gone.
+    """
+    last, link = 0, None
+    for row, seal in store.sealed_events(max(first, base.before + 1) - 1, base.upto) if first else ():
+        is_known = row.kind not in (BASE, ERASED_BASE) and last
+        if last not in (0, row.seq - 1) or (is_known and not follows(link, row, seal)):
+            words = f"event {first} is left of what a compaction removes, but event {row.seq} does not follow"
+            raise StoreError(f"{words}: it was added, or others were changed or removed")
+        last, link = row.seq, seal.link
+    if last and (last, link) != (base.upto, base.link):
+        raise StoreError(f"event {last} is not what it was when the log was compacted up to event {base.upto}")

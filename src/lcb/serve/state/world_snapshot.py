@@ -34,7 +34,13 @@ class WorldSnapshot(Struct):
 def read_base(store: Store) -> CompactBody | None:
     """Return the newest compaction of a log; None if it has all its events."""
     found = store.newest_of_service(("compact",), limit=1)
-    base: CompactBody | None = events.decode("compact", found[0].body) if found else None
+    if not found:
+        return None
+    try:
+        base: CompactBody = events.decode("compact", found[0].body)
+    except DecodeError as error:
+        words = f"event {found[0].seq} of {store.url}, a compaction, cannot be read ({error})"
+        raise StoreError(f"{words}; restore the log from a backup") from None
     return base
 
 

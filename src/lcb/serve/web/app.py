@@ -16,6 +16,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from lcb import messages
+from lcb.errors import StoreError
 from lcb.serve.errors import Problem
 from lcb.serve.learn.canaries import Canaries
 from lcb.serve.learn.departures import Departures
@@ -23,7 +24,6 @@ from lcb.serve.learn.refits import Refits
 from lcb.serve.learn.supervisor import Retraining
 from lcb.serve.observe.logging import read_request_id
 from lcb.serve.observe.metrics import Metrics
-from lcb.serve.observe.redaction import redact
 from lcb.serve.service import Service
 from lcb.serve.threads import Threads
 from lcb.serve.web.api import Api
@@ -38,6 +38,7 @@ from lcb.serve.web.endpoint import (
     Send,
     address_of,
     build_headers,
+    build_problem,
     counted_address,
     json_reply,
     problem_reply,
@@ -220,9 +221,11 @@ class App:
         if self.debug:
             self.log.debug("answered", route=route, status=status, ms=round(seconds * 1000, 3), request=request)
 
-    def note_refusal(self, route: str, scope: Scope, problem: Problem) -> None:
+    def build_refusal(self, route: str, scope: Scope, error: Problem | StoreError) -> Problem:
+        problem = build_problem(error, self.service.places)
         if problem.status in REFUSED:
             self.refusals.note(address_of(scope), problem.status, route, problem.key)
+        return problem
 
     def unforeseen(self, route: str, error: Exception, request: str) -> None:
         self.metrics.n_unforeseen += 1
@@ -243,8 +246,7 @@ class App:
             reason = "the service is shutting down; requests are still answered"
             return json_reply(messages.Health("draining", reason), 503)
         if trouble is not None:
-            reason = redact(trouble).replace(self.service.store.url, "the store")
-            return json_reply(messages.Health("trouble", reason), 503)
+            return json_reply(messages.Health("trouble", self.service.places.hide(trouble)), 503)
         return json_reply(messages.Health("ok"))
 
     async def openapi(self, ask: Ask) -> Reply:

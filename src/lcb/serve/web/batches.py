@@ -16,14 +16,14 @@ import msgspec
 from msgspec import Meta, Raw, Struct
 
 from lcb import messages
-from lcb.errors import StoreError, StoreUnavailable
+from lcb.errors import StoreError
 from lcb.serve.decide.large import LARGE_BODY, LARGE_DECISION, count_numbers, decode_decision
 from lcb.serve.decide.validation import refuse_answers_of_visitors, refuse_visitors
 from lcb.serve.decide_many import Outcome, decide_many, reward_many
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
 from lcb.serve.strict_json import UNREADABLE, count_pairs, decode, refuse_duplicates, to_problem
-from lcb.serve.web.endpoint import Ask, Reply
+from lcb.serve.web.endpoint import Ask, Reply, build_problem
 
 T = TypeVar("T")
 _DECISION = msgspec.json.Decoder(messages.DecisionRequest)
@@ -169,7 +169,14 @@ class Batches:
         n = sum(isinstance(one, bytes) for one in outcomes)
         self.service.n_in_batches[what] += n
         self.service.n_in_batches["refused"] += len(outcomes) - n
-        return Reply(b'{"outcomes":[' + b",".join(map(_write_outcome, outcomes)) + b"]}")
+        return Reply(b'{"outcomes":[' + b",".join(map(self._write_outcome, outcomes)) + b"]}")
+
+    def _write_outcome(self, outcome: Outcome) -> bytes:
+        return b'{"status":200,"answer":%b}' % outcome if isinstance(outcome, bytes) else self._write_refusal(outcome)
+
+    def _write_refusal(self, error: Problem | StoreError) -> bytes:
+        problem = build_problem(error, self.service.places)
+        return _ENCODER.encode(messages.Refusal(problem.status, problem.detail, problem.field, problem.retry_after))
 
 
 def read_decisions(body: bytes) -> tuple[Sequence[messages.DecisionRequest | Undecoded], bytes | None]:
@@ -343,16 +350,6 @@ def _count_scored(element: messages.DecisionRequest | Undecoded, n_arms: int, co
     arms = bytes(found.arms)
     n = arms.count(b"{" if b"\\" in arms else b'"id"')  # a name may be written with escapes, a brace not
     return min(max(found.k or 1, 1), messages.MOST_SLOTS) * (n or n_arms)
-
-
-def _write_outcome(outcome: Outcome) -> bytes:
-    return b'{"status":200,"answer":%b}' % outcome if isinstance(outcome, bytes) else _write_refusal(outcome)
-
-
-def _write_refusal(error: Problem | StoreError) -> bytes:
-    if isinstance(error, StoreError):
-        error = Problem(503, str(error), retry_after=1 if isinstance(error, StoreUnavailable) else 60)
-    return _ENCODER.encode(messages.Refusal(error.status, error.detail, error.field, error.retry_after))
 
 
 def read_elements(decoder: msgspec.json.Decoder[Any], name: str, body: bytes) -> tuple[list[bytes], bytes | None]:

@@ -15,10 +15,11 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 
 import msgspec
 
-from lcb.errors import StoreError, StoreUnavailable
+from lcb.errors import StoreError
 from lcb.serve.errors import Problem
 from lcb.serve.events import Actor
 from lcb.serve.observe.logging import read_request_id
+from lcb.serve.observe.places import Places
 from lcb.serve.threads import CALLER
 from lcb.serve.web.wire.cycle import Cycle, encode_headers
 from lcb.serve.web.wire.headers import NO_STORE, NOSNIFF
@@ -111,7 +112,8 @@ class Around(Protocol):
 
     def observe(self, route: str, status: int, seconds: float, request: str | None = None) -> None: ...
 
-    def note_refusal(self, route: str, scope: Scope, problem: Problem) -> None: ...
+    def build_refusal(self, route: str, scope: Scope, error: Problem | StoreError) -> Problem:
+        """Note a refusal, and return what the caller is told of it."""
 
     def unforeseen(self, route: str, error: Exception, request: str) -> None: ...
 
@@ -140,13 +142,9 @@ class Endpoint:
             reply = await self.handler(Ask(body, scope, scope.get("path_params", {}), who))
         except Disconnected:
             return
-        except Problem as problem:
-            self.around.note_refusal(self.route, scope, problem)
+        except (Problem, StoreError) as error:
+            problem = self.around.build_refusal(self.route, scope, error)
             reply = problem_reply(problem)
-        except StoreUnavailable as error:
-            reply = problem_reply(Problem(503, str(error), retry_after=1))
-        except StoreError as error:
-            reply = problem_reply(Problem(503, str(error), retry_after=60))
         except Exception as error:  # noqa: BLE001 (logged, and not shown to the caller)
             request = request or os.urandom(8).hex()
             self.around.unforeseen(self.route, error, request)
@@ -259,6 +257,14 @@ async def _stream(receive: Receive, send: Send, reply: Reply, parts: AsyncGenera
 async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+def build_problem(error: Problem | StoreError, places: Places) -> Problem:
+    """Return what a caller is told; why the store refuses is told without saying where it is."""
+    problem = places.build_problem(error) if isinstance(error, StoreError) else error
+    if problem.status == 503:
+        problem = Problem(503, places.hide(problem.detail), field=problem.field, retry_after=problem.retry_after)
+    return problem
 
 
 def problem_reply(problem: Problem) -> Reply:

@@ -31,7 +31,8 @@ GOING = (
 )  # kinds of events that a compaction removes; the others stay whatever their age
 WAL_PAGES = 4000  # of the write-ahead log of an SQLite store, after which it is written to the file
 _PAGES = 1000  # the same while old events are removed
-_OF_USERS = "('decision', 'reward', 'leave')"
+OF_USERS = ("decision", "reward", "leave")  # kinds of events with a user
+_OF_USERS = f"({', '.join(repr(kind) for kind in OF_USERS)})"
 _GOING = f"({', '.join(repr(kind) for kind in GOING)})"
 Write = tuple[str, Sequence[Sequence[object]]]  # a statement, and the values of each time it is run
 
