@@ -32,9 +32,9 @@ from lcb.serve.log.remote_reads import RemoteReads
 from lcb.serve.log.waiting import IdTaken
 from lcb.serve.log.watchers import Watchers
 from lcb.serve.observe.places import Places
-from lcb.serve.retain.archive import find_folder
 from lcb.serve.retain.check_start import check_start
 from lcb.serve.retain.erase import Compacted, Erasure
+from lcb.serve.retain.folder import find_folder
 from lcb.serve.retain.settle import settle_archive
 from lcb.serve.state.canary import Verdict
 from lcb.serve.state.per_user.load_users import LARGE_HISTORY

@@ -53,9 +53,9 @@ def compact(
     from lcb.progress import bar
 
     with need_extra("serve"):
-        from lcb.serve.retain.archive import find_folder
         from lcb.serve.retain.compact import compact as run
         from lcb.serve.retain.cut import find_newest
+        from lcb.serve.retain.folder import find_folder
 
     check_output("--json", json, files=[Path(store)])
     age = parse_age(keep)

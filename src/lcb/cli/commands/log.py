@@ -73,9 +73,8 @@ def verify(
     from lcb.progress import bar
 
     with need_extra("serve"):
-        from lcb.serve.audit.check_archive import verify_whole
         from lcb.serve.audit.verify import verify as run
-        from lcb.serve.retain.archive import find_folder
+        from lcb.serve.retain.folder import find_folder
 
     check_output("--json", json, files=[Path(store)])
     heads = [] if head is None else _parse_heads(head)
@@ -92,6 +91,8 @@ def verify(
             elif before is not None:
                 raise InputError("--after verifies a part of a log, --archive a whole one; leave out one of the two")
             else:
+                from lcb.serve.audit.check_archive import verify_whole  # with pyarrow, which takes a while to import
+
                 report = verify_whole(opened, Path(archive), progress, user=user, heads=heads)
     write_json(json, report.to_json())
     if json != "-":

@@ -10,8 +10,6 @@ from lcb.progress import Progress
 from lcb.serve.audit.check_order import check_order
 from lcb.serve.audit.report import Report
 from lcb.serve.base_bodies import CompactBody
-from lcb.serve.retain.archive import Archive
-from lcb.serve.retain.whole_log import WholeLog
 from lcb.storage.store.base import Head, Store
 
 
@@ -31,6 +29,9 @@ def check_old_heads(
 
     Heads that cannot be checked are noted in the report with the reason.
     """
+    from lcb.serve.retain.archive import Archive  # with pyarrow, which most verifications do not need
+    from lcb.serve.retain.whole_log import WholeLog
+
     found = Report(base.upto)
     try:
         if folder is None:

@@ -143,6 +143,8 @@ def _replay(
     world = World(log)
     log.world = world
     check = None if base is not None else CompactionCheck(store, report)
+    if check is not None and not check.ends:  # never compacted
+        check = None
     if base is not None and not check_base(world, store, base, report):
         return None
     ahead: deque[tuple[Row, Any]] = deque()

@@ -6,7 +6,6 @@ The start reads only the events after the newest snapshot, so it would not meet 
 from __future__ import annotations
 
 import msgspec
-import structlog
 
 from lcb.errors import StoreError
 from lcb.serve import events
@@ -39,6 +38,8 @@ def check_whole(store: Store) -> None:
             broken = digest is None or (link is not None and compute_link(link, row.seq, digest) != seal.link)
         if broken:
             words = f"event {row.seq} is not what was written at this place; run: lcb log verify {store.url}"
+            import structlog  # a verification does without it
+
             structlog.get_logger("lcb.serve").error("chain", error=words)
             return
         link = seal.link

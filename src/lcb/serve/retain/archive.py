@@ -60,17 +60,6 @@ REWARD_SCHEMA = pa.schema(
 )
 
 
-def find_folder(store_url: str, folder: str | os.PathLike[str] | None) -> Path | None:
-    """Return the folder of an archive: the given one, or that beside an SQLite file; None for PostgreSQL.
-
-    >>> str(find_folder("lcb.db", None)), find_folder("postgresql://host/name", None)
-    ('lcb.db.archive', None)
-    """
-    if folder is not None:
-        return Path(folder)
-    return None if "://" in store_url else Path(f"{store_url}.archive")
-
-
 def build_missing(store_url: str, upto: int) -> StoreUnavailable:
     """Return the error of a compacted log whose archive nobody has named."""
     return StoreUnavailable(

@@ -14,7 +14,6 @@ from collections.abc import Collection
 from hashlib import blake2b
 
 import numpy as np
-import structlog
 
 from lcb.serve import events
 from lcb.serve.base_bodies import CompactBody
@@ -58,6 +57,8 @@ def check_ids(store: Store) -> str:
 def warn_of_ids(store: Store) -> None:
     """Write a line at the start of a service if the remembered ids are not what they were."""
     if words := check_ids(store):
+        import structlog  # a verification does without it
+
         structlog.get_logger("lcb.serve").error("archived ids", error=words)
 
 

@@ -7,7 +7,7 @@ numbers of a departure are computed from the log's seed and its seq.  Recommende
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 import numpy as np
@@ -17,14 +17,14 @@ from lcb.arrays import Floats
 from lcb.bandits.over_classes.mixture import MixtureBandit
 from lcb.bandits.over_classes.personal_classes import PersonalClasses
 from lcb.bandits.traits import DescribedBandit
-from lcb.learners.mixture.sample import average
-from lcb.learners.mixture.served import ServedMixture, ServedSettings
 from lcb.serve import events
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.events import floats
-from lcb.serve.state.packed_mixture import pack_mixture, unpack_mixture
 from lcb.serve.state.service_state import ServiceState
 from lcb.serve.state.users import User
+
+if TYPE_CHECKING:  # numba, which they import, takes longer to load than a small log to verify
+    from lcb.learners.mixture.served import ServedMixture, ServedSettings
 
 MOST_COUNTED = 100.0  # rewards of one user in a class
 _MOST_POINTS = 400  # of the history of a mixture; of more, every second one is dropped
@@ -115,6 +115,8 @@ class Mixtures:
         if mixture is None or not mixture.has_units:
             return None
         if name not in self._views:
+            from lcb.learners.mixture.sample import average
+
             models = average(mixture.samples[-1:])
             numbers = tuple(number for number in mixture.numbers if number >= 0)
             self._views[name] = View(PersonalClasses(models), numbers)
@@ -150,6 +152,8 @@ class Mixtures:
         mixture = self.mixtures.get(name)
         if mixture is None:
             assert self._state.n_features is not None
+            from lcb.learners.mixture.served import ServedMixture
+
             mixture = self.mixtures[name] = ServedMixture(
                 self._state.n_features, read_settings(self._state.recommenders[name])
             )
@@ -170,7 +174,7 @@ class Mixtures:
     def begin_refit(self, name: str, seq: int) -> None:
         self._refits[name] = _Refit(seq, [])
         if self.keeps_starts and name in self.mixtures:
-            self.starts[name] = seq, pack_mixture(self.mixtures[name])
+            self.starts[name] = seq, _pack(self.mixtures[name])
 
     def end_refit(self, body: events.MixtureBody) -> None:
         """Take over the result of a refit, unless another one has begun meanwhile."""
@@ -181,7 +185,7 @@ class Mixtures:
                 return
             del self._refits[name]
             changes = refit.changes
-        mixture = self.mixtures[name] = unpack_mixture(body.state)
+        mixture = self.mixtures[name] = _unpack(body.state)
         for change in changes:
             self._apply(mixture, change)
         self._forget_built(name)
@@ -215,13 +219,25 @@ class Mixtures:
     # Snapshots
 
     def pack(self) -> bytes:
-        mixtures = {name: pack_mixture(one) for name, one in self.mixtures.items()}
+        mixtures = {name: _pack(one) for name, one in self.mixtures.items()}
         return events.encode(_Packed(mixtures, self._refits, self.history, list(self.present.items())))
 
     def restore(self, data: bytes) -> None:
         known = msgspec.msgpack.decode(data, type=_Packed)
-        self.mixtures = {name: unpack_mixture(one) for name, one in known.mixtures.items()}
+        self.mixtures = {name: _unpack(one) for name, one in known.mixtures.items()}
         self._refits, self.history, self.present = known.refits, known.history, dict(known.present)
+
+
+def _pack(mixture: ServedMixture) -> bytes:
+    from lcb.serve.state.packed_mixture import pack_mixture
+
+    return pack_mixture(mixture)
+
+
+def _unpack(data: bytes) -> ServedMixture:
+    from lcb.serve.state.packed_mixture import unpack_mixture
+
+    return unpack_mixture(data)
 
 
 def read_settings(spec: RecommenderSpec) -> ServedSettings:
@@ -231,6 +247,8 @@ def read_settings(spec: RecommenderSpec) -> ServedSettings:
         for name, value in spec.settings.items()
         if name != "bonus"
     }
+    from lcb.learners.mixture.served import ServedSettings
+
     return ServedSettings(**given)
 
 

@@ -130,9 +130,10 @@ class SharedReads:
             yield from map(Row._make, block)
 
     def sealed_events(self, after: int, upto: int) -> Iterator[tuple[Row, Seal]]:
+        new = tuple.__new__  # `_make` also counts the values
         for block in self._blocks(self.sealed, after, upto):
             for found in block:
-                yield Row._make(found[:6]), Seal._make(found[6:])
+                yield new(Row, found[:6]), new(Seal, found[6:])
 
     def events_of_service(self, upto: int | None = None) -> list[Row]:
         found = self._read(
