@@ -12,7 +12,6 @@ unique, so rows that were written are left out.
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
@@ -40,10 +39,20 @@ from lcb.storage.store.base import (
 )
 from lcb.storage.store.chain import Salts, digest_erased, seal_rows
 from lcb.storage.store.migrate import log_upgrade, missing_migrations
-from lcb.storage.store.postgres_connections import Address, Connection, ConnectionPool, Error, find_damage, is_lost
+from lcb.storage.store.postgres_connections import (
+    Address,
+    Connection,
+    ConnectionPool,
+    Error,
+    find_damage,
+    is_lost,
+    list_columns,
+    lock_number,
+    read_one,
+)
 from lcb.storage.store.postgres_scrub import Scrubber
 from lcb.storage.store.retention import PostgresRetention
-from lcb.storage.store.schema import ADDED_ON_POSTGRES
+from lcb.storage.store.schema import ADDED_ON_POSTGRES, HAS_TRIGGERS, WATCH, build_changed
 from lcb.storage.store.snapshots import CheckedSnapshots, add_checksums
 
 _LOCK = "select seq, link from head for update"
@@ -56,10 +65,10 @@ _GIVEN = (
 _INSERT = f'insert into {_NEW} select %s::bigint + n, id, kind, "user", model, body, salt, link from {_GIVEN}'
 _INSERT_AT = (
     "with before as (update head set seq = seq + %s, link = %b "
-    "where seq = %s and link is not distinct from %b returning seq - %s as seq) "
+    f"where seq = %s and link is not distinct from %b and not {HAS_TRIGGERS} returning seq - %s as seq) "
     f'insert into {_NEW} select before.seq + n, id, kind, "user", model, body, salt, link from before, {_GIVEN}'
 )
-_OTHERWISE = ("23505", "25006")  # an id is there already; a transaction has to say that it writes
+_OTHERWISE = ("23505", "25006", "0A000")  # an id is there already; a transaction has to say that it writes; a rule
 _KEEP = (
     "insert into snapshot(name, seq, body, checksum) "
     "select * from unnest(%b::text[], %b::bigint[], %b::bytea[], %b::bytea[]) on conflict (name) do update "
@@ -72,8 +81,7 @@ _REWRITE = (
     "where event.seq = given.seq"
 )
 _MOVE = "update head set seq = %s, link = %b"
-_BLOCK = 2000
-_MIGRATION_SECONDS = 600
+_BLOCK, _MIGRATION_SECONDS = 2000, 600
 Statement = tuple[str, Sequence[object]]
 
 
@@ -112,7 +120,7 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention):
             connection.execute("begin isolation level read committed")
             for name, value in (("statement_timeout", "0"), ("lock_timeout", f"{_MIGRATION_SECONDS}s")):
                 connection.execute("select set_config(%s, %s, true)", (name, value))
-            connection.execute("select pg_advisory_xact_lock(%s)", (_lock_number("migrate"),))
+            connection.execute("select pg_advisory_xact_lock(%s)", (lock_number("migrate"),))
             version = self._version(connection)
             if version == 0 and not create:
                 raise StoreError(
@@ -132,12 +140,13 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention):
             connection.close()
 
     def _version(self, connection: Connection) -> int:
-        encoding, ours = _one(connection, "select current_setting('server_encoding'), to_regclass('lcb_schema')::text")
+        asked = "select current_setting('server_encoding'), to_regclass('lcb_schema')::text"
+        encoding, ours = read_one(connection, asked)
         if encoding != "UTF8":
             raise StoreError(f"{self.url} is in {encoding}; make the database with encoding UTF8")
         if ours is not None:
-            return int(_one(connection, "select coalesce(max(version), 0) from lcb_schema")[0])
-        there = _one(
+            return int(read_one(connection, "select coalesce(max(version), 0) from lcb_schema")[0])
+        there = read_one(
             connection,
             "select min(relname) from pg_class where relnamespace = current_schema()::regnamespace "
             "and relkind in ('r', 'p') and not exists (select from pg_depend where objid = pg_class.oid "
@@ -219,8 +228,9 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention):
             return Appended([Row(seen + i, *row) for i, row in enumerate(rows, start=1)], frozenset())
         single, doubled = first_of_each_id(rows)
         ids = [row.id for row in single]
-        begin = ((_LOCK, ()), (_OTHERS, (seen,)), ("select id from event where id = any(%b::text[])", (ids,)))
-        with self._transaction(*begin) as (connection, ((found,), met, there)):
+        begin = ((_LOCK, ()), (_OTHERS, (seen,)), ("select id from event where id = any(%b::text[])", (ids,)), WATCH)
+        with self._transaction(*begin) as (connection, ((found,), met, there, ((has_triggers,),))):
+            self._refuse_changes(has_triggers)
             others, head = [Row(*row) for row in met], Head(*found)
             self._head = head
             self._others_write = bool(others)
@@ -231,7 +241,7 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention):
             if damaged:
                 last.append(("delete from snapshot where name = any(%b::text[])", (damaged,)))
             if snapshots:
-                last.append((_KEEP, _columns(add_checksums({one.name: one for one in snapshots}.values()))))
+                last.append((_KEEP, list_columns(add_checksums({one.name: one for one in snapshots}.values()))))
             self._end(connection, *last)
         self.damaged.difference_update(damaged)
         placed = [Row(head.seq + i, *row) for i, row in enumerate(fresh, start=1)]
@@ -260,19 +270,20 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention):
         """Return the columns to insert, and move `_head`; if they are not stored, the next append reads it anew."""
         seals = seal_rows(rows, self._head, self._salts)
         self._head = Head(self._head.seq + len(rows), seals[-1].link)
-        return [*_columns(rows), [one.salt for one in seals], [one.link for one in seals]]
+        return [*list_columns(rows), [one.salt for one in seals], [one.link for one in seals]]
 
     def erase(self, user: str, rewrite: Rewriting, seen: int, archived: Sequence[str] = ()) -> Appended:
         theirs = f'select {SEALED} from event where "user" = %s order by seq'
-        begin = ((_LOCK, ()), (_OTHERS, (seen,)), (theirs, (storable(user),)))
-        with self._transaction(*begin) as (connection, ((start,), met, found)):
+        begin = ((_LOCK, ()), (_OTHERS, (seen,)), (theirs, (storable(user),)), WATCH)
+        with self._transaction(*begin) as (connection, ((start,), met, found, ((has_triggers,),))):
+            self._refuse_changes(has_triggers)
             self._head, rows = (head := Head(*start)), [Row(*one[:6]) for one in found]
             digests = {row.seq: digest_erased(row, Seal(*one[6:])) for row, one in zip(rows, found, strict=True)}
             rewrites, event = rewrite(rows)
             forget, ids = self._forget(archived)
             self._end(
                 connection,
-                (_REWRITE, _columns([(*one[:4], one.digest or digests[one.seq]) for one in rewrites])),
+                (_REWRITE, list_columns([(*one[:4], one.digest or digests[one.seq]) for one in rewrites])),
                 ("delete from snapshot where name = %s", (USER_SNAPSHOTS + user,)),
                 *((forget, one) for one in ids),
                 *self._insert([event]),
@@ -354,7 +365,7 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention):
         """Take the lock `name` if no replica has it; it is held until released, or until the connection is lost."""
         connection = self._connect()
         try:
-            (ours,) = _one(connection, "select pg_try_advisory_lock(%s)", (_lock_number(f"lead/{name}"),))
+            (ours,) = read_one(connection, "select pg_try_advisory_lock(%s)", (lock_number(f"lead/{name}"),))
         except Error as error:
             connection.close()
             raise self._address.store_error(error) from None
@@ -368,6 +379,10 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention):
             connection.close()
 
         return release
+
+    def _refuse_changes(self, has_triggers: bool) -> None:
+        if has_triggers and (changes := self.find_changes_of_schema()):
+            raise build_changed(self.url, "; ".join(changes[:5]))
 
     def find_changes_of_schema(self) -> list[str]:
         return [words for (words,) in self._read(ADDED_ON_POSTGRES)]
@@ -383,16 +398,3 @@ class Postgres(SharedReads, CheckedSnapshots, PostgresRetention):
             if connection is not None:
                 connection.close()
         self._leading.clear()
-
-
-def _one(connection: Connection, statement: str, values: Sequence[object] = ()) -> Any:
-    return connection.execute(statement, values).fetchone()
-
-
-def _columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
-    return [list(column) for column in zip(*rows, strict=True)]
-
-
-def _lock_number(name: str) -> int:
-    """The number of an advisory lock."""
-    return int.from_bytes(hashlib.blake2b(f"lcb/{name}".encode(), digest_size=8).digest(), "big", signed=True)

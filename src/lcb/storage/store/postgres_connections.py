@@ -6,6 +6,7 @@ limits every answer after that, also where the server or the network has gone aw
 
 from __future__ import annotations
 
+import hashlib
 import threading
 import time
 from collections.abc import Generator, Iterator, Sequence
@@ -257,3 +258,16 @@ class ConnectionPool:
                 self.drop_idle()
         finally:
             self._room.release()
+
+
+def list_columns(rows: Sequence[tuple[Any, ...]]) -> list[list[Any]]:
+    return [list(column) for column in zip(*rows, strict=True)]
+
+
+def lock_number(name: str) -> int:
+    """The number of an advisory lock."""
+    return int.from_bytes(hashlib.blake2b(f"lcb/{name}".encode(), digest_size=8).digest(), "big", signed=True)
+
+
+def read_one(connection: Connection, statement: str, values: Sequence[object] = ()) -> Any:
+    return connection.execute(statement, values).fetchone()

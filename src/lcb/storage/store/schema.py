@@ -17,6 +17,8 @@ ADDED_ON_POSTGRES = f"""
     select 'rule ' || rulename || ' was added on ' || relname from pg_rewrite join pg_class on pg_class.oid = ev_class
     where pg_table_is_visible(ev_class) and relname in {_OF_POSTGRES} order by 1
 """  # the migrations make neither
+HAS_TRIGGERS = "(select relhastriggers or relhasrules from pg_class where oid = 'event'::regclass)"  # or had some
+WATCH: tuple[str, tuple[object, ...]] = (f"select {HAS_TRIGGERS}", ())
 _READ = "select type, name, tbl_name, sql from sqlite_master"
 
 
@@ -52,10 +54,15 @@ class SchemaWatch:
             self._fail(f"{n} events were written, and {n_inserted} were inserted with {n_changed} changes in all")
 
     def _fail(self, words: str) -> None:
-        raise StoreUnavailable(
-            f"the schema of {self._path} is not as lcb made it, and events could be changed or lost: {words}; "
-            "undo that, and run: lcb log verify"
-        )
+        raise build_changed(str(self._path), words)
+
+
+def build_changed(place: str, words: str) -> StoreUnavailable:
+    """Return the error of a store to which nothing is written, because of what was added to it."""
+    return StoreUnavailable(
+        f"the schema of {place} is not as lcb made it, and events could be changed or lost: {words}; "
+        "undo that, and run: lcb log verify"
+    )
 
 
 def find_changes(connection: sqlite3.Connection) -> list[str]:
