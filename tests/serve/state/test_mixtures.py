@@ -5,9 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from lcb.messages import Arm, DecisionRequest
 from lcb.serve import events
 from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
+from lcb.serve.decide.drawing import CommonDraws, begin_draw
+from lcb.serve.decide_many import decide_many
 from lcb.serve.learn.departures import Departures
 from support.inside import fold_log, pack_cached_users
 from support.mixture_service import MixtureInside, settings
@@ -87,6 +90,26 @@ def test_who_comes_back_is_out_of_the_class_before_the_next_decision(tmp_path):
         np.testing.assert_array_equal(before.models.beta, after.models.beta)
         for sample in inside.mixture.samples:
             np.testing.assert_allclose(sample.sums.sum(axis=0), statistics(inside, [0, 1, 3, 4, 5]), atol=1e-9)
+        check(inside)
+
+
+@pytest.mark.parametrize("names", [["u2", "u0", "u1", "new", "u3"], ["u0", "u2", "new", "u1", "u3"]])
+def test_each_decision_of_a_batch_is_made_without_its_own_user_alone(tmp_path, names):
+    """Users who have left are in the classes for the others of the batch, whoever of them comes first."""
+    with MixtureInside(tmp_path, settings(memory=None, share_memory=None)) as inside:
+        for i in range(4):
+            inside.visit(i, 1)
+        inside.leave_all()
+        inside.visit(2, 1)  # is back
+        world, context = inside.service.world, inside.rng.normal(size=(60, 3))
+        arms = [Arm(f"a{i}", x.tolist()) for i, x in enumerate(context)]
+        together = CommonDraws(world, [one.id for one in arms], 3, None)
+        for name in names:
+            user = world.user(name) or world.fold.start("mix", 0, 0)
+            alone = begin_draw(world, user, 0, together.ids, 3)
+            np.testing.assert_array_equal(together.begin(user, 0).bandit.models.beta, alone.bandit.models.beta)
+        asked = [DecisionRequest(name, arms) for name in names]
+        assert all(isinstance(one, bytes) for one in inside.done(decide_many(inside.service, asked)))
         check(inside)
 
 

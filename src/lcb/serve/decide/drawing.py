@@ -49,7 +49,7 @@ class CommonDraws:
         found = self._known.get((user.recommender, model))
         if found is None:
             draw = begin_draw(self.world, user, model, self.ids, self.n_features, self.rows)
-            if not isinstance(draw.bandit, MixtureBandit):
+            if self.world.state.mixture_of(user.recommender) is None:  # the classes of a mixture differ between users
                 self._known[user.recommender, model] = draw, draw.state is not user.state
             return draw
         draw, shared = found
