@@ -15,6 +15,7 @@ from lcb.serve.decide.drawing import begin_draw, draw_arms, draw_under_rules, re
 from lcb.serve.decide.rules import rebuild_rules
 from lcb.serve.errors import Problem
 from lcb.serve.state.canary import Verdict
+from lcb.serve.state.users import UserGone
 from lcb.serve.state.world import World
 from lcb.storage.store.base import Row
 
@@ -47,7 +48,7 @@ def check_decision(world: World, row: Row, body: events.DecisionBody, report: Re
         if body.chosen is not None:
             callers = record_callers_arm(draw, ids, context, body.chosen.id, body.chosen.propensity)
             _check_taken(row.seq, body.n_arms, body.chosen, callers, report)
-    except (Problem, LCBError, KeyError, ValueError, IndexError) as error:
+    except (Problem, LCBError, KeyError, ValueError, IndexError, UserGone) as error:
         report.add(row.seq, "the decision", "in the log", f"cannot be recomputed ({error})")
         return
     for stored, redrawn in zip(body.taken, taken, strict=False):

@@ -47,12 +47,13 @@ class StoryStep:
 def read_story(world: World, rows: Iterable[Row], views: Mapping[str, View] = MappingProxyType({})) -> list[StoryStep]:
     """Return the steps of a user; `rows` are all events of the user, read one after another.
 
-    `views` are the mixtures of now, by name: the probabilities of their users are of these classes.
+    `views` are the mixtures of now, by name: the probabilities of their users are of these classes.  Rewards that were
+    changed one after another have the probabilities after the last of them: no decision used those in between.
     """
     steps: dict[str, StoryStep] = {}
     found: dict[str, tuple[int, Floats]] = {}  # versions and posteriors
     last = WARMUP
-    for row, body, user in world.fold.walk(rows):
+    for row, body, user in world.fold.walk(rows, in_runs=True):
         if row.kind == "decision":
             model = last = row.model or WARMUP
             parts = _find_parts(world, user, model, body)

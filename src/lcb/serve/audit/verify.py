@@ -166,6 +166,11 @@ def _replay(
     while ahead:
         if not _apply_next(world, ahead, waiting, report, check):
             return None
+    try:
+        world.release()
+    except Exception as error:  # noqa: BLE001 (whatever a damaged log raises is reported)
+        report.add_words(None, f"a user cannot be folded ({type(error).__name__}: {error})")
+        return None
     for left in waiting.values():
         for row, body in left:
             report.add(row.seq, "seq the decision was made from", body.seen, f"an event before {row.seq}, within reach")
@@ -183,7 +188,7 @@ def _find_obstacle(world: World, row: Row, body: Any) -> str | None:
         return "it has no user"
     if body.recommender not in world.state.recommenders:
         return f"the log has no recommender {body.recommender!r}"
-    if row.kind != "decision" and world.user(row.user) is None:
+    if row.kind != "decision" and row.user not in world.late.names and world.user(row.user) is None:
         return f"its user {row.user!r} has no decision"
     return None
 
@@ -207,8 +212,6 @@ def _apply_next(
     for decision, decision_body in waiting.pop(world.seq, ()):
         check_decision(world, decision, decision_body, report)
     row, body = ahead.popleft()
-    if check is not None:
-        check.see(world, row, body)
     if row.kind == "erase":
         for seq, *_ in body.history:
             if seq not in world.erased and seq > report.base:
@@ -218,8 +221,10 @@ def _apply_next(
         check_canary(world, row, body, report)
     obstacle = _find_obstacle(world, row, body)
     try:
+        if check is not None:
+            check.see(world, row, body)
         if obstacle is None:
-            world.apply(row, body)
+            world.late.replay(row, body)
     except Exception as error:  # noqa: BLE001 (whatever a damaged log raises is reported)
         obstacle = f"it cannot be applied ({type(error).__name__}: {error})"
     if obstacle is not None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from lcb.errors import InputError, StoreError
+from lcb.errors import InputError, StoreError, StoreUnavailable
 from lcb.features import FeatureMap, fit_features
 from lcb.learners.mixture.served import ServedMixture
 from lcb.models import LatentModels
@@ -22,7 +22,7 @@ from lcb.serve.log.check_whole import check_whole
 from lcb.serve.state.mixtures import read_settings
 from lcb.serve.state.packed_mixture import pack_mixture
 from lcb.serve.state.service_state import ServiceState
-from lcb.serve.state.users import WARMUP
+from lcb.serve.state.users import WARMUP, UserGone
 from lcb.serve.state.world import World
 from lcb.storage.models.folder import load_feature_map, load_models, pack_models
 from lcb.storage.store.base import NewRow, Store
@@ -131,11 +131,14 @@ def prepare_log(
 
 def _load(store: Store, world: World) -> None:
     """Load the log; refuse one with an event that does not fit those before it."""
+    head = store.head()
     try:
         world.load()
     except (StoreError, MemoryError):
         raise
     except Exception as error:  # whatever a changed event raises is told in one sentence
+        if isinstance(error, UserGone) and any(row.kind == "erase" for row in store.events(head)):
+            raise StoreUnavailable(f"a user of {store.url} was erased while the log was read; start again") from None
         which = f"event {world.seq + 1}" if world.seq else "an event"
         why = f"{type(error).__name__}: {error}".removesuffix(": ")
         raise StoreError(

@@ -42,6 +42,7 @@ from lcb.serve.retain.base import (
 from lcb.serve.retain.cut import find_cut
 from lcb.serve.retain.ids import digest_ids
 from lcb.serve.retain.without_snapshots import WithoutSnapshots
+from lcb.serve.state.users import UserGone
 from lcb.serve.state.world import World
 from lcb.serve.state.world_snapshot import read_base
 from lcb.storage.logs.files import FEATURE_MAP
@@ -129,8 +130,10 @@ def _compact(
         try:
             plan.read()
             body = plan.append(CompactBody(now(), keep, cut, b"", done.upto, b"", b"", [], 0, address))
-        except _Erased:
+        except (_Erased, UserGone) as error:
             plan.writer.discard()
+            if isinstance(error, UserGone) and not plan.has_erasure():
+                raise build_changed(store, f"a row up to event {cut}") from error
             continue
         break
     else:
@@ -181,7 +184,7 @@ class _Plan:
             if not follows(self.link, row, seal):
                 raise build_changed(self.store, f"event {row.seq}")
             body = events.decode(row.kind, row.body)
-            world.apply(row, body)
+            world.late.replay(row, body)
             self._note(row, seal)
             self.writer.add(row, seal, self._build_reward(row, body))
             self.link = seal.link
@@ -214,6 +217,10 @@ class _Plan:
             if row.seq > self.cut and body.decision <= self.cut and (changes or body.item is None):
                 assert row.user is not None
                 self.changing.add(row.user)
+
+    def has_erasure(self) -> bool:
+        """Whether a user was erased since the log was looked at."""
+        return any(row.kind == "erase" for row in self.store.events(self.head))
 
     def _build_reward(self, row: Row, body: Any) -> tuple[Any, ...] | None:
         if row.kind != "reward" or changes_reward(row.id):

@@ -1,13 +1,15 @@
 """Changed rewards whose user is folded later, together with the next ones: a fold takes as long as the user's history.
 
-Only while a batch of events is applied.  Counts and sums over users are exact, so one change of a user by several
-rewards gives what one change by each gives.  The effects of items change with every event; `OwnRewards` tells by how
-much, without a fold.  The rates of a canary are compared only when its verdict is due, after all users are folded.
+Only while a batch of events is applied, or a log is replayed.  A user is folded when the state is needed: for another
+event of the user, a decision that is recomputed, a snapshot, or at the end.  So a replay folds at most as often as the
+service did.  Counts and sums over users are exact, so one change of a user by several rewards gives what one change by
+each gives.  The effects of items change with every event; `OwnRewards` tells by how much, without a fold.  The rates of
+a canary are compared only when its verdict is due, after all users are folded.
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from lcb.serve import events
 from lcb.serve.state.canary import CanaryCounts
@@ -16,8 +18,11 @@ from lcb.serve.state.per_user.own_rewards import OwnRewards
 from lcb.serve.state.per_user.user_cache import UserCache
 from lcb.serve.state.per_user.user_fold import UserFold
 from lcb.serve.state.tally import Tally
-from lcb.serve.state.users import User
+from lcb.serve.state.users import User, check_there
 from lcb.storage.store.base import Row
+
+_LOOK_EVERY = 1000  # events of a replay
+_MOST_HELD = 100_000  # events of users who are not folded yet, kept in memory
 
 
 class World(Protocol):
@@ -30,6 +35,8 @@ class World(Protocol):
     histories: dict[str, list[Row]]
     canary: CanaryCounts
 
+    def apply(self, row: Row, body: Any = None) -> None: ...
+    def release(self) -> None: ...
     def tally(self, recommender: str) -> Tally: ...
     def count_settled(self, model: int, n_decisions: int, n: int) -> None: ...
 
@@ -42,6 +49,18 @@ class LateFolds:
         self.allowed = False
         self.names: dict[str, None] = {}
         self._own: dict[str, OwnRewards] = {}  # of these users, where item effects change
+
+    def replay(self, row: Row, body: Any = None) -> None:
+        """Apply an event of the past; after the last one, `World.release` folds the users who are left."""
+        self.allowed = True
+        self._world.apply(row, body)
+        self.allowed = False
+        if row.seq % _LOOK_EVERY == 0 and self.names and self._holds_much():
+            self._world.release()
+
+    def _holds_much(self) -> bool:
+        world = self._world
+        return world.cache.is_over or sum(map(len, world.histories.values())) > _MOST_HELD
 
     def change_residual(self, user: User, row: Row, body: events.RewardBody, item: str) -> tuple[int, float]:
         """Return what a changed reward adds to the count and the sum of its item, before `put_off` is called."""
@@ -66,10 +85,10 @@ class LateFolds:
         self.names[row.user] = None
 
     def prepare(self, row: Row, *, changes: bool) -> None:
-        """Before an event is applied: fold its user, unless it changes a reward too; all, if it is of the service."""
-        if row.user is None:
+        """Before an event is applied: fold its user, unless it changes a reward too; all, if one of them is erased."""
+        if row.kind == "erase":
             self.end()
-        elif row.user in self.names and not changes:
+        elif row.user is not None and row.user in self.names and not changes:
             self.fold(row.user)
 
     def fold(self, name: str) -> None:
@@ -89,8 +108,7 @@ class LateFolds:
             past = world.loader.read_events(name, 0, world.seq if row is None else row.seq)
         elif row is not None:
             past = [*past, row]
-        again = world.fold.fold(past)
-        assert again is not None
+        again = check_there(world.fold.fold(past), world.seq if row is None else row.seq)
         again.saved = user.saved
         world.cache.replace(name, again)
         tally = world.tally(user.recommender)

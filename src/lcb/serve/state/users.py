@@ -22,6 +22,10 @@ NO_RESIDUALS: OwnResiduals = np.empty(0, _OWN)
 LOST: Floats = np.empty(0)  # the state of a user whose models cannot be read; never written to a snapshot
 
 
+class UserGone(Exception):
+    """The log has no events of a user any more: they were erased after an event of theirs was read."""
+
+
 class User:
     """One user; `state` is the bandit's state, None if it is shared by all users of the recommender."""
 
@@ -98,6 +102,13 @@ class User:
         if len(known) > 10:
             user.residuals = np.frombuffer(known[10], _OWN)
         return user
+
+
+def check_there(user: User | None, seq: int) -> User:
+    """Return the user of the event `seq`, who must have earlier ones; raises UserGone if there are none."""
+    if user is None:
+        raise UserGone(f"the log has no events of the user of event {seq}")
+    return user
 
 
 def add_own(own: OwnResiduals, item: str, residual: float) -> OwnResiduals:

@@ -31,7 +31,7 @@ from lcb.serve.state.seen_items import SeenItems
 from lcb.serve.state.service_state import ServiceState
 from lcb.serve.state.shared_states import SharedStates
 from lcb.serve.state.tally import Tally
-from lcb.serve.state.users import WARMUP, User, weigh_own
+from lcb.serve.state.users import WARMUP, User, check_there, weigh_own
 from lcb.serve.state.world_snapshot import WorldSnapshot, decode_snapshot, read_base
 from lcb.storage.store.base import Row, Snapshot, Store
 
@@ -80,7 +80,8 @@ class World:
         if base is not None and self.seq == 0:
             self.begin_at(base)
         for row in self.store.events(self.seq, upto):
-            self.apply(row)
+            self.late.replay(row)
+        self.release()
 
     def begin_at(self, base: CompactBody) -> None:
         """Begin with what a compaction has left."""
@@ -92,6 +93,7 @@ class World:
         self._restore(body)
 
     def snapshot(self) -> Snapshot:
+        self.late.end()
         body = WorldSnapshot(
             seq=self.seq,
             n_features=self.state.n_features,
@@ -204,7 +206,7 @@ class World:
             raise StoreError(f"event {row.seq} after {self.seq}; the log has a gap, restore it from a backup")
         body = events.decode(row.kind, row.body) if body is None else body
         if self.late.names:
-            self.late.prepare(row, changes=needs_history(row))
+            self.late.prepare(row, changes=row.kind == "reward" and body.before is not None)
         if row.kind == "decision":
             self._apply_decision(row, body)
         elif row.kind == "reward":
@@ -292,8 +294,7 @@ class World:
 
     def _apply_reward(self, row: Row, body: events.RewardBody) -> None:
         assert row.user is not None
-        user = self.cache.peek(row.user) if row.user in self.late.names else self.user(row.user)
-        assert user is not None
+        user = check_there(self.cache.peek(row.user) if row.user in self.late.names else self.user(row.user), row.seq)
         tally, before, sum_before = self.tally(user.recommender), user.rate, user.reward_sum
         self.mixtures.come(user, row.seq, body.at)
         first = body.before is None
@@ -335,8 +336,7 @@ class World:
 
     def _apply_leave(self, row: Row, body: events.LeaveBody) -> None:
         assert row.user is not None
-        user = self.user(row.user)
-        assert user is not None
+        user = check_there(self.user(row.user), row.seq)
         self.mixtures.leave(user, row.seq, body, self.fold.is_teaching(row, body))
         self.fold.step(user, row, body, 0.0)
         self.n_events += 1

@@ -104,8 +104,13 @@ class UserCache:
         self._held = False
         self._evict()
 
+    @property
+    def is_over(self) -> bool:
+        """Whether users have to be evicted."""
+        return self.most_bytes is not None and self.n_bytes > self.most_bytes and len(self._users) > 1
+
     def _evict(self) -> None:
-        while self.most_bytes is not None and self.n_bytes > self.most_bytes and len(self._users) > 1:
+        while self.is_over:
             name, user = self._users.popitem(last=False)
             self.n_bytes -= user.held
             if user.unsaved and name not in self._erasing:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -69,24 +70,29 @@ class UserFold:
                 self.step(user, row, body, counts[slot_of_reward(row.id)] if row.kind == "reward" else 0.0)
         return user
 
-    def walk(self, rows: Iterable[Row]) -> Iterator[tuple[Row, Any, User]]:
-        """Yield a user's events in order, each with its body and the user after it."""
+    def walk(self, rows: Iterable[Row], *, in_runs: bool = False) -> Iterator[tuple[Row, Any, User]]:
+        """Yield a user's events in order, each with its body and the user after it.
+
+        For each changed reward all earlier events are folded again.  With `in_runs`, changed rewards that follow one
+        another have the user after the last of them, from one fold.
+        """
         user: User | None = None
         past: list[Row] = []
-        for row in rows:
-            past.append(events.lighten(row))
-            body = events.decode(row.kind, row.body)
-            if row.kind == "base":
-                user = User.unpack(body.user)
-                continue
-            if user is None:
-                user = self.start(body.recommender, row.model or WARMUP, row.seq)
-            if row.kind == "reward" and body.before is not None:
-                user = self.fold(past)
+        bodies = ((row, events.decode(row.kind, row.body)) for row in rows)
+        for changes, alike in groupby(bodies, lambda one: one[0].kind == "reward" and one[1].before is not None):
+            for run in [list(alike)] if changes and in_runs else ([one] for one in alike):
+                past += [events.lighten(row) for row, _ in run]
+                row, body = run[0]
+                if row.kind == "base":
+                    user = User.unpack(body.user)
+                    continue
+                if changes:
+                    user = self.fold(past)
+                else:
+                    user = user or self.start(body.recommender, row.model or WARMUP, row.seq)
+                    self.step(user, row, body, getattr(body, "reward", 0.0))
                 assert user is not None
-            else:
-                self.step(user, row, body, getattr(body, "reward", 0.0))
-            yield row, body, user
+                yield from ((row, body, user) for row, body in run)
 
     def prepare(self, rows: Sequence[Row], bodies: Sequence[Any], find_user: Callable[[str], User | None]) -> None:
         """Compute what the next events, rewards of many users, do to their states, at once.
