@@ -66,6 +66,19 @@ def to_arrow(frame: Any) -> Any:
     return table
 
 
+def decode(column: Any) -> Any:
+    """Return an Arrow array without dictionary encoding.
+
+    A dictionary may hold values that no row has, such as the categories of a filtered pandas column, and nulls.
+    """
+    import pyarrow as pa
+
+    if not pa.types.is_dictionary(column.type):
+        return column
+    values = column.dictionary
+    return (values.cast(pa.string()) if pa.types.is_string_view(values.type) else values).take(column.indices)
+
+
 def read_rows(
     frame: Any, *, user: str = "user", reward: str = "reward", item: str | None = None, features: Sequence[str] = ()
 ) -> FrameRows:
@@ -116,7 +129,7 @@ def _find(table: Any, name: str) -> Any:
     column = table[name].combine_chunks()
     import pyarrow as pa
 
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
+    return decode(column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column)
 
 
 def _list(names: Sequence[str]) -> str:
@@ -129,9 +142,6 @@ def _code(column: Any, name: str) -> tuple[Index, list[Any]]:
     import pyarrow.compute as pc
 
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.dictionary_decode()
-        kind = column.type
     row = _find_missing(column)
     if row is not None:
         raise EventError(f"table row {row + 1}: {name} is missing; every row needs one, {_MEND}")

@@ -91,6 +91,21 @@ def test_a_sample_of_an_imported_log(lcb, tmp_path):
     assert "2 classes from 400 events of 40 users" in said
 
 
+@pytest.mark.parametrize("option", [(), ("--learner", "personal"), ("--users", 2), ("--on-disk", ".")], ids=str)
+def test_users_of_a_dictionary_that_no_row_has_are_not_learned_from(lcb, tmp_path, option):
+    rng = np.random.default_rng(0)
+    names, of_row = [f"u{k}" for k in range(40)], np.repeat(np.arange(3, 23, dtype=np.int32), 10)
+    x = rng.standard_normal(200)
+    user = pa.DictionaryArray.from_arrays(of_row, names)
+    path = tmp_path / "events.parquet"
+    pq.write_table(pa.table({"user": user, "reward": x + 0.1 * rng.standard_normal(200), "a": x}), path)
+    chosen = () if not option else ("--classes", 1)
+    found = lcb("learn", path, "--columns", "a", *option, *chosen, "--out", tmp_path / "models")
+    assert found.code == 0, found.err
+    n = 2 if "--users" in option else 20
+    assert f"{10 * n} events of {n} users" in found.out
+
+
 def test_the_query_of_the_docs_gives_the_models_of_the_events(lcb):
     write_events(Path("events.parquet"))
     duckdb.sql(re.search(r"```sql\n(.*?)```", DOCS.read_text(), re.S)[1])

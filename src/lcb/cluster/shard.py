@@ -112,13 +112,9 @@ def read_file(
 def _join(pieces: Sequence[EventRows]) -> Rows | None:
     if not pieces:
         return None
-    users = [_decode(piece.user) for piece in pieces]
+    users = [piece.user for piece in pieces]
     x, reward = (np.concatenate([getattr(piece, name) for piece in pieces]) for name in ("x", "reward"))
     return Rows(pa.concat_arrays(users), x, reward)
-
-
-def _decode(user: Any) -> Any:
-    return user.dictionary_decode() if pa.types.is_dictionary(user.type) else user
 
 
 class Shard:

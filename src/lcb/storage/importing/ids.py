@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from lcb.errors import InputError
 from lcb.storage.importing.bad_rows import Check, show_cell
 from lcb.storage.importing.cells import to_whole_numbers
-from lcb.storage.tables.arrow import is_string, value_type
+from lcb.storage.tables.arrow import is_string, plain
 from lcb.storage.tables.codes import Codes, IntegerCodes, StringCodes
 
 
@@ -41,10 +41,10 @@ class Ids:
 
     def codes(self, column: Any, check: Check) -> Codes:
         """Return codes (n,); those of bad rows have no meaning."""
-        column = _join_chunks(column)
-        if self.whole or value_type(column.type) in (pa.float64(), pa.float32(), pa.uint64()):
+        column = plain(column)
+        if self.whole or column.type in (pa.float64(), pa.float32(), pa.uint64()):
             column = to_whole_numbers(column, self.name, check)
-        kind = value_type(column.type)
+        kind = column.type
         if pa.types.is_integer(kind):
             self._coder = self._coder or IntegerCodes()
         elif is_string(kind):
@@ -80,18 +80,9 @@ class Ids:
         self._coder.codes(names)
 
 
-def _join_chunks(column: Any) -> Any:
-    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
-
-
 def _find_missing(column: Any) -> NDArray[np.bool_]:
     missing = np.array(column.is_null().to_numpy(zero_copy_only=False), bool)
-    if pa.types.is_dictionary(column.type):
-        if is_string(column.type.value_type):
-            empty = np.array(pc.equal(pc.binary_length(column.dictionary), 0).to_numpy(zero_copy_only=False), bool)
-            if empty.any():
-                missing |= empty[pc.fill_null(column.indices, 0).to_numpy(zero_copy_only=False)]
-    elif is_string(column.type):
+    if is_string(column.type):
         missing |= np.array(
             pc.fill_null(pc.equal(pc.binary_length(column), 0), False).to_numpy(zero_copy_only=False), bool
         )

@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from lcb.frames import decode
+
 _WORDS = ["false", "true"]  # no array: to make one, Arrow imports pandas where it is installed
 
 
@@ -17,12 +19,27 @@ def plain(column: Any) -> Any:
     """Return a column as one array without chunks and without dictionary encoding."""
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
-    return column.dictionary_decode() if pa.types.is_dictionary(column.type) else column
+    return decode(column)
 
 
 def value_type(kind: Any) -> Any:
     """Return the type of the values, also of a dictionary-encoded column."""
     return kind.value_type if pa.types.is_dictionary(kind) else kind
+
+
+def use_common_types(table: Any) -> Any:
+    """Return a table or a batch with texts as plain strings: libraries write them as views or with long offsets."""
+    for j, field in enumerate(table.schema):
+        kind = value_type(field.type)
+        if pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+            table = table.set_column(j, field.with_type(pa.string()), _to_strings(table.column(j)))
+    return table
+
+
+def _to_strings(column: Any) -> Any:
+    if isinstance(column, pa.ChunkedArray):
+        return pa.chunked_array([_to_strings(chunk) for chunk in column.chunks], pa.string())
+    return decode(column).cast(pa.string())
 
 
 def is_number(kind: Any) -> bool:

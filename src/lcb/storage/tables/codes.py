@@ -70,12 +70,8 @@ class StringCodes:
         return made.cast(pa.string()) if starts[-1] - starts[0] < 1 << 31 else made
 
     def codes(self, column: Any) -> Codes:
-        if pa.types.is_dictionary(column.type):
-            codes = self.codes(column.dictionary)
-            indices = pc.fill_null(column.indices, 0) if column.null_count else column.indices
-            return codes[indices.to_numpy(zero_copy_only=False)] if len(codes) else np.zeros(len(column), np.int32)
         before = self.n
-        codes = self._enter(*_split_texts(column))
+        codes = self._enter(*_split_texts(plain(column)))
         if self.n > before:
             new = self.names(before).cast(pa.large_binary())
             failing = convert_cells(new, lambda part: part.cast(pa.large_string()))[1]
@@ -143,10 +139,7 @@ def hash_ids(column: Any) -> Hashes:
     >>> hash_ids(pa.array(["ann", "bob"])), hash_ids(pa.array([7]))
     (array([..., ...], dtype=uint64), array([...], dtype=uint64))
     """
-    if isinstance(column, pa.ChunkedArray):
-        column = column.combine_chunks()
-    if pa.types.is_dictionary(column.type):
-        return hash_ids(column.dictionary)[column.indices.to_numpy(zero_copy_only=False)]
+    column = plain(column)
     if pa.types.is_integer(column.type):
         return scramble(column.cast(pa.int64()).to_numpy(zero_copy_only=False).view(np.uint64))
     return scramble(hash_texts(*_split_texts(column)))

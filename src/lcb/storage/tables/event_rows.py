@@ -16,8 +16,8 @@ from lcb.arrays import Floats
 from lcb.errors import EventError
 from lcb.features import cross, cross_names
 from lcb.stats import check_rows
-from lcb.storage.tables.arrow import parse_numbers, plain, value_type
-from lcb.storage.tables.feature_columns import choose_features
+from lcb.storage.tables.arrow import parse_numbers, plain
+from lcb.storage.tables.feature_columns import check_id_type, choose_features
 from lcb.storage.tables.open_table import open_table
 from lcb.storage.tables.row_errors import MEND, Place, find_first_failing
 from lcb.storage.tables.table import Kind
@@ -113,19 +113,19 @@ class _Part:
 
 
 def check_users(column: Any, place: Place) -> Any:
-    """Return a column of ids that are all present: int64 or strings, maybe encoded by a dictionary."""
+    """Return a column of ids that are all present: int64 or strings."""
+    column = plain(column)
+    check_id_type(column.type, place.path)
     _check_present(column, "user", place)
-    if pa.types.is_integer(value_type(column.type)):
+    if pa.types.is_integer(column.type):
         try:
-            return plain(column).cast(pa.int64())
+            return column.cast(pa.int64())
         except pa.ArrowInvalid:
             raise place.error(0, "a user after this row is 2^63 or more; write the ids as text") from None
-    if pa.types.is_string_view(column.type):
-        column = column.cast(pa.string())
     if not _can_decode(column):
         row = find_first_failing(column, _can_decode)
         raise place.error(row, "user is not UTF-8 text; save the file as UTF-8")
-    empty = pc.equal(pc.binary_length(plain(column)), 0)
+    empty = pc.equal(pc.binary_length(column), 0)
     if pc.any(empty).as_py():
         raise place.error(pc.index(empty, True).as_py(), f"user is empty; every row needs one, {MEND}")
     return column

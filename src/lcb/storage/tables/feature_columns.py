@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pyarrow as pa
 
@@ -33,6 +34,13 @@ def choose_features(
     if table.types:
         _check_types(table, arm + user)
     return arm, user
+
+
+def check_id_type(kind: Any, path: str) -> None:
+    """Refuse users that are neither integers nor strings."""
+    if not (pa.types.is_integer(kind) or is_string(kind)):
+        hint = " (one missing id turns integers into floats)" if pa.types.is_floating(kind) else ""
+        raise InputError(f"{path} column user holds {kind}{hint}; integers or strings are wanted, convert it")
 
 
 def _check_named(table: Table, option: str, columns: Sequence[str]) -> None:
@@ -72,10 +80,7 @@ def _propose_columns(table: Table) -> str:
 
 def _check_types(table: Table, features: Sequence[str]) -> None:
     path, types = table.path, table.types
-    user = types["user"]
-    if not (pa.types.is_integer(user) or is_string(user)):
-        hint = " (one missing id turns integers into floats)" if pa.types.is_floating(user) else ""
-        raise InputError(f"{path} column user holds {user}{hint}; integers or strings are wanted, convert it")
+    check_id_type(types["user"], path)
     for name in ("reward", *features):
         kind = types[name]
         if not is_number(value_type(kind.value_type) if is_list(kind) and name != "reward" else kind):

@@ -6,10 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
 from lcb.frames import to_arrow
-from lcb.storage.tables.arrow import is_list, is_number, value_type
+from lcb.storage.tables.arrow import is_list, is_number, use_common_types, value_type
 from lcb.storage.tables.formats.parquet import PARQUET_ROWS
 from lcb.storage.tables.row_errors import OnBadRow
 from lcb.storage.tables.table import Batches, Kind, Table
@@ -17,7 +16,7 @@ from lcb.storage.tables.table import Batches, Kind, Table
 
 def open_frame(frame: Any) -> Table:
     """Open a DataFrame of pandas, polars, pyarrow or DuckDB, or a dictionary of columns."""
-    table = _use_common_types(to_arrow(frame))
+    table = use_common_types(to_arrow(frame))
     types = {column.name: value_type(column.type) for column in table.schema}
 
     def read(columns: Mapping[str, Kind], on_bad_row: OnBadRow) -> Batches:
@@ -35,13 +34,3 @@ def open_frame(frame: Any) -> Table:
         lists=tuple(name for name, kind in types.items() if is_list(kind)),
         types=types,
     )
-
-
-def _use_common_types(table: Any) -> Any:
-    """Return the table with texts as plain strings: libraries send them as views or with long offsets."""
-    fields = []
-    for column in table.schema:
-        kind = value_type(column.type)
-        is_text = pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-        fields.append(column.with_type(pa.string()) if is_text else column)
-    return table.cast(pa.schema(fields))

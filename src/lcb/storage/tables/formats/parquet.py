@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow.parquet as pq
 
-from lcb.storage.tables.arrow import is_list, is_number, value_type
+from lcb.storage.tables.arrow import is_list, is_number, use_common_types, value_type
 from lcb.storage.tables.row_errors import OnBadRow
 from lcb.storage.tables.table import Batches, Kind, Table
 
@@ -21,7 +21,7 @@ def open_parquet(path: str) -> Table:
     def read(columns: Mapping[str, Kind], on_bad_row: OnBadRow) -> Batches:
         row = 1
         for batch in file.iter_batches(PARQUET_ROWS, columns=list(columns)):
-            yield batch, np.arange(row, row + batch.num_rows)
+            yield use_common_types(batch), np.arange(row, row + batch.num_rows)
             row += batch.num_rows
 
     return Table(
