@@ -9,6 +9,7 @@ from pathlib import Path
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.csv as csv
 import pyarrow.parquet as pq
 import pytest
 
@@ -64,6 +65,32 @@ def test_parts_and_a_pattern_are_learned_as_one_table(lcb, tmp_path):
         found.append(load_models(tmp_path / "m").beta)
     np.testing.assert_array_equal(found[0], found[1])
     np.testing.assert_array_equal(found[0], found[2])
+
+
+def test_a_folder_of_csv_parts_is_learned_and_one_of_two_kinds_refused(lcb, tmp_path):
+    (tmp_path / "parts").mkdir()
+    write_events(tmp_path / "parts", n_parts=3)
+    for part in sorted((tmp_path / "parts").iterdir())[1:]:
+        csv.write_csv(pq.read_table(part), part.with_suffix(".csv"))
+        part.unlink()
+    options = ("--columns", "sport,arts", "--classes", 2, "--learner", "em", "--out", "models")
+    said = refusal(lcb, "parts", *options)
+    assert "parts has tables of two kinds, such as parts/part-0.parquet and parts/part-1.csv" in said
+    assert "2 classes from 600 events of 60 users" in learn(lcb, "parts/**/*", *options)
+    (tmp_path / "parts" / "part-0.parquet").unlink()
+    assert "2 classes from 400 events of 60 users" in learn(lcb, "parts", *options)
+
+
+def test_folders_without_tables_say_what_to_give(lcb, tmp_path):
+    (tmp_path / "none").mkdir()
+    assert "none is an empty folder; give an imported log, or a table" in refusal(lcb, "none", "--out", "models")
+    (tmp_path / "ml").mkdir()
+    for name in ("ratings.csv", "movies.csv"):
+        (tmp_path / "ml" / name).write_text("userId,movieId,rating,timestamp\n1,2,3,4\n")
+    for command in ("learn", "compare-learners"):
+        found = lcb(command, "ml", *(("--out", "models") if command == "learn" else ()))
+        assert found.code == 2
+        assert "ml is MovieLens; import it first: lcb import ml --out log" in found.err
 
 
 def test_a_sample_of_the_users_is_said_and_recorded(lcb, tmp_path):

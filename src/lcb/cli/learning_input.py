@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from lcb.cli.options import parse_names, parse_range
+from lcb.datasets import find_dataset
 from lcb.errors import InputError
 from lcb.evaluate.items.learned_factors import needs_factors, read_factor_history
 from lcb.evaluate.offline.history import read_history
@@ -22,7 +23,7 @@ from lcb.learners.registry import get_learner
 from lcb.progress import Progress
 from lcb.storage.importing.open_any import open_any
 from lcb.storage.importing.table_source import Columns
-from lcb.storage.logs.files import find_table, read_feature_map
+from lcb.storage.logs.files import LogFiles, find_table, read_feature_map
 from lcb.storage.logs.log import Log, open_log
 from lcb.storage.tables.sample import draw_users
 from lcb.storage.tables.statistics import read_log
@@ -95,7 +96,7 @@ class LearningInput:
                 f"--features {self.features} is for an imported log, --columns for an event table: leave out "
                 "--features, or import the table (lcb import) and leave out --columns"
             )
-        table = None if self.features is not None else find_table(self.events, named=self.columns is not None)
+        table = None if self.features is not None else find_event_table(self.events, self.columns)
         if table is not None and cluster is not None and held is not None:
             return self._read_on(table, cluster, held, progress)
         if table is not None:
@@ -220,6 +221,14 @@ class LearningInput:
                     f"{_spell(name)} is for {other}; an imported log has --features, --reading and --like, "
                     "an event table --columns"
                 )
+
+
+def find_event_table(events: Path, columns: str | None) -> Path | None:
+    """Return the event table at a path, None if it is an imported log; refuse a data set that is not imported yet."""
+    known = find_dataset(events) if events.is_dir() and not LogFiles.at(events).events.is_file() else None
+    if known is not None:
+        raise InputError(f"{events} is {known.title}; import it first: lcb import {events} --out log")
+    return find_table(events, named=columns is not None)
 
 
 def _spell(name: str) -> str:

@@ -256,6 +256,11 @@ def test_categories_that_are_no_json_are_named(tmp_path):
 def test_a_path_that_is_no_log_is_refused(tmp_path):
     with pytest.raises(InputError, match=r"does not exist; give an imported log or a folder"):
         open_log(tmp_path / "none")
+    with pytest.raises(
+        InputError, match=r"is an empty folder; give an imported log, or a table or a folder of its parts"
+    ):
+        open_log(tmp_path)
+    (tmp_path / "u.data").write_text("1 2 3")
     with pytest.raises(InputError, match=r"has no events.parquet; import it first: lcb import"):
         open_log(tmp_path)
     (tmp_path / "log.csv").write_text("user,item\n1,2\n")

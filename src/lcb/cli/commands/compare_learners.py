@@ -53,12 +53,12 @@ def compare_learners(
       lcb compare-learners events.csv --columns sport,arts,politics --png learners.png
       lcb compare-learners visits.csv --user visitor --item article --reward clicked
     """
+    from lcb.cli.learning_input import find_event_table
     from lcb.evaluate import compare_learners as compare
     from lcb.evaluate.offline.history import LabelledRows, choose_features
     from lcb.progress import bar
     from lcb.storage.importing.open_any import open_any
     from lcb.storage.importing.table_source import Columns
-    from lcb.storage.logs.files import find_table
     from lcb.storage.tables.statistics import read_log
 
     check_output("--json", json, files=[events, png])
@@ -69,7 +69,7 @@ def compare_learners(
         charts.require()
     with bar() as progress:
         by_item = item is not None and columns is None
-        table = None if by_item else find_table(events, named=columns is not None)
+        table = None if by_item else find_event_table(events, columns)
         if table is None:
             if columns or user_columns or ((user or reward) and not by_item):
                 raise InputError(

@@ -55,6 +55,10 @@ class LogFiles:
                 raise InputError(f"{path} does not exist; give an imported log or a folder with {NAMES[0]}")
             if not os.path.isdir(path):
                 raise InputError(f"{path} is not a log; import it first: lcb import {path} --out log")
+            if not os.listdir(path):
+                raise InputError(
+                    f"{path} is an empty folder; give an imported log, or a table or a folder of its parts"
+                )
             raise InputError(f"{path} has no {NAMES[0]}; import it first: lcb import {path} --out log")
         return files
 
@@ -62,7 +66,7 @@ class LogFiles:
 def find_table(path: str | os.PathLike[str], *, named: bool = False) -> Path | None:
     """Return the event table at a path; None if it is a log whose features come from the categories of its items.
 
-    A folder of Parquet files without events.parquet, and a pattern, are the parts of a table.  A log is a folder with
+    A folder of tables without events.parquet, and a pattern, are the parts of a table.  A log is a folder with
     events.parquet, or a .parquet file that `lcb import` wrote or that has a table of items beside it.  It is a table
     too if its events have a list column x, or, in a file, if feature columns are `named`.
     """

@@ -20,6 +20,20 @@ _OPENERS: dict[tuple[str, ...], Callable[[str], Table]] = {
 }
 
 
+def find_kind(name: str) -> tuple[str, ...] | None:
+    """Return the endings of tables that are read as the file of this name is; None if its ending is not known.
+
+    >>> find_kind("clicks.CSV"), find_kind("notes.txt")
+    (('.csv', '.csv.gz'), None)
+    """
+    return next((suffixes for suffixes in _OPENERS if name.lower().endswith(suffixes)), None)
+
+
+def list_suffixes() -> str:
+    """Return the endings of all tables, for messages."""
+    return ", ".join(suffix for suffixes in _OPENERS for suffix in suffixes)
+
+
 def open_table(path: str | os.PathLike[str]) -> Table:
     """Open a table by its suffix; only its beginning is read."""
     name = os.fspath(path)
@@ -27,11 +41,10 @@ def open_table(path: str | os.PathLike[str]) -> Table:
         raise InputError(f"{name} does not exist; give the path of one table")
     if os.path.isdir(name):
         raise InputError(f"{name} is a folder; give the path of one table")
-    opener = next((opener for suffixes, opener in _OPENERS.items() if name.lower().endswith(suffixes)), None)
-    if opener is None:
-        known = ", ".join(suffix for suffixes in _OPENERS for suffix in suffixes)
-        raise InputError(f"{name} is of no known kind; give a file that ends in {known}")
+    kind = find_kind(name)
+    if kind is None:
+        raise InputError(f"{name} is of no known kind; give a file that ends in {list_suffixes()}")
     if os.path.getsize(name) == 0:
         raise InputError(f"{name} is empty; give a table with at least one row")
     with name_file_in_errors(name):
-        return opener(name)
+        return _OPENERS[kind](name)

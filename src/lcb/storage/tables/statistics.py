@@ -8,8 +8,8 @@ Each row is one event:
     x         a list of numbers, the features of the arm taken; or, with `columns`, one column each
     user_x    a list of numbers, the features of the user, if any; or, with `user_columns`, one column each
 
-The path may be a folder of Parquet parts or a pattern (`parts/*.parquet`): threads then read several parts at once, and
-rows are added in the order of the parts, so the result does not depend on the number of threads.
+The path may be a folder of parts of one kind or a pattern (`parts/*.parquet`): threads then read several parts at once,
+and rows are added in the order of the parts, so the result does not depend on the number of threads.
 
 The user's features are crossed with the arm's (`lcb.features.cross`).  Rows are read in batches, 65,536 of
 Parquet or a few megabytes of text: memory grows with users, never with events.
