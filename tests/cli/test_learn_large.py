@@ -148,7 +148,7 @@ def test_the_query_of_the_docs_gives_the_models_of_the_events(lcb):
     np.testing.assert_allclose(other.beta[np.argsort(other.beta[:, 1])], WEIGHTS, atol=0.05)
 
 
-GOOD = {"user": "ann", "count": 2, "square_sum": 2.0, "moment": [1.0, 1.0], "gram": [2.0, 1.0, 1.0, 2.0]}
+GOOD = {"user": "ann", "count": 3, "square_sum": 2.0, "moment": [1.0, 1.0], "gram": [2.0, 1.0, 1.0, 2.0]}
 
 
 @pytest.mark.parametrize(
@@ -159,10 +159,13 @@ GOOD = {"user": "ann", "count": 2, "square_sum": 2.0, "moment": [1.0, 1.0], "gra
         ({"square_sum": -1.0}, "row 2: square_sum is below 0"),
         ({"moment": [1.0, float("nan")]}, "row 2: moment is not finite"),
         ({"moment": [9.0, 1.0]}, "row 2: moment is larger than gram and square_sum allow"),
+        ({"moment": None}, "row 2: moment is missing"),
         ({"moment": [1.0]}, "row 2: moment has 1 numbers, the rows before 2"),
         ({"gram": [2.0, 1.0, 0.5, 2.0]}, "row 2: gram is not symmetric"),
         ({"gram": [2.0, 5.0, 5.0, 2.0]}, "row 2: gram has a sum of"),
         ({"gram": [-2.0, 0.0, 0.0, 2.0]}, "row 2: the diagonal of gram is below 0"),
+        ({"count": 2}, "row 2: count is 2, but the other sums are those of at least 3 rows"),
+        ({"square_sum": 0.6}, "row 2: square_sum is smaller than moment and gram allow"),
         ({"user": "bob"}, "row 2: user 'bob' is there twice"),
         ({"user": ""}, "row 2: user is empty"),
     ],

@@ -116,7 +116,7 @@ def check_users(column: Any, place: Place) -> Any:
     """Return a column of ids that are all present: int64 or strings."""
     column = plain(column)
     check_id_type(column.type, place.path)
-    _check_present(column, "user", place)
+    check_present(column, "user", place)
     if pa.types.is_integer(column.type):
         try:
             return column.cast(pa.int64())
@@ -136,7 +136,7 @@ def _read_feature_names(batch: Any, columns: Sequence[str], place: Place) -> tup
     if not columns or not _is_list(batch.column(columns[0])):
         return tuple(columns)
     name = columns[0]
-    _check_present(batch.column(name), name, place)
+    check_present(batch.column(name), name, place)
     n_features = len(batch.column(name)[0])
     if not n_features:
         raise place.error(0, f"{name} is an empty list; give every row the same features, at least one")
@@ -156,7 +156,7 @@ def _read_matrix(batch: Any, columns: Sequence[str], features: Sequence[str], pl
 def read_list_matrix(column: Any, name: str, features: Sequence[str], place: Place) -> Floats:
     """Return a column of lists as (n, d); every list must have one number for each of `features`."""
     column = plain(column)
-    _check_present(column, name, place)
+    check_present(column, name, place)
     lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
     if (lengths != len(features)).any():
         row = int(np.argmax(lengths != len(features)))
@@ -171,7 +171,7 @@ def read_list_matrix(column: Any, name: str, features: Sequence[str], place: Pla
 def read_numbers(column: Any, name: str, place: Place) -> Floats:
     """Return a column of numbers, truth values or, in a CSV, text as floats."""
     column = plain(column)
-    _check_present(column, name, place)
+    check_present(column, name, place)
     if not pa.types.is_string(column.type):
         return _to_floats(column)
     try:
@@ -199,7 +199,7 @@ def _can_decode(names: Any) -> bool:
     return True
 
 
-def _check_present(column: Any, name: str, place: Place) -> None:
+def check_present(column: Any, name: str, place: Place) -> None:
     if column.null_count:
         row = pc.index(column.is_null(), True).as_py()
         raise place.error(row, f"{name} is missing; every row needs one, {MEND}")
