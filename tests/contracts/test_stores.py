@@ -673,7 +673,7 @@ def test_a_commit_whose_answer_was_lost_is_not_doubled(postgres_database: str, s
             "create function nap() returns trigger language plpgsql as "
             "$$ begin perform pg_sleep(1); return null; end $$"
         )
-        server.execute("create constraint trigger nap after insert on event deferrable initially deferred "
+        server.execute("create constraint trigger nap after update on head deferrable initially deferred "
                        "for each row execute function nap()")  # fmt: skip
     outcome: list[Appended | Exception] = []
 

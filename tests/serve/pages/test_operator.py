@@ -114,6 +114,9 @@ def test_a_session_ends_with_its_key_with_its_day_and_by_signing_out(tmp_path, m
         with monkeypatch.context() as patch:
             patch.setattr(app.service, "now", lambda: now + 24 * 3600 + 5)
             assert not app.pages.operator.is_allowed(ask, "reader")
+        assert not app.pages.operator.is_allowed(ask, "reader")  # it stays ended, whatever the clock says
+        await sign_in(client, "admin")
+        ask = cookie_of(client)
         app.keyring.keys = [key._replace(revoked=now) if key.scope == "admin" else key for key in KEYS]
         assert not app.pages.operator.is_allowed(ask, "reader")
         app.keyring.keys = KEYS
