@@ -21,7 +21,7 @@ from lcb.serve.config.settings import Settings
 from lcb.storage import load_feature_map, load_models
 from lcb.storage.store.base import NewRow
 from lcb.storage.store.open_store import open_store
-from lcb.storage.store.sqlite import SQLite
+from lcb.storage.store.sqlite.store import SQLite
 from support.inside import Inside, fold_log, sqlite
 from support.sessions import run_session
 

@@ -23,7 +23,7 @@ from lcb.serve.state.world import World
 from lcb.storage.logs.log import open_log
 from lcb.storage.models.folder import load_feature_map
 from lcb.storage.store.base import Store
-from lcb.storage.store.sqlite import SQLite
+from lcb.storage.store.sqlite.store import SQLite
 
 DATA = Path(__file__).with_name("data")
 STORES = ("once.db", "vectors.db", "sum.db", "last.db")

@@ -13,7 +13,7 @@ from compatibility import facts, make
 from compatibility.facts import DATA, LOGS, MODELS, STORES, TABLES
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.settings import Settings
-from lcb.storage.store.sqlite import SQLite
+from lcb.storage.store.sqlite.store import SQLite
 from support.inside import Inside, sqlite
 
 EXPECTED: dict[str, Any] = json.loads((DATA / "expected.json").read_text())

@@ -333,7 +333,9 @@ def test_archived_ids_are_forgotten_with_the_erasure_or_not_at_all(place: Place)
 def test_an_erased_person_leaves_the_write_ahead_log_when_a_long_read_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("lcb.storage.store.sqlite._BUSY_SECONDS", 1.0)  # that a write waits for a reader, if it does
+    monkeypatch.setattr(
+        "lcb.storage.store.sqlite.store._BUSY_SECONDS", 1.0
+    )  # that a write waits for a reader, if it does
     path = tmp_path / "lcb.db"
     store = open_store(str(path))
     store.append([row("a", "Ann")], 0)
@@ -513,7 +515,7 @@ class Killer(list):
     def __iter__(self):
         yield self[-2]
         os._exit(9)
-for module in ("lcb.storage.store.sqlite", "lcb.storage.store.postgres"):
+for module in ("lcb.storage.store.sqlite.store", "lcb.storage.store.postgres.store"):
     __import__(module)
     sys.modules[module].missing_migrations = lambda *a: Killer([(97, "create table more(x integer)"), (98, "select 1")])
 open_store(sys.argv[1])
@@ -571,7 +573,7 @@ def test_no_address_or_error_tells_the_password(postgres_url: str, postgres_data
 
 def test_without_psycopg_the_line_that_installs_it_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "psycopg", None)
-    for name in ("lcb.storage.store.postgres", "lcb.storage.store.postgres_connections"):
+    for name in ("lcb.storage.store.postgres.store", "lcb.storage.store.postgres.connections"):
         monkeypatch.delitem(sys.modules, name, raising=False)
     with pytest.raises(MissingExtra, match=r"pip install '\.\[postgres\]'"):
         open_store("postgresql://nobody@nowhere/x")
@@ -617,7 +619,7 @@ def test_a_server_that_is_not_there_is_told_as_unavailable(postgres_url: str) ->
 
 
 def test_a_server_that_does_not_answer_is_given_up(postgres_database: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    from lcb.storage.store import postgres_connections as _postgres
+    from lcb.storage.store.postgres import connections as _postgres
 
     store = open_store(postgres_database)
     store.append([row("a")], 0)
@@ -647,7 +649,7 @@ def test_a_server_that_does_not_answer_is_given_up(postgres_database: str, monke
 def test_a_lock_on_the_log_is_waited_for_and_then_told_as_busy(
     postgres_database: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from lcb.storage.store import postgres_connections as _postgres
+    from lcb.storage.store.postgres import connections as _postgres
 
     monkeypatch.setitem(_postgres._LIMITS, "lock_timeout", "300ms")
     store = open_store(postgres_database)

@@ -20,7 +20,7 @@ import pytest
 from lcb.serve.audit.check_snapshots import compare_worlds
 from lcb.serve.audit.verify import verify
 from lcb.serve.config.settings import Settings
-from lcb.storage.store.sqlite import SQLite
+from lcb.storage.store.sqlite.store import SQLite
 from support.crashing_stores import ARMS, RECOMMENDERS
 from support.harness import LONG, arms, models_folder, serving
 from support.inside import Inside, Unsynced, fold_log

@@ -19,7 +19,7 @@ import numpy as np
 import pytest
 
 from lcb.serve.audit.verify import verify
-from lcb.storage.store.sqlite import SQLite
+from lcb.storage.store.sqlite.store import SQLite
 from support.harness import LONG, Server, arms, models_folder, start
 
 SIZE = 3 << 20

@@ -17,7 +17,7 @@ from lcb.serve.audit.verify import verify
 from lcb.serve.config.recommenders import RecommenderSpec
 from lcb.serve.config.settings import Settings
 from lcb.storage.store import migrate
-from lcb.storage.store.sqlite import SQLite
+from lcb.storage.store.sqlite.store import SQLite
 from support.crashing_stores import Died, Life, MortalStore, Opened, WithoutTransactions
 from support.harness import LONG
 from support.inside import Inside, fold_log, sqlite

@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from lcb.serve.audit.verify import verify
-from lcb.storage.store import sqlite_backup
-from lcb.storage.store.sqlite import SQLite
+from lcb.storage.store.sqlite import backup as sqlite_backup
+from lcb.storage.store.sqlite.store import SQLite
 from support.harness import LONG, Server, arms, models_folder, serving
 from support.inside import Inside, Unsynced
 from support.server import settings

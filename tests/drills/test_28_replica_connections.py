@@ -16,9 +16,9 @@ import pytest
 
 from lcb.errors import StoreError, StoreUnavailable
 from lcb.serve.audit.verify import verify
-from lcb.storage.store import postgres_connections
 from lcb.storage.store.base import NewRow
 from lcb.storage.store.open_store import open_store
+from lcb.storage.store.postgres import connections as postgres_connections
 from support.harness import LONG, Server, arms, models_folder, serving, wait_until
 
 HELD = 31.0 if LONG else 1.5  # seconds

@@ -17,8 +17,8 @@ import pytest
 
 from lcb.errors import StoreError
 from lcb.serve.audit.verify import verify
-from lcb.storage.store.sqlite import SQLite
-from lcb.storage.store.sqlite_file import ServerLock
+from lcb.storage.store.sqlite.file import ServerLock
+from lcb.storage.store.sqlite.store import SQLite
 from support.harness import LONG, Server, arms, models_folder, serving, start
 
 N = 400 if LONG else 40

@@ -17,10 +17,11 @@ from lcb.errors import StoreError
 from lcb.serve.audit import check_order
 from lcb.serve.audit.report import Report
 from lcb.serve.audit.verify import verify
-from lcb.storage.store import postgres, sqlite
 from lcb.storage.store.base import Head, NewRow, Row, Seal
 from lcb.storage.store.chain import compute_digest, compute_link
 from lcb.storage.store.open_store import open_store
+from lcb.storage.store.postgres import store as postgres
+from lcb.storage.store.sqlite import store as sqlite
 from support.harness import LONG
 from support.sessions import run_session
 from support.tampering import Tampered, check_chain

@@ -14,11 +14,11 @@ import pytest
 from lcb.errors import StoreError
 from lcb.serve.audit.check_archive import verify_whole
 from lcb.serve.audit.verify import verify
-from lcb.storage.store import sqlite_checks
 from lcb.storage.store.base import NewRow, Row
 from lcb.storage.store.open_store import open_store
 from lcb.storage.store.schema import SchemaWatch
-from lcb.storage.store.sqlite_checks import FileChecks
+from lcb.storage.store.sqlite import checks as sqlite_checks
+from lcb.storage.store.sqlite.checks import FileChecks
 from support.harness import LONG, wait_until
 from support.raw_requests import Local
 

@@ -21,7 +21,7 @@ from lcb.serve.service import Service
 from lcb.serve.state.world import World
 from lcb.serve.state.world_snapshot import read_base
 from lcb.storage.store.base import Store
-from lcb.storage.store.sqlite import SQLite
+from lcb.storage.store.sqlite.store import SQLite
 
 T = TypeVar("T")
 MONDAY = 1_750_000_000.0

@@ -63,15 +63,15 @@ def without_waiting() -> None:
 
 def without_head() -> None:
     """Append without locking the head of the log."""
-    from lcb.storage.store import postgres
+    from lcb.storage.store.postgres import store as postgres
 
     replace(postgres, "_LOCK", "select seq, link from head")
 
 
 def without_reconnecting() -> None:
     """Keep every connection, even a broken one."""
-    from lcb.storage.store.postgres import Postgres
-    from lcb.storage.store.postgres_connections import Connection, ConnectionPool
+    from lcb.storage.store.postgres.connections import Connection, ConnectionPool
+    from lcb.storage.store.postgres.store import Postgres
 
     replace(Connection, "closed", property(lambda self: False))
     replace(Postgres, "_roll_back", lambda self, connection: None)
@@ -81,28 +81,28 @@ def without_reconnecting() -> None:
 
 def without_new_connections() -> None:
     """Keep a connection to PostgreSQL after an error inside a pipeline."""
-    from lcb.storage.store.postgres import Postgres
+    from lcb.storage.store.postgres.store import Postgres
 
     replace(Postgres, "_drop_writer", lambda self, connection: connection.execute("rollback"))
 
 
 def without_long_locks() -> None:
     """Wait 0.1 s for a lock of PostgreSQL, in place of 3 s, so that a drill is short."""
-    from lcb.storage.store import postgres_connections
+    from lcb.storage.store.postgres import connections as postgres_connections
 
     postgres_connections._LIMITS["lock_timeout"] = "100ms"
 
 
 def without_scrubbing() -> None:
     """Leave erased rows of PostgreSQL where they are."""
-    from lcb.storage.store.postgres_scrub import Scrubber
+    from lcb.storage.store.postgres.scrub import Scrubber
 
     replace(Scrubber, "start", lambda self: None)
 
 
 def without_rewriting() -> None:
     """Vacuum after an erasure, but do not rewrite the tables."""
-    from lcb.storage.store import postgres_scrub
+    from lcb.storage.store.postgres import scrub as postgres_scrub
 
     replace(postgres_scrub, "REWRITE_BYTES", 0)
 
@@ -118,21 +118,21 @@ def without_drain() -> None:
 
 def without_lock() -> None:
     """Allow several services on one file."""
-    from lcb.storage.store import sqlite
+    from lcb.storage.store.sqlite import store as sqlite
 
     replace(sqlite, "ServerLock", lambda path: None)
 
 
 def without_kept_lock() -> None:
     """Do not look whether the file of the lock is still there."""
-    from lcb.storage.store.sqlite_file import ServerLock
+    from lcb.storage.store.sqlite.file import ServerLock
 
     replace(ServerLock, "keep", lambda self: None)
 
 
 def without_schema_check() -> None:
     """Serve a file whatever its schema is."""
-    from lcb.storage.store.sqlite import SQLite
+    from lcb.storage.store.sqlite.store import SQLite
 
     replace(SQLite, "find_changes_of_schema", lambda self: [])
 
@@ -146,7 +146,7 @@ def without_descriptors() -> None:
 
 def without_file_check() -> None:
     """Do not look whether the file is still there."""
-    from lcb.storage.store.sqlite_file import OpenFiles
+    from lcb.storage.store.sqlite.file import OpenFiles
 
     replace(OpenFiles, "are_in_place", lambda self: True)
 
@@ -154,7 +154,7 @@ def without_file_check() -> None:
 def without_test_writes() -> None:
     """Take a store that refused a write for unwritable until a request is stored."""
     from lcb.errors import StoreUnavailable
-    from lcb.storage.store.sqlite import SQLite
+    from lcb.storage.store.sqlite.store import SQLite
 
     kept = SQLite.check
 
@@ -168,7 +168,7 @@ def without_test_writes() -> None:
 
 def without_private_files() -> None:
     """Leave the modes of the files to the umask."""
-    from lcb.storage.store import sqlite
+    from lcb.storage.store.sqlite import store as sqlite
 
     replace(sqlite, "create_file", lambda path: None)
     replace(sqlite, "make_private", lambda path: None)
@@ -269,7 +269,7 @@ def without_fast_snapshots() -> None:
     """Let a commit of snapshots alone take a minute."""
     import time
 
-    from lcb.storage.store.sqlite import SQLite
+    from lcb.storage.store.sqlite.store import SQLite
 
     kept = SQLite.append
 
@@ -292,7 +292,7 @@ def without_refusal() -> None:
     """Answer as if a full disk had stored the events."""
     from lcb.errors import StoreUnavailable
     from lcb.storage.store.base import Appended, Row
-    from lcb.storage.store.sqlite import SQLite
+    from lcb.storage.store.sqlite.store import SQLite
 
     kept = SQLite.append
 
@@ -381,7 +381,7 @@ def without_sparse_distributions() -> None:
 
 def with_slow_histories() -> None:
     """Hold up reading the events of the user "large" and the decision "large"."""
-    from lcb.storage.store.sqlite import SQLite
+    from lcb.storage.store.sqlite.store import SQLite
 
     def hold_up(kept: Any) -> Any:
         def read(self: SQLite, name: str, *given: Any) -> Any:

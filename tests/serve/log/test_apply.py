@@ -15,7 +15,7 @@ from lcb.serve.decide_many import build_rewards, reward_many
 from lcb.serve.state.per_user import load_users
 from lcb.serve.state.per_user.user_fold import UserFold
 from lcb.storage.models.folder import pack_models, save_models
-from lcb.storage.store.sqlite import SQLite
+from lcb.storage.store.sqlite.store import SQLite
 from support import item_worlds
 from support.inside import Inside, fold_log, sqlite
 from support.item_worlds import fill

@@ -8,7 +8,7 @@ from lcb.progress import silent
 from lcb.serve import events
 from lcb.serve.retain.cut import find_cut
 from lcb.storage.store.base import NewRow
-from lcb.storage.store.sqlite import SQLite
+from lcb.storage.store.sqlite.store import SQLite
 
 
 @pytest.fixture

@@ -28,7 +28,7 @@ from lcb.serve.state.world_snapshot import read_base
 from lcb.storage.logs.files import FEATURE_MAP
 from lcb.storage.store.base import VOIDING, Head, Row, Store
 from lcb.storage.store.retention import hash_id
-from lcb.storage.store.sqlite_backup import RepeatedEvent
+from lcb.storage.store.sqlite.backup import RepeatedEvent
 
 
 def verify_whole(

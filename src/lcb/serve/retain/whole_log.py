@@ -16,7 +16,7 @@ from lcb.serve.retain.archive import Archive, build_missing, read_archived_base
 from lcb.serve.retain.folder import find_folder
 from lcb.storage.store.base import Row, Seal, Store
 from lcb.storage.store.open_store import open_store
-from lcb.storage.store.sqlite_backup import write_store
+from lcb.storage.store.sqlite.backup import write_store
 
 _REPORT_EVERY = 1000
 

@@ -31,11 +31,11 @@ def open_store(url: str, *, create: bool = True, serve: bool = False) -> Store:
 
 def _open(url: str, create: bool, serve: bool) -> Store:
     if url.startswith(("postgresql://", "postgres://")):
-        from lcb.storage.store.postgres import Postgres
+        from lcb.storage.store.postgres.store import Postgres
 
         return Postgres(url, create=create)
     if "://" in url:
         raise StoreError(f"store {url.split('://')[0]}://...; give the path of a file, or postgresql://user@host/name")
-    from lcb.storage.store.sqlite import SQLite
+    from lcb.storage.store.sqlite.store import SQLite
 
     return SQLite(url, create=create, serve=serve)

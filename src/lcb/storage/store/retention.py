@@ -6,15 +6,12 @@ remembered as 64-bit hashes in the table `archived`: a repeated request must not
 
 from __future__ import annotations
 
-import sqlite3
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
-from contextlib import AbstractContextManager
 from hashlib import blake2b
 from typing import Any, NamedTuple
 
 from lcb.storage.store.base import USER_SNAPSHOTS, Row, storable
-from lcb.storage.store.sqlite_bodies import DROP_COMMON
 
 BASE, ERASED_BASE = "base", "erased base"
 GOING = (
@@ -29,8 +26,6 @@ GOING = (
     "mixture",
     "refused",
 )  # kinds of events that a compaction removes; the others stay whatever their age
-WAL_PAGES = 4000  # of the write-ahead log of an SQLite store, after which it is written to the file
-_PAGES = 1000  # the same while old events are removed
 OF_USERS = ("decision", "reward", "leave")  # kinds of events with a user
 _OF_USERS = f"({', '.join(repr(kind) for kind in OF_USERS)})"
 _GOING = f"({', '.join(repr(kind) for kind in GOING)})"
@@ -144,43 +139,3 @@ class Retention(ABC):
     @abstractmethod
     def _write(self, *writes: Write) -> None:
         """Run statements in one transaction."""
-
-
-class SQLiteRetention(Retention):
-    """Writes by the connection of an SQLite store."""
-
-    whole = ", common = null"
-    _writer: sqlite3.Connection
-    _transaction: Callable[[], AbstractContextManager[sqlite3.Connection]]
-
-    def _drop_common(self, ranges: Sequence[tuple[int, int]]) -> list[Write]:
-        return [(DROP_COMMON, [(first, last, first) for first, last in ranges])]
-
-    def _write(self, *writes: Write) -> None:
-        """Commit without waiting for the disk, and empty the write-ahead log early: else a service beside it has to.
-
-        After a loss of power the last of these transactions may be undone, like those of a compaction that was killed;
-        a commit of the service waits for the disk, and all that was written before it is there then.
-        """
-        self._set(synchronous="normal", wal_autocheckpoint=_PAGES)
-        try:
-            with self._transaction() as connection:
-                for statement, values in writes:
-                    connection.executemany(statement, values)
-        finally:
-            self._set(synchronous="full", wal_autocheckpoint=WAL_PAGES)
-
-    def _set(self, **pragmas: str | int) -> None:
-        for name, value in pragmas.items():
-            self._writer.execute(f"pragma {name} = {value}")
-
-
-class PostgresRetention(Retention):
-    """Writes by the connection of a PostgreSQL store, in one round trip."""
-
-    _transaction: Callable[..., AbstractContextManager[tuple[Any, list[list[Any]]]]]
-    _end: Callable[..., None]
-
-    def _write(self, *writes: Write) -> None:
-        with self._transaction() as (connection, _):
-            self._end(connection, *((statement, one) for statement, values in writes for one in values))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from lcb.storage.store.sqlite_file import FolderWatch
+from lcb.storage.store.sqlite.file import FolderWatch
 
 LONG_AGO = 1_000_000_000_000_000_000  # nanoseconds since 1970
 

@@ -14,8 +14,8 @@ from lcb.storage.store.base import NewRow, Rewrite, Row
 from lcb.storage.store.chain import compute_digest, compute_link
 from lcb.storage.store.migrate import migrations
 from lcb.storage.store.retention import BaseRow
-from lcb.storage.store.sqlite import SQLite
-from lcb.storage.store.sqlite_bodies import FEWEST, START, find_common
+from lcb.storage.store.sqlite.bodies import FEWEST, START, find_common
+from lcb.storage.store.sqlite.store import SQLite
 
 ARMS = bytes(range(256)) * 5  # every byte, also those that are no text
 N = 4 * FEWEST

@@ -10,7 +10,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-SCRIPT = Path(__file__).parents[3] / "scripts" / "postgres"
+SCRIPT = Path(__file__).parents[1] / "scripts" / "postgres"
 
 
 def scripts_postgres(*arguments: str, **settings) -> subprocess.CompletedProcess[str]:

@@ -56,7 +56,7 @@ def _hold_snapshot(source: sqlite3.Connection) -> None:
 
 def write_store(path: str | os.PathLike[str], events: Iterable[Sequence[Any]], keys: Iterable[Key]) -> None:
     """Write a new store that has these events with their seals, and these keys."""
-    from lcb.storage.store.sqlite import SQLite  # it imports this module
+    from lcb.storage.store.sqlite.store import SQLite  # it imports this module
 
     if os.path.exists(path):
         raise StoreError(f"{path} already exists; give another path")

@@ -39,7 +39,7 @@ from lcb.storage.store.base import (
 )
 from lcb.storage.store.chain import Salts, digest_erased, seal_rows
 from lcb.storage.store.migrate import log_upgrade, missing_migrations
-from lcb.storage.store.postgres_connections import (
+from lcb.storage.store.postgres.connections import (
     Address,
     Connection,
     ConnectionPool,
@@ -50,8 +50,8 @@ from lcb.storage.store.postgres_connections import (
     lock_number,
     read_one,
 )
-from lcb.storage.store.postgres_scrub import Scrubber
-from lcb.storage.store.retention import PostgresRetention
+from lcb.storage.store.postgres.retention import PostgresRetention
+from lcb.storage.store.postgres.scrub import Scrubber
 from lcb.storage.store.schema import ADDED_ON_POSTGRES, HAS_TRIGGERS, WATCH, build_changed
 from lcb.storage.store.snapshots import CheckedSnapshots, add_checksums
 

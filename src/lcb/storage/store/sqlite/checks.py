@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from lcb.storage.store.schema import find_changes
-from lcb.storage.store.sqlite_errors import ErrorTranslator
+from lcb.storage.store.sqlite.errors import ErrorTranslator
 from lcb.words import format_count
 
 _MOST = 10  # problems that are named

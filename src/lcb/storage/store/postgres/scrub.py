@@ -17,7 +17,7 @@ import threading
 from contextlib import suppress
 
 from lcb.errors import StoreError
-from lcb.storage.store.postgres_connections import Address, Connection, Error
+from lcb.storage.store.postgres.connections import Address, Connection, Error
 
 REWRITE_BYTES = 64 << 20  # tables and indexes; rewriting as much locks them for about a second
 _TABLES = ("event", "snapshot")

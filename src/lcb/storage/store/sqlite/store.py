@@ -16,17 +16,17 @@ from typing import Any
 
 from lcb.errors import StoreError, StoreUnavailable
 from lcb.progress import Progress, silent
-from lcb.storage.store import base, sqlite_bodies
+from lcb.storage.store import base
 from lcb.storage.store.base import Appended, Head, Key, NewRow, Row, Seal, Snapshot
 from lcb.storage.store.chain import Salts, digest_erased, seal_rows
 from lcb.storage.store.migrate import log_upgrade, missing_migrations
-from lcb.storage.store.retention import WAL_PAGES, SQLiteRetention
 from lcb.storage.store.schema import SchemaWatch
 from lcb.storage.store.snapshots import CheckedSnapshots, add_checksums
-from lcb.storage.store.sqlite_backup import copy_database
-from lcb.storage.store.sqlite_checks import FileChecks
-from lcb.storage.store.sqlite_errors import ErrorTranslator
-from lcb.storage.store.sqlite_file import (
+from lcb.storage.store.sqlite import bodies as sqlite_bodies
+from lcb.storage.store.sqlite.backup import copy_database
+from lcb.storage.store.sqlite.checks import FileChecks
+from lcb.storage.store.sqlite.errors import ErrorTranslator
+from lcb.storage.store.sqlite.file import (
     FolderWatch,
     OpenFiles,
     ServerLock,
@@ -35,6 +35,7 @@ from lcb.storage.store.sqlite_file import (
     create_file,
     make_private,
 )
+from lcb.storage.store.sqlite.retention import WAL_PAGES, SQLiteRetention
 
 _APPLICATION = 0x6C636231  # "lcb1", in the header of the file
 _KEEP = (
