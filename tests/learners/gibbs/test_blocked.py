@@ -102,3 +102,13 @@ def test_odd_data_gets_a_sound_answer(name: str, variance: str) -> None:
 def test_wrong_settings_are_refused() -> None:
     with pytest.raises(InputError, match="most=0"):
         quiet_fit(planted(2)[0], most=0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_features_that_depend_on_each_other_are_learned_from_single_precision(seed: int) -> None:
+    rng, user = np.random.default_rng(seed), np.repeat(np.arange(60), 20)
+    x = 1e-4 * rng.standard_normal((len(user), 10))
+    x[:, 9] = x[:, :9].sum(axis=1)
+    reward = 1e4 * x[:, 0] * (1 - 2 * (user % 2)) + 0.1 * rng.standard_normal(len(user))
+    beta = quiet_fit(UserStats.from_rows(user, x, reward, dtype=np.float32), 2).models.beta
+    np.testing.assert_allclose(np.sort(beta[:, 0] + beta[:, 9]), [-1e4, 1e4], rtol=0.1)

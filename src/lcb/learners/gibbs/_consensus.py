@@ -92,7 +92,8 @@ def _average(reference: Draw, draws: Sequence[Draw], design: Design) -> Draw:
     """Return the mean of the draws, their classes matched to those of `reference` by the rewards they predict."""
     d = len(design.floor)
     total = UserStats(reference[0].sum(axis=1, keepdims=True), d)
-    root = np.linalg.cholesky(total.gram[0] / total.count[0] + 1e-9 * np.eye(d))
+    values, vectors = np.linalg.eigh(total.gram[0] / total.count[0])
+    root = vectors * np.sqrt(np.maximum(values, 0.0) + 1e-9)  # rounding may leave values a little below 0
 
     def locate(draw: Draw) -> Floats:
         return np.asarray(design.prior.mode(UserStats(draw[0], d), shared=False)[0] @ root)
