@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import groupby
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -78,21 +77,35 @@ class UserFold:
         """
         user: User | None = None
         past: list[Row] = []
-        bodies = ((row, events.decode(row.kind, row.body)) for row in rows)
-        for changes, alike in groupby(bodies, lambda one: one[0].kind == "reward" and one[1].before is not None):
-            for run in [list(alike)] if changes and in_runs else ([one] for one in alike):
-                past += [events.lighten(row) for row, _ in run]
-                row, body = run[0]
-                if row.kind == "base":
-                    user = User.unpack(body.user)
-                    continue
-                if changes:
-                    user = self.fold(past)
-                else:
-                    user = user or self.start(body.recommender, row.model or WARMUP, row.seq)
-                    self.step(user, row, body, getattr(body, "reward", 0.0))
-                assert user is not None
-                yield from ((row, body, user) for row, body in run)
+        run: list[tuple[Row, Any]] = []  # changed rewards, and the user after them is not known yet
+        for row in rows:
+            body = events.decode(row.kind, row.body)
+            changed = row.kind == "reward" and body.before is not None
+            if run and not changed:
+                user = self._fold_anew(past)
+                yield from [(*one, user) for one in run]
+                run = []
+            past.append(events.lighten(row))
+            if row.kind == "base":
+                user = User.unpack(body.user)
+                continue
+            if changed and in_runs:
+                run.append((row, body))
+                continue
+            if changed:
+                user = self._fold_anew(past)
+            else:
+                user = user or self.start(body.recommender, row.model or WARMUP, row.seq)
+                self.step(user, row, body, getattr(body, "reward", 0.0))
+            yield row, body, user
+        if run:
+            user = self._fold_anew(past)
+            yield from [(*one, user) for one in run]
+
+    def _fold_anew(self, rows: Sequence[Row]) -> User:
+        user = self.fold(rows)
+        assert user is not None
+        return user
 
     def prepare(self, rows: Sequence[Row], bodies: Sequence[Any], find_user: Callable[[str], User | None]) -> None:
         """Compute what the next events, rewards of many users, do to their states, at once.
