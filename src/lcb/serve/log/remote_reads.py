@@ -14,7 +14,7 @@ from lcb.serve.state.reward_slots import RewardSlots
 from lcb.storage.store.base import Appended, Row
 
 T = TypeVar("T")
-_THREADS, _MOST_READING = 8, 64
+_THREADS, _MOST_READING = 8, 1000  # a batch of newcomers reads each of them
 
 
 class RemoteReads:

@@ -38,9 +38,12 @@ class Cut(NamedTuple):
 
 
 def find_newest(store: Store, now: float) -> float | None:
-    """Return the time of the newest event that is not in the future, of the last events; None if they have none."""
+    """Return the time of the newest event of a user that is not in the future, of the last events; None without one.
+
+    Commands write events by their own clock, a compaction among them, so these tell nothing about it.
+    """
     head = store.head()
-    times = (_read_time(row.body) for row in store.events(max(0, head - _EVERY), head))
+    times = (_read_time(row.body) for row in store.events(max(0, head - _EVERY), head) if row.user is not None)
     return max((at for at in times if at is not None and at <= now), default=None)
 
 

@@ -23,6 +23,7 @@ from lcb.serve.decide_many import Outcome, decide_many, reward_many
 from lcb.serve.errors import Problem
 from lcb.serve.service import Service
 from lcb.serve.strict_json import UNREADABLE, count_pairs, decode, refuse_duplicates, to_problem
+from lcb.serve.web.answer_room import AnswerRoom
 from lcb.serve.web.endpoint import Ask, Reply, build_problem
 
 T = TypeVar("T")
@@ -31,6 +32,7 @@ _REWARD = msgspec.json.Decoder(messages.RewardRequest)
 _ENCODER = msgspec.json.Encoder()
 _SPACE = b" \t\n\r"
 _OUT = b"0"  # in place of arms that are taken out of a body
+_PROBABILITY = 24  # bytes of one in an answer, about: every decision answers with the distribution over its arms
 _MOST_WRITTEN = 16_000_000  # bytes of common arms, which every decision of a batch writes: 2,000,000 numbers
 
 
@@ -86,7 +88,7 @@ class Batches:
     """The handlers of batches; `count` counts the further elements of a request against its caller's rate."""
 
     def __init__(self, service: Service, count: Callable[[Ask, int], None]) -> None:
-        self.service, self.count = service, count
+        self.service, self.count, self.room = service, count, AnswerRoom()
 
     async def decide_batch(self, ask: Ask) -> Reply:
         """Decide for many requests at once; a large batch in parts, so that it holds up no other request for long."""
@@ -95,7 +97,19 @@ class Batches:
         arms = None if raw_arms is None else await self._read_arms(raw_arms)
         if arms is not None:
             _check_written(arms, len(elements))
-        _check_scored(elements, len(self.service.world.state.catalogue) if arms is None else len(arms))
+        n_scored = _check_scored(elements, len(self.service.world.state.catalogue) if arms is None else len(arms))
+        release = await self.room.take(n_scored * _PROBABILITY)
+        try:
+            reply = await self._decide_all(elements, arms)
+        except BaseException:
+            release()
+            raise
+        reply.release = release
+        return reply
+
+    async def _decide_all(
+        self, elements: Sequence[messages.DecisionRequest | Undecoded], arms: list[messages.Arm] | None
+    ) -> Reply:
         outcomes: list[Outcome] = [b""] * len(elements)
         known, part, work = dict[bytes, list[messages.Arm] | None](), dict[int, messages.DecisionRequest](), 0.0
         request: messages.DecisionRequest | None
@@ -314,8 +328,11 @@ def _check_written(arms: list[messages.Arm], n_decisions: int) -> None:
         )
 
 
-def _check_scored(elements: Sequence[messages.DecisionRequest | Undecoded], n_arms: int) -> None:
-    """Refuse a batch of lists that would take minutes; `n_arms` are those of an element without arms of its own."""
+def _check_scored(elements: Sequence[messages.DecisionRequest | Undecoded], n_arms: int) -> int:
+    """Return how many arms are scored; refuse a batch of lists that would take minutes.
+
+    `n_arms` are those of an element without arms of its own.
+    """
     counted: dict[bytes, int] = {}
     n_scored = sum(_count_scored(one, n_arms, counted) for one in elements)
     if n_scored > _MOST_SCORED:
@@ -326,6 +343,7 @@ def _check_scored(elements: Sequence[messages.DecisionRequest | Undecoded], n_ar
             "send fewer, or shorter lists",
             field="decisions",
         )
+    return n_scored
 
 
 def _count_scored(element: messages.DecisionRequest | Undecoded, n_arms: int, counted: dict[bytes, int]) -> int:

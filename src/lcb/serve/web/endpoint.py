@@ -72,6 +72,7 @@ class Reply(msgspec.Struct):
     headers: list[tuple[bytes, bytes]] = []
     stream: AsyncGenerator[bytes] | None = None  # sent after `body` until it ends or the client disconnects
     cache: bytes = NO_STORE  # the header Cache-Control
+    release: Callable[[], None] | None = None  # called when the answer is sent, or its client gone
 
 
 Handler = Callable[[Ask], Awaitable[Reply]]
@@ -150,13 +151,18 @@ class Endpoint:
             self.around.unforeseen(self.route, error, request)
             detail = f"internal error; the service has logged it under request {request}"
             reply = problem_reply(Problem(500, detail))
+        release = reply.release
         if reply.status in _FAILURES and (too_many := self.around.limit_failure(scope, who)) is not None:
             reply = problem_reply(too_many)
         if request is not None:
             reply.headers = [*reply.headers, (b"x-request-id", request.encode())]
         stream = None if scope["method"] == "HEAD" else reply.stream
-        if stream is None and (cycle is None or not answer_whole(cycle, reply)):
-            await respond(send, reply)
+        try:
+            if stream is None and (cycle is None or not answer_whole(cycle, reply)):
+                await respond(send, reply)
+        finally:
+            if release is not None:
+                release()
         self.around.observe(self.route, reply.status, time.perf_counter() - began, request)
         if stream is not None:
             await _stream(receive, send, reply, stream)
