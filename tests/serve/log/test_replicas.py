@@ -322,6 +322,17 @@ def test_a_store_that_does_not_answer_is_asked_by_few_and_refuses_the_rest_at_on
     run(work())
 
 
+def test_a_batch_of_newcomers_waits_for_places_to_read(postgres_database: str, tmp_path: Path) -> None:
+    async def work() -> None:
+        async with replica(postgres_database, tmp_path) as one:
+            await decided(one, "first")
+            done = await asyncio.gather(*(decided(one, f"u{i}") for i in range(200)), return_exceptions=True)
+            assert [problem for problem in done if isinstance(problem, BaseException)] == []
+            assert one._reads._n_reading == 0
+
+    run(work())
+
+
 # People who are erased
 
 

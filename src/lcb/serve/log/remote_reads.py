@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, TypeVar
@@ -14,7 +15,8 @@ from lcb.serve.state.reward_slots import RewardSlots
 from lcb.storage.store.base import Appended, Row
 
 T = TypeVar("T")
-_THREADS, _MOST_READING = 8, 1000  # a batch of newcomers reads each of them
+_THREADS, _MOST_READING = 8, 64
+_MOST_WAITING, _SOON = 1000, 0.2  # further reads wait so many seconds: a batch of newcomers reads each of them
 
 
 class RemoteReads:
@@ -27,6 +29,7 @@ class RemoteReads:
         self._outdated: set[str | None] = set()  # users of whom an event was applied while they were read
         self._threads = ThreadPoolExecutor(_THREADS, "lcb-read")
         self._n_reading = 0
+        self._line: deque[asyncio.Future[None]] = deque()  # reads that wait for a place among those
 
     def end(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
@@ -42,10 +45,11 @@ class RemoteReads:
     async def read(self, function: Callable[..., T], *arguments: Any) -> T:
         """Call a function that reads the store; while the store fails, at most one request waits for it."""
         trouble = self.journal.trouble
-        if self._n_reading >= (_MOST_READING if trouble is None else 1):
+        if self._n_reading < (_MOST_READING if trouble is None else 1):
+            self._n_reading += 1
+        elif trouble is not None or not await self._wait_for_place():
             words = trouble or f"{self._n_reading} requests are reading from the store; try again"
             raise Problem(503, words, retry_after=1)
-        self._n_reading += 1
         reading = asyncio.get_running_loop().run_in_executor(self._threads, function, *arguments)
         reading.add_done_callback(self._end_read)
         try:
@@ -54,8 +58,32 @@ class RemoteReads:
             words = f"the store has not answered for {self.patience:g} s; send the same request again"
             raise Problem(503, words, retry_after=1) from None
 
-    def _end_read(self, reading: asyncio.Future[Any]) -> None:
+    async def _wait_for_place(self) -> bool:
+        """Wait until a read ends and leaves its place; False if none does soon, or too many wait."""
+        if len(self._line) >= _MOST_WAITING:
+            return False
+        place: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._line.append(place)
+        try:
+            await asyncio.wait_for(place, _SOON)
+        except TimeoutError:
+            return False
+        except BaseException:
+            if place.done() and not place.cancelled():
+                self._leave_place()
+            raise
+        return True
+
+    def _leave_place(self) -> None:
+        while self._line:
+            place = self._line.popleft()
+            if not place.done():
+                place.set_result(None)
+                return
         self._n_reading -= 1
+
+    def _end_read(self, reading: asyncio.Future[Any]) -> None:
+        self._leave_place()
         if not reading.cancelled():
             reading.exception()  # retrieved, because the request may have given up
 
