@@ -58,6 +58,12 @@ def test_a_log_that_is_old_as_a_whole_is_archived_only_if_that_is_said(lcb, stor
     assert lcb("log", "compact", store, "--keep", "10000d").code == 0  # 27 years: nothing is older
 
 
+def test_an_event_of_a_command_does_not_hide_that_the_clock_is_ahead(lcb, store):
+    assert lcb("keys", "create", "new", "--scope", "reader", "--store", store).code == 0  # by the same clock
+    found = lcb("log", "compact", store, "--keep", "1d")
+    assert (found.code, "give --idle" in found.err) == (2, True)
+
+
 def test_events_with_a_time_in_the_future_are_archived_with_those_around_them(lcb, tmp_path):
     with OldLog(tmp_path / "shop", 3, n_users=8) as log:
         log.live(1)
